@@ -7,7 +7,7 @@ use crate::reader::{Seat, Work};
 use crate::verdict::Verdict;
 use crate::wire::QUEUES;
 
-/// What a measure compares with others. Only runs of the same round are compared.
+/// One of the things that a measure compares. Only runs of the same round are compared.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Column {

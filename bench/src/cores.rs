@@ -1,4 +1,5 @@
-//! The generator's core and the readers' during a run: was anybody else at work there?
+//! Watches the cores of the generator and of the readers during a run: did other processes use
+//! them?
 
 use std::time::Duration;
 
@@ -49,7 +50,7 @@ impl Cores {
         self.undisturbed_by(&[(self.generator_cpu, *sent)], woken)
     }
 
-    /// The same for generators on these CPUs.
+    /// Whether the readers and generators on these CPUs had their cores to themselves.
     pub(crate) fn undisturbed_by(
         &self,
         generators: &[(usize, Sent)],

@@ -24,13 +24,13 @@ pub(crate) enum Figure {
     /// Packets that reached the callback, per second of sending; for a BPF program without a
     /// reader, the frames that the program received.
     CapturedPps,
-    /// The same as a percentage of the frames sent.
+    /// Captured packets as a percentage of the frames sent.
     CapturedShare,
     /// Frames sent that no program has counted, in percent.
     LostShare,
     /// Packets that the application says it has handled.
     Handled,
-    /// The same, per second of sending.
+    /// Handled packets per second of sending.
     HandledPps,
     /// Frames that the generator sent, per second of sending.
     SentPps,
@@ -42,7 +42,7 @@ pub(crate) enum Figure {
     PollingNs,
     /// The packets of one link that reached the callback, per second of sending.
     FirstLinkPps,
-    /// The same of another link.
+    /// The packets of another link that reached the callback, per second of sending.
     SecondLinkPps,
     /// Median age of single packets in the callback.
     LatencyP50Us,

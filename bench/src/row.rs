@@ -21,7 +21,7 @@ pub(crate) struct Row {
     #[serde(rename = "why")]
     _why: Option<IgnoredAny>,
     pub(crate) goals: Vec<Goal>,
-    /// What others have published, line by line.
+    /// Results that others have published, one in a line.
     #[serde(default, borrow)]
     pub(crate) published: Vec<&'static str>,
 }

@@ -44,7 +44,7 @@ pub(crate) struct Done {
 }
 
 impl Trial<'_> {
-    /// Runs the trial; a refusal says why it does not count.
+    /// Runs the trial; a refusal says why the trial does not count.
     pub(crate) fn run(&self, bench: &Bench) -> Result<Result<Done, Refusal>> {
         let way = self.load.way().unwrap_or(bench.way);
         bench.arranged(self.side, way, || self.run_on(bench))

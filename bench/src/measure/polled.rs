@@ -178,7 +178,7 @@ impl<'a> Link<'a> {
     }
 
     /// Starts the readers. In a group of the kernel's mode `cpu`, the members are numbered as they
-    /// join, and a CPU's packets are those of the member with its number.
+    /// join, and the member with a CPU's number gets that CPU's packets.
     fn read(&mut self, bench: &Bench, mut places: Vec<Option<usize>>, config: &str) -> Result<()> {
         places.sort_by_key(|cpu| cpu.map(|cpu| cpu % QUEUES));
         let group = (places.len() > 1).then_some((self.group, MODE));

@@ -46,8 +46,8 @@ impl Savefiles {
         made.with_context(|| format!("making {}", path.display()))
     }
 
-    /// Opens a file and compares its device and inode with those of the others before truncating
-    /// it: two names may be links to the same file.
+    /// Opens a file and compares its device and inode with those of the other savefiles before
+    /// truncating it: two names may be links to the same file.
     fn open(&mut self, path: &Path) -> Result<File> {
         let mut options = OpenOptions::new();
         let file = options

@@ -32,7 +32,7 @@ pub struct Reader {
 pub struct Done {
     /// The handle that the thread has read.
     pub handle: Handle,
-    /// Its last counters.
+    /// The thread's last counters.
     pub counts: Counts,
     /// The error that ended the thread early.
     pub failed: Option<Error>,

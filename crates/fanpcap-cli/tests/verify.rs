@@ -1,4 +1,4 @@
-//! `fanpcap verify` on real packets. Modes that keep flows together pass, others fail with
+//! `fanpcap verify` on real packets. Modes that keep flows together pass, other modes fail with
 //! examples, and without packets nothing is verified.
 #![forbid(unsafe_code)]
 

@@ -14,7 +14,7 @@ pub(crate) struct Datagram {
     pub(crate) flow: Flow,
     /// The datagram is an answer: it goes from the destination's MAC address to the source's.
     pub(crate) answer: bool,
-    /// Its number among all datagrams. Identifications are derived from it.
+    /// The datagram's number among all datagrams. Identifications are derived from it.
     pub(crate) number: u64,
     /// The length of the frame, or of each fragment except the last.
     pub(crate) len: usize,

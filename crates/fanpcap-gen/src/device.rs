@@ -9,11 +9,11 @@ use crate::pool::Pool;
 /// An Ethernet device of the calling thread's network namespace, up and with a carrier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Its name, or the alternative name by which it was found.
+    /// The device's name, or the alternative name by which it was found.
     pub name: String,
-    /// Its index.
+    /// The device's index.
     pub index: u32,
-    /// Its kind, such as `veth`; empty for most hardware.
+    /// The device's kind, such as `veth`; empty for most hardware.
     pub kind: String,
     /// The longest packet in bytes, without the Ethernet header.
     pub mtu: u32,

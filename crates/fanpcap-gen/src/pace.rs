@@ -29,7 +29,7 @@ pub enum Pace {
     /// them is due.
     Even(Rate),
     /// Evenly, but frames that are due within this many nanoseconds may be sent together, which
-    /// leaves more CPU time to others.
+    /// leaves more CPU time to other processes.
     Bursts(Rate, u64),
     /// At the rate, with exponentially distributed gaps (a Poisson process), from a seed.
     Poisson(Rate, u64),

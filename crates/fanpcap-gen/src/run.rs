@@ -68,7 +68,7 @@ impl Until {
 /// Result of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sent {
-    /// Frames passed to the device; [`crate::Counting`] counts those that it accepted.
+    /// Frames passed to the device; [`crate::Counting`] counts the frames that the device accepted.
     pub frames: u64,
     /// Bytes of these frames, without check sequences.
     pub bytes: u64,
@@ -87,7 +87,7 @@ pub struct Sent {
 pub(crate) const TICK: u64 = 100_000_000;
 pub(crate) const TELL: u64 = 1_000_000_000;
 
-/// A run with a time limit ends at most this much later.
+/// A run with a time limit ends at most this many nanoseconds after the limit.
 const LATE: u64 = 10_000_000;
 
 /// One run of a plan.

@@ -52,7 +52,7 @@ impl Watch {
     }
 
     /// Waits until the counters include the frames just passed to the device, `bytes` bytes
-    /// together. Then waits as long again; meanwhile the counters should not change.
+    /// together. Then waits for the same time again, in which the counters should not change.
     pub(crate) fn first(&self, frames: u64, bytes: u64) -> Result<Shown> {
         let begin = monotonic_ns();
         let mut now = self.counters()?;

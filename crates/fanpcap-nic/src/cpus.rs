@@ -210,7 +210,7 @@ fn by_core(machine: &[Cpu], cpus: &[usize], receiving: &BTreeSet<usize>) -> (Vec
 struct Reception {
     /// The device's name.
     name: String,
-    /// Its NUMA node.
+    /// The device's NUMA node.
     node: Option<usize>,
     /// The CPUs of its interrupts and of its packet steering (RPS).
     cpus: BTreeSet<usize>,

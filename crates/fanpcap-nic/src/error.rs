@@ -70,7 +70,7 @@ pub enum DeviceError {
     Elsewhere,
     /// Another process wants another value.
     Disagrees {
-        /// That process.
+        /// The other process.
         pid: u32,
         /// The value that it wants.
         value: String,

@@ -164,7 +164,8 @@ fn has_default_route(device: &Device) -> bool {
     reached.any(|below| below.contains(&device.ifindex))
 }
 
-/// The PCI device above a virtio device has the node. On machines without nodes the kernel says -1.
+/// The device's NUMA node. For a virtio device, sysfs has the node at the PCI device above it. On
+/// machines without nodes the kernel says -1.
 pub(crate) fn node(device: &Device) -> Option<usize> {
     let read = |path| device.read(path).ok()?.parse().ok();
     read("device/numa_node").or_else(|| read("device/../numa_node"))

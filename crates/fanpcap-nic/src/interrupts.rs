@@ -40,7 +40,8 @@ pub enum Serves {
 pub struct Affinity {
     /// The CPUs that were asked for.
     pub asked: Vec<usize>,
-    /// The CPUs that the controller delivers to. The kernel chooses one of those asked for.
+    /// The CPUs that the controller delivers to. The kernel chooses one of the CPUs that were asked
+    /// for.
     pub effective: Vec<usize>,
 }
 
@@ -66,8 +67,8 @@ pub fn of_device(device: &Device) -> Result<Vec<Interrupt>, DeviceError> {
     }
 }
 
-/// The numbers of a device's interrupts. Prefers those of sysfs: a container may hide the lines
-/// of `/proc/interrupts`.
+/// The numbers of a device's interrupts. Prefers the numbers from sysfs, because a container may
+/// hide the lines of `/proc/interrupts`.
 pub(crate) fn numbers(device: &Device) -> Vec<u32> {
     let numbers = message_numbers(device);
     match numbers.is_empty() {
@@ -200,8 +201,8 @@ impl Serves {
 }
 
 impl Affinity {
-    /// The CPUs that the controller has chosen among those asked for, or all those asked for while
-    /// it still delivers elsewhere.
+    /// The CPUs that the controller has chosen from the requested ones, or all requested CPUs while
+    /// the controller still delivers elsewhere.
     pub fn chosen(self) -> Vec<usize> {
         let Self {
             asked,

@@ -9,9 +9,9 @@ use std::path::Path;
 pub struct Cpu {
     /// The kernel's number.
     pub number: usize,
-    /// The lowest number among the hardware threads of its core.
+    /// The lowest number among the hardware threads of the CPU's core.
     pub core: usize,
-    /// Its NUMA node.
+    /// The CPU's NUMA node.
     pub node: usize,
     /// Whether the kernel keeps the scheduler and interrupts off this CPU (`isolcpus`).
     pub is_isolated: bool,

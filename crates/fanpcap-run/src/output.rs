@@ -19,8 +19,8 @@ pub(crate) use read::{Activity, Way, Word, follow};
 /// At the end, the command gives up a reader of its output that reads nothing for this long.
 const STALL: Duration = Duration::from_secs(1);
 
-/// The same limit after a second interrupt. Text that can be written immediately, such as the
-/// summary, is still written.
+/// This limit replaces [`STALL`] after a second interrupt. Text that can be written immediately,
+/// such as the summary, is still written.
 const STALL_AT_LAST: Duration = Duration::from_millis(200);
 
 /// Interval of checks whether all output is written.

@@ -56,7 +56,7 @@ pub(crate) struct OfCopy {
 /// The end of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct OfEnd {
-    /// Its exit status.
+    /// The exit status of the process.
     pub(crate) status: Option<i32>,
     /// The signal that killed the process.
     pub(crate) signal: Option<i32>,

@@ -119,7 +119,8 @@ fn subcommands(command: &Command) -> Vec<String> {
     shown.map(|it| it.get_name().to_owned()).collect()
 }
 
-/// The candidates for a value: those that clap has, or else those for the value's name in the help.
+/// The candidates for a value: the values that clap knows, or else the values in `known` for the
+/// value's name in the help.
 fn values(argument: &Arg, known: &Known<'_>) -> Vec<String> {
     let possible = argument.get_possible_values();
     if !possible.is_empty() {

@@ -15,7 +15,7 @@ use crate::veth::ip;
 /// devices end with the thread and the processes started in it.
 ///
 /// # Errors
-/// Those of `work`; or the namespace can't be created (this needs root).
+/// The errors of `work`; or the namespace can't be created (this needs root).
 pub fn within_new<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
     let body = || {
         enter_quiet()?;

@@ -187,7 +187,7 @@ fn mark_left(members: &mut [Member]) {
     }
 }
 
-/// Seconds after which a member that was read before counts as abandoned.
+/// A member that was read before counts as abandoned after this many seconds.
 const LEFT_SECONDS: f64 = 30.0;
 
 /// The highest rate divided by the mean; `None` for a single rate, or if all rates are 0.

@@ -57,7 +57,7 @@ struct Cells {
     age: String,
 }
 
-/// A column: title, width, least table width at which it is shown, and its cell.
+/// A column: its title, its width, the least table width at which it is shown, and its cell.
 struct Column {
     title: &'static str,
     width: usize,

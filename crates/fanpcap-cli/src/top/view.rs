@@ -67,13 +67,13 @@ pub(crate) struct Group {
     pub(crate) placeholders_ring_bytes: u64,
     /// Members of a steered group that are gone and whose rings have been read to the end.
     pub(crate) gone_members_total: Option<u64>,
-    /// Packets given to these members.
+    /// Packets given to the members that are gone.
     pub(crate) gone_received_packets_total: Option<u64>,
-    /// Of these, packets lost because a ring was full.
+    /// Packets of these members that were lost because a ring was full.
     pub(crate) gone_ring_full_drops_total: Option<u64>,
-    /// Of these, packets that other members took afterwards.
+    /// Packets of these members that other members took afterwards.
     pub(crate) gone_inherited_packets_total: Option<u64>,
-    /// Of these, packets that no member took.
+    /// Packets of these members that no member took.
     pub(crate) gone_unread_packets_total: Option<u64>,
     /// Members of a steered group that successors with the same name have replaced.
     pub(crate) takeovers_total: Option<u64>,
@@ -126,7 +126,7 @@ pub(crate) struct Member {
     pub(crate) slot: Option<u8>,
     /// Buckets that the member owns.
     pub(crate) buckets: Option<usize>,
-    /// The same, in percent of all buckets.
+    /// The member's buckets in percent of all buckets.
     pub(crate) buckets_percent: Option<f64>,
     /// The member's weight; 0 if it was drained.
     pub(crate) weight: Option<u16>,

@@ -1,4 +1,4 @@
-//! The frames that arrive equal those that were described or captured, byte for byte.
+//! The frames that arrive equal the described or captured frames, byte for byte.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -53,7 +53,7 @@ fn assert_same(arrived: &[Vec<u8>], sent: &[Vec<u8>]) {
 
 /// Frames of every length from 60 to 1514, all different. All have the same EtherType, a local
 /// experimental one: when the kernel receives several frames at once, frames that only a tap takes
-/// reach it after others (net/core/dev.c, `__netif_receive_skb_list_core`).
+/// reach the tap after other frames (net/core/dev.c, `__netif_receive_skb_list_core`).
 fn odd_frames() -> Vec<Vec<u8>> {
     (60..=1514_usize)
         .map(|len| {

@@ -41,7 +41,7 @@ fn complaint(arguments: &[&str]) -> Result<String> {
 
 /// A capture file of frames, each cut to `snaplen` bytes.
 struct Capture {
-    /// The file exists as long as this lives.
+    /// The file exists as long as this value lives.
     _scratch: Scratch,
     path: PathBuf,
     frames: u64,

@@ -31,7 +31,7 @@ fn of(summary: &Value, name: &str) -> u64 {
     summary["total"][name].as_u64().unwrap_or(u64::MAX)
 }
 
-/// The last member takes the group's maps with it. The expected number is the device's count.
+/// The group's maps end with the last member. The expected number is the device's count.
 #[test]
 #[ignore = "needs root: eBPF, packet sockets in a namespace"]
 fn what_copies_on_xdp_leave_that_are_killed_all_at_once_is_told_to_the_packet() {

@@ -35,7 +35,7 @@ pub(super) struct Node {
     pub(super) cluster: String,
     /// The field by which packets are selected, as in cluster.conf.
     pub(super) select: String,
-    /// The same in words, with the purpose that it suits.
+    /// The selection in words, with the purpose that it suits.
     pub(super) gets: String,
 }
 

@@ -11,11 +11,11 @@ use super::finding::word;
 /// A cpuset below the root of its hierarchy (cpuset(7), the kernel's admin-guide/cgroup-v2.rst).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cpuset {
-    /// Its path in the hierarchy.
+    /// The cpuset's path in the hierarchy.
     pub(super) name: String,
-    /// The file that sets its CPUs.
+    /// The file that sets the cpuset's CPUs.
     file: PathBuf,
-    /// The CPUs that its processes may run on.
+    /// The CPUs that the cpuset's processes may run on.
     pub(super) cpus: Vec<usize>,
 }
 

@@ -12,7 +12,7 @@ use std::fmt::Write as _;
 /// A line that states no fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoFact {
-    /// Its number, from 1 on.
+    /// The line's number, from 1 on.
     pub line: usize,
 }
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 pub(crate) struct Absent {
     /// Number of absences.
     pub(crate) times: u32,
-    /// Their length.
+    /// The total length of the absences.
     pub(crate) seconds: f64,
     /// Packets that the devices received in this time; `None` if a device's counters are unknown.
     pub(crate) packets: Option<u64>,

@@ -57,7 +57,7 @@ impl Account {
         }
     }
 
-    /// The same account, with its bound of uncounted packets limited to `ceiling`.
+    /// This account with its bound of uncounted packets limited to `ceiling`.
     pub(crate) fn below(self, ceiling: Option<u64>) -> Self {
         let at_most = |at_most: u64| ceiling.map_or(at_most, |ceiling| at_most.min(ceiling));
         Self {

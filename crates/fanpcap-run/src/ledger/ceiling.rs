@@ -6,10 +6,10 @@ use fanpcap_linux::netlink::link;
 use super::{Absent, Account, Ledger};
 
 impl Ledger {
-    /// The most packets of all copies that can be in no figure; `accounts` must be those of all
-    /// copies. `None` if there is no such limit: unseen members may have joined before all others,
-    /// a figure is unknown, or a steering program gives each packet to several members, so that the
-    /// figures exceed the received packets.
+    /// The most packets of all copies that can be in no figure; `accounts` must be the accounts of
+    /// all copies. `None` if there is no such limit: unseen members may have joined before all seen
+    /// ones, a figure is unknown, or a steering program gives each packet to several members, so
+    /// that the figures exceed the received packets.
     pub(crate) fn ceiling(&self, accounts: &[Account]) -> Option<u64> {
         let since = |(ifindex, begun): (&u32, &u64)| {
             Some(link::packets(*ifindex).ok()?.saturating_sub(*begun))

@@ -41,7 +41,8 @@ pub(super) struct Member {
     pub(super) path: PathBuf,
     /// Last record on the member page.
     pub(super) record: Record,
-    /// The page. It stays readable after the member's death, even if others remove the file.
+    /// The page. It stays readable after the member's death, even if other processes remove the
+    /// file.
     page: HeldPage,
     /// `None` if the process had already ended.
     process: Option<Process>,
@@ -200,7 +201,7 @@ impl Member {
         }
     }
 
-    /// Packets that the member took itself, and packets that others took after it ended.
+    /// Packets that this member took, and packets that other members took after this member ended.
     fn taken(&self) -> [Option<u64>; 2] {
         let inherited = self.takeover().inherited;
         let own = |taken: u64| taken.saturating_sub(inherited);

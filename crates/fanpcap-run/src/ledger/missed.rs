@@ -57,7 +57,7 @@ impl Ledger {
         ));
     }
 
-    /// Packets that one device, or all known ones, counted since the last reading.
+    /// Packets that one device, or all known devices, counted since the last reading.
     fn counted_since(&self, ifindex: Option<u32>) -> Option<u64> {
         let since = |(ifindex, before): (u32, u64)| {
             Some(link::packets(ifindex).ok()?.saturating_sub(before))

@@ -71,8 +71,8 @@ impl Takers {
 }
 
 impl Ledger {
-    /// Settles the ended members whose takeover is complete. Returns members that nobody takes
-    /// over, and members that were never in the group.
+    /// Settles the ended members whose takeover is complete. Returns members that no other member
+    /// takes over, and members that were never in the group.
     pub(super) fn settle_inherited(&mut self) -> Vec<Member> {
         let mut rest = Vec::new();
         for mut member in std::mem::take(&mut self.ended) {

@@ -7,10 +7,10 @@ use fanpcap_snapshot::{Counts, Snapshot, Socket, percent, rounded};
 use super::rate;
 use crate::top::view::Member;
 
-/// Nanoseconds after which a member that takes packets reads its counters again.
+/// A member that takes packets reads its counters again after this many nanoseconds.
 const REFRESH_NS: u64 = 100_000_000;
 
-/// Seconds without a first look after which an application counts as not reading.
+/// An application that has never looked for packets counts as not reading after this many seconds.
 const UNREAD_SECONDS: f64 = 5.0;
 
 /// Identifies a socket, and distinguishes it from a later socket with the same inode number.

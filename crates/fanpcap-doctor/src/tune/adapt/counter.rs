@@ -42,7 +42,7 @@ pub(super) struct Counter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Most {
     pub(super) flow: FlowKey,
-    /// Its share in percent.
+    /// The flow's share of the entry's examined packets, in percent.
     pub(super) share: usize,
 }
 

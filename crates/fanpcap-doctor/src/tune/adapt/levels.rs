@@ -14,7 +14,7 @@ pub(super) struct Decision {
     pub(super) table: Vec<u32>,
     /// How far the busiest queue exceeds its share, in parts of 1000.
     pub(super) before: u64,
-    /// The same for the new table.
+    /// How far the busiest queue of the new table exceeds its share, in parts of 1000.
     pub(super) after: u64,
     /// Packets of the round.
     pub(super) packets: u64,
@@ -33,7 +33,7 @@ pub(super) enum Hindrance {
     Few,
     /// This many of 1000 packets have no hash.
     NoHash(u64),
-    /// This many of 1000 packets were received by queues other than those of their entries.
+    /// This many of 1000 packets were received by queues other than the queues of their entries.
     Elsewhere(u64),
 }
 

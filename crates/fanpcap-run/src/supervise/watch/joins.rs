@@ -131,7 +131,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Says once that the host has begun to use a device whose packets it does not get.
+    /// Prints once for a device that the host has begun to use it, although the host does not get
+    /// the device's packets.
     pub(super) fn look_at_host(&mut self) {
         let reasons = self.host_use.look(self.ledger.stolen()).clone();
         for (device, why) in reasons {
@@ -341,7 +342,7 @@ mod tests {
         assert!(at(0, None).is_apart_from(&[], false));
         let shares = [own, at(1, Some((2, 5)))];
         assert!(own.is_apart_from(&[own], true) && !own.is_apart_from(&shares, true));
-        // No other copy is there yet, or the copy has two handles, or the others read other
+        // No other copy is there yet, or the copy has two handles, or the other copies read other
         // devices.
         assert!(!is_apart(&[]) && !is_apart(&[at(0, Some((2, 6)))]));
         assert!(!is_apart(&[at(1, Some((3, 6)))]) && !is_apart(&[at(1, Some((2, 5)))]));

@@ -22,7 +22,7 @@ pub(super) const TAKEN: [i32; 9] = [
 /// the same interrupt twice in a row.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Copies that were told to end are named if they have not ended after this time.
+/// Copies that were told to end are named in a message if they have not ended after this time.
 const NAMED_AFTER: Duration = Duration::from_secs(5);
 
 impl Watch<'_> {

@@ -8,7 +8,7 @@ use super::Watch;
 /// Time for a copy to get its share of the packets. After that, all remaining copies start.
 const EACH: Duration = Duration::from_secs(1);
 
-/// The same limit for all copies together.
+/// Time for all copies together. After that, all remaining copies start.
 const ALL: Duration = Duration::from_secs(5);
 
 /// The state of the starts in turn.
