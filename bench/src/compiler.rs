@@ -1,5 +1,5 @@
-//! The compiler: a process that repeatedly compiles a steering program and loads it into the
-//! kernel, and its report.
+//! The compiler's process, and its report. It repeatedly compiles a steering program and loads it
+//! into the kernel.
 
 use std::env;
 use std::hint::black_box;

@@ -1,5 +1,4 @@
-//! Watches the cores of the generator and of the readers during a run: did other processes use
-//! them?
+//! Watches the cores of the generator and the readers: did other processes use them during a run?
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Measures our library against its peers, on a wire of its own: the executable `fanpcap-bench`,
+//! Measures our library against its peers, on a separate wire. The executable is `fanpcap-bench`,
 //! which `fanpcap bench` and `make bench` run.
 #![forbid(unsafe_code)]
 

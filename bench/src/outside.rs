@@ -1,5 +1,4 @@
-//! Other projects' applications at the wire's far end: how to start them, and how to read their
-//! counters.
+//! Starts other projects' applications at the wire's far end, and reads their counters.
 
 use std::env;
 use std::fs;

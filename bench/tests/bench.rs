@@ -1,4 +1,4 @@
-//! Tests of the bench: a row is reported as a table and as JSON, and a run whose counters disagree
+//! Tests of the bench. A row is reported as a table and as JSON, and a run whose counters disagree
 //! is refused.
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! One node that sends the header of every packet to an analyzer, which counts headers: DiCAP's
-//! Table 1, in shape.
+//! A measure of one node that sends the header of every packet to an analyzer. The analyzer counts
+//! the headers. The measure has the shape of DiCAP's Table 1.
 
 use std::env;
 use std::sync::OnceLock;

@@ -1,5 +1,5 @@
-//! How evenly the identification of IPv4 is spread over packets, and nodes that share by it:
-//! DiCAP's Fig. 7, in shape.
+//! A measure of how evenly the identification of IPv4 is spread over packets. Also measures how
+//! evenly nodes share packets by the identification. It has the shape of DiCAP's Fig. 7.
 
 use std::env;
 use std::ffi::OsString;

@@ -1,5 +1,5 @@
-//! Members come and are killed under load: whose flows move, what is lost, and how soon other
-//! members have the flows of the dead one.
+//! A measure of members that come and are killed under load. It shows whose flows move, what is
+//! lost, and how soon other members have the flows of the dead one.
 
 mod story;
 

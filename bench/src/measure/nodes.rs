@@ -1,5 +1,5 @@
-//! Several nodes that share a mirrored stream, with libpcap behind the selection: DiCAP's Fig. 8,
-//! in shape.
+//! A measure of several nodes that share a mirrored stream. libpcap runs behind the selection. The
+//! measure has the shape of DiCAP's Fig. 8.
 
 use std::os::fd::AsFd;
 use std::sync::OnceLock;

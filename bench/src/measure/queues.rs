@@ -1,5 +1,5 @@
-//! A measure of two receive queues against one: a generator on each core, and one reader that looks
-//! at no packet.
+//! A measure of two receive queues against one. There is a generator on each core, and one reader
+//! that looks at no packet.
 
 use anyhow::Result;
 

@@ -1,5 +1,5 @@
-//! `fanpcap complete`: candidates for the last word of the `fanpcap` command line, or of another
-//! program's command line.
+//! `fanpcap complete`: candidates for the last word of a command line. The command line is that of
+//! `fanpcap` or of another program.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! `fanpcap config` in separate namespaces: the settings that an application gets, their origins,
-//! and settings without effect.
+//! `fanpcap config` in separate namespaces. It shows the settings that an application gets, their
+//! origins, and settings without effect.
 #![forbid(unsafe_code)]
 
 use std::process::{Command, Output};

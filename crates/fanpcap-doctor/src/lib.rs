@@ -1,5 +1,5 @@
-//! Finds and fixes problems of captures: `fanpcap doctor` examines, `fanpcap verify` captures on a
-//! device and checks the result, `fanpcap tune` sets up a device.
+//! Finds and fixes problems of captures. `fanpcap doctor` examines, `fanpcap verify` captures on a
+//! device and checks the result, and `fanpcap tune` sets up a device.
 #![forbid(unsafe_code)]
 
 mod flow;

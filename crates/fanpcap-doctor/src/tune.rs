@@ -1,5 +1,5 @@
-//! `fanpcap tune`: shows how a device should receive for captures, sets it up, and puts everything
-//! back.
+//! `fanpcap tune`: shows how a device should receive for captures. Sets it up like that, and puts
+//! everything back.
 
 mod text;
 mod measure;

@@ -1,4 +1,4 @@
-//! Traffic for tests and measurements: makes frames from a description or a capture file, and sends
+//! Traffic for tests and measurements. Makes frames from a description or a capture file, and sends
 //! them.
 //!
 //! A [`Pool`] is a list of frames, made by [`Description::pool`] or read by [`Replay`]. A

@@ -1,5 +1,5 @@
-//! Live frames: the kernel runs our BPF program on a frame and sends the result
-//! (Documentation/bpf/bpf_prog_run.rst).
+//! Live frames: the kernel runs our BPF program on a frame and sends the result. The kernel's
+//! Documentation/bpf/bpf_prog_run.rst describes them.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

@@ -1,5 +1,5 @@
-//! Replay: the packets of a capture file as pools, once or in loops, unchanged or with other
-//! addresses in each loop.
+//! Replay: the packets of a capture file as pools, once or in loops. Each loop may have other
+//! addresses.
 
 use std::path::{Path, PathBuf};
 

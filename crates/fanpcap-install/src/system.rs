@@ -1,5 +1,5 @@
-//! `fanpcap enable`, `fanpcap disable`: switches the library on or off for every application of
-//! this machine.
+//! `fanpcap enable` and `fanpcap disable`: switches the library on or off. It does so for a shell,
+//! or for every application of this machine.
 
 mod loader;
 mod apparmor;

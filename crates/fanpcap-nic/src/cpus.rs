@@ -1,5 +1,5 @@
-//! Picks the CPUs for the copies or threads that read a device: CPUs near the device that do not
-//! receive its packets.
+//! Picks the CPUs for the copies or threads that read a device. These CPUs are near the device, and
+//! do not receive its packets.
 
 use std::collections::BTreeSet;
 use std::error::Error;

@@ -1,4 +1,4 @@
-//! Reads a device's channels, interrupts, NAPI threads and other settings, changes them with a
+//! Reads a device's channels, interrupts, NAPI threads and other settings. Changes them with a
 //! journal, and puts them back.
 #![forbid(unsafe_code)]
 

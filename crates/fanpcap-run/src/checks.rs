@@ -1,5 +1,4 @@
-//! Checks before any copy starts: the device, the files, and the members that the group already
-//! has.
+//! Checks the device, the files and the group's present members before any copy starts.
 
 use std::env;
 use std::ffi::{OsStr, OsString};

@@ -1,5 +1,5 @@
-//! The files that a copy's arguments name: which of them this run wrote, and how they are kept when
-//! the copy is started again.
+//! The files that a copy's arguments name. Finds out which of them this run wrote, and keeps these
+//! when the copy is started again.
 
 mod rotated;
 

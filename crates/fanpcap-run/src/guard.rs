@@ -1,6 +1,6 @@
-//! The guard: a separate process that ends the copies and their descendants if this command is
-//! killed. PR_SET_PDEATHSIG is not enough: the kernel clears it for a process that changes its
-//! user, as tcpdump does.
+//! The guard is a process that ends the copies and their descendants if this command is killed.
+//! PR_SET_PDEATHSIG is not enough: the kernel clears it for a process that changes its user, as
+//! tcpdump does.
 
 use std::collections::BTreeSet;
 use std::env;

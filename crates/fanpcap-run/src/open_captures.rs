@@ -1,5 +1,5 @@
-//! Capture files that a copy has open although its arguments do not name them, for example because
-//! a script names them.
+//! Capture files that a copy has open although its arguments do not name them. A script may name
+//! such files.
 
 use std::fs::{self, File};
 use std::io::Read;

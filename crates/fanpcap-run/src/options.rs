@@ -1,5 +1,5 @@
-//! The options of programs that users often run in copies, as getopt(3) reads them: `tcpdump -nni
-//! eth0` names a device, but `ngrep -i` does not.
+//! The options of programs that users often run in copies, as getopt(3) reads them. For example,
+//! `tcpdump -nni eth0` names a device, but `ngrep -i` does not.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

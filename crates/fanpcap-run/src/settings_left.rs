@@ -1,5 +1,5 @@
-//! Device settings that copies left behind because they were killed or had dropped their
-//! privileges.
+//! Puts back the device settings that copies have left behind. Such copies were killed, or had
+//! dropped their privileges.
 
 use fanpcap_linux::interface;
 use fanpcap_nic::device::Device;

@@ -1,5 +1,5 @@
-//! Two snapshots of a made-up machine, for tests: members, one of them stale, foreign sockets, and
-//! two devices.
+//! Two snapshots of a made-up machine, for tests. It has members (one of them stale), foreign
+//! sockets, and two devices.
 
 use fanpcap_group::page::MemberId;
 use fanpcap_group::view::{FinalCounters, Ledger, Moved, Place, State, View};

@@ -1,5 +1,5 @@
-//! The processes that own packet sockets, found by the sockets' inodes in `/proc/PID/fd`, as far as
-//! permissions allow.
+//! Finds the processes that own packet sockets, as far as permissions allow. Searches
+//! `/proc/PID/fd` for the sockets' inodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

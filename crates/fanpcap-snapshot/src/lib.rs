@@ -1,5 +1,6 @@
-//! Takes snapshots of a network namespace, for commands that watch groups: devices, packet sockets,
-//! members' counters, the packets that reached a group, and the processes behind them.
+//! Takes snapshots of a network namespace, for commands that watch groups. A snapshot has the
+//! devices, packet sockets, members' counters, the packets that reached a group, and the processes
+//! of the sockets.
 #![forbid(unsafe_code)]
 
 mod host_use;

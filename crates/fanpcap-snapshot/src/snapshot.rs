@@ -1,5 +1,5 @@
-//! The state of a network namespace at one moment: devices, packet sockets, members' counters, and
-//! the processes behind them.
+//! The state of a network namespace at one moment. It has the devices, the packet sockets, the
+//! members' counters, and the processes of the sockets.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Takes snapshots of a network namespace: asks the kernel for devices and packet sockets, reads
-//! members' pages and groups' tables, and finds the processes behind them.
+//! Takes snapshots of a network namespace. Asks the kernel for devices and packet sockets, reads
+//! members' pages and groups' tables, and finds the processes of the sockets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

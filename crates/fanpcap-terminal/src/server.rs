@@ -1,5 +1,5 @@
-//! The part of HTTP/1.1 that a scraper needs (RFC 9112): `GET` and `HEAD` of `/metrics`, one
-//! request per connection, a few connections at a time.
+//! The part of HTTP/1.1 that a scraper needs (RFC 9112). The server answers `GET` and `HEAD` of
+//! `/metrics`, one request per connection, and a few connections at a time.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};

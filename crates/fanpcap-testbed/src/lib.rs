@@ -1,5 +1,5 @@
-//! A testbed on this machine: network namespaces, veth pairs and a mirror port between them, and
-//! applications that capture there. Benchmarks measure on it, and tests rest on it.
+//! A testbed on this machine, for benchmarks and tests. It has network namespaces, veth pairs and a
+//! mirror port between them, and applications that capture there.
 #![forbid(unsafe_code)]
 
 pub mod await_for;

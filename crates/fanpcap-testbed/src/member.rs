@@ -1,4 +1,4 @@
-//! Runs applications on our library: starts them, waits for them, stops them, and reads their
+//! Runs applications on our library. Starts them, waits for them, stops them, and reads their
 //! output.
 
 use std::env;

@@ -1,5 +1,5 @@
-//! Compares docs/errors.md with the library's messages: a test produces each listed error, each
-//! produced error is listed, and the texts are equal.
+//! Compares docs/errors.md with the library's messages. A test must produce each listed error, each
+//! produced error must be listed, and the texts must be equal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;

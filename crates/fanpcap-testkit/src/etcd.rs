@@ -1,5 +1,5 @@
-//! Starts the members of an etcd, from Debian's etcd-server, on addresses of the calling thread's
-//! network namespace.
+//! Starts the members of an etcd in the calling thread's network namespace. The program is from
+//! Debian's etcd-server.
 
 use std::env;
 use std::fs::{self, File};

@@ -1,4 +1,4 @@
-//! Shared by tests and the demos: the testbed, and on it traffic, conversations, etcd, C programs.
+//! What tests and demos share: the testbed, and on it traffic, conversations, etcd and C programs.
 
 pub mod conversation;
 pub mod calls;

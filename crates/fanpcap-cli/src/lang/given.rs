@@ -1,5 +1,5 @@
-//! A steering program on the command line: a file, a text, or the name of a mode that is a steering
-//! program.
+//! A steering program on the command line. It is a file, a text, or the name of a mode that is a
+//! steering program.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
-//! The terminal's alternate screen: writes the rows that changed, and restores the terminal however
-//! the command ends.
+//! Writes changed rows to the terminal's alternate screen. Restores the terminal however the
+//! command ends.
 
 use std::io::{self, Write};
 use std::panic;

@@ -1,5 +1,4 @@
-//! The table of devices, groups and members as text: the columns that fit into a width, and their
-//! cells.
+//! The table of devices, groups and members as text. It has the columns that fit into a width.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! The terminal: takes snapshots, draws and reads keys until the user or a signal ends the command,
-//! then restores the terminal.
+//! Takes snapshots, draws and reads keys until the user or a signal ends the command. Then restores
+//! the terminal.
 
 use std::io;
 use std::process::{self, ExitCode};

@@ -1,4 +1,4 @@
-//! Wrong settings, settings without effect, groups that can't be joined, and a library that no
+//! Wrong settings, and settings without effect. Groups that can't be joined, and a library that no
 //! application loads.
 
 use anyhow::{Result, ensure};

@@ -1,5 +1,4 @@
-//! `fanpcap gen` on real devices: sent frames arrive, byte for byte, in both ways and at every
-//! rate.
+//! `fanpcap gen` on real devices. Sent frames arrive byte for byte, in both ways and at every rate.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::cast_possible_truncation,

@@ -1,4 +1,4 @@
-//! `fanpcap lang try` compared with the kernel: a group on a device does the same with the same
+//! `fanpcap lang try` compared with the kernel. A group on a device does the same with the same
 //! packets.
 
 use anyhow::{Context, Result, ensure};

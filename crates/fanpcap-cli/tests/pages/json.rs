@@ -1,5 +1,5 @@
-//! Checks JSON against its page of the documentation: each field is documented, with its type, and
-//! each object has its documented fields.
+//! Checks JSON against its page of the documentation. Each field must be documented, with its type,
+//! and each object must have its documented fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! How runs end: with a reader that does not read, by signals, and with processes that copies leave
-//! behind.
+//! How runs end, by themselves and by signals. The reader may not read, and copies may leave
+//! processes behind.
 
 use std::fs;
 use std::io::Read;

@@ -1,5 +1,5 @@
-//! Each row of the guide's table of applications, exactly as written there: without other settings,
-//! on a device named eth0, with conversations between two hosts.
+//! Runs each row of the guide's table of applications exactly as it is written there. It runs
+//! without other settings, on a device named eth0, with conversations between two hosts.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;

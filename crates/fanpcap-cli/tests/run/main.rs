@@ -1,5 +1,5 @@
-//! `fanpcap run` as users run it: on a separate wire, with tcpdump, and with programs that never
-//! capture.
+//! `fanpcap run` as users run it. It runs on a separate wire, with tcpdump and with programs that
+//! never capture.
 #![forbid(unsafe_code)]
 
 mod captures;

@@ -1,5 +1,5 @@
-//! The copies' members: short-lived, many, and foreign members, and the members of a command that
-//! is killed.
+//! The copies' members: short-lived, many, and foreign members. Also members of a command that is
+//! killed.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Copies that see all packets, handles that no application reads, and groups that copies can't
-//! join.
+//! Copies that see all packets, and handles that no application reads. Also groups that copies
+//! can't join.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! The groups of the devices: finds members that do not read, lose packets, share a CPU, or do not
+//! Finds problems in the devices' groups. Members may not read, lose packets, share a CPU, or not
 //! belong together.
 
 use std::collections::{BTreeMap, BTreeSet};

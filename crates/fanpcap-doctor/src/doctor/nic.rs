@@ -1,5 +1,5 @@
-//! A device's driver: what it does to frames, how it spreads them over CPUs, and whether that suits
-//! the members that read.
+//! Finds problems of a device's driver. Examines what the driver does to frames, how it spreads
+//! them over CPUs, and whether that suits the members that read.
 
 use fanpcap_linux::ethtool::{self, Feature};
 use fanpcap_linux::netlink::host_use;

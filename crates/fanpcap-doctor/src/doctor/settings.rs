@@ -1,5 +1,5 @@
-//! Finds errors in the settings, settings without effect, and whether the group that they name can
-//! be joined.
+//! Finds errors in the settings, and settings without effect. Finds out whether the group that the
+//! settings name can be joined.
 
 use fanpcap::overview::Overview;
 use fanpcap_config::report::{Place, Report, harmless_text, quote};

@@ -1,5 +1,5 @@
-//! `fanpcap tune DEV --adapt`: moves entries of the indirection table until the receive queues are
-//! evenly loaded.
+//! `fanpcap tune DEV --adapt`: loads the receive queues evenly. For that, moves entries of the
+//! indirection table.
 
 mod counter;
 mod levels;

@@ -1,5 +1,5 @@
-//! The directory of a device's journal, the lock for changing it, and the locks of the owners of
-//! changes.
+//! The directory of a device's journal, and its locks. One lock is for changing the journal, and
+//! each owner of changes has another.
 //!
 //! The files `<ifindex>.journal` and `<ifindex>.lock` are in `fanpcap-state/tune/<netns>` below
 //! `/run` (below `/dev/shm` if `/run` is not in memory), which only root can enter. Byte 0 of the

@@ -1,5 +1,5 @@
-//! The journal on a device in memory: owners that come and go, foreign changes, and crashes at
-//! every step.
+//! The journal on a device in memory. Owners come and go, others change values, and crashes happen
+//! at every step.
 
 use super::*;
 use crate::knob::Setting;

@@ -1,5 +1,5 @@
-//! Absences: times without a copy in the group, when no copy got the packets that a device
-//! received.
+//! Absences: times without a copy in the group. No copy got the packets that a device received
+//! then.
 
 use std::collections::BTreeMap;
 use std::time::Instant;

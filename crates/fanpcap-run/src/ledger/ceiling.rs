@@ -1,5 +1,5 @@
-//! A ceiling for the bound of packets that are in no figure: the packets that the devices received,
-//! minus the packets in figures.
+//! A ceiling for the bound of packets that are in no figure. It is the number of packets that the
+//! devices received, minus the packets in figures.
 
 use fanpcap_linux::netlink::link;
 

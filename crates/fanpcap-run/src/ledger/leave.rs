@@ -12,9 +12,9 @@ use super::member::Member;
 use super::{Account, Ledger};
 
 impl Ledger {
-    /// Settles members, each on its own thread. All refuse packets first, so that the kernel makes
-    /// them wait for packets in flight only once. A member that a child process still uses is kept
-    /// and checked again at each call.
+    /// Settles members, each on its own thread. First all of them refuse packets, so that the
+    /// kernel makes them wait only once for packets in flight. A member that a child process still
+    /// uses is kept and checked again at each call.
     pub(super) fn settle_at_once(&mut self, mut ended: Vec<Member>) {
         let refuse = on_threads(&mut ended, Member::refuse);
         let mut refuse = refuse.into_iter();

@@ -36,8 +36,8 @@ impl Ledger {
     }
 
     /// Notes a member of one copy that came and went without being held, on one device or on any.
-    /// The member came after the last reading of the devices' counters, so their increase bounds
-    /// its packets.
+    /// The member came after the last reading of the devices' counters, so the increase of these
+    /// counters bounds the member's packets.
     pub(super) fn miss_since(&mut self, copy: usize, ifindex: Option<u32>) {
         self.has_had_members = true;
         self.has_unseen = true;

@@ -21,8 +21,8 @@ use super::{Account, Ledger};
 /// Interval of checks for takeovers.
 const PERIOD: Duration = Duration::from_millis(5);
 
-/// After this time without a living member, a group counts as having none. A newcomer may have got
-/// the group's table from the last member, without having noted that on its page yet.
+/// After this time without a living member, a group counts as having none. In this time, a newcomer
+/// that got the group's table from the last member notes that on its own page.
 const NONE_FOR: Duration = Duration::from_millis(10);
 
 /// Time within which a death is noticed, in nanoseconds.

@@ -1,5 +1,5 @@
-//! Runs a steering program as a fanout group of the kernel does, or as a whole if such a group
-//! can't run it.
+//! Runs a steering program as a fanout group of the kernel does. If such a group can't run it, runs
+//! it as a whole.
 
 use super::owners::BucketOwners;
 use fanpcap_steer::ir::{COUNTERS, Tree};

@@ -1,5 +1,5 @@
-//! Decides in each round which entries of an indirection table move to another queue: a pure
-//! function of the counts.
+//! Decides in each round which entries of an indirection table move to another queue. The decision
+//! is a pure function of the counts.
 
 use std::fmt::Write as _;
 

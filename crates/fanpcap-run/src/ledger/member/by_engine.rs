@@ -1,4 +1,5 @@
-//! A member on an engine. The engine fills its rings and counts for it in BPF maps of the group.
+//! A member on an engine. The engine fills the member's rings, and counts for the member in BPF
+//! maps of the group.
 
 use std::sync::Arc;
 

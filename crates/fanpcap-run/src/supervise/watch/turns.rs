@@ -1,5 +1,5 @@
-//! Starts the copies one after another, so that the group's members join in the order of the
-//! copies' numbers: copy 0 has rank 0 in a steering program, and is the kernel's first member.
+//! Starts the copies one after another, so that their members join in the order of the numbers.
+//! Copy 0 has rank 0 in a steering program, and is the kernel's first member.
 
 use std::time::{Duration, Instant};
 
