@@ -1,4 +1,4 @@
-//! The bench: a wire, a generator and a reader on a core each, and one run of them.
+//! The bench: a wire, a generator and a reader that each have a core, and one run of them.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -25,7 +25,7 @@ pub(crate) struct Column {
     /// What receives the frames.
     #[serde(default)]
     pub(crate) receivers: Receivers,
-    /// The library of readers, unless the key says it.
+    /// The library of readers, unless the column's key names it.
     pub(crate) side: Option<Side>,
     /// What readers do, if not the same as in other columns.
     pub(crate) work: Option<Work>,
@@ -76,7 +76,7 @@ pub(crate) enum Layout {
     Unplaced(usize),
     /// pcap.conf places the threads (`napi@DEV.N`), and taskset(1) places the readers.
     Placed {
-        /// The CPU of the thread that polls the queue of each CPU's generator.
+        /// For each CPU's generator, the CPU of the thread that polls the generator's queue.
         threads: [usize; QUEUES],
         /// The CPU of each reader.
         readers: Vec<usize>,

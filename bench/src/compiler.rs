@@ -34,9 +34,9 @@ pub(crate) struct Compiling {
 /// Times in nanoseconds: medians, and the first time.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct Compiled {
-    /// From the text to the BPF programs.
+    /// Time from the text to the BPF programs.
     pub(crate) compile: f64,
-    /// From the BPF programs until the kernel has loaded them.
+    /// Time from the BPF programs until the kernel has loaded them.
     pub(crate) load: f64,
     /// The sum of both times.
     pub(crate) both: f64,

@@ -21,7 +21,7 @@ use crate::refusal::{Refusal, at_once};
 pub(crate) struct Sent {
     /// Number of frames.
     pub(crate) frames: u64,
-    /// `CLOCK_MONOTONIC` just before the first frame.
+    /// The time by `CLOCK_MONOTONIC` just before the first frame.
     pub(crate) begin: u64,
     /// Time from the first to the last frame.
     pub(crate) nanoseconds: u64,
@@ -75,9 +75,10 @@ impl Sent {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Way {
-    /// A BPF program sends them inside the kernel: much faster than any reader.
+    /// A BPF program sends them inside the kernel, which is much faster than any reader.
     LiveFrames,
-    /// sendmmsg(2) past the queueing discipline: works everywhere, slower than the readers.
+    /// sendmmsg(2) sends them past the queueing discipline. This works everywhere, but is slower
+    /// than the readers.
     Sendmmsg,
 }
 

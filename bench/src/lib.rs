@@ -125,7 +125,7 @@ enum Verb {
 
 /// Parses the command line and runs the subcommand.
 pub fn main() -> ExitCode {
-    // A process of a cluster, which the row `dicap-headers` starts.
+    // This is a process of a cluster, started by the row `dicap-headers`.
     if env::args()
         .nth(1)
         .is_some_and(|verb| ["node", "analyzer"].contains(&&*verb))

@@ -147,7 +147,7 @@ type Chart<'a, 'b> = ChartContext<
 >;
 
 impl Bar {
-    /// Our bars stand out beside others.
+    /// The colour of a bar. Our library's bars stand out.
     fn fill(&self) -> RGBColor {
         let is_ours = ["fanpcap", "ours", "flow"]
             .iter()

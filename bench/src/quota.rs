@@ -1,4 +1,4 @@
-//! A share of a CPU that a process may have: by the bandwidth controller of cgroups.
+//! Limits a process to a share of a CPU, by the bandwidth controller of cgroups.
 
 use std::fs;
 use std::path::{Path, PathBuf};

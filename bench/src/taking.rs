@@ -49,7 +49,7 @@ pub(crate) struct Taken {
     pub(crate) absent: Vec<(&'static Column, String)>,
 }
 
-/// Attempts at a round whose runs do not count.
+/// Number of attempts at a round whose runs do not count.
 const ATTEMPTS: u32 = 8;
 /// Attempts at a dispensable column whose counters disagree: waiting does not help against that.
 const OWN_FAULTS: u32 = 3;

@@ -73,8 +73,8 @@ impl Trial<'_> {
         }))
     }
 
-    /// Whether a core idles and wakes every few packets: the reader's core, or that of a generator
-    /// that sleeps between bursts.
+    /// Whether a core idles and wakes every few packets: the reader's core, or the core of a
+    /// generator that sleeps between bursts.
     fn wakes_often(&self) -> bool {
         self.settings.immediate || !matches!(self.load, Load::Frames { pps: None, .. })
     }

@@ -20,7 +20,7 @@ const ENDS: Ends = ["fpbnear", "fpbfar"];
 /// One queue for each working CPU, so that none is shared.
 pub(crate) const QUEUES: usize = 2;
 
-/// Frames that a device has received, and those for which it had no room.
+/// Frames that a device has received, and frames for which it had no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrived {
     pub(crate) received: u64,

@@ -92,7 +92,7 @@ fn wait_for(due: Instant, interval: Duration) {
     }
 }
 
-/// Shorter intervals are spent awake.
+/// The shortest interval that is spent asleep. Shorter intervals are spent awake.
 const ASLEEP: Duration = Duration::from_micros(200);
 
 /// A number between 0 and 1/2. A multiplicative hash scatters consecutive numbers well (Knuth,

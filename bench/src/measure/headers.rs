@@ -110,7 +110,7 @@ struct Chain {
     key: String,
     analyzer: Member,
     source: Member,
-    /// Removed after both have ended.
+    /// The quota, which is removed after both have ended.
     _quota: Quota,
 }
 

@@ -14,7 +14,8 @@ use crate::pause::pause;
 use crate::reader::{self, Settings, Times, Work};
 
 const OPENS: u32 = 15;
-/// A short interval: the packet must wait for the handle, not the handle for the packet.
+/// The interval of probes. It is short, so that a packet waits for the handle, not the handle for a
+/// packet.
 const OPEN_INTERVAL: Duration = Duration::from_micros(200);
 /// More probes than all handles need: they last for 10 s. The generator is stopped when the reader
 /// has ended.

@@ -25,14 +25,14 @@ use story::{FLOWS, Story, moved};
 const GROUP: u16 = 61;
 /// The rate of the frames. The measures' names contain it too.
 const RATE: &str = "200kpps";
-/// Frames of each flow in a phase.
+/// Number of frames of each flow in a phase.
 const ROUNDS: u64 = 6;
 /// Within this time, a newcomer has its share, and packets on their way have arrived.
 const SETTLED: Duration = Duration::from_millis(300);
 
 const READ_WITHIN: Duration = Duration::from_secs(10);
 
-/// The source text: an installed command has no source tree.
+/// The source text. It is part of the executable, because an installed command has no source tree.
 const SOURCE: &str = include_str!("../../c/members.c");
 
 /// Runs a group of this many members. One more member joins it, and then the first member is
@@ -79,7 +79,7 @@ struct Group {
 }
 
 impl Group {
-    /// Starts a member. Returns how many microseconds opening took.
+    /// Starts a member. Returns how many microseconds it took to open the handle.
     fn start(&mut self, bench: &Bench, program: &Path, mode: &str) -> Result<u64> {
         let file = bench.scratch.new_file("records");
         let member = bench

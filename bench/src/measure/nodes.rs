@@ -41,7 +41,7 @@ fn nodes(key: &str) -> usize {
 const THOUSANDTHS: u32 = 150;
 /// The work for each packet is so large that the readers set the limit, not the mirror.
 const WORK: Work = Work::Busy(20_000);
-/// A ring for 70 ms: what it holds at the end is a small part of a run.
+/// The ring has room for 70 ms, so that what it holds at the end is a small part of a run.
 pub(super) const SETTINGS: Settings = Settings {
     snaplen: Some(96),
     immediate: true,
@@ -138,12 +138,12 @@ fn judged(bench: &Bench, sent: &Sent, pps: f64, told: &[ReaderReport]) -> Result
     ]))
 }
 
-/// A node: the selection on its device, and a reader behind it that is held by a quota.
+/// A node: the selection on its device, and a reader behind the selection that is held by a quota.
 struct Node {
     reader: Member,
-    /// Detached at the end.
+    /// The selection, which is detached at the end.
     _attached: Attached,
-    /// Removed after the reader has ended.
+    /// The quota, which is removed after the reader has ended.
     _quota: Quota,
 }
 

@@ -27,7 +27,8 @@ const GROUP: u16 = 45;
 /// A rate that is higher than one copy can handle.
 const FIRST_PPS: u64 = 200_000;
 const FIRST_RUNS: u32 = 3;
-/// Offered load, relative to one copy: both copies must be busy, and the generator must not.
+/// Offered load, relative to what one copy can handle: both copies must be busy, and the generator
+/// must not.
 const LOAD: f64 = 2.2;
 /// Run length in floods, so that what the rings hold at the end is a small part of the run.
 const LONGER: u32 = 4;

@@ -15,7 +15,8 @@ use fanpcap_testkit::{Veth, await_for, needs, netns};
 const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
 const DEVICE: &str = "ftun1";
 
-/// Creates a pair with four queues in a separate namespace, and removes its journals afterwards.
+/// Creates a veth pair with four queues in a separate namespace, and removes its journals
+/// afterwards.
 fn within(test: impl FnOnce() -> Result<()> + Send) -> Result<()> {
     netns::within_new(|| {
         let number = fanpcap_linux::process::netns::inode()?.to_string();

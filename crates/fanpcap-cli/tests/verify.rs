@@ -107,7 +107,7 @@ fn a_mode_that_splits_flows_fails_with_examples() -> Result<()> {
 #[ignore = "needs root: packets in a namespace"]
 fn directions_at_different_members_fail() -> Result<()> {
     within(|| {
-        // Steers by the source address alone.
+        // This program steers by the source address alone.
         let (status, told) = verified(&["--fanout", "main = ip >-> steer_field 26 4"])?;
         assert_eq!(status, 3, "{told}");
         assert_eq!(

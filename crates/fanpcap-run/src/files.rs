@@ -155,7 +155,7 @@ fn free_name(path: &Path) -> PathBuf {
 /// Whether the file starts like a capture.
 fn begins_as_capture(path: &Path) -> bool {
     let mut head = Vec::new();
-    // In a directory where other users can write, the name may be a pipe's.
+    // In a directory where other users can write, the name may belong to a pipe.
     let read = open_regular(path).and_then(|file| file.take(4).read_to_end(&mut head));
     read.is_ok() && !head.is_empty() && is_capture(&head) != Some(false)
 }

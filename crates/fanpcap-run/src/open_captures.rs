@@ -42,7 +42,7 @@ fn written(pid: u32) -> Vec<PathBuf> {
 fn is_for_writing(info: &str) -> bool {
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
-    // O_ACCMODE; O_RDONLY is 0.
+    // 3 is O_ACCMODE, and O_RDONLY is 0.
     flags.is_some_and(|flags| flags & 3 != 0)
 }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::Arguments;
 
-/// The result; its fields are those of the JSON.
+/// The result, with the fields of the JSON.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     device: String,

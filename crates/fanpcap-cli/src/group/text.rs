@@ -91,7 +91,7 @@ fn counted(number: usize, what: &str) -> String {
 fn table(shown: &Shown) -> Vec<String> {
     let mut rows = vec![TITLES.map(str::to_owned).to_vec()];
     rows.extend(shown.slots.iter().map(cells));
-    // Of a group without a table, most columns are empty.
+    // For a group without a table, most columns are empty.
     let rows = table::without_empty(&rows, |_, cell| cell == UNKNOWN);
     let is_left = |column: usize| ["STATE", "PROGRAM"].contains(&rows[0][column].as_str());
     table::lines(&rows, is_left)

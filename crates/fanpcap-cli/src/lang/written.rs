@@ -1,4 +1,5 @@
-//! Writes a tree back in the language: the rest of a steering program after a part was removed.
+//! Writes a tree in the language. The tree is the rest of a steering program after a part was
+//! removed.
 
 mod steer;
 mod predicate;

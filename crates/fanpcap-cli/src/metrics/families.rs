@@ -75,7 +75,8 @@ fn members(snapshot: &Snapshot) -> [Family; 6] {
     ]
 }
 
-/// What only members of groups with a steering program have: its counters, slots and classes.
+/// Metrics that only members of groups with a steering program have: the program's counters, slots
+/// and classes.
 fn steered_members(snapshot: &Snapshot) -> [Family; 5] {
     let of = |figure: &dyn Fn(&Socket) -> Option<Number>| of_members(snapshot, figure);
     let place = |figure: fn(&Place) -> u64| {

@@ -213,7 +213,7 @@ fn program_counters(members: &[Member]) -> Option<Vec<i64>> {
     })
 }
 
-/// Age of the oldest counters in this sum.
+/// Age of the oldest counters in the sum of the program counters.
 fn program_counters_age(members: &[Member]) -> Option<f64> {
     let ages = members
         .iter()

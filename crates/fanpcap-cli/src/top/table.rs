@@ -193,7 +193,8 @@ fn counters(group: &Group, width: usize) -> Option<Row> {
     (!used.is_empty()).then(|| counters_row(&text, width))
 }
 
-/// The packets that reached a group on XDP, and those that did not get into the members' rings.
+/// A row with the packets that reached a group on XDP, and the packets that did not get into the
+/// members' rings.
 fn offered(group: &Group, width: usize) -> Option<Row> {
     let ledger = group.ledger.as_ref()?;
     let old = old(Some(ledger.seconds_ago));
@@ -209,7 +210,7 @@ fn offered(group: &Group, width: usize) -> Option<Row> {
     (ledger.offered_packets_total > 0).then(|| counters_row(&text, width))
 }
 
-/// The age of figures, if they are too old to count as present.
+/// The age of figures, if they are too old to count as current.
 fn old(age: Option<f64>) -> String {
     let age = age.filter(|&age| age > STALE_SECONDS);
     age.map_or_else(String::new, |age| format!(" {age:.0} s ago:"))

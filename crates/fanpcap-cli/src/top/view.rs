@@ -84,14 +84,14 @@ pub(crate) struct Group {
     /// The fates of the packets that reached a group on XDP.
     pub(crate) ledger: Option<Offered>,
     pub(crate) members_with_rates: usize,
-    /// How many of these have a rough rate.
+    /// Number of these members that have rough rates.
     pub(crate) members_with_rough_rates: usize,
     /// Number of members that no application reads.
     pub(crate) members_unread: usize,
     pub(crate) packets_per_second: Option<f64>,
     /// Packets given to the members.
     pub(crate) received_packets_total: Option<u64>,
-    /// Of these, packets lost because a ring was full.
+    /// Packets of the members that were lost because a ring was full.
     pub(crate) ring_full_drops_total: Option<u64>,
     pub(crate) ring_full_drops_per_second: Option<f64>,
     /// Packets that wait in the rings.
@@ -99,7 +99,7 @@ pub(crate) struct Group {
     /// Highest rate of a member divided by the mean; 1 is even.
     pub(crate) skew: Option<f64>,
     pub(crate) program_counters: Option<Vec<i64>>,
-    /// Age of these counters; for a group, of the oldest ones.
+    /// Age of the program counters; for a group, the age of the oldest ones.
     pub(crate) program_counters_age_seconds: Option<f64>,
     pub(crate) members: Vec<Member>,
 }

@@ -20,7 +20,8 @@ fn a_filter_chooses_and_a_signal_brings_the_summary() {
         let expected = frames.iter().filter(is_udp).count();
         wire.send(&frames)?;
         let files = [0, 1].map(|thread| wire.scratch.file(&format!("{thread}.pcap")));
-        // The lines printed each second are for users: captured is the second word.
+        // The lines printed each second are for users. Their second word is the number of captured
+        // packets.
         await_for("the total", LIMIT, || {
             let said = member.said()?;
             let mut totals = said

@@ -24,7 +24,7 @@ fn two(scratch: &Scratch) -> Result<[Member; 2]> {
     Ok([member()?, member()?])
 }
 
-/// Prints why the test can't run here. It then counts as skipped.
+/// Prints why the test can't run here. The test then counts as skipped.
 #[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
 fn skip(reason: &str) {
     println!("SKIP: {reason}");
@@ -146,7 +146,7 @@ fn members_in_a_narrow_cpuset_are_found_and_given_more_cpus() -> Result<()> {
         let (status, said) = shell.run(&make)?;
         let mended = match status {
             0 => shell.mend("narrow-cpuset").map(Some),
-            // This machine does not let us create cpusets, for example in a container.
+            // This machine, perhaps a container, does not let us create cpusets.
             _ => Ok(None),
         };
         for member in members {

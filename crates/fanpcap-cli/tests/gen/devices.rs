@@ -63,8 +63,8 @@ fn devices_that_others_depend_on_are_refused() {
         ip(&format!("-6 route add default dev {FAR}"))?;
         refused(FAR, "default route")?;
         ip("-6 route del default")?;
-        // Refused for a route in another table, for the second next hop, and by an alternative
-        // name.
+        // The device is refused for a route in another table, for the second next hop, and by an
+        // alternative name.
         ip(&format!(
             "route add default table 77 nexthop via 10.77.0.2 dev {NEAR}"
         ))?;
@@ -81,7 +81,7 @@ fn devices_that_others_depend_on_are_refused() {
             }
         }
         ip("route del default")?;
-        // Devices above it: a VLAN, if the kernel supports them, and a bridge.
+        // The devices above it are a bridge and, if the kernel supports VLANs, a VLAN.
         if ip(&format!(
             "link add link {NEAR} name fpggvlan up type vlan id 5"
         ))

@@ -73,7 +73,8 @@ fn failed(arguments: &str) -> Result<(serde_json::Value, String)> {
     Ok((result, complaint))
 }
 
-/// The frames that arrive at the far end while the command sends, in order, and its result.
+/// The frames that arrive at the far end while the command sends, in order, and the command's
+/// result.
 fn captured(arguments: &str, scratch: &Scratch) -> Result<(Vec<Vec<u8>>, serde_json::Value)> {
     let file = scratch.new_file("arrived.pcap");
     let mut tcpdump = Command::new("tcpdump")

@@ -126,7 +126,7 @@ fn frames_that_are_refused_from_some_time_on_go_the_other_way() {
         let gone = thread::scope(|scope| {
             let before = veth::counters(FAR)?.received;
             let run = scope.spawn(|| outcome("--rate 100kpps --seconds 2"));
-            // Wait for more frames than the sender tries first.
+            // Wait for more frames than the sender sends at its first trial.
             let began = await_for("frames", LIMIT, || {
                 Ok((veth::counters(FAR)?.received > before + 20_000).then_some(()))
             });

@@ -190,7 +190,7 @@ impl Row {
                 let told = read("capinfos -rTc all.pcapng")?;
                 told.split_whitespace().last().context("a count")?.parse()?
             }
-            // One line for each packet, after the copy's number.
+            // tshark prints one line for each packet, after the copy's number.
             "tshark" => stdout
                 .lines()
                 .filter(|it| it.contains(" \u{2192} "))
@@ -201,7 +201,7 @@ impl Row {
                 let is_of_flow = |line: &&str| line.contains("tcp") || line.contains("udp");
                 sum(told.lines().filter(is_of_flow), 1)
             }
-            // TCP conversations over IPv4 and IPv6.
+            // p0f logs the TCP conversations over IPv4 and IPv6.
             "p0f" => {
                 let told = read("cat p0f.0.log p0f.1.log")?;
                 let begun = told.lines().filter(|it| it.contains("mod=syn|"));

@@ -65,7 +65,7 @@ fn is_of(name: &str, part: &str) -> bool {
 
 /// What the interrupt with this name serves.
 pub(crate) fn serves(name: &str, device: &str) -> Serves {
-    // mlx5_comp3@pci:0000:01:00.0
+    // A name may be like mlx5_comp3@pci:0000:01:00.0.
     let name = name.split('@').next().unwrap_or(name);
     let own = match is_of(name, device) {
         true => name.rsplit(device).next().unwrap_or(name),
@@ -178,7 +178,7 @@ NMI:          0          0   Non-maskable interrupts
         let of_eth1 = [(40, Serves::Other), both(41, 0), both(42, 1)];
         assert_eq!(numbers(by_name("eth1")), of_eth1);
         assert_eq!(numbers(by_name("eth10")), [both(43, 0)]);
-        // One interrupt for all queues.
+        // These devices have one interrupt for all queues.
         assert_eq!(numbers(by_name("eth2")), [both(44, 0)]);
         assert_eq!(numbers(by_name("eth3")), [both(45, 0)]);
         assert!(numbers(by_name("eth")).is_empty() && numbers(by_name("")).is_empty());

@@ -47,7 +47,7 @@ impl Pattern {
         })
     }
 
-    /// The existing files that match.
+    /// The existing files that match the pattern.
     pub(super) fn found(&self) -> Vec<PathBuf> {
         let here = Path::new(".");
         let directory = match self.directory.as_path() {

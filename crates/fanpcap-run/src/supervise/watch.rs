@@ -66,7 +66,7 @@ pub(super) struct Watch<'a> {
     streams: usize,
     /// When the copies were first told to end.
     stopped: Option<Instant>,
-    /// The message that names copies that did not end in time was printed.
+    /// Whether the message about copies that did not end in time was printed.
     has_said_stays: bool,
     /// Signals that were forwarded, with their times.
     forwarded: BTreeMap<i32, Instant>,
@@ -77,7 +77,7 @@ pub(super) struct Watch<'a> {
     stolen: BTreeSet<(u32, &'static str)>,
     /// The group's mode, once a copy has joined it.
     mode: Option<String>,
-    /// The message that all copies have joined was printed.
+    /// Whether the message that all copies have joined was printed.
     has_said_joined: bool,
     failures: Failures,
 }

@@ -8,7 +8,7 @@ use super::datagrams::Datagrams;
 use super::members::Members;
 use super::place::FlowSide;
 
-/// Depth of nested IP headers. A packet belongs to the flow of its innermost header.
+/// Maximum depth of nested IP headers. A packet belongs to the flow of its innermost header.
 const INNER_MAX: usize = fanpcap_steer::INNER_MAX;
 
 /// All flows of a capture.
@@ -50,7 +50,7 @@ pub(super) enum Fate {
     Apart,
     /// No member gets all packets of one direction.
     Split,
-    /// Whole, except datagrams of which a later fragment came first.
+    /// The flow is whole, except for datagrams of which a later fragment came first.
     Late,
 }
 

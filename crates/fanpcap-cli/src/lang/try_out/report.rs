@@ -29,7 +29,7 @@ pub(super) struct Report {
     skew: Option<f64>,
     dropped: Amount,
     copied: Amount,
-    /// Copies beyond the first, over all packets.
+    /// Number of copies beyond the first of each packet, summed over all packets.
     copies: u64,
     /// Packets steered to classes that no member has, by class.
     classes: BTreeMap<u8, u64>,
@@ -69,7 +69,7 @@ struct OfFlows {
     /// Whether both directions of every flow reach the same member; `None` if the capture has both
     /// directions of no flow.
     symmetric: Option<bool>,
-    /// Of the flows that are not whole, those with the most packets.
+    /// The largest of the flows that are not whole.
     examples: Vec<Example>,
     not_ip_packets: u64,
     /// Packets that contain another packet that can't be read, by the outer protocol.

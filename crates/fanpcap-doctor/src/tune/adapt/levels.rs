@@ -238,7 +238,7 @@ mod tests {
         }
     }
 
-    /// Flows whose sizes follow Zipf's law. The large ones are in entries of queue 0.
+    /// Flows whose sizes follow Zipf's law. The large flows are in entries of queue 0.
     fn skewed() -> Vec<u64> {
         let mut entries = vec![0; 128];
         for flow in 1..=2000_usize {
