@@ -219,7 +219,8 @@ impl Reader {
             .libraries
             .program(side, &self.program, "ready", cpu.as_deref())
             .args(["-i", device])
-            // A handle that falls back to another engine warns.
+            // A handle that falls back to another engine gives a warning, which the reader takes as
+            // an error.
             .args(matches!(side, Side::Xdp(_)).then_some("-E"));
         with(program, settings, work)
     }

@@ -40,7 +40,7 @@ pub struct Counted {
 pub struct Peer {
     /// The device's name in its namespace.
     pub name: String,
-    /// The file of its network namespace, if that is a different one.
+    /// The file of the peer's network namespace, if that is a different one.
     pub namespace: Option<PathBuf>,
     /// Packets that the peer received.
     pub received: u64,

@@ -13,7 +13,7 @@ pub(crate) struct Flow {
     pub(crate) source: (IpAddr, u16),
     /// Destination address and port.
     pub(crate) destination: (IpAddr, u16),
-    /// TCP rather than UDP.
+    /// The transport is TCP, otherwise UDP.
     pub(crate) tcp: bool,
 }
 

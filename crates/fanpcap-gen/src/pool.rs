@@ -153,7 +153,7 @@ impl Pool {
         self
     }
 
-    /// Adds any frame, `gap` nanoseconds after the one before.
+    /// Adds any frame. It comes `gap` nanoseconds after the frame before it.
     pub(crate) fn push_captured(&mut self, frame: &[u8], gap: u64) -> Result<()> {
         self.push(frame, frame.len(), 0)?;
         if let [.., before, _] = self.slots.as_mut_slice() {

@@ -156,7 +156,7 @@ impl Replay {
         Ok((!pool.is_empty()).then(|| pool.of_captured(Some(gap))))
     }
 
-    /// The next packet of this loop or the next one, and the time until its successor.
+    /// The next packet, of this loop or of the next loop, and the time until the packet after it.
     fn next_record(&mut self) -> Result<Option<(Record, u64)>> {
         let record = match self.ahead.take() {
             Some(record) => record,

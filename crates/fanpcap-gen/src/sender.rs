@@ -155,7 +155,7 @@ impl Sender {
 
     /// Sends the pool once, and then each pool that `more` returns, until there are no more. Ends
     /// earlier at the plan's end or at `stop`, like [`Sender::send_watched`]. Frames that are due
-    /// while `more` runs are late.
+    /// while `more` runs are sent late.
     ///
     /// # Errors
     /// Sending ended early: the device is gone, down or accepts no frames, or there are no more
@@ -199,7 +199,8 @@ impl Sender {
             }
         }
         if matches!(&ended, Err(error) if error.is::<io::Error>()) {
-            // An error of the device, such as gone or down, is more helpful than the call's error.
+            // An error of the device, such as being gone or down, is more helpful than the call's
+            // error.
             ended = watching.counters().map(drop).and(ended);
         }
         self.sent = if ended.is_ok() {

@@ -89,7 +89,7 @@ pub(crate) fn counts(channels: Channels) -> [u32; 4] {
     [channels.rx, channels.tx, channels.other, channels.combined]
 }
 
-/// Values by name, such as `rx=512,tx=512`.
+/// Values with their names as text, such as `rx=512,tx=512`.
 pub(crate) fn list_text<T: Display, const N: usize>(names: [&str; N], values: [T; N]) -> String {
     let pairs = names.into_iter().zip(values);
     let pairs: Vec<String> = pairs

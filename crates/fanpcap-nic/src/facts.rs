@@ -57,7 +57,7 @@ pub struct Facts {
     pub irqbalance: Option<u32>,
 }
 
-/// Features that change what a capture sees, and what each does to it.
+/// Features that change what a capture sees, and what each feature does to a capture.
 pub(crate) const OFFLOADS: [(&str, &str); 6] = [
     (
         "rx-lro",
@@ -155,8 +155,8 @@ fn values(device: &Device) -> BTreeMap<Knob, String> {
     knobs.into_iter().filter_map(value).collect()
 }
 
-/// Whether a default route leads through the device, or through one above it: a bridge, a bond, a
-/// VLAN.
+/// Whether a default route leads through the device, or through a device above it: a bridge, a
+/// bond, a VLAN.
 fn has_default_route(device: &Device) -> bool {
     let links = link::links().unwrap_or_default();
     let routes = route::default_devices().unwrap_or_default();
@@ -182,7 +182,8 @@ fn taken(device: &Device) -> Vec<usize> {
     taken.into_iter().collect()
 }
 
-/// The process ID of irqbalance(1). It must be root's: any user can give a process that name.
+/// The process ID of irqbalance(1). The process must be root's, because any user can give a process
+/// that name.
 pub fn irqbalance() -> Option<u32> {
     let read = |pid, file| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
     let is_it =

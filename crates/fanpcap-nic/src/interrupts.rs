@@ -161,7 +161,8 @@ fn bus_name(device: &Device) -> Option<String> {
     Some(target.file_name()?.to_str()?.to_owned())
 }
 
-/// Adds the receive queues that the driver reported to the kernel. They override the names.
+/// Adds the receive queues that the driver reported to the kernel. These have precedence over the
+/// names.
 fn add_told(device: &Device, found: &mut Vec<Interrupt>) {
     let napis = netdev::napis(device.ifindex).unwrap_or_default();
     let queues = netdev::receive_queues(device.ifindex).unwrap_or_default();

@@ -14,7 +14,8 @@ pub(crate) const DIRECTORY: &str = "/run/irqbalance";
 /// A running irqbalance answers at once.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Most bytes of a message that irqbalance up to 1.9.4 reads (irqbalance.c, `sock_handle()`).
+/// Maximum length in bytes of a message that irqbalance up to 1.9.4 reads (irqbalance.c,
+/// `sock_handle()`).
 const MESSAGE_MAX: usize = 499;
 
 /// The interrupts that irqbalance leaves alone by request.
@@ -23,7 +24,7 @@ const MESSAGE_MAX: usize = 499;
 /// `NotFound` if no irqbalance listens, `PermissionDenied` if the caller is not root.
 pub(crate) fn left_alone(directory: &Path) -> io::Result<Vec<u32>> {
     let answer = ask(directory, "setup")?;
-    // `SLEEP 10 IRQ 41 LOAD 0 DIFF 0 CLASS 0 IRQ 42 ... BANNED 0`
+    // An answer is like `SLEEP 10 IRQ 41 LOAD 0 DIFF 0 CLASS 0 IRQ 42 ... BANNED 0`.
     let mut words = answer.split(' ');
     let mut found = Vec::new();
     while let Some(word) = words.next() {

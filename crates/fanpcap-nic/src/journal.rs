@@ -32,7 +32,7 @@ pub enum Wish<'a> {
     Stays,
 }
 
-/// A change that was undone, or that should have been.
+/// A change that was undone, or that should have been undone.
 #[derive(Debug)]
 pub struct Undone {
     /// The setting.

@@ -77,14 +77,14 @@ pub trait Knobs {
     /// [`DeviceError`].
     fn write(&self, knob: &Knob, value: &str) -> Result<(), DeviceError>;
 
-    /// The value as it is read after `wanted` is written: `combined=2` completed with the other
-    /// numbers, lists of CPUs in rising order.
+    /// The value as it is read after `wanted` is written. For example, `combined=2` gets the other
+    /// numbers, and CPUs are listed in rising order.
     ///
     /// # Errors
     /// [`DeviceError`], when the device can't have the value.
     fn complete(&self, knob: &Knob, wanted: &str) -> Result<String, DeviceError>;
 
-    /// Settings that the driver may drop when this one changes.
+    /// Settings that the driver may drop when this setting changes.
     fn dropped_with(&self, knob: &Knob) -> Vec<Knob>;
 }
 
@@ -170,7 +170,7 @@ pub(crate) fn is_on(text: &str) -> Result<bool, DeviceError> {
     }
 }
 
-/// CPUs in rising order, at least one.
+/// Reads a list of at least one CPU. Returns the CPUs in rising order.
 pub(crate) fn cpus(text: &str) -> Result<Vec<usize>, DeviceError> {
     let mut cpus = cpu::list(text).filter(|cpus| !cpus.is_empty());
     if let Some(cpus) = &mut cpus {

@@ -253,7 +253,7 @@ fn xps_file(queue: u32) -> String {
     format!("queues/tx-{queue}/xps_cpus")
 }
 
-/// CPUs in rising order, possibly none.
+/// Reads a list of CPUs, which may be empty. Returns the CPUs in rising order.
 fn some_cpus(text: &str) -> Result<Vec<usize>, DeviceError> {
     match text {
         "" => Ok(Vec::new()),

@@ -16,7 +16,8 @@ use fanpcap_nic::settings::Settings;
 use fanpcap_testkit::veth::ip;
 use fanpcap_testkit::{Veth, needs, netns};
 
-/// Creates a pair with four queues in a separate namespace, and removes its journals afterwards.
+/// Creates a veth pair with four queues in a separate namespace, and removes its journals
+/// afterwards.
 fn within(test: impl FnOnce(&Device) -> Result<()> + Send) -> Result<()> {
     netns::within_new(|| {
         let journals = Journals(place()?);
@@ -127,7 +128,7 @@ fn cpus_that_other_devices_were_given_are_told() -> Result<()> {
         ensure!(journal.set(&settings, Wish::While(&hold), &steering, "0")?);
         drop(journal);
         assert_eq!(Facts::of(&other).taken, [0]);
-        // CPUs that a device itself uses are not counted as taken by others.
+        // CPUs that a device itself uses are not counted as taken by other devices.
         assert_eq!(Facts::of(device).taken, [0; 0]);
         Journal::open(device)?.release(&settings, hold);
         assert_eq!(Facts::of(&other).taken, [0; 0]);

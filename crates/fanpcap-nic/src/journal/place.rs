@@ -60,8 +60,8 @@ const TURN: u32 = 0;
 /// Limit on the number of owners of a device.
 const OWNERS_MAX: u32 = 65_536;
 
-/// Attempts to get the lock, and milliseconds between them. A driver may need seconds to set up its
-/// queues.
+/// Number of attempts to get the lock, and milliseconds between two attempts. A driver may need
+/// seconds to set up its queues.
 const PATIENCE: u32 = 1000;
 const LOOK_MS: u64 = 10;
 
@@ -88,7 +88,7 @@ impl Place {
         (about.is_file() && directory::is_trusted(&about)).then_some(place)
     }
 
-    /// A journal in the directory of a network namespace.
+    /// The place of a journal in the directory of a network namespace.
     fn own(found: (Directory, PathBuf), device: &Device) -> Self {
         let about = About {
             name: device.name.clone(),
@@ -211,7 +211,7 @@ impl Place {
         let new = format!("{}.new", self.ifindex);
         let new = OsStr::new(&new);
         if shared::file_size_limit()? < text.len() as u64 {
-            // Writing would kill the process (`SIGXFSZ`).
+            // Writing the journal would kill the process (`SIGXFSZ`).
             return Err(io::Error::from_raw_os_error(libc::EFBIG));
         }
         // A crash may have left this file.

@@ -141,7 +141,7 @@ impl Cores {
             .collect()
     }
 
-    /// The CPUs that do not receive. If all CPUs receive, the one that receives last.
+    /// The CPUs that do not receive. If all CPUs receive, it is the last one that receives.
     pub(super) fn applications(&self, queues: u32, notes: &mut Vec<String>) -> Vec<usize> {
         let receive = self.receive(queues);
         let is_free = |it: &&Cpu| !receive.contains(&it.number);
@@ -167,7 +167,7 @@ impl Cores {
     }
 }
 
-/// The CPUs of a node, or all CPUs if none of the node's may be used.
+/// The CPUs of a node, or all CPUs if no CPU of the node may be used.
 fn on_node(allowed: &[Cpu], node: Option<usize>, notes: &mut Vec<String>) -> Vec<Cpu> {
     let local = allowed
         .iter()
@@ -185,7 +185,7 @@ fn on_node(allowed: &[Cpu], node: Option<usize>, notes: &mut Vec<String>) -> Vec
     }
 }
 
-/// Whether threads will poll short queues that can't be lengthened: those of a veth device
+/// Whether threads will poll short queues that can't be lengthened. A veth device has such queues
 /// (`VETH_RING_SIZE`).
 fn is_short(facts: &Facts, wishes: Wishes) -> bool {
     let threaded = facts.value(Knob::Threaded);

@@ -18,7 +18,7 @@ pub(super) struct Shares {
 }
 
 impl Shares {
-    /// Whether the group gives packets to a member; `None` if its table can't be read.
+    /// Whether the group gives packets to a member; `None` if the group's table can't be read.
     pub(super) fn has(&mut self, group: u16, member: &Member) -> Option<bool> {
         if !member.is_steered() {
             return Some(true);

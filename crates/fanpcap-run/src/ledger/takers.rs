@@ -41,7 +41,7 @@ pub(super) struct Takers {
 }
 
 impl Takers {
-    /// Checks again; false if it is too early.
+    /// Checks the groups again. Returns false if it is too early for that.
     fn look(&mut self, group: u16, ended: &[Member]) -> bool {
         if ended.is_empty() {
             self.none.clear();

@@ -145,7 +145,8 @@ impl Watch<'_> {
         }
     }
 
-    /// The likely reason why a copy has not joined. `captures`: the copy has a packet socket.
+    /// The likely reason why a copy has not joined. `captures` says that the copy has a packet
+    /// socket.
     pub(super) fn reason(&self, pid: u32, captures: bool) -> String {
         let device = self.run.devices.first().copied().and_then(interface::name);
         let wanted = not_joined::Expected {
@@ -182,14 +183,14 @@ struct Outsider {
     socket: u32,
     copy: usize,
     /// The device and the number of the socket's group. On XDP, a handle without a group is alone
-    /// in one.
+    /// in a group.
     group: Option<(u32, u16)>,
 }
 
 impl Outsider {
-    /// Whether the socket gets packets that sockets of other copies get too. `joined`: some copies
-    /// have joined the run's group. Copies that share another group, for example by /etc/pcap.conf,
-    /// share its packets.
+    /// Whether the socket gets packets that sockets of other copies get too. `joined` says that
+    /// some copies have joined the run's group. Copies that share another group, for example by
+    /// /etc/pcap.conf, share its packets.
     fn is_apart_from(&self, all: &[Self], joined: bool) -> bool {
         let Some((device, group)) = self.group else {
             return true;
