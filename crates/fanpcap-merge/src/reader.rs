@@ -50,7 +50,7 @@ pub(crate) struct Reader {
     interfaces: Vec<Interface>,
     /// Index of the first interface of the present section.
     section: usize,
-    /// The last timestamp, for packets without one.
+    /// The last timestamp, for packets without a timestamp.
     last: u64,
 }
 

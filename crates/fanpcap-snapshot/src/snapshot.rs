@@ -54,13 +54,13 @@ pub struct Device {
 pub struct Socket {
     /// Inode of the socket.
     pub inode: u32,
-    /// Interface index of its device.
+    /// Interface index of the socket's device.
     pub ifindex: u32,
     /// `ETH_P_*`; 0 for a socket that only sends.
     pub protocol: u16,
     /// The socket's fanout group.
     pub group: Option<Group>,
-    /// Bytes of its receive ring.
+    /// Bytes of the socket's receive ring.
     pub ring_bytes: Option<u64>,
     /// Counters on the member page; `None` without a page, or if the member never read its
     /// counters.

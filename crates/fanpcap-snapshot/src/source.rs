@@ -35,7 +35,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// A source for one device, or for all that have packet sockets.
+    /// A source for one device, or for all devices that have packet sockets.
     ///
     /// # Errors
     /// The device does not exist.
@@ -167,7 +167,7 @@ impl Source {
         seen.iter().map(socket).collect()
     }
 
-    /// The owner of a socket. If /proc hides it, the member page still has its name.
+    /// The owner of a socket. If /proc hides the owner, the member page still has its name.
     fn process(&self, seen: &RosterEntry) -> Option<Process> {
         let found = self.holders.process(seen.socket.inode);
         let Some(page) = &seen.page else { return found };

@@ -46,7 +46,7 @@ impl Tables {
     }
 
     fn view(&mut self, group: GroupKey, sockets: &BTreeSet<u64>) -> Option<View> {
-        // The group may have ended, and another group with the same number begun.
+        // The group may have ended, and another group with the same number may have begun.
         let is_of = |view: &View| {
             let mut places = view.places.iter();
             places.any(|place| sockets.contains(&place.member.socket()))

@@ -42,7 +42,7 @@ const MEDIA_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// Reads `PORT`, which means this machine only, or `ADDR:PORT`.
 ///
 /// # Errors
-/// The text is neither.
+/// The text has neither form.
 pub fn address(text: &str) -> Result<SocketAddr, String> {
     let here = |port| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
     let port: Option<u16> = text.trim_start_matches(':').parse().ok();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 use fanpcap_linux::wait::{clock, stop};
 
-/// Calls `condition` until it returns a value, and returns that.
+/// Calls `condition` until it returns a value, and returns this value.
 ///
 /// In an emulated machine `limit` is multiplied by `FANPCAP_PATIENCE`.
 ///

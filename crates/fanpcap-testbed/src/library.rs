@@ -1,4 +1,4 @@
-//! The staged libpcap: where it is.
+//! Finds the staged libpcap.
 
 use std::env;
 use std::path::{Path, PathBuf};

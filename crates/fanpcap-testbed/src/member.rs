@@ -118,7 +118,7 @@ impl Program {
     /// Runs the application to its end. Returns its output and status.
     ///
     /// # Errors
-    /// It can't be started or doesn't end in time.
+    /// The application can't be started or doesn't end in time.
     pub fn run(self, scratch: &Scratch) -> Result<Ended> {
         self.spawn(scratch)?.wait()
     }
@@ -126,7 +126,7 @@ impl Program {
     /// Starts the application, and does not wait until it captures.
     ///
     /// # Errors
-    /// It can't be started.
+    /// The application can't be started.
     pub fn spawn(mut self, scratch: &Scratch) -> Result<Member> {
         let said = scratch.new_file("said");
         let log = File::create(&said)?;
@@ -220,7 +220,7 @@ impl Member {
     /// Stops the application with an interrupt, as a user would, and waits for its end.
     ///
     /// # Errors
-    /// It fails or doesn't end in time.
+    /// The application fails or doesn't end in time.
     pub fn stop(self) -> Result<Ended> {
         self.signal("INT")?;
         let ended = self.wait()?;
@@ -236,7 +236,7 @@ impl Member {
     /// Waits for the application's end.
     ///
     /// # Errors
-    /// It doesn't end in time.
+    /// The application doesn't end in time.
     pub fn wait(mut self) -> Result<Ended> {
         let what = format!("the end of process {}", self.pid());
         let status = await_for(&what, LIMIT, || Ok(self.child.try_wait()?))?;

@@ -31,8 +31,8 @@ const ADDRESS: &str = "02:00:00:00:00:fe";
 ///
 /// Frames are copied by tc's mirred action, in the softirq that the sender's system call runs. So a
 /// sender is as slow as the mirror with all its nodes: at top speed, with four nodes, 260,000
-/// frames a second arrived at each, and none was lost. If a node's CPU is busy, its ring of 256
-/// frames fills up, and further frames wait in the queue of its port ([`veth::queue`]). An XDP
+/// frames a second arrived at each node, and none was lost. If a node's CPU is busy, its ring of
+/// 256 frames fills up, and further frames wait in the queue of its port ([`veth::queue`]). An XDP
 /// program that broadcasts to the nodes has no such queue.
 #[derive(Debug)]
 pub struct Mirror {

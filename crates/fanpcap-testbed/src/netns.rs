@@ -41,7 +41,7 @@ pub fn on_pair(test: impl FnOnce(u32) + Send) {
     within_new(run).expect("a pair of devices");
 }
 
-/// Moves the calling thread to such a namespace.
+/// Moves the calling thread to a new namespace, as in [`within_new`].
 ///
 /// # Errors
 /// The namespace can't be created (this needs root).

@@ -200,7 +200,8 @@ pub fn fragments(frame: &Frame, part: usize) -> Result<Vec<Frame>> {
 
 fn ipv4_flow(transport: Transport, index: u16, random: &mut Random) -> Flow {
     let [high, low] = index.to_be_bytes();
-    // The index in the client's address keeps flows apart whatever is drawn for the rest.
+    // The index in the client's address keeps flows apart, whatever the other numbers that are
+    // drawn.
     let client = Ipv4Addr::new(10, 1, high, low);
     let server = Ipv4Addr::new(10, 2, random.byte(), random.byte());
     flow(transport, client.into(), server.into(), random)

@@ -56,8 +56,8 @@ struct ClusterPage {
     node: Option<Node>,
 }
 
-/// Asks the cluster's program about this machine, unless it is not installed, or there is neither a
-/// cluster.conf nor a selection.
+/// Asks the cluster's program about this machine, unless the program is not installed, or there is
+/// neither a cluster.conf nor a selection.
 ///
 /// # Errors
 ///

@@ -20,7 +20,7 @@ pub(super) enum Effect {
 impl Effect {
     pub(super) const ALL: [Self; 4] = [Self::Refuses, Self::Loses, Self::Distorts, Self::Costs];
 
-    /// The word for it in the text.
+    /// The word for the effect in the text.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Refuses => "refuses",

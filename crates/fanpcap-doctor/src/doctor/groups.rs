@@ -331,7 +331,7 @@ impl Group {
     }
 }
 
-/// `2 tcpdump (pid 7, 8), 1 p0f (pid 9)`.
+/// The programs in words: `2 tcpdump (pid 7, 8), 1 p0f (pid 9)`.
 fn listed(programs: &BTreeMap<&str, Vec<u32>>) -> String {
     let of = |(program, pids): (&&str, &Vec<u32>)| {
         let pids: Vec<String> = pids.iter().take(PIDS_SHOWN).map(u32::to_string).collect();

@@ -109,8 +109,8 @@ impl Library {
         self.outsiders.iter().map(outsider)
     }
 
-    /// The problems of applications that the caller starts. `is_needed`: settings name a group or
-    /// an engine.
+    /// The problems of applications that the caller starts. `is_needed` says that settings name a
+    /// group or an engine.
     pub(super) fn findings(&self, is_needed: bool) -> Vec<Finding> {
         let mut findings: Vec<Finding> = Vec::new();
         if is_needed {

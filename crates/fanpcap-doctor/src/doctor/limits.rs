@@ -12,13 +12,13 @@ use super::finding::{Effect, Finding, MACHINE};
 pub(super) struct Limits {
     /// Bytes of memory that the process may lock.
     locked: Option<u64>,
-    /// Largest file that it may write, in bytes.
+    /// Largest file that the process may write, in bytes.
     file: Option<u64>,
-    /// Number of descriptors that it may open.
+    /// Number of descriptors that the process may open.
     open: Option<u64>,
     /// The kernel counts BPF programs and maps as locked memory.
     counts_programs: bool,
-    /// Bytes of memory that its cgroup allows.
+    /// Bytes of memory that the process's cgroup allows.
     memory: Option<u64>,
 }
 
@@ -55,7 +55,7 @@ impl Limits {
         }
     }
 
-    /// The limits that are too low. `wants_xdp`: the settings ask for the XDP engine.
+    /// The limits that are too low. `wants_xdp` says that the settings ask for the XDP engine.
     pub(super) fn findings(self, wants_xdp: bool) -> Vec<Finding> {
         let all = [
             self.descriptors(),

@@ -25,8 +25,8 @@ pub(super) struct Machine {
     no_pages: Option<(String, String)>,
 }
 
-/// Packets dropped since boot for lack of room in the queues between receiving CPUs (RPS) and from
-/// virtual devices.
+/// Packets dropped since boot for lack of room in the CPUs' queues, which take packets from other
+/// CPUs (RPS) and from virtual devices.
 pub(super) fn overruns(root: &Path) -> u64 {
     let text = read(root, "proc/net/softnet_stat").unwrap_or_default();
     let dropped = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok();

@@ -298,7 +298,7 @@ impl Nic {
         transform.is_some_and(|it| it != "none") || is_repeated
     }
 
-    /// A polling thread and a member that are bound to the same CPU.
+    /// The finding that a polling thread and a member are bound to the same CPU.
     fn polled(&self, used: &Use<'_>, member: &Member) -> Option<Finding> {
         let [cpu] = member.cpus.as_slice() else {
             return None;

@@ -142,7 +142,7 @@ impl AsUser {
 }
 
 /// Whether a doctor needs this variable: settings and similar names, the dynamic linker's
-/// variables, and those that locate programs.
+/// variables, and variables that locate programs.
 fn is_passed_on(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let starts = ["PCAP_", "PFQ_", "FANPCAP_", "LD_", "LC_"];

@@ -13,7 +13,7 @@ use crate::flow::{flow_of, layers};
 /// The most flows that a member keeps.
 const KEPT: usize = 16_384;
 
-/// A sample of all flows: those whose hash ends in a given number of zeros.
+/// A sample of all flows: the flows whose hash ends in a given number of zeros.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample(Arc<AtomicU32>);
 
@@ -101,7 +101,7 @@ pub(super) struct Places {
     pub(super) split: Vec<FlowKey>,
     /// Flows whose directions were at different members.
     pub(super) apart: Vec<FlowKey>,
-    /// Packets of all flows, and of the largest one.
+    /// Packets of all flows, and of the largest flow.
     pub(super) packets: u64,
     pub(super) largest: u64,
 }

@@ -19,7 +19,7 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    /// The word for it in the text.
+    /// The word for the outcome in the text.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",

@@ -20,7 +20,7 @@ fn devices_that_are_gone_are_named_so() {
     assert_eq!(unlisted_name(7), "#7");
 }
 
-/// A member in another PID namespace: the pid on its page is another process here.
+/// A member is in another PID namespace. The pid on its page is that of another process here.
 #[test]
 fn the_pid_on_a_page_is_checked() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

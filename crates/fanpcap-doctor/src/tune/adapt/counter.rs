@@ -255,7 +255,8 @@ impl Shape {
         self.add(asm, 0, true);
     }
 
-    /// Adds the number of packets to the count at this index, or at r2 bytes after it.
+    /// Adds the number of packets to the count at this index or, if `is_indexed`, to the count r2
+    /// bytes after it.
     fn add(self, asm: &mut Assembler, index: i32, is_indexed: bool) {
         asm.value(R3, 0, 8 * index);
         if is_indexed {
