@@ -18,7 +18,7 @@ int socket(int domain, int type, int protocol)
 	return next(domain, type, protocol);
 }
 
-/* What is put into the group's descriptor store: before that the device has no group, after it has one. */
+/* Puts something into the group's descriptor store. The device has no group before it. */
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
 	ssize_t (*next)(int, const struct msghdr *, int) = dlsym(RTLD_NEXT, "sendmsg");
