@@ -10,35 +10,38 @@ use std::fmt;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// An engine takes packets from devices and puts them into members' rings. A device is named by its
-/// index in the calling thread's network namespace.
+/// An engine takes packets from devices and puts them into members' rings. The caller names a
+/// device by the device's index in the calling thread's network namespace.
 pub trait Engine: Sync {
-    /// The engine's name, as in `driver@DEVICE` and as the prefix of a device.
+    /// The engine's name, as in the setting `driver@DEVICE` and in the prefix of a device's name.
     fn name(&self) -> &'static str;
 
     /// The engine's number in the groups' tables. No two engines have the same number.
     fn id(&self) -> u8;
 
-    /// Why the engine does not serve a handle, if a `part` of the group or of the member can't be
-    /// made.
+    /// Returns the refusal for a `part` of the group or of the member that could not be created
+    /// because of `error`.
     fn refusal(&self, part: &'static str, error: io::Error) -> Refusal;
 
-    /// Creates the memory for a new group's table: `len` zeros. The members map it, and whoever
-    /// steers reads it. It is a BPF map, or a memory file of [`fanpcap_linux::file::sealed`].
+    /// Creates the memory for a new group's table: `len` zeros. The members map the memory, and the
+    /// steering program reads it. The memory is a BPF map, or a memory file of
+    /// [`fanpcap_linux::file::sealed`].
     ///
     /// # Errors
     /// `EPERM` without the capability that the memory needs; `EMFILE` and the like.
     fn new_table(&self, len: u32) -> io::Result<Memory>;
 
-    /// Checks whether the device is free for the engine, as far as this is known without trying.
-    /// This is fast, because the caller holds locks, and needs no capability.
+    /// Checks whether the device is free for the engine, as far as the engine can find out without
+    /// taking the device. The check is fast, because the caller holds locks. It needs no
+    /// capability.
     ///
     /// # Errors
     /// Why the device is not free.
     fn check(&self, ifindex: u32) -> Result<(), Refusal>;
 
-    /// Takes a device that no process has taken for this engine. The host still gets its packets.
-    /// The driver may need a while, so the caller holds no lock. Only one caller gets the device.
+    /// Takes a device that no process has taken for this engine. The host still gets the device's
+    /// packets. The driver may need a while, so the caller holds no lock. If several callers try,
+    /// only one gets the device.
     ///
     /// # Errors
     /// Why the engine can't take the device.
@@ -48,7 +51,8 @@ pub trait Engine: Sync {
     /// holds the device's lock.
     ///
     /// # Errors
-    /// `NotFound` when the engine has lost the device; `InvalidData` for other descriptors.
+    /// `NotFound` when the engine has lost the device. `InvalidData` when the descriptors are not
+    /// those of a taken device.
     fn open_device(
         &self,
         descriptors: [OwnedFd; 2],
@@ -68,19 +72,19 @@ pub trait Engine: Sync {
     ) -> io::Result<Box<dyn OnDevice>>;
 }
 
-/// An engine for processes that watch groups from outside. This trait is no part of [`Engine`],
-/// because the library that applications load has no use for it.
+/// An engine for processes that watch groups from outside. The trait is separate from [`Engine`],
+/// because the library that applications load does not need it.
 pub trait Watcher: Sync {
     /// As [`Engine::id`].
     fn id(&self) -> u8;
 
-    /// Opens a group's counters for a process that is not a member and must read them after the
-    /// group's last member has ended. `process`, with process id `pid`, has the member that is in
-    /// this slot with this socket (`SO_COOKIE`).
+    /// Opens a group's counters for a process that is not a member. That process can still read the
+    /// counters after the group's last member has ended. `process` has the process id `pid`. It
+    /// runs the member that is in `slot` and whose socket has the cookie `socket` (`SO_COOKIE`).
     ///
     /// # Errors
-    /// `NotFound` if the member is gone or not there yet; `EPERM` when the caller may not trace the
-    /// member's process.
+    /// `NotFound` if the member has left or has not joined yet; `EPERM` when the caller may not
+    /// trace the member's process.
     fn watch_counters(
         &self,
         process: &Process,
@@ -92,10 +96,11 @@ pub trait Watcher: Sync {
 
 /// A device that an engine has taken, for all groups on it.
 pub trait TakenDevice: Send + Sync {
-    /// Descriptors that all members of all groups on the device have, for newcomers.
+    /// The two descriptors that all members of all groups on the device share, for newcomers.
     fn descriptors(&self) -> [BorrowedFd<'_>; 2];
 
-    /// Readable while the device still serves a group that has lost its last member.
+    /// A descriptor that is readable while the device still serves a group that has lost its last
+    /// member.
     fn lifelines(&self) -> BorrowedFd<'_>;
 
     /// Begins a group, which gets no packets yet.
@@ -125,19 +130,19 @@ pub struct NewGroup<'a> {
 pub struct Begun {
     /// The group's part of the device.
     pub on_device: Box<dyn OnDevice>,
-    /// What the engine has loaded for received packets: on XDP the BPF program. The group's
-    /// descriptor store keeps it.
+    /// The BPF program or other object that the engine has loaded for received packets. On XDP it
+    /// is the BPF program. The group's descriptor store keeps this descriptor.
     pub program: OwnedFd,
-    /// Whether the engine counts for the steering program.
+    /// Whether the engine counts packets for the steering program.
     pub counts: bool,
 }
 
-/// A group's counters, held by a process that is not a member. That process keeps nothing else of
-/// the group alive.
+/// A group's counters, held by a process that is not a member. That process keeps only the counters
+/// open, no other part of the group.
 pub trait WatchedCounters: Send + Sync {
     /// How many packets came for the slot since the group began, dropped ones included, and how
-    /// many were dropped. `None` if the member with this socket neither has the slot nor was the
-    /// last to have it.
+    /// many were dropped. `None` if the member with this socket is not in the slot and was not the
+    /// last member in it.
     fn counted(&self, slot: u8, socket: u64) -> Option<[u64; 2]>;
 
     /// Packets that came to the group.
@@ -147,8 +152,8 @@ pub trait WatchedCounters: Send + Sync {
     fn no_member(&self) -> u64;
 }
 
-// For structs with an `Engine`: a derived `Debug` of all parts would be in the library (decision
-// 13).
+// For structs with an `Engine` field. A derived `Debug` would bring the `Debug` code of all parts
+// into the library (decision 13).
 impl fmt::Debug for dyn Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Engine")

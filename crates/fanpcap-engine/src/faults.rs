@@ -1,7 +1,7 @@
-//! Steps at which a test ends the process: each step of a change has a number. Does nothing without
-//! the feature `faults`. The released library is built without it.
+//! Steps at which a test ends the process: each step of a change has a number. Without the feature
+//! `faults`, this module does nothing. The released library is built without the feature.
 
-/// Call before each step of a change.
+/// Marks a step. Call this function before each step of a change.
 #[cfg(not(feature = "faults"))]
 pub fn step() {}
 

@@ -1,11 +1,13 @@
-//! The descriptor store of a group, or of a device's registry. It lasts as long as its members. Its
-//! descriptors lie in the queue of a Unix socket, and all members have both ends of that socket.
-//! The kernel closes the descriptors when no process has an end open any more.
+//! The descriptor store of a group, or of a device's registry. The store lasts as long as the group
+//! or the registry has members. Its descriptors lie in the queue of a Unix socket, and all members
+//! have both ends of that socket. When no process has an end open any more, the kernel closes the
+//! descriptors.
 //!
-//! Every entry is in the queue at all times. `find` only peeks at entries. `remove` turns the queue
-//! round: it appends the entry at the head once more before it dequeues that entry. A process that
-//! dies in between leaves a duplicate, which the next removal drops. Callers hold the lock of the
-//! group or of the device: the offset of a peek belongs to the socket (unix(7), `SO_PEEK_OFF`).
+//! Every entry is in the queue at all times. `find` only peeks at entries. `remove` rotates the
+//! queue: it appends a copy of the entry at the head, and then dequeues the entry at the head. A
+//! process that dies between these two steps leaves a duplicate, which the next removal drops.
+//! Callers hold the lock of the group or of the device, because all processes share the socket's
+//! peek offset (unix(7), `SO_PEEK_OFF`).
 
 use crate::faults;
 use fanpcap_linux::unix::{self, message};
@@ -26,15 +28,15 @@ pub enum StoredFd {
     /// A member's socket, its page if it has one, and its rings if an engine fills them. The number
     /// is the socket's cookie.
     Member(u64),
-    /// Descriptors of the engine. The engine chooses the number, which is not that of [`NEXT`] in a
-    /// group's store.
+    /// Descriptors of the engine. The engine chooses the number. In a group's store, the number is
+    /// not that of [`NEXT`].
     Engine(u64),
     /// The write end of a group's lifeline. The registry of the group's device has the read end.
     GroupLifeline,
 }
 
-/// In a group's store, while an exchange of the group's BPF program is under way: what the exchange
-/// needs.
+/// The entry of the next BPF program, in a group's store while the group exchanges its BPF program.
+/// It has the descriptors that the exchange needs.
 pub const NEXT: StoredFd = StoredFd::Engine(2);
 
 impl StoredFd {
@@ -75,19 +77,19 @@ const _: () = assert!(LEN == STEP as usize);
 /// How many descriptors an entry has at most: as many as [`StoredFd::Member`] may have.
 const DESCRIPTORS: usize = message::DESCRIPTORS_MAX;
 
-/// How many entries are read at most. A group has two for each of 256 slots, and its own. A hostile
-/// member could append more.
+/// How many entries are read at most. A group has two entries for each of 256 slots, and the
+/// group's own entries. A hostile member could append more.
 const ENTRIES_MAX: u32 = 1024;
 
 /// Bytes for the messages of 256 members; the kernel charges 768 for a message.
 const SEND_BUFFER: u32 = 1 << 20;
 
-/// How many bytes three messages need at most: a newcomer's two entries, and the entry that a
-/// removal appends before it dequeues.
+/// How many bytes three messages need at most. The three are a newcomer's two entries, and the
+/// entry that a removal appends before it dequeues one.
 const ROOM: u32 = 3 * 1024;
 
-const FULL: &str = "it has no room for another member: its limit is net.core.wmem_max, or what its \
-                    first member could set with CAP_NET_ADMIN";
+const FULL: &str = "it has no room for another member: its limit is net.core.wmem_max, or the \
+                    larger size that its first member set with CAP_NET_ADMIN";
 
 /// A store of descriptors.
 #[derive(Debug)]
@@ -108,11 +110,11 @@ impl FdStore {
         Ok(Self { into, out_of })
     }
 
-    /// Opens the store with these two ends, which another member has handed over. Also returns the
-    /// epoll instance of the lifelines.
+    /// Opens the store with these two ends, which another member has handed over. Returns the store
+    /// and the epoll instance of the lifelines.
     ///
     /// # Errors
-    /// `InvalidData` if the queue has no such instance, and so is not a store.
+    /// `InvalidData` if the queue has no such epoll instance: then the queue is not a store.
     pub fn of(into: OwnedFd, out_of: OwnedFd) -> io::Result<(Self, OwnedFd)> {
         let store = Self { into, out_of };
         let lifelines = store.find(StoredFd::Lifelines)?;
@@ -127,16 +129,16 @@ impl FdStore {
         [self.into.as_fd(), self.out_of.as_fd()]
     }
 
-    /// Checks that the queue has room for a newcomer's entries, and for their removal.
+    /// Checks that the queue has room for a newcomer's entries, and for the removal of an entry.
     ///
     /// # Errors
-    /// Which limit is reached.
+    /// `WouldBlock` with a text that names the limit; otherwise the errors of sendmsg(2).
     pub fn ensure_room(&self) -> io::Result<()> {
         if unix::send_room(self.into.as_fd())? < ROOM {
             return Err(io::Error::new(io::ErrorKind::WouldBlock, FULL));
         }
-        // The kernel limits the descriptors that a user has in queues, but does not show their
-        // number. So try it: put more descriptors than a newcomer needs into another queue.
+        // The kernel limits how many descriptors a user has in queues, but does not report how many
+        // there are. So try it: put more descriptors than a newcomer needs into another queue.
         let [into, _out_of] = unix::pair()?;
         let many = [self.into.as_fd(); message::DESCRIPTORS_MAX];
         message::send(into.as_fd(), &[0], &many)?;
@@ -184,10 +186,11 @@ impl FdStore {
         Ok(())
     }
 
-    /// Removes an entry, if there is one, and duplicates that a dead process has left.
+    /// Removes an entry, if the store has it, and the duplicates that dead processes have left.
     ///
     /// # Errors
-    /// The errors of sendmsg(2) and recvmsg(2). Only duplicates are removed then.
+    /// The errors of sendmsg(2) and recvmsg(2). After an error, the store has lost duplicates at
+    /// most.
     pub fn remove(&self, unwanted: StoredFd) -> io::Result<()> {
         let mut rest = Vec::new();
         self.visit(&mut |entry, _| {
@@ -279,7 +282,7 @@ mod tests {
             count += 2;
         }
         assert!(count > 10, "{count}");
-        // A dead process has left each of the first three twice.
+        // Dead processes have left a second entry for each of the first three members.
         for cookie in 0..3 {
             store
                 .put(StoredFd::Member(cookie), &[pipe.write.as_fd()])
@@ -312,7 +315,7 @@ mod tests {
 
     #[test]
     fn there_is_room_for_all_members_of_a_kernel_group() {
-        // The buffer by default (net.core.wmem_max), and with CAP_NET_ADMIN.
+        // The default size of the buffer (net.core.wmem_max), and the size with CAP_NET_ADMIN.
         for bytes in [2 * 212_992, SEND_BUFFER] {
             let store = FdStore::new().unwrap();
             unix::set_send_buffer(store.into.as_fd(), bytes).unwrap();

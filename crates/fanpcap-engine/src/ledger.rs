@@ -1,10 +1,10 @@
-//! The ledger of a group: what an engine that fills rings by slots has counted for the group.
+//! The ledger of a group: the counts of an engine that fills one ring or several for each slot.
 
 /// The fate of the packets that came to a group since it began. If no packet goes to several
 /// members, `offered` is the sum of all other fields except `at_ns`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
-    /// When this was read, nanoseconds of `CLOCK_MONOTONIC`.
+    /// When the counters were read, in nanoseconds of `CLOCK_MONOTONIC`.
     pub at_ns: u64,
     /// Packets that came to the group.
     pub offered: u64,

@@ -1,13 +1,14 @@
-//! The interface of engines to groups: [`Engine`], [`TakenDevice`], [`OnDevice`], [`MemberIo`].
-//! Also the parts that engines and groups share: the descriptor store, and the directories of their
-//! state.
+//! The interface between engines and groups: [`Engine`], [`TakenDevice`], [`OnDevice`],
+//! [`MemberIo`]. The crate also has the parts that engines and groups share: the descriptor store,
+//! and the directories of their state.
 //!
-//! A device is taken once, for all groups on it: [`Engine::take`]. A group then begins there
-//! ([`TakenDevice::begin`]), or is opened from what its members hand out ([`Engine::open_group`]).
-//! Each member opens rings of its own: [`OnDevice::open`].
+//! An engine takes a device once, for all groups on it ([`Engine::take`]). The first member then
+//! begins a group there ([`TakenDevice::begin`]). Later members open the group from the descriptors
+//! that its members hand out ([`Engine::open_group`]). Each member opens rings of its own
+//! ([`OnDevice::open`]).
 //!
-//! The kernel frees all of this with the last process that has it open. If a process dies during a
-//! call that changes something, another process can repeat the call.
+//! When the last process that has these objects open ends, the kernel frees all of them. If a
+//! process dies during a call that changes something, another process can repeat the call.
 #![forbid(unsafe_code)]
 
 pub mod faults;

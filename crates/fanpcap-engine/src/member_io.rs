@@ -12,24 +12,25 @@ use std::time::Duration;
 pub struct Ask {
     /// Bytes of each packet to keep.
     pub snaplen: u32,
-    /// Bytes of all the handle's rings, if the application asks for a size.
+    /// Bytes of all the handle's rings together; `None` if the application sets no size.
     pub bytes: Option<u32>,
     /// Whether packets that the host sends are captured too.
     pub outgoing: bool,
 }
 
-/// A member's rings. No packet comes into them before [`MemberIo::admit`].
+/// A member's rings. No packet comes into the rings before [`MemberIo::admit`].
 pub trait MemberIo: Send + Sync {
     /// Directs a slot's packets into the rings from now on, unfiltered. Packets that the member
-    /// sends by its own `socket` (`SO_COOKIE`) do not come. The first packet wakes the reader. When
-    /// this returns, no more packets come into the slot's former rings.
+    /// sends by its own `socket` (`SO_COOKIE`) are left out. The first packet wakes the reader.
+    /// When this function returns, no more packets come into the slot's former rings.
     ///
     /// # Errors
-    /// The errors of bpf(2). The slot may then get no packets.
+    /// The errors of bpf(2). After an error, the slot may get no packets.
     fn admit(&self, slot: u8, socket: u64) -> io::Result<()>;
 
-    /// The reader's input. `socket` is the handle's packet socket, which receives nothing and stays
-    /// open as long as the reader lives. `timeout` is the longest time until a packet is delivered.
+    /// Returns the reader's input. `socket` is the handle's packet socket, which receives nothing
+    /// and stays open as long as the reader lives. `timeout` is the longest time until a packet is
+    /// delivered.
     ///
     /// # Errors
     /// `EMFILE`, `ENOMEM` and the like.
@@ -40,8 +41,8 @@ pub trait MemberIo: Send + Sync {
         timeout: Option<Duration>,
     ) -> io::Result<Input>;
 
-    /// Sets the slot's filter. Its `number` is not 0 and differs from those of all other filters.
-    /// Returns whether the engine runs the filter; if not, the reader must.
+    /// Sets the slot's filter. Its `number` is not 0 and differs from the numbers of all other
+    /// filters. Returns whether the engine runs the filter. If false, the reader must run it.
     fn filter(&self, slot: u8, code: &[Classic], number: u32) -> bool;
 
     /// The descriptors of the rings, for [`crate::OnDevice::remains`] in another process.
@@ -51,8 +52,8 @@ pub trait MemberIo: Send + Sync {
     fn bytes(&self) -> usize;
 }
 
-// For structs with a `MemberIo`: a derived `Debug` of all parts would be in the library (decision
-// 13).
+// For structs with a `MemberIo` field. A derived `Debug` would bring the `Debug` code of all parts
+// into the library (decision 13).
 impl fmt::Debug for dyn MemberIo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("MemberIo")

@@ -14,7 +14,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 /// The counters of a steering program.
 pub type Counts = [u64; COUNTERS];
 
-/// A group's part of a taken device, in one process. Slots are the group's: 0 to 255.
+/// A group's part of a taken device, in one process. Slots are the group's slots: 0 to 255.
 pub trait OnDevice: Send + Sync {
     /// The engine's entries in the group's descriptor store.
     fn entries(&self) -> Vec<StoredFd>;
@@ -22,31 +22,33 @@ pub trait OnDevice: Send + Sync {
     /// The descriptors that the members of all groups on the device share, for newcomers.
     fn device_descriptors(&self) -> [BorrowedFd<'_>; 2];
 
-    /// Gives the device's packets to the group from now on, until its last member is gone. If the
-    /// group `steals`, the host loses these packets for the same time. Returns the group's number
-    /// on the device. The caller holds the device's lock, as it does for the next two functions.
+    /// Gives the device's packets to the group from now on, until the group's last member is gone.
+    /// If the group `steals`, the host loses these packets for the same time. Returns the group's
+    /// number on the device. The caller holds the device's lock, here and for [`OnDevice::check`]
+    /// and [`OnDevice::clear`].
     ///
     /// # Errors
     /// Why the device can't serve one more group.
     fn attach(&self, store: &FdStore, steals: bool) -> Result<u8, Refusal>;
 
     /// Checks that the device's packets still come to the engine. If `steals` has a group's number,
-    /// the host loses them from now on, until that group is gone.
+    /// the host loses these packets from now on, until that group is gone.
     ///
     /// # Errors
-    /// `NotFound` when somebody has detached the engine; the errors of the descriptor stores.
+    /// `NotFound` when another process has detached the engine; the errors of the descriptor
+    /// stores.
     fn check(&self, steals: Option<u8>) -> io::Result<()>;
 
-    /// Ends what the device still does for groups that have lost their last member.
+    /// Frees what the device still has for groups that have lost their last member.
     ///
     /// # Errors
-    /// As [`OnDevice::check`]. Another call completes the change.
+    /// As [`OnDevice::check`]. After an error, another call completes the change.
     fn clear(&self) -> io::Result<()>;
 
     /// Checks that the group's members can get packets that the host sends.
     ///
     /// # Errors
-    /// Why they can't.
+    /// Why the members can't get these packets.
     fn sees_sent(&self) -> Result<(), Refusal>;
 
     /// Makes the rings of a member.
@@ -55,17 +57,18 @@ pub trait OnDevice: Send + Sync {
     /// Why the rings can't be made.
     fn open(&self, ask: &Ask) -> Result<Box<dyn MemberIo>, Refusal>;
 
-    /// Removes the rings of a slot. When this returns, no more packets come into them.
+    /// Removes the rings of a slot. When this function returns, no more packets come into the
+    /// rings.
     ///
     /// # Errors
     /// The errors of bpf(2).
     fn dismiss(&self, slot: u8) -> io::Result<()>;
 
-    /// Ends the packets into the rings of a slot, but keeps the rings. Packets in flight may still
-    /// come.
+    /// Stops the flow of packets into a slot's rings, but keeps the rings. Packets in flight may
+    /// still arrive there.
     fn stop(&self, slot: u8);
 
-    /// Whether the device is gone, or somebody has detached the engine from the device.
+    /// Whether the device is gone, or another process has detached the engine from the device.
     fn is_detached(&self) -> bool;
 
     /// How many packets came for a slot since the group began, dropped ones included, and how many
@@ -75,7 +78,7 @@ pub trait OnDevice: Send + Sync {
     /// The fate of the packets that came to the group so far.
     fn ledger(&self) -> Ledger;
 
-    /// The steering program's counters, and the fragments that may have left their flow.
+    /// The steering program's counters, and the number of fragments that may have left their flow.
     ///
     /// # Errors
     /// The errors of bpf(2).
@@ -84,35 +87,38 @@ pub trait OnDevice: Send + Sync {
     /// Whether a member's rings have unread packets.
     ///
     /// # Errors
-    /// When the rings don't show it.
+    /// When the state of the rings can't be read.
     fn has_unread(&self, rings: &[OwnedFd]) -> io::Result<bool>;
 
-    /// The unread packets in a member's rings, from which the member has `taken` this many packets.
-    /// The engine puts no more packets into them.
+    /// The unread packets in a member's rings. The member has `taken` this many packets from the
+    /// rings. The engine puts no more packets into them.
     ///
     /// # Errors
     /// When `rings` are not rings of the group, or can't be mapped.
     fn remains(&self, rings: Vec<OwnedFd>, taken: u64) -> io::Result<Remains>;
 
-    /// Opens what loads another steering program for the group. The caller has the device's lock.
+    /// Opens the loader of another steering program for the group. The caller has the device's
+    /// lock.
     ///
     /// # Errors
     /// As [`OnDevice::check`].
     fn loader(&self) -> io::Result<Box<dyn Loader + '_>>;
 
-    /// Makes the group with this number on the device use the steering program behind the
-    /// descriptors of [`Next`]. Each packet meets the former or the next steering program. The call
-    /// can be repeated. The caller holds the device's lock.
+    /// Replaces the steering program of the group with this number on the device. `next` are the
+    /// descriptors of [`Next`]. Each packet meets either the former or the next steering program. A
+    /// caller can repeat the call. The caller holds the device's lock.
     ///
     /// # Errors
-    /// The errors of bpf(2) and of the descriptor stores; the former steering program then stays.
+    /// The errors of bpf(2) and of the descriptor stores. After an error, the former steering
+    /// program stays.
     fn replace(&self, number: u8, next: &[OwnedFd]) -> io::Result<()>;
 }
 
 /// Loads steering programs for a group.
 pub trait Loader {
     /// Loads the steering program whose text is `text`. No packet meets it before
-    /// [`OnDevice::replace`]. Loading takes a while, and the caller needs no lock for it.
+    /// [`OnDevice::replace`]. Loading takes a while, and the caller does not need to hold a lock
+    /// meanwhile.
     ///
     /// # Errors
     /// Why the steering program can't be loaded.
@@ -127,15 +133,16 @@ pub trait Loader {
 /// A steering program that is loaded for a group.
 #[derive(Debug)]
 pub struct Next {
-    /// What the engine has loaded, at least one descriptor. On XDP these are the BPF program for
-    /// received packets, and maybe one for packets that the host sends.
+    /// The descriptors of what the engine has loaded, at least one. On XDP, the first is the BPF
+    /// program for received packets, and a second may be the BPF program for packets that the host
+    /// sends.
     pub programs: Vec<OwnedFd>,
-    /// Whether the engine counts for the steering program.
+    /// Whether the engine counts packets for the steering program.
     pub counts: bool,
 }
 
-// For structs with an `OnDevice`: a derived `Debug` of all parts would be in the library (decision
-// 13).
+// For structs with an `OnDevice` field. A derived `Debug` would bring the `Debug` code of all parts
+// into the library (decision 13).
 impl fmt::Debug for dyn OnDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("OnDevice")

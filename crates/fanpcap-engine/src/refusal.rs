@@ -3,20 +3,21 @@
 use std::error::Error;
 use std::fmt;
 
-/// Why an engine does not serve a handle: the engine's own error, and what follows from it.
+/// Why an engine does not serve a handle: the engine's own error, and its consequence for the
+/// caller.
 pub struct Refusal {
-    /// The problem, and what to do. Not an [`Error`], whose derived `Debug` would be in the library
-    /// (decision 13).
+    /// The problem, and what to do. The trait is not [`Error`]: its derived `Debug` would be
+    /// in the library (decision 13).
     pub reason: Box<dyn fmt::Display + Send + Sync>,
     /// The reason's section in docs/errors.md.
     pub slug: &'static str,
-    /// Whether a BPF program of this engine has the device already: that of members that are about
-    /// to leave, or of newcomers that no page shows yet.
+    /// Whether a BPF program of this engine is already on the device. Its owners are members that
+    /// are about to leave, or newcomers that no page shows yet.
     pub is_busy: bool,
 }
 
 impl Refusal {
-    /// A refusal that does not end by waiting.
+    /// Returns a refusal that lasts: waiting does not help.
     pub fn new(reason: impl fmt::Display + Send + Sync + 'static, slug: &'static str) -> Self {
         Self {
             reason: Box::new(reason),

@@ -1,12 +1,12 @@
 //! Finds, checks and makes the root of all group directories.
 //!
 //! The root is `fanpcap/<version>` below a base, `/run` or `/dev/shm`. The base must be in memory.
-//! Only root and the process's own user may be able to change the root (`docs/security.md`). Each
-//! version of the page layout has a root of its own, so that builds of different versions never
-//! read each other's pages.
+//! No user except root and the process's own user may be able to change the root
+//! (`docs/security.md`). Each version of the page layout has a root of its own, so that builds of
+//! different versions never read each other's pages.
 //!
 //! State that only the administrator's commands need is in `fanpcap-state` below a base. So
-//! containers can share the pages without sharing that state.
+//! containers can share the pages without this state.
 
 use fanpcap_linux::file::directory::{self, Directory};
 use fanpcap_linux::process;
@@ -21,7 +21,7 @@ use std::{fmt, io};
 const RUN: &str = "/run";
 
 /// The second base, used if `/run` is on a disk, as in many containers. Every user can create names
-/// here.
+/// in `/dev/shm`.
 const SHM: &str = "/dev/shm";
 
 const NAME: &str = "fanpcap";
@@ -39,13 +39,13 @@ const STICKY: u32 = 0o1000;
 /// Attempts to make the root's directory while other processes make or replace it.
 const ATTEMPTS: u32 = 8;
 
-/// The root of all group directories. Each opening checks its levels again.
+/// The root of all group directories. Each opening checks the root's directories again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
     base: PathBuf,
 }
 
-/// An untrusted file or directory where a directory of pages should be.
+/// An untrusted file or directory in the place of a directory of pages.
 #[derive(Debug)]
 pub struct Foreign {
     path: PathBuf,
@@ -54,7 +54,7 @@ pub struct Foreign {
 }
 
 impl Foreign {
-    /// The file or directory.
+    /// The path of the file or directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -87,8 +87,8 @@ pub fn root() -> io::Result<PathBuf> {
     }
 }
 
-/// Returns the path of the root and makes the root if needed. For observers that wait for the first
-/// member.
+/// Returns the path of the root and makes the root if needed. Observers that wait for the first
+/// member call this function.
 ///
 /// # Errors
 /// As [`root`], and the error of mkdir(2).
@@ -98,8 +98,8 @@ pub fn make_root() -> io::Result<PathBuf> {
 }
 
 /// Opens the directory `part` in the directory `name` of the administrator's state. Makes these two
-/// and the directory of the state if needed, so that only their owner can enter them. Returns the
-/// path as well.
+/// directories and the state's directory if needed, so that only their owner can enter them.
+/// Returns the directory and its path.
 ///
 /// # Errors
 /// As [`make_root`].
@@ -116,17 +116,18 @@ pub fn state_directory(name: &str, part: &str) -> io::Result<(Directory, PathBuf
     Ok((found, path))
 }
 
-/// Opens the directory `name` of the administrator's state, if it is there and trusted.
+/// Opens the directory `name` of the administrator's state, if the directory exists and is trusted.
 ///
 /// # Errors
-/// `ENOENT`, `EACCES` for another user than root, and as [`root`].
+/// `ENOENT`; `EACCES` for users other than root; and as [`root`].
 pub fn find_state(name: &str) -> io::Result<Directory> {
     let base = base(Path::new(RUN), Path::new(SHM), &[STATE])?;
     enter(&enter(&open_base(&base)?, STATE)?, name)
 }
 
-/// Opens the directory `name` beside the root, where earlier builds kept the state. Containers that
-/// share the whole of `/run/fanpcap` may have written anything there. Returns the path as well.
+/// Opens the directory `name` beside the root, where earlier builds kept the state. A container
+/// that shares the whole of `/run/fanpcap` may have written anything there. Returns the directory
+/// and its path.
 ///
 /// # Errors
 /// As [`find_state`].
@@ -136,8 +137,8 @@ pub fn find_earlier_state(name: &str) -> io::Result<(Directory, PathBuf)> {
     Ok((found, base.join(NAME).join(name)))
 }
 
-/// Returns the reason why no member has a page, in brackets for the end of a message. Empty unless
-/// the root is untrusted.
+/// Returns the reason why no member has a page, in brackets for the end of a message. The text is
+/// empty unless the root is untrusted.
 pub fn distrust() -> String {
     let foreign = root().err().filter(is_foreign);
     foreign.map_or_else(String::new, |error| format!(" ({error})"))
@@ -160,7 +161,7 @@ impl Root {
         base(run, shm, &[NAME, VERSION]).map(|base| Self::below(&base))
     }
 
-    /// The root below this base.
+    /// Returns the root below this base.
     pub fn below(base: &Path) -> Self {
         Self {
             base: base.to_owned(),
@@ -284,8 +285,8 @@ fn enter_or_make_by(parent: &Directory, name: &str, make: Make) -> io::Result<Di
     }
 }
 
-/// Opens or makes a directory in the base. In a base where every user can create names, only root's
-/// processes make the directory. They move a foreign file of that name aside.
+/// Opens or makes a directory in the base. If every user can create names in the base, only root's
+/// processes make the directory, and they move a foreign file of that name aside.
 fn make_own(base: &Directory, name: &str, make: Make) -> io::Result<Directory> {
     let is_root = process::effective_user() == 0;
     if directory::is_trusted(&base.metadata()?) {
@@ -306,14 +307,14 @@ fn make_own(base: &Directory, name: &str, make: Make) -> io::Result<Directory> {
     enter_or_make_by(base, name, make)
 }
 
-/// Makes a subdirectory of this name.
+/// A function that makes a subdirectory with this name.
 type Make = fn(&Directory, &OsStr) -> io::Result<()>;
 
-/// Makes a directory under another name and exchanges it with the foreign file, so that the foreign
-/// file gets that other name.
+/// Makes a directory under a temporary name and exchanges it with the foreign file. Afterwards the
+/// foreign file has the temporary name.
 fn move_aside(base: &Directory, name: &str, make: Make, attempt: u32) -> io::Result<()> {
     let (own, now) = (OsStr::new(name), clock::monotonic_ns());
-    // The time makes the name unpredictable, so no other user can have created it before.
+    // The time makes the temporary name unpredictable, so no other user can have created it before.
     let aside = format!("{name}.foreign.{}.{attempt}.{now}", std::process::id());
     let aside = OsStr::new(&aside);
     make(base, aside)?;
@@ -321,7 +322,8 @@ fn move_aside(base: &Directory, name: &str, make: Make, attempt: u32) -> io::Res
         .inspect_err(|_| _ = base.remove_directory(aside))?;
     let moved = base.about(aside)?;
     if moved.is_dir() && directory::is_trusted(&moved) {
-        // Another process of root's made the directory first: put it back.
+        // Another process of root made the directory first. The second exchange restores that
+        // directory.
         base.exchange(own, aside)?;
         base.remove_directory(aside)?;
     }

@@ -14,24 +14,24 @@ pub static ENGINES: [&dyn Engine; 1] = [&fanpcap_xdp::Xdp];
 /// The same engines, for processes that watch groups from outside.
 static WATCHERS: [&dyn Watcher; 1] = [&fanpcap_xdp::Xdp];
 
-/// The watcher of the engine with this number.
+/// Returns the watcher of the engine with this number.
 pub fn watcher(id: u64) -> Option<&'static dyn Watcher> {
     let mut all = WATCHERS.into_iter();
     all.find(|watcher| u64::from(watcher.id()) == id)
 }
 
-/// The engine with this number in groups' tables.
+/// Returns the engine with this number in groups' tables.
 pub fn numbered(id: u64) -> Option<&'static dyn Engine> {
     let mut all = ENGINES.into_iter();
     all.find(|engine| u64::from(engine.id()) == id)
 }
 
-/// The engine of this name.
+/// Returns the engine with this name.
 pub fn named(name: &str) -> Option<&'static dyn Engine> {
     ENGINES.into_iter().find(|engine| engine.name() == name)
 }
 
-/// The input from a packet socket's own ring.
+/// Returns the input from a packet socket's own ring.
 ///
 /// # Errors
 /// As [`fanpcap_tpacket::open`].
@@ -39,8 +39,8 @@ pub fn of_socket(socket: BorrowedFd<'static>) -> io::Result<Input> {
     fanpcap_tpacket::open(socket)
 }
 
-/// The unread packets in the ring of a member's packet socket. `told` is what packet diag shows of
-/// the socket.
+/// Returns the unread packets in the ring of a member's packet socket. `told` is the socket's entry
+/// in packet diag.
 ///
 /// # Errors
 /// As [`fanpcap_tpacket::take_over`].

@@ -1,4 +1,4 @@
-//! eBPF by bpf(2): maps that BPF programs and processes share, and BPF programs for sockets and
+//! Calls of bpf(2): maps that BPF programs and processes share, and BPF programs for sockets and
 //! devices.
 
 use std::io;
@@ -39,15 +39,15 @@ pub use table::Table;
 ///
 /// # Safety
 /// The struct is `repr(C)`, has only integers and no hidden padding, and has the kernel's layout of
-/// the command's arguments. The caller of [`bpf`] guarantees each address in it. An address is 0,
-/// or points to memory that is as large as the kernel expects and lives through the call. Where the
-/// kernel writes, nothing else borrows that memory.
+/// the command's arguments. The caller of [`bpf`] guarantees that each address in the struct is
+/// valid. An address is 0, or points to memory that is as large as the kernel expects and lives
+/// through the call. No other reference borrows memory to which the kernel writes.
 unsafe trait Attributes {}
 
 fn bpf<A: Attributes>(command: libc::c_long, attributes: &mut A) -> io::Result<libc::c_long> {
     let size = mem::size_of::<A>();
     // SAFETY: the kernel reads and writes `size` bytes of a live struct, in which any bits are
-    // valid. `Attributes` guarantees that, and that the struct's addresses are valid.
+    // valid. `Attributes` guarantees the struct's layout, and the caller guarantees its addresses.
     let rc = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attributes, size) };
     if rc < 0 {
         Err(io::Error::last_os_error())

@@ -1,4 +1,4 @@
-//! Why packets can't be read from a packet socket. The words are those of the system's libpcap
+//! Why packets can't be read from a packet socket. The texts are those of the system's libpcap
 //! (pcap-linux.c, `pcap_wait_for_frames_mmap`).
 
 use std::error::Error;
@@ -9,13 +9,13 @@ use std::{fmt, io};
 pub enum SocketError {
     /// poll(2) failed.
     Poll(io::Error),
-    /// `POLLNVAL`: poll(2) finds no open descriptor.
+    /// `POLLNVAL`: the descriptor given to poll(2) is not open.
     Invalid,
     /// `POLLHUP`: the socket was hung up.
     Hangup,
-    /// The socket has an error.
+    /// `POLLERR`: the socket has this pending error.
     Condition(io::Error),
-    /// poll(2) reports an error, but the socket has none.
+    /// poll(2) reports an error, but the socket has no pending error.
     NoCondition,
     /// The interface is gone.
     Disappeared,
@@ -23,7 +23,7 @@ pub enum SocketError {
     Flags {
         /// The interface's name.
         device: String,
-        /// What the kernel said.
+        /// The kernel's error.
         error: io::Error,
     },
 }

@@ -1,4 +1,4 @@
-//! A packet socket's ring, mapped beside the mapping of the system's library.
+//! Maps a packet socket's ring a second time, beside the mapping of the system's libpcap.
 
 use crate::socket::Socket;
 use fanpcap_linux::netlink::diag::{Geometry, PacketSocket};
@@ -11,17 +11,18 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What kernels before 6.18 keep of `UINT_MAX`, which the system's libpcap sets for a time-out of
-/// 0: 16 bits.
+/// The time-out of a ring that never times out. For a time-out of 0, the system's libpcap sets
+/// `UINT_MAX`. Kernels before 6.18 keep 16 bits of this number.
 const FOR_EVER: u32 = 65_535;
 
 const EINVAL: i32 = 22;
 
-/// Maps the ring of `socket`, from which nothing has been read. The socket must stay open as long
+/// Maps the ring of `socket`, from which no packet has been read. The socket must stay open as long
 /// as the reader lives.
 ///
 /// # Errors
-/// When the ring can't be found or mapped; the socket is unchanged.
+/// When the kernel does not report the ring, or the ring can't be mapped. The socket is unchanged
+/// then.
 pub fn open(socket: BorrowedFd<'static>) -> io::Result<Input> {
     let (version, geometry) = ring::of(socket)?;
     let mapping = Mapping::of(socket, &geometry)?;
@@ -38,9 +39,9 @@ pub fn open(socket: BorrowedFd<'static>) -> io::Result<Input> {
     })
 }
 
-/// Maps the ring of a dead member's `socket`, in which everything after `position` is unread. The
-/// ring must get no more packets: the socket rejects all, and none is in flight. `told` is what
-/// packet diag shows of the socket.
+/// Maps the ring of a dead member's `socket`, in which all packets after `position` are unread. The
+/// ring must get no more packets: the socket's filter rejects all packets, and no packet is in
+/// flight. `told` is the socket's entry in packet diag.
 ///
 /// # Errors
 /// As [`open`].

@@ -1,5 +1,5 @@
-//! A full ring whose reader is dead: the members that take the ring over read each packet once.
-//! This also holds for the packets of the open block.
+//! Members take over a full ring whose reader is dead. Together they read each packet once, also
+//! the packets of the open block.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::unwrap_used,
@@ -25,8 +25,8 @@ use std::time::Duration;
 
 const ETH_P_ALL: u16 = 3;
 
-/// How many packets are sent before the reader begins, and after its death. The ring has each
-/// packet twice: `lo` shows it outgoing and incoming.
+/// How many packets are sent before the reader begins, and how many after its death. The ring has
+/// each packet twice, because `lo` delivers it as an outgoing and as an incoming packet.
 const BEFORE: u32 = 300;
 const AFTER: u32 = 60;
 
@@ -79,7 +79,7 @@ fn number(data: &[u8]) -> u32 {
     u32::from_be_bytes(data[14..18].try_into().unwrap())
 }
 
-/// Reads `taken` packets, then stops as if the reader were dead.
+/// Reads `taken` packets, then stops like a reader that has died. Returns its position.
 fn die(socket: BorrowedFd<'static>, taken: u32, got: &mut Vec<u32>) -> Position {
     let reader = Reader::new(fanpcap_tpacket::open(socket).unwrap(), &OPTIONS).unwrap();
     let word = || shared::own(&[0])[0].clone();
@@ -112,7 +112,8 @@ fn die(socket: BorrowedFd<'static>, taken: u32, got: &mut Vec<u32>) -> Position 
     kept.position.get()
 }
 
-/// Reads up to this many packets, including those that `lo` shows outgoing.
+/// Reads up to `most` packets, including the outgoing copies on `lo`. Returns the position after
+/// them.
 fn adopt(remains: &mut Remains, most: usize, got: &mut Vec<u32>) -> Position {
     const OUTGOING: u8 = 4;
     for _ in 0..most {
@@ -148,7 +149,7 @@ fn each_packet_comes_once(is_v3: bool, retire_ms: u32, taken: u32) {
     let position = die(socket, taken, &mut got);
     send(BEFORE..BEFORE + AFTER);
     Filter::reject_all().attach(socket).unwrap();
-    // Even without membarrier(2), the packets of this thread have arrived.
+    // This thread has sent all packets, so they have arrived even on kernels without membarrier(2).
     bpf::wait_for_programs();
     let mut first = take_over(socket, position).unwrap();
     let between = adopt(&mut first, 70, &mut got);
@@ -175,7 +176,7 @@ fn a_dead_readers_ring_is_read_to_its_end() {
         assert!(up.unwrap().success());
         for taken in [0, 1, 40, 150, BEFORE] {
             each_packet_comes_once(false, 0, taken);
-            // The timer never closes the open block, or closes it while the block is read.
+            // The timer never closes the open block (60 s), or closes it during the read (10 ms).
             for retire_ms in [60_000, 10] {
                 each_packet_comes_once(true, retire_ms, taken);
             }

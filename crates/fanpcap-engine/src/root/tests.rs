@@ -70,10 +70,10 @@ fn what_others_may_have_put_there_is_refused() {
     let planted = memory.0.join(NAME);
     let is_refused = || is_foreign(memory.root().open());
     symlink("/", &planted).unwrap();
-    assert!(is_refused(), "a link to a directory of root's");
+    assert!(is_refused(), "a link to a directory that belongs to root");
     fs::remove_file(&planted).unwrap();
     fs::write(&planted, "").unwrap();
-    assert!(is_refused(), "a file");
+    assert!(is_refused(), "a file instead of the directory");
     fs::remove_file(&planted).unwrap();
     fs::create_dir(&planted).unwrap();
     for mode in [0o775, 0o757, 0o1777] {
@@ -83,7 +83,7 @@ fn what_others_may_have_put_there_is_refused() {
     memory.set_mode(NAME, 0o755);
     fs::create_dir(planted.join(VERSION)).unwrap();
     memory.set_mode("fanpcap/v6", 0o777);
-    assert!(is_refused(), "of this version");
+    assert!(is_refused(), "every user can write to this version's directory");
     let versions = planted.join(VERSION);
     let begin = format!("{} is not trusted", versions.display());
     for error in [memory.root().open(), memory.root().make()] {
@@ -103,7 +103,7 @@ fn a_base_in_which_others_rename_is_refused() {
 }
 
 #[test]
-#[ignore = "needs root: makes the directory as root and gives it away"]
+#[ignore = "needs root: makes the directory as root and changes its owner"]
 fn root_makes_it_and_moves_aside_what_others_made() {
     let memory = Memory::new("makes");
     let own = memory.0.join(NAME);
@@ -124,7 +124,7 @@ fn root_makes_it_and_moves_aside_what_others_made() {
     fs::remove_dir_all(&own).unwrap();
     fs::write(&own, "").unwrap();
     assert!(is_roots());
-    // Our directory, and the foreign file that it has replaced.
+    // The directory `fanpcap`, and the three foreign files that it has replaced.
     assert_eq!(fs::read_dir(&memory.0).unwrap().count(), 4);
     assert!(is_roots() && fs::read_dir(&memory.0).unwrap().count() == 4);
 }

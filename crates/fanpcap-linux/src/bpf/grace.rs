@@ -5,25 +5,26 @@ use std::io;
 use std::time::Duration;
 
 /// Waits until all BPF programs that run now, in a driver's receive path or at a socket, have
-/// ended. After that, no BPF program uses a value that it read from a map before this call. Every
-/// packet that a socket's filter handles now, or that is on its way into the ring, has then
-/// arrived, because the kernel handles each packet within one RCU read-side section. Needs no
-/// capability.
+/// ended. After the wait, no BPF program uses a value that it read from a map before this call.
+/// Packets that a socket's filter handles now, or that are on their way into the ring, have then
+/// arrived. The reason is that the kernel handles each packet within one RCU read-side section.
+/// Needs no capability.
 ///
-/// The system call waits for an RCU grace period (kernel/sched/membarrier.c). It fails if CPUs have
-/// no timer tick (nohz_full). Then this function sleeps longer than any BPF program runs.
+/// The system call waits for an RCU grace period (kernel/sched/membarrier.c). The call fails if the
+/// kernel runs CPUs without a timer tick (nohz_full). Then this function sleeps longer than any BPF
+/// program runs.
 pub fn wait_for_programs() {
     if try_to_wait_for_programs().is_err() {
         std::thread::sleep(LONG);
     }
 }
 
-/// As [`wait_for_programs`], without the sleep.
+/// Waits as [`wait_for_programs`] does, but returns an error where that function sleeps.
 ///
 /// # Errors
 /// `EINVAL` on kernels that run with `nohz_full`, `ENOSYS` on kernels without membarrier(2).
 pub fn try_to_wait_for_programs() -> io::Result<()> {
-    // SAFETY: the command has no memory of this process as its argument.
+    // SAFETY: the command takes no address of this process's memory.
     let rc = unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) };
     check(libc::c_int::try_from(rc).unwrap_or(-1))
 }

@@ -1,4 +1,4 @@
-//! What the kernel says about the BPF object behind a descriptor (`BPF_OBJ_GET_INFO_BY_FD`, since
+//! The kernel's description of the BPF object behind a descriptor (`BPF_OBJ_GET_INFO_BY_FD`, since
 //! Linux 4.13).
 
 use std::fmt;
@@ -12,7 +12,7 @@ use super::{Attributes, bpf};
 ///
 /// # Safety
 /// The struct is `repr(C)`, has only integers and no hidden padding, and is the beginning of one of
-/// the kernel's structs for this command. In its default value all addresses are 0.
+/// the kernel's structs for this command. In the struct's default value, all addresses are 0.
 pub(super) unsafe trait Described: Default {}
 
 pub(super) fn of<T: Described>(fd: BorrowedFd<'_>) -> io::Result<T> {
@@ -22,7 +22,7 @@ pub(super) fn of<T: Described>(fd: BorrowedFd<'_>) -> io::Result<T> {
 }
 
 /// Fills `described`, in which the caller may have set addresses. Each address must point to memory
-/// that is as large as the struct says and lives through the call.
+/// that lives through the call and is as large as a size field of the struct declares.
 pub(super) fn fill<T: Described>(fd: BorrowedFd<'_>, described: &mut T) -> io::Result<()> {
     let mut attr = Info {
         fd: fd.as_raw_fd().unsigned_abs(),
@@ -60,10 +60,11 @@ impl Shape {
         }
     }
 
-    /// The shape of the map behind `fd`, which may come from another process. Needs no capability.
+    /// Returns the shape of the map behind `fd`, which may come from another process. Needs no
+    /// capability.
     ///
     /// # Errors
-    /// `EINVAL` when `fd` is no BPF object.
+    /// `EINVAL` when `fd` is not a BPF object.
     pub(super) fn of(fd: BorrowedFd<'_>) -> io::Result<Self> {
         let map: MapInfo = match of(fd) {
             // Before Linux 5.19 the kernel refuses this command if kernel.unprivileged_bpf_disabled
@@ -100,7 +101,7 @@ impl Shape {
     /// Ensures that the map behind `fd` has this shape.
     ///
     /// # Errors
-    /// `InvalidData` with both shapes if they differ; otherwise as [`Shape::of`].
+    /// `InvalidData` with both shapes if they differ; the errors of [`Shape::of`].
     pub(super) fn verify(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         let found = Self::of(fd)?;
         if found == *self {
@@ -127,8 +128,9 @@ impl fmt::Display for Shape {
     }
 }
 
-// SAFETY: `info` of union bpf_attr. The kernel writes at most `len` bytes, the size of the struct
-// at the address, and nowhere else, as `Described` guarantees.
+// SAFETY: `info` of union bpf_attr. The kernel writes only to the struct at the address, and at
+// most `len` bytes, which is the struct's size. `Described` guarantees that the struct's own
+// addresses are valid.
 unsafe impl Attributes for Info {}
 // SAFETY: the beginning of struct bpf_map_info, which has no addresses.
 unsafe impl Described for MapInfo {}

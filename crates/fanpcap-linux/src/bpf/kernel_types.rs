@@ -4,13 +4,13 @@
 use crate::bytes::u32_at;
 use std::fs;
 
-/// The number by which BPF programs call this kernel function (a kfunc). `None` if the kernel has
-/// no such function, or does not show its types.
+/// Returns the number by which BPF programs call this kernel function (a kfunc). `None` if the
+/// kernel has no such function, or does not publish its type information.
 pub fn kernel_function(name: &str) -> Option<i32> {
     function(&fs::read("/sys/kernel/btf/vmlinux").ok()?, name)
 }
 
-/// Types are numbered from 1, in stored order.
+/// Returns the number of the function's type. Types are numbered from 1, in stored order.
 fn function(blob: &[u8], name: &str) -> Option<i32> {
     let [head, types_at, types_len, strings_at] = [4, 8, 12, 16].map(|at| word(blob, at));
     let types = blob.get(head?..)?.get(types_at?..)?;
@@ -42,7 +42,7 @@ fn word(bytes: &[u8], at: usize) -> Option<usize> {
     usize::try_from(u32_at(bytes, at)?).ok()
 }
 
-/// Bytes of a type, without the data that follow some kinds.
+/// Bytes of a type's header. Some kinds of types have more data after the header.
 const HEADER_LEN: usize = 12;
 
 // linux/btf.h.
@@ -62,7 +62,7 @@ const ENUM64: usize = 19;
 mod tests {
     use super::*;
 
-    /// Type information of one number, a struct of two members, and two functions.
+    /// Type information with four types: a number, a struct with two members, and two functions.
     fn blob() -> Vec<u8> {
         let strings = b"\0tags\0tag\0";
         let kind = |kind: usize, count: usize| u32::try_from((kind << 24) | count).unwrap();

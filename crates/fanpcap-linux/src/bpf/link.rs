@@ -1,4 +1,4 @@
-//! BPF links: BPF programs that are attached to devices while a process has the link open.
+//! BPF links. A BPF program stays attached to a device while a process has the link open.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -10,18 +10,18 @@ use crate::errno::owned;
 /// The hook of a device that runs a BPF program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
-    /// The network stack's hook, after the kernel has made an skb of the frame. Every device has
-    /// this hook.
+    /// The network stack's hook. It runs after the kernel has made an skb of the frame. Every
+    /// device has this hook.
     Generic,
-    /// The driver's hook, before there is an skb.
+    /// The driver's hook. It runs before the kernel makes an skb.
     Driver,
-    /// The hook for sent packets in the device's traffic control (tcx, since Linux 6.6). It may
-    /// have several BPF programs.
+    /// The hook for sent packets in the device's traffic control (tcx, since Linux 6.6). Several
+    /// BPF programs can be attached there.
     Egress,
 }
 
-/// A BPF program attached to a device. The kernel detaches it when the last descriptor of the link
-/// is closed, in this process and in others.
+/// A BPF program attached to a device. The kernel detaches the BPF program when the last descriptor
+/// of the link is closed, in this process and in others.
 #[derive(Debug)]
 pub struct Attached {
     link: OwnedFd,
@@ -31,10 +31,10 @@ impl LoadedProgram {
     /// Attaches the BPF program to a device of the calling thread's network namespace.
     ///
     /// # Errors
-    /// `EBUSY` when the device has an XDP program that a link attached, `EEXIST` when it has one
-    /// that was attached without a link, `EOPNOTSUPP` when its driver lacks XDP, `EINVAL` and
-    /// `ERANGE` when the device's settings do not allow XDP (`EINVAL` also if the kernel lacks the
-    /// hook).
+    /// `EBUSY` when the device has an XDP program that was attached by a link. `EEXIST` when it has
+    /// an XDP program that was attached without a link. `EOPNOTSUPP` when its driver lacks XDP.
+    /// `EINVAL` and `ERANGE` when the device's settings do not allow XDP. `EINVAL` also when the
+    /// kernel lacks the hook.
     pub fn attach(&self, ifindex: u32, hook: Hook) -> io::Result<Attached> {
         let (kind, flags) = match hook {
             Hook::Generic => (ATTACH_XDP, 1 << 1), // XDP_FLAGS_SKB_MODE
@@ -54,11 +54,11 @@ impl LoadedProgram {
 }
 
 impl Attached {
-    /// The link behind `fd`, which comes from another process. The link must be of a BPF program at
-    /// this hook.
+    /// Opens the link behind `fd`, which comes from another process. The link must attach a BPF
+    /// program to this hook.
     ///
     /// # Errors
-    /// `InvalidData` when `fd` is no such link.
+    /// `InvalidData` when `fd` is not such a link.
     pub fn open(fd: OwnedFd, hook: Hook) -> io::Result<Self> {
         let attached = Self { link: fd };
         let kind = match hook {
@@ -69,11 +69,11 @@ impl Attached {
         if attached.is_link() && attached.info()?.kind == kind {
             return Ok(attached);
         }
-        let text = "it is no BPF link of such a program";
+        let text = "the descriptor is not a BPF link of the expected type";
         Err(io::Error::new(io::ErrorKind::InvalidData, text))
     }
 
-    /// The same link by another descriptor.
+    /// Duplicates the descriptor of the link.
     ///
     /// # Errors
     /// `EMFILE`.
@@ -81,7 +81,7 @@ impl Attached {
         self.link.try_clone().map(|link| Self { link })
     }
 
-    /// Replaces the BPF program. Each packet is handled by the old or by the new one.
+    /// Replaces the BPF program. Each packet is handled by the old or by the new BPF program.
     ///
     /// # Errors
     /// `ENOLINK` when the device is gone or the link was detached.
@@ -91,8 +91,8 @@ impl Attached {
 
     /// Whether the descriptor is a link. An update with a descriptor that can't be open fails with
     /// `EBADF` only for a link, because the kernel checks the link first (kernel/bpf/syscall.c,
-    /// `link_update`). /proc would say it too, but the application may have changed its root
-    /// directory.
+    /// `link_update`). /proc would also show whether the descriptor is a link. But the application
+    /// may have changed its root directory.
     fn is_link(&self) -> bool {
         let error = self.update(u32::MAX).err();
         error.is_some_and(|error| error.raw_os_error() == Some(libc::EBADF))
@@ -122,7 +122,7 @@ impl Attached {
     /// The index of the device; 0 when the device is gone or the BPF program was detached.
     ///
     /// # Errors
-    /// None on any known kernel.
+    /// No known kernel returns an error.
     pub fn ifindex(&self) -> io::Result<u32> {
         self.info().map(|info| info.ifindex)
     }
@@ -130,7 +130,7 @@ impl Attached {
     /// The kernel's number of the BPF program.
     ///
     /// # Errors
-    /// None on any known kernel.
+    /// No known kernel returns an error.
     pub fn program_id(&self) -> io::Result<u32> {
         self.info().map(|info| info.program)
     }
@@ -147,7 +147,7 @@ impl AsFd for Attached {
 }
 
 /// Whether BPF programs are attached to received packets in the device's traffic control (tcx).
-/// False if the kernel does not have this hook, or does not let this process query it.
+/// False if the kernel does not have this hook, or does not let this process query the hook.
 pub fn has_ingress_programs(ifindex: u32) -> bool {
     let mut attr = ProgramQuery {
         ifindex,
@@ -157,7 +157,7 @@ pub fn has_ingress_programs(ifindex: u32) -> bool {
     bpf(BPF_PROG_QUERY, &mut attr).is_ok() && attr.count > 0
 }
 
-// SAFETY: `query` of union bpf_attr. Its addresses are 0: the kernel then writes only the counts.
+// SAFETY: `query` of union bpf_attr. Its addresses are 0, so the kernel writes only the counts.
 unsafe impl Attributes for ProgramQuery {}
 // SAFETY: `link_create` of union bpf_attr, without addresses.
 unsafe impl Attributes for LinkCreate {}
@@ -175,14 +175,14 @@ struct LinkCreate {
     ifindex: u32,
     kind: u32,
     flags: u32,
-    /// For tcx: the BPF program before or after which this one runs (0: it runs last), and a
-    /// revision (0: any).
+    /// For tcx: the BPF program before or after which this BPF program runs (0: it runs last), and
+    /// a revision (0: any).
     beside: u32,
     padding: u32,
     revision: u64,
 }
 
-/// The struct ends with the revision, because the kernel writes to that field too.
+/// The struct ends with the field `revision`, because the kernel also writes to that field.
 #[repr(C)]
 #[derive(Default)]
 struct ProgramQuery {
@@ -217,7 +217,7 @@ struct LinkInfo {
     id: u32,
     program: u32,
     padding: u32,
-    /// For XDP and tcx: the device; 0 when it is gone.
+    /// The index of the device for XDP and tcx; 0 when the device is gone.
     ifindex: u32,
     attached_as: u32,
 }
@@ -281,7 +281,7 @@ mod tests {
             let code = [Instruction::set(0, -1), Instruction::exit()];
             let next = LoadedProgram::load(ProgramKind::SchedCls, "next", &code).unwrap();
             let Ok(sends) = next.attach(index, Hook::Egress) else {
-                println!("SKIP: no BPF programs at a device's traffic control (tcx, Linux 6.6)");
+                println!("SKIP: the kernel lacks tcx (BPF programs in traffic control, Linux 6.6)");
                 return;
             };
             assert!(!has_ingress_programs(index));

@@ -9,15 +9,15 @@ use fanpcap_bpf::{Instruction, MapSpec, Object, ProgramKind};
 
 use super::{LoadedProgram, Map, Refused, Run, locked_limit};
 
-/// A compiled object that is loaded into the kernel. An attached BPF program stays when this value
-/// is dropped, but its maps can then no longer be read.
+/// A compiled object that is loaded into the kernel. If the BPF program is attached, it stays
+/// attached after this value is dropped. The maps can then no longer be read.
 #[derive(Debug)]
 pub struct Loaded {
     program: LoadedProgram,
     /// The maps, by their names in the object.
     maps: Vec<(&'static str, Map)>,
     /// The variant of the BPF program for socket buffers that begin with the network header, as in
-    /// a test run; `None` if the variant would equal the BPF program.
+    /// a test run. `None` if this variant would equal the BPF program.
     trial: Option<Trial>,
 }
 
@@ -34,15 +34,15 @@ struct Trial {
 pub enum LoadError {
     /// A capability is missing.
     Privilege {
-        /// The capabilities that loading needs.
+        /// The capabilities that the process needs to load the object.
         capabilities: &'static str,
         /// The kernel's error.
         error: io::Error,
     },
-    /// The object needs more locked memory than the process may have. Only kernels before 5.11
-    /// count a BPF object's memory as locked.
+    /// The object needs more locked memory than the process may use. Only kernels before 5.11 count
+    /// a BPF object's memory as locked memory.
     Locked {
-        /// Bytes of locked memory that the process may have.
+        /// Bytes of memory that the process may lock.
         limit: u64,
     },
     /// A map can't be created or filled.
@@ -60,23 +60,23 @@ impl fmt::Display for LoadError {
             } => {
                 write!(
                     f,
-                    "a program in the kernel takes {capabilities}, which this process lacks or has \
+                    "loading a BPF program takes {capabilities}, which this process lacks or has \
                      given up: {error}"
                 )
             }
             Self::Locked { limit } => write!(
                 f,
-                "before Linux 5.11 programs and their maps are locked memory, of which this process may have {limit} \
-                 bytes: raise that (ulimit -l unlimited, LimitMEMLOCK=infinity in a unit)"
+                "before Linux 5.11 BPF programs and their maps are locked memory, and this process may lock {limit} \
+                 bytes: raise that limit (ulimit -l unlimited, LimitMEMLOCK=infinity in a unit)"
             ),
-            Self::Map(error) => write!(f, "the program's maps: {error}"),
+            Self::Map(error) => write!(f, "the BPF program's maps: {error}"),
             Self::Refused(refused) => refused.fmt(f),
         }
     }
 }
 
 impl LoadError {
-    /// The error of a map that belongs to a BPF program of this kind.
+    /// Returns the error for a map that belongs to a BPF program of this kind.
     pub fn of_map(kind: ProgramKind, error: io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EPERM) => denied(kind, error),
@@ -99,8 +99,8 @@ impl std::error::Error for LoadError {
 const TRIAL_START: i32 = 14;
 
 impl Loaded {
-    /// Creates the object's maps and loads its BPF program. All get the same name in the kernel: at
-    /// most 15 letters, digits, dots and underscores.
+    /// Creates the object's maps and loads its BPF program. The maps and the BPF program get the
+    /// same name in the kernel: at most 15 letters, digits, dots and underscores.
     ///
     /// # Errors
     /// See [`LoadError`].
@@ -108,8 +108,8 @@ impl Loaded {
         Self::load_with(object, name, &[])
     }
 
-    /// As [`Loaded::load`], with `given` maps by their names in the object. They may include maps
-    /// that the loader would otherwise create.
+    /// Loads the object as [`Loaded::load`] does, with the maps in `given`, each with its name in
+    /// the object. A given map can take the place of a map that the loader would otherwise create.
     ///
     /// # Errors
     /// See [`LoadError`]. [`LoadError::Map`] when a map is missing, or has another shape than the
@@ -122,8 +122,8 @@ impl Loaded {
         Self::load_by(object, name, 0, &|spec| map(name, spec, given))
     }
 
-    /// As [`Loaded::load_with`], for one device of the calling thread's network namespace: see
-    /// [`LoadedProgram::load_functions`].
+    /// Loads the object as [`Loaded::load_with`] does, for one device of the calling thread's
+    /// network namespace: see [`LoadedProgram::load_functions`].
     ///
     /// # Errors
     /// As [`Loaded::load_with`].
@@ -136,8 +136,8 @@ impl Loaded {
         Self::load_by(object, name, ifindex, &|spec| map(name, spec, given))
     }
 
-    /// As [`Loaded::load_with`], but shares the maps of the same names with `other`, an object that
-    /// is compiled from the same source for another hook.
+    /// Loads the object as [`Loaded::load_with`] does, and takes the maps of the same names from
+    /// `other`. `other` is an object that is compiled from the same source for another hook.
     ///
     /// # Errors
     /// As [`Loaded::load_with`].
@@ -153,8 +153,8 @@ impl Loaded {
         })
     }
 
-    /// For test runs: as [`Loaded::load`], with an empty map in place of each map that the caller
-    /// would have to give.
+    /// Loads the object for test runs, as [`Loaded::load`] does. Creates an empty map in place of
+    /// each map that the caller would have to give.
     ///
     /// # Errors
     /// See [`LoadError`].
@@ -198,16 +198,16 @@ impl Loaded {
         self.program
     }
 
-    /// Bytes that the kernel charges a socket for the BPF program, which the verifier has
-    /// rewritten; 0 if unknown.
+    /// Bytes that the kernel charges to a socket for the BPF program; 0 if unknown. The number is
+    /// the length of the code after the verifier has rewritten it.
     pub fn charged(&self) -> u64 {
         self.program.translated().unwrap_or(0).into()
     }
 
-    /// Instructions that the verifier has walked; see [`LoadedProgram::verified`].
+    /// The number of instructions that the verifier has walked; see [`LoadedProgram::verified`].
     ///
     /// # Errors
-    /// None on any known kernel.
+    /// No known kernel returns an error.
     pub fn verified(&self) -> io::Result<u32> {
         self.program.verified()
     }
@@ -240,7 +240,7 @@ impl Loaded {
     pub fn time(&self, frame: &[u8], repeat: u32) -> io::Result<(u32, u32)> {
         let program = self.tried()?;
         loop {
-            // A signal only ends a test run early.
+            // A signal only ends a test run early, so the test run is repeated.
             match program.run(frame, &[], repeat) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 run => {
@@ -275,12 +275,12 @@ impl AsFd for Loaded {
     }
 }
 
-/// The map of this specification: the given one, or else a new one.
+/// Returns the map for this specification: the given map of this name, or a new map.
 fn map(name: &str, spec: &MapSpec, given: &[(&str, BorrowedFd<'_>)]) -> io::Result<Map> {
     match given.iter().find(|(known, _)| *known == spec.name) {
         Some((_, fd)) => Map::given(*fd, spec),
         None if spec.is_given => {
-            let text = format!("the map {} is not given", spec.name);
+            let text = format!("the caller has not given the map {}", spec.name);
             Err(io::Error::new(io::ErrorKind::InvalidInput, text))
         }
         None => Map::create(name, spec),
@@ -315,7 +315,7 @@ mod tests {
     use fanpcap_bpf::Relocation;
     use std::sync::atomic::Ordering;
 
-    /// A BPF program that returns byte 9 of entry 1 of the map "table".
+    /// Returns a BPF program that returns byte 9 of entry 1 of the map "table".
     fn object() -> Object {
         let map = Instruction::map(1, 0);
         let look_up = [
@@ -354,7 +354,7 @@ mod tests {
     fn a_map_that_is_missing_or_of_another_shape_is_named() {
         let missing = Loaded::load(&object(), "test").unwrap_err();
         assert!(
-            missing.to_string().contains("table is not given"),
+            missing.to_string().contains("not given the map table"),
             "{missing}"
         );
         assert_eq!(

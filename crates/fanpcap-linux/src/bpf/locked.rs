@@ -1,12 +1,12 @@
 //! Locked memory. Before Linux 5.11 the kernel charges maps and BPF programs to `RLIMIT_MEMLOCK`.
-//! Above the limit the kernel fails with `EPERM`, as it does for a missing capability
+//! Above the limit bpf(2) fails with `EPERM`, as it does without the capability
 //! (kernel/bpf/syscall.c, `bpf_charge_memlock`).
 
 use std::fs;
 
-/// Bytes that the process may lock, if that limit can be the reason for `EPERM`. It can be if the
-/// kernel charges locked memory and the process has the capability. `None` if the limit is not the
-/// reason, or if /proc can't be read.
+/// Returns how many bytes the process may lock, if this limit can be the reason for `EPERM`. The
+/// limit can be the reason if the kernel charges locked memory and the process has the capability.
+/// `None` if the limit is not the reason, or if /proc can't be read.
 pub fn locked_limit() -> Option<u64> {
     let read = |path| fs::read_to_string(path).ok();
     let is_charged = is_charged(&read("/proc/sys/kernel/osrelease")?)?;
@@ -23,7 +23,7 @@ fn is_charged(release: &str) -> Option<bool> {
     Some((number()?, number()?) < (5, 11))
 }
 
-/// Whether a process may load BPF programs; `None` once it has ended.
+/// Whether a process may load BPF programs; `None` if the process has ended.
 pub fn may_load(pid: u32) -> Option<bool> {
     status_may_load(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }
@@ -35,7 +35,7 @@ fn status_may_load(status: &str) -> Option<bool> {
     Some(effective & ((1 << CAP_BPF) | (1 << CAP_SYS_ADMIN)) != 0)
 }
 
-/// The soft limit in proc(5)'s `limits`; `None` if it is `unlimited`.
+/// The soft limit in the text of /proc/PID/limits (proc(5)); `None` if the limit is `unlimited`.
 fn limit(limits: &str) -> Option<u64> {
     let mut lines = limits.lines();
     let line = lines.find_map(|it| it.strip_prefix("Max locked memory"))?;

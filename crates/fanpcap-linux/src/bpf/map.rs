@@ -24,7 +24,7 @@ impl Map {
     /// Creates a map of at most `entries` values of `value_len` bytes each.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_BPF`, `E2BIG` and `ENOMEM` when it is too large, `EINVAL` without
+    /// `EPERM` without `CAP_BPF`, `E2BIG` and `ENOMEM` when the map is too large, `EINVAL` for 0
     /// entries.
     pub fn new(
         kind: MapKind,
@@ -42,11 +42,11 @@ impl Map {
         Self::behind(fd, kind, &shape)
     }
 
-    /// The map behind `fd`, which must have the shape that `spec` says. The descriptor is
-    /// duplicated.
+    /// Opens the map behind `fd`, which must have the shape that `spec` specifies. Duplicates the
+    /// descriptor.
     ///
     /// # Errors
-    /// `InvalidData` when the map has another shape; `EINVAL` when `fd` is no BPF object.
+    /// `InvalidData` when the map has another shape; `EINVAL` when `fd` is not a BPF object.
     pub fn given(fd: BorrowedFd<'_>, spec: &MapSpec) -> io::Result<Self> {
         let flags = match spec.kind == MapKind::Array && spec.is_given {
             true => BPF_F_MMAPABLE,
@@ -100,7 +100,8 @@ impl Map {
     /// Writes whole entries of an array, one after the other, from index `first` on.
     ///
     /// # Errors
-    /// `InvalidInput` when `content` is not whole entries, or does not fit.
+    /// `InvalidInput` when `content` does not consist of whole entries, or does not fit into the
+    /// array.
     pub fn write(&self, first: u32, content: &[u8]) -> io::Result<()> {
         let rows = content.len() / self.value_len;
         let end = u32::try_from(rows).ok().and_then(|n| first.checked_add(n));
@@ -110,8 +111,8 @@ impl Map {
         self.insert(&keys, content)
     }
 
-    /// Writes a value for each key (`BPF_MAP_UPDATE_BATCH`, since Linux 5.6). Both slices hold
-    /// their elements one after the other.
+    /// Writes a value for each key (`BPF_MAP_UPDATE_BATCH`, since Linux 5.6). In both slices, the
+    /// elements follow one another without gaps.
     ///
     /// # Errors
     /// `InvalidInput` when a key or value is cut off, when there are not as many values as keys, or
@@ -135,7 +136,7 @@ impl Map {
         bpf(BPF_MAP_UPDATE_BATCH, &mut attr).map(drop)
     }
 
-    /// Reads entry `row` of an array. Of a per-CPU array, reads the first CPU's value.
+    /// Reads entry `row` of an array. For a per-CPU array, reads the first CPU's value.
     ///
     /// # Errors
     /// `ENOENT` when there is no such entry.
@@ -148,7 +149,7 @@ impl Map {
     /// Reads the 64-bit numbers of entry 0.
     ///
     /// # Errors
-    /// None on any known kernel.
+    /// No known kernel returns an error.
     pub fn numbers(&self) -> io::Result<Vec<u64>> {
         let row = self.read(0)?;
         let numbers = row.chunks_exact(8).map(|bytes| {
@@ -159,12 +160,12 @@ impl Map {
         Ok(numbers.collect())
     }
 
-    /// Reads the 64-bit numbers of entry 0 of an array into `numbers`. Allocates nothing, so signal
-    /// handlers may call it.
+    /// Reads the 64-bit numbers of entry 0 of an array into `numbers`. Allocates no memory, so
+    /// signal handlers may call this function.
     ///
     /// # Errors
-    /// `InvalidInput` when the entry has more numbers than `numbers` has room for, or when the map
-    /// is not an array that all CPUs share.
+    /// `InvalidInput` when the entry has more numbers than fit into `numbers`, or when the map is
+    /// not an array that all CPUs share.
     pub fn read_numbers(&self, numbers: &mut [u64]) -> io::Result<()> {
         let row = 0_u32.to_ne_bytes();
         let has_room = self.value_len.next_multiple_of(8) <= size_of_val(numbers);
@@ -180,8 +181,8 @@ impl Map {
         bpf(BPF_MAP_LOOKUP_ELEM, &mut attr).map(drop)
     }
 
-    /// Reads the value of a key as the kernel writes it, in a multiple of eight bytes. Of a per-CPU
-    /// map, reads the values of all possible CPUs.
+    /// Reads the value of a key as the kernel writes the value, in a multiple of eight bytes. For a
+    /// per-CPU map, reads the values of all possible CPUs.
     fn look_up(&self, key: &[u8]) -> io::Result<Vec<u8>> {
         if key.len() != self.key_len {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -202,13 +203,13 @@ impl Map {
         Ok(value)
     }
 
-    /// The two instructions that load the address of entry 0 of an array into a register. The map
-    /// must live until the BPF program is loaded.
+    /// Returns the two instructions that load the address of entry 0 of an array into a register.
+    /// The map must live until the BPF program is loaded.
     pub fn address(&self, register: u8) -> [Instruction; 2] {
         Instruction::map_value(register, self.fd.as_raw_fd(), 0)
     }
 
-    /// The two instructions that load the map itself into a register, as the helper
+    /// Returns the two instructions that load the map itself into a register, as the helper
     /// `bpf_map_lookup_elem` needs it.
     pub fn reference(&self, register: u8) -> [Instruction; 2] {
         Instruction::map(register, self.fd.as_raw_fd())
@@ -232,7 +233,7 @@ pub(super) fn create(name: &str, shape: &Shape) -> io::Result<OwnedFd> {
 
 /// Creates an array of ring buffers, which may differ in size.
 pub(super) fn create_array_of_rings(name: &str, entries: u32) -> io::Result<OwnedFd> {
-    // The kernel takes the properties of the ring buffers from an example.
+    // The kernel takes the properties of the ring buffers from an example, `inner_map_fd`.
     let shown = create(name, &Shape::new(RING_BUFFER, (0, 0), SMALLEST_RING, 0))?;
     let shape = Shape::new(MapKind::RingArray.number(), (4, 4), entries, 0);
     create_with(name, &shape, number(&shown))
@@ -252,8 +253,8 @@ fn create_with(name: &str, shape: &Shape, inner_map: u32) -> io::Result<OwnedFd>
     owned(bpf(BPF_MAP_CREATE, &mut attr)?)
 }
 
-/// An upper bound on the number of values in an entry of a per-CPU map: the highest number of a
-/// possible CPU, plus one. An entry has fewer values if the numbers of the CPUs have gaps.
+/// Returns an upper bound on the number of values in an entry of a per-CPU map: the highest number
+/// of a possible CPU, plus one. An entry has fewer values if the numbers of the CPUs have gaps.
 fn possible_cpus() -> io::Result<usize> {
     let list = fs::read_to_string("/sys/devices/system/cpu/possible")?;
     let last = list.trim().rsplit([',', '-']).next();
@@ -262,13 +263,13 @@ fn possible_cpus() -> io::Result<usize> {
         .ok_or(io::ErrorKind::InvalidData.into())
 }
 
-// SAFETY: BPF_MAP_CREATE's part of union bpf_attr, without addresses.
+// SAFETY: the part of union bpf_attr for BPF_MAP_CREATE, without addresses.
 unsafe impl Attributes for MapCreate {}
-// SAFETY: the part for BPF_MAP_*_ELEM. Its makers provide a key and a value of the map's lengths,
-// or room for all bytes that the kernel writes.
+// SAFETY: the part of union bpf_attr for BPF_MAP_*_ELEM. The code that makes this struct provides a
+// key and a value of the map's lengths, or room for all bytes that the kernel writes.
 unsafe impl Attributes for MapElement {}
-// SAFETY: `batch` of union bpf_attr. Its makers provide as many whole keys and values as its
-// `count` says; the kernel only reads them.
+// SAFETY: `batch` of union bpf_attr. The code that makes this struct provides `count` whole keys
+// and values, which the kernel only reads.
 unsafe impl Attributes for MapBatch {}
 
 #[repr(C)]
@@ -282,7 +283,8 @@ struct MapCreate {
     inner_map: u32,
     numa_node: u32,
     name: [u8; 16],
-    /// 0: the map is not in a device's own memory. valgrind checks this field for every map.
+    /// 0: the map is in the host's memory, not on a device. valgrind checks this field for every
+    /// map.
     ifindex: u32,
 }
 
@@ -317,7 +319,7 @@ const BPF_MAP_CREATE: libc::c_long = 0;
 const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;
 pub(super) const BPF_MAP_UPDATE_BATCH: libc::c_long = 26;
 
-/// Processes can map the array (since Linux 5.5).
+/// Lets processes map the array (since Linux 5.5).
 pub(super) const BPF_F_MMAPABLE: u32 = 1 << 10;
 
 #[cfg(test)]
@@ -335,8 +337,8 @@ mod tests {
             let at = 12 * row as usize;
             assert_eq!(array.read(row + 1).unwrap(), content[at..at + 12]);
         }
-        assert!(array.write(3, &content).is_err(), "one row too many");
-        assert!(array.write(0, &content[1..]).is_err(), "not whole rows");
+        assert!(array.write(3, &content).is_err(), "a write of one row too many");
+        assert!(array.write(0, &content[1..]).is_err(), "a write of part of a row");
     }
 
     #[test]
@@ -347,7 +349,7 @@ mod tests {
         let mut read = [7, 7];
         number.read_numbers(&mut read).unwrap();
         assert_eq!(read, [0, 7]);
-        assert!(number.read_numbers(&mut []).is_err(), "no room");
+        assert!(number.read_numbers(&mut []).is_err(), "a read into an empty slice");
     }
 
     #[test]
@@ -375,6 +377,6 @@ mod tests {
         let keys: Vec<u8> = (0..24).collect();
         map.insert(&keys[..16], &[1, 2]).unwrap();
         assert_eq!(map.look_up(&keys[8..16]).unwrap()[0], 2);
-        assert!(map.insert(&keys, &[1, 2, 3]).is_err(), "a third");
+        assert!(map.insert(&keys, &[1, 2, 3]).is_err(), "a third value in a map of two");
     }
 }

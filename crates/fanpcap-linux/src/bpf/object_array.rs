@@ -10,8 +10,8 @@ use super::map::{self, BPF_MAP_UPDATE_BATCH, MapBatch, MapElement};
 use super::{bpf, len, number};
 
 /// An array of ring buffers ([`MapKind::RingArray`]) or of BPF programs ([`MapKind::ProgArray`]).
-/// Since Linux 5.19 changes need no capability. Before, they need `CAP_BPF` if
-/// kernel.unprivileged_bpf_disabled is set.
+/// Since Linux 5.19, changes to the array need no capability. On earlier kernels, changes need
+/// `CAP_BPF` if kernel.unprivileged_bpf_disabled is set.
 #[derive(Debug)]
 pub struct ObjectArray {
     fd: OwnedFd,
@@ -22,7 +22,7 @@ impl ObjectArray {
     /// Creates an empty array.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_BPF`; `InvalidInput` for another kind.
+    /// `EPERM` without `CAP_BPF`; `InvalidInput` when `kind` is not one of these two.
     pub fn create(name: &str, kind: MapKind, entries: u32) -> io::Result<Self> {
         let fd = match kind {
             MapKind::RingArray => map::create_array_of_rings(name, entries),
@@ -34,30 +34,30 @@ impl ObjectArray {
         Ok(Self { fd, kind })
     }
 
-    /// The array behind `fd`, which comes from another process.
+    /// Opens the array behind `fd`, which comes from another process.
     ///
     /// # Errors
-    /// `InvalidData` with both shapes when the map is not such an array; `EINVAL` when `fd` is no
-    /// BPF object.
+    /// `InvalidData` with both shapes when the map is not such an array; `EINVAL` when `fd` is not
+    /// a BPF object.
     pub fn open(fd: OwnedFd, kind: MapKind, entries: u32) -> io::Result<Self> {
         shape(kind, entries).verify(fd.as_fd())?;
         Ok(Self { fd, kind })
     }
 
-    /// Puts `objects` at the indices from `first` on. When this returns, no BPF program uses the
-    /// ring buffers that were there (`maybe_wait_bpf_programs`).
+    /// Puts `objects` at the indices from `first` on. When this function returns, no BPF program
+    /// uses the ring buffers that were there before (`maybe_wait_bpf_programs`).
     ///
     /// # Errors
-    /// `E2BIG` beyond the array's end; `EINVAL` for another kind of object. Objects before the
-    /// refused one may have been put.
+    /// `E2BIG` beyond the array's end; `EINVAL` for another kind of object. After an error, the
+    /// array may have some of the objects: those before the refused one.
     pub fn put(&self, first: u32, objects: &[BorrowedFd<'_>]) -> io::Result<()> {
         let keys: Vec<u32> = (first..).take(objects.len()).collect();
         let values: Vec<u32> = objects
             .iter()
             .map(|fd| fd.as_raw_fd().unsigned_abs())
             .collect();
-        // An array of BPF programs has no batch command. For a batch of ring buffers, the kernel
-        // waits only once.
+        // The kernel has no batch command for an array of BPF programs. For a batch of ring
+        // buffers, the kernel waits only once.
         if self.kind == MapKind::RingArray && !objects.is_empty() {
             let mut attr = MapBatch {
                 keys: keys.as_ptr().expose_provenance() as u64,
@@ -72,8 +72,9 @@ impl ObjectArray {
         each.try_for_each(|(key, value)| self.change(BPF_MAP_UPDATE_ELEM, *key, Some(value)))
     }
 
-    /// Empties `count` entries from index `first` on. When this returns, no BPF program uses the
-    /// ring buffers that were there. The kernel waits once for each ring buffer: some milliseconds.
+    /// Empties `count` entries from index `first` on. When this function returns, no BPF program
+    /// uses the ring buffers that were there before. The kernel waits some milliseconds for each
+    /// ring buffer.
     ///
     /// # Errors
     /// `E2BIG` beyond the array's end.
@@ -138,9 +139,9 @@ mod tests {
         array.put(1, &[small.as_fd(), large.as_fd()]).unwrap();
         array.put(1, &[large.as_fd()]).unwrap();
         array.remove(0, 4).unwrap();
-        assert!(array.remove(0, 5).is_err(), "beyond the end");
+        assert!(array.remove(0, 5).is_err(), "a removal beyond the end");
         assert!(array.put(3, &[small.as_fd(), large.as_fd()]).is_err());
-        assert!(array.put(0, &[array.as_fd()]).is_err(), "no ring buffer");
+        assert!(array.put(0, &[array.as_fd()]).is_err(), "an array in place of a ring buffer");
     }
 
     #[test]

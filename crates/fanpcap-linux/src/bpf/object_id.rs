@@ -1,5 +1,5 @@
-//! BPF objects by the kernel's numbers: which objects a process holds, and whether one still
-//! exists.
+//! BPF objects by the kernel's numbers. Finds which objects a process holds, and whether an object
+//! still exists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -22,8 +22,9 @@ pub enum ObjectId {
 }
 
 impl ObjectId {
-    /// The objects for which a process has descriptors, and the BPF programs of its links. Empty
-    /// when the process has ended. Does not include objects that the process has only mapped.
+    /// Returns the objects for which a process has descriptors, and the BPF programs of its links.
+    /// The set is empty when the process has ended. It lacks objects that the process has only
+    /// mapped.
     pub fn held_by(pid: u32) -> BTreeSet<Self> {
         let entries = fs::read_dir(format!("/proc/{pid}/fdinfo"));
         let entries = entries.into_iter().flatten().flatten();
@@ -31,18 +32,18 @@ impl ObjectId {
         texts.flat_map(|text| Self::parse(&text)).collect()
     }
 
-    /// The map behind `fd`.
+    /// Returns the number of the map behind `fd`.
     ///
     /// # Errors
-    /// `EINVAL` when `fd` is no map.
+    /// `EINVAL` when `fd` is not a map.
     pub fn of_map(fd: BorrowedFd<'_>) -> io::Result<Self> {
         info::of::<MapInfo>(fd).map(|map| Self::Map(map.id))
     }
 
-    /// The maps that the BPF program with this number uses. Needs `CAP_SYS_ADMIN`.
+    /// Returns the maps that the BPF program with this number uses. Needs `CAP_SYS_ADMIN`.
     ///
     /// # Errors
-    /// `ENOENT` when there is no such BPF program, `EPERM` without the capability.
+    /// `ENOENT` when no BPF program has this number, `EPERM` without the capability.
     pub fn maps_of_program(id: u32) -> io::Result<BTreeSet<Self>> {
         let program = open_program(id)?;
         let mut maps = [0_u32; MAPS_MAX as usize];
@@ -56,8 +57,9 @@ impl ObjectId {
         Ok(maps.into_iter().take(count).map(Self::Map).collect())
     }
 
-    /// The maps with values of `value_len` bytes for which a process has descriptors: the kernel's
-    /// number of each, and one of the process's descriptors. Empty when the process has ended.
+    /// Finds the maps with values of `value_len` bytes for which a process has descriptors. Returns
+    /// the kernel's number of each map, with one of the process's descriptors. Empty when the
+    /// process has ended.
     pub fn maps_of(pid: u32, value_len: u32) -> BTreeMap<u32, RawFd> {
         let entries = fs::read_dir(format!("/proc/{pid}/fdinfo"));
         let entries = entries.into_iter().flatten().flatten();
@@ -74,7 +76,7 @@ impl ObjectId {
         entries.filter_map(map).collect()
     }
 
-    /// The objects in a file of /proc/PID/fdinfo (kernel/bpf/syscall.c).
+    /// Returns the objects that a file of /proc/PID/fdinfo names (kernel/bpf/syscall.c).
     fn parse(text: &str) -> BTreeSet<Self> {
         let object = |line: &str| {
             let (key, number) = line.split_once(":\t")?;
@@ -91,10 +93,10 @@ impl ObjectId {
 
     /// Whether the kernel still has the object. Needs `CAP_SYS_ADMIN`.
     ///
-    /// Does not open the object. A descriptor of an array of BPF programs that is about to be freed
-    /// could make the kernel keep the array for ever: `prog_array_map_clear`
-    /// (kernel/bpf/arraymap.c) takes a reference even if the work that clears the array is already
-    /// pending.
+    /// Does not open the object. The object may be an array of BPF programs that is about to be
+    /// freed. A descriptor of such an array could make the kernel keep the array for ever:
+    /// `prog_array_map_clear` (kernel/bpf/arraymap.c) takes a reference even if the work that
+    /// clears the array is already pending.
     ///
     /// # Errors
     /// `EPERM` without the capability.
@@ -117,7 +119,7 @@ impl ObjectId {
     }
 }
 
-/// The BPF program with this number.
+/// Opens the BPF program with this number.
 pub(super) fn open_program(id: u32) -> io::Result<OwnedFd> {
     let mut attr = GetNextId {
         start: id,
@@ -129,7 +131,8 @@ pub(super) fn open_program(id: u32) -> io::Result<OwnedFd> {
 
 // SAFETY: the part of union bpf_attr for BPF_*_GET_*_ID, without addresses.
 unsafe impl Attributes for GetNextId {}
-// SAFETY: the beginning of struct bpf_prog_info. If no maps are asked for, it has no address.
+// SAFETY: the beginning of struct bpf_prog_info. Its address is 0, or that of room for `count`
+// numbers.
 unsafe impl Described for ProgramMaps {}
 
 /// The beginning of struct bpf_prog_info.
@@ -138,7 +141,7 @@ unsafe impl Described for ProgramMaps {}
 struct ProgramMaps {
     before: [u64; 6],
     user: u32,
-    /// Before the call, room for numbers; after it, the number of maps.
+    /// Before the call: how many numbers have room at `maps`. After the call: the number of maps.
     count: u32,
     maps: u64,
 }

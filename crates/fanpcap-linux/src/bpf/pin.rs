@@ -1,4 +1,5 @@
-//! Pins: names of BPF objects in a BPF file system. A pin keeps its object even without a process.
+//! Pins: names of BPF objects in a BPF file system. A pin keeps its object even if no process has
+//! the object open.
 
 use super::{Attributes, bpf};
 use crate::errno::owned;
@@ -9,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Gives a map, BPF program or link a name in a BPF file system. The object lives until the name is
-/// removed, even if no process has it open.
+/// removed, even if no process has the object open.
 ///
 /// # Errors
 /// `EEXIST` when the name exists; `EPERM` outside a BPF file system or without `CAP_BPF`.
@@ -22,14 +23,14 @@ pub fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
 /// Opens the map, BPF program or link with this name.
 ///
 /// # Errors
-/// `ENOENT` when there is none; `EACCES` when the path leads out of BPF file systems.
+/// `ENOENT` when no object has this name; `EACCES` when the path leads out of BPF file systems.
 pub fn open_pinned(path: &Path) -> io::Result<OwnedFd> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut attr = Named::new(&path, 0);
     owned(bpf(BPF_OBJ_GET, &mut attr)?)
 }
 
-// SAFETY: the part of union bpf_attr for BPF_OBJ_*; the address is that of a C string, which the
+// SAFETY: the part of union bpf_attr for BPF_OBJ_*. The address is that of a C string, which the
 // callers keep through the call.
 unsafe impl Attributes for Named {}
 

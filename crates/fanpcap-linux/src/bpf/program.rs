@@ -28,7 +28,7 @@ pub struct Run {
 }
 
 impl LoadedProgram {
-    /// Loads `code`. If the verifier refuses it, the error has the verifier's log.
+    /// Loads `code`. If the verifier refuses the code, the error has the verifier's log.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -36,12 +36,16 @@ impl LoadedProgram {
         Self::load_functions(kind, name, code, &[], 0)
     }
 
-    /// Loads `code` with functions. `functions` are the indices of the functions' first
-    /// instructions, in ascending order. Each function takes the context and two numbers, and
-    /// returns a number. With type information (`CONFIG_DEBUG_INFO_BTF`) the kernel verifies each
-    /// function once, otherwise at every call. If `device` is not 0, it is the index of the only
-    /// device that may run the XDP program. Such a BPF program may ask the driver about frames
-    /// (`BPF_F_XDP_DEV_BOUND_ONLY`, since Linux 6.3), but can't be in a program array.
+    /// Loads `code` with functions.
+    ///
+    /// `functions` are the indices of the functions' first instructions, in ascending order. Each
+    /// function takes the context and two numbers, and returns a number. With type information
+    /// (`CONFIG_DEBUG_INFO_BTF`) the kernel verifies each function once. Without type information
+    /// it verifies the function at every call.
+    ///
+    /// If `device` is not 0, it is the index of the only device that may run the XDP program. Such
+    /// a BPF program may ask the driver about frames (`BPF_F_XDP_DEV_BOUND_ONLY`, since Linux 6.3),
+    /// but can't be in a program array.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -57,7 +61,8 @@ impl LoadedProgram {
                 return Ok(program);
             }
         }
-        // The kernel takes long to write the log, so only a failed load asks for the log.
+        // The kernel takes long to write the log. So this code asks for the log only after a load
+        // has failed.
         let mut log = Vec::new();
         for log_len in [0, LOG_LEN, LOG_LEN_MAX] {
             log.resize(log_len, 0);
@@ -81,8 +86,8 @@ impl LoadedProgram {
         })
     }
 
-    /// Loads a socket filter that rejects every packet and counts it in `refused`, a map of one
-    /// number. The returned value may be dropped once the filter is attached.
+    /// Loads a socket filter that rejects every packet and counts the packet in `refused`, a map of
+    /// one number. When the filter is attached, the caller may drop the returned value.
     ///
     /// # Errors
     /// See [`Refused`].
@@ -108,7 +113,8 @@ impl LoadedProgram {
     ///
     /// # Errors
     /// `EINVAL` for a frame that is too long, or too short for Ethernet or for the IP version that
-    /// it names, and for a context with other fields. `EINTR` when a signal came.
+    /// the frame names. `EINVAL` also for a context that sets other fields. `EINTR` when a signal
+    /// arrived.
     pub fn run(&self, frame: &[u8], context: &[u8], repeat: u32) -> io::Result<Run> {
         let mut attr = TestRun {
             program: number(&self.fd),
@@ -129,20 +135,20 @@ impl LoadedProgram {
         })
     }
 
-    /// How many instructions the verifier has walked, over all paths (`BPF_OBJ_GET_INFO_BY_FD`,
-    /// since Linux 5.16; 0 before). The verifier's limit is a million.
+    /// Returns how many instructions the verifier has walked, over all paths
+    /// (`BPF_OBJ_GET_INFO_BY_FD`, since Linux 5.16; 0 before). The verifier's limit is a million.
     ///
     /// # Errors
-    /// None on any known kernel.
+    /// No known kernel returns an error.
     pub fn verified(&self) -> io::Result<u32> {
         self.info().map(|info| info.verified)
     }
 
-    /// Bytes of the code after the verifier has rewritten it; 0 if the caller may not load BPF
-    /// programs.
+    /// Returns the bytes of the code after the verifier has rewritten it; 0 if the caller may not
+    /// load BPF programs.
     ///
     /// # Errors
-    /// None on any known kernel.
+    /// No known kernel returns an error.
     pub fn translated(&self) -> io::Result<u32> {
         self.info().map(|info| info.translated)
     }
@@ -150,15 +156,16 @@ impl LoadedProgram {
     /// The kernel's number of the BPF program.
     ///
     /// # Errors
-    /// None on any known kernel.
+    /// No known kernel returns an error.
     pub fn id(&self) -> io::Result<u32> {
         self.info().map(|info| info.id)
     }
 
-    /// The BPF program behind `fd`, which comes from another process.
+    /// Opens the BPF program behind `fd`, which comes from another process.
     ///
     /// # Errors
-    /// `InvalidData` when the BPF program is of another kind; `EINVAL` when `fd` is no BPF object.
+    /// `InvalidData` when the BPF program is of another kind; `EINVAL` when `fd` is not a BPF
+    /// object.
     pub fn open(fd: OwnedFd, kind: ProgramKind) -> io::Result<Self> {
         let program = Self { fd };
         if program.info()?.kind != kind.number() {
@@ -172,13 +179,13 @@ impl LoadedProgram {
         info::of(self.fd.as_fd())
     }
 
-    /// Runs an XDP program `repeat` times on `frame`. The kernel applies the verdict each time: for
-    /// example, it sends the frame on the device of a redirect (`BPF_F_TEST_XDP_LIVE_FRAMES`, since
-    /// Linux 5.18). A run sees what earlier runs wrote into the frame. Frames that the device
-    /// refuses are lost without an error.
+    /// Runs an XDP program `repeat` times on `frame` (`BPF_F_TEST_XDP_LIVE_FRAMES`, since Linux
+    /// 5.18). The kernel applies the verdict each time: for example, it sends the frame on the
+    /// device of a redirect. If a run changes the frame, later runs get the changed frame. Frames
+    /// that the device refuses are lost without an error.
     ///
     /// # Errors
-    /// `EINVAL` on older kernels, `EINTR` when a signal came.
+    /// `EINVAL` on older kernels, `EINTR` when a signal arrived.
     pub fn run_live(&self, frame: &[u8], repeat: u32) -> io::Result<()> {
         let mut attr = TestRun {
             program: number(&self.fd),
@@ -247,16 +254,16 @@ fn load(
     Ok(LoadedProgram { fd })
 }
 
-/// The name of the BPF program with this number. Needs `CAP_SYS_ADMIN`.
+/// Returns the name of the BPF program with this number. Needs `CAP_SYS_ADMIN`.
 ///
 /// # Errors
-/// `ENOENT` when there is none, `EPERM` without the capability.
+/// `ENOENT` when no BPF program has this number, `EPERM` without the capability.
 pub fn program_name(id: u32) -> io::Result<String> {
     let info: ProgramInfo = info::of(open_program(id)?.as_fd())?;
     Ok(text(&info.name))
 }
 
-/// The end of the verifier's log.
+/// Returns the end of the verifier's log, at most `LOG_SHOWN` bytes.
 fn shown(log: &[u8]) -> String {
     let text = text(log);
     let end = text.len().saturating_sub(LOG_SHOWN);
@@ -264,14 +271,14 @@ fn shown(log: &[u8]) -> String {
     text[from.unwrap_or(0)..].to_owned()
 }
 
-// SAFETY: `prog_load` of union bpf_attr. Code and log are slices with their own lengths, the
+// SAFETY: `prog_load` of union bpf_attr. Code and log are slices with their own lengths. The
 // license ends with a NUL.
 unsafe impl Attributes for ProgramLoad {}
 // SAFETY: the beginning of struct bpf_prog_info. In a struct of zeros all addresses are 0, so the
 // kernel writes nowhere else.
 unsafe impl Described for ProgramInfo {}
 // SAFETY: `test` of union bpf_attr. Frame and context are slices with their own lengths, which the
-// kernel only reads. No output is asked for.
+// kernel only reads. The struct has no address for output.
 unsafe impl Attributes for TestRun {}
 
 #[repr(C)]
@@ -337,8 +344,8 @@ const BPF_PROG_TEST_RUN: libc::c_long = 10;
 
 const TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
 /// `BPF_F_XDP_HAS_FRAGS`, since Linux 5.18: the BPF program also handles frames in several buffers.
-/// If a device's frames may need several buffers, its driver refuses BPF programs without this
-/// flag. Tail calls need BPF programs with the same value of this flag.
+/// A driver whose device may put a frame into several buffers refuses BPF programs without this
+/// flag. A tail call works only between BPF programs with the same value of this flag.
 const HAS_FRAGS: u32 = 1 << 5;
 /// `BPF_F_XDP_DEV_BOUND_ONLY`.
 const DEVICE_BOUND_ONLY: u32 = 1 << 6;
@@ -350,11 +357,12 @@ const MOVE_REGISTER: u8 = 0xbf;
 #[cfg(test)]
 const CALL: u8 = 0x85;
 
-/// Some helpers are only for BPF programs under the GPL. The kernel compares this text.
+/// The kernel compares this text, because it offers some helpers only to BPF programs under the
+/// GPL.
 const LICENSE: &CStr = c"Dual BSD/GPL";
 /// Bytes of the buffer for the verifier's log. The log of a long BPF program does not fit into
-/// `LOG_LEN`, so the load is repeated with `LOG_LEN_MAX`. Errors show the last `LOG_SHOWN` bytes of
-/// the log.
+/// `LOG_LEN`: then the load is repeated with `LOG_LEN_MAX`. Errors show the last `LOG_SHOWN` bytes
+/// of the log.
 const LOG_LEN: usize = 1 << 16;
 const LOG_LEN_MAX: usize = 1 << 24;
 const LOG_SHOWN: usize = 1 << 14;
@@ -368,7 +376,7 @@ mod tests {
     #[test]
     #[ignore = "needs root: eBPF"]
     fn a_program_that_is_wrong_is_refused_with_the_verifiers_words() {
-        // The exit instruction (BPF_JMP | BPF_EXIT), although r0 was never set.
+        // An exit instruction (BPF_JMP | BPF_EXIT) before any instruction has set r0.
         let code = [Instruction::exit()];
         for kind in [ProgramKind::SocketFilter, ProgramKind::Xdp] {
             let refused = LoadedProgram::load(kind, "wrong", &code).unwrap_err();

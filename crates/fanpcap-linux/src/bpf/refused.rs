@@ -7,7 +7,7 @@ use std::io;
 #[derive(Debug)]
 pub struct Refused {
     /// `EPERM` without [`fanpcap_bpf::ProgramKind::capabilities`]; `EINVAL` or `EACCES` when the
-    /// verifier objects.
+    /// verifier rejects the code.
     pub error: io::Error,
     /// The verifier's log.
     pub log: String,
@@ -16,7 +16,7 @@ pub struct Refused {
 /// Shows one line with the verifier's reason; `{:#}` shows the whole log.
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the kernel refuses the program: {}", self.error)?;
+        write!(f, "the kernel refuses the BPF program: {}", self.error)?;
         if f.alternate() {
             let log = self.log.trim_end();
             return write!(f, "\n{log}");
@@ -25,8 +25,8 @@ impl fmt::Display for Refused {
     }
 }
 
-/// The verifier's reason: the last line of its log, apart from statistics (kernel/bpf/verifier.c,
-/// `print_verification_stats`).
+/// Returns the verifier's reason: the last line of its log that is not statistics
+/// (kernel/bpf/verifier.c, `print_verification_stats`).
 fn reason(log: &str) -> Option<&str> {
     let mut lines = log.lines().rev().map(str::trim);
     let statistics = ["processed ", "verification time ", "stack depth "];

@@ -13,12 +13,12 @@ use crate::scene::{ensure_on_page, preload, start_as, tcpdump};
 
 /// What a kernel lacks, as `c/without.c` says, and what the application is told.
 const LACKING: [(&str, &str); 7] = [
-    ("bpf", "the program's maps: Function not implemented"),
+    ("bpf", "the BPF program's maps: Function not implemented"),
     (
         "capability",
-        "a program in the kernel takes CAP_BPF and CAP_NET_ADMIN",
+        "loading a BPF program takes CAP_BPF and CAP_NET_ADMIN",
     ),
-    ("ring-buffer", "the program's maps: Invalid argument"),
+    ("ring-buffer", "the BPF program's maps: Invalid argument"),
     ("frags", "the kernel is older than Linux 5.18"),
     ("link", "the device's driver takes no XDP program"),
     ("native", "the device's driver takes no XDP program"),

@@ -156,7 +156,7 @@ fn any_program_may_follow_and_newcomers_bring_the_new_one() -> Result<()> {
         );
         newcomer.expect("nobody", "done")?;
         let said = newcomer.ask("fanout 0 main = drop")?;
-        let refused = "a program in the kernel takes CAP_BPF and CAP_NET_ADMIN";
+        let refused = "loading a BPF program takes CAP_BPF and CAP_NET_ADMIN";
         ensure!(said.contains(refused), "{said}");
         Ok(())
     })
