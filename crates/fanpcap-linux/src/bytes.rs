@@ -1,4 +1,4 @@
-//! Numbers and texts in bytes that the kernel has written.
+//! Reads numbers and texts from bytes that the kernel has written.
 
 /// The number at this offset, in native byte order.
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {

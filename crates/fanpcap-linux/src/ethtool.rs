@@ -22,10 +22,10 @@ pub struct Device {
 }
 
 impl Device {
-    /// The device with this index. Uses the device's present name.
+    /// Finds the device with this index. Uses the device's present name.
     ///
     /// # Errors
-    /// `ENODEV` when there is none.
+    /// `ENODEV` when no device has this index.
     pub fn find(ifindex: u32) -> io::Result<Self> {
         let gone = || io::Error::from_raw_os_error(libc::ENODEV);
         let found = interface::find_name(ifindex)?.ok_or_else(gone)?;
@@ -41,7 +41,7 @@ impl Device {
         })
     }
 
-    /// The number of receive queues in use; `None` if the driver does not say.
+    /// The number of receive queues in use; `None` if the driver does not report it.
     pub fn receive_queues(&self) -> Option<u32> {
         let channels = self.channels().ok()?;
         let queues = channels.rx.saturating_add(channels.combined);
@@ -51,7 +51,7 @@ impl Device {
     /// Whether the device removes the VLAN tag from received frames (`rx-vlan-hw-parse`).
     ///
     /// # Errors
-    /// `EOPNOTSUPP` on old kernels.
+    /// `EOPNOTSUPP` on kernels that do not know the command.
     pub fn takes_vlan_tags(&self) -> io::Result<bool> {
         Ok(self.flags()? & ETH_FLAG_RXVLAN != 0)
     }
@@ -75,19 +75,19 @@ impl Device {
         Ok(words[1])
     }
 
-    /// Sends a command, whose number is the first word. The kernel writes its answer to the words.
-    /// Returns the result of the ioctl.
+    /// Sends the command whose number is the first of `words`. The kernel writes its answer into
+    /// `words`. Returns the result of the ioctl.
     ///
     /// # Safety
-    /// For this command, the kernel reads and writes no more than these words.
+    /// For this command, the kernel must read and write no memory beyond `words`.
     unsafe fn ask(&self, words: &mut [u32]) -> io::Result<u32> {
         // SAFETY: an ifreq is plain data; zeros are valid.
         let mut request: libc::ifreq = unsafe { mem::zeroed() };
         request.ifr_name = self.name;
         request.ifr_ifru.ifru_data = ptr::from_mut(words).cast();
         let fd = self.socket.as_raw_fd();
-        // SAFETY: the request is live for the call. It points to as many words as the command
-        // needs, which the caller guarantees.
+        // SAFETY: the request is live for the call. It points to `words`, and the caller guarantees
+        // that the command needs no more words.
         let done = unsafe { libc::ioctl(fd, libc::SIOCETHTOOL, &raw mut request) };
         u32::try_from(done).map_err(|_| io::Error::last_os_error())
     }
@@ -106,7 +106,7 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u32> + '_ {
     })
 }
 
-/// A text, which ends at its first zero.
+/// Returns a text, which ends at its first zero byte.
 fn text(words: &[u32]) -> String {
     crate::bytes::text(&bytes(words))
 }

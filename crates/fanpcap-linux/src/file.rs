@@ -1,5 +1,5 @@
-//! Files: directories held by descriptor, locks, mapped counters, privileged executables, notices
-//! of created and removed files, and BPF file systems.
+//! Files: directories held by descriptor, locks, mapped counters, memory files, privileged
+//! executables, inotify, sysfs, and BPF file systems.
 
 pub mod directory;
 pub mod shared;

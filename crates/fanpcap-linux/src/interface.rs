@@ -6,12 +6,13 @@ use std::ffi::{CStr, CString, c_int, c_short};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::{io, mem};
 
-/// The index of an interface, 1 or more; `None` when no interface has the name. Unlike
-/// if_nametoindex(3) this accepts no alias names: the kernel's ioctl would cut `eth0:1` at the
-/// colon, and no interface name has a colon.
+/// Returns the index of an interface, 1 or more; `None` when no interface has the name. Does not
+/// accept alias names. The kernel's ioctl behind if_nametoindex(3) would cut `eth0:1` at the colon,
+/// and no interface name has a colon.
 ///
 /// # Errors
-/// When the call fails for another reason, for example for lack of descriptors.
+/// When the call fails for another reason, for example because the process has too many
+/// descriptors.
 pub fn find(name: &str) -> io::Result<Option<u32>> {
     let name = CString::new(name).ok().filter(|_| !name.contains(':'));
     let Some(name) = name else {
@@ -24,12 +25,12 @@ pub fn find(name: &str) -> io::Result<Option<u32>> {
     }
 }
 
-/// The index of an interface; `None` also when the call fails.
+/// Returns the index of an interface; `None` also when the call fails.
 pub fn index(name: &str) -> Option<u32> {
     find(name).ok().flatten()
 }
 
-/// The name of the interface with this index, if there is one.
+/// Returns the name of the interface with this index; `None` when no interface has the index.
 ///
 /// # Errors
 /// As [`find`].
@@ -45,7 +46,7 @@ pub fn find_name(index: u32) -> io::Result<Option<String>> {
     Ok(Some(name.to_string_lossy().into_owned()))
 }
 
-/// The name of an interface; `None` also when the call fails.
+/// Returns the name of an interface; `None` also when the call fails.
 pub fn name(index: u32) -> Option<String> {
     find_name(index).ok().flatten()
 }
@@ -58,9 +59,10 @@ fn unless_none<T>(error: io::Error) -> io::Result<Option<T>> {
     }
 }
 
-/// The names of all interfaces; empty when the call fails.
+/// Returns the names of all interfaces; empty when the call fails.
 pub fn names() -> Vec<String> {
-    // SAFETY: no preconditions; the result is null or an array that ends with a null name.
+    // SAFETY: the call has no preconditions. The result is null, or an array that ends with a null
+    // name.
     let list = unsafe { libc::if_nameindex() };
     if list.is_null() {
         return Vec::new();
@@ -68,7 +70,7 @@ pub fn names() -> Vec<String> {
     let mut names = Vec::new();
     let mut entry = list;
     loop {
-        // SAFETY: `entry` is within the array, whose end is checked below.
+        // SAFETY: `entry` is in the array. The check below finds the array's end.
         let name = unsafe { *entry }.if_name;
         if name.is_null() {
             break;
@@ -81,13 +83,13 @@ pub fn names() -> Vec<String> {
         );
         entry = entry.wrapping_add(1);
     }
-    // SAFETY: `list` came from if_nameindex and is freed once.
+    // SAFETY: `list` came from if_nameindex and is freed only once.
     unsafe { libc::if_freenameindex(list) };
     names
 }
 
 /// Whether an interface is up (`SIOCGIFFLAGS`), in the network namespace of `socket`. The calling
-/// thread may be in another namespace by now.
+/// thread may have changed to another namespace.
 ///
 /// # Errors
 /// `ENODEV` or `ENXIO` when the interface is gone.
@@ -103,8 +105,9 @@ pub fn is_up(socket: BorrowedFd<'_>, index: u32) -> io::Result<bool> {
     Ok(c_int::from(flags) & libc::IFF_UP != 0)
 }
 
-/// Sets or clears an interface's promiscuous flag (`SIOCSIFFLAGS`). Unlike a packet socket's
-/// membership, the flag outlives the process. Returns whether the flag has changed.
+/// Sets or clears an interface's promiscuous flag (`SIOCSIFFLAGS`). The flag outlives the process;
+/// a packet socket's membership (`PACKET_MR_PROMISC`) does not. Returns whether the flag has
+/// changed.
 ///
 /// # Errors
 /// `ENODEV` when the interface is gone, `EPERM` without `CAP_NET_ADMIN`.
@@ -129,7 +132,7 @@ pub fn set_promiscuous(socket: BorrowedFd<'_>, index: u32, promiscuous: bool) ->
     Ok(true)
 }
 
-/// A request about an interface, with its name.
+/// Returns a request about an interface, with the interface's name.
 fn named(socket: BorrowedFd<'_>, index: u32) -> io::Result<libc::ifreq> {
     // SAFETY: an ifreq is plain data; zeros are valid.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
@@ -139,9 +142,9 @@ fn named(socket: BorrowedFd<'_>, index: u32) -> io::Result<libc::ifreq> {
     Ok(request)
 }
 
-/// Returns false if no interface has the name that was read just before. Either the interface is
-/// being renamed, and is down meanwhile (net/core/dev.c, `dev_change_name`). Or the interface is
-/// gone, which the next call reports.
+/// Returns false if the kernel no longer has an interface with the name that was read just before.
+/// The interface may be in the middle of a rename, and is then down (net/core/dev.c,
+/// `dev_change_name`). Or the interface is gone, and the next call reports this.
 fn unless_renamed(asked: io::Result<()>) -> io::Result<bool> {
     match asked {
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(false),

@@ -1,4 +1,4 @@
-//! Every system call, ioctl and netlink request of fanpcap, and the uapi structs for them, by
+//! All system calls, ioctls and netlink requests of fanpcap, and the kernel structs for them, by
 //! kernel subsystem. The functions are safe to call. They contain no policy.
 
 #[cfg(not(target_pointer_width = "64"))]

@@ -5,7 +5,8 @@ use std::io;
 use std::os::fd::RawFd;
 use std::ptr::{NonNull, null_mut};
 
-/// A mapping of memory that processes, or the kernel, share. It ends when it is dropped.
+/// A mapping of memory that several processes, or a process and the kernel, share. Dropping it
+/// unmaps the memory.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
@@ -16,7 +17,7 @@ pub struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Memory that no kernel writes to, for other producers and for tests.
+    /// Maps memory to which the kernel does not write, for other producers and for tests.
     ///
     /// # Errors
     /// The error of mmap(2).
@@ -38,7 +39,7 @@ impl Mapping {
     ) -> io::Result<Self> {
         let offset = libc::off_t::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput)?;
         let flags = flags | libc::MAP_SHARED;
-        // SAFETY: a new mapping at an address that the kernel chooses touches no other.
+        // SAFETY: the kernel chooses a free address, so the new mapping replaces no other mapping.
         let base = unsafe { libc::mmap(null_mut(), len, protection, flags, fd, offset) };
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
@@ -67,7 +68,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: only this value has the mapping, and no reference is left.
+        // SAFETY: only this value owns the mapping, and no reference into it exists any more.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

@@ -1,4 +1,4 @@
-//! Memory that processes share: a descriptor and its mapping, which is accessed by atomics only.
+//! Memory that processes share: a descriptor and its mapping. All accesses are atomic.
 
 use crate::mapping::Mapping;
 use std::io;
@@ -7,32 +7,33 @@ use std::ptr::slice_from_raw_parts;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// Memory that is mapped for reading and writing. Other processes access the same memory at the
-/// same time. So processes must access each byte always with the same size.
+/// same time. So all processes must access a byte with the same access size.
 #[derive(Debug)]
 pub struct Memory {
     fd: OwnedFd,
     mapping: Mapping,
 }
 
-// SAFETY: the mapping is accessed by atomics only.
+// SAFETY: all accesses to the mapping are atomic.
 unsafe impl Sync for Memory {}
 
 /// Atomic integers.
 ///
 /// # Safety
-/// Any bytes are a value of the type, and others may change the value behind a reference to it.
+/// Any bytes are a value of the type, and another thread or process may change the value behind a
+/// reference to it.
 pub unsafe trait Atomic {}
-// SAFETY: it is an atomic integer.
+// SAFETY: `AtomicU8` is an atomic integer.
 unsafe impl Atomic for AtomicU8 {}
-// SAFETY: as above.
+// SAFETY: `AtomicU16` is an atomic integer.
 unsafe impl Atomic for AtomicU16 {}
-// SAFETY: as above.
+// SAFETY: `AtomicU32` is an atomic integer.
 unsafe impl Atomic for AtomicU32 {}
-// SAFETY: as above.
+// SAFETY: `AtomicU64` is an atomic integer.
 unsafe impl Atomic for AtomicU64 {}
 
 impl Memory {
-    /// Maps the first `len` bytes behind `fd`, whose file must never become shorter than that.
+    /// Maps the first `len` bytes behind `fd`. The file must never become shorter than `len`.
     pub(crate) fn map(fd: OwnedFd, len: u32) -> io::Result<Self> {
         let len = usize::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
         let mapping = Mapping::shared(fd.as_raw_fd(), len)?;
@@ -49,31 +50,31 @@ impl Memory {
         self.mapping.is_empty()
     }
 
-    /// All bytes.
+    /// All bytes of the memory.
     #[inline]
     pub fn bytes(&self) -> &[AtomicU8] {
         self.view(0, self.len()).unwrap_or_default()
     }
 
-    /// `count` words of 64 bits, from byte `offset` on; `None` when they are not all in the memory,
-    /// or not aligned.
+    /// Returns `count` words of 64 bits, from byte `offset` on. `None` when some of the words are
+    /// outside the memory, or the offset is not aligned.
     #[inline]
     pub fn words(&self, offset: usize, count: usize) -> Option<&[AtomicU64]> {
         self.view(offset, count)
     }
 
-    /// `count` integers, from byte `offset` on; `None` when they are not all in the memory, or not
-    /// aligned.
+    /// Returns `count` integers, from byte `offset` on. `None` when some of the integers are
+    /// outside the memory, or the offset is not aligned.
     #[inline]
     pub fn view<A: Atomic>(&self, offset: usize, count: usize) -> Option<&[A]> {
         let end = count.checked_mul(size_of::<A>())?.checked_add(offset)?;
         if end > self.len() || offset % align_of::<A>() != 0 {
             return None;
         }
-        // SAFETY: the offset is within the mapping, or at its end.
+        // SAFETY: the offset is inside the mapping, or at its end.
         let from = unsafe { self.mapping.base().as_ptr().add(offset) };
         // SAFETY: the mapping begins at a page, has at least `end` bytes, and lives as long as
-        // `self`; any bytes are a valid `A` (`Atomic`).
+        // `self`. Any bytes are a valid `A` (`Atomic`).
         Some(unsafe { &*slice_from_raw_parts(from.cast(), count) })
     }
 }

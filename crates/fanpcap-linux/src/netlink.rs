@@ -20,7 +20,7 @@ const NLMSG_DONE: u16 = 3;
 /// Bits of an attribute's type that are not flags (`NLA_TYPE_MASK`).
 const TYPE_MASK: u16 = 0x3fff;
 const HEADER_LEN: usize = 16;
-/// Larger than any datagram from the kernel: the datagrams of a dump have at most 32 KiB.
+/// Larger than any datagram from the kernel. A dump's datagrams have at most 32 KiB.
 const ANSWER_LEN: usize = 64 * 1024;
 
 /// A type of request, with the type of the messages that answer it.
@@ -46,8 +46,8 @@ impl Question {
         found.ok_or_else(malformed)
     }
 
-    /// Requests all objects and passes each payload to `each`, which returns `None` for a malformed
-    /// one.
+    /// Requests all objects and passes each payload to `each`. The function `each` returns `None`
+    /// for a malformed payload.
     pub(crate) fn list(
         self,
         body: &[u8],
@@ -56,7 +56,8 @@ impl Question {
         self.list_by(&open(self.protocol)?, body, each)
     }
 
-    /// Like [`Question::list`], for the network namespace of an open socket.
+    /// Requests all objects as [`Question::list`] does, for the network namespace of an open
+    /// socket.
     pub(crate) fn list_by(
         self,
         netlink: &OwnedFd,
@@ -67,7 +68,8 @@ impl Question {
         let mut answer = vec![0; ANSWER_LEN];
         let listed = self.answered(netlink, &mut answer, each);
         if listed.is_err() {
-            // The rest of this answer would otherwise precede the answer to the next request.
+            // Discards the rest of this answer, so that it does not precede the answer to the next
+            // request.
             while receive(netlink, &mut answer, libc::MSG_DONTWAIT).is_ok_and(|len| len > 0) {}
         }
         listed
@@ -99,7 +101,7 @@ impl Question {
         bytes
     }
 
-    /// Reads one datagram of an answer; true when a list is complete.
+    /// Reads one datagram of an answer. Returns true when the list is complete.
     fn read(self, mut bytes: &[u8], each: &mut dyn FnMut(&[u8]) -> Option<()>) -> io::Result<bool> {
         while let Some(len) = u32_at(bytes, 0).map(|len| len as usize) {
             let message = bytes
@@ -108,7 +110,7 @@ impl Question {
                 .ok_or_else(malformed)?;
             let payload = &message[HEADER_LEN..];
             match u16_at(message, 4) {
-                // The end carries an error code too; 0 is success.
+                // The message that ends a list also has an error code; 0 is success.
                 Some(NLMSG_DONE) if u32_at(payload, 0).unwrap_or(0) == 0 => return Ok(true),
                 Some(NLMSG_DONE | NLMSG_ERROR) => return Err(error_of(payload)),
                 Some(kind) if kind == self.answers => each(payload).ok_or_else(malformed)?,
@@ -120,8 +122,8 @@ impl Question {
     }
 }
 
-/// Passes each attribute's type and value to `visit`. An attribute that is longer than the rest
-/// ends the list.
+/// Passes each attribute's type and value to `visit`. An attribute whose length is beyond the end
+/// of the data ends the list.
 pub(crate) fn for_each_attribute(mut rest: &[u8], mut visit: impl FnMut(u16, &[u8])) {
     while let (Some(len), Some(kind)) = (u16_at(rest, 0).map(usize::from), u16_at(rest, 2)) {
         let Some(value) = rest.get(4..len) else {
@@ -144,7 +146,7 @@ fn error_of(payload: &[u8]) -> io::Error {
     })
 }
 
-/// The error for an answer that does not have netlink's layout.
+/// Returns the error for an answer that does not have netlink's layout.
 pub(crate) fn malformed() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "malformed netlink answer")
 }

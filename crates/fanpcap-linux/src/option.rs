@@ -6,7 +6,7 @@ use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Integers and arrays of them: any bytes that the kernel writes are a valid value.
+/// Integers and arrays of integers: any bytes that the kernel writes are a valid value.
 pub(crate) trait Plain: Copy + Default {}
 impl Plain for c_int {}
 impl Plain for u32 {}

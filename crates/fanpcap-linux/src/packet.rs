@@ -1,4 +1,4 @@
-//! Packet sockets: address, fan-out membership, socket filter and statistics of an open descriptor.
+//! Packet sockets: address, fan-out membership, filter and statistics of an open descriptor.
 
 pub mod inject;
 pub mod optmem;
@@ -15,14 +15,14 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 /// Every protocol (`ETH_P_ALL`, linux/if_ether.h).
 pub const ETH_P_ALL: u16 = 0x0003;
 
-/// A protocol that no frame carries. DDCMP is a kernel-internal number below 0x600:
-/// `eth_type_trans` never returns it, and no driver sets it (linux/if_ether.h). A socket bound to
-/// it is registered, but receives nothing.
+/// A protocol that no frame carries. It is DDCMP, a kernel-internal number below 0x600.
+/// `eth_type_trans` never returns this number, and no driver sets it (linux/if_ether.h). The kernel
+/// registers a socket that is bound to this protocol, but delivers no packet to it.
 pub const ETH_P_SILENT: u16 = 0x0006;
 
 /// The kernel reassembles IPv4 fragments before it steers the packet (linux/if_packet.h).
 pub const FANOUT_FLAG_DEFRAG: u16 = 0x8000;
-/// The next member gets the packets for which a member has no room.
+/// If a member has no room for a packet, the next member gets the packet.
 pub const FANOUT_FLAG_ROLLOVER: u16 = 0x1000;
 /// The kernel picks the group number.
 pub const FANOUT_FLAG_UNIQUEID: u16 = 0x2000;
@@ -58,7 +58,7 @@ pub struct Statistics {
     pub drops: u32,
 }
 
-/// Opens a packet socket for whole frames. It receives nothing until it is bound.
+/// Opens a packet socket for whole frames. The socket receives no packets until it is bound.
 ///
 /// # Errors
 /// `EPERM` without `CAP_NET_RAW`.
@@ -89,17 +89,17 @@ pub fn is_cooked(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(kind == libc::SOCK_DGRAM)
 }
 
-/// The inode of a socket, as in packet diag.
+/// Returns the inode of a socket, as in packet diag.
 pub fn inode(fd: BorrowedFd<'_>) -> io::Result<u64> {
     let mut stat = mem::MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: `stat` has room for the struct that the call writes.
     check(unsafe { libc::fstat(fd.as_raw_fd(), stat.as_mut_ptr()) })?;
-    // SAFETY: the call has written it.
+    // SAFETY: the call has succeeded, so it has written the whole struct.
     Ok(unsafe { stat.assume_init() }.st_ino)
 }
 
-/// The kernel's number of a socket. No other socket of its network namespace ever gets the same
-/// number (`SO_COOKIE`, since Linux 4.12).
+/// Returns the kernel's number of a socket (`SO_COOKIE`, since Linux 4.12). No other socket of its
+/// network namespace ever gets the same number.
 ///
 /// # Errors
 /// The error of getsockopt(2).
@@ -107,8 +107,8 @@ pub fn cookie(fd: BorrowedFd<'_>) -> io::Result<u64> {
     get(fd, libc::SOL_SOCKET, libc::SO_COOKIE)
 }
 
-/// Makes exec(3) close a descriptor. Otherwise, a started process would keep the socket in its
-/// group after this process has closed it.
+/// Makes exec(3) close a descriptor. Otherwise, a process that this process starts would keep the
+/// socket in its group after this process has closed the descriptor.
 pub fn close_on_exec(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: fcntl takes plain numbers here.
     check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) })
@@ -123,8 +123,8 @@ pub fn address(fd: BorrowedFd<'_>) -> io::Result<Address> {
     })
 }
 
-/// The hardware type (`ARPHRD_*`, linux/if_arp.h) of the interface that a packet socket is bound
-/// to; 0 when it is not bound to one.
+/// Returns the hardware type (`ARPHRD_*`, linux/if_arp.h) of the interface that a packet socket is
+/// bound to; 0 when the socket is bound to no interface.
 pub fn hardware_type(fd: BorrowedFd<'_>) -> io::Result<u16> {
     sockaddr(fd).map(|sll| sll.sll_hatype)
 }
@@ -137,13 +137,14 @@ fn sockaddr(fd: BorrowedFd<'_>) -> io::Result<libc::sockaddr_ll> {
     check(rc).map(|()| sll)
 }
 
-/// Whether the interface that a socket was bound to has been removed. The kernel then unbinds the
-/// socket (net/packet/af_packet.c, `packet_notifier`).
+/// Whether the kernel has unbound a packet socket because the interface was removed
+/// (net/packet/af_packet.c, `packet_notifier`).
 pub fn is_unbound(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(sockaddr(fd)?.sll_ifindex == -1)
 }
 
-/// Binds a packet socket. From here on it receives the packets of `address` that pass its filter.
+/// Binds a packet socket. From now on, the socket receives the packets of `address` that pass its
+/// filter.
 pub fn bind(fd: BorrowedFd<'_>, address: Address) -> io::Result<()> {
     let sll = libc::sockaddr_ll {
         sll_ifindex: c_int::try_from(address.ifindex).unwrap_or(c_int::MAX),
@@ -158,9 +159,10 @@ pub fn bind(fd: BorrowedFd<'_>, address: Address) -> io::Result<()> {
 /// Why the kernel refuses a socket that joins a fanout group.
 #[derive(Debug)]
 pub enum Refusal {
-    /// `EINVAL`: the group has another mode, flags, device or protocol, or the mode is unknown.
+    /// `EINVAL`: the group has another mode, other flags, another device or protocol. Or the kernel
+    /// does not know the mode.
     Conflict(io::Error),
-    /// `EALREADY`: the socket is in a group already.
+    /// `EALREADY`: the socket is already in a group.
     Joined,
     /// `ENOSPC`: the group has 256 members.
     Full,
@@ -182,7 +184,7 @@ pub fn join(fd: BorrowedFd<'_>, fanout: PacketFanout) -> Result<(), Refusal> {
     })
 }
 
-/// The fanout group of a packet socket; all zeros for a socket outside any group.
+/// Returns the fanout group of a packet socket; all zeros for a socket in no group.
 pub fn fanout(fd: BorrowedFd<'_>) -> io::Result<PacketFanout> {
     let word: u32 = get(fd, libc::SOL_PACKET, libc::PACKET_FANOUT)?;
     let [id_low, id_high, mode, flags] = word.to_le_bytes();
@@ -203,14 +205,14 @@ impl Filter {
         Self::keep(0)
     }
 
-    /// A filter that accepts all packets and keeps only their first `snaplen` bytes, so that the
-    /// kernel copies no more bytes.
+    /// A filter that accepts all packets and keeps only their first `snaplen` bytes. The kernel
+    /// then copies only these bytes.
     pub fn keep(snaplen: u32) -> Self {
         Self(vec![Classic::keep(snaplen)])
     }
 
-    /// Reads a socket's classic filter, if it has one (`SO_GET_FILTER`, which counts lengths in
-    /// instructions).
+    /// Reads a socket's classic filter, if the socket has one (`SO_GET_FILTER`). The socket option
+    /// counts lengths in instructions.
     ///
     /// # Errors
     /// `EACCES` when the socket's filter is an eBPF program.
@@ -234,7 +236,7 @@ impl Filter {
     /// Attaches the filter. Replaces the socket's filter.
     pub fn attach(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         let len = u16::try_from(self.0.len()).unwrap_or(u16::MAX);
-        // The kernel only reads the instructions.
+        // The kernel only reads the instructions, although the struct's pointer is mutable.
         let filter = self.0.as_ptr().cast_mut().cast();
         let program = libc::sock_fprog { len, filter };
         set(fd, libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &program)
@@ -263,12 +265,12 @@ pub fn attach_program(fd: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result
 }
 
 /// Sets the BPF program of a fan-out group of mode `PACKET_FANOUT_EBPF` (`PACKET_FANOUT_DATA`;
-/// af_packet.c, `fanout_set_data_ebpf`). The BPF program's result, modulo the number of members, is
-/// the number of the member that gets the packet. Any member may set the BPF program.
+/// af_packet.c, `fanout_set_data_ebpf`). Any member may set the BPF program. The BPF program's
+/// result, modulo the number of members, is the number of the member that gets the packet.
 ///
 /// # Errors
-/// `EINVAL` when the socket's group has another mode or the BPF program another type, `EPERM` when
-/// the socket's filter is locked.
+/// `EINVAL` when the socket's group has another mode, or the BPF program has another type. `EPERM`
+/// when the socket's filter is locked.
 pub fn set_fanout_program(fd: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     let number = program.as_raw_fd();
     set(fd, libc::SOL_PACKET, libc::PACKET_FANOUT_DATA, &number)
@@ -276,7 +278,7 @@ pub fn set_fanout_program(fd: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Re
 
 /// Reads and clears the socket's counters.
 pub fn take_statistics(fd: BorrowedFd<'_>) -> io::Result<Statistics> {
-    // TPACKET_V3 adds a third word. For older rings the kernel fills only two.
+    // For TPACKET_V3 the kernel writes three words, for older rings only two.
     let [packets, drops, _freezes]: [u32; 3] = get(fd, libc::SOL_PACKET, libc::PACKET_STATISTICS)?;
     Ok(Statistics { packets, drops })
 }

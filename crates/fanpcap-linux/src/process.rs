@@ -1,4 +1,4 @@
-//! Processes: facts about the calling process, per-thread attributes, and other processes.
+//! Processes: facts about the calling process, attributes of its threads, and other processes.
 
 pub mod signal;
 pub mod lock;
@@ -20,32 +20,33 @@ pub fn is_secure() -> bool {
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// The process's name in the kernel, at most 15 bytes (proc(5), `comm`).
+/// Returns the process's name in the kernel, at most 15 bytes (proc(5), `comm`).
 pub fn name() -> String {
     let comm = fs::read("/proc/self/comm").unwrap_or_default();
     String::from_utf8_lossy(comm.trim_ascii_end()).into_owned()
 }
 
-/// Device and inode of the process's executable file, independent of the process's name. Zeros if
-/// there is no /proc.
+/// Returns device and inode of the process's executable file, independent of the process's name.
+/// Zeros if /proc is not mounted.
 pub fn executable() -> (u64, u64) {
     fs::metadata("/proc/self/exe").map_or((0, 0), |file| (file.dev(), file.ino()))
 }
 
-/// The user for whom the process runs: the user who called sudo(8), or else the real user
-/// (getuid(2)).
+/// Returns the user for whom the process runs. This is the user who called sudo(8), or otherwise
+/// the real user (getuid(2)).
 pub fn caller() -> u32 {
-    // SAFETY: no preconditions; it always succeeds.
+    // SAFETY: the call has no preconditions and always succeeds.
     let real = unsafe { libc::getuid() };
-    // sudo always sets the variable itself. A user who is not root could set it to any value.
+    // sudo always sets the variable itself. Only root's value counts: other users could set any
+    // value.
     let named = environment::variables(|name| real == 0 && name == "SUDO_UID");
     let mut users = named.iter().filter_map(|(_, id)| id.to_str()?.parse().ok());
     users.next().filter(|_| !is_secure()).unwrap_or(real)
 }
 
-/// The effective user (geteuid(2)); 0 is root.
+/// Returns the effective user (geteuid(2)); 0 is root.
 pub fn effective_user() -> u32 {
-    // SAFETY: no preconditions; it always succeeds.
+    // SAFETY: the call has no preconditions and always succeeds.
     unsafe { libc::geteuid() }
 }
 
@@ -57,7 +58,7 @@ mod tests {
     const AGAIN: &str = "FANPCAP_TELLS_ITS_CALLER";
 
     #[test]
-    #[ignore = "needs root: what sudo says counts in its processes alone"]
+    #[ignore = "needs root: only processes of root read the variable SUDO_UID"]
     fn the_caller_is_whoever_called_sudo() {
         if env::var_os(AGAIN).is_some() {
             println!("caller {}", super::caller());

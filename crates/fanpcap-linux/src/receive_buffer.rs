@@ -1,12 +1,12 @@
-//! How many unread bytes a socket keeps.
+//! How many unread bytes a socket can hold.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 
 use crate::option;
 
-/// Makes a socket keep up to `bytes` unread bytes, even beyond the limit for users
-/// (`net.core.rmem_max`). The kernel doubles the number, because it counts its own structures too.
+/// Makes a socket hold up to `bytes` unread bytes, even beyond the limit for users
+/// (`net.core.rmem_max`). The kernel doubles the number, because it also counts its own structures.
 ///
 /// # Errors
 /// `EPERM` without `CAP_NET_ADMIN`.
@@ -21,7 +21,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     #[test]
-    #[ignore = "needs root: beyond the limit for users"]
+    #[ignore = "needs root: sets a buffer above the limit for users"]
     fn a_socket_keeps_more() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         force(socket.as_fd(), 8 << 20).unwrap();

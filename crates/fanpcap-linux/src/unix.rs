@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 /// The process at the other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// The process's number; 0 when it has none in the caller's PID namespace.
+    /// The process's number; 0 when the process has no number in the caller's PID namespace.
     pub pid: u32,
     /// The process's effective user.
     pub user: u32,
@@ -21,7 +21,7 @@ pub struct Peer {
     pub group: u32,
 }
 
-/// Two connected sockets, which are closed on exec.
+/// Makes two connected sockets, which are closed on exec.
 ///
 /// # Errors
 /// The error of socketpair(2).
@@ -29,7 +29,7 @@ pub fn pair() -> io::Result<[OwnedFd; 2]> {
     let mut ends: [c_int; 2] = [-1; 2];
     // SAFETY: the array has room for the two numbers that the call writes.
     check(unsafe { libc::socketpair(libc::AF_UNIX, KIND, 0, ends.as_mut_ptr()) })?;
-    // SAFETY: new descriptors that nobody else owns.
+    // SAFETY: the descriptors are new, and no other value owns them.
     Ok(ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
@@ -38,8 +38,8 @@ fn open(kind: c_int) -> io::Result<OwnedFd> {
     owned(unsafe { libc::socket(libc::AF_UNIX, kind | libc::SOCK_CLOEXEC, 0) })
 }
 
-/// The process at the other end (`SO_PEERCRED`): the one that connected to this end, or that
-/// listened when this end connected. For a pair, the process that made the pair.
+/// Returns the process at the other end (`SO_PEERCRED`). This is the process that connected to this
+/// end, or that listened when this end connected. For a pair, it is the process that made the pair.
 ///
 /// # Errors
 /// The error of getsockopt(2).
@@ -49,9 +49,8 @@ pub fn peer(fd: BorrowedFd<'_>) -> io::Result<Peer> {
     Ok(Peer { pid, user, group })
 }
 
-/// Sets how much memory may be used by messages that this end has sent and nobody has received. If
-/// the process has `CAP_NET_ADMIN`, net.core.wmem_max is no limit. Returns how much the kernel
-/// allows.
+/// Sets how much memory this end's unreceived messages may use. If the process has `CAP_NET_ADMIN`,
+/// net.core.wmem_max does not limit the size. Returns how much memory the kernel allows.
 ///
 /// # Errors
 /// The error of setsockopt(2).
@@ -64,7 +63,8 @@ pub fn set_send_buffer(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<u32> {
     get(fd, libc::SOL_SOCKET, libc::SO_SNDBUF)
 }
 
-/// How much memory further messages from this end may use, besides those not received yet.
+/// Returns how much memory is left for further messages from this end. Messages that are not
+/// received yet use the rest.
 ///
 /// # Errors
 /// The errors of ioctl(2) and getsockopt(2).

@@ -1,4 +1,4 @@
-//! Waiting for packet sockets, until another thread or a signal handler ends the wait.
+//! Waits for packet sockets. Another thread or a signal handler can end the wait.
 
 mod epoll;
 pub mod clock;
@@ -38,11 +38,12 @@ impl Wake {
     /// Ends the current wait, or the next one. Async-signal-safe; preserves errno.
     pub fn signal(&self) {
         let one: u64 = 1;
-        // SAFETY: no preconditions; the address is the calling thread's.
+        // SAFETY: the call has no preconditions. The address is that of the calling thread's errno.
         let errno = unsafe { libc::__errno_location() };
         // SAFETY: `errno` is valid for the thread's life.
         let before = unsafe { *errno };
-        // SAFETY: the source is the 8 bytes of `one`. A full counter wakes the thread too.
+        // SAFETY: the source is the 8 bytes of `one`. If the counter is full, it wakes the thread
+        // anyway.
         unsafe {
             libc::write(
                 self.0.as_raw_fd(),
@@ -50,7 +51,7 @@ impl Wake {
                 size_of::<u64>(),
             )
         };
-        // SAFETY: as above.
+        // SAFETY: `errno` is valid for the thread's life.
         unsafe { *errno = before };
     }
 
@@ -58,7 +59,8 @@ impl Wake {
     pub fn clear(&self) {
         let mut count: u64 = 0;
         let target: *mut c_void = (&raw mut count).cast();
-        // SAFETY: the target is the 8 bytes of `count`. There may be nothing to read.
+        // SAFETY: the target is the 8 bytes of `count`. If the counter is 0, the read fails without
+        // effect.
         unsafe { libc::read(self.0.as_raw_fd(), target, size_of::<u64>()) };
     }
 }
@@ -66,15 +68,15 @@ impl Wake {
 /// The events that ended a wait; all fields are empty after a time-out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Woken {
-    /// The events of the socket: `POLLIN`, `POLLERR` and others.
+    /// The events of the socket, such as `POLLIN` and `POLLERR`.
     pub socket: c_short,
     /// [`Wake::signal`] was called.
     pub signalled: bool,
-    /// The second descriptor is readable, or its other end is closed.
+    /// The second descriptor is readable, or the other end of the second descriptor is closed.
     pub called: bool,
 }
 
-/// Waits for packets or an error on `socket`, or for `wake`; without a `limit`, for ever.
+/// Waits for packets or an error on `socket`, or for `wake`. Without a `limit`, waits for ever.
 ///
 /// # Errors
 /// `EINTR` after a signal handler has run, and other errors of poll(2).
@@ -86,7 +88,7 @@ pub fn wait(
     wait_for_two(socket, None, wake, limit)
 }
 
-/// Like [`wait`], for the socket and a second descriptor.
+/// Waits as [`wait`] does, for the socket and a second descriptor.
 ///
 /// # Errors
 /// As [`wait`].
@@ -107,8 +109,8 @@ pub fn wait_for_two(
     })
 }
 
-/// Waits as [`wait`] for several sockets; those that are `None` are ignored. Returns the events of
-/// each, and whether [`Wake::signal`] was called.
+/// Waits as [`wait`] does, for several sockets. Ignores those that are `None`. Returns the events
+/// of each socket, and whether [`Wake::signal`] was called.
 ///
 /// # Errors
 /// As [`wait`].
@@ -125,7 +127,7 @@ pub fn wait_for_any<'a>(
     Ok((found, signalled))
 }
 
-/// Whether an error is pending at a socket, as when its device went down. The error stays.
+/// Whether an error is pending at a socket, as after its device went down. The error stays pending.
 ///
 /// # Errors
 /// The error of poll(2), except `EINTR`.
@@ -133,7 +135,7 @@ pub fn has_error(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(state(fd)? & libc::POLLERR != 0)
 }
 
-/// The events of `fd` now, by poll(2).
+/// Returns the present events of `fd`, by poll(2).
 fn state(fd: BorrowedFd<'_>) -> io::Result<c_short> {
     loop {
         match wait(Some(fd), None, Some(Duration::ZERO)) {
@@ -143,7 +145,8 @@ fn state(fd: BorrowedFd<'_>) -> io::Result<c_short> {
     }
 }
 
-/// ppoll(2) ignores a negative descriptor.
+/// Returns the entry of `fd` for ppoll(2). For `None`, the descriptor is negative: ppoll(2) ignores
+/// it.
 fn entry(fd: Option<BorrowedFd<'_>>) -> libc::pollfd {
     libc::pollfd {
         fd: fd.map_or(-1, |fd| fd.as_raw_fd()),
@@ -157,7 +160,8 @@ fn poll(entries: &mut [libc::pollfd], limit: Option<Duration>) -> io::Result<()>
     let limit = limit.map(timespec);
     let limit = limit.as_ref().map_or(null(), std::ptr::from_ref);
     let count = libc::nfds_t::try_from(entries.len()).unwrap_or(libc::nfds_t::MAX);
-    // SAFETY: the array has `count` entries; the limit is null or a live timespec; no signal mask.
+    // SAFETY: the array has `count` entries. The limit is null or a live timespec. The signal mask
+    // is null.
     check(unsafe { libc::ppoll(entries.as_mut_ptr(), count, limit, null()) })
 }
 
@@ -168,7 +172,7 @@ fn timespec(duration: Duration) -> libc::timespec {
     }
 }
 
-/// Takes a socket's pending error (`SO_ERROR`), if there is one.
+/// Takes a socket's pending error (`SO_ERROR`), if the socket has one.
 ///
 /// # Errors
 /// The error of getsockopt(2).

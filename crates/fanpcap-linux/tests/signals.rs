@@ -1,5 +1,6 @@
-//! A signal handler must allocate nothing: it may have interrupted a thread within malloc(3). The
-//! process has done nothing else before, so nothing was prepared for the handler.
+//! Checks that the signal handlers allocate no memory: a handler may have interrupted a thread
+//! inside malloc(3). The test's process does nothing before it, so no earlier call has prepared the
+//! handlers.
 
 use fanpcap_linux::wait::hangup::Hangups;
 use fanpcap_linux::wait::stop;
@@ -16,16 +17,16 @@ struct Counting;
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-// SAFETY: the system's allocator does all the work.
+// SAFETY: the system's allocator does all the work, so it meets the requirements of the trait.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees the requirements of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees the requirements of `dealloc`.
         unsafe { System.dealloc(block, layout) }
     }
 }
@@ -41,7 +42,7 @@ fn handlers_allocate_nothing() {
     }
     assert_eq!(ALLOCATIONS.get(), before);
     assert!(stop::is_requested() && hangups.is_new());
-    // The allocator counts.
+    // Checks that the allocator counts.
     drop(vec![stop::signal()]);
     assert_eq!(ALLOCATIONS.get(), before + 1);
 }

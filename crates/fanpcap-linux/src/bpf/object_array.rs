@@ -151,7 +151,8 @@ mod tests {
         let code = [Instruction::set(0, 2), Instruction::exit()];
         let program = LoadedProgram::load(ProgramKind::Xdp, "pass", &code).unwrap();
         let nobody = move || {
-            // SAFETY: takes plain numbers; as a plain system call it concerns this thread alone.
+            // SAFETY: takes plain numbers. The raw system call changes the user of this thread
+            // alone.
             let rc = unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) };
             assert_eq!(rc, 0);
             array.put(1, &[program.as_fd()]).unwrap();

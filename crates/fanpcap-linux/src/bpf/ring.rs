@@ -22,17 +22,17 @@ impl RingBuffer {
     /// Creates a ring buffer of `len` bytes: a power of two, and a multiple of the page size.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_BPF`, `EINVAL` before Linux 5.8 or for another length, `ENOMEM` and
-    /// `E2BIG` when it is too large.
+    /// `EPERM` without `CAP_BPF`. `EINVAL` before Linux 5.8, or for another length. `ENOMEM` and
+    /// `E2BIG` when the ring buffer is too large.
     pub fn create(name: &str, len: u32) -> io::Result<Self> {
         Self::behind(map::create(name, &shape(len))?, len)
     }
 
-    /// The ring buffer behind a descriptor from another process. Needs no capability.
+    /// Opens the ring buffer behind a descriptor from another process. Needs no capability.
     ///
     /// # Errors
-    /// `InvalidData` with both shapes when the map is no ring buffer; `EINVAL` when `fd` is no BPF
-    /// object.
+    /// `InvalidData` with both shapes when the map is not a ring buffer; `EINVAL` when `fd` is not
+    /// a BPF object.
     pub fn open(fd: OwnedFd) -> io::Result<Self> {
         let len = Shape::of(fd.as_fd())?.entries;
         shape(len).verify(fd.as_fd())?;
@@ -49,12 +49,12 @@ impl RingBuffer {
         self.len
     }
 
-    /// Whether the ring buffer has no room. The kernel creates no such ring buffer.
+    /// Whether the ring buffer has a length of 0. The kernel creates no such ring buffer.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Maps the ring buffer. The mapping keeps it alive. Needs no capability.
+    /// Maps the ring buffer. The mapping keeps the ring buffer alive. Needs no capability.
     ///
     /// # Errors
     /// The error of mmap(2).
@@ -66,7 +66,8 @@ impl RingBuffer {
             .checked_mul(2)
             .and_then(|len| len.checked_add(page));
         let twice = twice.ok_or(io::ErrorKind::OutOfMemory)?;
-        // The kernel lets processes write only to the consumer's page. It maps the data twice.
+        // The kernel lets processes write only to the consumer's page. The kernel maps the data
+        // twice.
         let consumer = Mapping::shared(fd, page)?;
         let producer = Mapping::new(twice, libc::PROT_READ, 0, fd, page)?;
         Ok(RingMapping::new(consumer, producer, page, self.len))
@@ -90,19 +91,21 @@ pub struct RingMapping {
     mask: usize,
 }
 
-// SAFETY: `data` is within `producer`, which can be sent.
+// SAFETY: `data` points into `producer`, which is `Send`.
 unsafe impl Send for RingMapping {}
 
-// SAFETY: `data` is within `producer`, which can be shared.
+// SAFETY: `data` points into `producer`, which is `Sync`.
 unsafe impl Sync for RingMapping {}
 
 /// Offset of the reader's own word in the consumer's page. The kernel uses only the page's first
-/// word, and reads it with each record. So the offset is beyond that word's pair of cache lines.
+/// word, and reads that word with each record. So this offset is outside the pair of cache lines of
+/// the kernel's word.
 const READ: usize = 256;
 
 impl RingMapping {
-    /// The same memory layout without a kernel that writes to it, for other producers and for
-    /// tests. All of it is writable. `len` is a power of two, and a multiple of the page size.
+    /// Makes memory of the same layout without a kernel that writes to it, for other producers and
+    /// for tests. All of the memory is writable. `len` is a power of two, and a multiple of the
+    /// page size.
     ///
     /// # Errors
     /// `InvalidInput` for another length; the errors of memfd_create(2), ftruncate(2) and mmap(2).
@@ -111,7 +114,7 @@ impl RingMapping {
         if !len.is_power_of_two() || len % page != 0 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // SAFETY: the name is a string that ends with a zero.
+        // SAFETY: the name is a C string.
         let fd = owned(unsafe { libc::memfd_create(c"ring".as_ptr(), libc::MFD_CLOEXEC) })?;
         let end = libc::off_t::try_from(2 * page + len).map_err(|_| io::ErrorKind::InvalidInput)?;
         // SAFETY: takes plain numbers.
@@ -123,7 +126,7 @@ impl RingMapping {
         Ok(Self::new(consumer, producer, page, len))
     }
 
-    /// `producer` maps one page, then the `len` bytes of the data twice.
+    /// Puts the parts together. `producer` maps one page, then the `len` bytes of the data twice.
     fn new(consumer: Mapping, producer: Mapping, page: usize, len: usize) -> Self {
         debug_assert!(producer.len() >= page + 2 * len);
         Self {
@@ -136,14 +139,14 @@ impl RingMapping {
     }
 
     /// The consumer's position, which the reader sets. The producer may write records up to this
-    /// position plus the ring's length.
+    /// position plus the length of the ring buffer.
     #[inline]
     pub fn consumer(&self) -> &AtomicU64 {
         self.consumer.word(0)
     }
 
-    /// The position up to which the reader has taken records. The kernel ignores it. If the reader
-    /// dies, its successor begins there.
+    /// The position up to which the reader has taken records. The kernel ignores this word. If the
+    /// reader dies, its successor begins at this position.
     #[inline]
     pub fn read(&self) -> &AtomicU64 {
         self.consumer.word(READ)
@@ -155,8 +158,8 @@ impl RingMapping {
         self.producer.word(0)
     }
 
-    /// The first byte of the data. Twice [`RingMapping::len`] bytes can be read from there: the
-    /// second half repeats the first, so that no record wraps around.
+    /// The first byte of the data. Twice [`RingMapping::len`] bytes can be read from this address.
+    /// The second half repeats the first, so each record is contiguous.
     #[inline]
     pub fn data(&self) -> NonNull<u8> {
         self.data
@@ -168,7 +171,7 @@ impl RingMapping {
         self.mask + 1
     }
 
-    /// Always false: there is no ring buffer without room.
+    /// Always false: every ring buffer has a length above 0.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -182,7 +185,7 @@ impl Mapping {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
-        // SAFETY: checked above.
+        // SAFETY: the check above shows that byte `at` is in the mapping.
         let base = unsafe { self.base().as_ptr().add(at) };
         // SAFETY: the bytes belong to this mapping, to which there is no reference yet.
         let mapped = unsafe { libc::mmap(base.cast(), len, READ_AND_WRITE, flags, fd, offset) };
@@ -196,9 +199,10 @@ impl Mapping {
     #[inline]
     fn word(&self, at: usize) -> &AtomicU64 {
         debug_assert!(at % 8 == 0 && at + 8 <= self.len());
-        // SAFETY: each mapping has a page or more.
+        // SAFETY: each mapping has at least a page.
         let word = unsafe { self.base().add(at) };
-        // SAFETY: aligned, and mapped as long as `self`; the kernel accesses it atomically too.
+        // SAFETY: the word is aligned, and mapped as long as `self`. The kernel also accesses it
+        // atomically.
         unsafe { AtomicU64::from_ptr(word.as_ptr().cast()) }
     }
 }
@@ -226,16 +230,16 @@ mod tests {
     /// The address of a byte of the data, which are mapped twice.
     fn at(mapping: &RingMapping, byte: usize) -> *mut u8 {
         assert!(byte < 2 * mapping.len());
-        // SAFETY: checked.
+        // SAFETY: the assertion has checked the bounds.
         unsafe { mapping.data().add(byte).as_ptr() }
     }
 
     #[test]
     fn the_same_memory_without_a_kernel() {
         let mapping = RingMapping::anonymous(LEN).unwrap();
-        // SAFETY: within the first half.
+        // SAFETY: the byte is in the first half.
         unsafe { at(&mapping, 5).write_volatile(7) };
-        // SAFETY: within the second half, which repeats the first.
+        // SAFETY: the byte is in the second half, which repeats the first.
         let again = unsafe { at(&mapping, LEN + 5).read_volatile() };
         assert_eq!(again, 7);
         mapping.consumer().store(1, Relaxed);
@@ -253,7 +257,8 @@ mod tests {
         let ring = RingBuffer::create("ring", 1 << 16).unwrap();
         let sent = ring.as_fd().try_clone_to_owned().unwrap();
         let nobody = move || {
-            // SAFETY: takes plain numbers; as a plain system call it concerns this thread alone.
+            // SAFETY: takes plain numbers. The raw system call changes the user of this thread
+            // alone.
             let rc = unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) };
             assert_eq!(rc, 0);
             let created = RingBuffer::create("ring", 1 << 16).unwrap_err();
@@ -269,7 +274,7 @@ mod tests {
         drop(ring);
         assert_eq!(mapping.read().load(Relaxed), 8);
         assert_eq!(mapping.consumer().load(Relaxed), 0);
-        // SAFETY: the last byte of the second half.
+        // SAFETY: this is the last byte of the second half.
         let last = unsafe { at(&mapping, 2 * LEN - 1).read_volatile() };
         assert_eq!(last, 0);
     }

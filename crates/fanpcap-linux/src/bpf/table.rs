@@ -10,8 +10,8 @@ use fanpcap_bpf::{MapKind, TABLE_ROW};
 use super::info::Shape;
 use super::map::{self, BPF_F_MMAPABLE};
 
-/// A map whose entries are mapped for reading and writing, one after the other. BPF programs access
-/// the same memory at the same time. BPF programs load whole entries.
+/// A map whose entries a process reads and writes as mapped memory, one entry after the other. BPF
+/// programs access the same memory at the same time. They load whole entries.
 #[derive(Debug)]
 pub struct Table(Memory);
 
@@ -19,14 +19,14 @@ impl Table {
     /// Creates a map of `len` zero bytes in entries of [`TABLE_ROW`] bytes, and maps it.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_BPF`, `EINVAL` before Linux 5.5 or for length 0, `ENOMEM` and `E2BIG`
-    /// when it is too large.
+    /// `EPERM` without `CAP_BPF`. `EINVAL` before Linux 5.5, or for length 0. `ENOMEM` and `E2BIG`
+    /// when the map is too large.
     pub fn create(name: &str, len: u32) -> io::Result<Self> {
         Self::map(map::create(name, &shape(len))?, len)
     }
 
-    /// Like [`Table::create`], with entries of `row_len` bytes, a multiple of eight. BPF programs
-    /// access any part of an entry.
+    /// Creates and maps a map as [`Table::create`] does, with entries of `row_len` bytes, a
+    /// multiple of eight. BPF programs access any part of an entry.
     ///
     /// # Errors
     /// As [`Table::create`].
@@ -35,8 +35,8 @@ impl Table {
         Self::map(fd, row_len.saturating_mul(rows))
     }
 
-    /// Maps the memory of a map of [`Table::create_rows`] that comes from another process, with any
-    /// number of entries. Needs no capability.
+    /// Maps the memory of a map that another process has made with [`Table::create_rows`]. The map
+    /// may have any number of entries. Needs no capability.
     ///
     /// # Errors
     /// As [`Table::open`].
@@ -46,12 +46,13 @@ impl Table {
         Self::map(fd, row_len.saturating_mul(rows))
     }
 
-    /// Maps the memory of a map that comes from another process. Needs no capability.
+    /// Maps the memory of a map that another process has made with [`Table::create`]. Needs no
+    /// capability.
     ///
     /// # Errors
     /// `InvalidData` with both shapes when the map has another shape than [`Table::create`] gives
-    /// for `len`; `EINVAL` when `fd` is no BPF object; `EPERM` when the descriptor does not allow
-    /// reading and writing, or the map is frozen.
+    /// for `len`. `EINVAL` when `fd` is not a BPF object. `EPERM` when the descriptor does not
+    /// allow reading and writing, or the map is frozen.
     pub fn open(fd: OwnedFd, len: u32) -> io::Result<Self> {
         shape(len).verify(fd.as_fd())?;
         Self::map(fd, len)
@@ -98,7 +99,8 @@ mod tests {
         let table = Table::create("table", LEN).unwrap();
         let sent = table.as_fd().try_clone_to_owned().unwrap();
         let nobody = move || {
-            // SAFETY: takes plain numbers; as a plain system call it concerns this thread alone.
+            // SAFETY: takes plain numbers. The raw system call changes the user of this thread
+            // alone.
             let rc = unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) };
             assert_eq!(rc, 0);
             let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
@@ -123,10 +125,10 @@ mod tests {
         let table = Table::create("table", 4608 + 4).unwrap();
         assert_eq!(table.bytes().len(), 4612);
         assert_eq!(table.view::<AtomicU32>(4608, 1).unwrap().len(), 1);
-        assert!(table.view::<AtomicU32>(4608, 2).is_none(), "beyond the end");
-        assert!(table.view::<AtomicU32>(2, 1).is_none(), "not aligned");
+        assert!(table.view::<AtomicU32>(4608, 2).is_none(), "a view beyond the end");
+        assert!(table.view::<AtomicU32>(2, 1).is_none(), "a view that is not aligned");
         assert!(table.words(0, 576).is_some() && table.words(0, 577).is_none());
-        assert!(table.words(8, usize::MAX).is_none(), "an overflow");
+        assert!(table.words(8, usize::MAX).is_none(), "a length that overflows");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Type information for a BPF program's functions (BTF, Documentation/bpf/btf.rst). With it the
-//! kernel verifies each function once, not at every call.
+//! Type information for a BPF program's functions (BTF, Documentation/bpf/btf.rst). With type
+//! information the kernel verifies each function once, not at every call.
 
 use super::{Attributes, bpf, len};
 use crate::errno::owned;
@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 /// Loads the type of functions that take the context and two numbers, and return a number.
-/// `context` names the context's struct.
+/// `context` is the name of the context's struct.
 pub(super) fn load(context: &str) -> io::Result<OwnedFd> {
     let blob = blob(context);
     let mut attr = TypesLoad {
@@ -26,7 +26,7 @@ const NUMBER: u32 = 1;
 const CONTEXT: u32 = 2;
 const POINTER: u32 = 3;
 const SIGNATURE: u32 = 4;
-/// A function that the kernel verifies once, for any numbers.
+/// The type of a function that the kernel verifies once, for any numbers.
 pub(super) const GLOBAL: u32 = 5;
 
 fn blob(context: &str) -> Vec<u8> {
@@ -66,7 +66,7 @@ fn blob(context: &str) -> Vec<u8> {
 }
 
 // SAFETY: `btf_load` of union bpf_attr. The types are a slice with its own length, which the kernel
-// only reads; there is no log.
+// only reads. The struct has no address for a log.
 unsafe impl Attributes for TypesLoad {}
 
 #[repr(C)]

@@ -14,7 +14,7 @@ pub struct Channels {
     pub other: u32,
     /// Channels that receive and send.
     pub combined: u32,
-    /// The driver's maximum: rx, tx, other, combined.
+    /// The driver's maxima of rx, tx, other and combined channels.
     pub most: [u32; 4],
 }
 
@@ -25,11 +25,11 @@ pub struct Rings {
     pub rx: u32,
     /// Length of each transmit ring.
     pub tx: u32,
-    /// The longest receive ring and the longest transmit ring.
+    /// The driver's maximum lengths of the receive ring and of the transmit ring.
     pub most: [u32; 2],
 }
 
-/// Which pause frames (IEEE 802.3 annex 31B) a device uses.
+/// How a device uses pause frames (IEEE 802.3 annex 31B).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pause {
     /// Whether the two ends of the link negotiate pause frames.
@@ -56,10 +56,12 @@ impl Device {
         })
     }
 
-    /// Sets the numbers of channels; `most` is ignored. The device may lose its link meanwhile.
+    /// Sets the numbers of channels. Ignores `most`. The device may lose its link during the
+    /// change.
     ///
     /// # Errors
-    /// `EINVAL` for numbers that the driver refuses, `EPERM` without `CAP_NET_ADMIN`, `EOPNOTSUPP`.
+    /// `EINVAL` for numbers that the driver refuses, `EPERM` without `CAP_NET_ADMIN`, `EOPNOTSUPP`
+    /// for drivers without channels.
     pub fn set_channels(&self, to: Channels) -> io::Result<()> {
         let [a, b, c, d] = to.most;
         let (number, counts) = (ETHTOOL_SCHANNELS, [to.rx, to.tx, to.other, to.combined]);
@@ -72,14 +74,15 @@ impl Device {
     /// The lengths of the rings.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for drivers that do not report them.
+    /// `EOPNOTSUPP` for drivers that do not report their lengths.
     pub fn rings(&self) -> io::Result<Rings> {
         let [_, rx_most, _, _, tx_most, rx, _, _, tx] = self.nine(ETHTOOL_GRINGPARAM)?;
         let most = [rx_most, tx_most];
         Ok(Rings { rx, tx, most })
     }
 
-    /// Sets the lengths of the rings; `most` is ignored. The device may lose its link meanwhile.
+    /// Sets the lengths of the rings. Ignores `most`. The device may lose its link during the
+    /// change.
     ///
     /// # Errors
     /// As [`Device::set_channels`].
@@ -90,10 +93,10 @@ impl Device {
         unsafe { self.ask(&mut words) }.map(drop)
     }
 
-    /// Which pause frames the device uses.
+    /// Returns how the device uses pause frames.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for drivers that do not report them.
+    /// `EOPNOTSUPP` for drivers that do not report pause frames.
     pub fn pause(&self) -> io::Result<Pause> {
         let mut words = [ETHTOOL_GPAUSEPARAM, 0, 0, 0];
         // SAFETY: struct ethtool_pauseparam has four words.
@@ -102,7 +105,7 @@ impl Device {
         Ok(Pause { autoneg, rx, tx })
     }
 
-    /// Sets which pause frames the device uses. The device may lose its link meanwhile.
+    /// Sets how the device uses pause frames. The device may lose its link during the change.
     ///
     /// # Errors
     /// As [`Device::set_channels`].
@@ -112,7 +115,7 @@ impl Device {
         unsafe { self.ask(&mut [ETHTOOL_SPAUSEPARAM, autoneg, rx, tx]) }.map(drop)
     }
 
-    /// Asks for channels or rings, which are structs of nine words.
+    /// Reads the channels or the rings. Both structs have nine words.
     fn nine(&self, command: u32) -> io::Result<[u32; 9]> {
         let mut words = [command, 0, 0, 0, 0, 0, 0, 0, 0];
         // SAFETY: struct ethtool_channels and struct ethtool_ringparam have nine words each.

@@ -25,13 +25,15 @@ impl Device {
         let blocks = names.len().div_ceil(32);
         let mut all = vec![0; 2 + 4 * blocks];
         (all[0], all[1]) = (ETHTOOL_GFEATURES, size(blocks)?);
-        // SAFETY: struct ethtool_gfeatures has two words, and four for each announced block.
+        // SAFETY: struct ethtool_gfeatures has two words, and four more for each block that it
+        // announces.
         unsafe { self.ask(&mut all) }?;
         let has = |bit: usize, word: usize| {
             let block = all.get(2 + 4 * (bit / 32) + word);
             block.is_some_and(|block| (block >> (bit % 32)) & 1 == 1)
         };
-        // A block has four words: changeable, requested, active and never changed features.
+        // A block has four words of bits: features that can change, are requested, are active,
+        // never change.
         let feature = |(bit, name): (usize, String)| Feature {
             name,
             is_on: has(bit, 2),
@@ -61,7 +63,8 @@ impl Device {
         let at = 2 + 2 * (bit / 32);
         all[at] = 1 << (bit % 32);
         all[at + 1] = u32::from(is_on) << (bit % 32);
-        // SAFETY: struct ethtool_sfeatures has two words, and two for each announced block.
+        // SAFETY: struct ethtool_sfeatures has two words, and two more for each block that it
+        // announces.
         match unsafe { self.ask(&mut all) }? {
             0 => Ok(()),
             _ => Err(io::ErrorKind::Unsupported.into()),
@@ -72,7 +75,7 @@ impl Device {
         let mut asked: Vec<u32> = vec![ETHTOOL_GSSET_INFO, 0];
         asked.extend(words(&(1_u64 << ETH_SS_FEATURES).to_ne_bytes()));
         asked.push(0);
-        // SAFETY: struct ethtool_sset_info has four words, and one for each set that is asked for.
+        // SAFETY: struct ethtool_sset_info has four words, and one more for each requested set.
         unsafe { self.ask(&mut asked) }?;
         let count = asked[4] as usize;
         if count > FEATURES_MAX {
@@ -80,8 +83,8 @@ impl Device {
         }
         let mut all = vec![0; 3 + NAME * count];
         (all[0], all[1], all[2]) = (ETHTOOL_GSTRINGS, ETH_SS_FEATURES, size(count)?);
-        // SAFETY: struct ethtool_gstrings has three words, and eight for each name. The number of
-        // features is a constant of the kernel, which has just returned it.
+        // SAFETY: struct ethtool_gstrings has three words, and eight more for each name. The number
+        // of features is a constant of the kernel, and the kernel has just returned it.
         unsafe { self.ask(&mut all) }?;
         Ok(all[3..].chunks(NAME).map(text).collect())
     }

@@ -1,4 +1,4 @@
-//! Receive-side scaling: the indirection table, the hash's key, and the fields that are hashed.
+//! Receive-side scaling: the indirection table, the key of the hash, and the hashed fields.
 
 use super::{Device, bytes, words};
 use std::io;
@@ -22,9 +22,9 @@ pub enum Transform {
     None,
     /// Source and destination are combined by XOR, so that both directions of a flow have one hash.
     SymmetricXor,
-    /// Source and destination are combined by OR and by XOR, for the same purpose.
+    /// Source and destination are combined by OR and by XOR, for one hash in both directions.
     SymmetricOrXor,
-    /// A number for which this code has no name.
+    /// A number of the kernel for which this code has no name.
     Other(u8),
 }
 
@@ -46,9 +46,10 @@ impl Device {
     /// # Errors
     /// `EOPNOTSUPP` for drivers without RSS.
     pub fn rss(&self) -> io::Result<Rss> {
-        // Without room for table and key the kernel writes only their sizes.
+        // If the request has no room for table and key, the kernel writes only their sizes.
         let mut head = [ETHTOOL_GRSSH, 0, 0, 0, 0, 0];
-        // SAFETY: struct ethtool_rxfh has six words, and the sizes say that none follow.
+        // SAFETY: struct ethtool_rxfh has six words. Its sizes declare that no table and no key
+        // follow.
         unsafe { self.ask(&mut head) }?;
         let (entries, key) = (head[2] as usize, head[3] as usize);
         if entries > ENTRIES_MAX || key > KEY_MAX {
@@ -58,7 +59,7 @@ impl Device {
         asked[..HEAD].copy_from_slice(&head);
         asked[0] = ETHTOOL_GRSSH;
         // SAFETY: struct ethtool_rxfh has six words. The table and the key follow, with the sizes
-        // that the words say. The kernel refuses sizes other than the driver's.
+        // that the six words declare. The kernel refuses sizes other than the driver's.
         unsafe { self.ask(&mut asked) }?;
         let rest = asked.split_off(HEAD);
         let mut key_bytes = bytes(&rest[entries..]);
@@ -73,8 +74,8 @@ impl Device {
     /// Sets the indirection table. An empty table restores the driver's default.
     ///
     /// # Errors
-    /// `EINVAL` for another length than the driver's and for missing queues, `EPERM` without
-    /// `CAP_NET_ADMIN`, `EOPNOTSUPP`.
+    /// `EINVAL` for a length other than the driver's, and for queues that do not exist. `EPERM`
+    /// without `CAP_NET_ADMIN`. `EOPNOTSUPP` for drivers without RSS.
     pub fn set_rss_table(&self, table: &[u32]) -> io::Result<()> {
         self.set_rss(table, &[], None)
     }
@@ -82,7 +83,7 @@ impl Device {
     /// Sets the key of the hash.
     ///
     /// # Errors
-    /// `EINVAL` for another length than the driver's; otherwise as [`Device::set_rss_table`].
+    /// `EINVAL` for a length other than the driver's; otherwise as [`Device::set_rss_table`].
     pub fn set_rss_key(&self, key: &[u8]) -> io::Result<()> {
         self.set_rss(&NO_CHANGE, key, None)
     }
@@ -98,7 +99,7 @@ impl Device {
     fn set_rss(&self, table: &[u32], key: &[u8], to: Option<Transform>) -> io::Result<()> {
         let transform = match to {
             Some(to) => to,
-            // Old kernels have no value for "no change", so this sends the present value.
+            // Old kernels have no value for "no change", so this code sends the present value.
             None => self.rss()?.transform,
         };
         let size = |len: usize| u32::try_from(len).map_err(|_| io::ErrorKind::InvalidInput);
@@ -112,14 +113,15 @@ impl Device {
         all.extend(table.iter().filter(|_| is_table));
         all.extend(words(key));
         // SAFETY: struct ethtool_rxfh has six words. The table and the key follow, with the sizes
-        // that the words say.
+        // that the six words declare.
         unsafe { self.ask(&mut all) }.map(drop)
     }
 
-    /// The fields that are hashed for a kind of flow: bits `RXH_*` of linux/ethtool.h.
+    /// Returns the fields that are hashed for a kind of flow: bits `RXH_*` of linux/ethtool.h.
     ///
     /// # Errors
-    /// `EOPNOTSUPP`, and `EINVAL` for kinds that the driver does not hash.
+    /// `EOPNOTSUPP` for drivers without this command, and `EINVAL` for kinds that the driver does
+    /// not hash.
     pub fn flow_hash(&self, flow: u32) -> io::Result<u64> {
         let mut words = [ETHTOOL_GRXFH, flow, 0, 0];
         // SAFETY: for this command the kernel copies four words of struct ethtool_rxnfc
@@ -162,7 +164,7 @@ impl Transform {
     }
 }
 
-/// `ETH_RXFH_INDIR_NO_CHANGE`, instead of a table.
+/// `ETH_RXFH_INDIR_NO_CHANGE`, which is sent in place of a table.
 const NO_CHANGE: [u32; 1] = [u32::MAX];
 
 /// Words of struct ethtool_rxfh before the table.

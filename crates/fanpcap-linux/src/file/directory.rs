@@ -45,13 +45,13 @@ impl Directory {
     /// Opens the subdirectory with this name. Does not follow a link.
     ///
     /// # Errors
-    /// `ENOTDIR` for other files, and the error of openat(2).
+    /// `ENOTDIR` when the name is not that of a directory, and the error of openat(2).
     pub fn enter(&self, name: &OsStr) -> io::Result<Self> {
         let flags = O_PLACE | libc::O_NOFOLLOW | libc::O_DIRECTORY;
         open_at(self.fd(), single(name)?, flags, 0).map(Self)
     }
 
-    /// The metadata of the directory itself, also after a rename.
+    /// Returns the metadata of the directory itself, also after the directory was renamed.
     ///
     /// # Errors
     /// The error of statx(2).
@@ -59,15 +59,16 @@ impl Directory {
         self.0.metadata()
     }
 
-    /// The metadata of the file with this name. Does not follow a link.
+    /// Returns the metadata of the file with this name. Does not follow a link.
     ///
     /// # Errors
-    /// `ENOENT` when there is none, and the error of openat(2).
+    /// `ENOENT` when no file has this name, and the error of openat(2).
     pub fn about(&self, name: &OsStr) -> io::Result<Metadata> {
         self.place(name)?.metadata()
     }
 
-    /// Target and metadata of the symbolic link with this name; `None` if the file is not a link.
+    /// Returns target and metadata of the symbolic link with this name; `None` if the file is not a
+    /// link.
     ///
     /// # Errors
     /// As [`Directory::about`], and the error of readlinkat(2).
@@ -79,7 +80,7 @@ impl Directory {
         }
         let mut target = vec![0_u8; PATH_MAX];
         let (fd, room) = (place.as_raw_fd(), target.len());
-        // SAFETY: the name is a C string, and the target has the given room.
+        // SAFETY: the name is a C string, and the target has room for `room` bytes.
         let len = unsafe { libc::readlinkat(fd, c"".as_ptr(), target.as_mut_ptr().cast(), room) };
         let len = usize::try_from(len).map_err(|_| io::Error::last_os_error())?;
         target.truncate(len);
@@ -92,15 +93,15 @@ impl Directory {
         open_at(self.fd(), single(name)?, O_PLACE | libc::O_NOFOLLOW, 0)
     }
 
-    /// The names in the directory, in no order; none if it can't be read.
+    /// Returns the names in the directory, in no order; no names if the directory can't be read.
     pub fn names(&self) -> impl Iterator<Item = OsString> + use<> {
         let own = format!("/proc/thread-self/fd/{}", self.fd());
         let entries = fs::read_dir(own).into_iter().flatten().flatten();
         entries.map(|entry| entry.file_name())
     }
 
-    /// A path to this name in the directory, for calls that take only paths. The path is valid as
-    /// long as `self`. Only its last part may be a link.
+    /// Returns a path to this name in the directory, for calls that take only paths. The path is
+    /// valid as long as `self`. Only its last part may be a link.
     ///
     /// # Errors
     /// `InvalidInput` for a name with a `/`, and for an empty name.
@@ -133,7 +134,7 @@ impl Directory {
         open_at(self.fd(), single(name)?, flags, mode)
     }
 
-    /// Creates a file without a name. Its owner can write it, and every user can read it.
+    /// Creates a file without a name. The owner can write the file, and every user can read it.
     ///
     /// # Errors
     /// The error of openat(2).
@@ -142,10 +143,10 @@ impl Directory {
         open_at(self.fd(), OsStr::new("."), flags, 0o644)
     }
 
-    /// Gives a file of [`Directory::create_unnamed`] its name (linkat(2)).
+    /// Gives a file that [`Directory::create_unnamed`] has created this name (linkat(2)).
     ///
     /// # Errors
-    /// `EEXIST`: the name exists. `ENOENT`: the directory has been removed.
+    /// `EEXIST` when the name exists. `ENOENT` when the directory has been removed.
     pub fn set_name(&self, file: &File, name: &OsStr) -> io::Result<()> {
         let own = CString::new(format!("/proc/thread-self/fd/{}", file.as_raw_fd()))?;
         let name = CString::new(single(name)?.as_bytes())?;
@@ -157,7 +158,7 @@ impl Directory {
     /// Creates a subdirectory that every user can read.
     ///
     /// # Errors
-    /// `EEXIST`, and the error of mkdirat(2).
+    /// `EEXIST` when the name exists, and other errors of mkdirat(2).
     pub fn make(&self, name: &OsStr) -> io::Result<()> {
         self.make_with(name, 0o755)
     }
@@ -187,7 +188,7 @@ impl Directory {
     /// Removes an empty subdirectory.
     ///
     /// # Errors
-    /// `ENOTEMPTY`, and the error of unlinkat(2).
+    /// `ENOTEMPTY` when the directory has files, and other errors of unlinkat(2).
     pub fn remove_directory(&self, name: &OsStr) -> io::Result<()> {
         self.remove(name, libc::AT_REMOVEDIR)
     }
@@ -222,14 +223,14 @@ impl Directory {
         check(unsafe { libc::renameat2(fd, from.as_ptr(), fd, to.as_ptr(), flags) })
     }
 
-    /// Whether the directory is on a file system in memory (tmpfs or ramfs, fstatfs(2)). There a
-    /// store to a mapped file never waits for a disk.
+    /// Whether the directory is on a file system in memory (tmpfs or ramfs, fstatfs(2)). On such a
+    /// file system, a store to a mapped file never waits for a disk.
     ///
     /// # Errors
     /// The error of fstatfs(2).
     pub fn is_in_memory(&self) -> io::Result<bool> {
         let mut about = MaybeUninit::<libc::statfs>::uninit();
-        // SAFETY: the target is as large as the call's result.
+        // SAFETY: the target is as large as the struct that the call writes.
         check(unsafe { libc::fstatfs(self.fd(), about.as_mut_ptr()) })?;
         // SAFETY: the call has succeeded, so it has written the whole struct.
         let about = unsafe { about.assume_init() };
@@ -241,8 +242,8 @@ impl Directory {
     }
 }
 
-/// Opens a file for reading. Follows links. Neither the open nor a read waits: a read fails with
-/// `WouldBlock` instead.
+/// Opens a file for reading. Follows links. The open does not wait. A read does not wait either: it
+/// fails with `WouldBlock`.
 ///
 /// # Errors
 /// The error of open(2).
@@ -251,17 +252,17 @@ pub fn open_to_read(path: &Path) -> io::Result<File> {
     open_at(libc::AT_FDCWD, path.as_os_str(), flags, 0)
 }
 
-/// Opens a regular file for reading. Follows links. Checks the file before it opens it: opening a
-/// pipe waits for a writer, and opening a device can change the device.
+/// Opens a regular file for reading. Follows links. Checks the file's type before the open, because
+/// the open of a pipe waits for a writer, and the open of a device can change the device.
 ///
 /// # Errors
-/// `InvalidInput` for other files, and the error of open(2).
+/// `InvalidInput` when the file is not a regular file, and the error of open(2).
 pub fn open_regular(path: &Path) -> io::Result<File> {
-    let no_file = || io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file");
+    let no_file = || io::Error::new(io::ErrorKind::InvalidInput, "not a regular file");
     let is_file = |about: Metadata| about.is_file().then_some(()).ok_or_else(no_file);
     is_file(fs::metadata(path)?)?;
     let file = open_to_read(path)?;
-    // By now the path may lead to another file.
+    // The path may lead to another file since the first check.
     is_file(file.metadata()?)?;
     Ok(file)
 }
@@ -282,15 +283,15 @@ pub fn is_roots_or_own(about: &Metadata) -> bool {
     [0, process::effective_user()].contains(&about.uid())
 }
 
-/// Whether the user for whom the process runs may see the file's content: all users may read the
-/// file, or it belongs to that user. The process itself may have more privileges.
+/// Whether the user for whom the process runs may read the file's content: all users may read the
+/// file, or the file belongs to that user. The process itself may have more privileges.
 pub fn is_for_caller(about: &Metadata) -> bool {
     about.mode() & libc::S_IROTH != 0 || about.uid() == process::caller()
 }
 
 const OTHERS_WRITE: u32 = 0o022;
 
-/// A descriptor that only names a place in the file system.
+/// Opens a descriptor that only names a place in the file system.
 const O_PLACE: i32 = libc::O_PATH;
 
 /// linux/magic.h.

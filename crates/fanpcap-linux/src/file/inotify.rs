@@ -1,4 +1,4 @@
-//! Notices of files that are created in a directory or removed from it (inotify(7)).
+//! Reports files that are created in a directory or removed from it (inotify(7)).
 
 use crate::bytes::u32_at;
 use crate::errno::{check, owned};
@@ -27,10 +27,10 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// A descriptor that watches no directory yet.
+    /// Opens a descriptor that watches no directory yet.
     ///
     /// # Errors
-    /// `EMFILE` and the like, as inotify_init1(2) says.
+    /// `EMFILE` and other errors of inotify_init1(2).
     pub fn new() -> io::Result<Self> {
         // SAFETY: takes plain numbers.
         let fd = owned(unsafe { libc::inotify_init1(libc::IN_CLOEXEC | libc::IN_NONBLOCK) })?;
@@ -40,8 +40,8 @@ impl Changes {
         })
     }
 
-    /// Watches a directory until it is removed. Watching it twice has no effect. Does not follow a
-    /// link.
+    /// Watches a directory until it is removed. A second call for the same directory has no effect.
+    /// Does not follow a link.
     ///
     /// # Errors
     /// `ENOENT` when there is no such directory, `ENOSPC` when the user has too many watches.
@@ -57,8 +57,8 @@ impl Changes {
         Ok(())
     }
 
-    /// The changes since the last call, in order. `None` when the kernel's queue overflowed: the
-    /// caller must then list the directories itself.
+    /// Returns the changes since the last call, in order. `None` when the kernel's queue has
+    /// overflowed: the caller must then list the directories itself.
     ///
     /// # Errors
     /// The error of read(2).

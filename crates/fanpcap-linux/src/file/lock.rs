@@ -1,9 +1,9 @@
-//! Exclusive locks of a file's open file description (fcntl(2), `F_OFD_SETLK`). Unlike flock(2),
-//! taking such a lock needs write access to the file. The kernel releases the lock when its owner
-//! dies.
+//! Exclusive locks of a file's open file description (fcntl(2), `F_OFD_SETLK`). A process needs
+//! write access to the file to take such a lock; flock(2) does not need it. When the lock's owner
+//! dies, the kernel releases the lock.
 //!
-//! The lock belongs to the open file description. A child inherits it by fork(2), and a mapping of
-//! the file keeps it when the descriptor is closed.
+//! The lock belongs to the open file description. A child inherits the lock by fork(2). A mapping
+//! of the file keeps the lock after the descriptor is closed.
 
 use crate::process::stat::{self, Stat};
 use std::fs::{self, File};
@@ -36,8 +36,8 @@ fn take(file: &File, kind: i32, byte: u32) -> io::Result<bool> {
     }
 }
 
-/// Whether another open file description has the file's write lock. A read lock, which needs no
-/// write access, does not count. Takes no lock.
+/// Whether another open file description has the file's write lock. Read locks do not count,
+/// because a process can take a read lock without write access. Takes no lock.
 ///
 /// # Errors
 /// The error of fcntl(2).
@@ -45,7 +45,7 @@ pub fn is_taken(file: &File) -> io::Result<bool> {
     is_byte_taken(file, 0)
 }
 
-/// Whether another open file description has the write lock of one byte, as in [`is_taken`].
+/// Whether another open file description has the write lock of one byte. See [`is_taken`].
 ///
 /// # Errors
 /// The error of fcntl(2).
@@ -58,12 +58,12 @@ pub fn is_byte_taken(file: &File, byte: u32) -> io::Result<bool> {
 /// # Errors
 /// The error of fcntl(2).
 pub fn is_any_taken(file: &File, from: u32) -> io::Result<bool> {
-    // Length 0 means all bytes up to the end.
+    // Length 0 means all bytes up to the file's end.
     is_locked(file, libc::F_RDLCK, from, 0)
 }
 
-/// Takes a shared lock of one byte: many open file descriptions may have it at a time. Returns
-/// false when one has the exclusive lock.
+/// Takes a shared lock of one byte, which many open file descriptions may have at a time. Returns
+/// false when another one has the exclusive lock.
 ///
 /// # Errors
 /// The error of fcntl(2).
@@ -71,9 +71,8 @@ pub fn share_byte(file: &File, byte: u32) -> io::Result<bool> {
     take(file, libc::F_RDLCK, byte)
 }
 
-/// Whether another open file description has an exclusive or shared lock of one byte. Other users
-/// must not be able to open the file, because a process that may read the file may take a shared
-/// lock.
+/// Whether another open file description has an exclusive or shared lock of one byte. Every process
+/// that may read the file may take a shared lock. So other users must not be able to open the file.
 ///
 /// # Errors
 /// The error of fcntl(2).
@@ -81,12 +80,12 @@ pub fn is_byte_shared(file: &File, byte: u32) -> io::Result<bool> {
     is_locked(file, libc::F_WRLCK, byte, 1)
 }
 
-/// A process that has a lock of one byte, as far as /proc shows (`/proc/PID/fdinfo`).
+/// Returns a process that has a lock of one byte, as far as `/proc/PID/fdinfo` shows the lock.
 pub fn holder(file: &File, byte: u32) -> Option<Stat> {
     holding(file, byte)?.next()
 }
 
-/// All processes that have an exclusive or shared lock of one byte.
+/// Returns all processes that have an exclusive or shared lock of one byte.
 pub fn holders(file: &File, byte: u32) -> Vec<Stat> {
     holding(file, byte).into_iter().flatten().collect()
 }
@@ -103,7 +102,8 @@ fn holding(file: &File, byte: u32) -> Option<impl Iterator<Item = Stat>> {
     Some(stat::all().into_iter().filter(has_it))
 }
 
-/// Releases a lock of [`try_take_byte`], also for copies of the descriptor in forked children.
+/// Releases a lock that [`try_take_byte`] took, also for copies of the descriptor in forked
+/// children.
 ///
 /// # Errors
 /// The error of fcntl(2).
@@ -125,8 +125,8 @@ fn lock(file: &File, command: i32, kind: i32, byte: u32, len: i64) -> io::Result
         l_len: len,
         l_pid: 0,
     };
-    // SAFETY: a live struct flock, which is what these commands read and write; the descriptor is
-    // open.
+    // SAFETY: the commands read and write a struct flock, and `lock` is a live one. The descriptor
+    // is open.
     let done = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) };
     crate::errno::check(done).map(|()| lock)
 }
@@ -172,9 +172,9 @@ mod tests {
         let flock = unsafe { libc::flock(stranger.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
         assert_eq!(flock, 0);
         let watcher = File::open(&scene.0).unwrap();
-        assert!(!is_taken(&watcher).unwrap(), "a stranger's locks count");
-        // Releases the lock explicitly, because a child of another test may have a copy of the
-        // descriptor, with the lock.
+        assert!(!is_taken(&watcher).unwrap(), "flock and a read lock count as the write lock");
+        // Releases the lock explicitly. A child of another test may have a copy of the descriptor,
+        // and with it the lock.
         release_byte(&stranger, 0).unwrap();
         assert!(try_take(&owner).unwrap() && is_taken(&watcher).unwrap());
     }
@@ -189,8 +189,8 @@ mod tests {
         let watcher = File::open(&scene.0).unwrap();
         assert!(is_taken(&watcher).unwrap());
         drop(words);
-        // A concurrent test may be about to start a process. Its child keeps the mapping until
-        // exec(2).
+        // A concurrent test may be about to start a process. Its child keeps the mapping, and with
+        // it the lock, until exec(2).
         let end = std::time::Instant::now() + std::time::Duration::from_secs(10);
         while is_taken(&watcher).unwrap() {
             assert!(std::time::Instant::now() < end);
@@ -204,7 +204,7 @@ mod tests {
         assert!(try_take_byte(&one, 7).unwrap());
         let _copy = one.try_clone().unwrap();
         assert!(!try_take_byte(&other, 7).unwrap());
-        assert!(try_take_byte(&other, u32::MAX).unwrap(), "another lock");
+        assert!(try_take_byte(&other, u32::MAX).unwrap(), "the lock of another byte is taken");
         assert_eq!(holder(&other, 7).unwrap().pid, std::process::id());
         release_byte(&one, 7).unwrap();
         assert_eq!(holder(&other, 7), None);
@@ -216,13 +216,13 @@ mod tests {
         let scene = Scene::new("shares");
         let [one, other, third] = [(); 3].map(|()| scene.open());
         assert!(share_byte(&one, 7).unwrap());
-        assert!(!is_byte_shared(&one, 7).unwrap(), "its own share counts");
+        assert!(!is_byte_shared(&one, 7).unwrap(), "the description's own lock counts");
         assert!(share_byte(&other, 7).unwrap());
         assert!(is_byte_shared(&one, 7).unwrap());
         assert!(!try_take_byte(&third, 7).unwrap());
         assert_eq!(holder(&third, 7).unwrap().pid, std::process::id());
         release_byte(&other, 7).unwrap();
-        assert!(is_byte_shared(&third, 7).unwrap(), "the first has it still");
+        assert!(is_byte_shared(&third, 7).unwrap(), "the first shared lock is lost");
         release_byte(&one, 7).unwrap();
         assert!(!is_byte_shared(&third, 7).unwrap());
     }

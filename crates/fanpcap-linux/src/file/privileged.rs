@@ -8,8 +8,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::ptr;
 
-/// Whether the loader ignores library settings in the environment for this executable, because it
-/// is set-user-ID or set-group-ID, or has file capabilities (ld.so(8), secure-execution mode).
+/// Whether the loader ignores the environment's settings of libraries for this executable. The
+/// loader does so when the file is set-user-ID or set-group-ID, or has file capabilities (ld.so(8),
+/// secure-execution mode).
 ///
 /// # Errors
 /// The error of stat(2).
@@ -20,7 +21,7 @@ pub fn is_privileged(path: &Path) -> io::Result<bool> {
     }
     let path = CString::new(path.as_os_str().as_bytes())?;
     let name = c"security.capability";
-    // SAFETY: both are C strings; without a buffer the call only returns the attribute's length.
+    // SAFETY: both are C strings. Without a buffer, the call only returns the attribute's length.
     let len = unsafe { libc::getxattr(path.as_ptr(), name.as_ptr(), ptr::null_mut(), 0) };
     Ok(len > 0)
 }

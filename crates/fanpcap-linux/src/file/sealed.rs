@@ -1,5 +1,5 @@
-//! Memory files (memfd) for other processes: text that no process can change, and memory that no
-//! process can shorten.
+//! Memory files (memfd) for other processes. A text file can't be changed by any process. A file of
+//! memory can't be shortened by any process.
 
 use crate::errno::{check, owned};
 use crate::file::shared;
@@ -21,7 +21,7 @@ pub fn create(text: &str) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Creates and maps a memory file of `len` zeros. No process can change its length. Needs no
+/// Creates and maps a memory file of `len` zeros. No process can change the file's length. Needs no
 /// capability.
 ///
 /// # Errors
@@ -35,11 +35,11 @@ pub fn create_memory(name: &CStr, len: u32) -> io::Result<Memory> {
     Memory::map(file.into(), len)
 }
 
-/// Maps a memory file of `len` bytes that another process made by [`create_memory`].
+/// Maps a memory file of `len` bytes that another process has made with [`create_memory`].
 ///
 /// # Errors
-/// `InvalidData` when the file has another length, or a process could change its length; `EINVAL`
-/// when it is no memory file.
+/// `InvalidData` when the file has another length, or a process could change the length; `EINVAL`
+/// when the file is not a memory file.
 pub fn open_memory(fd: OwnedFd, len: u32) -> io::Result<Memory> {
     let file = File::from(fd);
     let is_fixed = seals(&file)? & FIXED == FIXED;
@@ -61,7 +61,7 @@ fn new(name: &CStr) -> io::Result<File> {
     Ok(File::from(fd))
 }
 
-/// The seals that keep every process from changing the length and the seals of a file.
+/// The seals that prevent every change of a file's length and of its seals.
 const FIXED: c_int = libc::F_SEAL_SEAL | libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
 
 fn seal(file: &File, seals: c_int) -> io::Result<()> {
@@ -70,13 +70,13 @@ fn seal(file: &File, seals: c_int) -> io::Result<()> {
 }
 
 fn seals(file: &impl AsRawFd) -> io::Result<c_int> {
-    // SAFETY: this command of fcntl takes nothing.
+    // SAFETY: this command of fcntl takes no argument.
     let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
     check(seals).map(|()| seals)
 }
 
-/// The text of a file that another process has handed over; `None` if it is longer than `longest`
-/// bytes, or not UTF-8.
+/// Reads the text of a file that another process has handed over. `None` if the text is longer than
+/// `longest` bytes, or is not UTF-8.
 ///
 /// # Errors
 /// The errors of read(2).
@@ -85,7 +85,7 @@ pub fn read(fd: OwnedFd, longest: usize) -> io::Result<Option<String>> {
     let mut bytes = vec![0; longest + 1];
     let mut len = 0;
     loop {
-        // Not read(2): all processes with this descriptor share the offset.
+        // Does not use read(2), because all processes with this descriptor share the offset.
         match file.read_at(&mut bytes[len..], len as u64)? {
             0 => break,
             read => len += read,
@@ -152,7 +152,8 @@ mod tests {
         let mut limited = std::process::Command::new("prlimit");
         limited.args(["--fsize=0", "--core=0"]).arg(own);
         limited.args(["--exact", NAME]).env("FANPCAP_NO_FILES", "1");
-        // A pipe takes the output: a test's output may go to a file, which the limit forbids.
+        // The test's output may go to a file, where the limit forbids writes. So a pipe takes the
+        // output.
         let done = limited.output().unwrap();
         assert!(done.status.success(), "{done:?}");
         assert!(String::from_utf8_lossy(&done.stdout).contains("1 passed"));

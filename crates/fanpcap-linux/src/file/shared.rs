@@ -11,40 +11,39 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One counter. Any thread can use it, and so can a forked child. It stays valid while any copy of
-/// it exists, even when the file is removed.
+/// One counter. Any thread and any forked child can use it. It stays valid while a copy of the
+/// value exists, even when the file is removed.
 #[derive(Clone, Debug)]
 pub struct Word {
     at: NonNull<AtomicU64>,
     _memory: Arc<Memory>,
 }
 
-// SAFETY: the memory lives as long as the word, and is only accessed atomically.
+// SAFETY: the memory lives as long as the word, and all accesses to it are atomic.
 unsafe impl Send for Word {}
 
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Word {}
 
 #[derive(Debug)]
 enum Memory {
-    /// A mapped file. All processes that map the file share it, and so do children and their
-    /// parents.
+    /// A mapped file. All processes that map the file share this memory. A child shares it with its
+    /// parent.
     Mapped(Mapping),
-    /// This many words of process memory. A forked child has a copy.
+    /// Memory of this process, with its number of words. A forked child has a copy.
     Own(NonNull<AtomicU64>, usize),
 }
 
 // SAFETY: the memory belongs to the process, not to a thread, and is freed once.
 unsafe impl Send for Memory {}
 
-// SAFETY: only the words' atomics access it.
+// SAFETY: only the words access the memory, by atomics.
 unsafe impl Sync for Memory {}
 
 /// Writes `content` to the start of the file, in native byte order, and maps the file. The file
 /// must be open for reading and writing.
-///
-/// The bytes are written before the file is mapped, so that a full file system reports an error. A
-/// store to the mapping would kill the process instead (`SIGBUS`).
+/// The bytes are written before the file is mapped, so that a full file system causes an error. On
+/// a full file system, a store to the mapping would kill the process (`SIGBUS`).
 ///
 /// # Errors
 /// The errors of [`write_at`], such as `ENOSPC`, and of mmap(2).
@@ -54,11 +53,12 @@ pub fn map<const N: usize>(file: &File, content: &[u64; N]) -> io::Result<[Word;
     map_first(file)
 }
 
-/// Writes to a file, which may be a memory file.
+/// Writes `bytes` at offset `at` of a file, which may be a memory file.
 ///
 /// # Errors
 /// The errors of write(2). `EFBIG` if the process may not write files of that size, even if the
-/// file is already that large: an attempt would kill the process (`SIGXFSZ`, setrlimit(2)).
+/// file is already that large. Without this check, the write would kill the process (`SIGXFSZ`,
+/// setrlimit(2)).
 pub fn write_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
     if file_size_limit()? < at + bytes.len() as u64 {
         return Err(io::Error::from_raw_os_error(libc::EFBIG));
@@ -66,7 +66,7 @@ pub fn write_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
     file.write_all_at(bytes, at)
 }
 
-/// Maps the file's first words, which another process has written. The file must be open for
+/// Maps the first words of a file, which another process has written. The file must be open for
 /// reading and writing.
 ///
 /// # Errors
@@ -83,7 +83,7 @@ fn map_first<const N: usize>(file: &File) -> io::Result<[Word; N]> {
     Ok(words(Memory::Mapped(memory)))
 }
 
-/// The size of the largest file that the process may write, in bytes (`RLIMIT_FSIZE`).
+/// Returns the size in bytes of the largest file that the process may write (`RLIMIT_FSIZE`).
 ///
 /// # Errors
 /// The error of getrlimit(2).
@@ -97,7 +97,7 @@ pub fn file_size_limit() -> io::Result<u64> {
     Ok(limit.rlim_cur)
 }
 
-/// Counters in process memory, for use without a file.
+/// Makes counters in the process's own memory, without a file.
 pub fn own<const N: usize>(content: &[u64; N]) -> [Word; N] {
     let memory: Box<[AtomicU64]> = content.iter().map(|&word| AtomicU64::new(word)).collect();
     let base = NonNull::from(Box::leak(memory)).cast();
@@ -141,15 +141,15 @@ impl Word {
         self.atomic().swap(value, Ordering::AcqRel)
     }
 
-    /// Sets the value to `to` if it is `from`. Returns whether it was.
+    /// Sets the value to `to` if it is `from`. Returns whether the value was `from`.
     pub fn replace(&self, from: u64, to: u64) -> bool {
         let word = self.atomic();
         let replaced = word.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
         replaced.is_ok()
     }
 
-    /// Runs `work` while the word is incremented by one. If the process is killed in that time, the
-    /// word stays incremented.
+    /// Increments the word by one, runs `work`, and decrements the word. If the process is killed
+    /// during `work`, the word stays incremented.
     pub fn during<T>(&self, work: impl FnOnce() -> T) -> T {
         self.add(1);
         let done = work();
@@ -159,7 +159,8 @@ impl Word {
 
     #[inline]
     fn atomic(&self) -> &AtomicU64 {
-        // SAFETY: aligned, as mappings and boxes of words are, and valid as long as `self`.
+        // SAFETY: the word is aligned, because mappings and boxes of words are. It is valid as long
+        // as `self`.
         unsafe { self.at.as_ref() }
     }
 }
@@ -168,7 +169,7 @@ impl Drop for Memory {
     fn drop(&mut self) {
         if let Self::Own(base, len) = *self {
             let words = NonNull::slice_from_raw_parts(base, len);
-            // SAFETY: `own` has leaked the box, and no word of it is left.
+            // SAFETY: `own` has leaked the box, and no word refers to it any more.
             drop(unsafe { Box::from_raw(words.as_ptr()) });
         }
     }

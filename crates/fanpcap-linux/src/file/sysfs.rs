@@ -1,5 +1,5 @@
 //! The sysfs of the calling thread's network namespace. `/sys` shows the devices of the namespace
-//! in which it was mounted. That may be another namespace, with devices of the same names.
+//! in which `/sys` was mounted. That namespace may be another one, with devices of the same names.
 
 use crate::errno::owned;
 use crate::netlink::link;
@@ -12,13 +12,13 @@ use std::ptr;
 /// A device's directory in sysfs, `/sys/class/net/DEV`.
 #[derive(Debug)]
 pub struct DeviceDirectory {
-    /// The root of a mount that is not attached to the file system.
+    /// The root of a mount that is not attached to the file system; `None` if `/sys` is used.
     mount: Option<OwnedFd>,
     name: String,
 }
 
 impl DeviceDirectory {
-    /// The directory of the device with this index and name.
+    /// Opens the directory of the device with this index and name.
     ///
     /// # Errors
     /// `ENODEV` when sysfs is missing, or shows another network namespace.
@@ -34,7 +34,7 @@ impl DeviceDirectory {
         }
     }
 
-    /// The directory's path, valid only in this process and as long as `self`.
+    /// Returns the directory's path. The path is valid only in this process, and as long as `self`.
     pub fn path(&self) -> PathBuf {
         let root = match &self.mount {
             Some(mount) => format!("/proc/self/fd/{}", mount.as_raw_fd()),
@@ -44,7 +44,7 @@ impl DeviceDirectory {
     }
 
     /// Whether the directory is that of the device with this index. If `/sys` is used, the hardware
-    /// address must be the same too: devices of two namespaces may have the same index.
+    /// address must also be the same, because devices of two namespaces may have the same index.
     fn is_of(&self, ifindex: u32) -> bool {
         let read = |name| fs::read_to_string(self.path().join(name)).unwrap_or_default();
         let has_index = read("ifindex").trim().parse() == Ok(ifindex);
@@ -54,7 +54,7 @@ impl DeviceDirectory {
     }
 }
 
-/// Mounts sysfs, but not into the file system.
+/// Mounts sysfs without attaching the mount to the file system.
 fn mount() -> io::Result<OwnedFd> {
     let (name, flags) = (c"sysfs".as_ptr(), FSOPEN_CLOEXEC);
     // SAFETY: the name is a C string.
@@ -106,7 +106,7 @@ mod tests {
             let found = DeviceDirectory::open(1, "lo").unwrap();
             let devices = found.path().join("..");
             assert!(fs::read_dir(&devices).unwrap().count() <= outside);
-            // The device is down here, and up outside.
+            // The device `lo` is down in the test's namespace, and up outside.
             let flags = fs::read_to_string(found.path().join("flags")).unwrap();
             assert_eq!(flags.trim(), "0x8");
         })

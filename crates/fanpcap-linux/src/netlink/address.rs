@@ -10,8 +10,8 @@ const ADDRESSES: Question = Question {
     answers: 20, // RTM_NEWADDR
 };
 
-/// Whether a device has an IP address. Link-local addresses do not count: every device that is up
-/// has one, unless IPv6 is off.
+/// Whether a device has an IP address. Link-local addresses do not count, because every device that
+/// is up has one, unless IPv6 is off.
 ///
 /// # Errors
 /// The errors of the socket calls.

@@ -28,7 +28,7 @@ pub struct PacketSocket {
     pub user: u32,
 }
 
-/// A receive ring, as `PACKET_RX_RING` made it (packet(7)).
+/// The geometry of a receive ring, as `PACKET_RX_RING` set it (packet(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
     /// Bytes of a block.
@@ -68,18 +68,18 @@ const PDI_RUNNING: u32 = 1;
 /// Lists the packet sockets of the calling thread's network namespace.
 ///
 /// # Errors
-/// `ENOENT` where the kernel lacks packet diag (`CONFIG_PACKET_DIAG`), or the error of a socket
-/// call.
+/// `ENOENT` if the kernel lacks packet diag (`CONFIG_PACKET_DIAG`), or the error of a socket call.
 pub fn packet_sockets() -> io::Result<Vec<PacketSocket>> {
     list(&netlink::open(QUESTION.protocol)?)
 }
 
-/// A socket of packet diag. It shows the network namespace in which it was opened, even if threads
-/// have changed to another one.
+/// A socket of packet diag. It reports the network namespace in which it was opened, even if
+/// threads have changed to another namespace.
 #[derive(Debug)]
 pub struct Diag {
     netlink: Lock<OwnedFd>,
-    /// The opening process: a forked child would read its parent's answers.
+    /// The process that opened the socket. A forked child would read answers to its parent's
+    /// requests.
     pid: u32,
 }
 
@@ -95,13 +95,14 @@ impl Diag {
         })
     }
 
-    /// Whether this process has opened the socket, rather than its parent before a fork.
+    /// Whether this process has opened the socket. False in a child that was forked after the
+    /// opening.
     pub fn is_own(&self) -> bool {
         self.pid == std::process::id()
     }
 
-    /// The packet sockets of this network namespace. In a forked child, the packet sockets of the
-    /// calling thread's namespace.
+    /// Returns the packet sockets of the network namespace in which `self` was opened. In a forked
+    /// child, returns the packet sockets of the calling thread's namespace.
     ///
     /// # Errors
     /// As [`packet_sockets`].

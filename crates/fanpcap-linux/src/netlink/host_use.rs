@@ -20,8 +20,8 @@ const QDISCS: Question = Question {
     answers: 36, // RTM_NEWQDISC
 };
 
-/// Returns why packets that the device receives may be for the host or for a container; `None` for
-/// a device that is only used for capturing.
+/// Returns why packets that the device receives may be for the host or for a container. `None` for
+/// a device that is used only for capturing.
 ///
 /// # Errors
 /// The kernel's error.
@@ -34,17 +34,17 @@ pub fn of(ifindex: u32) -> io::Result<Option<&'static str>> {
     let is_below = links.iter().any(|it| it.kind != "veth" && stands(it));
     Ok(match () {
         () if address::has_address(ifindex)? => Some("it has an IP address"),
-        () if has_master || is_below => Some("another device stands on it"),
+        () if has_master || is_below => Some("another device is on top of it"),
         () if route::has_route(ifindex)? => Some("a route leads through it"),
-        () if receives_for_others(ifindex)? => Some("a container's device may stand on it"),
+        () if receives_for_others(ifindex)? => Some("a container's device may be on top of it"),
         () if own.is_some_and(|own| has_pppoe(&own.name)) => Some("a PPPoE session uses it"),
         () if has_ingress(ifindex)? => Some("traffic control may redirect what it receives"),
         () => None,
     })
 }
 
-/// Whether the device receives for other hardware addresses besides its own. A macvlan or ipvlan on
-/// the device causes that, from any network namespace.
+/// Whether the device receives frames for other hardware addresses besides its own. A macvlan or
+/// ipvlan on the device causes that, from any network namespace.
 fn receives_for_others(ifindex: u32) -> io::Result<bool> {
     let mut found = false;
     let mut body = [0; 12];
@@ -77,16 +77,16 @@ fn has_ingress(ifindex: u32) -> io::Result<bool> {
     }
 }
 
-/// Whether a PPPoE session of the network namespace uses the device. The ppp device does not say
-/// which device its session uses.
+/// Whether a PPPoE session of the network namespace uses the device. The session's ppp device does
+/// not show which device the session uses.
 fn has_pppoe(name: &str) -> bool {
-    // Without the kernel's module there is no such file.
+    // The file is missing if the kernel's module is not loaded.
     let sessions = fs::read_to_string("/proc/thread-self/net/pppoe").unwrap_or_default();
     is_listed(&sessions, name)
 }
 
-/// Whether a session uses the device `name`. `sessions` has a title, and a line for each session:
-/// number, address, device (drivers/net/ppp/pppoe.c, `pppoe_seq_show`).
+/// Whether a session uses the device `name`. `sessions` has a title, and then a line for each
+/// session: number, address, device (drivers/net/ppp/pppoe.c, `pppoe_seq_show`).
 fn is_listed(sessions: &str, name: &str) -> bool {
     let mut sessions = sessions.lines().skip(1);
     sessions.any(|line| line.split_whitespace().last() == Some(name))

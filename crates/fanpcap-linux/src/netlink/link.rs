@@ -1,8 +1,8 @@
 //! Network devices by rtnetlink: MTU, counters, and the peer of a pair (linux/if_link.h,
 //! linux/net_namespace.h).
 //!
-//! sysfs shows the namespace in which it was mounted, and `/proc/net/dev` adds up several causes of
-//! drops. So this module uses neither.
+//! This module does not use sysfs, because sysfs shows the namespace in which it was mounted. It
+//! does not use `/proc/net/dev`, because that file adds up several causes of drops.
 
 use crate::bytes::{text, u16_at, u32_at};
 use crate::netlink::{Question, for_each_attribute, malformed};
@@ -21,9 +21,9 @@ pub struct Link {
     pub hardware: u16,
     /// `IFF_*`.
     pub flags: u32,
-    /// The longest frame in bytes, without the link-layer header.
+    /// The MTU in bytes: the longest frame without its link-layer header.
     pub mtu: u32,
-    /// The hardware address, such as `02:00:00:00:00:01`; empty where there is none.
+    /// The hardware address, such as `02:00:00:00:00:01`; empty if the device has none.
     pub address: String,
     /// The device's kind, such as `veth`; empty for most hardware.
     pub kind: String,
@@ -33,10 +33,10 @@ pub struct Link {
     pub peer: Option<u32>,
     /// This namespace's number for the peer's namespace, if the peer is in another namespace.
     pub peer_namespace: Option<i32>,
-    /// How many users want the device to receive frames for all addresses.
+    /// How many users have made the device promiscuous: it receives frames for all addresses.
     pub promiscuity: u32,
     /// The most segments that the kernel passes to the device as one packet; 0 if the kernel does
-    /// not say.
+    /// not report the number.
     pub gso_max_segs: u32,
     /// The device's XDP program, if it has one.
     pub xdp: Option<XdpProgram>,
@@ -47,10 +47,10 @@ pub struct Link {
 /// A device's XDP program (`IFLA_XDP`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpProgram {
-    /// The kernel's number of the BPF program. If the device has several, the number of the one in
-    /// the driver.
+    /// The kernel's number of the BPF program. If the device has several BPF programs, the number
+    /// of the one in the driver.
     pub program: u32,
-    /// Where the device runs the BPF program.
+    /// Where the device runs the BPF program: see [`xdp_mode`].
     pub mode: u8,
 }
 
@@ -77,12 +77,12 @@ pub struct Counters {
     pub rx_errors: u64,
     /// Packets that arrived and were dropped by the kernel or the driver.
     pub rx_dropped: u64,
-    /// Packets that could not leave.
+    /// Packets that the kernel or the driver dropped before the device sent them.
     pub tx_dropped: u64,
-    /// Packets that overran the device's FIFO. Drivers differ in whether other counters include
-    /// them.
+    /// Packets that overran the device's FIFO. In some drivers, other counters include these
+    /// packets.
     pub rx_fifo: u64,
-    /// Packets for which the device had no room.
+    /// Packets that the device dropped because it had no room for them.
     pub rx_missed: u64,
 }
 
@@ -97,10 +97,10 @@ const NAMESPACES: Question = Question {
     answers: 88, // RTM_NEWNSID
 };
 
-/// The device with this index.
+/// Returns the device with this index.
 ///
 /// # Errors
-/// `ENODEV` when there is none, and the errors of the socket calls.
+/// `ENODEV` when no device has this index, and the errors of the socket calls.
 pub fn get(ifindex: u32) -> io::Result<Link> {
     let mut body = vec![0; 4];
     body.extend(ifindex.to_ne_bytes());
@@ -108,7 +108,7 @@ pub fn get(ifindex: u32) -> io::Result<Link> {
     link(&LINKS.get(&body)?).ok_or_else(malformed)
 }
 
-/// Every device of the calling thread's network namespace.
+/// Returns every device of the calling thread's network namespace.
 ///
 /// # Errors
 /// The error of the socket calls.
@@ -121,8 +121,8 @@ pub fn links() -> io::Result<Vec<Link>> {
     Ok(links)
 }
 
-/// A device and all devices below it, through which its frames may leave: the ports of a bridge,
-/// bond, team or VRF, and the lower device of a VLAN or a similar device.
+/// Returns a device and all devices below it, through which its frames may leave. Below a bridge,
+/// bond, team or VRF are its ports. Below a VLAN or a similar device is its lower device.
 pub fn below(upper: u32, links: &[Link]) -> BTreeSet<u32> {
     let mut all = BTreeSet::from([upper]);
     loop {
@@ -131,8 +131,8 @@ pub fn below(upper: u32, links: &[Link]) -> BTreeSet<u32> {
             if link.master.is_some_and(|master| all.contains(&master)) {
                 more.insert(link.index);
             }
-            // A veth's peer is its other end, not a lower device. An index in another namespace
-            // means nothing.
+            // A veth's peer is its other end, not a lower device. An index in another namespace is
+            // not an index of this namespace.
             let stands = all.contains(&link.index) && link.kind != "veth";
             if stands && link.peer_namespace.is_none() {
                 more.extend(link.peer);
@@ -146,11 +146,11 @@ pub fn below(upper: u32, links: &[Link]) -> BTreeSet<u32> {
     }
 }
 
-/// Packets that the device with this index has counted, in both directions. For index 0, the sum
-/// over all devices.
+/// Returns how many packets the device with this index has counted, in both directions. For index
+/// 0, returns the sum over all devices.
 ///
 /// # Errors
-/// `ENODEV` when there is none, and the errors of the socket calls.
+/// `ENODEV` when no device has this index, and the errors of the socket calls.
 pub fn packets(ifindex: u32) -> io::Result<u64> {
     let both = |link: &Link| {
         link.counters
@@ -163,7 +163,8 @@ pub fn packets(ifindex: u32) -> io::Result<u64> {
     }
 }
 
-/// The number by which the calling thread's namespace knows another namespace, if it has one.
+/// Returns the number that the calling thread's namespace has for another namespace, if there is
+/// one.
 ///
 /// # Errors
 /// The errors of the socket calls.
@@ -199,7 +200,7 @@ fn link(payload: &[u8]) -> Option<Link> {
         IFLA_LINK_NETNSID => link.peer_namespace = u32_at(value, 0).map(signed),
         IFLA_LINKINFO => for_each_attribute(value, |kind, value| match kind {
             IFLA_INFO_KIND => link.kind = text(value),
-            // VXLAN reports its lower device only here.
+            // For a VXLAN device, the kernel reports the lower device only here.
             IFLA_INFO_DATA if link.kind == "vxlan" => for_each_attribute(value, |kind, value| {
                 if kind == IFLA_VXLAN_LINK {
                     link.peer = u32_at(value, 0).filter(|&peer| peer != 0);
@@ -221,7 +222,7 @@ fn xdp(value: &[u8]) -> Option<XdpProgram> {
     for_each_attribute(value, |kind, value| match kind {
         IFLA_XDP_ATTACHED => found.mode = value.first().copied().unwrap_or(0),
         IFLA_XDP_PROG_ID => found.program = u32_at(value, 0).unwrap_or(0),
-        // If there are several BPF programs, the driver's comes first.
+        // If the device has several BPF programs, the driver's BPF program comes first.
         IFLA_XDP_DRV_PROG_ID | IFLA_XDP_SKB_PROG_ID | IFLA_XDP_HW_PROG_ID if found.program == 0 => {
             found.program = u32_at(value, 0).unwrap_or(0);
         }
@@ -333,8 +334,8 @@ mod tests {
 
     #[test]
     fn ports_and_lower_devices_carry_what_is_above_them() {
-        // A VLAN on a bridge. The bridge's ports are a veth, whose other end is elsewhere, and a
-        // bond.
+        // A VLAN on a bridge. The bridge has two ports: a veth, whose other end is in another
+        // namespace, and a bond.
         let links = [
             device(1, "vlan", None, Some(2)),
             device(2, "bridge", None, None),

@@ -10,14 +10,14 @@ use std::io;
 pub struct Napi {
     /// The kernel's number, unique among all devices.
     pub id: u32,
-    /// The number of its interrupt, if the driver reports it.
+    /// The number of the NAPI instance's interrupt, if the driver reports it.
     pub irq: Option<u32>,
-    /// The number, in the first PID namespace, of the thread that polls; `None` if the device has
+    /// The number, in the first PID namespace, of the thread that polls. `None` if the device has
     /// no threaded NAPI.
     pub thread: Option<u32>,
 }
 
-/// Every NAPI instance of a device, in the order of their numbers.
+/// Returns every NAPI instance of a device, in the order of their numbers.
 ///
 /// # Errors
 /// `ENOENT` before Linux 6.8, and the errors of the socket calls.
@@ -42,8 +42,8 @@ pub fn napis(ifindex: u32) -> io::Result<Vec<Napi>> {
     Ok(found)
 }
 
-/// Pairs of a device's receive queues and their NAPI instances. Leaves out queues whose NAPI
-/// instance the driver does not report.
+/// Returns pairs of a receive queue and its NAPI instance, for all receive queues of a device.
+/// Leaves out queues whose NAPI instance the driver does not report.
 ///
 /// # Errors
 /// As [`napis`].
@@ -73,7 +73,7 @@ pub fn receive_queues(ifindex: u32) -> io::Result<Vec<(u32, u32)>> {
 /// a frame.
 ///
 /// # Errors
-/// As [`napis`], and `ENODEV` when there is no such device.
+/// As [`napis`], and `ENODEV` when no device has this index.
 pub fn tells_vlan_tags(ifindex: u32) -> io::Result<bool> {
     let family = family(FAMILY)?;
     let question = Question {
@@ -107,7 +107,7 @@ fn list(command: u8, key: u16, ifindex: u32, each: &mut dyn FnMut(&[u8])) -> io:
     })
 }
 
-/// The number of a generic netlink family.
+/// Returns the number of a generic netlink family.
 fn family(name: &[u8]) -> io::Result<u16> {
     let question = Question {
         protocol: libc::NETLINK_GENERIC,
@@ -165,7 +165,7 @@ mod tests {
         let index = crate::interface::index("lo").unwrap();
         match (napis(index), receive_queues(index)) {
             (Ok(napis), Ok(queues)) => assert!(napis.is_empty() && queues.is_empty()),
-            // Before Linux 6.8.
+            // Kernels before Linux 6.8 do not have the family.
             (Err(error), _) | (_, Err(error)) => {
                 assert_eq!(error.raw_os_error(), Some(libc::ENOENT));
             }

@@ -1,5 +1,4 @@
-//! Routes by rtnetlink: which devices the default routes lead through (linux/rtnetlink.h,
-//! linux/nexthop.h).
+//! Routes by rtnetlink, and the devices of the default routes (linux/rtnetlink.h, linux/nexthop.h).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -19,9 +18,10 @@ const NEXTHOPS: Question = Question {
     answers: 104, // RTM_NEWNEXTHOP
 };
 
-/// Returns the indices of the devices of the default routes of IPv4 and IPv6, in all tables and
-/// with all their next hops, in the calling thread's network namespace. Routes to very large
-/// prefixes count too: in practice, 0.0.0.0/1 and 2000::/3 serve as default routes.
+/// Returns the indices of the devices of the default routes of IPv4 and IPv6, in the calling
+/// thread's network namespace. Includes all routing tables, and all next hops of a route. Routes to
+/// very large prefixes count as default routes, because in practice 0.0.0.0/1 and 2000::/3 are used
+/// as such.
 ///
 /// # Errors
 /// The errors of the socket calls and of the kernel.
@@ -30,7 +30,8 @@ pub fn default_devices() -> io::Result<BTreeSet<u32>> {
 }
 
 /// Whether packets of the calling thread's network namespace may leave through the device
-/// `ifindex`. Routes to link-local addresses do not count: every device that is up has them.
+/// `ifindex`. Routes to link-local addresses do not count, because every device that is up has such
+/// routes.
 ///
 /// # Errors
 /// As [`default_devices`].
@@ -58,8 +59,8 @@ fn devices(all: bool) -> io::Result<BTreeSet<u32>> {
     Ok(found.devices)
 }
 
-/// Whether the frames of a default route may pass through the device `ifindex`: it is the device of
-/// the route, or is below that device, as a bridge's port is.
+/// Whether the frames of a default route may pass through the device `ifindex`. The device may be
+/// the route's device, or may be below that device, as a bridge's port is.
 ///
 /// # Errors
 /// The kernel's error.
@@ -71,7 +72,7 @@ pub fn leads_through(ifindex: u32) -> io::Result<bool> {
 
 #[derive(Debug, Default)]
 struct Found {
-    /// All routes, not only default routes.
+    /// Whether all routes are collected, not only default routes.
     all: bool,
     devices: BTreeSet<u32>,
     nexthops: BTreeSet<u32>,
@@ -87,7 +88,7 @@ impl Found {
             libc::AF_INET6 => 3,
             _ => return Some(()),
         };
-        // Routes of other types reject packets or deliver them locally.
+        // Routes of the other types reject packets or deliver them locally.
         if *payload.get(7)? != RTN_UNICAST || !self.all && *payload.get(1)? > longest {
             return Some(());
         }
@@ -96,7 +97,7 @@ impl Found {
             RTA_DST => {
                 is_local |= value.starts_with(&[0xfe, 0x80]) || value.starts_with(&[169, 254])
             }
-            // The destination comes before the device.
+            // The attribute of the destination precedes the attribute of the device.
             _ if is_local => {}
             RTA_OIF => self.devices.extend(u32_at(value, 0)),
             RTA_MULTIPATH => self.hops(value),
@@ -106,7 +107,7 @@ impl Found {
         Some(())
     }
 
-    /// Parses the rtnexthops (length, flags, weight, device), each with attributes.
+    /// Parses the rtnexthops (length, flags, weight, device), each with its attributes.
     fn hops(&mut self, mut rest: &[u8]) {
         while let (Some(len), Some(device)) = (u16_at(rest, 0), u32_at(rest, 4)) {
             self.devices.insert(device);
@@ -116,7 +117,7 @@ impl Found {
     }
 }
 
-/// Next-hop objects: the device of each, or the members of its group.
+/// Next-hop objects: the device of each object, or the members of its group.
 #[derive(Debug, Default)]
 struct Nexthops {
     single: BTreeMap<u32, u32>,
@@ -140,7 +141,8 @@ impl Nexthops {
         Some(())
     }
 
-    /// The members of a group are not groups themselves.
+    /// Returns the devices of the next-hop object `id`. The members of a group are not groups
+    /// themselves.
     fn devices(&self, id: u32) -> Vec<u32> {
         let members = self.groups.get(&id).into_iter().flatten();
         members

@@ -1,4 +1,4 @@
-//! Sends whole frames on an interface through AF_PACKET, one or many for each system call.
+//! Sends whole frames on an interface by AF_PACKET, one or many with each system call.
 
 use std::io;
 use std::mem;
@@ -8,11 +8,11 @@ use crate::interface;
 use crate::option::{self, socklen};
 use crate::packet::{self, Address, sockaddr};
 
-/// Sends a frame on the interface that a packet socket is bound to, whatever the socket's protocol.
-/// Returns how many bytes were sent.
+/// Sends a frame on the interface that a packet socket is bound to. The socket's protocol does not
+/// matter. Returns how many bytes were sent.
 ///
 /// # Errors
-/// `ENETDOWN`, `EMSGSIZE`, `ENOBUFS` and others of sendto(2).
+/// `ENETDOWN`, `EMSGSIZE`, `ENOBUFS` and other errors of sendto(2).
 pub fn send(socket: BorrowedFd<'_>, frame: &[u8]) -> io::Result<usize> {
     // For ETH_P_ALL the kernel reads the protocol in the frame (`packet_parse_headers`).
     let to = libc::sockaddr_ll {
@@ -34,7 +34,7 @@ pub fn send(socket: BorrowedFd<'_>, frame: &[u8]) -> io::Result<usize> {
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
-/// A packet socket that only sends. Its protocol is 0, so the kernel delivers nothing to it.
+/// A packet socket that only sends. Its protocol is 0, so the kernel delivers no packets to it.
 #[derive(Debug)]
 pub struct Injector {
     socket: OwnedFd,
@@ -59,10 +59,10 @@ impl Injector {
         Ok(Self { socket })
     }
 
-    /// Like [`Injector::open`], but frames skip the queueing discipline (`PACKET_QDISC_BYPASS`).
-    /// The number of the transmit queue is then the number of the sending CPU, modulo the number of
-    /// queues (`packet_pick_tx_queue`), so [`crate::process::cpu::pin`] chooses the queue. Packet
-    /// sockets on the device do not see these frames.
+    /// Opens `device` as [`Injector::open`] does, but the frames skip the queueing discipline
+    /// (`PACKET_QDISC_BYPASS`). The number of the transmit queue is then the number of the sending
+    /// CPU, modulo the number of queues (`packet_pick_tx_queue`). So [`crate::process::cpu::pin`]
+    /// chooses the queue. Packet sockets on the device do not receive these frames.
     ///
     /// # Errors
     /// As [`Injector::open`].
@@ -77,10 +77,10 @@ impl Injector {
         Ok(injector)
     }
 
-    /// Sends one frame, link-layer header included.
+    /// Sends one frame, including its link-layer header.
     ///
     /// # Errors
-    /// `ENETDOWN`, `EMSGSIZE`, `ENOBUFS` and others of send(2).
+    /// `ENETDOWN`, `EMSGSIZE`, `ENOBUFS` and other errors of send(2).
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
         // SAFETY: the pointer and the length are those of one live slice.
         let sent = unsafe {
@@ -101,7 +101,7 @@ impl Injector {
     /// Sends all `frames` in order, up to 64 with each system call.
     ///
     /// # Errors
-    /// As [`Injector::send`]; the frames before the failed one have been sent.
+    /// As [`Injector::send`]. The frames before the failed frame have been sent.
     pub fn send_all<F: AsRef<[u8]>>(&self, frames: &[F]) -> io::Result<()> {
         let mut rest = frames;
         while !rest.is_empty() {
@@ -111,12 +111,13 @@ impl Injector {
         Ok(())
     }
 
-    /// Sends `frames` in order with one system call. Returns how many were sent: fewer than given
-    /// if there are more than [`BATCH`], or if the device accepts no more.
+    /// Sends `frames` in order with one system call. Returns how many frames were sent. The number
+    /// is lower than that of `frames` if they are more than [`BATCH`], or if the device accepts no
+    /// more.
     ///
     /// # Errors
     /// As [`Injector::send`], if the first frame can't be sent. `ENOBUFS` when a device without a
-    /// queueing discipline accepts no more for now; `EINTR`.
+    /// queueing discipline accepts no more frames at present. `EINTR` when a signal arrived.
     pub fn send_some<F: AsRef<[u8]>>(&self, frames: &[F]) -> io::Result<usize> {
         let mut parts: Vec<libc::iovec> = frames
             .iter()
@@ -127,8 +128,8 @@ impl Injector {
             })
             .collect();
         let mut messages: Vec<libc::mmsghdr> = parts.iter_mut().map(message).collect();
-        // SAFETY: each message points at one element of `parts`, which points at one frame. All
-        // live through the call, which only reads the frames. BATCH bounds the count.
+        // SAFETY: each message points to one element of `parts`, which points to one frame. All of
+        // them live through the call, which only reads the frames. BATCH limits the count.
         let sent = unsafe {
             libc::sendmmsg(
                 self.socket.as_raw_fd(),
@@ -142,7 +143,7 @@ impl Injector {
 }
 
 fn message(part: &mut libc::iovec) -> libc::mmsghdr {
-    // SAFETY: mmsghdr is plain data, in which zeros mean absent.
+    // SAFETY: mmsghdr is plain data. Zeros mean that a field is absent.
     let mut message: libc::mmsghdr = unsafe { mem::zeroed() };
     message.msg_hdr.msg_iov = part;
     message.msg_hdr.msg_iovlen = 1;
@@ -151,7 +152,7 @@ fn message(part: &mut libc::iovec) -> libc::mmsghdr {
 
 /// linux/if_packet.h, since Linux 3.14.
 const PACKET_QDISC_BYPASS: libc::c_int = 20;
-/// The error of a device that accepts no more for now (errno(3)).
+/// The error of a device that accepts no more frames at present (errno(3)).
 pub use libc::ENOBUFS;
 
 /// The most frames for one system call.

@@ -10,8 +10,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
 
-/// `net.core.optmem_max`, in bytes. Each network namespace has its own limit. Before Linux 6.8 the
-/// machine has one limit, which only the first namespace can read.
+/// Returns `net.core.optmem_max`, in bytes. Since Linux 6.8, each network namespace has its own
+/// limit. Before, the machine has one limit, which only the first namespace can read.
 ///
 /// # Errors
 /// When the file can't be read.
@@ -21,8 +21,8 @@ pub fn limit() -> io::Result<u64> {
     number.map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// Whether a loaded BPF program fits as a socket's filter in addition to [`Filter::reject_all`].
-/// Attaches both to a new socket to find out.
+/// Whether a loaded BPF program fits as a socket's filter in addition to [`Filter::reject_all`]. To
+/// find out, attaches both to a new socket.
 ///
 /// # Errors
 /// When the socket can't be created, or attaching fails for another reason.
@@ -36,7 +36,7 @@ pub fn has_room(program: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
-/// Whether `error` says that a socket has no room for a filter.
+/// Whether `error` means that a socket has no room for a filter.
 pub fn is_no_room(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENOMEM)
 }
@@ -51,13 +51,13 @@ pub struct NoRoom {
 }
 
 impl NoRoom {
-    /// The error for a filter of this many bytes, which did not fit.
+    /// Returns the error for a filter of `bytes` bytes, which did not fit.
     pub fn new(bytes: u64) -> Self {
         Self::within(bytes, limit().ok())
     }
 
-    /// The error for a compiled filter that is longer than the limit, otherwise `None`. The kernel
-    /// may make the filter even longer.
+    /// Returns the error for a compiled filter that is longer than the limit; `None` if it is not
+    /// longer. The kernel may make the filter even longer.
     pub fn of(filter: &Object) -> Option<Self> {
         let (bytes, limit) = (filter.instructions.len() as u64 * 8, limit().ok());
         (bytes > limit.unwrap_or(USUAL)).then(|| Self::within(bytes, limit))
@@ -85,10 +85,10 @@ impl fmt::Display for NoRoom {
     }
 }
 
-/// The kernel's default since Linux 6.8; until then it was 20480.
+/// The kernel's default since Linux 6.8; before, the default was 20480.
 const USUAL: u64 = 131_072;
 
-/// Messages round values above [`USUAL`] up to a multiple of this.
+/// Messages round values above [`USUAL`] up to a multiple of [`STEP`].
 const STEP: u64 = 65_536;
 
 #[cfg(test)]
@@ -97,7 +97,7 @@ mod tests {
     use crate::bpf::LoadedProgram;
     use fanpcap_bpf::{Instruction, ProgramKind};
 
-    /// A BPF program of `count` instructions and an exit.
+    /// Returns a BPF program of `count` instructions and an exit.
     fn program(count: usize) -> LoadedProgram {
         let mut code = vec![Instruction::set(0, 0); count];
         code.push(Instruction::exit());

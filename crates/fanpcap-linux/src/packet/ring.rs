@@ -1,4 +1,4 @@
-//! The memory of a packet socket's receive ring, mapped a second time in addition to its owner's
+//! Maps the memory of a packet socket's receive ring a second time, in addition to its owner's
 //! mapping.
 
 use crate::netlink::diag::{self, Geometry, PacketSocket};
@@ -17,7 +17,7 @@ pub enum Version {
     V3,
 }
 
-/// Reads layout and geometry of a socket's receive ring from packet diag.
+/// Reads version and geometry of a socket's receive ring from packet diag.
 ///
 /// # Errors
 /// The kernel's error; `ENOENT` when the socket has no ring of a known layout, or is not in the
@@ -29,7 +29,8 @@ pub fn of(socket: BorrowedFd<'_>) -> io::Result<(Version, Geometry)> {
     own.and_then(|own| told(&own)).ok_or_else(none)
 }
 
-/// Layout and geometry from packet diag's report; `None` without a ring of a known layout.
+/// Returns version and geometry from packet diag's report; `None` without a ring of a known
+/// version.
 pub fn told(socket: &PacketSocket) -> Option<(Version, Geometry)> {
     let version = match socket.version {
         1 => Version::V2,
@@ -44,8 +45,8 @@ fn none() -> io::Error {
 }
 
 impl Mapping {
-    /// Maps the receive ring of a socket. Until it is dropped, the mapping keeps the socket alive
-    /// and in its group.
+    /// Maps the receive ring of a socket. The mapping keeps the socket alive and in its group until
+    /// the mapping is dropped.
     ///
     /// # Errors
     /// The error of mmap(2).
@@ -108,11 +109,12 @@ mod tests {
                 make(owner.as_fd(), version);
                 let own = Mapping::of(owner.as_fd(), &GEOMETRY).unwrap();
                 send(from.as_fd(), b"x", &[owner.as_fd()]).unwrap();
-                // SAFETY: the mapping has a byte there. The kernel does not write to the ring of a
-                // socket that is not bound.
+                // SAFETY: the mapping has at least one byte. The kernel does not write to the ring
+                // of a socket that is not bound.
                 unsafe { own.base().write_volatile(version as u8 + 7) };
             }
-            // SAFETY: takes plain numbers; as a plain system call it concerns this thread alone.
+            // SAFETY: takes plain numbers. The raw system call changes the user of this thread
+            // alone.
             let rc = unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) };
             assert_eq!(rc, 0);
             for version in [Version::V2, Version::V3] {
@@ -123,7 +125,7 @@ mod tests {
                 let retire = if version == Version::V3 { 40 } else { 0 };
                 assert_eq!(geometry, Geometry { retire, ..GEOMETRY });
                 let ring = Mapping::of(socket, &geometry).unwrap();
-                // SAFETY: the mapping has a byte there.
+                // SAFETY: the mapping has at least one byte.
                 let first = unsafe { ring.base().read_volatile() };
                 assert_eq!(first, version as u8 + 7);
             }

@@ -1,4 +1,4 @@
-//! Child processes: their initial state, signals to them, and their end.
+//! Child processes: the state in which they start, signals to them, and their end.
 
 use crate::errno::check;
 use crate::process::cpu;
@@ -14,10 +14,10 @@ pub use libc::{
     SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
 };
 
-/// Makes `command` start its process in a new process group, on `cpu` if one is given, and with no
-/// signal blocked. The process gets the limit of open files from before [`raise_open_files`]. The
-/// kernel sends it `SIGTERM` when the calling thread ends (`PR_SET_PDEATHSIG`, prctl(2)), unless
-/// the process has changed its user.
+/// Makes `command` start its process in a new process group, with no signal blocked, and on `cpu`
+/// if that is given. The process gets the limit of open files from before [`raise_open_files`].
+/// When the calling thread ends, the kernel sends `SIGTERM` to the process, unless the process has
+/// changed its user (`PR_SET_PDEATHSIG`, prctl(2)).
 pub fn bind(command: &mut Command, cpu: Option<usize>) {
     let parent = std::process::id();
     command.process_group(0);
@@ -27,21 +27,21 @@ pub fn bind(command: &mut Command, cpu: Option<usize>) {
         restore_open_files()?;
         cpu.map_or(Ok(()), cpu::pin)
     };
-    // SAFETY: between fork and exec the closure makes only system calls and allocates nothing.
+    // SAFETY: between fork and exec, the closure makes only system calls and allocates no memory.
     unsafe { command.pre_exec(prepare) };
 }
 
 /// The limit of open files before [`raise_open_files`].
 static OPEN_FILES: OnceLock<libc::rlimit> = OnceLock::new();
 
-/// Raises the soft limit of open files to the hard limit (getrlimit(2)). Processes started by
-/// [`bind`] get the former limit, because select(2) in them may need a low limit.
+/// Raises the soft limit of open files to the hard limit (getrlimit(2)). Processes that [`bind`]
+/// starts get the former limit, because a process that uses select(2) may need a low limit.
 ///
 /// # Errors
 /// The errors of getrlimit(2) and setrlimit(2).
 pub fn raise_open_files() -> io::Result<()> {
     let mut limit = MaybeUninit::<libc::rlimit>::uninit();
-    // SAFETY: getrlimit fills the struct that it is given.
+    // SAFETY: getrlimit fills the struct behind its argument.
     check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, limit.as_mut_ptr()) })?;
     // SAFETY: the call succeeded, so the struct is filled.
     let before = unsafe { limit.assume_init() };
@@ -49,7 +49,7 @@ pub fn raise_open_files() -> io::Result<()> {
         rlim_cur: before.rlim_max,
         ..before
     })?;
-    // In a second call, the first call's value stays.
+    // A second call does not change the value of the first call.
     let _ = OPEN_FILES.set(before);
     Ok(())
 }
@@ -70,11 +70,11 @@ pub fn is_lack_of_descriptors(error: &io::Error) -> bool {
 }
 
 /// Makes `command` start a process that the kernel kills when the calling thread ends
-/// (`PR_SET_PDEATHSIG` with `SIGKILL`, prctl(2)). The setting outlasts exec(3), but not a change of
-/// user. The process's children do not inherit it.
+/// (`PR_SET_PDEATHSIG` with `SIGKILL`, prctl(2)). The setting stays after exec(3), but not after a
+/// change of the user. Children of the process do not inherit it.
 pub fn end_with_caller(command: &mut Command) {
     let parent = std::process::id();
-    // SAFETY: between fork and exec the closure makes only system calls and allocates nothing.
+    // SAFETY: between fork and exec, the closure makes only system calls and allocates no memory.
     unsafe { command.pre_exec(move || end_with_parent(parent, SIGKILL)) };
 }
 
@@ -82,14 +82,14 @@ fn let_signals_through() -> io::Result<()> {
     let mut none = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigemptyset initialises the set.
     unsafe { libc::sigemptyset(none.as_mut_ptr()) };
-    // SAFETY: the set is initialised, and the old set is not asked for.
+    // SAFETY: the set is initialised, and the call writes no old set.
     check(unsafe { libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), null_mut()) })
 }
 
 fn end_with_parent(parent: u32, signal: c_int) -> io::Result<()> {
     // SAFETY: this prctl takes plain numbers.
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) })?;
-    // If the parent died before this call, the kernel sends no signal.
+    // If the parent has died before this prctl, the kernel sends no signal.
     if std::os::unix::process::parent_id() == parent {
         Ok(())
     } else {
@@ -97,12 +97,12 @@ fn end_with_parent(parent: u32, signal: c_int) -> io::Result<()> {
     }
 }
 
-/// Sends a signal to a process group, named by its leader.
+/// Sends a signal to the process group of this leader.
 ///
 /// # Errors
-/// `ESRCH` when the group is empty, `EPERM` when none of its processes may be signalled.
+/// `ESRCH` when the group is empty, `EPERM` when the caller may signal no process of the group.
 pub fn signal_group(leader: u32, signal: c_int) -> io::Result<()> {
-    // 0 would mean the caller's own group, and -1 all processes.
+    // As an argument of kill(2), -0 means the caller's own group, and -1 all processes.
     let leader = process(leader)?;
     // SAFETY: kill takes plain numbers.
     check(unsafe { libc::kill(-leader, signal) })
@@ -111,14 +111,14 @@ pub fn signal_group(leader: u32, signal: c_int) -> io::Result<()> {
 /// Sends a signal to one process.
 ///
 /// # Errors
-/// `ESRCH` when the process is gone, `EPERM` when it may not be signalled.
+/// `ESRCH` when the process is gone, `EPERM` when the caller may not signal it.
 pub fn signal(pid: u32, signal: c_int) -> io::Result<()> {
     let pid = process(pid)?;
     // SAFETY: kill takes plain numbers.
     check(unsafe { libc::kill(pid, signal) })
 }
 
-/// Stops the calling process, as a terminal's suspend does, until it gets `SIGCONT`.
+/// Stops the calling process until it gets `SIGCONT`, as Ctrl-Z on a terminal does.
 ///
 /// # Errors
 /// The error of kill(2).
@@ -129,14 +129,14 @@ pub fn stop_here() -> io::Result<()> {
     check(unsafe { libc::kill(own, libc::SIGSTOP) })
 }
 
-/// Makes orphaned descendants children of the calling process (`PR_SET_CHILD_SUBREAPER`, prctl(2)),
-/// which can then [`reap`] them. Sets `SIGCHLD` to its default: while a process ignores `SIGCHLD`,
-/// the kernel discards its children that end.
+/// Makes the calling process the parent of its orphaned descendants (`PR_SET_CHILD_SUBREAPER`,
+/// prctl(2)). The process can then [`reap`] them. Also sets `SIGCHLD` to its default: while a
+/// process ignores `SIGCHLD`, the kernel discards the status of its children.
 ///
 /// # Errors
 /// The error of prctl(2).
 pub fn adopt_orphans() -> io::Result<()> {
-    // SAFETY: the default action is no handler of ours.
+    // SAFETY: the default action runs no handler.
     if unsafe { libc::signal(SIGCHLD, libc::SIG_DFL) } == libc::SIG_ERR {
         return Err(io::Error::last_os_error());
     }
@@ -144,18 +144,20 @@ pub fn adopt_orphans() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) })
 }
 
-/// Reaps a child that has ended. Returns false while it runs. No other code may wait for the child.
+/// Reaps a child that has ended. Returns false while the child runs. No other code may wait for the
+/// child.
 ///
 /// # Errors
 /// `ECHILD` when the process is not a child of the calling process.
 pub fn reap(pid: u32) -> io::Result<bool> {
     let pid = process(pid)?;
-    // SAFETY: no status is asked for.
+    // SAFETY: the call writes no status, because the address is null.
     let reaped = unsafe { libc::waitpid(pid, null_mut(), libc::WNOHANG) };
     check(reaped).map(|()| reaped == pid)
 }
 
-/// Converts the number of a single process, which is at least 2.
+/// Converts a process number for kill(2) and waitpid(2). The number of a single process is at least
+/// 2.
 fn process(pid: u32) -> io::Result<libc::pid_t> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
     if pid <= 1 {

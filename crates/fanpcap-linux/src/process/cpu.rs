@@ -1,10 +1,11 @@
-//! CPUs: those on which the calling thread may run, and lists of CPUs.
+//! CPUs: sets the CPUs on which a thread may run, and reads and writes lists of CPUs.
 
 use crate::errno::check;
 use std::io;
 use std::mem;
 
-/// Keeps the calling thread, and the threads and processes that it starts from here on, on one CPU.
+/// Keeps the calling thread on one CPU, and also the threads and processes that it starts from now
+/// on.
 ///
 /// # Errors
 /// `EINVAL` when the process may not run on that CPU.
@@ -15,14 +16,15 @@ pub fn pin(cpu: usize) -> io::Result<()> {
 /// Keeps a thread of any process on these CPUs. Thread 0 is the calling thread.
 ///
 /// # Errors
-/// `EINVAL` when the thread may run on none of them, `ESRCH` when there is no such thread, `EPERM`.
+/// `EINVAL` when the thread may run on none of these CPUs, `ESRCH` when no thread has this number,
+/// `EPERM` when the caller may not change the thread.
 pub fn set_affinity(thread: u32, cpus: &[usize]) -> io::Result<()> {
     let mut set = no_cpus();
     for &cpu in cpus {
         if cpu >= 8 * mem::size_of_val(&set) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // SAFETY: the CPU is within the set, as checked above.
+        // SAFETY: the CPU is in the set's range, as checked above.
         unsafe { libc::CPU_SET(cpu, &mut set) };
     }
     let thread = libc::pid_t::try_from(thread).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -30,7 +32,7 @@ pub fn set_affinity(thread: u32, cpus: &[usize]) -> io::Result<()> {
     check(unsafe { libc::sched_setaffinity(thread, mem::size_of_val(&set), &raw const set) })
 }
 
-/// The CPU on which the calling thread ran a moment ago.
+/// Returns the CPU on which the calling thread is running, or was running just before.
 ///
 /// # Errors
 /// The error of sched_getcpu(3).
@@ -51,7 +53,7 @@ pub fn cpus() -> io::Result<Vec<usize>> {
 /// The CPUs on which a thread of any process may run. Thread 0 is the calling thread.
 ///
 /// # Errors
-/// `ESRCH` when there is no such thread.
+/// `ESRCH` when no thread has this number.
 pub fn affinity(thread: u32) -> io::Result<Vec<usize>> {
     let mut set = no_cpus();
     let thread = libc::pid_t::try_from(thread).map_err(|_| io::ErrorKind::InvalidInput)?;
@@ -59,7 +61,7 @@ pub fn affinity(thread: u32) -> io::Result<Vec<usize>> {
     check(unsafe { libc::sched_getaffinity(thread, mem::size_of_val(&set), &raw mut set) })?;
     let all = 0..8 * mem::size_of_val(&set);
     Ok(all
-        // SAFETY: every CPU asked for is within the set.
+        // SAFETY: all CPUs of `all` are in the set's range.
         .filter(|&cpu| unsafe { libc::CPU_ISSET(cpu, &set) })
         .collect())
 }
@@ -69,8 +71,8 @@ fn no_cpus() -> libc::cpu_set_t {
     unsafe { mem::zeroed() }
 }
 
-/// Parses a list such as `0,2-3` (the kernel's admin-guide/cputopology.rst). Empty text gives an
-/// empty list. `None` for other text.
+/// Parses a list such as `0,2-3` (the kernel's admin-guide/cputopology.rst). An empty text gives an
+/// empty list. `None` for a text that is not such a list.
 pub fn list(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in text.split(',').filter(|_| !text.is_empty()) {
@@ -105,7 +107,8 @@ pub fn list_text(cpus: &[usize]) -> String {
     text
 }
 
-/// Parses a mask of 32-bit words, highest word first: `00000001,00000003`. `None` for other text.
+/// Parses a mask of 32-bit words, highest word first: `00000001,00000003`. `None` for a text that
+/// is not such a mask.
 pub fn mask(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for (word, digits) in text.trim().rsplit(',').enumerate() {
@@ -130,7 +133,7 @@ pub fn mask_text(cpus: &[usize]) -> String {
     (0..words).rev().map(word).collect::<Vec<_>>().join(",")
 }
 
-/// No machine has more CPUs: a longer list is an error.
+/// The limit of CPU numbers in lists. No machine has more CPUs, so a higher number is an error.
 const CPUS_MAX: usize = 65_536;
 
 #[cfg(test)]

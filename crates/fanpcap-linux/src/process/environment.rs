@@ -1,15 +1,17 @@
 //! The process's environment, read in one pass.
 //!
 //! Other threads of the application may change the environment at the same time with setenv(3).
-//! POSIX forbids that, and before glibc 2.41 setenv(3) may free the text that is being read.
-//! libpcap's own getenv(3) has the same risk. std's lock does not keep C's setenv(3) out, and std's
-//! `vars_os()` copies every variable during its pass. So this module copies only the variables that
-//! matter. One pass has the same risk as one getenv(3).
+//! POSIX forbids such changes. Before glibc 2.41, setenv(3) may free the text that this module is
+//! reading.
+//!
+//! libpcap's own getenv(3) has the same risk. The lock of Rust's std does not stop setenv(3) of C
+//! code, and std's `vars_os()` copies every variable during its pass. So this module copies only
+//! the variables that matter. One pass of this module has the same risk as one getenv(3).
 
 use std::ffi::{CStr, OsStr, OsString, c_char};
 use std::os::unix::ffi::OsStrExt;
 
-/// Returns names and values of the variables whose name `matters`.
+/// Returns names and values of the variables for whose name `matters` returns true.
 pub fn variables(matters: impl Fn(&OsStr) -> bool) -> Vec<(OsString, OsString)> {
     let mut found = Vec::new();
     let mut next = first();
@@ -29,7 +31,8 @@ pub fn variables(matters: impl Fn(&OsStr) -> bool) -> Vec<(OsString, OsString)> 
     }
 }
 
-/// The array's first element; null if the application has cleared the environment (clearenv(3)).
+/// Returns the array's first element; null if the application has cleared the environment
+/// (clearenv(3)).
 fn first() -> *const *const c_char {
     unsafe extern "C" {
         // The C library's name for the array (environ(7)).
@@ -40,7 +43,7 @@ fn first() -> *const *const c_char {
     unsafe { place.read() }
 }
 
-/// Name and value of an element; `None` if setenv(3) can't have made it.
+/// Splits an element into name and value; `None` if setenv(3) can't have made the element.
 fn split(text: &[u8]) -> Option<(&OsStr, &OsStr)> {
     let mut bytes = text.iter();
     let at = bytes.position(|&byte| byte == b'=').filter(|&at| at > 0)?;

@@ -1,20 +1,23 @@
 //! A lock around data that signal handlers and forked children also use.
 //!
-//! It is a pthread_mutex_t, not std's `Mutex`. ThreadSanitizer intercepts pthread_mutex_lock(3)
-//! even in a library that was built without it, but not futex(2). The lock identifies a thread by
-//! pthread_self(3), not by a thread-local: the first use of a thread-local may allocate, and a
-//! signal handler may have interrupted malloc(3).
+//! The lock is a pthread_mutex_t, not std's `Mutex`. ThreadSanitizer intercepts
+//! pthread_mutex_lock(3) even in a library that was built without ThreadSanitizer, but does not
+//! intercept futex(2).
+//!
+//! The lock identifies a thread by pthread_self(3), not by a thread-local. The first use of a
+//! thread-local may allocate memory, and the thread may be in a signal handler that has interrupted
+//! malloc(3).
 
 use crate::process::signal::Blocked;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A value that only one thread uses at a time, with its signals blocked.
+/// A value that only one thread uses at a time. The thread's signals are blocked during the use.
 pub struct Lock<T> {
     mutex: UnsafeCell<libc::pthread_mutex_t>,
-    /// The thread that holds the mutex while it forks, by pthread_self(3); 0: none. Only that
-    /// thread finds its own value here.
+    /// The thread that holds the mutex while it forks, by pthread_self(3); 0 if no thread forks.
+    /// Only the forking thread finds its own value here.
     forking: AtomicU64,
     /// The signals that the forking thread has blocked.
     signals: UnsafeCell<Option<Blocked>>,
@@ -25,7 +28,7 @@ pub struct Lock<T> {
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 impl<T> Lock<T> {
-    /// A lock around a value.
+    /// Returns a lock around a value.
     pub const fn new(value: T) -> Self {
         Self {
             mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
@@ -35,11 +38,11 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Runs `work` on the value. A call from within `work` would wait for ever.
+    /// Runs `work` on the value. A call from inside `work` would wait for ever.
     ///
-    /// If signal handlers call this, no `work` may allocate or free. Otherwise a handler that has
-    /// interrupted malloc(3) could wait for the lock, while another thread's `work` has the lock
-    /// and waits for malloc(3).
+    /// If signal handlers call this function, no `work` may allocate or free memory. Otherwise two
+    /// threads could wait for each other: a handler that has interrupted malloc(3) waits for the
+    /// lock, and the thread with the lock waits for malloc(3) in its `work`.
     pub fn with<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         let own = thread();
         let _held = if self.forking.load(Ordering::Relaxed) == own {
@@ -47,12 +50,12 @@ impl<T> Lock<T> {
         } else {
             Held::new(self)
         };
-        // SAFETY: this thread has the mutex, and `held` prevents a second call from getting here.
+        // SAFETY: this thread has the mutex, and `held` stops a second call before this line.
         work(unsafe { &mut *self.value.get() })
     }
 
-    /// Runs `work` on the value, unless another thread has the lock. In a forked child, the lock
-    /// may be held by a thread of the parent, which does not exist in the child.
+    /// Runs `work` on the value, unless another thread has the lock. In a forked child, this may be
+    /// a thread of the parent, which does not exist in the child.
     pub fn try_with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         let signals = Blocked::new();
         // SAFETY: the mutex was initialised, and does not move while it is locked.
@@ -68,9 +71,9 @@ impl<T> Lock<T> {
         Some(work(unsafe { &mut *self.value.get() }))
     }
 
-    /// For pthread_atfork(3), before the fork. Keeps all other threads out, because they will not
-    /// exist in the child. The forking thread itself can use the value, also in other fork
-    /// handlers.
+    /// The handler for pthread_atfork(3) before the fork. It takes the lock, because the other
+    /// threads will not exist in the child and could not release the lock there. The forking thread
+    /// itself can use the value, also in other fork handlers.
     pub fn before_fork(&'static self) {
         let signals = Blocked::new();
         self.lock();
@@ -79,7 +82,7 @@ impl<T> Lock<T> {
         self.forking.store(thread(), Ordering::Relaxed);
     }
 
-    /// For pthread_atfork(3), after the fork, in parent and child.
+    /// The handler for pthread_atfork(3) after the fork, in parent and child.
     pub fn after_fork(&'static self) {
         // SAFETY: this thread has the mutex since `before_fork`.
         let signals = unsafe { (*self.signals.get()).take() };
@@ -89,13 +92,13 @@ impl<T> Lock<T> {
     }
 
     fn lock(&self) {
-        // SAFETY: the mutex was initialised, and does not move while it is locked: it is then
-        // borrowed or static.
+        // SAFETY: the mutex was initialised. It does not move while it is locked, because it is
+        // then borrowed or static.
         unsafe { libc::pthread_mutex_lock(self.mutex.get()) };
     }
 
     fn unlock(&self) {
-        // SAFETY: as above; a forked child can unlock a mutex of this kind, too.
+        // SAFETY: as in `lock`. A forked child can also unlock a mutex of this kind.
         unsafe { libc::pthread_mutex_unlock(self.mutex.get()) };
     }
 }
@@ -106,18 +109,18 @@ impl<T> fmt::Debug for Lock<T> {
     }
 }
 
-/// The calling thread; never 0. The only thread of a forked child has the same value as in the
-/// parent.
+/// Returns the calling thread; never 0. The only thread of a forked child has the same value as in
+/// the parent.
 fn thread() -> libc::pthread_t {
-    // SAFETY: no preconditions.
+    // SAFETY: the call has no preconditions.
     unsafe { libc::pthread_self() }
 }
 
 struct Held<'a, T> {
     lock: &'a Lock<T>,
-    /// The forking thread; 0: the mutex is held only for this value.
+    /// The value of `Lock::forking` to restore. If it is 0, dropping this value releases the mutex.
     forking: u64,
-    /// Dropped last.
+    /// Declared last, so that it is dropped last.
     _signals: Option<Blocked>,
 }
 
@@ -132,8 +135,8 @@ impl<'a, T> Held<'a, T> {
         }
     }
 
-    /// For the forking thread, which has the mutex already. `forking` is 0 until this value is
-    /// dropped.
+    /// For the forking thread, which already has the mutex. `Lock::forking` is 0 until this value
+    /// is dropped.
     fn for_fork(lock: &'a Lock<T>, own: u64) -> Self {
         lock.forking.store(0, Ordering::Relaxed);
         Self {
@@ -193,7 +196,7 @@ mod tests {
         });
         (0..2).for_each(|_| LOCK.with(|value| *value += 1));
         thread::sleep(Duration::from_millis(20));
-        assert!(!CAME.load(Ordering::Relaxed), "it was locked");
+        assert!(!CAME.load(Ordering::Relaxed), "try_with ran although the lock was held");
         assert_eq!(LOCK.with(|value| *value), 2);
         LOCK.after_fork();
         other.join().unwrap();

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-/// The names of a hierarchy and its files in one version of cgroups.
+/// The names of a cgroup hierarchy and of its files, in one version of cgroups.
 struct Hierarchy {
     /// Directory below `/sys/fs/cgroup`.
     mount: &'static str,
@@ -12,7 +12,7 @@ struct Hierarchy {
     controller: &'static str,
     limit: &'static str,
     usage: &'static str,
-    /// The keys in `memory.stat` of memory that the kernel can write back and reclaim.
+    /// The keys in `memory.stat` for memory that the kernel can write back and reclaim.
     cache: [&'static str; 2],
 }
 
@@ -33,7 +33,7 @@ const HIERARCHIES: [Hierarchy; 2] = [
     },
 ];
 
-/// In version 1, a limit this high means no limit.
+/// In version 1 of cgroups, a limit this high means that there is no limit.
 const NONE: u64 = 1 << 60;
 
 /// The limit of a cgroup.
@@ -46,14 +46,14 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// Bytes that are still free.
+    /// Bytes that the cgroup may still use.
     pub fn left(self) -> u64 {
         self.bytes.saturating_sub(self.used)
     }
 }
 
-/// The limits of the process's cgroup and of the cgroups above it, as far as they are known. `root`
-/// is `/`, except in tests.
+/// Returns the limits of the process's cgroup and of the cgroups above it, as far as they can be
+/// read. `root` is `/`, except in tests.
 pub fn limits(root: &Path) -> Vec<Limit> {
     let cgroups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let in_hierarchy = |hierarchy: &Hierarchy| {
@@ -66,7 +66,8 @@ pub fn limits(root: &Path) -> Vec<Limit> {
                 .then_some(path)
         });
         let mount = root.join("sys/fs/cgroup").join(hierarchy.mount);
-        // In a container, the path may be the host's, although the mount is the container's own.
+        // In a container, the path may be the host's path, although the mount is the container's
+        // own.
         let below = own.map(|own| Path::new(own.trim_start_matches('/')));
         let levels = below.into_iter().flat_map(Path::ancestors);
         let limits = levels.filter_map(|level| hierarchy.limit_of(&mount.join(level)));

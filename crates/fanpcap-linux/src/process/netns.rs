@@ -8,7 +8,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::linux::fs::MetadataExt;
 
 /// Moves only the calling thread to a new network namespace. Threads and processes that it starts
-/// from here on begin in that namespace, which ends with the last of them.
+/// from now on begin in that namespace. The namespace ends with the last of these threads and
+/// processes.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN`.
@@ -17,7 +18,7 @@ pub fn enter_new() -> io::Result<()> {
     check(unsafe { libc::unshare(libc::CLONE_NEWNET) })
 }
 
-/// The calling thread's network namespace, for [`enter`].
+/// Opens the calling thread's network namespace, for [`enter`].
 ///
 /// # Errors
 /// The error of opening `/proc/thread-self/ns/net`.
@@ -28,18 +29,17 @@ pub fn current() -> io::Result<OwnedFd> {
 /// Moves the calling thread to the network namespace behind `namespace`.
 ///
 /// # Errors
-/// `EINVAL` when the descriptor is not that of a network namespace, `EPERM` without
-/// `CAP_SYS_ADMIN`.
+/// `EINVAL` when the descriptor is not a network namespace, `EPERM` without `CAP_SYS_ADMIN`.
 pub fn enter(namespace: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: setns takes no pointers, and the descriptor is open for as long as it is borrowed.
     check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNET) })
 }
 
-/// The inode number of the calling thread's network namespace. It is unique while the namespace
-/// exists.
+/// Returns the inode number of the calling thread's network namespace. The number is unique while
+/// the namespace exists.
 ///
 /// # Errors
-/// The error of `/proc/thread-self/ns/net`.
+/// The error of stat(2) for `/proc/thread-self/ns/net`.
 pub fn inode() -> io::Result<u64> {
     Ok(fs::metadata(OWN)?.st_ino())
 }

@@ -8,16 +8,16 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
-/// A process. After the process's end, the value still refers to it, even if another process has
-/// got its number.
+/// A process. After the process has ended, the value still refers to it, even if a new process has
+/// got the same number.
 #[derive(Debug)]
 pub struct Process(OwnedFd);
 
 impl Process {
-    /// The process that now has this number.
+    /// Opens the process that now has this number.
     ///
     /// # Errors
-    /// `ESRCH` when there is none; `ENOSYS` before Linux 5.3.
+    /// `ESRCH` when no process has this number; `ENOSYS` before Linux 5.3.
     pub fn open(pid: u32) -> io::Result<Self> {
         let pid = libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
         // SAFETY: takes plain numbers.
@@ -25,8 +25,8 @@ impl Process {
         owned(fd).map(Self)
     }
 
-    /// Duplicates the process's descriptor `fd`, of any kind (pidfd_getfd(2)). The copy is closed
-    /// on exec.
+    /// Duplicates the process's descriptor `fd`, which may be of any kind (pidfd_getfd(2)). The
+    /// copy is closed on exec.
     ///
     /// # Errors
     /// `EBADF` when the process has no such descriptor, `EPERM` when the caller may not trace the
@@ -52,7 +52,8 @@ impl Process {
             .filter_map(|entry| is_it(&entry).then(|| entry.file_name().to_str()?.parse().ok())?);
         let none = || io::Error::from_raw_os_error(libc::ENOENT);
         let socket = File::from(self.duplicate(found.next().ok_or_else(none)?)?);
-        // The process may have closed the descriptor, and opened another file with the same number.
+        // The process may have closed the descriptor, and opened another file under the same
+        // number.
         if socket.metadata()?.ino() == inode {
             Ok(socket.into())
         } else {
@@ -60,7 +61,7 @@ impl Process {
         }
     }
 
-    /// Waits for the process's end, at most for `limit`. Returns whether the process has ended:
+    /// Waits until the process has ended, at most for `limit`. Returns whether it has ended: then
     /// none of its threads runs, and its descriptors are closed.
     ///
     /// # Errors
@@ -78,7 +79,7 @@ pub fn has_let_go(error: &io::Error) -> bool {
 }
 
 impl AsFd for Process {
-    /// Readable when the process has ended.
+    /// The descriptor is readable when the process has ended.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }

@@ -16,17 +16,18 @@ const CANCEL_DISABLE: c_int = 1;
 /// pthread.h, `PTHREAD_CANCEL_DEFERRED`.
 const CANCEL_DEFERRED: c_int = 0;
 
-/// Keeps the thread from being cancelled until dropped. glibc cancels a thread by unwinding the
-/// stack, which must not reach a frame that catches panics.
+/// Defers the cancellation of the thread until this value is dropped. glibc cancels a thread by
+/// unwinding the stack, and the unwinding must not reach a frame that catches panics.
 #[derive(Debug)]
 pub struct Uncancelled {
     before: c_int,
 }
 
 impl Uncancelled {
-    /// Defers cancellation. A thread that could be cancelled at any instruction can then be
-    /// cancelled only at cancellation points. Otherwise pthread_setcancelstate(3) itself would
-    /// cancel the thread when this value is dropped, below frames that can't be unwound.
+    /// Defers cancellation. Also changes the thread's cancellation type to deferred: the thread can
+    /// then be cancelled only at cancellation points. With the asynchronous type,
+    /// pthread_setcancelstate(3) itself would cancel the thread when this value is dropped, below
+    /// frames that can't be unwound.
     pub fn new() -> Self {
         let mut before = 0;
         pthread_setcancelstate(CANCEL_DISABLE, Some(&mut before));
@@ -47,12 +48,12 @@ impl Drop for Uncancelled {
     }
 }
 
-/// Until dropped, keeps signal handlers from running on this thread, except those of the C library
-/// itself. Also keeps the thread from being cancelled.
+/// Blocks signals and cancellation of this thread until the value is dropped. The C library still
+/// gets its own internal signals.
 #[derive(Debug)]
 pub struct Blocked {
     before: libc::sigset_t,
-    /// Dropped last.
+    /// Declared last, so that it is dropped last.
     _cancelled_later: Uncancelled,
 }
 
@@ -64,7 +65,7 @@ impl Blocked {
         let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
         // SAFETY: sigfillset initialises the set.
         unsafe { libc::sigfillset(all.as_mut_ptr()) };
-        // SAFETY: `all` was initialised above, `before` is written by the call.
+        // SAFETY: `all` was initialised above, and the call writes `before`.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr()) };
         // SAFETY: `before` was zeroed, and zeros are a valid set, even if the call fails.
         let before = unsafe { before.assume_init() };
@@ -83,7 +84,7 @@ impl Default for Blocked {
 
 impl Drop for Blocked {
     fn drop(&mut self) {
-        // SAFETY: `before` is the mask that the thread had.
+        // SAFETY: `before` is the mask that the thread had before `new`.
         unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, ptr::null_mut())
         };

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-/// A process.
+/// The state of one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// The process's number.
@@ -37,13 +37,13 @@ pub fn socket(descriptor: &Path) -> Option<u32> {
 }
 
 impl Stat {
-    /// The process with this number, if there is one.
+    /// Reads the state of the process with this number; `None` if no process has it.
     pub fn of(pid: u32) -> Option<Self> {
         let line = fs::read(format!("/proc/{pid}/stat")).ok()?;
         Self::parse(pid, &String::from_utf8_lossy(&line))
     }
 
-    /// Whether the process is gone or waits to be reaped.
+    /// Whether the process is gone, or has ended and is not reaped yet.
     pub fn has_ended(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
@@ -54,7 +54,7 @@ impl Stat {
     }
 
     fn parse(pid: u32, line: &str) -> Option<Self> {
-        // Field 2 is the name in parentheses, which may hold any bytes.
+        // Field 2 is the name in parentheses. The name may contain any bytes.
         let mut fields = line.rsplit_once(')')?.1.split_whitespace();
         Some(Self {
             pid,

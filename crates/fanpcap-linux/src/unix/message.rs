@@ -1,4 +1,5 @@
-//! Messages that carry descriptors (`SCM_RIGHTS`, unix(7)): send, receive, look into the queue.
+//! Messages that carry descriptors (`SCM_RIGHTS`, unix(7)): send them, receive them, peek at the
+//! queue.
 
 use crate::option::set;
 use std::ffi::c_int;
@@ -21,9 +22,9 @@ pub struct Message {
 /// Sends a message with duplicates of `descriptors`, without waiting.
 ///
 /// # Errors
-/// `InvalidInput` for a message without bytes, because it would look like the end of a connection,
-/// and for more descriptors than [`DESCRIPTORS_MAX`]. `EAGAIN` when the send buffer has no room.
-/// `QuotaExceeded` when the user has as many descriptors in transit as a process may open
+/// `InvalidInput` for more descriptors than [`DESCRIPTORS_MAX`], and for a message without bytes,
+/// which the receiver would take for the end of the connection. `EAGAIN` when the send buffer has
+/// no room. `QuotaExceeded` when the user has as many descriptors in transit as a process may open
 /// (`RLIMIT_NOFILE`). `EPIPE` when the other end is closed. `EMSGSIZE` when the message is larger
 /// than the send buffer.
 pub fn send(fd: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
@@ -38,7 +39,7 @@ pub fn send(fd: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) ->
     };
     let header = header(&mut part, &mut control, descriptors.len());
     let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
-    // SAFETY: the header's buffers are live, with their own lengths, and only read.
+    // SAFETY: the header's buffers are live, with their own lengths. The call only reads them.
     let sent = unsafe { libc::sendmsg(fd.as_raw_fd(), &raw const header, flags) };
     match usize::try_from(sent).map_err(|_| io::Error::last_os_error()) {
         Ok(_) => Ok(()),
@@ -48,8 +49,8 @@ pub fn send(fd: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) ->
 }
 
 fn too_many() -> io::Error {
-    let text = "this user has as many descriptors in the queues of Unix sockets as this process may \
-                open (ulimit -n)";
+    let text = "this user's descriptors in the queues of Unix sockets have reached the number that this \
+                process may open (ulimit -n)";
     io::Error::new(io::ErrorKind::QuotaExceeded, text)
 }
 
@@ -57,15 +58,15 @@ fn too_many() -> io::Error {
 /// descriptors. Returns `None` when the other end is closed.
 ///
 /// # Errors
-/// `EAGAIN` when there is no message. `InvalidInput` when `room` is above [`DESCRIPTORS_MAX`] or
-/// the buffer is empty. `InvalidData` when the message has more bytes or descriptors than there is
-/// room for, or the process can't open more descriptors (`RLIMIT_NOFILE`): the message is then
-/// lost, and none of its descriptors stays open.
+/// `EAGAIN` when no message is in the queue. `InvalidInput` when `room` is above
+/// [`DESCRIPTORS_MAX`], or the buffer is empty. `InvalidData` when the message has more bytes or
+/// descriptors than fit, or the process can't open more descriptors (`RLIMIT_NOFILE`). The message
+/// is then lost, and all its descriptors are closed.
 pub fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8], room: usize) -> io::Result<Option<Message>> {
     take(fd, buffer, room, 0)
 }
 
-/// Looks at the message at byte `offset` of the queue, and duplicates its descriptors. The queue
+/// Peeks at the message at byte `offset` of the queue, and duplicates its descriptors. The queue
 /// does not change. `offset` is the sum of the lengths of all earlier messages in the queue.
 /// Returns `None` at the end of the queue.
 ///
@@ -73,7 +74,7 @@ pub fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8], room: usize) -> io::Result
 /// share the socket must not call this function at the same time.
 ///
 /// # Errors
-/// As [`receive`], but no message is lost, and `EAGAIN` gives `None`.
+/// As [`receive`], but no message is lost. In place of `EAGAIN`, the function returns `None`.
 pub fn peek_at(
     fd: BorrowedFd<'_>,
     offset: u32,
@@ -112,7 +113,7 @@ fn take(
             len => break len?,
         }
     };
-    // If the message is not whole, the descriptors are dropped, and so closed.
+    // If the message was cut off, the descriptors are dropped, which closes them.
     let descriptors = control.take(header.msg_controllen);
     if header.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0 {
         return Err(cut(header.msg_flags));
@@ -156,13 +157,13 @@ impl Control {
         control
     }
 
-    /// The descriptors whose numbers the kernel has written to the first `len` bytes.
+    /// Returns the descriptors whose numbers the kernel has written to the first `len` bytes.
     fn take(&self, len: usize) -> Vec<OwnedFd> {
         let mut all = Vec::new();
         let mut rest = self.0.get(..len).unwrap_or(&self.0);
         while let Some((len, data)) = first(rest) {
             all.extend(data.into_iter().flatten().map(|number| {
-                // SAFETY: the kernel has opened the descriptor for this message, and no one else
+                // SAFETY: the kernel has opened the descriptor for this message, and no other value
                 // owns it.
                 unsafe { OwnedFd::from_raw_fd(number) }
             }));
@@ -172,7 +173,7 @@ impl Control {
     }
 }
 
-/// The length of the first control message, and its descriptors if it has any.
+/// Returns the length of the first control message, and the message's descriptors if it has any.
 fn first(bytes: &[u8]) -> Option<(usize, Option<Vec<RawFd>>)> {
     let number = |at: usize| {
         Some(c_int::from_ne_bytes(
@@ -187,7 +188,8 @@ fn first(bytes: &[u8]) -> Option<(usize, Option<Vec<RawFd>>)> {
     Some((len, has_descriptors.then(|| numbers.collect())))
 }
 
-/// A header for one part and this many descriptors. It is valid as long as `part` and `control`.
+/// Returns a header for one part and this many descriptors. The header is valid as long as `part`
+/// and `control`.
 fn header(part: &mut libc::iovec, control: &mut Control, descriptors: usize) -> libc::msghdr {
     // SAFETY: zeros are a valid value of this struct: null addresses and no lengths.
     let mut header: libc::msghdr = unsafe { mem::zeroed() };
@@ -195,8 +197,8 @@ fn header(part: &mut libc::iovec, control: &mut Control, descriptors: usize) -> 
     header.msg_iovlen = 1;
     if descriptors > 0 {
         header.msg_control = (&raw mut *control).cast();
-        // This length excludes the padding at the end, into which the kernel would put one more
-        // descriptor.
+        // This length excludes the padding at the end. Otherwise the kernel would put one more
+        // descriptor into the padding.
         header.msg_controllen = HEADER_LEN + descriptors * DESCRIPTOR_LEN;
     }
     header
@@ -264,8 +266,8 @@ mod tests {
                     .is_none()
             );
         }
-        // Peeks at the middle message a second time, then takes all in order: peeking has taken no
-        // message.
+        // Peeks at the middle message a second time, then takes all messages in order. All messages
+        // are there, because peeking takes none.
         let middle = peek_at(to.as_fd(), 5, &mut buffer, 1).unwrap().unwrap();
         assert_eq!((middle.len, buffer[0]), (1, b'2'));
         for text in texts {

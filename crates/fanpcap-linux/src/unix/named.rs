@@ -12,7 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::time::Duration;
 
-/// A socket for [`listen`], still without a name. It does not block and is closed on exec.
+/// Opens a socket for [`listen`], which has no name yet. The socket does not block and is closed on
+/// exec.
 ///
 /// # Errors
 /// The error of socket(2).
@@ -20,11 +21,11 @@ pub fn socket() -> io::Result<OwnedFd> {
     super::open(libc::SOCK_SEQPACKET | libc::SOCK_NONBLOCK)
 }
 
-/// Whether a descriptor is a socket like those of [`socket`]. Needed for descriptors from other
-/// processes.
+/// Whether a descriptor is a socket like those of [`socket`]. Callers check descriptors from other
+/// processes with this function.
 ///
 /// # Errors
-/// `ENOTSOCK` when `fd` is no socket.
+/// `ENOTSOCK` when `fd` is not a socket.
 pub fn is_for_names(fd: BorrowedFd<'_>) -> io::Result<bool> {
     let domain: c_int = get(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)?;
     let kind: c_int = get(fd, libc::SOL_SOCKET, libc::SO_TYPE)?;
@@ -36,12 +37,12 @@ pub fn is_for_names(fd: BorrowedFd<'_>) -> io::Result<bool> {
 }
 
 /// Gives a socket this name in `directory`, so that processes can connect to it. `mode` and the
-/// umask say who may connect: connecting needs permission to write. At most `backlog` connections
-/// wait for [`accept`].
+/// umask determine who may connect, because connecting needs write permission. At most `backlog`
+/// connections wait for [`accept`].
 ///
 /// # Errors
 /// `EADDRINUSE` when the name exists, even if no process listens on that socket. `EINVAL` when the
-/// socket has a name already. `InvalidInput` for a name of more than about 70 bytes (sun_path,
+/// socket already has a name. `InvalidInput` for a name of more than about 70 bytes (sun_path,
 /// unix(7)). Also the errors of bind(2) and listen(2).
 pub fn listen(
     socket: BorrowedFd<'_>,
@@ -68,15 +69,15 @@ pub fn listen(
 /// more connection, at most for `limit`. Does not follow a link.
 ///
 /// # Errors
-/// `ENOENT` when the name does not exist, `ENOTSOCK` when it is no socket, `ECONNREFUSED` when no
-/// process listens, `EPROTOTYPE` when it is another kind of socket, `EACCES` without permission.
-/// `TimedOut` after `limit`.
+/// `ENOENT` when the name does not exist. `ENOTSOCK` when it names a file that is not a socket.
+/// `EPROTOTYPE` when it names another kind of socket. `ECONNREFUSED` when no process listens.
+/// `EACCES` without permission. `TimedOut` after `limit`.
 pub fn connect(directory: &Directory, name: &OsStr, limit: Duration) -> io::Result<OwnedFd> {
     connect_as(libc::SOCK_SEQPACKET, directory, name, limit)
 }
 
-/// As [`connect`], for a socket that carries a stream of bytes (`SOCK_STREAM`). `limit` is also the
-/// socket's time limit for sending.
+/// Connects as [`connect`] does, for a socket that carries a stream of bytes (`SOCK_STREAM`).
+/// `limit` is also the socket's time limit for sending.
 ///
 /// # Errors
 /// As [`connect`].
@@ -112,14 +113,15 @@ fn connect_as(
     }
 }
 
-/// The next connection, whose socket does not block and is closed on exec; `None` when none waits.
+/// Accepts the next connection; `None` when no connection waits. Its socket does not block and is
+/// closed on exec.
 ///
 /// # Errors
 /// `EINVAL` when the socket has no name yet, and other errors of accept(2).
 pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     let (address, len) = (std::ptr::null_mut(), std::ptr::null_mut());
-    // SAFETY: no address is asked for.
+    // SAFETY: the call writes no address, because both pointers are null.
     match owned(unsafe { libc::accept4(listener.as_raw_fd(), address, len, flags) }) {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
         result => result.map(Some),
@@ -129,7 +131,7 @@ pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
 /// Makes connect(2) wait at most until `due` (`SO_SNDTIMEO`). connect(2) must wait itself, because
 /// poll(2) does not report that the listener has room.
 fn wait_until(socket: &OwnedFd, due: u64) -> io::Result<()> {
-    // Zero would mean no limit.
+    // A time of zero would mean no limit.
     let microseconds = (due.saturating_sub(clock::monotonic_ns()) / 1000).max(1);
     let time = libc::timeval {
         tv_sec: libc::time_t::try_from(microseconds / 1_000_000).unwrap_or(libc::time_t::MAX),
@@ -138,7 +140,8 @@ fn wait_until(socket: &OwnedFd, due: u64) -> io::Result<()> {
     set(socket.as_fd(), libc::SOL_SOCKET, libc::SO_SNDTIMEO, &time)
 }
 
-/// A path to the file behind a descriptor, even if the file has been renamed.
+/// Returns a path to the file behind a descriptor. The path is valid even if the file has been
+/// renamed.
 fn place(fd: i32) -> Vec<u8> {
     format!("/proc/thread-self/fd/{fd}").into_bytes()
 }

@@ -4,32 +4,33 @@ use crate::errno::check;
 use std::sync::OnceLock;
 use std::{fs, io};
 
-/// Nanoseconds of the kernel's own `CLOCK_MONOTONIC`, which all processes of a machine share. BPF
-/// programs stamp packets with this clock. In a time namespace the process's clock differs from it.
+/// Returns nanoseconds of the kernel's own `CLOCK_MONOTONIC`, which all processes of a machine
+/// share. BPF programs stamp packets with this clock. In a time namespace, the process's
+/// `CLOCK_MONOTONIC` differs from the kernel's.
 pub fn monotonic_ns() -> u64 {
     process_ns().saturating_add_signed(-namespace_ns())
 }
 
-/// Nanoseconds of the process's `CLOCK_MONOTONIC`. Async-signal-safe, unlike [`monotonic_ns`],
-/// whose first call reads files.
+/// Returns nanoseconds of the process's `CLOCK_MONOTONIC`. This function is async-signal-safe.
+/// [`monotonic_ns`] is not, because its first call reads files.
 pub(crate) fn process_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// The time of [`monotonic_ns`] at the kernel's last tick, some milliseconds ago. Reads only
-/// memory, not the hardware's clock.
+/// Returns the time of [`monotonic_ns`] at the kernel's last tick, some milliseconds ago. Reads
+/// only memory, not the hardware's clock.
 pub fn coarse_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC_COARSE).saturating_add_signed(-namespace_ns())
 }
 
-/// The offset that the process's time namespace adds to the kernel's monotonic clock.
+/// Returns the offset that the process's time namespace adds to the kernel's monotonic clock.
 fn namespace_ns() -> i64 {
     static OFFSET: OnceLock<i64> = OnceLock::new();
     *OFFSET.get_or_init(|| namespace_offset().unwrap_or(0))
 }
 
-/// Reads the offset. The file shows the offset for the process's children, which may have another
-/// namespace.
+/// Reads the offset. The file /proc/self/timens_offsets shows the offset for the process's
+/// children, which may be in another time namespace.
 fn namespace_offset() -> Option<i64> {
     let own = fs::read_link("/proc/self/ns/time").ok()?;
     let childrens = fs::read_link("/proc/self/ns/time_for_children").ok()?;
@@ -37,8 +38,8 @@ fn namespace_offset() -> Option<i64> {
     monotonic_of(&offsets).filter(|_| own == childrens)
 }
 
-/// The offset of the monotonic clock in /proc/PID/timens_offsets. Each line has a name, seconds and
-/// nanoseconds.
+/// Returns the offset of the monotonic clock in the text of /proc/PID/timens_offsets. Each line has
+/// a name, seconds and nanoseconds.
 fn monotonic_of(offsets: &str) -> Option<i64> {
     let line = offsets
         .lines()
@@ -53,8 +54,8 @@ pub fn thread_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Nanoseconds of `CLOCK_TAI`, which has no leap seconds. `CLOCK_TAI` equals the time of day if no
-/// one has set the kernel's TAI offset.
+/// Returns nanoseconds of `CLOCK_TAI`, which has no leap seconds. `CLOCK_TAI` equals the time of
+/// day if no program has set the kernel's TAI offset.
 pub fn tai_ns() -> u64 {
     clock_ns(libc::CLOCK_TAI)
 }
@@ -64,8 +65,8 @@ pub fn realtime_ns() -> u64 {
     clock_ns(libc::CLOCK_REALTIME)
 }
 
-/// The time of day less [`monotonic_ns`], in nanoseconds, exact to about a microsecond. Uses the
-/// fastest of several readings.
+/// Returns the time of day minus [`monotonic_ns`], in nanoseconds, exact to about a microsecond.
+/// Takes several readings and uses the fastest one.
 pub fn realtime_offset_ns() -> u64 {
     let readings = (0..READINGS).map(|_| {
         let before = monotonic_ns();
@@ -76,7 +77,7 @@ pub fn realtime_offset_ns() -> u64 {
     readings.min().map_or(0, |(_, offset)| offset)
 }
 
-/// The thread may lose its CPU during a reading.
+/// How many readings are taken, because the thread may lose its CPU during one.
 const READINGS: usize = 3;
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {
@@ -84,16 +85,16 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `now` is a live timespec; these clocks always exist.
+    // SAFETY: `now` is a live timespec, and these clocks always exist.
     let _ = unsafe { libc::clock_gettime(clock, &raw mut now) };
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     seconds * NANOSECONDS + u64::try_from(now.tv_nsec).unwrap_or(0)
 }
 
 /// Whether a service such as chrony or ntpd synchronizes the time of day with other machines
-/// (`STA_UNSYNC` of adjtimex(2)). True if the kernel does not say.
+/// (`STA_UNSYNC` of adjtimex(2)). True if adjtimex(2) fails.
 pub fn is_synchronized() -> bool {
-    // SAFETY: all zeros are a valid struct timex, which changes nothing.
+    // SAFETY: all zeros are a valid struct timex, with which the call changes nothing.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
     // SAFETY: `state` is a live struct timex.
     let clock = unsafe { libc::adjtimex(&raw mut state) };
@@ -107,7 +108,7 @@ pub fn sleep_until(due: u64) {
         tv_sec: libc::time_t::try_from(due / NANOSECONDS).unwrap_or(libc::time_t::MAX),
         tv_nsec: libc::c_long::try_from(due % NANOSECONDS).unwrap_or(0),
     };
-    // SAFETY: `until` lives through the call; the remaining time is not asked for.
+    // SAFETY: `until` lives through the call. The call writes no remaining time.
     unsafe {
         libc::clock_nanosleep(
             libc::CLOCK_MONOTONIC,
@@ -118,8 +119,8 @@ pub fn sleep_until(due: u64) {
     };
 }
 
-/// Makes the kernel end the calling thread's sleeps on time. By default a sleep may last 50 us
-/// longer, so that the kernel wakes several threads at once (`PR_SET_TIMERSLACK`).
+/// Makes the kernel end the calling thread's sleeps on time. By default the kernel may lengthen a
+/// sleep by 50 us, to wake several threads at once (`PR_SET_TIMERSLACK`).
 ///
 /// # Errors
 /// The error of prctl(2).
@@ -128,12 +129,13 @@ pub fn wake_on_time() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64) })
 }
 
-/// A time in seconds since 1970 as RFC 3339 writes it, in UTC. The last year is 9999.
+/// Returns a time in seconds since 1970 in the format of RFC 3339, in UTC. Later times than year
+/// 9999 are shown as its last second.
 pub fn rfc3339(seconds: u64) -> String {
     let seconds = libc::time_t::try_from(seconds.min(253_402_300_799)).unwrap_or(libc::time_t::MAX);
-    // SAFETY: all zeros are a struct tm.
+    // SAFETY: all zeros are a valid struct tm.
     let mut utc: libc::tm = unsafe { std::mem::zeroed() };
-    // SAFETY: both live through the call.
+    // SAFETY: both structs live through the call.
     unsafe { libc::gmtime_r(&raw const seconds, &raw mut utc) };
     format!(
         "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}Z",

@@ -1,4 +1,4 @@
-//! Descriptors that combine several others in a wait (epoll(7)).
+//! Descriptors that combine several other descriptors in one wait (epoll(7)).
 
 use crate::errno::{check, owned};
 use std::ffi::c_int;
@@ -9,17 +9,17 @@ use std::time::Duration;
 
 use super::timespec;
 
-/// A descriptor that is readable while one of the descriptors that it watches is ready. Another
-/// [`Epoll`] can watch it in turn.
+/// A descriptor that is readable while one of its watched descriptors is ready. An [`Epoll`] can
+/// also watch another [`Epoll`].
 ///
-/// The kernel identifies a watched descriptor by its open file and its number. The kernel stops
-/// watching by itself only when all descriptors of that file are closed, including those of other
-/// processes.
+/// The kernel identifies a watched descriptor by its open file description and its number. Without
+/// [`Epoll::remove`], the kernel stops watching only when all descriptors of that file description
+/// are closed, including those of other processes.
 #[derive(Debug)]
 pub struct Epoll(OwnedFd);
 
 impl Epoll {
-    /// An empty instance.
+    /// Creates an instance that watches no descriptor.
     ///
     /// # Errors
     /// The error of epoll_create1(2).
@@ -28,17 +28,17 @@ impl Epoll {
         owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) }).map(Self)
     }
 
-    /// Watches `fd` for errors and a hang-up, and if `readable` also for data to read.
+    /// Watches `fd` for errors and a hang-up. With `readable`, also watches for data to read.
     ///
     /// # Errors
-    /// `EEXIST` when `fd` is watched, `EPERM` when it can't be, `ENOSPC` above the user's limit,
-    /// and other errors of epoll_ctl(2).
+    /// `EEXIST` when `fd` is already watched, `EPERM` when its kind can't be watched, `ENOSPC`
+    /// above the user's limit, and other errors of epoll_ctl(2).
     pub fn add(&self, fd: BorrowedFd<'_>, readable: bool) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, readable)
     }
 
-    /// Watches edges (`EPOLLET`): an event that makes `fd` readable makes the instance readable,
-    /// until [`Epoll::clear`].
+    /// Watches `fd` for edges (`EPOLLET`). An event that makes `fd` readable also makes the
+    /// instance readable, until [`Epoll::clear`].
     ///
     /// # Errors
     /// As [`Epoll::add`].
@@ -46,7 +46,7 @@ impl Epoll {
         self.control_events(libc::EPOLL_CTL_ADD, fd, IN | EDGE)
     }
 
-    /// Clears the events of [`Epoll::add_edge`] so far.
+    /// Clears the past events of descriptors that [`Epoll::add_edge`] watches.
     ///
     /// # Errors
     /// The error of epoll_wait(2), except `EINTR`.
@@ -61,7 +61,7 @@ impl Epoll {
         }
     }
 
-    /// Changes what `fd` is watched for; see [`Epoll::add`].
+    /// Changes the events for which `fd` is watched; see [`Epoll::add`].
     ///
     /// # Errors
     /// `ENOENT` when `fd` is not watched.
@@ -97,8 +97,8 @@ impl Epoll {
     }
 }
 
-/// An instance from another process. If the descriptor is no epoll instance, [`Epoll::add`] fails
-/// with `EINVAL`.
+/// Takes an instance from another process. If the descriptor is not an epoll instance,
+/// [`Epoll::add`] fails with `EINVAL`.
 impl From<OwnedFd> for Epoll {
     fn from(fd: OwnedFd) -> Self {
         Self(fd)
@@ -118,7 +118,8 @@ const EDGE: u32 = 1 << 31;
 /// The most events that one call clears.
 const MOST: usize = 32;
 
-/// A descriptor that is readable while one of several sockets is, or after a given time (epoll(7)).
+/// A descriptor that is readable while one of several sockets is readable, or after a given time
+/// (epoll(7)).
 #[derive(Debug)]
 pub struct AnyOf {
     epoll: Epoll,
@@ -134,7 +135,7 @@ impl AnyOf {
         self.epoll.is_ready()
     }
 
-    /// Watches `sockets`. They must not be closed before this value is dropped.
+    /// Watches `sockets`. The caller must not close them before this value is dropped.
     ///
     /// # Errors
     /// The errors of epoll and timerfd.
@@ -150,7 +151,7 @@ impl AnyOf {
         Ok(Self { epoll, timer })
     }
 
-    /// Watches one more descriptor, which must not be closed before this value is dropped.
+    /// Watches one more descriptor. The caller must not close it before this value is dropped.
     ///
     /// # Errors
     /// The error of epoll.
@@ -158,17 +159,17 @@ impl AnyOf {
         self.epoll.add(fd, true)
     }
 
-    /// The descriptor, for applications to wait on.
+    /// Returns the descriptor, on which applications wait.
     pub fn fd(&self) -> RawFd {
         self.epoll.as_fd().as_raw_fd()
     }
 
-    /// Sets which of the given descriptors are watched from now on, and how long it takes until
-    /// `self` is readable anyway. The descriptors must be from [`AnyOf::new`] or [`AnyOf::add`].
+    /// Sets which of the known descriptors are watched from now on. After the time `after`, `self`
+    /// becomes readable in any case. The descriptors must be from [`AnyOf::new`] or [`AnyOf::add`].
     ///
     /// # Errors
-    /// The errors of epoll and timerfd. If one descriptor can't be set, the others and the time are
-    /// still set.
+    /// The errors of epoll and timerfd. If one descriptor can't be set, the other descriptors and
+    /// the time are still set.
     pub fn set<'a>(
         &self,
         watched: impl Iterator<Item = (BorrowedFd<'a>, bool)>,
@@ -185,7 +186,7 @@ impl AnyOf {
             it_value: timespec(after),
         };
         let fd = self.timer.as_raw_fd();
-        // SAFETY: the new value is live for the call, and the old one is not asked for.
+        // SAFETY: the new value is live for the call. The call writes no old value.
         let set = check(unsafe { libc::timerfd_settime(fd, 0, &raw const timer, null_mut()) });
         done.and(set)
     }
@@ -208,14 +209,14 @@ mod tests {
         assert!(!outer.is_ready().unwrap());
         let mut writer = File::from(first.write);
         writer.write_all(b"x").unwrap();
-        assert!(!outer.is_ready().unwrap(), "not watched for bytes");
+        assert!(!outer.is_ready().unwrap(), "a byte made it ready, though it is not watched for data");
         inner.set(first.read.as_fd(), true).unwrap();
         assert!(outer.is_ready().unwrap());
         inner.set(first.read.as_fd(), false).unwrap();
         assert!(!outer.is_ready().unwrap());
         drop(writer);
         assert!(hangs_up(first.read.as_fd()));
-        assert!(outer.is_ready().unwrap(), "the hang-up");
+        assert!(outer.is_ready().unwrap(), "the hang-up did not make it ready");
         inner.remove(first.read.as_fd()).unwrap();
         assert!(!outer.is_ready().unwrap());
         let gone = inner.remove(first.read.as_fd()).unwrap_err();

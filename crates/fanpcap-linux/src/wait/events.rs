@@ -1,4 +1,4 @@
-//! Waits for several descriptors, one of which may stand for signals (signalfd(2)).
+//! Waits for several descriptors, one of which may report signals (signalfd(2)).
 
 use crate::bytes::u32_at;
 use crate::errno::{check, owned};
@@ -10,12 +10,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 
-/// Waits until one of the descriptors is readable or its other end is closed; without a `limit`,
-/// for ever. Returns for each descriptor whether this is so: false for all after a time-out, or
-/// when a signal handler has run.
+/// Waits until one of the descriptors is readable or its other end is closed. Without a `limit`,
+/// waits for ever. Returns for each descriptor whether one of these two is the case. After a
+/// time-out, or when a signal handler has run, returns false for all.
 ///
 /// # Errors
-/// Other errors of ppoll(2).
+/// Errors of ppoll(2) other than `EINTR`.
 pub fn poll(fds: &[BorrowedFd<'_>], limit: Option<Duration>) -> io::Result<Vec<bool>> {
     let mut entries: Vec<libc::pollfd> = fds.iter().map(|fd| super::entry(Some(*fd))).collect();
     match super::poll(&mut entries, limit) {
@@ -24,7 +24,7 @@ pub fn poll(fds: &[BorrowedFd<'_>], limit: Option<Duration>) -> io::Result<Vec<b
     }
 }
 
-/// Signals read as data. They run no handlers while this value lives.
+/// Receives signals as data. While this value lives, these signals run no handlers.
 #[derive(Debug)]
 pub struct Signals {
     file: File,
@@ -36,17 +36,18 @@ pub struct Signals {
 pub struct Arrived {
     /// The signal's number.
     pub signal: c_int,
-    /// Whether the kernel sent the signal, as after Ctrl-C on a terminal, and not a process.
+    /// Whether the kernel sent the signal, as after Ctrl-C on a terminal. False if a process sent
+    /// it.
     pub from_kernel: bool,
 }
 
 impl Signals {
     /// Blocks these signals for the calling thread and the threads that it starts later, and makes
-    /// them readable. There must be no other threads yet. Child processes inherit the mask, unless
-    /// [`crate::process::child::bind`] resets it.
+    /// the signals readable. The process must not have other threads yet. Child processes inherit
+    /// the mask, unless [`crate::process::child::bind`] resets it.
     ///
-    /// A signal that the process ignores, as under nohup(1), is not blocked: the kernel would queue
-    /// it.
+    /// A signal that the process ignores, as under nohup(1), is not blocked. If it were blocked,
+    /// the kernel would queue it.
     ///
     /// # Errors
     /// The errors of sigprocmask(2), sigaction(2) and signalfd(2).
@@ -62,7 +63,7 @@ impl Signals {
             check(unsafe { libc::sigaddset(set.as_mut_ptr(), signal) })?;
         }
         let mut before = MaybeUninit::<libc::sigset_t>::zeroed();
-        // SAFETY: the set is initialised, and the old one is written by the call.
+        // SAFETY: the set is initialised, and the call writes the old set to `before`.
         match unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr()) } {
             0 => {}
             error => return Err(io::Error::from_raw_os_error(error)),
@@ -70,13 +71,13 @@ impl Signals {
         // SAFETY: `before` was zeroed, and zeros are a valid set, even if the call fails.
         let before = unsafe { before.assume_init() };
         let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
-        // SAFETY: the set is initialised; the call opens a new descriptor.
+        // SAFETY: the set is initialised, and the call opens a new descriptor.
         let fd = owned(unsafe { libc::signalfd(-1, set.as_ptr(), flags) })?;
         let file = fd.into();
         Ok(Self { file, before })
     }
 
-    /// The next pending signal, if any.
+    /// Returns the next pending signal, if there is one.
     ///
     /// # Errors
     /// The error of read(2).
@@ -99,7 +100,7 @@ impl Signals {
 
 fn is_ignored(signal: c_int) -> io::Result<bool> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: no new action is set, and the old one is written to live memory.
+    // SAFETY: the call sets no new action, and writes the old action to live memory.
     check(unsafe { libc::sigaction(signal, null(), action.as_mut_ptr()) })?;
     // SAFETY: `action` was zeroed, and zeros are a valid value.
     let action = unsafe { action.assume_init() };
@@ -109,7 +110,7 @@ fn is_ignored(signal: c_int) -> io::Result<bool> {
 impl Drop for Signals {
     fn drop(&mut self) {
         while let Ok(Some(_)) = self.next() {}
-        // SAFETY: `before` is the mask that the thread had.
+        // SAFETY: `before` is the mask that the thread had before `take`.
         unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, null_mut());
         }
@@ -144,7 +145,8 @@ mod tests {
             };
             assert_eq!(signals.next().unwrap(), Some(arrived));
             assert_eq!(signals.next().unwrap(), None);
-            // SAFETY: as above; the signal must not end the process when it is unblocked.
+            // SAFETY: this thread has blocked the signal. It must not end the process when it is
+            // unblocked.
             unsafe { libc::raise(libc::SIGUSR1) };
             drop(signals);
         };
@@ -154,7 +156,7 @@ mod tests {
     #[test]
     fn an_ignored_signal_is_not_taken() {
         let body = || {
-            // SAFETY: no handler is set; no other test uses this signal.
+            // SAFETY: the call sets no handler, and no other test uses this signal.
             unsafe { libc::signal(libc::SIGWINCH, libc::SIG_IGN) };
             let signals = Signals::take(&[libc::SIGWINCH]).unwrap();
             // SAFETY: the signal is ignored.

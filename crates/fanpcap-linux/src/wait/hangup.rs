@@ -1,4 +1,4 @@
-//! Counts SIGHUP, for services that reload their files.
+//! Counts SIGHUP signals, for services that then reload their files.
 
 use crate::errno::check;
 use std::ffi::c_int;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 static COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// How many of the process's hangups a thread has noticed.
+/// How many of the process's SIGHUP signals a thread has noticed.
 #[derive(Debug)]
 pub struct Hangups {
     noticed: u64,
@@ -17,13 +17,15 @@ pub struct Hangups {
 
 impl Hangups {
     /// Makes SIGHUP increment a counter instead of ending the process. If possible, the kernel
-    /// resumes waits that the signal interrupts (`SA_RESTART`). Call this after
-    /// [`stop::on_signals`](super::stop::on_signals), which makes SIGHUP a stop request.
+    /// resumes waits that the signal has interrupted (`SA_RESTART`). Call this function after
+    /// [`stop::on_signals`](super::stop::on_signals), because that function makes SIGHUP a stop
+    /// request.
     ///
     /// # Errors
     /// The error of sigaction(2).
     pub fn catch() -> io::Result<Self> {
-        // SAFETY: a sigaction is plain data; zeros are valid: the default, no flags, no mask.
+        // SAFETY: a sigaction is plain data. Zeros are valid: the default action, no flags, no
+        // mask.
         let mut action: libc::sigaction = unsafe { mem::zeroed() };
         let handler: extern "C" fn(c_int) = caught;
         action.sa_sigaction = handler as libc::sighandler_t;
@@ -35,7 +37,7 @@ impl Hangups {
         })
     }
 
-    /// Whether a SIGHUP has come since the last call.
+    /// Whether a SIGHUP has arrived since the last call.
     pub fn is_new(&mut self) -> bool {
         let count = COUNT.load(Ordering::Acquire);
         std::mem::replace(&mut self.noticed, count) != count

@@ -1,4 +1,4 @@
-//! Pipes as lifelines: when a process ends or closes its end, the pipe hangs up (pipe(7)).
+//! Pipes as lifelines. When a process ends or closes its end, the pipe hangs up (pipe(7)).
 
 use crate::errno::check;
 use std::ffi::c_int;
@@ -8,7 +8,7 @@ use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 /// The two ends of a pipe, which are closed on exec and do not block.
 #[derive(Debug)]
 pub struct Pipe {
-    /// The end at which a hang-up shows.
+    /// The end at which poll(2) reports the hang-up.
     pub read: OwnedFd,
     /// The other end. When its last descriptor is closed, the pipe hangs up.
     pub write: OwnedFd,
@@ -26,9 +26,9 @@ impl Pipe {
         check(unsafe { libc::pipe2(ends.as_mut_ptr(), flags) })?;
         let [read, write] = ends;
         Ok(Self {
-            // SAFETY: a new descriptor that nobody else owns.
+            // SAFETY: the descriptor is new, and no other value owns it.
             read: unsafe { OwnedFd::from_raw_fd(read) },
-            // SAFETY: as above.
+            // SAFETY: the descriptor is new, and no other value owns it.
             write: unsafe { OwnedFd::from_raw_fd(write) },
         })
     }
@@ -42,8 +42,8 @@ pub fn has_hung_up(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(super::state(fd)? & libc::POLLHUP != 0)
 }
 
-/// Waits for the hang-up. A process that another test starts has copies of all descriptors until
-/// its exec.
+/// Waits for the hang-up. Processes that other tests start have copies of all descriptors until
+/// their exec, so the hang-up may be late.
 #[cfg(test)]
 pub(crate) fn hangs_up(fd: BorrowedFd<'_>) -> bool {
     let limit = std::time::Duration::from_secs(10);
@@ -72,7 +72,7 @@ mod tests {
         let pipe = Pipe::new().unwrap();
         let mut command = Command::new("sleep");
         let mut child = command.arg("1000").stdout(pipe.write).spawn().unwrap();
-        // The command itself still has a descriptor.
+        // The command itself still has a descriptor of the pipe.
         command.stdout(Stdio::null());
         assert!(!has_hung_up(pipe.read.as_fd()).unwrap());
         child.kill().unwrap();

@@ -1,5 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP as a flag, for commands that shut down cleanly; and a wait that these
-//! signals end.
+//! Makes SIGINT, SIGTERM and SIGHUP set a flag, for commands that shut down cleanly. The signals
+//! also end the module's wait.
 
 use crate::errno::check;
 use crate::wait::clock;
@@ -13,22 +13,22 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
-/// The last signal that was caught; 0: none.
+/// The last signal that was caught; 0 before the first.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
-/// The time of the first stop request, by [`clock::process_ns`]; 0: none.
+/// The time of the first stop request, by [`clock::process_ns`]; 0 before the first.
 static SINCE_NS: AtomicU64 = AtomicU64::new(0);
 static INSISTED: AtomicBool = AtomicBool::new(false);
 static WAKE: OnceLock<Wake> = OnceLock::new();
 
 /// Makes SIGINT, SIGTERM and SIGHUP set the returned flag instead of ending the process. System
-/// calls that they interrupt fail with `EINTR` (no `SA_RESTART`). A signal that was ignored when
-/// the process started, as under nohup(1) and shells, stays ignored.
+/// calls that these signals interrupt fail with `EINTR` (no `SA_RESTART`). A signal that was
+/// ignored when the process started, as under nohup(1) and in shells, stays ignored.
 ///
 /// # Errors
 /// The errors of eventfd(2) and sigaction(2).
 pub fn on_signals() -> io::Result<&'static AtomicBool> {
     if WAKE.get().is_none() {
-        // If another thread was first, its value stays.
+        // If another thread has set the value first, that value stays.
         let _ = WAKE.set(Wake::new()?);
     }
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
@@ -42,15 +42,15 @@ pub fn is_requested() -> bool {
     REQUESTED.load(Ordering::Acquire)
 }
 
-/// The signal that requested the stop, if any.
+/// Returns the signal that requested the stop; `None` if no signal did.
 pub fn signal() -> Option<u8> {
     let number = u8::try_from(SIGNAL.load(Ordering::Relaxed)).ok();
     number.filter(|&signal| signal > 0)
 }
 
-/// Whether a second signal has come: the command should then skip all that takes long. Signals
-/// within a fifth of a second count as one, because timeout(1) and terminals signal both the
-/// process and its group.
+/// Whether a second signal has arrived: the command should then skip all steps that take long.
+/// Signals that arrive within a fifth of a second count as one, because timeout(1) and terminals
+/// signal both the process and its group.
 pub fn is_insisted() -> bool {
     INSISTED.load(Ordering::Acquire)
 }
@@ -58,7 +58,7 @@ pub fn is_insisted() -> bool {
 /// Requests a stop as a signal does. Async-signal-safe.
 pub fn request() {
     let now = clock::process_ns();
-    // The first request's time stays.
+    // The time of the first request stays.
     let _ = SINCE_NS.compare_exchange(0, now, Ordering::AcqRel, Ordering::Relaxed);
     REQUESTED.store(true, Ordering::Release);
     if let Some(wake) = WAKE.get() {
@@ -66,8 +66,8 @@ pub fn request() {
     }
 }
 
-/// Waits for a stop request, at most for `limit`. Returns whether there is one. Only one thread may
-/// wait.
+/// Waits for a stop request, at most for `limit`. Returns whether a stop was requested. Only one
+/// thread may wait.
 ///
 /// # Errors
 /// The error of poll(2), except `EINTR`.
@@ -81,18 +81,18 @@ pub fn wait(limit: Duration) -> io::Result<bool> {
     Ok(is_requested())
 }
 
-/// Signals that come within this time count as one.
+/// Signals that arrive within this time count as one.
 const SAME_NS: u64 = 200_000_000;
 
 fn catch(signal: c_int) -> io::Result<()> {
-    // SAFETY: a sigaction is plain data; zeros are valid: the default, no flags, no mask.
+    // SAFETY: a sigaction is plain data. Zeros are valid: the default action, no flags, no mask.
     let mut action: libc::sigaction = unsafe { mem::zeroed() };
-    // SAFETY: the old action is live and written by the call; no new action is set.
+    // SAFETY: the call writes the old action to live memory, and sets no new action.
     check(unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) })?;
     if action.sa_sigaction == libc::SIG_IGN {
         return Ok(());
     }
-    // SAFETY: as above.
+    // SAFETY: zeros are a valid sigaction.
     action = unsafe { mem::zeroed() };
     let handler: extern "C" fn(c_int) = caught;
     action.sa_sigaction = handler as libc::sighandler_t;
@@ -113,7 +113,7 @@ extern "C" fn caught(signal: c_int) {
 mod tests {
     use super::*;
 
-    /// A single test, because the flag belongs to the process.
+    /// All checks are in a single test, because the flag belongs to the process.
     #[test]
     fn a_signal_sets_the_flag_and_ends_the_wait() {
         let flag = on_signals().unwrap();

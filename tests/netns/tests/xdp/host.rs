@@ -143,7 +143,7 @@ const USES: [Use; 5] = [
         end: "ip route flush table 100",
     },
     Use {
-        reason: "another device stands on it",
+        reason: "another device is on top of it",
         begin: &["ip link add b7 type bridge", "ip link set vb master b7"],
         end: "ip link del b7",
     },
@@ -187,20 +187,20 @@ macro_rules! kinds {
 }
 
 kinds! {
-    a_device_below_a_vlan_is_the_hosts: "another device stands on it",
+    a_device_below_a_vlan_is_the_hosts: "another device is on top of it",
         ["ip link add link vb name v7 type vlan id 7"], "ip link del v7";
-    a_device_below_a_macvlan_is_the_hosts: "another device stands on it",
+    a_device_below_a_macvlan_is_the_hosts: "another device is on top of it",
         ["ip link add link vb name m7 type macvlan"], "ip link del m7";
-    a_device_below_an_ipvlan_is_the_hosts: "another device stands on it",
+    a_device_below_an_ipvlan_is_the_hosts: "another device is on top of it",
         ["ip link add link vb name i7 type ipvlan"], "ip link del i7";
-    a_device_below_a_tunnel_is_the_hosts: "another device stands on it",
+    a_device_below_a_tunnel_is_the_hosts: "another device is on top of it",
         ["ip link add x7 type vxlan id 7 group 239.1.1.1 dstport 4789 dev vb"], "ip link del x7";
     a_device_by_which_a_tunnel_leads_is_the_hosts: "a route leads through it",
         [
             "ip link add x7 type vxlan id 7 remote 10.7.7.7 dstport 4789",
             "ip route add 10.7.7.7 dev vb",
         ], "ip link del x7";
-    a_device_below_a_containers_macvlan_is_the_hosts: "a container's device may stand on it",
+    a_device_below_a_containers_macvlan_is_the_hosts: "a container's device may be on top of it",
         [
             "ip link add link vb name c7 type macvlan",
             "ip netns add fanpcap-steal",
