@@ -1,9 +1,10 @@
-//! The engine behind the selection of a cluster's node. The node's BPF program has the device, and
-//! gives the packets that it selects to the BPF program in an array.
+//! The engine behind the selection of a cluster's node. The node's BPF program is attached to the
+//! device. It passes the packets that it selects to the BPF program in an array.
 //!
-//! The array is pinned, so an entry stays in it when the engine's last member dies. The entry is
-//! therefore [`step`], a BPF program that calls the one in the engine's own array. The kernel
-//! empties the engine's array when its last descriptor is closed; then the host gets the packets.
+//! The array is pinned, so it keeps its entry when the engine's last member dies. The entry is
+//! therefore [`step`], a BPF program that calls the BPF program in the engine's own array. When the
+//! last descriptor of the engine's array is closed, the kernel empties that array. Then the host
+//! gets the packets.
 
 use fanpcap_bpf::{Instruction, MapKind, ProgramKind};
 use fanpcap_linux::bpf::{Attached, LoadError, LoadedProgram, ObjectArray};
@@ -19,31 +20,32 @@ pub struct Selection {
     pub link: Attached,
     /// The array of one entry, whose BPF program gets the node's packets.
     pub next: ObjectArray,
-    /// A file, open for writing. The engine holds the lock of the file's byte [`TURN`] as long as
-    /// the engine has a member.
+    /// A file, open for writing. As long as the engine has a member, the engine holds the lock of
+    /// the file's byte [`TURN`].
     pub turn: File,
 }
 
-/// The byte of [`Selection::turn`] that is locked.
+/// The byte of the file [`Selection::turn`] that the engine locks.
 pub const TURN: u32 = 1;
 
 /// The engine's part of a selection that it has taken.
 #[derive(Debug)]
 pub(crate) struct Behind {
     pub(crate) entry: ObjectArray,
-    /// The open file description that holds the lock. All members have it.
+    /// The open file description that holds the lock. All members have a descriptor of it.
     pub(crate) turn: OwnedFd,
 }
 
 impl Selection {
-    /// Whether the selection's BPF program has this id, and no member of the engine is behind the
-    /// selection. Takes the lock.
+    /// Whether the selection's BPF program has the id `program`, and no member of the engine is
+    /// behind the selection. Takes the lock.
     pub(crate) fn is_free(&self, program: u32) -> bool {
         let is_it = self.link.program_id().is_ok_and(|it| it == program);
         is_it && lock::try_take_byte(&self.turn, TURN).unwrap_or(false)
     }
 
-    /// Makes the node give its packets to the BPF program `first`. Returns the link as well.
+    /// Makes the node pass its packets to the BPF program `first`. Returns the selection's link and
+    /// the engine's part.
     pub(crate) fn take(self, first: &LoadedProgram) -> Result<(Attached, Behind), LoadError> {
         let entry = ObjectArray::create(NAME, MapKind::ProgArray, 1);
         let behind = Behind {
@@ -61,13 +63,15 @@ impl Selection {
 }
 
 impl Behind {
-    /// Gives the packets to this BPF program. Each packet meets the former BPF program or this one.
+    /// Passes the packets to this BPF program. Each packet meets the former BPF program or this
+    /// one.
     pub(crate) fn run(&self, program: &LoadedProgram) -> io::Result<()> {
         self.entry.put(0, &[program.as_fd()])
     }
 }
 
-/// Calls the BPF program in the engine's array. If the array is empty, the host gets the packet.
+/// Returns the code that calls the BPF program in the engine's array. If the array is empty, the
+/// host gets the packet.
 fn step(entry: i32) -> [Instruction; 6] {
     let [map, second] = Instruction::map(2, entry);
     [
@@ -80,7 +84,7 @@ fn step(entry: i32) -> [Instruction; 6] {
     ]
 }
 
-/// The name in the kernel.
+/// The name of the map and the BPF program in the kernel.
 const NAME: &str = "fanpcap_behind";
 
 // linux/bpf.h: BPF_JMP | BPF_CALL, enum xdp_action and enum bpf_func_id.

@@ -1,7 +1,7 @@
-//! The capture: code that counts, stamps, filters and copies a packet into a member's ring.
+//! The capture: code that counts, stamps and filters a packet, and copies it into a member's ring.
 //!
-//! Since Linux 5.18 each kernel's verifier accepts one of the [`Variant`]s, and the steering
-//! program's code, from a process that has only `CAP_BPF` and `CAP_NET_ADMIN`.
+//! Since Linux 5.18, each kernel's verifier accepts one of the [`Variant`]s together with the
+//! steering program's code. The process needs only `CAP_BPF` and `CAP_NET_ADMIN`.
 
 mod copy;
 mod sent;
@@ -14,7 +14,7 @@ use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
 use fanpcap_steer::ebpf::Delivery;
 
-/// The capture of a group's BPF program.
+/// The capture that is compiled into a group's BPF program.
 #[derive(Clone, Copy, Debug)]
 pub struct Capture {
     lanes: Lanes,
@@ -22,17 +22,19 @@ pub struct Capture {
     side: Side,
 }
 
-/// How much the code of a capture does itself: from everything down to what every verifier accepts.
+/// How much work the code of a capture does itself. The first variant does the most. Every verifier
+/// accepts the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variant {
     /// Runs members' filters, and copies short frames by single loads.
     Full,
     /// Copies all frames by the kernel's helper. Before Linux 6.16, for a process without
-    /// `CAP_PERFMON`, the verifier also follows the impossible branch of a comparison, and loses
-    /// the length's bounds there. To the verifier, single loads then seem to go beyond the record.
+    /// `CAP_PERFMON`, the verifier also follows the impossible branch of a comparison. There it
+    /// loses the bounds of the length. To the verifier, single loads then seem to exceed the
+    /// record.
     Copied,
-    /// Also leaves the filters to readers: not every machine can return from a tail call (arm64:
-    /// since Linux 6.0).
+    /// Also leaves the filters to the readers. Not every machine can return from a tail call: arm64
+    /// can since Linux 6.0.
     Plain,
 }
 
@@ -46,7 +48,7 @@ enum Side {
 }
 
 impl Capture {
-    /// The capture of received packets, into these lanes.
+    /// The capture of received packets into these lanes.
     pub(crate) fn new(lanes: Lanes, variant: Variant) -> Self {
         Self {
             lanes,
@@ -55,7 +57,7 @@ impl Capture {
         }
     }
 
-    /// The capture of sent packets, into the last lane.
+    /// The capture of sent packets into the last lane.
     pub(crate) fn sent(lanes: Lanes) -> Self {
         Self {
             lanes,
@@ -82,7 +84,7 @@ impl Capture {
         }
     }
 
-    /// Increments a group's counter in the packet's lane. Stores the lane on the stack at `key`.
+    /// Increments a group's counter for the packet's lane. Stores the lane on the stack at `key`.
     fn count(self, asm: &mut Assembler, key: i16, counter: i16) {
         self.lane(asm, R1);
         asm.store(Width::Word, R10, key, R1);
@@ -102,7 +104,7 @@ const RINGS: usize = 3;
 const ROWS: usize = 4;
 const FILTERS: usize = 5;
 
-/// The stack of the main function: a key.
+/// Offset on the main function's stack: a map key.
 const KEY: i16 = -40;
 
 impl Delivery for Capture {
@@ -124,8 +126,8 @@ impl Delivery for Capture {
         self.side == Side::Sent
     }
 
-    /// Puts the root's stamp into r9; 0 if the device has no root: then the kernel gets the verdict
-    /// of this BPF program.
+    /// Puts the root's stamp into r9. If the device has no root, r9 is 0, and the kernel gets the
+    /// verdict of this BPF program.
     fn arrive(&self, asm: &mut Assembler) {
         if self.side == Side::Sent {
             return sent::arrive(asm, self.lanes);
@@ -186,7 +188,8 @@ impl Delivery for Capture {
     }
 }
 
-/// Looks up the value whose key is on the stack at `key`. Puts its address into r0.
+/// Looks up the value of the map with this index, by the key on the stack at `key`. Puts the
+/// value's address into r0.
 fn look_up(asm: &mut Assembler, index: usize, key: i16) {
     asm.call(MAP_LOOKUP, (map(index), stack(key)));
 }

@@ -1,5 +1,5 @@
-//! The maps with a steering program's counters and its late fragments. A group has them even if its
-//! steering program counts nothing, since the next one may count.
+//! The maps with a steering program's counters and its late fragments. A group also has these maps
+//! if its steering program counts nothing, because the next steering program may count.
 
 use fanpcap_bpf::{MapKind, MapSpec};
 use fanpcap_engine::Counts;
@@ -26,7 +26,7 @@ impl CountMaps {
     /// Opens the maps from another process's descriptors.
     ///
     /// # Errors
-    /// `InvalidData` when the descriptors are not such maps.
+    /// `InvalidData` when the descriptors are not those of such maps.
     pub(crate) fn open(descriptors: &[OwnedFd]) -> io::Result<Self> {
         let maps = descriptors.iter().zip(COUNTS);
         let maps = maps.map(|(fd, (name, len))| Map::given(fd.as_fd(), &spec(name, len)));
@@ -41,7 +41,8 @@ impl CountMaps {
         self.0.each_ref().map(AsFd::as_fd)
     }
 
-    /// The maps by their names, and the group's table, for the group's BPF program.
+    /// Returns these maps and the group's table, each with its name, for the load of the group's
+    /// BPF program.
     pub(crate) fn given<'a>(&'a self, table: BorrowedFd<'a>) -> [(&'a str, BorrowedFd<'a>); 3] {
         let [counters, late] = &self.0;
         [
@@ -51,7 +52,7 @@ impl CountMaps {
         ]
     }
 
-    /// The counters, and the late fragments.
+    /// Reads the counters, and the number of late fragments.
     ///
     /// # Errors
     /// As [`Map::read_numbers`].
@@ -68,7 +69,7 @@ pub(crate) fn counts_by_them(loaded: &Loaded) -> bool {
     COUNTS.iter().any(|(name, _)| loaded.map(name).is_some())
 }
 
-/// The maps' names, and the numbers in each.
+/// The maps' names, and how many numbers each map has.
 const COUNTS: [(&str, usize); 2] = [(COUNTERS_MAP, COUNTERS), (LATE_MAP, 1)];
 
 fn spec(name: &'static str, len: usize) -> MapSpec {

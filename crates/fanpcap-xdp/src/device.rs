@@ -1,4 +1,4 @@
-//! A device that the engine has taken over: what all groups on the device share.
+//! A device that the engine has taken over: the objects that all groups on the device share.
 
 use crate::behind::{Behind, Selection};
 use crate::layout::settings;
@@ -16,11 +16,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 /// The XDP engine's part of a device that it has taken over: its BPF link, the groups' BPF programs
-/// and the settings. The link runs a root, or the BPF program of the only group. Behind a selection
-/// the link is that of the selection.
+/// and the settings. The link runs a root, or the BPF program of the only group. Behind a
+/// selection, the link is the selection's link.
 ///
-/// Each member's process must keep all of this open. When no process has it open any more, the
-/// kernel drops the groups' BPF programs, or detaches the root.
+/// Each member's process must keep these objects open. When no process has them open any more, the
+/// kernel detaches the root, or drops the groups' BPF programs.
 #[derive(Debug)]
 pub struct Device {
     link: Attached,
@@ -31,7 +31,7 @@ pub struct Device {
 /// Descriptors of a device that is behind no selection.
 const DESCRIPTORS: usize = 4;
 
-/// A device that can probably be taken over: only trying shows it.
+/// A device that can probably be taken over. Only an attempt shows whether it can.
 #[derive(Debug)]
 pub struct Untaken {
     link: Link,
@@ -39,14 +39,15 @@ pub struct Untaken {
 }
 
 impl Untaken {
-    /// Finds the device of this index in the calling thread's network namespace, behind the
-    /// selection of a cluster's node if there is one. This is fast and needs no capability.
+    /// Finds the device with this index in the calling thread's network namespace. If a cluster's
+    /// node has a selection there, the engine will be behind the selection. This function is fast
+    /// and needs no capability.
     ///
     /// # Errors
     /// See [`Unavailable`].
     pub fn find(ifindex: u32, selection: Option<Selection>) -> Result<Self, Unavailable> {
         let link = check(ifindex)?;
-        // Somebody may have detached the selection.
+        // Another process may have detached the selection.
         let selection = selection.filter(|_| link.xdp.is_some());
         if let Some(xdp) = link.xdp {
             if !selection.as_ref().is_some_and(|it| it.is_free(xdp.program)) {
@@ -59,17 +60,17 @@ impl Untaken {
         Ok(Self { link, selection })
     }
 
-    /// Takes the device over. The device's driver may need a while for it.
+    /// Takes over the device. The device's driver may need a while.
     ///
     /// # Errors
-    /// See [`Unavailable`]: `Foreign` if another process was faster.
+    /// See [`Unavailable`]. `Foreign` if another process has taken the device first.
     pub fn take_over(self) -> Result<Device, Unavailable> {
         let Self { link, selection } = self;
         let ifindex = link.index;
         let own = Own::new()?;
         let nobody = own.nobody()?;
         let tells = || {
-            // BPF programs that ask for tags can't be in a program array.
+            // A BPF program that asks for tags can't be in a program array.
             let tags = Tags::of(ifindex).filter(|_| selection.is_none());
             tags.is_some_and(|it| own.load_root(1, Some(it)).is_ok())
         };
@@ -88,7 +89,7 @@ impl Untaken {
 }
 
 impl Lanes {
-    /// The lanes for the receive queues that a device has now.
+    /// Returns the lanes for the receive queues that a device has now.
     pub fn of_device(ifindex: u32) -> Self {
         let queues = ethtool::Device::find(ifindex).ok();
         let queues = queues.and_then(|device| device.receive_queues());
@@ -106,11 +107,11 @@ impl Device {
         Self::take_over_behind(ifindex, None)
     }
 
-    /// As [`Device::take_over`], but behind the selection of a cluster's node if there is one: the
-    /// groups get the packets that the node selects.
+    /// Takes over a device as [`Device::take_over`] does, but behind the selection of a cluster's
+    /// node if there is one. The groups then get the packets that the node selects.
     ///
     /// # Errors
-    /// See [`Unavailable`]: `Foreign` while former members of the engine still run.
+    /// See [`Unavailable`]. `Foreign` while former members of the engine still run.
     pub fn take_over_behind(
         ifindex: u32,
         selection: Option<Selection>,
@@ -121,7 +122,7 @@ impl Device {
     /// Opens the device from [`Device::descriptors`] of another process. Needs no capability.
     ///
     /// # Errors
-    /// `InvalidData` when these are not a device's descriptors.
+    /// `InvalidData` when the descriptors are not those of a device.
     pub fn open(descriptors: Vec<OwnedFd>) -> io::Result<Self> {
         let mut all = descriptors;
         let turn = if all.len() > DESCRIPTORS {
@@ -171,12 +172,12 @@ impl Device {
     /// The device's index; 0 if the device is gone, or its BPF program is detached.
     ///
     /// # Errors
-    /// None on any known kernel.
+    /// No known kernel returns an error.
     pub fn ifindex(&self) -> io::Result<u32> {
         self.link.ifindex()
     }
 
-    /// The maps with which a group's BPF program on this device is loaded.
+    /// Returns the maps that the engine needs to load a group's BPF program for this device.
     pub fn maps(&self) -> DeviceMaps<'_> {
         DeviceMaps {
             ifindex: self.ifindex().unwrap_or(0),
@@ -186,7 +187,7 @@ impl Device {
         }
     }
 
-    /// Sets whether the host loses packets for which no steering program decides that.
+    /// Sets whether the host loses packets on which no steering program decides.
     pub fn set_steals(&self, steals: bool) {
         if let Some(verdict) = number(&self.own.settings, settings::VERDICT) {
             let wanted = if steals {
@@ -198,19 +199,20 @@ impl Device {
         }
     }
 
-    /// Whether the host loses packets for which no steering program decides that.
+    /// Whether the host loses packets on which no steering program decides.
     pub fn steals(&self) -> bool {
         let verdict = number(&self.own.settings, settings::VERDICT);
         verdict.is_some_and(|it| it.load(Ordering::Acquire) == layout::XDP_DROP)
     }
 
-    /// Gives the device's packets to the groups of these group slots and to no others, through each
-    /// group's BPF program. A group keeps its group slot. Each packet goes to the groups that were
-    /// served before the change, or to those that are served after it. If a call fails halfway, the
-    /// next call completes the change. Only one caller at a time may call this.
+    /// Gives the device's packets to the groups of these group slots and to no other groups,
+    /// through each group's BPF program. A group keeps its group slot. Each packet goes either to
+    /// the groups that were served before the change, or to the groups that are served after it. If
+    /// a call fails halfway, the next call completes the change. Only one caller at a time may call
+    /// this function.
     ///
-    /// Adding a group needs `CAP_BPF` and `CAP_NET_ADMIN`. Removing a group needs no capability: if
-    /// no BPF program can be loaded, the present root stays.
+    /// Adding a group needs `CAP_BPF` and `CAP_NET_ADMIN`. Removing a group needs no capability:
+    /// without them no new root can be loaded, and the present root stays.
     ///
     /// # Errors
     /// `ENOLINK` when the device is gone; `EPERM` without the capabilities; errors of bpf(2).
@@ -232,8 +234,8 @@ impl Device {
             .try_for_each(|group_slot| self.own.programs.remove(group_slot, 1))
     }
 
-    /// Gives the device's packets to the groups of these group slots: through a root, or directly
-    /// to the BPF program of the `only` group.
+    /// Gives the device's packets to the groups of these group slots. The device runs a root, or
+    /// directly the BPF program of the `only` group.
     fn give_to(&self, group_slots: u32, only: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let root = match self.load_root(group_slots, only.is_some()) {
             Ok(root) => root,
@@ -248,15 +250,15 @@ impl Device {
             }
             (root, _) => (root.ok_or(io::ErrorKind::InvalidData)?, group_slots),
         };
-        // From now on groups' BPF programs look for a stamp, which only a root for several groups
-        // takes.
+        // From now on the groups' BPF programs read the stamp of a root. Only a root for several
+        // groups takes a stamp.
         if only.is_none() {
             if let Some(has_root) = number(&self.own.settings, settings::HAS_ROOT) {
                 has_root.store(1, Ordering::SeqCst);
             }
         }
-        // If the process dies before the last of these steps, the settings name too few of the
-        // root's group slots, never too many.
+        // If the process dies before the last of these steps, the settings lack some of the root's
+        // group slots. They never have group slots that the root does not serve.
         self.set_root(self.root() & root);
         match &self.behind {
             None => self.link.replace(&program)?,
@@ -267,7 +269,8 @@ impl Device {
         Ok(())
     }
 
-    /// The root for these group slots; `None` if there is only one group and it needs no root.
+    /// Loads the root for these group slots. `None` if there is only one group and it needs no
+    /// root.
     fn load_root(
         &self,
         group_slots: u32,
@@ -277,7 +280,7 @@ impl Device {
             match self.own.load_root(group_slots, Some(tags)) {
                 Ok(root) if self.is_here(tags.ifindex) => return Ok(Some(root)),
                 Err(error @ LoadError::Privilege { .. }) => return Err(error),
-                // Before Linux 6.16 a BPF program that asks for tags can't use tail calls.
+                // Before Linux 6.16, a BPF program that asks for tags can't use tail calls.
                 Ok(_) | Err(_) => {}
             }
         }
@@ -287,7 +290,7 @@ impl Device {
         self.own.load_root(group_slots, None).map(Some)
     }
 
-    /// How BPF programs ask the driver for tags, if they can.
+    /// Returns how BPF programs ask the driver for tags; `None` if they can't.
     fn tags(&self) -> Option<Tags> {
         if self.behind.is_some() {
             return None;
@@ -296,9 +299,9 @@ impl Device {
         Tags::of(ifindex)
     }
 
-    /// Whether the link's device is the device of this index in the calling thread's network
-    /// namespace. The link's device may have moved to another namespace. When a BPF program
-    /// replaces another, the kernel does not check that both are for the same driver.
+    /// Whether the link's device is the device with this index in the calling thread's network
+    /// namespace. The link's device may have moved to another namespace. The kernel does not check
+    /// this when a BPF program replaces another: it does not compare their drivers.
     pub fn is_here(&self, ifindex: u32) -> bool {
         let found = link::get(ifindex).ok().and_then(|it| it.xdp);
         let own = self.link.program_id().ok();
@@ -318,7 +321,7 @@ impl Device {
     }
 }
 
-/// Checks, without privilege, whether the device can be taken over at all.
+/// Checks without privilege whether the engine can take over the device.
 fn check(ifindex: u32) -> Result<Link, Unavailable> {
     if ifindex == 0 {
         return Err(Unavailable::AnyDevice);
@@ -336,8 +339,8 @@ fn check(ifindex: u32) -> Result<Link, Unavailable> {
     Ok(link)
 }
 
-/// Whether the device strips tags from frames, so that an XDP program must ask for them. A veth
-/// does not: not its own setting but its peer decides whether a tag comes beside the frame.
+/// Whether the device strips tags from frames, so that an XDP program must ask for them. False for
+/// a veth: not its own setting but its peer's decides whether a tag is stored beside the frame.
 fn takes_tags(link: &Link) -> bool {
     let takes = ethtool::Device::find(link.index).and_then(|device| device.takes_vlan_tags());
     link.kind != "veth" && takes.unwrap_or(false)
@@ -348,7 +351,7 @@ fn foreign(id: u32) -> Unavailable {
     Unavailable::Foreign { name, id }
 }
 
-/// Attaches the BPF program. Tries again if another program was in the way and is gone by now.
+/// Attaches the BPF program. If another BPF program was attached and is gone by now, tries again.
 fn attach(ifindex: u32, program: &LoadedProgram) -> Result<Attached, Unavailable> {
     let attach = || program.attach(ifindex, Hook::Driver);
     let is_busy = |error: &io::Error| matches!(error.raw_os_error(), Some(EBUSY | EEXIST));

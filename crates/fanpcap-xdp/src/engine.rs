@@ -57,7 +57,7 @@ impl Engine for Xdp {
         ifindex: u32,
     ) -> io::Result<Box<dyn TakenDevice>> {
         let registry: DeviceRegistry = DeviceRegistry::of(descriptors, ifindex)?;
-        // A device that was moved away may have had the same index.
+        // Another device may have had the same index, if it was moved to another namespace.
         match registry.device().is_here(ifindex) {
             true => Ok(Box::new(registry)),
             false => Err(io::ErrorKind::NotFound.into()),

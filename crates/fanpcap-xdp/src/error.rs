@@ -11,32 +11,32 @@ use std::{fmt, io};
 /// Why the engine does not serve a handle.
 #[derive(Debug)]
 pub enum XdpError {
-    /// The device has as many groups as it can have.
+    /// The device already has the maximum number of groups.
     Crowded {
-        /// The device.
+        /// The device's name.
         device: String,
     },
-    /// The device can't be captured from at XDP.
+    /// XDP can't capture from the device.
     Unavailable(Unavailable),
     /// The device can't give its packets to the group.
     Serve(io::Error),
     /// The group's BPF program can't be loaded.
     Program(ProgramError),
-    /// A part of the group or of the member can't be made.
+    /// A part of the group or of the member can't be created.
     Part {
-        /// The part, in words.
+        /// The part, in words for the message.
         part: &'static str,
-        /// Why.
+        /// The system's error.
         error: io::Error,
     },
     /// The rings need more memory than the process may have.
     Memory {
         /// Bytes that the rings need.
         needed: u64,
-        /// Bytes that the rings keep of each packet.
+        /// Bytes of each packet that the rings keep.
         snaplen: u32,
-        /// The limit of the process's cgroup or of a parent cgroup, whichever leaves the least
-        /// memory.
+        /// The limit of the process's cgroup or of a parent cgroup. Of several limits, it is the
+        /// one that leaves the least memory.
         limit: Option<Limit>,
     },
 }
@@ -69,10 +69,10 @@ impl fmt::Display for XdpError {
     }
 }
 
-/// End of an error message: the privilege that is missing.
+/// End of an error message: which privilege is missing.
 const UNPRIVILEGED: &str = ": each member of a group on engine xdp needs CAP_BPF and CAP_NET_ADMIN \
-     when it opens the device, which this application lacks or has given up before: have all members \
-     keep them, or all take packet sockets";
+     when it opens the device, which this application lacks or has given up before: let all members \
+     keep these capabilities, or let all members use packet sockets";
 
 fn write_memory(
     f: &mut fmt::Formatter<'_>,
@@ -86,19 +86,19 @@ fn write_memory(
             let (used, bytes) = (used >> 20, bytes >> 20);
             write!(
                 f,
-                ", of a memory limit of {bytes} MiB, of which {used} are in use"
+                ", but of the memory limit of {bytes} MiB, {used} MiB are in use"
             )?;
         }
-        None => f.write_str(", and the kernel has no such memory")?,
+        None => f.write_str(", but the kernel does not have enough memory")?,
     }
     f.write_str(": set ")?;
     if snaplen > SHORT {
-        write!(f, "'caplen = {SHORT}' (a quarter of it) or ")?;
+        write!(f, "'caplen = {SHORT}' (for a quarter of the size), or ")?;
     }
-    f.write_str("less by pcap_set_buffer_size() (tcpdump -B), or raise the limit")
+    f.write_str("a smaller size by pcap_set_buffer_size() (tcpdump -B), or raise the limit")
 }
 
-/// With this many bytes of each packet the rings need a quarter of the memory.
+/// With a snaplen up to this many bytes, the rings need a quarter of the memory.
 const SHORT: u32 = 256;
 
 impl Error for XdpError {
@@ -125,7 +125,7 @@ impl From<XdpError> for Refusal {
             XdpError::Memory { .. } => "xdp-memory",
         };
         let is_busy = match &error {
-            // A BPF program whose name can't be read may be ours.
+            // A BPF program whose name can't be read may belong to this engine.
             XdpError::Unavailable(Unavailable::Foreign { name, .. }) => {
                 name.as_deref().is_none_or(|it| it.starts_with(PREFIX))
             }
@@ -143,7 +143,8 @@ impl From<XdpError> for Refusal {
     }
 }
 
-/// The descriptor store of the group, or of the device, can't keep an entry.
+/// Returns the error for a descriptor store, of the group or of the device, that can't keep an
+/// entry.
 pub(crate) fn of_store(error: io::Error) -> XdpError {
     let part = "the group's descriptor store";
     XdpError::Part { part, error }
@@ -185,7 +186,10 @@ mod tests {
             };
             let text = memory.to_string();
             assert_eq!(text.contains("caplen = 256"), is_told, "{text}");
-            assert!(text.contains("less by pcap_set_buffer_size()"), "{text}");
+            assert!(
+                text.contains("a smaller size by pcap_set_buffer_size()"),
+                "{text}"
+            );
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A group's counters, held by a process that is not a member. They stay readable when the group's
-//! last member and its BPF programs have ended.
+//! A group's counters, held by a process that is not a member. The counters stay readable after the
+//! group's last member and its BPF programs have ended.
 
 use crate::layout::ROW_LEN;
 use crate::rows::{GroupCounts, Ledger, Rows, SlotCounts};
@@ -20,8 +20,8 @@ impl HeldCounters {
     /// slot. `process` is the member's process, and `pid` is its process id.
     ///
     /// # Errors
-    /// `NotFound` if the process has no such maps, or not yet; `EPERM` when the caller may not
-    /// trace the process.
+    /// `NotFound` if the process does not have such maps, or does not have them yet. `EPERM` when
+    /// the caller may not trace the process.
     pub(crate) fn of_member(
         process: &Process,
         pid: u32,
@@ -38,8 +38,8 @@ impl HeldCounters {
                 break rows;
             }
         };
-        // A group's first member creates the ledger right after the rows. So the ledger's map id is
-        // the next one among maps with rows of this size.
+        // A group's first member creates the ledger right after the rows. So among the maps with
+        // rows of this size, the ledger's map id is the next one.
         for fd in fds {
             let fd: OwnedFd = open(fd)?;
             if let Ok(ledger) = Ledger::open(fd, rows.lanes()) {
@@ -49,7 +49,7 @@ impl HeldCounters {
         Err(io::ErrorKind::NotFound.into())
     }
 
-    /// Whether the member with this socket has the slot, or was the last to have it.
+    /// Whether the member with this socket has the slot, or was the last member in the slot.
     pub(crate) fn is_of(&self, slot: u8, socket: u64) -> bool {
         is_of(&self.rows, slot, socket)
     }

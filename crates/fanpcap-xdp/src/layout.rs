@@ -5,19 +5,20 @@ use fanpcap_bpf::{MapKind, MapSpec};
 /// Slots of a group.
 pub const SLOTS: u32 = 256;
 
-/// A slot's ring buffers: one for each receive queue, at most 16, and one for packets that the host
-/// sends. A queue beyond the 16th shares the lane of another queue.
+/// A slot's lanes, each with a ring buffer. There is one lane for each receive queue, at most 16,
+/// and one for packets that the host sends. A queue beyond the 16th shares the lane of another
+/// queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lanes {
-    /// Lanes for received packets: a power of two.
+    /// The number of lanes for received packets, a power of two.
     received: u32,
 }
 
-/// How many lanes for received packets there are at most.
+/// The most lanes for received packets.
 const RECEIVED_MAX: u32 = 16;
 
 impl Lanes {
-    /// The lanes of a device with this many receive queues.
+    /// Returns the lanes of a device with this many receive queues.
     pub fn for_queues(queues: u32) -> Self {
         let queues = queues.clamp(1, RECEIVED_MAX);
         Self {
@@ -25,7 +26,7 @@ impl Lanes {
         }
     }
 
-    /// The lanes of a group whose array has `entries` rows.
+    /// Returns the lanes of a group whose array has `entries` rows.
     pub(crate) fn of_entries(entries: usize) -> Option<Self> {
         let received = u32::try_from(entries).ok()? / SLOTS / 2;
         let lanes = Self { received };
@@ -43,14 +44,14 @@ impl Lanes {
         2 * self.received
     }
 
-    /// How many entries all slots have.
+    /// How many entries all slots together have.
     pub(crate) fn entries(self) -> u32 {
         SLOTS * self.stride()
     }
 }
 
-/// Bytes of a row of [`ROWS_MAP`] and of [`LEDGER_MAP`]: two cache lines, since processors fetch
-/// them in pairs.
+/// Bytes of a row of [`ROWS_MAP`] and of [`LEDGER_MAP`]. A row is two cache lines, because
+/// processors fetch cache lines in pairs.
 pub(crate) const ROW_LEN: u32 = 128;
 
 /// Name of the array of ring buffers, by slot and lane.
@@ -69,9 +70,9 @@ pub(crate) const STAMP_MAP: &str = "stamp";
 /// Name of the array of the groups' BPF programs, by group slot.
 pub(crate) const PROGRAMS_MAP: &str = "programs";
 
-/// How many bytes of a packet are kept at most.
+/// The most bytes of a packet that are kept.
 pub(crate) const LONGEST: i32 = fanpcap_ring::LONGEST as i32;
-/// How many bytes of a received packet are kept at most: the kernel copies no more at once
+/// The most bytes of a received packet that are kept. The kernel copies no more bytes with one call
 /// (net/core/filter.c, `bpf_xdp_pointer`).
 pub(crate) const RECEIVED_LONGEST: i32 = 65_535;
 
@@ -79,11 +80,12 @@ pub(crate) const RECEIVED_LONGEST: i32 = 65_535;
 pub(crate) mod row {
     /// 64 bits: the value of [`PRODUCED`] at which the reader is woken.
     pub(crate) const WAKE_AT: i16 = 0;
-    /// 32 bits: the bytes of a packet to keep; 0: the slot gets no packets.
+    /// 32 bits: how many bytes of a packet to keep; 0 if the slot gets no packets.
     pub(crate) const SNAPLEN: i16 = 8;
-    /// 32 bits: which of the application's filters the slot has; 0: none.
+    /// 32 bits: the number of the application's filter that the slot has; 0 if the slot has none.
     pub(crate) const FILTER: i16 = 12;
-    /// 64 bits: the member's socket, by `SO_COOKIE`. The member does not get what it sends.
+    /// 64 bits: the member's socket, by `SO_COOKIE`. The member does not get packets that this
+    /// socket sends.
     pub(crate) const SOCKET: i16 = 16;
     /// 64 bits: records written.
     pub(crate) const PRODUCED: i16 = 64;
@@ -95,19 +97,19 @@ pub(crate) mod row {
 
 /// The offsets in a row of the group's counters. Each counter has 64 bits.
 pub(crate) mod ledger {
-    /// Deliveries of a packet beyond its first, if the packet goes to several members.
+    /// Deliveries of a packet after its first delivery, if the packet goes to several members.
     pub(crate) const AGAIN: i16 = 0;
     /// Packets that the steering program dropped.
     pub(crate) const NOWHERE: i16 = 8;
-    /// Packets for which there was no member, or whose slot had no ring.
+    /// Packets for which the group had no member, or whose slot had no ring.
     pub(crate) const NO_MEMBER: i16 = 16;
-    /// 32 bits, in the row of the lane for sent packets: whether a member wants sent packets.
+    /// 32 bits, in the row of the lane for sent packets: whether any member wants sent packets.
     pub(crate) const WANTS_SENT: i16 = 24;
 }
 
 /// The offsets in the registry's settings.
 pub(crate) mod settings {
-    /// 32 bits: what the host gets if no steering program decides that.
+    /// 32 bits: the XDP verdict on packets on which no steering program decides.
     pub(crate) const VERDICT: i16 = 0;
     /// 32 bits: whether the device has had a root.
     pub(crate) const HAS_ROOT: i16 = 4;
@@ -119,12 +121,12 @@ pub(crate) mod settings {
 pub(crate) const XDP_DROP: u32 = 1;
 pub(crate) const XDP_PASS: u32 = 2;
 
-/// How many groups a device has at most.
+/// The most groups that a device can have.
 pub const GROUP_SLOTS: u32 = 16;
 
 pub(crate) const SETTINGS_LEN: u32 = 512;
 
-/// The offsets in a record, behind the kernel's header (fanpcap-ring reads it).
+/// The offsets in a record, after the kernel's header. fanpcap-ring reads the record.
 pub(crate) mod record {
     /// 64 bits: nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) const STAMP: i16 = 0;
@@ -136,9 +138,9 @@ pub(crate) mod record {
     pub(crate) const QUEUE: i16 = 16;
     /// 16 bits of flags.
     pub(crate) const FLAGS: i16 = 18;
-    /// The flag of packets that another member gets too, as a bit number.
+    /// The bit number of the flag of packets that another member also gets.
     pub(crate) const COPY_BIT: i32 = 2;
-    /// 32 bits: the filter that the frame has passed; 0: none.
+    /// 32 bits: the number of the filter that the frame has passed; 0 if no filter has run.
     pub(crate) const FILTER: i16 = 20;
     /// The captured bytes.
     pub(crate) const DATA: i16 = 24;

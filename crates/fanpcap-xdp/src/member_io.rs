@@ -22,7 +22,7 @@ pub(crate) struct RingsOfMember {
 }
 
 impl RingsOfMember {
-    /// Rings that are in no slot yet, for `snaplen` bytes of each packet.
+    /// Makes a value for rings that are in no slot yet, and keep `snaplen` bytes of each packet.
     pub(crate) fn new(program: Arc<GroupProgram>, rings: MemberRings, snaplen: u32) -> Self {
         Self {
             program,

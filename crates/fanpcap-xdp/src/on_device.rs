@@ -1,7 +1,8 @@
-//! A group's part of a device: its BPF program with its maps, and both ends of the registry.
+//! A group's part of a device: its BPF program with its maps, and both ends of the device registry.
 //!
-//! The group's descriptor store has all of this. Each member's process also has it open, because
-//! the kernel empties an array of BPF programs when the array's last descriptor is closed.
+//! The group's descriptor store has descriptors of all these objects. Each member's process also
+//! has them open, because the kernel empties an array of BPF programs when the array's last
+//! descriptor is closed.
 
 use crate::count_maps::{CountMaps, counts_by_them};
 use crate::error::{XdpError, of_store};
@@ -31,13 +32,13 @@ use std::time::Duration;
 pub(crate) struct OnXdp {
     program: Arc<GroupProgram>,
     counts: CountMaps,
-    /// Both ends of the registry's descriptor store.
+    /// Both ends of the descriptor store of the device registry.
     registry: [OwnedFd; 2],
     ifindex: u32,
 }
 
 impl OnXdp {
-    /// Makes the part of a new group.
+    /// Makes the part for a new group.
     ///
     /// # Errors
     /// As [`FdStore::put`].
@@ -59,10 +60,11 @@ impl OnXdp {
         })
     }
 
-    /// Opens a group's part, from its descriptor store and both ends of the registry's.
+    /// Opens a group's part, from the group's descriptor store and both ends of the registry's
+    /// store.
     ///
     /// # Errors
-    /// When the store has no such parts.
+    /// When the store has no entries of such a part.
     pub(crate) fn open(store: &FdStore, registry: [OwnedFd; 2], ifindex: u32) -> io::Result<Self> {
         let invalid = || io::Error::from(io::ErrorKind::InvalidData);
         let parts = store.find(StoredFd::Engine(PROGRAM))?;
@@ -219,7 +221,7 @@ impl OnDevice for OnXdp {
     }
 }
 
-/// A group, and the registry of its device.
+/// The loader for a group, with the registry of its device.
 #[derive(Debug)]
 struct LoaderOnXdp<'a> {
     group: &'a OnXdp,
@@ -244,8 +246,8 @@ impl Loader for LoaderOnXdp<'_> {
     }
 }
 
-/// Creates a member's rings, unless the process can hardly have that much memory: the kernel could
-/// then kill the process for the next page that it uses.
+/// Creates a member's rings. Refuses if the process may not have enough memory for them: otherwise
+/// the kernel could kill the process for the next page that it uses.
 fn create_rings(ask: &Ask, lanes: Lanes) -> Result<MemberRings, Refusal> {
     let Ask {
         snaplen,

@@ -1,4 +1,4 @@
-//! The maps that a device's BPF programs share: settings, stamp, and the groups' programs.
+//! The maps that a device's BPF programs share: settings, stamp, and the groups' BPF programs.
 
 use crate::layout::{
     self, GROUP_SLOTS, PROGRAMS_MAP, SETTINGS_LEN, SETTINGS_MAP, STAMP_MAP, settings,
@@ -39,7 +39,7 @@ impl Own {
         })
     }
 
-    /// The root for no group.
+    /// Loads the root for no group.
     ///
     /// # Errors
     /// See [`Unavailable`].
@@ -53,7 +53,7 @@ impl Own {
         })
     }
 
-    /// The root for these group slots; with `tags`, only for the tags' device.
+    /// Loads the root for these group slots. With `tags`, only the tags' device can run this root.
     ///
     /// # Errors
     /// See [`LoadError`].
@@ -78,7 +78,8 @@ impl Own {
     }
 }
 
-/// Kernels before Linux 5.18 refuse the flag with which XDP programs are loaded.
+/// Whether the error shows a kernel before Linux 5.18, which refuses a flag that this engine needs
+/// to load XDP programs.
 fn is_of_old_kernel(error: &LoadError) -> bool {
     let LoadError::Refused(refused) = error else {
         return false;

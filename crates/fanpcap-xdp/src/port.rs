@@ -1,6 +1,6 @@
-//! A member's ring buffers as a reader's input, and their port.
+//! A member's ring buffers as a reader's input, and the port of that input.
 //!
-//! The handle keeps its packet socket: the socket receives no packets, but reports when the device
+//! The handle keeps its packet socket. The socket receives no packets, but reports when the device
 //! goes down.
 
 use crate::program::{self, GroupProgram};
@@ -20,9 +20,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use std::{fmt, io};
 
-/// The input of a member with these rings in this slot. `socket` is the handle's packet socket,
-/// bound to the device and silent; it stays open as long as the reader lives. `timeout` is the
-/// longest time until a packet is delivered.
+/// Returns the input of a member with these rings in this slot. `socket` is the handle's packet
+/// socket. It is bound to the device, silent, and stays open as long as the reader lives. `timeout`
+/// is the longest time until a packet is delivered.
 ///
 /// # Errors
 /// `EMFILE`, `ENOMEM` and the like.
@@ -56,7 +56,7 @@ struct RingsPort {
     rows: Rows,
     slot: u8,
     link: Option<Attached>,
-    /// The counts reported so far: records, and packets for which there was no room.
+    /// The counts that were reported so far: records, and packets for which a ring had no room.
     produced: AtomicU64,
     dropped: AtomicU64,
 }
@@ -105,7 +105,7 @@ impl Port for RingsPort {
 
     fn arm(&self, after: u64) -> bool {
         if after > 1 {
-            // Forgets earlier wake-ups. Best effort: otherwise the reader wakes too early.
+            // Clears earlier wake-ups. Best effort: if this fails, the reader wakes too early.
             let _ = self.epoll.clear();
         }
         let mut rows = self.rows.of(self.slot);
@@ -115,7 +115,8 @@ impl Port for RingsPort {
         if after > 1 {
             return true;
         }
-        // The BPF program does not wake the reader for earlier packets.
+        // For packets that came before this call, the BPF program does not wake the reader. So
+        // check for them.
         let rings: Vec<BorrowedFd<'_>> = self.rings.iter().map(AsFd::as_fd).collect();
         let unread = events::poll(&rings, Some(Duration::ZERO)).unwrap_or_default();
         !unread.contains(&true)
@@ -142,8 +143,8 @@ impl Port for RingsPort {
     fn link(&self) -> Result<LinkState, ReadError> {
         let state = self.as_socket().link()?;
         if self.link.as_ref().is_some_and(program::is_detached) {
-            // When a device goes, the kernel unlists the device first, and then detaches the BPF
-            // program.
+            // When a device is removed, the kernel first unlists the device, and then detaches the
+            // BPF program.
             self.as_socket().link()?;
             return Err(ReadError::new(Detached));
         }
@@ -170,7 +171,7 @@ impl Port for RingsPort {
     }
 }
 
-/// The device is there, but the engine's BPF program is detached from it.
+/// The device still exists, but the engine's BPF program was detached from it.
 #[derive(Debug)]
 struct Detached;
 

@@ -1,4 +1,4 @@
-//! A group's BPF programs on a device, and the maps by which its members come and go.
+//! A group's BPF programs on a device, and the maps that change when members join or leave.
 
 use crate::capture::{Capture, Variant};
 use crate::layout::{self, FILTERS_MAP, LEDGER_MAP, Lanes, RINGS_MAP, ROWS_MAP, SLOTS};
@@ -13,34 +13,34 @@ use fanpcap_steer::ebpf::EbpfError;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// A group's part of the XDP engine on one device: the maps by which its members come and go, and
-/// the BPF program for packets that the host sends. The BPF program for received packets may be
-/// exchanged, so it is not kept here.
+/// A group's part of the XDP engine on one device. It has the maps that change when members join or
+/// leave, and the BPF program for packets that the host sends. The BPF program for received packets
+/// is not a part, because it may be exchanged.
 ///
-/// Loading a BPF program needs `CAP_BPF` and `CAP_NET_ADMIN`. Since Linux 5.19 nothing else needs a
-/// capability. Before that, changes of maps need `CAP_BPF` where kernel.unprivileged_bpf_disabled
-/// is set.
+/// Loading a BPF program needs `CAP_BPF` and `CAP_NET_ADMIN`. Since Linux 5.19, the other
+/// operations need no capability. On earlier kernels, changes of maps need `CAP_BPF` if
+/// kernel.unprivileged_bpf_disabled is set.
 #[derive(Debug)]
 pub struct GroupProgram {
     rings: ObjectArray,
     rows: Rows,
     ledger: Ledger,
     filters: ObjectArray,
-    /// The BPF program for packets that the host sends, or why there is none. `Err(None)`: the
-    /// kernel has no hook for it.
+    /// The attached BPF program for packets that the host sends, or why there is none. `Err(None)`
+    /// means that the kernel has no hook for such a BPF program.
     sent: Result<Attached, Option<String>>,
-    /// The device's BPF link; `None` where the process had no device.
+    /// The device's BPF link; `None` if the group was loaded without a device.
     link: Option<Attached>,
 }
 
-/// Descriptors of a group beside its BPF program.
+/// How many descriptors a group has besides those of its BPF program for received packets.
 pub(crate) const PROGRAM_DESCRIPTORS: usize = 6;
 
 /// The registry's part for a group's BPF program: descriptors of maps that all groups on the device
 /// share.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceMaps<'a> {
-    /// The device's index; 0: it is gone.
+    /// The device's index; 0 if the device is gone.
     pub ifindex: u32,
     /// The registry's settings.
     pub settings: BorrowedFd<'a>,
@@ -71,7 +71,8 @@ impl GroupProgram {
     ) -> Result<(Self, Loaded), ProgramError> {
         let group = Self::without_programs(lanes);
         let mut group = group.map_err(|error| LoadError::of_map(KIND, error))?;
-        // Fills the cache: a root asks for the tags later, while it holds a lock.
+        // Looks up the number of the kernel's function now. The load of a root needs the number
+        // later, while the caller holds a lock.
         let _ = Tags::of(registry.ifindex);
         let link = registry.link.map(Attached::try_clone).transpose();
         group.link = link.map_err(LoadError::Map)?;
@@ -83,16 +84,16 @@ impl GroupProgram {
         });
         group.sent = sent.and_then(|sent| {
             let attached = sent.attach(registry.ifindex, Hook::Egress);
-            // Before Linux 6.6 there is no hook for sent packets.
+            // Kernels before Linux 6.6 have no hook for sent packets.
             let is_old = |error: &io::Error| error.raw_os_error() == Some(EINVAL);
             attached.map_err(|error| (!is_old(&error)).then(|| error.to_string()))
         });
         Ok((group, received))
     }
 
-    /// Loads another BPF program for the group, which uses the group's maps, and another one for
-    /// sent packets if the group has one. The first program gets no packets before the device
-    /// serves it, and the second gets none before [`GroupProgram::replace_sent`].
+    /// Loads another BPF program for the group, which uses the group's maps. If the group has a BPF
+    /// program for sent packets, also loads another one for these. The first gets no packets before
+    /// the device serves it. The second gets no packets before [`GroupProgram::replace_sent`].
     ///
     /// # Errors
     /// As [`GroupProgram::load`].
@@ -112,7 +113,7 @@ impl GroupProgram {
     }
 
     /// Replaces the BPF program for sent packets by `program`. Changes nothing if the group has no
-    /// such BPF program, or if somebody has detached it.
+    /// such BPF program, or if another process has detached it.
     ///
     /// # Errors
     /// `InvalidData` when `program` is not a BPF program for sent packets; errors of bpf(2).
@@ -155,7 +156,7 @@ impl GroupProgram {
     /// Opens the group from [`GroupProgram::descriptors`] of another process. Needs no capability.
     ///
     /// # Errors
-    /// `InvalidData` when these are not a group's descriptors.
+    /// `InvalidData` when the descriptors are not those of a group.
     pub fn open(descriptors: [OwnedFd; PROGRAM_DESCRIPTORS]) -> io::Result<Self> {
         let [rings, rows, ledger, filters, sent, link] = descriptors;
         let rows = Rows::open(rows)?;
@@ -164,7 +165,8 @@ impl GroupProgram {
             rings: ObjectArray::open(rings, MapKind::RingArray, lanes.entries())?,
             ledger: Ledger::open(ledger, lanes)?,
             filters: ObjectArray::open(filters, MapKind::ProgArray, SLOTS)?,
-            // Only the group's first member knows why there is no BPF program for sent packets.
+            // Only the group's first member knows the error that prevented a BPF program for sent
+            // packets.
             sent: Attached::open(sent, Hook::Egress)
                 .map_err(|_| Some("the group began without them".to_owned())),
             link: Attached::open(link, Hook::Driver).ok(),
@@ -172,16 +174,16 @@ impl GroupProgram {
         })
     }
 
-    /// All descriptors, for [`GroupProgram::open`] in another process. When no process has them
-    /// open any more, the kernel drops the members' filters and detaches the BPF program for sent
-    /// packets.
+    /// Returns all descriptors, for [`GroupProgram::open`] in another process. When no process has
+    /// them open any more, the kernel drops the members' filters and detaches the BPF program for
+    /// sent packets.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; PROGRAM_DESCRIPTORS] {
         [
             self.rings.as_fd(),
             self.rows.as_fd(),
             self.ledger.as_fd(),
             self.filters.as_fd(),
-            // Where there is no BPF program or link, another descriptor stands in its place.
+            // If there is no BPF program or no link, the descriptor of the rings takes its place.
             self.sent.as_ref().map_or(self.rings.as_fd(), AsFd::as_fd),
             self.link.as_ref().map_or(self.rings.as_fd(), AsFd::as_fd),
         ]
@@ -196,18 +198,18 @@ impl GroupProgram {
         sent.map_err(|reason| Unavailable::Sent(reason.clone()))
     }
 
-    /// The lanes of the device when the group began.
+    /// Returns the lanes that the device had when the group began.
     pub fn lanes(&self) -> Lanes {
         self.rows.lanes()
     }
 
     /// Directs the slot's packets into `rings` from now on, up to `snaplen` bytes of each,
-    /// unfiltered. The first packet wakes the reader. When this returns, no more packets come into
-    /// the slot's former rings. As with packet sockets, the slot does not get what the host sends
-    /// by the member's own `socket` (`SO_COOKIE`).
+    /// unfiltered. The first packet wakes the reader. When this function returns, no more packets
+    /// come into the slot's former rings. As with packet sockets, the slot does not get packets
+    /// that the host sends by the member's own `socket` (`SO_COOKIE`).
     ///
     /// # Errors
-    /// The errors of bpf(2). The slot may then get no packets.
+    /// The errors of bpf(2). After an error, the slot may get no packets.
     pub fn put(&self, slot: u8, rings: &MemberRings, snaplen: u32, socket: u64) -> io::Result<()> {
         self.rows.of(slot).for_each(|row| {
             row.set_snaplen(0);
@@ -229,14 +231,14 @@ impl GroupProgram {
         Ok(())
     }
 
-    /// Sets how many bytes of each packet the slot gets; 0: no packets. Packets in flight may still
-    /// come.
+    /// Sets how many bytes of each packet the slot gets. With 0, the slot gets no packets. Packets
+    /// in flight may still arrive.
     pub fn set_snaplen(&self, slot: u8, snaplen: u32) {
         self.rows.of(slot).for_each(|row| row.set_snaplen(snaplen));
     }
 
-    /// Removes the slot's rings and its filter. When this returns, no more packets come into the
-    /// rings.
+    /// Removes the slot's rings and its filter. When this function returns, no more packets come
+    /// into the rings.
     ///
     /// # Errors
     /// The errors of bpf(2).
@@ -248,15 +250,16 @@ impl GroupProgram {
     }
 
     /// Sets or removes the filter that the kernel runs for the slot. The filter is a BPF program at
-    /// XDP that returns how many bytes to keep. The records of frames that passed the filter carry
-    /// its generation, which is not 0 and which no other filter of the slot has. Records that are
-    /// written during the change may carry the former generation, or 0.
+    /// XDP that returns how many bytes to keep. A filter comes with its generation, which is not 0
+    /// and differs from those of the slot's other filters. Records of frames that passed the filter
+    /// have this generation. Records that are written during the change may have the former
+    /// generation, or 0.
     ///
     /// # Errors
-    /// The errors of bpf(2); then no filter runs.
+    /// The errors of bpf(2). After an error, no filter runs.
     pub fn set_filter(&self, slot: u8, filter: Option<(&LoadedProgram, u32)>) -> io::Result<()> {
-        // A record must not name a filter that has not run. So clear the generation first, and set
-        // it last.
+        // A record must not have the generation of a filter that has not run. So clear the
+        // generation first, and set it last.
         let set = |generation| {
             self.rows
                 .of(slot)
@@ -275,32 +278,32 @@ impl GroupProgram {
         }
     }
 
-    /// The counts for the slot.
+    /// Returns the counts for the slot.
     pub fn slot_counts(&self, slot: u8) -> SlotCounts {
         self.rows.counts(slot)
     }
 
-    /// The counts for the group.
+    /// Returns the counts for the group.
     pub fn group_counts(&self) -> GroupCounts {
         let slots = (0..=u8::MAX).map(|slot| self.slot_counts(slot).sum());
         self.ledger.counts(slots.fold(0, u64::wrapping_add))
     }
 
-    /// Makes a packet wake the reader of the slot's rings: in each lane, the one with the number
-    /// `after`, counted from now on. Returns false if such a packet has already come: then maybe
-    /// nothing wakes the reader.
+    /// Makes a packet wake the reader of the slot's rings: in each lane the packet with the number
+    /// `after`, counted from now on. Returns false if such a packet has already arrived. Then it is
+    /// possible that nothing wakes the reader.
     pub fn wake_after(&self, slot: u8, after: u64) -> bool {
         let mut rows = self.rows.of(slot);
         rows.all(|row| row.wake_after(after))
     }
 
-    /// Whether the device is gone, or somebody has detached the engine's BPF program from the
-    /// device.
+    /// Whether the device is gone, or another process has detached the engine's BPF program from
+    /// the device.
     pub fn is_detached(&self) -> bool {
         self.link.as_ref().is_some_and(is_detached)
     }
 
-    /// A duplicate of the device's BPF link.
+    /// Duplicates the device's BPF link.
     pub(crate) fn link_again(&self) -> io::Result<Option<Attached>> {
         self.link.as_ref().map(Attached::try_clone).transpose()
     }
@@ -319,7 +322,7 @@ pub(crate) fn is_detached(link: &Attached) -> bool {
     link.ifindex().is_ok_and(|ifindex| ifindex == 0)
 }
 
-/// Loads the BPF program for received packets: the first variant that the verifier accepts.
+/// Loads the BPF program for received packets, with the first variant that the verifier accepts.
 fn load_received(
     lanes: Lanes,
     given: &Given<'_>,
@@ -366,7 +369,7 @@ impl From<LoadError> for ProgramError {
 }
 
 const KIND: ProgramKind = ProgramKind::Xdp;
-/// The names of the BPF programs in the kernel.
+/// Names of the BPF programs in the kernel.
 pub(crate) const NAME: &str = "fanpcap_xdp";
 const NAME_OF_SENT: &str = "fanpcap_sent";
 

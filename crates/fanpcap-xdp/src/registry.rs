@@ -1,14 +1,14 @@
-//! The registry of the groups that share a device. One BPF program in the driver serves all of
-//! them; the registry tells it which groups get the packets. No process owns the registry. Members
-//! of every group on the device have both ends of its descriptor store, and the kernel frees the
-//! registry with the last member.
+//! The registry of the groups that share a device. One BPF program in the driver serves all these
+//! groups. The registry determines which groups get the packets. No process owns the registry.
+//! Members of every group on the device have both ends of the registry's descriptor store. When the
+//! last member ends, the kernel frees the registry.
 //!
-//! Each group has a group slot. The read end of the group's lifeline lies in the registry's
-//! descriptor store, the write end in the group's. So the registry learns that a group's last
-//! member has ended, however that member died. Any member of another group then clears the group
-//! slot.
+//! Each group has a group slot. The read end of the group's lifeline is in the registry's
+//! descriptor store, and the write end is in the group's. So the kernel reports to the registry
+//! that a group's last member has ended, whatever ended it. Any member of another group then clears
+//! the group slot.
 //!
-//! Callers hold the device's lock, which is taken after a group's.
+//! Callers hold the device's lock. They take it after a group's lock.
 
 use crate::device::Device;
 use crate::layout::GROUP_SLOTS;
@@ -18,7 +18,7 @@ use fanpcap_linux::wait::{Epoll, pipe};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// The operations that the registry needs from a device. This is a trait so that tests need no BPF
+/// The operations that the registry needs from a device. It is a trait, so that tests need no BPF
 /// programs.
 pub trait ServedDevice: Sized {
     /// Opens the device from these descriptors, which are in the order of
@@ -31,14 +31,14 @@ pub trait ServedDevice: Sized {
     /// The descriptors that another process needs.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
 
-    /// Gives the device's packets to the groups in these group slots and to no others, through each
-    /// group's BPF program. A failed call can be repeated.
+    /// Gives the device's packets to the groups in these group slots and to no other groups,
+    /// through each group's BPF program. A failed call can be repeated.
     ///
     /// # Errors
     /// The errors of bpf(2).
     fn serve(&self, slots: &[(u8, BorrowedFd<'_>)]) -> io::Result<()>;
 
-    /// Sets whether the host loses the packets.
+    /// Sets whether the host loses the device's packets.
     fn set_steals(&self, steals: bool);
 }
 
@@ -46,7 +46,7 @@ impl ServedDevice for Device {
     fn of(descriptors: Vec<OwnedFd>, ifindex: u32) -> io::Result<Self> {
         let device = Self::open(descriptors)?;
         match device.ifindex()? {
-            // The device has been removed, or its BPF program detached.
+            // The device has been removed, or its BPF program has been detached.
             0 => Err(io::ErrorKind::NotFound.into()),
             found if found == ifindex => Ok(device),
             _ => Err(io::ErrorKind::InvalidData.into()),
@@ -68,10 +68,10 @@ impl ServedDevice for Device {
 
 struct GroupSlot {
     number: u8,
-    /// Whether the group asks that the host lose the packets.
+    /// Whether the host loses the packets at the group's request.
     steals: bool,
-    /// The version of the entry. It rises by one, modulo 256, with each replacement of the group's
-    /// BPF program. The newest version is valid.
+    /// The version of the entry. Each replacement of the group's BPF program increments it by one,
+    /// modulo 256. Of several entries, the one with the newest version is valid.
     version: u8,
     lifeline: OwnedFd,
     program: OwnedFd,
@@ -88,7 +88,7 @@ impl GroupSlot {
         Self::entry(self.number, self.steals, self.version)
     }
 
-    /// Whether no entry in `all` with the same number is newer.
+    /// Whether `all` has no newer entry with the same number.
     fn is_newest(&self, all: &[Self]) -> bool {
         let is_newer = |it: &Self| (1..128).contains(&it.version.wrapping_sub(self.version));
         !all.iter()
@@ -102,8 +102,8 @@ impl GroupSlot {
         let [number, steals, version, ..] = word.to_le_bytes();
         let mut descriptors = descriptors.into_iter();
         Some(Self {
-            // A number beyond the last group slot would keep the device from serving the other
-            // groups.
+            // An entry with a number beyond the last group slot would prevent the device from
+            // serving the other groups. So such an entry is ignored.
             number: Some(number).filter(|&number| u32::from(number) < GROUP_SLOTS)?,
             steals: steals != 0,
             version,
@@ -117,13 +117,13 @@ impl GroupSlot {
 #[derive(Debug)]
 pub struct DeviceRegistry<D = Device> {
     store: FdStore,
-    /// Readable while a group has lost its last member and its group slot is not cleared.
+    /// Readable while a group has lost its last member and its group slot is not cleared yet.
     lifelines: Epoll,
     device: D,
 }
 
 impl<D: ServedDevice> DeviceRegistry<D> {
-    /// Makes the registry of a device that has none.
+    /// Makes the registry of a device that has no registry yet.
     ///
     /// # Errors
     /// `EMFILE` and the like.
@@ -146,8 +146,8 @@ impl<D: ServedDevice> DeviceRegistry<D> {
     /// Opens a device's registry from both ends of its descriptor store.
     ///
     /// # Errors
-    /// `InvalidData` when the ends belong to no registry, or to that of another device; errors of
-    /// [`ServedDevice::of`].
+    /// `InvalidData` when the ends belong to no registry, or to the registry of another device. The
+    /// errors of [`ServedDevice::of`].
     pub fn of([into, out_of]: [OwnedFd; 2], ifindex: u32) -> io::Result<Self> {
         let (store, lifelines) = FdStore::of(into, out_of)?;
         let parts = store.find(StoredFd::Engine(ifindex.into()))?;
@@ -164,7 +164,7 @@ impl<D: ServedDevice> DeviceRegistry<D> {
         self.store.ends()
     }
 
-    /// The device.
+    /// The device that the registry serves.
     pub fn device(&self) -> &D {
         &self.device
     }
@@ -174,17 +174,18 @@ impl<D: ServedDevice> DeviceRegistry<D> {
         self.lifelines.as_fd()
     }
 
-    /// Whether a group slot must be cleared.
+    /// Whether the slot of a group that is gone must be cleared.
     pub fn has_gone(&self) -> bool {
         self.lifelines.is_ready().unwrap_or(true)
     }
 
-    /// Gives a group a free group slot, and so the device's packets. `program` is the group's BPF
-    /// program, `lifeline` the read end of the group's lifeline. Returns the group slot's number;
-    /// `None` when all group slots are taken.
+    /// Gives a group a free group slot, and with it the device's packets. `program` is the group's
+    /// BPF program, `lifeline` the read end of the group's lifeline. Returns the group slot's
+    /// number. `None` when all group slots are taken.
     ///
     /// # Errors
-    /// The errors of the device and of the descriptor store. The group slot is then free again.
+    /// The errors of the device and of the descriptor store. After an error, the group slot is free
+    /// again.
     pub fn attach(
         &self,
         program: BorrowedFd<'_>,
@@ -207,18 +208,18 @@ impl<D: ServedDevice> DeviceRegistry<D> {
             Err(error) => {
                 self.store.remove(entry)?;
                 let _ = self.lifelines.remove(lifeline);
-                // Best effort: the device goes on serving the other groups.
+                // Best effort: the device continues to serve the other groups.
                 let _ = self.serve(&before);
                 Err(error)
             }
         }
     }
 
-    /// Replaces the BPF program of the group in a group slot. Returns the former one.
+    /// Replaces the BPF program of the group in a group slot. Returns the former BPF program.
     ///
     /// # Errors
-    /// `NotFound` for a free group slot; errors of the device and of the descriptor store. The
-    /// group then keeps its former BPF program.
+    /// `NotFound` for a free group slot; errors of the device and of the descriptor store. After an
+    /// error, the group keeps its former BPF program.
     pub fn exchange(&self, number: u8, program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
         let before = self.slots()?;
         let mut own = before.iter().filter(|it| it.number == number);
@@ -232,13 +233,13 @@ impl<D: ServedDevice> DeviceRegistry<D> {
         faults::step();
         if let Err(error) = self.slots().and_then(|all| self.serve(&all)) {
             self.store.remove(next)?;
-            // Best effort: the device serves the groups as before.
+            // Best effort: makes the device serve the groups with their former BPF programs.
             let _ = self.serve(&before);
             return Err(error);
         }
         for old in before.iter().filter(|it| it.number == number) {
             faults::step();
-            // Best effort: the newest version is valid.
+            // Best effort: if the removal fails, the newest version is valid.
             let _ = self.store.remove(old.own_entry());
         }
         Ok(former)
@@ -265,7 +266,8 @@ impl<D: ServedDevice> DeviceRegistry<D> {
     /// Clears the group slots of groups whose last members have ended.
     ///
     /// # Errors
-    /// The errors of the device and of the descriptor store. Another call completes the change.
+    /// The errors of the device and of the descriptor store. After an error, another call completes
+    /// the change.
     pub fn clear(&self) -> io::Result<()> {
         // A lifeline that can't be polled counts as alive.
         let is_gone = |it: &GroupSlot| pipe::has_hung_up(it.lifeline.as_fd()).unwrap_or(false);
@@ -285,7 +287,7 @@ impl<D: ServedDevice> DeviceRegistry<D> {
         let steals = slots.iter().any(|it| it.steals);
         let mut all: Vec<(u8, BorrowedFd<'_>)> = Vec::new();
         for slot in slots.iter().filter(|it| it.is_newest(slots)) {
-            // A process that died in `steal_for` has left a second entry.
+            // The slot may have a second entry from a process that died in `steal_for`.
             if !all.iter().any(|(it, _)| *it == slot.number) {
                 all.push((slot.number, slot.program.as_fd()));
             }
@@ -295,7 +297,7 @@ impl<D: ServedDevice> DeviceRegistry<D> {
         Ok(())
     }
 
-    /// The group slots that are taken.
+    /// Returns the group slots that are taken.
     fn slots(&self) -> io::Result<Vec<GroupSlot>> {
         let mut all = Vec::new();
         self.store.visit(&mut |entry, descriptors| {

@@ -7,20 +7,21 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
-/// A member's ring buffers: one for each lane of received packets, and maybe one for sent packets.
+/// A member's ring buffers: one for each lane of received packets, and optionally one for sent
+/// packets.
 #[derive(Debug)]
 pub struct MemberRings {
     received: Vec<RingBuffer>,
-    /// The ring buffer for sent packets. It is half as long as the others, by which other processes
-    /// recognise it.
+    /// The ring buffer for sent packets. It is half as long as the others. Other processes
+    /// recognise it by this length.
     sent: Option<RingBuffer>,
-    /// What was counted for the slot before it got these ring buffers.
+    /// The slot's counts at the time when the slot got these ring buffers.
     before: OnceLock<SlotCounts>,
 }
 
 const MIB: u32 = 1 << 20;
-/// Bytes of all ring buffers for received packets, by default: for snaplens up to [`SHORT`], and
-/// for longer ones.
+/// Bytes of all ring buffers for received packets, if nothing sets a size. The first is for
+/// snaplens up to [`SHORT`], the second for longer ones.
 const BYTES_SHORT: u32 = 16 * MIB;
 const BYTES_LONG: u32 = 64 * MIB;
 const SHORT: u32 = 256;
@@ -29,10 +30,10 @@ const BYTES_MIN: u32 = 4 * MIB;
 const BYTES_MAX: u32 = 1 << 30;
 
 impl MemberRings {
-    /// Creates empty ring buffers. `bytes` is the total size, if the application asks for one.
+    /// Creates empty ring buffers. `bytes` is their total size, if the application sets one.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_BPF`, `ENOMEM` when there is no memory.
+    /// `EPERM` without `CAP_BPF`, `ENOMEM` when the kernel does not have enough memory.
     pub fn create(
         snaplen: u32,
         bytes: Option<u32>,
@@ -49,7 +50,7 @@ impl MemberRings {
         })
     }
 
-    /// The bytes of all ring buffers that [`MemberRings::create`] would create.
+    /// Returns the bytes of all ring buffers that [`MemberRings::create`] would create.
     pub fn bytes(snaplen: u32, bytes: Option<u32>, lanes: Lanes, has_sent: bool) -> u64 {
         let len = u64::from(lane_len(snaplen, bytes, lanes));
         len * u64::from(lanes.received()) + if has_sent { len / 2 } else { 0 }
@@ -58,7 +59,7 @@ impl MemberRings {
     /// Opens ring buffers from another process's [`MemberRings::descriptors`]. Needs no capability.
     ///
     /// # Errors
-    /// `InvalidData` when a member of a group with these lanes can't have such ring buffers.
+    /// `InvalidData` when these can't be the ring buffers of a member of a group with these lanes.
     pub fn open(fds: Vec<OwnedFd>, lanes: Lanes) -> io::Result<Self> {
         let rings = fds.into_iter().map(RingBuffer::open);
         let mut received: Vec<RingBuffer> = rings.collect::<io::Result<_>>()?;
@@ -80,7 +81,7 @@ impl MemberRings {
         self.all().map(AsFd::as_fd).collect()
     }
 
-    /// Maps the ring buffers. They have one reader at a time.
+    /// Maps the ring buffers. Only one reader at a time may read them.
     ///
     /// # Errors
     /// The errors of mmap(2).
@@ -93,7 +94,7 @@ impl MemberRings {
         self.all().map(RingBuffer::len).sum()
     }
 
-    /// Always false: there is at least one ring buffer.
+    /// Always false, because a member has at least one ring buffer.
     pub fn is_empty(&self) -> bool {
         self.received.is_empty()
     }
@@ -102,24 +103,25 @@ impl MemberRings {
         self.received.iter().chain(&self.sent)
     }
 
-    /// The ring buffers by lane. If the device had another number of queues when the group began,
-    /// lanes share a ring buffer: several BPF programs may write to the same ring buffer.
+    /// Returns the ring buffers by lane. If the device had another number of queues when the group
+    /// began, lanes share a ring buffer. Then BPF programs on several CPUs may write to the same
+    /// ring buffer.
     pub(crate) fn for_lanes(&self, lanes: Lanes) -> Vec<BorrowedFd<'_>> {
         let received = self.received.iter().cycle().take(lanes.received() as usize);
         received.chain(&self.sent).map(AsFd::as_fd).collect()
     }
 
-    /// Whether there is a ring buffer for sent packets.
+    /// Whether the member has a ring buffer for sent packets.
     pub fn has_sent(&self) -> bool {
         self.sent.is_some()
     }
 
-    /// Notes what was counted for the slot that has just got these ring buffers.
+    /// Stores the slot's counts at the time when the slot has just got these ring buffers.
     pub(crate) fn note_before(&self, counts: SlotCounts) {
         let _ = self.before.set(counts);
     }
 
-    /// The slot's counts from before it got these ring buffers, if it has got them.
+    /// The slot's counts at the time when the slot got these ring buffers; `None` before that time.
     pub(crate) fn before(&self) -> Option<SlotCounts> {
         self.before.get().copied()
     }

@@ -1,4 +1,4 @@
-//! The root: the BPF program of a device with several groups, or with tags beside frames.
+//! The root: the BPF program of a device with several groups, or with tags stored beside frames.
 
 use crate::layout::{self, GROUP_SLOTS, settings};
 use crate::tags::{self, Tags};
@@ -10,13 +10,13 @@ const SETTINGS: usize = 0;
 const STAMP: usize = 1;
 const PROGRAMS: usize = 2;
 
-/// The stack: a key of 0, and whether a tag was put into the frame. [`tags`] uses the next bytes of
-/// the stack.
+/// Offsets on the stack: a key of 0, and whether a tag was put into the frame. [`tags`] uses the
+/// next bytes of the stack.
 const NOUGHT: i16 = -4;
 const IS_TAGGED: i16 = -8;
 
-/// The BPF program for the groups whose bits are set in `group_slots`. With `tags`, the groups get
-/// each frame with the tag that lies beside it.
+/// Returns the root for the groups whose bits are set in `group_slots`. With `tags`, the groups get
+/// each frame with the tag that is stored beside it.
 pub(crate) fn root(group_slots: u32, tags: Option<Tags>) -> Result<Object, AssemblerError> {
     let maps = vec![layout::settings_row(), layout::stamp(), layout::programs()];
     let mut asm = Assembler::new();
@@ -56,8 +56,8 @@ fn serve_one(asm: &mut Assembler, (group_slot, group): (u32, Label), tags: Tags)
     unsaid(asm);
 }
 
-/// Takes one stamp for all groups, and runs each group's BPF program by a tail call from a BPF
-/// function. The host gets the packet if a group's result or the settings say so.
+/// Takes one stamp for all groups. Runs each group's BPF program by a tail call from a BPF
+/// function. The host gets the packet if a group's result or the settings require it.
 fn serve_all(asm: &mut Assembler, groups: &[(u32, Label)], tags: Option<Tags>) {
     let untagged = asm.label();
     if let Some(tags) = tags {
@@ -77,8 +77,8 @@ fn serve_all(asm: &mut Assembler, groups: &[(u32, Label)], tags: Option<Tags>) {
     verdict(asm);
 }
 
-/// Runs all groups and collects their results in r7. The stamp is set only during these calls:
-/// without a stamp a group's BPF program returns a verdict for the kernel.
+/// Runs all groups and collects their results in r7. The stamp is set only during these calls.
+/// Without a stamp, a group's BPF program would return a verdict for the kernel.
 fn call_all(asm: &mut Assembler, groups: &[(u32, Label)]) {
     asm.store(Width::Word, R10, NOUGHT, 0);
     asm.call(MAP_LOOKUP, (map(STAMP), stack(NOUGHT)));
@@ -99,7 +99,7 @@ fn call(asm: &mut Assembler, group: Label) {
     asm.call_function(group, (R6, 0, 0));
 }
 
-/// Runs a group's BPF program by a tail call, if there is one. Expects the context in r1.
+/// Runs a group's BPF program by a tail call, if the array has one. Expects the context in r1.
 fn run(asm: &mut Assembler, group_slot: u32) {
     asm.call(TAIL_CALL, (R1, map(PROGRAMS), group_slot as i32));
 }
@@ -109,7 +109,7 @@ fn verdict(asm: &mut Assembler) {
     unsaid(asm);
 }
 
-/// Returns the verdict on packets for which no steering program gives one.
+/// Returns the verdict of the settings, for packets on which no steering program decides.
 fn unsaid(asm: &mut Assembler) {
     asm.value(R1, SETTINGS, settings::VERDICT.into());
     asm.load(Width::Word, R0, R1, 0);

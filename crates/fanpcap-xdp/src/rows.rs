@@ -1,4 +1,4 @@
-//! A group's rows and counters, as processes see them.
+//! A group's rows and counters, as processes access them.
 
 use crate::layout::{LEDGER_MAP, LONGEST, Lanes, ROW_LEN, ROWS_MAP, SLOTS, ledger, row};
 use fanpcap_linux::bpf::Table;
@@ -6,8 +6,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The BPF program's counts for a slot since the group began. A new member notes what was counted
-/// before it came.
+/// The BPF program's counts for a slot since the group began. A new member stores what was counted
+/// before its join.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotCounts {
     /// Records written to the slot's rings.
@@ -25,7 +25,7 @@ pub struct GroupCounts {
     pub offered: u64,
     /// Packets that the steering program dropped.
     pub nowhere: u64,
-    /// Packets for which there was no member, or whose slot had no ring.
+    /// Packets for which the group had no member, or whose slot had no ring.
     pub no_member: u64,
 }
 
@@ -45,7 +45,7 @@ impl Rows {
     /// Opens the rows behind `fd`, which comes from another process.
     ///
     /// # Errors
-    /// `InvalidData` if it is another map.
+    /// `InvalidData` if `fd` is not a map of rows.
     pub(crate) fn open(fd: OwnedFd) -> io::Result<Self> {
         let table = Table::open_rows(fd, ROW_LEN)?;
         let lanes = Lanes::of_entries(table.len() / ROW_LEN as usize);
@@ -57,7 +57,7 @@ impl Rows {
         self.lanes
     }
 
-    /// The rows of a slot, one for each lane.
+    /// Returns the rows of a slot, one for each lane.
     pub(crate) fn of(&self, slot: u8) -> impl Iterator<Item = Row<'_>> {
         let stride = self.lanes.stride();
         let first = u32::from(slot) * stride;
@@ -84,12 +84,13 @@ impl Rows {
 }
 
 impl SlotCounts {
-    /// How many packets came for the slot, dropped ones included, and how many were dropped.
+    /// Returns how many packets came for the slot, dropped ones included, and how many were
+    /// dropped.
     pub(crate) fn for_slot(&self) -> [u64; 2] {
         [self.produced.wrapping_add(self.dropped), self.dropped]
     }
 
-    /// All deliveries to the slot.
+    /// Returns the number of all deliveries to the slot.
     pub(crate) fn sum(&self) -> u64 {
         let Self {
             produced,
@@ -160,16 +161,17 @@ impl<'a> Row<'a> {
         }
     }
 
-    /// Makes the record with the number `after`, counted from now on, wake the reader. Returns
-    /// false if that many records have already come: then maybe no record wakes the reader.
+    /// Makes a record wake the reader: the record with the number `after`, counted from now on.
+    /// Returns false if that many records have already arrived. Then it is possible that no record
+    /// wakes the reader.
     pub(crate) fn wake_after(&self, after: u64) -> bool {
         let (Some(wake_at), Some(produced)) = (self.word(row::WAKE_AT), self.word(row::PRODUCED))
         else {
             return true;
         };
         let at = produced.load(Ordering::Acquire).wrapping_add(after);
-        // A sequentially consistent read-modify-write and the next read are not reordered: see
-        // `capture::deliver::submit`.
+        // The CPU does not reorder a sequentially consistent read-modify-write and the next read.
+        // This is one side of the protocol in `capture::deliver::submit`.
         wake_at.swap(at, Ordering::SeqCst);
         std::sync::atomic::fence(Ordering::SeqCst);
         let missing = at.wrapping_sub(produced.load(Ordering::SeqCst));
@@ -189,7 +191,7 @@ impl Ledger {
     /// Opens the counters behind `fd`, of a group with these lanes.
     ///
     /// # Errors
-    /// `InvalidData` if it is another map.
+    /// `InvalidData` if `fd` is not the map of such counters.
     pub(crate) fn open(fd: OwnedFd, lanes: Lanes) -> io::Result<Self> {
         let table = Table::open_rows(fd, ROW_LEN)?;
         if table.len() != (lanes.stride() * ROW_LEN) as usize {
@@ -198,7 +200,7 @@ impl Ledger {
         Ok(Self(table))
     }
 
-    /// Notes that a member wants sent packets; `lane` is the lane of sent packets.
+    /// Stores that a member wants sent packets. `lane` is the lane of sent packets.
     pub(crate) fn want_sent(&self, lane: u32) {
         let at = (lane * ROW_LEN) as usize + usize::from(ledger::WANTS_SENT.unsigned_abs());
         let flag: Option<&[AtomicU32]> = self.0.view(at, 1);
@@ -207,7 +209,7 @@ impl Ledger {
         }
     }
 
-    /// The counts for the group. `delivered` is what all slots have counted.
+    /// Returns the counts for the group. `delivered` is the sum of the counts of all slots.
     pub(crate) fn counts(&self, delivered: u64) -> GroupCounts {
         let rows = self.0.len() / ROW_LEN as usize;
         let sum = |counter: i16| {
@@ -222,7 +224,7 @@ impl Ledger {
         let (nowhere, no_member) = (sum(ledger::NOWHERE), sum(ledger::NO_MEMBER));
         let ended = delivered.wrapping_add(nowhere).wrapping_add(no_member);
         GroupCounts {
-            // A separate counter would cost an atomic addition for each packet.
+            // Computed, because a separate counter would cost an atomic addition for each packet.
             offered: ended.wrapping_sub(sum(ledger::AGAIN)),
             nowhere,
             no_member,

@@ -1,7 +1,7 @@
-//! Finds the selection of a cluster's node, for the engine behind it.
+//! Finds the selection of a cluster's node, so that the engine can work behind it.
 //!
-//! `fanpcap node` leaves its selection in a BPF file system, below a directory that only root can
-//! enter.
+//! `fanpcap node` pins its selection in a BPF file system. The file system is below a directory
+//! that only root can enter.
 
 use crate::behind::Selection;
 use fanpcap_bpf::MapKind;
@@ -12,30 +12,31 @@ use fanpcap_linux::process::netns;
 use std::ffi::OsStr;
 use std::io;
 
-/// The directory of what all nodes leave, in the administrator's state.
+/// The directory of the state of all nodes, in the administrator's state.
 pub const CLUSTER: &str = "cluster";
-/// The directory with the BPF file system, in [`CLUSTER`].
+/// The directory on which the BPF file system is mounted, in [`CLUSTER`].
 pub const BPF: &str = "bpf";
-/// The pin of a device's link.
+/// The name of the pin of a device's link.
 pub const LINK: &str = "link";
-/// The pin of the array with the BPF program that gets the packets.
+/// The name of the pin of the array with the BPF program that gets the packets.
 pub const NEXT: &str = "next";
 
-/// The directory of the pins of a device in the network namespace with this inode number.
+/// Returns the name of a device's directory of pins. `netns` is the inode number of the device's
+/// network namespace.
 pub fn pins(netns: &str, ifindex: u32) -> String {
     format!("{netns}-{ifindex}")
 }
 
-/// The name of the lock file in the network namespace's directory. The node locks its first byte,
-/// and the engine its second byte.
+/// Returns the name of the lock file in the network namespace's directory. The node locks the
+/// file's first byte, and the engine the second byte.
 pub fn lock(ifindex: u32) -> String {
     format!("{ifindex}.lock")
 }
 
-/// The selection on a device of the calling thread's network namespace.
+/// Opens the selection on a device of the calling thread's network namespace.
 ///
 /// # Errors
-/// `ENOENT` when there is none, `EACCES` for another user than root.
+/// `ENOENT` when the device has no selection, `EACCES` for users other than root.
 pub(crate) fn find(ifindex: u32) -> io::Result<Selection> {
     let cluster = find_state(CLUSTER)?;
     let netns = netns::inode()?.to_string();

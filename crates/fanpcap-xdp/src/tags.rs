@@ -1,8 +1,9 @@
-//! VLAN tags that lie beside received frames. A root asks the device's driver for the tag, puts the
-//! tag into the frame while the groups have the frame, and takes it out again.
+//! VLAN tags that are stored beside received frames. A root asks the device's driver for the tag.
+//! It puts the tag into the frame while the groups have the frame, and then takes the tag out
+//! again.
 //!
 //! A driver has such tags if the device takes tags out of frames. A veth has the tag beside the
-//! frame if its peer sends it so.
+//! frame if its peer sends the frame in this form.
 
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
@@ -15,28 +16,28 @@ use std::sync::atomic::{AtomicI32, Ordering};
 pub(crate) struct Tags {
     /// The kernel's number for its function that returns the tag.
     function: i32,
-    /// The device's index. The BPF programs are for this device alone.
+    /// The device's index. Only this device can run the BPF programs.
     pub(crate) ifindex: u32,
 }
 
 impl Tags {
-    /// How to ask a device of the calling thread's network namespace; `None` if its driver or the
-    /// kernel can't return tags.
+    /// Returns how to ask a device of the calling thread's network namespace. `None` if its driver
+    /// or the kernel can't return tags.
     pub(crate) fn of(ifindex: u32) -> Option<Self> {
         let tells = netdev::tells_vlan_tags(ifindex).unwrap_or(false);
         let function = tells.then(function).flatten()?;
         Some(Self { function, ifindex })
     }
 
-    /// Inserts the tag that lies beside the frame. Jumps to `none` if there is no tag. Expects the
-    /// context in r6, and uses the stack from [`TAG`] on.
+    /// Inserts the tag that is stored beside the frame. Jumps to `none` if the frame has no such
+    /// tag. Expects the context in r6, and uses the stack from [`TAG`] on.
     pub(crate) fn put(self, asm: &mut Assembler, none: Label) {
         let short = asm.label();
         asm.store(Width::Double, R10, TAG, 0);
         asm.call_kernel(self.function, (R6, stack(TAG), R2 + i32::from(TCI - TAG)));
         asm.jump32_if(R0.is_not(0), none);
         move_head(asm, -i32::from(TAG_LEN));
-        // Without room before the frame, the groups get the frame without its tag.
+        // If the buffer has no room before the frame, the groups get the frame without its tag.
         asm.jump_if(R0.is_not(0), none);
         reach(asm, short);
         move_addresses(asm, TAG_LEN, 0);
@@ -53,7 +54,7 @@ impl Tags {
     }
 }
 
-/// The number of the kernel's function. It is looked up only once, as the kernel's BTF has
+/// Returns the number of the kernel's function. Looks it up only once, because the kernel's BTF has
 /// megabytes.
 fn function() -> Option<i32> {
     static NUMBER: AtomicI32 = AtomicI32::new(UNKNOWN);
@@ -64,31 +65,31 @@ fn function() -> Option<i32> {
     Some(NUMBER.load(Ordering::Relaxed)).filter(|number| *number != NONE)
 }
 
-/// Values that are not numbers of functions.
+/// Values that are not numbers of functions: not looked up yet, and not found.
 const UNKNOWN: i32 = 0;
 const NONE: i32 = -1;
 
-/// Removes from the frame what [`Tags::put`] has inserted: the kernel still has the tag beside the
-/// frame. Expects the context in r6.
+/// Removes from the frame the tag that [`Tags::put`] has inserted. The kernel still has the tag
+/// beside the frame. Expects the context in r6.
 pub(crate) fn take_out(asm: &mut Assembler) {
     let [failed, done] = asm.labels();
     reach(asm, failed);
     move_addresses(asm, 0, TAG_LEN);
     move_head(asm, TAG_LEN.into());
     asm.jump(done);
-    // Can't happen: the addresses were there before.
+    // This can't happen, because the addresses were there before.
     asm.bind(failed);
     asm.exit_with(XDP_ABORTED);
     asm.bind(done);
 }
 
-/// Moves the frame's beginning by this many bytes. r0 is 0 on success.
+/// Moves the beginning of the frame by this many bytes. r0 is 0 on success.
 fn move_head(asm: &mut Assembler, bytes: i32) {
     asm.call(XDP_ADJUST_HEAD, (R6, bytes));
 }
 
-/// Puts the frame's address into r1. Jumps if the frame's linear part is too short for the
-/// addresses and a tag.
+/// Puts the frame's address into r1. Jumps to `beyond` if the frame's linear part is too short for
+/// the two addresses and a tag.
 fn reach(asm: &mut Assembler, beyond: Label) {
     asm.load(Width::Word, R1, R6, xdp::DATA);
     asm.load(Width::Word, R2, R6, xdp::DATA_END);
@@ -96,7 +97,7 @@ fn reach(asm: &mut Assembler, beyond: Label) {
     asm.jump_if(R3.above(R2), beyond);
 }
 
-/// Moves the two addresses of the frame in r1 from one offset to another.
+/// Moves the two hardware addresses of the frame in r1 from one offset to another.
 fn move_addresses(asm: &mut Assembler, from: i16, to: i16) {
     asm.load(Width::Double, R4, R1, from);
     asm.load(Width::Word, R5, R1, from + 8);
@@ -107,10 +108,11 @@ fn move_addresses(asm: &mut Assembler, from: i16, to: i16) {
 /// The kernel's function, since Linux 6.8 (net/core/xdp.c).
 const FUNCTION: &str = "bpf_xdp_metadata_rx_vlan_tag";
 
-/// The stack: the tag's protocol in network order, and its control information in host order.
+/// Offsets on the stack: the tag's protocol in network order, and its control information in host
+/// order.
 const TAG: i16 = -16;
 const TCI: i16 = TAG + 2;
 
-/// Bytes of a tag, and of the addresses before it.
+/// Bytes of a tag, and of the hardware addresses before it.
 const TAG_LEN: i16 = 4;
 const ADDRESSES_LEN: i16 = 12;

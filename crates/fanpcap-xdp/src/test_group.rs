@@ -11,7 +11,7 @@ use fanpcap_testkit::frames::{ethernet, v4};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A group whose slot 0 gets all that its steering program does not drop.
+/// A group whose slot 0 gets all packets that its steering program does not drop.
 pub(crate) struct Group {
     pub(crate) program: GroupProgram,
     /// The BPF program for received packets.
@@ -84,7 +84,8 @@ pub(crate) fn records(rings: &MemberRings) -> Records {
     Records::new(rings.map().unwrap(), &link, || 0).unwrap()
 }
 
-/// The content of a record: bytes, length on the wire, and the filter that the frame has passed.
+/// Returns the content of the next record: bytes, length on the wire, and the filter that the frame
+/// has passed.
 pub(crate) fn next(records: &mut Records) -> Option<(Vec<u8>, u32, u32)> {
     records.open();
     let frame = records.next_frame().unwrap()?;

@@ -1,13 +1,13 @@
-//! Why a device can't be captured from at XDP.
+//! Why XDP can't capture from a device.
 
 use fanpcap_linux::bpf::LoadError;
 use std::error::Error;
 use std::{fmt, io};
 
-/// Why a device can't be captured from at XDP.
+/// Why XDP can't capture from a device.
 #[derive(Debug)]
 pub enum Unavailable {
-    /// `any` means all devices, so it has no driver.
+    /// The device is `any`: it means all devices, so it has no driver.
     AnyDevice,
     /// The device is a loopback: it has no driver that receives.
     Loopback,
@@ -15,23 +15,24 @@ pub enum Unavailable {
     NotEthernet,
     /// The device is a bridge, or another kind without a driver that receives.
     Kind(String),
-    /// The device, of this name, takes VLAN tags out of frames before an XDP program sees them.
+    /// The device, of this name, takes VLAN tags out of frames before an XDP program gets the
+    /// frames.
     TakesVlanTags(String),
     /// The device has an XDP program of another application.
     Foreign {
-        /// The BPF program's name, if the process may ask for it.
+        /// The BPF program's name, if this process may read it.
         name: Option<String>,
         /// The kernel's number of the BPF program.
         id: u32,
     },
-    /// The driver has no XDP, or not with the device's present settings.
+    /// The driver does not support XDP, or not with the device's present settings.
     Driver(io::Error),
     /// The kernel is older than Linux 5.18.
     Kernel,
-    /// No BPF program sees the packets that the host sends, for this reason. Without a reason, the
-    /// kernel has no hook for such a BPF program.
+    /// The group has no BPF program for packets that the host sends, for this reason. `None` means
+    /// that the kernel has no hook for such a BPF program.
     Sent(Option<String>),
-    /// The kernel refuses a BPF program or a map, usually for lack of a capability.
+    /// The kernel refuses a BPF program or a map, usually because a capability is missing.
     Load(LoadError),
     /// The device's properties can't be read.
     Device(io::Error),
@@ -75,7 +76,7 @@ impl fmt::Display for Unavailable {
                 f.write_str(": 'outgoing@DEVICE = no' leaves them out")
             }
             Self::Load(error) => error.fmt(f),
-            Self::Device(error) => write!(f, "the device can't be asked: {error}"),
+            Self::Device(error) => write!(f, "the device's properties can't be read: {error}"),
         }
     }
 }

@@ -83,7 +83,10 @@ fn what_others_may_have_put_there_is_refused() {
     memory.set_mode(NAME, 0o755);
     fs::create_dir(planted.join(VERSION)).unwrap();
     memory.set_mode("fanpcap/v6", 0o777);
-    assert!(is_refused(), "every user can write to this version's directory");
+    assert!(
+        is_refused(),
+        "every user can write to this version's directory"
+    );
     let versions = planted.join(VERSION);
     let begin = format!("{} is not trusted", versions.display());
     for error in [memory.root().open(), memory.root().make()] {

@@ -337,8 +337,14 @@ mod tests {
             let at = 12 * row as usize;
             assert_eq!(array.read(row + 1).unwrap(), content[at..at + 12]);
         }
-        assert!(array.write(3, &content).is_err(), "a write of one row too many");
-        assert!(array.write(0, &content[1..]).is_err(), "a write of part of a row");
+        assert!(
+            array.write(3, &content).is_err(),
+            "a write of one row too many"
+        );
+        assert!(
+            array.write(0, &content[1..]).is_err(),
+            "a write of part of a row"
+        );
     }
 
     #[test]
@@ -349,7 +355,10 @@ mod tests {
         let mut read = [7, 7];
         number.read_numbers(&mut read).unwrap();
         assert_eq!(read, [0, 7]);
-        assert!(number.read_numbers(&mut []).is_err(), "a read into an empty slice");
+        assert!(
+            number.read_numbers(&mut []).is_err(),
+            "a read into an empty slice"
+        );
     }
 
     #[test]
@@ -377,6 +386,9 @@ mod tests {
         let keys: Vec<u8> = (0..24).collect();
         map.insert(&keys[..16], &[1, 2]).unwrap();
         assert_eq!(map.look_up(&keys[8..16]).unwrap()[0], 2);
-        assert!(map.insert(&keys, &[1, 2, 3]).is_err(), "a third value in a map of two");
+        assert!(
+            map.insert(&keys, &[1, 2, 3]).is_err(),
+            "a third value in a map of two"
+        );
     }
 }

@@ -141,7 +141,10 @@ mod tests {
         array.remove(0, 4).unwrap();
         assert!(array.remove(0, 5).is_err(), "a removal beyond the end");
         assert!(array.put(3, &[small.as_fd(), large.as_fd()]).is_err());
-        assert!(array.put(0, &[array.as_fd()]).is_err(), "an array in place of a ring buffer");
+        assert!(
+            array.put(0, &[array.as_fd()]).is_err(),
+            "an array in place of a ring buffer"
+        );
     }
 
     #[test]

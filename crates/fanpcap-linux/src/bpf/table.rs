@@ -125,10 +125,19 @@ mod tests {
         let table = Table::create("table", 4608 + 4).unwrap();
         assert_eq!(table.bytes().len(), 4612);
         assert_eq!(table.view::<AtomicU32>(4608, 1).unwrap().len(), 1);
-        assert!(table.view::<AtomicU32>(4608, 2).is_none(), "a view beyond the end");
-        assert!(table.view::<AtomicU32>(2, 1).is_none(), "a view that is not aligned");
+        assert!(
+            table.view::<AtomicU32>(4608, 2).is_none(),
+            "a view beyond the end"
+        );
+        assert!(
+            table.view::<AtomicU32>(2, 1).is_none(),
+            "a view that is not aligned"
+        );
         assert!(table.words(0, 576).is_some() && table.words(0, 577).is_none());
-        assert!(table.words(8, usize::MAX).is_none(), "a length that overflows");
+        assert!(
+            table.words(8, usize::MAX).is_none(),
+            "a length that overflows"
+        );
     }
 
     #[test]

@@ -172,7 +172,10 @@ mod tests {
         let flock = unsafe { libc::flock(stranger.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
         assert_eq!(flock, 0);
         let watcher = File::open(&scene.0).unwrap();
-        assert!(!is_taken(&watcher).unwrap(), "flock and a read lock count as the write lock");
+        assert!(
+            !is_taken(&watcher).unwrap(),
+            "flock and a read lock count as the write lock"
+        );
         // Releases the lock explicitly. A child of another test may have a copy of the descriptor,
         // and with it the lock.
         release_byte(&stranger, 0).unwrap();
@@ -204,7 +207,10 @@ mod tests {
         assert!(try_take_byte(&one, 7).unwrap());
         let _copy = one.try_clone().unwrap();
         assert!(!try_take_byte(&other, 7).unwrap());
-        assert!(try_take_byte(&other, u32::MAX).unwrap(), "the lock of another byte is taken");
+        assert!(
+            try_take_byte(&other, u32::MAX).unwrap(),
+            "the lock of another byte is taken"
+        );
         assert_eq!(holder(&other, 7).unwrap().pid, std::process::id());
         release_byte(&one, 7).unwrap();
         assert_eq!(holder(&other, 7), None);
@@ -216,13 +222,19 @@ mod tests {
         let scene = Scene::new("shares");
         let [one, other, third] = [(); 3].map(|()| scene.open());
         assert!(share_byte(&one, 7).unwrap());
-        assert!(!is_byte_shared(&one, 7).unwrap(), "the description's own lock counts");
+        assert!(
+            !is_byte_shared(&one, 7).unwrap(),
+            "the description's own lock counts"
+        );
         assert!(share_byte(&other, 7).unwrap());
         assert!(is_byte_shared(&one, 7).unwrap());
         assert!(!try_take_byte(&third, 7).unwrap());
         assert_eq!(holder(&third, 7).unwrap().pid, std::process::id());
         release_byte(&other, 7).unwrap();
-        assert!(is_byte_shared(&third, 7).unwrap(), "the first shared lock is lost");
+        assert!(
+            is_byte_shared(&third, 7).unwrap(),
+            "the first shared lock is lost"
+        );
         release_byte(&one, 7).unwrap();
         assert!(!is_byte_shared(&third, 7).unwrap());
     }

@@ -196,7 +196,10 @@ mod tests {
         });
         (0..2).for_each(|_| LOCK.with(|value| *value += 1));
         thread::sleep(Duration::from_millis(20));
-        assert!(!CAME.load(Ordering::Relaxed), "try_with ran although the lock was held");
+        assert!(
+            !CAME.load(Ordering::Relaxed),
+            "try_with ran although the lock was held"
+        );
         assert_eq!(LOCK.with(|value| *value), 2);
         LOCK.after_fork();
         other.join().unwrap();

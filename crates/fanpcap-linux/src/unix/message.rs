@@ -49,8 +49,8 @@ pub fn send(fd: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) ->
 }
 
 fn too_many() -> io::Error {
-    let text = "this user's descriptors in the queues of Unix sockets have reached the number that this \
-                process may open (ulimit -n)";
+    let text = "this user's descriptors in the queues of Unix sockets have reached the number that \
+                this process may open (ulimit -n)";
     io::Error::new(io::ErrorKind::QuotaExceeded, text)
 }
 

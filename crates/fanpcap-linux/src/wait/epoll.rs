@@ -209,14 +209,17 @@ mod tests {
         assert!(!outer.is_ready().unwrap());
         let mut writer = File::from(first.write);
         writer.write_all(b"x").unwrap();
-        assert!(!outer.is_ready().unwrap(), "a byte made it ready, though it is not watched for data");
+        assert!(!outer.is_ready().unwrap(), "a byte made it ready");
         inner.set(first.read.as_fd(), true).unwrap();
         assert!(outer.is_ready().unwrap());
         inner.set(first.read.as_fd(), false).unwrap();
         assert!(!outer.is_ready().unwrap());
         drop(writer);
         assert!(hangs_up(first.read.as_fd()));
-        assert!(outer.is_ready().unwrap(), "the hang-up did not make it ready");
+        assert!(
+            outer.is_ready().unwrap(),
+            "the hang-up did not make it ready"
+        );
         inner.remove(first.read.as_fd()).unwrap();
         assert!(!outer.is_ready().unwrap());
         let gone = inner.remove(first.read.as_fd()).unwrap_err();

@@ -4,21 +4,21 @@ use crate::layout::record::DATA;
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
 
-/// The length of the shortest frames, without their checksum: most packets of a flood have this
+/// The length of the shortest frames, without their checksum. In a flood of packets, most have this
 /// length.
 const SHORTEST: i16 = 60;
-/// How many bytes are copied at most by single loads.
+/// The most bytes that single loads copy. The helper copies longer frames.
 const LONGEST: i16 = 128;
-/// The bytes to copy are rounded up to the first of these lengths that is enough, if the frame is
-/// that long.
+/// The number of bytes to copy is rounded up to the first of these lengths that is large enough, if
+/// the frame is that long.
 const STEPS: [i16; 3] = [64, 96, LONGEST];
-/// [`by_length`] copies this many bytes before it looks at the length.
+/// [`by_length`] copies this many bytes before it reads the length.
 const BEGIN: i16 = 56;
 
-/// Copies r8 bytes of the frame, whose context is in r6, to the record in r9. Single loads take
-/// half the time of the helper. To need no loop they may copy more than r8 bytes: the frame and the
-/// record are long enough. If the helper fails, which can't happen, discards the record and jumps
-/// to `failed`.
+/// Copies r8 bytes of the frame to the record in r9. Expects the context in r6. Single loads take
+/// half the time of the helper. They may copy more than r8 bytes, so that no loop is needed: the
+/// frame and the record are long enough. If the helper fails, which can't happen, discards the
+/// record and jumps to `failed`.
 pub(super) fn copy(asm: &mut Assembler, failed: Label) {
     let [helper, done, whole] = asm.labels();
     asm.load(Width::Word, R1, R6, xdp::DATA);
@@ -43,10 +43,10 @@ pub(super) fn copy(asm: &mut Assembler, failed: Label) {
     asm.bind(done);
 }
 
-/// Copies a whole frame of even length: frames with TCP mostly have 2 bytes more than a multiple of
-/// four.
+/// Copies a whole frame of even length. It has a case for 2 bytes more than a multiple of four,
+/// because most frames with TCP have such a length.
 fn by_length(asm: &mut Assembler, helper: Label, done: Label) {
-    // A test of r8 itself would make the verifier lose its bounds.
+    // If the code tested r8 itself, the verifier would lose the bounds of r8.
     asm.set(R3, R8 & 1);
     asm.jump_if(R3.is_not(0), helper);
     reach(asm, BEGIN, helper);
@@ -73,13 +73,13 @@ fn by_length(asm: &mut Assembler, helper: Label, done: Label) {
     asm.jump(done);
 }
 
-/// Jumps unless the frame's linear part has `end` bytes.
+/// Jumps to `beyond` if the frame's linear part has fewer than `end` bytes.
 fn reach(asm: &mut Assembler, end: i16, beyond: Label) {
     asm.set(R3, R1 + i32::from(end));
     asm.jump_if(R3.above(R2), beyond);
 }
 
-/// Copies bytes `from` to `to` of the frame.
+/// Copies the bytes of the frame from offset `from` to offset `to`.
 fn words(asm: &mut Assembler, from: i16, to: i16) {
     let mut at = from;
     while at < to {
@@ -92,13 +92,13 @@ fn words(asm: &mut Assembler, from: i16, to: i16) {
     }
 }
 
-/// Copies bytes of the frame from `at` on.
+/// Copies one word of the frame at offset `at`.
 fn one(asm: &mut Assembler, width: Width, at: i16) {
     asm.load(width, R3, R1, at);
     asm.store(width, R9, DATA + at, R3);
 }
 
-/// Copies r8 bytes as [`copy`] does, but by the helper for every length.
+/// Copies r8 bytes as [`copy`] does, but uses the helper for every length.
 pub(super) fn copy_by_helper(asm: &mut Assembler, failed: Label) {
     let done = asm.label();
     by_helper(asm, done, failed);

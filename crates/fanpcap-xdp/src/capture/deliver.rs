@@ -9,15 +9,15 @@ use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
 use fanpcap_steer::ebpf::IS_COPY;
 
-/// What the code is emitted for: the capture, and the function that runs a slot's filter.
+/// The parameters of the emitted code: the capture, and the function that runs a slot's filter.
 pub(super) struct Delivering {
     pub(super) capture: Capture,
     pub(super) filter: Option<Label>,
-    /// Where the code continues; `None` in a BPF function.
+    /// Where the code continues after the delivery; `None` in a BPF function, which returns.
     pub(super) done: Option<Label>,
 }
 
-/// Where a delivery ends without a record.
+/// The labels for deliveries that write no record.
 struct Ends {
     missed: Label,
     unwanted: Label,
@@ -27,12 +27,12 @@ struct Ends {
 /// Sizes of records without their header. The verifier requires a constant size in each
 /// reservation.
 const CLASSES: [i32; 10] = [64, 96, 128, 256, 512, 1024, 1536, 2048, 4096, 9216];
-/// Further sizes, for longer packets. A packet that is too long for the last size is cut to it.
+/// Sizes for longer packets. A packet that is too long for the last size is cut to that size.
 const RECEIVED_CLASSES: [i32; 1] = [RECEIVED_LONGEST];
 const SENT_CLASSES: [i32; 3] = [65_536, 131_072, LONGEST];
 
-/// The stack: the slot's key in the maps, the frame's length, the stamp, which filter has run, the
-/// lane's key, and the record's flags.
+/// Offsets on the stack: the slot's key in the maps, the frame's length, the stamp, the number of
+/// the filter that has run, the lane's key, and the record's flags.
 const PLACE: i16 = -4;
 const LEN: i16 = -8;
 const STAMP: i16 = -16;
@@ -41,8 +41,8 @@ const LANE: i16 = -24;
 const FLAGS: i16 = -28;
 
 impl Delivering {
-    /// r6: the context. r7: the row. r8: the bytes to capture. r9: the ring buffer, then the
-    /// record.
+    /// Emits the code. Registers: r6 is the context, r7 the row, r8 the number of bytes to capture.
+    /// r9 is the ring buffer, later the record.
     pub(super) fn emit(&self, asm: &mut Assembler) {
         let ends = Ends {
             missed: asm.label(),
@@ -89,7 +89,7 @@ impl Delivering {
         look_up(asm, RINGS, PLACE);
         let no_ring = match self.capture.side {
             Side::Received => ends.missed,
-            // A member without a ring for sent packets wants no sent packets.
+            // A member without a ring for sent packets does not want sent packets.
             Side::Sent => ends.unwanted,
         };
         asm.jump_if(R0.is(0), no_ring);
@@ -104,7 +104,7 @@ impl Delivering {
         asm.when(R8.above(R0), |asm| asm.set(R8, R0));
     }
 
-    /// Whether the packet may go to other members too.
+    /// Whether the packet may also go to other members.
     fn may_copy(&self) -> bool {
         self.done.is_none()
     }
@@ -113,7 +113,8 @@ impl Delivering {
         self.capture.lanes.stride().trailing_zeros() as i32
     }
 
-    /// Runs the slot's filter, if the slot has one, and notes which filter has run.
+    /// Runs the slot's filter, if the slot has one, and stores the filter's number, or 0 if no
+    /// filter has run.
     fn run(&self, asm: &mut Assembler, filter: Label, ends: &Ends) {
         let done = asm.label();
         asm.load(Width::Word, R1, R7, row::FILTER);
@@ -161,7 +162,7 @@ impl Delivering {
         }
     }
 
-    /// Counts a packet that became no record.
+    /// Counts a packet for which the code wrote no record.
     fn end(&self, asm: &mut Assembler, ends: Ends) {
         for (end, counter) in [(ends.dropped, row::DROPPED), (ends.unwanted, row::UNWANTED)] {
             asm.bind(end);
@@ -185,8 +186,8 @@ impl Delivering {
 /// Reserves a record of the smallest class that fits.
 fn reserve(asm: &mut Assembler, side: Side, ends: &Ends) {
     let reserve = asm.label();
-    // Rows and filters give at least 1 byte, but the verifier must see that. Before Linux 6.8 it
-    // learns no bound from a comparison with 0.
+    // Rows and filters give at least 1 byte. The comparison proves this to the verifier. It is not
+    // with 0, because before Linux 6.8 the verifier learns no bound from a comparison with 0.
     asm.jump_if(R8.below(1), ends.dropped);
     let long: &[i32] = match side {
         Side::Received => &RECEIVED_CLASSES,
@@ -206,9 +207,9 @@ fn reserve(asm: &mut Assembler, side: Side, ends: &Ends) {
 /// Commits the record, and wakes the reader if it waits for this record.
 ///
 /// The reader writes `WAKE_AT`, executes a full barrier, and reads `PRODUCED`. The BPF program adds
-/// to `PRODUCED`, which is a full barrier too, and then reads `WAKE_AT`. So either the reader sees
-/// the record, or the BPF program sees what the reader waits for. Only one packet sees each value
-/// of `PRODUCED`. So exactly one packet wakes the reader.
+/// to `PRODUCED`, which is also a full barrier, and then reads `WAKE_AT`. So either the reader sees
+/// the record, or the BPF program sees for which record the reader waits. Each value of `PRODUCED`
+/// belongs to one packet. So exactly one packet wakes the reader.
 fn submit(asm: &mut Assembler) {
     let submit = asm.label();
     asm.set(R1, 1);
@@ -222,13 +223,13 @@ fn submit(asm: &mut Assembler) {
     asm.call(RINGBUF_SUBMIT, (R9,));
 }
 
-/// The BPF function that runs a slot's filter: r1 is the context, r2 the slot. Returns how many
-/// bytes to keep, or [`NOT_RUN`].
+/// Emits the BPF function that runs a slot's filter. r1 is the context, r2 the slot. The function
+/// returns how many bytes to keep, or [`NOT_RUN`].
 pub(super) fn emit_filter(asm: &mut Assembler) {
     asm.set(R3, R2);
     asm.call(TAIL_CALL, (R1, map(FILTERS)));
     asm.exit_with(NOT_RUN);
 }
 
-/// The result of a filter that could not be run.
+/// The result of the function if the kernel could not run the filter.
 const NOT_RUN: i32 = -1;

@@ -1,5 +1,5 @@
-//! The parts of the capture that differ for packets that the host sends. The context is
-//! `struct __sk_buff`, and the outermost VLAN tag may be beside the frame.
+//! The parts of the capture that differ for packets that the host sends. The context is `struct
+//! __sk_buff`. The outermost VLAN tag may be stored beside the frame.
 
 use super::{KEY, LEDGER, look_up};
 use crate::layout::record::{self, DATA};
@@ -7,7 +7,7 @@ use crate::layout::{Lanes, ledger, row};
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
 
-/// Bytes of a tag, and where it is in a frame.
+/// Bytes of a tag, and the offset of a tag in a frame.
 const TAG_LEN: i32 = 4;
 const TAG_AT: i16 = 12;
 
@@ -24,12 +24,13 @@ pub(super) fn arrive(asm: &mut Assembler, lanes: Lanes) {
     asm.bind(wanted);
 }
 
-/// Ends the BPF program: the packet goes on.
+/// Ends the BPF program. The kernel then continues with the packet.
 pub(super) fn leave(asm: &mut Assembler) {
     asm.exit_with(TCX_NEXT);
 }
 
-/// Jumps if the slot's member has sent the packet itself: r6 is the context, r7 the slot's row.
+/// Jumps to `own` if the slot's member has sent the packet. Expects the context in r6 and the
+/// slot's row in r7.
 pub(super) fn refuse_own(asm: &mut Assembler, own: Label) {
     asm.call(GET_SOCKET_COOKIE, (R6,));
     // A packet that the host forwards has no socket.
@@ -46,7 +47,7 @@ pub(super) fn length(asm: &mut Assembler) {
     asm.unless(R1.is(0), |asm| asm.alu(Op::Add, R0, TAG_LEN));
 }
 
-/// Writes the record's queue. Puts its flags into r1.
+/// Writes the record's queue, which is 0. Puts the record's flags into r1.
 pub(super) fn flags(asm: &mut Assembler) {
     asm.store(Width::Half, R9, record::QUEUE, 0);
     asm.load(Width::Word, R2, R6, skb::VLAN_PRESENT);
@@ -54,7 +55,7 @@ pub(super) fn flags(asm: &mut Assembler) {
     asm.unless(R2.is(0), |asm| asm.set(R1, OUTGOING | TAGGED));
 }
 
-/// Copies r8 bytes of the frame to the record in r9, with its outermost tag. If the helper fails,
+/// Copies r8 bytes of the frame with its outermost tag to the record in r9. If the helper fails,
 /// which can't happen, discards the record and jumps to `failed`.
 pub(super) fn copy(asm: &mut Assembler, failed: Label) {
     let [discard, done] = asm.labels();
@@ -72,7 +73,7 @@ pub(super) fn copy(asm: &mut Assembler, failed: Label) {
     asm.load(Width::Word, R1, R6, skb::VLAN_TCI);
     asm.big_endian(R1, 16);
     asm.store(Width::Half, R9, DATA + TAG_AT + 2, R1);
-    // The smallest record has room for the tag, however few bytes are kept.
+    // The smallest record has room for the tag, even if fewer bytes are kept.
     asm.jump_if(R8.at_most(i32::from(TAG_AT) + TAG_LEN), done);
     asm.set(R4, R8 - (i32::from(TAG_AT) + TAG_LEN));
     part(asm, TAG_AT, TAG_LEN);
@@ -83,7 +84,7 @@ pub(super) fn copy(asm: &mut Assembler, failed: Label) {
     asm.bind(done);
 }
 
-/// Copies r4 bytes of the frame at offset `from`, to offset `from + further` in the record.
+/// Copies r4 bytes of the frame at offset `from` to offset `from + further` of the record.
 fn part(asm: &mut Assembler, from: i16, further: i32) {
     asm.call(
         SKB_LOAD_BYTES,
@@ -91,6 +92,6 @@ fn part(asm: &mut Assembler, from: i16, further: i32) {
     );
 }
 
-/// The record's flags.
+/// Values of the record's flags.
 const OUTGOING: i32 = 1;
 const TAGGED: i32 = 2;

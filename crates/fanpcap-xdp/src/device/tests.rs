@@ -22,7 +22,7 @@ fn program(group: &Group) -> BorrowedFd<'_> {
     group.received.as_fd()
 }
 
-/// Whether the group gets what the host sends. Prints a line if the kernel is too old for that.
+/// Whether the group gets packets that the host sends. Prints a line if the kernel is too old.
 fn sees_sent(group: &Group) -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let mut numbers = release.split(|sign: char| !sign.is_ascii_digit());
@@ -30,7 +30,7 @@ fn sees_sent(group: &Group) -> bool {
     let is_new = (number(), number()) >= (6, 6);
     assert_eq!(group.program.sees_sent().is_ok(), is_new, "Linux {release}");
     if !is_new {
-        println!("SKIP: no BPF programs at a device's traffic control (tcx, Linux 6.6)");
+        println!("SKIP: the kernel lacks tcx (BPF programs in traffic control, Linux 6.6)");
     }
     is_new
 }
@@ -104,7 +104,7 @@ fn the_host_gets_what_a_group_gives_it_or_all_that_is_not_stolen() {
         let device = Device::take_over(index).unwrap();
         let sender = Injector::open("va").unwrap();
         let group = Group::of("main = steer_flow", Lanes::of_device(index), device.maps());
-        // This does what a group does that gives each packet to the host, where there is a root.
+        // With a root, this BPF program acts like a group that gives each packet to the host.
         let code = [Instruction::set(0, 1), Instruction::exit()];
         let gives = LoadedProgram::load(ProgramKind::Xdp, "gives", &code).unwrap();
         let gives = || gives.as_fd();
@@ -139,7 +139,7 @@ fn the_host_gets_what_a_group_gives_it_or_all_that_is_not_stolen() {
             }
             let mut got = 0;
             if expected > 0 {
-                await_so("the host's", || {
+                await_so("the host's packets", || {
                     got += host_gets();
                     got >= expected
                 });
@@ -166,7 +166,7 @@ fn a_device_that_cant_be_taken_over_says_why() {
             ("link add br type bridge", "br", "bridge"),
             ("link add i0 type ifb", "i0", "driver takes no"),
         ] {
-            // Not every kernel has all kinds of devices.
+            // Not every kernel supports all kinds of devices.
             let made = Command::new("ip").args(line.split(' ')).status().unwrap();
             let index = interface::index(name).filter(|_| made.success());
             assert!(
@@ -174,7 +174,7 @@ fn a_device_that_cant_be_taken_over_says_why() {
                 "{line}"
             );
         }
-        assert!(why(u32::MAX / 2).contains("can't be asked"));
+        assert!(why(u32::MAX / 2).contains("can't be read"));
         let first = Device::take_over(index).unwrap();
         let second = why(index);
         assert!(second.contains("fanpcap_root (id "), "{second}");
@@ -207,7 +207,7 @@ fn another_process_has_the_device_by_its_descriptors() {
         drop(other);
         assert!(id().is_some() && !group.program.is_detached());
         drop(group);
-        await_so("the kernel lets go", || id().is_none());
+        await_so("the kernel has detached it", || id().is_none());
     });
 }
 
@@ -231,7 +231,7 @@ fn each_queue_has_its_lane() {
         assert_eq!(lanes, Lanes::for_queues(3));
         let group = Group::of("main = steer_flow", lanes, device.maps());
         let run = |queue: u32| {
-            // The fields of struct xdp_md, of which only the device and the queue can be chosen.
+            // The fields of struct xdp_md. A test run can choose only the device and the queue.
             let context = [0, 60, 0, index, queue, 0].map(u32::to_ne_bytes).concat();
             group.received.run(&frame(60), &context, 1).unwrap();
         };
@@ -251,7 +251,7 @@ fn each_queue_has_its_lane() {
     });
 }
 
-/// Our frames in the rings: bytes, length on the wire, and packet type.
+/// Returns our frames in the rings: bytes, length on the wire, and packet type.
 fn frames(records: &mut Records) -> Vec<(Vec<u8>, u32, u8)> {
     let mut all = Vec::new();
     records.open();
@@ -285,7 +285,7 @@ fn packets_that_the_host_sends_are_captured_with_their_tags() {
         assert_eq!(
             group.program.slot_counts(0).unwanted,
             0,
-            "nobody wants them"
+            "no member wants sent packets, but one was counted"
         );
         let (_rings, mut records) = group.rings(300);
         for len in [60, 64, 301, 1514] {
@@ -293,7 +293,7 @@ fn packets_that_the_host_sends_are_captured_with_their_tags() {
             far.send(&frame(len)).unwrap();
             let kept = usize::from(len.min(300));
             let mut found = Vec::new();
-            await_so("both", || {
+            await_so("the sent and the received frame", || {
                 found.extend(frames(&mut records));
                 found.len() == 2
             });
@@ -311,14 +311,14 @@ fn packets_that_the_host_sends_are_captured_with_their_tags() {
             counts.offered,
             slot.produced + counts.no_member + counts.nowhere
         );
-        // Another process also has the link.
+        // A second `GroupProgram` has a copy of the link, as in another process.
         let own = |fd: &BorrowedFd<'_>| fd.try_clone_to_owned().unwrap();
         let copies = group.program.descriptors().each_ref().map(own);
         let other = GroupProgram::open(copies).unwrap();
         drop(group);
         other.sees_sent().unwrap();
         sender.send(&frame(60)).unwrap();
-        await_so("by the other's link", || !frames(&mut records).is_empty());
+        await_so("a frame by the copied link", || !frames(&mut records).is_empty());
         drop(other);
         std::thread::sleep(Duration::from_millis(50));
         sender.send(&frame(60)).unwrap();
@@ -351,7 +351,7 @@ fn a_member_does_not_get_what_it_sends_itself() {
             other.send(&frame(len)).unwrap();
         }
         let mut found = Vec::new();
-        await_so("the other's", || {
+        await_so("the frames of the other socket", || {
             found.extend(frames(&mut records).into_iter().map(|(_, len, _)| len));
             found.len() >= 3
         });

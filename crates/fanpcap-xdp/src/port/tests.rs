@@ -1,4 +1,4 @@
-//! The port of ring buffers, without a reader.
+//! Tests the port of ring buffers without a reader.
 
 use super::*;
 use crate::layout::Lanes;
@@ -8,7 +8,7 @@ use fanpcap_linux::packet::Address;
 use fanpcap_testkit::netns::on_pair;
 use fanpcap_testkit::veth::ip;
 
-/// A silent socket on a device that is up, which stays open.
+/// Opens a silent socket on a device that is up. The socket is never closed.
 fn silent(device: &str) -> BorrowedFd<'static> {
     let socket = packet::open().unwrap();
     let address = Address {
@@ -45,14 +45,20 @@ fn the_descriptor_is_readable_when_so_many_packets_have_come() {
         };
         let frame = frame(60);
         group.run(&frame, 1);
-        assert!(is_readable(&port), "the first packet wakes");
-        assert!(!port.arm(1), "it is unread");
+        assert!(
+            is_readable(&port),
+            "the first packet did not wake the reader"
+        );
+        assert!(
+            !port.arm(1),
+            "the port was armed although a packet is unread"
+        );
         assert_eq!(read(), 1);
         assert!(port.arm(1));
         assert!(!is_readable(&port));
         group.run(&frame, 1);
         assert!(is_readable(&port) && outer.is_ready().unwrap());
-        // Many packets, some before and some after the reader has looked.
+        // In each round, some packets arrive before the call of `arm` and some after it.
         for _ in 0..3 {
             group.run(&frame, 5);
             assert!(port.arm(10));
@@ -114,7 +120,10 @@ fn a_device_that_goes_down_is_told() {
         assert!(is_readable(&port));
         assert_eq!(port.check(POLLIN).unwrap(), LinkState::Down);
         assert_eq!(port.link().unwrap(), LinkState::Down);
-        assert!(!is_readable(&port), "it is told once");
+        assert!(
+            !is_readable(&port),
+            "the port reports the same change twice"
+        );
         ip("link set vb up").unwrap();
         assert_eq!(port.link().unwrap(), LinkState::Up);
         ip("link del vb").unwrap();

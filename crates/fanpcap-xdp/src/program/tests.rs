@@ -111,7 +111,7 @@ fn a_packet_for_several_members_is_offered_once() {
     drop(rings);
 }
 
-/// The number of records, and the number of those that no other member has.
+/// Returns the number of records, and the number of records that no other member has.
 fn counted(rings: &MemberRings) -> (usize, usize) {
     let read = |mut remains: Remains| {
         let next = || {
@@ -121,7 +121,7 @@ fn counted(rings: &MemberRings) -> (usize, usize) {
         };
         std::iter::from_fn(next).count()
     };
-    // The first reading moves the position.
+    // The first reading changes the position, so the test restores the position for the second.
     let single = Remains::of_records(records(rings), 0).without_copies();
     let position = rings.map().unwrap();
     let before: Vec<u64> = position
@@ -199,7 +199,7 @@ fn a_filter_of_a_slot_says_how_much_is_kept() {
     assert_eq!(captured(Some((0, 3))), None);
     assert_eq!(captured(None), Some((100, 0)));
     assert_eq!(group.program.slot_counts(0).unwanted, 1);
-    // As if the kernel refused one more tail call.
+    // The array has no filter with this number, so the tail call fails.
     group.program.rows.of(0).for_each(|row| row.set_filter(4));
     group.run(&frame(100), 1);
     assert_eq!(next(&mut records).unwrap().2, 0);
@@ -218,15 +218,18 @@ fn the_record_that_the_reader_waits_for_wakes_it_and_no_other() {
     };
     let frame = frame(60);
     group.run(&frame, 3);
-    assert!(wakes(), "the first one");
+    assert!(wakes(), "the first packet did not wake the reader");
     assert_eq!(std::iter::from_fn(|| next(&mut records)).count(), 3);
     records.release();
     assert!(!wakes());
     group.run(&frame, 1);
-    assert!(!wakes(), "nobody waits");
+    assert!(!wakes(), "a packet woke the reader, which waits for none");
     assert!(group.program.wake_after(0, 2));
     group.run(&frame, 1);
-    assert!(!wakes(), "it is not the second");
+    assert!(
+        !wakes(),
+        "the first packet woke a reader that waits for the second"
+    );
     group.run(&frame, 1);
     assert!(wakes());
 }
@@ -243,7 +246,7 @@ fn the_verdict_is_the_devices_or_goes_to_the_root() {
     settings[0].store(XDP_PASS, Ordering::Relaxed);
     assert_eq!(group.run(&frame, 1), XDP_PASS);
     settings[1].store(1, Ordering::Relaxed);
-    assert_eq!(group.run(&frame, 1), XDP_PASS, "there may be a root");
+    assert_eq!(group.run(&frame, 1), XDP_PASS, "with a root but no stamp");
     assert_eq!(std::iter::from_fn(|| next(&mut records)).count(), 3);
 }
 
@@ -307,7 +310,7 @@ fn the_next_program_goes_on_with_the_maps() {
         std::iter::from_fn(|| crate::test_group::next(&mut records)).count(),
         3
     );
-    // It counts in the given map, though it could have its own.
+    // The BPF program counts in the given map, not in a map of its own.
     assert_eq!(counters.numbers().unwrap()[..3], [0, 2, 0]);
 }
 
@@ -328,7 +331,7 @@ fn rings_for_fewer_queues_serve_all_lanes() {
     group.program.take_away(7).unwrap();
 }
 
-/// Runs a test of this file in a process with some capabilities, by setpriv(1).
+/// Runs a test of this file again in a process with only two capabilities, by setpriv(1).
 #[test]
 #[ignore = "needs root: eBPF"]
 fn two_capabilities_suffice() {

@@ -1,4 +1,4 @@
-//! Groups come to a device and go. Members of any group clear the group slots of groups that are
+//! Groups attach to a device and end. Members of any group clear the group slots of groups that are
 //! gone.
 
 use super::*;
@@ -14,7 +14,7 @@ struct Noted {
     part: Pipe,
     served: RefCell<Vec<(u8, u64)>>,
     refuses: bool,
-    /// Serving fills this descriptor store.
+    /// The next call of `serve` fills this descriptor store.
     fills: Option<FdStore>,
     steals: Cell<bool>,
 }
@@ -75,8 +75,9 @@ impl Group {
         packet::inode(self.1.read.as_fd()).unwrap()
     }
 
-    /// The group's last member dies. Another copy of its lifeline's end is in the registry's
-    /// descriptor store, and for a moment in a process that another test starts.
+    /// Ends the group, as if its last member died. Another copy of the lifeline's end is in the
+    /// registry's descriptor store. For a moment, a process that another test starts may also have
+    /// a copy.
     fn end(self) {
         let Pipe { read, write } = self.0;
         drop(write);
@@ -112,7 +113,7 @@ fn a_group_that_is_gone_gives_up_its_slot_and_others_keep_theirs() {
     );
     assert!(!registry.has_gone() && !other.has_gone());
     let fourth = Group::new();
-    assert_eq!(fourth.attach(&registry).unwrap(), Some(1), "the free one");
+    assert_eq!(fourth.attach(&registry).unwrap(), Some(1), "the free slot");
     first.end();
     third.end();
     registry.clear().unwrap();
@@ -191,7 +192,7 @@ fn a_group_that_exchanges_its_program_keeps_its_slot() {
         served.sort_unstable();
         served
     };
-    // More exchanges than there are versions.
+    // Makes more exchanges than there are versions.
     let mut next = Group::new();
     for _ in 0..300 {
         let before = registry.exchange(0, next.1.read.as_fd()).unwrap();
@@ -204,7 +205,7 @@ fn a_group_that_exchanges_its_program_keeps_its_slot() {
     }
     assert!(registry.device.steals.get());
     assert_eq!(registry.slots().unwrap().len(), 2);
-    // A process that died in an exchange has left both BPF programs.
+    // A process that died in an exchange has left the entries of both BPF programs.
     let mut slots = registry.slots().unwrap().into_iter();
     let last = slots.find(|it| it.number == 0).unwrap();
     let entry = GroupSlot::entry(0, true, last.version.wrapping_add(1));
@@ -231,14 +232,14 @@ fn an_exchange_has_succeeded_once_the_device_serves_the_next_program() {
     unix::set_send_buffer(into, 16_384).unwrap();
     let (group, next, third) = (Group::new(), Group::new(), Group::new());
     assert_eq!(group.attach(&registry).unwrap(), Some(0));
-    // The former entry can't be removed.
+    // The store is full, so the former entry can't be removed.
     let DeviceRegistry { store, .. } = other_process(&registry);
     registry.device.fills = Some(store);
     let former = registry.exchange(0, next.1.read.as_fd()).unwrap();
     assert_eq!(packet::inode(former.as_fd()).unwrap(), group.program());
     assert_eq!(registry.slots().unwrap().len(), 2);
     assert_eq!(*registry.device.served.borrow(), [(0, next.program())]);
-    // Once there is room again, the removal also drops duplicates.
+    // When the store has room again, the removal also drops duplicates.
     registry.device.fills = None;
     unix::set_send_buffer(registry.ends()[0], 65_536).unwrap();
     registry.exchange(0, third.1.read.as_fd()).unwrap();

@@ -53,7 +53,7 @@ fn a_limit_is_told_with_the_sum_and_what_helps() -> Result<()> {
             println!("SKIP: no memory cgroup can be made");
             return Ok(());
         };
-        let reason = "the rings take 96 MiB, of a memory limit of 100 MiB, of which ";
+        let reason = "the rings take 96 MiB, but of the memory limit of 100 MiB, ";
         ensure_on_page(reason)?;
         let alone = limited(wire, &cgroup)?.start(&wire.scratch)?;
         let said = alone.said()?;
@@ -95,7 +95,7 @@ fn what_others_use_of_a_limit_counts() -> Result<()> {
         let first = start_as(wire, copy()?)?;
         let second = copy()?.run(&wire.scratch)?;
         let said = second.said;
-        let begin = "the rings take 96 MiB, of a memory limit of 200 MiB, of which ";
+        let begin = "the rings take 96 MiB, but of the memory limit of 200 MiB, ";
         let used = said
             .split_once(begin)
             .and_then(|(_, rest)| rest.split_once(' '));

@@ -7,7 +7,8 @@ use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::TAIL_CALL;
 use std::fs::File;
 
-/// A node's part of a device: a BPF program that gives all packets to the next one, or to the host.
+/// A node's part of a device: a BPF program that passes all packets to the BPF program in its
+/// array. If the array is empty, the host gets the packets.
 struct Node {
     link: Attached,
     next: ObjectArray,
@@ -35,7 +36,7 @@ impl Node {
         }
     }
 
-    /// The selection, as another process opens it.
+    /// Returns the selection as another process would open it.
     fn selection(&self) -> Selection {
         let own = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().unwrap();
         let mut options = File::options();
@@ -80,7 +81,8 @@ fn behind_a_selection_the_engine_has_the_packets_as_long_as_a_process_has_it() {
             device.set_steals(true);
             assert!(!host_gets() && !host_gets());
             assert_eq!(group.program.group_counts().offered, 2);
-            // The node may load another BPF program meanwhile; here it loads the same one again.
+            // The node may load another BPF program at any time. Here it loads the same BPF program
+            // again.
             node.link.replace(&node.program).unwrap();
             assert!(!host_gets() && device.is_here(index));
             assert!(matches!(take_over(), Err(Unavailable::Foreign { .. })));
@@ -99,7 +101,7 @@ fn behind_a_selection_the_engine_has_the_packets_as_long_as_a_process_has_it() {
         assert_eq!(device.ifindex().unwrap(), 0);
         let error = device.serve(&[]).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(ENOLINK));
-        // Nothing has the device: it can be taken over as before.
+        // No process has the device any more, so it can be taken over without the selection.
         let next = take_over().unwrap();
         assert!(next.behind.is_none() && next.is_here(index));
     });

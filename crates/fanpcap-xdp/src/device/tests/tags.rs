@@ -1,4 +1,4 @@
-//! Tags that lie beside received and sent frames.
+//! Tags that are stored beside received and sent frames.
 
 use super::*;
 use fanpcap_linux::process::netns;
@@ -22,12 +22,12 @@ fn tagging(device: &str, [protocol, tci]: [u16; 2]) -> Tagging {
     Tagging(push.attach(ifindex, Hook::Egress).unwrap())
 }
 
-/// Keeps the tags coming until dropped.
+/// Adds the tag to frames until this value is dropped.
 struct Tagging(Attached);
 
 impl Drop for Tagging {
-    /// Detaches at once: a process that another test starts may have a copy of the link's
-    /// descriptor.
+    /// Detaches explicitly, because a process that another test starts may have a copy of the
+    /// link's descriptor.
     fn drop(&mut self) {
         self.0.detach().unwrap();
     }
@@ -79,11 +79,11 @@ fn a_tag_beside_a_sent_frame_is_put_into_it() {
 }
 
 #[test]
-#[ignore = "needs root: eBPF, a network namespace, tcx, tags told (Linux 6.16)"]
+#[ignore = "needs root: eBPF, a network namespace, tcx, tags by kfunc (Linux 6.16)"]
 fn a_tag_beside_a_received_frame_is_in_it_for_each_group() {
     on_pair(|index| {
         if Tags::of(index).is_none() {
-            println!("SKIP: the kernel does not tell tags");
+            println!("SKIP: XDP programs can't read tags on this kernel");
             return;
         }
         ip("link set va mtu 9000").unwrap();
