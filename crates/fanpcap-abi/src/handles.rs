@@ -1,10 +1,10 @@
 //! The table of handles with requests, by their address.
 //!
-//! A handle without an entry is plain: nothing was configured for it, and no call asked for
-//! anything. libpcap's functions may be called in signal handlers and in forked children. So the
-//! table is locked only briefly, with signals blocked. A process that forks holds the lock, so that
-//! no other thread is in the middle of a change. Code that holds the lock must not wait, allocate
-//! or free: see [`Lock::with`].
+//! A handle without an entry is plain: nothing was configured for it, and no call requested
+//! anything for it. libpcap's functions may be called in signal handlers and in forked children. So
+//! the table is locked only briefly, with signals blocked. A process that forks holds the lock, so
+//! that no other thread is in the middle of a change. Code that holds the lock must not wait,
+//! allocate or free: see [`Lock::with`].
 
 pub(crate) mod breaks;
 mod list;
@@ -79,8 +79,8 @@ extern "C" fn after_fork() {
     ENTRIES.after_fork();
 }
 
-/// Keeps other threads out of the table while a thread forks. Only the forking thread exists in the
-/// child.
+/// Locks the table while a thread forks, so that no other thread changes it meanwhile. Only the
+/// forking thread exists in the child.
 fn mind_forks() {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
@@ -195,7 +195,7 @@ pub(crate) fn members(p: PcapHandle, identity: &Identity) -> Vec<OwnMember> {
     own.into_iter().map(|(_, own)| own).collect()
 }
 
-/// Whether an entry is that of `p`, or the process has never forked and so shares no handle.
+/// Whether an entry belongs to `p`, or the process has never forked and so shares no handle.
 fn is_mine(p: PcapHandle, entry: &Entry) -> bool {
     entry.handle == p.address() || !FORKED.load(Ordering::Relaxed)
 }

@@ -54,7 +54,7 @@ pub(crate) unsafe fn attach(
     if !as_expected || !is_proven() {
         return None;
     }
-    // SAFETY: the caller vouches for the function and its state.
+    // SAFETY: the caller guarantees the function and its state.
     unsafe { put(p, Head::new(read, reader.as_ptr().cast())) };
     Some(own)
 }
@@ -69,8 +69,8 @@ pub(crate) unsafe fn detach(p: PcapHandle, own: *const c_void) {
     unsafe { put(p, Head { read, state }) };
 }
 
-/// Writes a head. A signal handler that breaks the loop at this time finds either a valid reader or
-/// none.
+/// Writes a head. A signal handler that breaks the loop during the write finds either a valid
+/// reader or none.
 ///
 /// # Safety
 /// The system's library can read `p` by this head.
@@ -100,7 +100,7 @@ pub(crate) unsafe fn reader<'a>(p: PcapHandle, read: Read) -> Option<&'a Reader>
     if head.read != read as *const c_void {
         return None;
     }
-    // SAFETY: attach() has put both words there, and the caller vouches for the reader's life.
+    // SAFETY: attach() has put both words there, and the caller guarantees that the reader lives.
     unsafe { head.state.cast::<Reader>().as_ref() }
 }
 

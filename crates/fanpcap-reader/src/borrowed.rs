@@ -14,8 +14,8 @@ const BORROWED: u64 = 1 << 63;
 /// The value of the word for a ring that its owner has never read.
 const NEVER: u64 = 0;
 
-/// The number of claimed frames, if `value` says that the ring is borrowed. `u64::MAX` does not: it
-/// means that the owner waits for packets.
+/// The number of claimed frames, if `value` says that the ring is borrowed. `u64::MAX` does not
+/// mean a borrowed ring: it means that the owner waits for packets.
 pub fn claimed(value: u64) -> Option<u64> {
     (value & BORROWED != 0 && value != u64::MAX).then_some(value & !BORROWED)
 }
@@ -71,7 +71,7 @@ mod tests {
         let claims = Claims::on(&looked).unwrap();
         assert!(claims.claim(0) && claims.claim(1));
         let next = Claims::on(&looked).unwrap();
-        assert_eq!(next.count(), Some(2), "a second borrower goes on");
+        assert_eq!(next.count(), Some(2), "a second borrower continues");
         assert!(next.claim(2) && !claims.claim(2));
         assert_eq!(take_back(&looked, 70), Some(3));
         assert!(!next.claim(3) && next.count().is_none());

@@ -72,7 +72,7 @@ impl From<End> for Pause {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wait {
-    /// Leave a busy ring alone for this time.
+    /// Rest for this time while a busy ring fills.
     Rest(Duration),
     /// Wait for packets of the only device. After the given time, counters must be published.
     Packets(Option<Duration>),

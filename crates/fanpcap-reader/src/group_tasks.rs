@@ -1,5 +1,5 @@
-//! The group as the reader of one of its members sees it. A reader has no access to the other
-//! members, but only the reader's thread can run the group's tasks.
+//! What a reader calls in the group of its member. A reader has no access to the other members, but
+//! only the reader's thread can run the group's tasks.
 
 use crate::borrowed::Claims;
 use fanpcap_linux::file::shared::Word;
@@ -21,8 +21,8 @@ pub trait GroupTasks: Send + Sync {
     ///
     /// Only the reading thread calls this function, never within a callback. The first call comes
     /// when the application looks for packets for the first time. Later calls come when the
-    /// descriptor is readable, or when the time to call again has come. A waiting reader notices
-    /// that at once, a busy one about ten times a second. Signals are blocked during the call.
+    /// descriptor is readable, or when the time to call again has come. A waiting reader calls at
+    /// once, a busy reader within about a tenth of a second. Signals are blocked during the call.
     fn attend(&self) -> TaskResult;
 
     /// Notes that the member's device went down. The kernel links the group's sockets again when
@@ -43,13 +43,13 @@ pub struct TaskResult {
     /// Rings of members that are dead or do not read. This reader reads them to the end from now
     /// on.
     pub inherited: Vec<Takeover>,
-    /// After how long to run the tasks again, whatever the descriptor says. Until then the reader
-    /// ignores the descriptor: another member may hold the group's lock.
+    /// After how long to run the tasks again, even if the descriptor is not readable. Until then
+    /// the reader ignores the descriptor: another member may hold the group's lock.
     pub again: Option<Duration>,
     /// After how long to run the tasks at the latest, if the descriptor is not readable before.
     /// Unused with `again`.
     pub latest: Option<Duration>,
-    /// Whether the device may deliver no more packets: the reader asks the port.
+    /// Whether the device may deliver no more packets. If so, the reader asks the port.
     pub is_lost: bool,
     /// How many frames at the start of the member's ring others have read: the reader skips them.
     pub skipped: Option<u64>,
@@ -65,8 +65,8 @@ pub struct Takeover {
     /// counts as read to the end.
     pub claims: Option<Claims>,
     /// The reading thread calls this function when the ring is read to the end, with the number of
-    /// frames that this reader has taken. If the reader is closed before, nobody calls it, and the
-    /// position says what is left.
+    /// frames that this reader has taken. If the reader is closed earlier, the function is not
+    /// called, and `published` says which frames are unread.
     pub done: Box<dyn FnOnce(u64) + Send>,
 }
 

@@ -30,10 +30,10 @@ pub(crate) struct Intake {
     refilter: Option<Refilter>,
     /// The published number of frames taken from the ring.
     shown: Option<Word>,
-    /// The word that tells other processes which block is being read.
+    /// The published mark of the block that is being read.
     shown_mark: Option<Word>,
     publisher: Option<Box<Publisher>>,
-    /// The number of taken frames at which the publisher looks at the clock.
+    /// The number of taken frames at which the publisher reads the clock.
     look_at: u64,
     /// Where packets of a read-only ring are copied to for delivery.
     copied: Option<Copied>,
@@ -49,7 +49,8 @@ struct Refilter {
     left: Option<usize>,
     /// The number by which a record says that the kernel has run the filter; 0: no record says so.
     number: u32,
-    /// Whether an engine has counted the ring's packets as received, whatever filter they meet.
+    /// Whether an engine has counted the ring's packets as received, even those that a filter
+    /// rejects.
     is_counted: bool,
 }
 
@@ -85,9 +86,9 @@ impl Lane {
     }
 
     /// Runs a filter on every packet from the next one on. If the kernel runs the filter too,
-    /// `in_kernel` is the filter's number there, and the reader runs the filter only on packets
-    /// that may have been in the ring before. `is_counted`: an engine counts the ring's packets as
-    /// received, whatever the filter.
+    /// `in_kernel` is the filter's number in the kernel, and the reader runs the filter only on
+    /// packets that may have been in the ring before. `is_counted`: an engine counts the ring's
+    /// packets as received, even those that the filter rejects.
     pub(crate) fn set_filter(
         &mut self,
         filter: Vec<Classic>,
@@ -106,7 +107,7 @@ impl Lane {
         });
     }
 
-    /// Whether the publisher looks at the clock at the next frame.
+    /// Whether the publisher reads the clock at the next frame.
     pub(crate) fn is_about_to_look(&self) -> bool {
         self.intake.shown.is_some() && self.ring.taken() + 1 >= self.intake.look_at
     }
@@ -145,7 +146,7 @@ impl Lane {
     }
 
     /// Returns the arrival time of the next frame, even if the application does not want the frame.
-    /// Gives back to the kernel the frames that have been read.
+    /// Releases to the kernel the frames that have been read.
     pub(crate) fn head(&mut self) -> Option<Stamp> {
         let Self { ring, intake } = self;
         let mut is_marked = true;
@@ -248,7 +249,7 @@ impl Intake {
         packet: &mut Packet,
     ) -> Result<bool, End> {
         let is_read_only = ring.is_read_only();
-        // Count only if the number is published.
+        // Count only if the count is published.
         let taken = self.shown.as_ref().map_or(0, |_| ring.taken() + 1);
         let corrupt = |corrupt| End::from(ReadError::new(corrupt));
         let Some(frame) = ring.next_frame(&mut self.pace).map_err(corrupt)? else {
@@ -281,7 +282,7 @@ impl Intake {
         accepted.map_err(corrupt)
     }
 
-    /// Gives back to the kernel the frames that have been read.
+    /// Releases to the kernel the frames that have been read.
     #[inline]
     pub(crate) fn release(&mut self, ring: &mut impl Layout) {
         ring.release(&mut self.pace);

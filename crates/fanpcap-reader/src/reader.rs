@@ -67,7 +67,7 @@ struct State {
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "there is one a handle, and each packet passes it"
+    reason = "there is one per handle, and each packet passes it"
 )]
 enum Lanes {
     One(Lane),
@@ -260,8 +260,8 @@ impl Reader {
                 lane.set_publisher(publisher);
             }
         }
-        // An application that waits by itself may have been woken for group tasks. It does not
-        // expect the read to wait.
+        // An application that waits in poll(2) may have been woken for group tasks. Such an
+        // application does not expect the read to wait.
         let was_woken = self.control.has_group_tasks() && self.control.was_woken(call);
         call.begun |= self.attend(state) && was_woken;
     }
@@ -310,9 +310,8 @@ impl Reader {
         self.control.give_news();
     }
 
-    /// From the next read on, publishes the counters of the member that the handle has just become
-    /// with this device. From then on the reader reads the kernel's counters; see
-    /// [`PublishedCounters`].
+    /// Publishes counters from the next read on, because the handle has just become a member on
+    /// this device. From then on the reader reads the kernel's counters; see [`PublishedCounters`].
     pub fn keep(&self, device: usize, kept: PublishedCounters) {
         let mut devices = self.control.devices.iter().zip(&self.publishers);
         if let Some((device, handover)) = devices.nth(device) {
@@ -323,13 +322,13 @@ impl Reader {
         }
     }
 
-    /// From the next read on, runs the group tasks of the member that the handle has just become
-    /// with this device. Called once for each device. A reader that never waits runs the tasks only
-    /// if it also [`keep`](Reader::keep)s counters.
+    /// Runs group tasks from the next read on, because the handle has just become a member on this
+    /// device. Called once for each device. A reader that never waits runs the tasks only if it
+    /// also [`keep`](Reader::keep)s counters.
     ///
     /// Returns false when the application has already got the port's own descriptor to wait on. The
-    /// application keeps that descriptor. So it reads, and the reader runs the tasks, only when
-    /// packets come.
+    /// application keeps that descriptor. So the application reads, and the reader runs the tasks,
+    /// only when packets come.
     pub fn attend_to(&self, device: usize, tasks: Arc<dyn GroupTasks>) -> bool {
         self.control.attend_to(device, tasks)
     }
@@ -365,8 +364,9 @@ impl Reader {
         self.control.is_net_down()
     }
 
-    /// The descriptor to wait on, if it is not the descriptor of the only port. From the first call
-    /// on it is readable only when a read would deliver packets or run group tasks.
+    /// Returns the descriptor for select(2) and poll(2); `None` if it is the only port's own
+    /// descriptor. From the first call on, the returned descriptor is readable only when a read
+    /// would deliver packets or run group tasks.
     pub fn selectable(&self) -> Option<RawFd> {
         self.control.selectable()
     }

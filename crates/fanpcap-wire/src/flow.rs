@@ -9,7 +9,7 @@ use crate::Ip;
 pub struct Endpoint {
     /// The address.
     pub address: IpAddr,
-    /// The port; 0 without a port.
+    /// The port; 0 if there is no port.
     pub port: u16,
 }
 

@@ -9,8 +9,9 @@
 //! 2. **Tags**: 802.1Q (0x8100), 802.1ad (0x88a8), 0x9100, 0x9200 and 0x9300, 4 bytes each. The
 //!    walk reads at most [`TAGS_MAX`] tags, including the tag that the kernel keeps beside the
 //!    frame, which counts as the outermost. A tag that is cut off does not count. The type after
-//!    the tags is the Ethernet type. After a tag that is cut off there is none. After [`TAGS_MAX`]
-//!    tags the type may be that of one more tag; the walk then finds no network header.
+//!    the tags is the Ethernet type. After a tag that is cut off there is no Ethernet type. After
+//!    [`TAGS_MAX`] tags the type may be that of one more tag; the walk then finds no network
+//!    header.
 //! 3. **A maker's tag**: VN-Tag (0x8926, 4 bytes), the time tag of a fabric (0x8988, 6 bytes), or
 //!    Arista's time stamp (0xd28b, subtype 1, of 64 or 48 bits). The next type follows each of
 //!    them, then at most [`TAGS_BEHIND_MAX`] more tags of step 2. The walk skips these tags and
@@ -25,9 +26,10 @@
 //!    ignored.
 //! 6. **IPv6**: 40 bytes, version 6. Then at most [`EXTENSIONS_MAX`] extension headers: hop-by-hop
 //!    options (0), routing (43), fragment (44), authentication (51) and destination options (60).
-//!    At least 8 bytes of each must be captured. The last fragment header counts. The walk finds no
-//!    transport header and no further extension header after a header that is cut off, after the
-//!    last allowed header, and in a later fragment. The protocol is then the last number read.
+//!    At least 8 bytes of each must be captured. Of several fragment headers, the last one counts.
+//!    The walk finds no transport header and no further extension header in three cases: after a
+//!    header that is cut off, after the last allowed header, and in a later fragment. The protocol
+//!    is then the last number read.
 //! 7. **Transport**: none in a fragment whose offset is not 0. TCP (6), UDP (17), DCCP (33), SCTP
 //!    (132) and UDP-Lite (136) have ports, if 4 bytes were captured.
 //! 8. **Untyped payload**: IPv4, if three things hold: the first nibble is 4; the header's checksum

@@ -161,7 +161,7 @@ fn the_takers_own_filter_direction_and_length_hold() {
     assert_eq!(got, [(1, 70, 80), (4, 70, 90)]);
     device.arrive(&[packet(5, 60)]);
     assert_eq!(times(&reader, -1), (COUNT(1), vec![5]));
-    assert_eq!(dead.done(), Some(4), "those that were not wanted too");
+    assert_eq!(dead.done(), Some(4), "rejected frames count too");
 }
 
 #[test]

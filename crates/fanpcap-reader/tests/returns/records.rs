@@ -98,7 +98,7 @@ fn a_call_after_one_that_had_its_number_waits() {
     });
 }
 
-/// No wake-up comes for a packet that comes between the reader's look at the ring and its wait.
+/// A packet that comes after the reader has checked the ring, and before it waits, wakes nobody.
 #[test]
 fn a_packet_that_comes_before_the_wait_is_not_waited_for() {
     let (device, input) = FakeProgram::new(None);
@@ -201,7 +201,7 @@ fn the_reader_filters_what_the_newest_filter_has_not_seen() {
             assert_eq!(times(&reader, -1).0, COUNT(count), "{number:?} {passed}");
         }
         // The BPF program has counted the packets as received. If the kernel runs the new filter,
-        // that is right: the packets came before the filter was set.
+        // the count stays: the packets came before the filter was set.
         let is_taken_back = count == 1 && number.is_none_or(|number| number == 0);
         assert_eq!(reader.rejected(), 10 * u64::from(is_taken_back));
     }
@@ -285,7 +285,7 @@ fn an_application_that_waits_by_itself_is_woken_for_a_packet() {
     }
     device.late.lock().unwrap().extend(records([500_000]));
     times(&reader, -1);
-    assert!(is_readable(fd), "it came before the kernel was asked");
+    assert!(is_readable(fd), "a packet came before the request to wake");
 }
 
 #[test]
@@ -314,7 +314,7 @@ fn an_application_that_waits_for_many_packets_is_woken_in_a_millisecond() {
     times(&reader, -1);
     assert_eq!(device.armed.lock().unwrap().last(), Some(&50));
     device.arrive(&records([2001]));
-    assert!(wait_for(fd).is_some(), "the time is over");
+    assert!(wait_for(fd).is_some(), "the millisecond is over");
     times(&reader, -1);
     let many: Vec<_> = (1..=60).map(|it| record(2001 + it * 20, 60)).collect();
     device.arrive(&many);
@@ -409,8 +409,8 @@ fn who_holds_packets_back_is_woken_for_many_unless_it_is_in_a_hurry() {
         let (device, one) = FakeProgram::new(timeout);
         let (idle, two) = FakeProgram::new(timeout);
         let reader = Reader::of_several(vec![one, two], &OPTIONS).unwrap();
-        // The stamp is in the future, because the reader does not hold old packets back, and may
-        // lose its CPU first.
+        // The stamp is in the future. The reader does not hold old packets back, and the thread may
+        // lose its CPU before the read.
         let stamp = now() + Duration::from_millis(500);
         let stamp = u64::try_from(stamp.as_nanos()).unwrap() - offset();
         device.arrive(&[written(stamp)]);
