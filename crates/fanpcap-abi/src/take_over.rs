@@ -101,7 +101,7 @@ pub(crate) fn take_over_several(all: &[PcapHandle]) -> Result<(), String> {
     }
     let linktype = linktypes[0];
     if linktypes.iter().any(|other| *other != linktype) {
-        return Err("the devices have different link types: open a handle for each device".to_owned());
+        return Err("the devices have different link types: open a handle for each".to_owned());
     }
     let options = options(first, linktype);
     let inputs = all.iter().zip(sockets).map(|(p, socket)| open(*p, socket));

@@ -29,7 +29,7 @@ pub struct Counted {
     pub left: u64,
     /// Packets that the device dropped.
     pub dropped: u64,
-    /// Our frames that the device neither sent nor dropped by its own count: it refused them.
+    /// Our frames that the device refused: by its own counters, it neither sent nor dropped them.
     pub refused: u64,
     /// The peer of a veth device, if its counters are readable.
     pub peer: Option<Peer>,

@@ -39,7 +39,7 @@ impl Device {
         let kind = link.hardware;
         ensure!(
             [ARPHRD_ETHER, ARPHRD_LOOPBACK].contains(&kind),
-            "{name} is no Ethernet device (its type is {kind}): it would take Ethernet's header for data"
+            "{name} is no Ethernet device (its type is {kind}): it would send the Ethernet header as data"
         );
         Ok(Self {
             name: name.to_owned(),

@@ -27,14 +27,14 @@ pub fn guard(device: &str, force: bool) -> Result<()> {
             format!("sends by the same device as {name}, which carries the default route")
         };
         bail!(
-            "{device} {how}: traffic there reaches others; if that is what you want, say --force"
+            "{device} {how}: traffic there reaches other machines; --force sends it anyway"
         );
     }
     let link = link::get(index).with_context(|| device.to_owned())?;
     ensure!(
         link.flags & IFF_LOOPBACK == 0,
-        "{device} is the loopback device, which every program of this machine uses; \
-         if that is what you want, say --force"
+        "{device} is the loopback device, which every application on this machine uses; \
+         --force sends there anyway"
     );
     Ok(())
 }

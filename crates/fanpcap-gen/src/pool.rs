@@ -17,14 +17,14 @@ pub(crate) struct Frame {
     pub(crate) bytes: Vec<u8>,
     /// From this offset on, the bytes are those of [`payload`].
     pub(crate) head: usize,
-    /// Offset of the stamp, which is still that of frame 0.
+    /// Offset of the stamp. `bytes` has the stamp of frame 0.
     pub(crate) stamp: Option<usize>,
 }
 
 /// A payload byte depends only on its offset in the frame.
 #[allow(
     clippy::cast_possible_truncation,
-    reason = "the low byte is what is meant"
+    reason = "only the low byte counts"
 )]
 pub(crate) fn payload(place: usize) -> u8 {
     place as u8

@@ -73,7 +73,8 @@ impl Portable {
     }
 }
 
-/// Returns how many frames were sent before the error, if any. Then the next call fails again.
+/// Returns how many frames were sent before the error, if there is one. The next call then fails
+/// again.
 fn told(sent: usize, error: io::Error) -> io::Result<u64> {
     if sent == 0 {
         Err(error)

@@ -6,8 +6,8 @@ use crate::headers::{IPV4, IPV6};
 /// Changes the last 16 bits of an Ethernet frame's IP addresses by `turn`, and updates the
 /// checksums. The same address always becomes the same new address, so flows stay flows, in both
 /// directions. In 65535 consecutive turns, an address becomes a different one each time. Multicast,
-/// broadcast, loopback and unspecified addresses do not change, nor do frames other than IP after
-/// at most two VLAN tags.
+/// broadcast, loopback and unspecified addresses do not change. Frames without an IP packet, or
+/// with more than two VLAN tags, do not change either.
 pub fn move_addresses(frame: &mut [u8], turn: u32) {
     let Some((family, ip)) = network(frame) else {
         return;

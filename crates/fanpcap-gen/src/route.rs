@@ -21,7 +21,7 @@ pub(crate) struct Carrier {
 
 /// The device of a default route in the calling thread's network namespace, if frames of device
 /// `ifindex` may leave through it. All tables and next hops count, see [`route::default_devices`].
-/// It is unknown through which device a tunnel's packets leave.
+/// For a tunnel, it is unknown through which device the packets leave.
 ///
 /// # Errors
 /// The kernel does not list its routes or its devices.

@@ -29,7 +29,7 @@ pub struct Facts {
     pub is_up: bool,
     /// Whether a default route leads through the device.
     pub has_default_route: bool,
-    /// Whether the host has an address on it. A port that only captures has none.
+    /// Whether the host has an address on the device. A port that only captures has no address.
     pub has_address: bool,
     /// The device's NUMA node.
     pub node: Option<usize>,
@@ -165,7 +165,7 @@ fn has_default_route(device: &Device) -> bool {
 }
 
 /// The device's NUMA node. For a virtio device, sysfs has the node at the PCI device above it. On
-/// machines without nodes the kernel says -1.
+/// machines without nodes, the kernel reports -1.
 pub(crate) fn node(device: &Device) -> Option<usize> {
     let read = |path| device.read(path).ok()?.parse().ok();
     read("device/numa_node").or_else(|| read("device/../numa_node"))

@@ -35,8 +35,8 @@ pub(crate) fn left_alone(directory: &Path) -> io::Result<Vec<u32>> {
     Ok(found)
 }
 
-/// Makes irqbalance leave alone these interrupts and no others. irqbalance obeys from its next
-/// check of the load on, before it moves any interrupt.
+/// Makes irqbalance leave alone these interrupts and no others. irqbalance complies at its next
+/// check of the load, before it moves any interrupt.
 ///
 /// # Errors
 /// As [`left_alone`], and `InvalidInput` if the interrupts do not fit into one message.

@@ -1,5 +1,5 @@
-//! The journal of a device's changes. Each change is written down before it is made. It is undone
-//! when no owner wants it any more, but only if the device still has the value that was set.
+//! The journal of a device's changes. Each change is written down before it is made. A change is
+//! undone when no owner wants it any more, but only if the device still has the value that was set.
 
 pub mod entry;
 pub mod place;
@@ -52,7 +52,7 @@ pub enum Outcome {
     Restored,
     /// The device had the old value already.
     WasBack,
-    /// Another value has been set since. It stays.
+    /// Another value has been set since. That value stays.
     Foreign {
         /// The present value.
         is: String,
@@ -170,9 +170,9 @@ impl Journal {
                 self.content.changes[at].add(wish);
                 self.write()
             }
-            // Nothing will have to be undone.
+            // There will be nothing to undo.
             (_, Wish::Stays) => Ok(()),
-            // Other processes must see what the owner wants.
+            // Other processes must read in the journal what the owner wants.
             (_, Wish::While(_)) => {
                 let mut change = Change::new(knob.clone(), value.clone(), value);
                 change.add(wish);

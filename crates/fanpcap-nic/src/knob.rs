@@ -147,7 +147,7 @@ impl Placement<'_> {
         channels::with(channels::read(self.0)?, wanted)
     }
 
-    /// Checks that the interrupt is the device's: it may belong to another device by now.
+    /// Checks that the interrupt still belongs to the device: another device may have it by now.
     fn ensure_own(&self, number: u32) -> Result<(), DeviceError> {
         let own = interrupts::of_device(self.0)?;
         match own.iter().any(|it| it.number == number) {

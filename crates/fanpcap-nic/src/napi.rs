@@ -147,7 +147,7 @@ fn rx_queues(device: &Device) -> usize {
 }
 
 fn unknown(error: io::Error) -> DeviceError {
-    DeviceError::Failed("NAPI threads can't be asked for", error)
+    DeviceError::Failed("NAPI threads can't be listed", error)
 }
 
 fn comm(pid: u32) -> String {

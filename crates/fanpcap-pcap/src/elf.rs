@@ -1,4 +1,4 @@
-//! Points a loaded object's own relocations back at the object.
+//! Makes a loaded object's own relocations point to the object itself again.
 //!
 //! The system's libpcap calls its own exported functions through slots. The loader fills the slots
 //! with the first definition that it finds: ours. `rebind` puts the object's own definition into
@@ -71,7 +71,7 @@ struct Tables {
     tables: [(usize, usize); 2],
 }
 
-/// Points the slots of a loaded object's relocations at the object's own definitions, wherever the
+/// Makes the slots of a loaded object's relocations point to the object's own definitions, if the
 /// object defines the symbol that a relocation names. Leaves a slot unchanged if its page can't be
 /// made writable.
 ///

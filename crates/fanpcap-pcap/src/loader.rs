@@ -70,8 +70,8 @@ impl SystemLibrary {
         self.object.symbol(name)
     }
 
-    /// Whether this library has called the entry point of ours that is running now. It does so only
-    /// if the application had loaded this library before ours.
+    /// Whether this library has called our entry point that is running now. This happens only if
+    /// the application had loaded this library before ours.
     pub(crate) fn is_calling(&self) -> bool {
         let own = self.symbol(c"pcap_create").filter(|_| self.preloaded);
         own.is_some_and(|own| caller() == object_of(own.as_ptr()))

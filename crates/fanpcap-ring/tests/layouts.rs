@@ -84,7 +84,7 @@ proptest! {
             }
             prop_assert!(blocks.is_spent() && blocks.next_frame().unwrap().is_none());
             prop_assert!(blocks.release().is_some());
-            prop_assert_eq!(memory.u32(round % 3 * BLOCK + 8), 0, "the block is the kernel's again");
+            prop_assert_eq!(memory.u32(round % 3 * BLOCK + 8), 0, "the block is the kernel's");
         }
     }
 
@@ -102,7 +102,7 @@ proptest! {
             prop_assert_eq!(frame.data(), with_tag(packet, 12));
             prop_assert!(frames.is_held());
             frames.release();
-            prop_assert_eq!(memory.u32(number % 16 * FRAME), 0, "the frame is the kernel's again");
+            prop_assert_eq!(memory.u32(number % 16 * FRAME), 0, "the frame is the kernel's");
         }
     }
 

@@ -94,7 +94,7 @@ proptest! {
         let mut taken = 0;
         for packets in &rounds {
             for packet in packets {
-                prop_assert!(programs[0].arrive(packet), "the room of all snapshots is free again");
+                prop_assert!(programs[0].arrive(packet), "the ring has room again");
             }
             prop_assert_eq!(records.is_ready(), !packets.is_empty());
             prop_assert_eq!(records.open(), !packets.is_empty());
@@ -332,7 +332,7 @@ fn room_goes_back_while_a_long_snapshot_is_read() {
     assert!(records.open());
     assert!(records.next_frame().unwrap().is_some());
     assert_eq!(programs[0].consumer(), 0);
-    assert_eq!(programs[0].read(), 1040, "the position that the reader stored");
+    assert_eq!(programs[0].read(), 1040, "the reader's stored position");
     while records.next_frame().unwrap().is_some() {}
     assert!(!programs[0].arrive(&packet), "less than 64 KiB were read");
     records.release();

@@ -3,8 +3,9 @@
 //! First the devices get the settings that were asked for. Then the engine is prepared on all
 //! devices; if one device refuses it, packet sockets replace the engine on all. Then each device's
 //! handle is activated. A handle that joins a group, or is one of several, is activated silently,
-//! so that none receives packets before all can. Our reader is installed, and each handle joins its
-//! group. A handle that can't join stays activated and silent, and the application may call again.
+//! so that no handle receives packets before all can. Our reader is installed, and each handle
+//! joins its group. A handle that can't join stays activated and silent, and the application may
+//! call again.
 
 use crate::default_mode::{self, one_device, spans_devices};
 use crate::engine;
@@ -64,7 +65,7 @@ fn activate_part<H: Handle>(p: H, plan: &Plan, is_one: bool) -> c_int {
         PartState::Silent => return 0,
         // The system's library reports that the handle is activated.
         PartState::Live => return p.activate(),
-        PartState::Failed => return p.fail("it could not be activated: open the handle anew"),
+        PartState::Failed => return p.fail("this handle could not be activated: open a new one"),
         PartState::None | PartState::New => {}
     }
     if !is_one && !is_there(p) {
@@ -159,7 +160,7 @@ fn receive<H: Handle>(
 
 /// Starts a handle that our reader reads and that joins no group. If the system's library has to
 /// read the handle, an application that asked for our reader `by_name` gets a warning. Other
-/// applications can't notice the difference.
+/// applications get no warning, because they can't notice the difference.
 fn alone<H: Handle>(p: H, by_name: bool) -> c_int {
     p.truncate(p);
     if p.is_read_by_us() || !by_name {

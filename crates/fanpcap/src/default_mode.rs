@@ -12,15 +12,16 @@ use std::sync::Arc;
 /// How often a join is tried: other processes can change the group's mode between look-up and join.
 const LOOKS: u32 = 4;
 
-/// Whether a group can have several devices. A group in a kernel mode has one device, because the
-/// kernel's groups do. Sticky and balanced groups have one device as well.
+/// Whether a group can have several devices. A group in a kernel mode has one device, because a
+/// group of the kernel has one. Sticky and balanced groups have one device as well.
 pub(crate) fn spans_devices(choice: &GroupChoice) -> bool {
     let steering = choice.steering.as_ref();
     steering.is_some_and(|steering| !steering.is_of_one_device())
 }
 
 /// Joins a group, in the mode that was asked for or the default mode. `together` is as for
-/// [`Handle::join`]. On its other devices a group has the mode that it has on the first.
+/// [`Handle::join`]. A group has the same mode on all its devices: the mode that it has on the
+/// first.
 pub(crate) fn join<H: Handle>(p: H, choice: &GroupChoice, together: &[H]) -> Result<(), JoinError> {
     let attempt = |p: H, choice: &GroupChoice| join_as(p, choice, together);
     if let Some(first) = together.first().filter(|first| **first != p) {
@@ -51,7 +52,7 @@ fn join_as<H: Handle>(p: H, choice: &GroupChoice, together: &[H]) -> Result<(), 
     }
 }
 
-/// The error when a group that can have one device only was to get `second` as well.
+/// The error for a group that can have only one device, when `second` would be another.
 pub(crate) fn one_device<H: Handle>(group: u16, choice: &GroupChoice, second: H) -> JoinError {
     let request = second.request();
     let second = request.map_or_else(String::new, |it| it.system_name().to_owned());

@@ -96,9 +96,9 @@ fn put_beside_programs<H: Handle>(
             Filtering::Kernel => {}
             Filtering::Reader if is_filtered && !is_ours => {
                 return Err(not_beside(
-                    &"the kernel does not take both as one (it takes CAP_BPF, and room in \
-                      net.core.optmem_max), and fanpcap, which would run the filter then, does not \
-                      read this handle: set a shorter one, or none",
+                    &"the kernel can't run both as one program (it needs CAP_BPF, and room in \
+                      net.core.optmem_max), and fanpcap can't run the filter, because it does not \
+                      read this handle: set a shorter filter, or none",
                 ));
             }
             Filtering::Reader => in_kernel = false,

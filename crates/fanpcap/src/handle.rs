@@ -146,7 +146,7 @@ pub trait Member: Copy {
     /// Why the engine can't serve the handle.
     fn prepare(self, choice: &GroupChoice, asked: &OnEngine) -> Result<(), JoinError>;
 
-    /// Gives up what was prepared.
+    /// Discards what [`Member::prepare`] has prepared.
     fn forget(self);
 
     /// Joins a group. If the group has several devices, `together` are the handles on all of them,

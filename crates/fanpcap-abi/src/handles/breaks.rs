@@ -95,7 +95,7 @@ mod tests {
         close(second);
         open(third);
         let count = cells().count();
-        assert!(!take(second) && !take(third), "the cell belongs to the third handle");
+        assert!(!take(second) && !take(third), "the cell has a new owner");
         close(first);
         open(second);
         assert_eq!(cells().count(), count, "the freed cell is used again");

@@ -1,5 +1,5 @@
-//! Finds a device's interrupts in `/proc/interrupts`, and the channel that each serves. Goes by the
-//! names that drivers give to interrupts.
+//! Finds a device's interrupts in `/proc/interrupts`, and the channel that each interrupt serves.
+//! Uses the names that drivers give to interrupts.
 
 use super::{Interrupt, Serves};
 

@@ -35,7 +35,7 @@ pub struct Place {
     pub(super) about: About,
 }
 
-/// An owner's hold on its changes. It ends when the process ends, however that happens. The next
+/// An owner's hold on its changes. The hold ends when the process ends, for any reason. The next
 /// process that opens the journal can then undo the changes.
 #[derive(Debug)]
 pub struct Hold {
@@ -116,7 +116,7 @@ impl Place {
         }
     }
 
-    /// Waits for the right to change the device.
+    /// Waits until this process may change the device.
     pub(super) fn take(&self) -> Result<Guard, DeviceError> {
         let mut file = self.locks()?;
         for _ in 0..PATIENCE {
@@ -131,7 +131,7 @@ impl Place {
         Err(DeviceError::Busy)
     }
 
-    /// Runs `change` with the right to change. Then removes what the lock left in the directory.
+    /// Runs `change` while this process may change the device. Then removes the files of the lock.
     pub(super) fn alone<T>(&self, change: impl FnOnce() -> T) -> Result<T, DeviceError> {
         let guard = self.take()?;
         let changed = change();
@@ -192,8 +192,8 @@ impl Place {
         content.ok_or_else(|| DeviceError::Malformed(self.path()))
     }
 
-    /// Writes the journal. A crash leaves the former or the new one, never a part. Removes an empty
-    /// journal.
+    /// Writes the journal. After a crash, the file is either the former journal or the new one,
+    /// each complete. Removes an empty journal.
     pub(super) fn write(&self, content: &Content) -> Result<(), DeviceError> {
         let name = self.name();
         let name = OsStr::new(&name);

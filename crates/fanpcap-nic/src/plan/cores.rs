@@ -80,8 +80,8 @@ impl Cores {
         })
     }
 
-    /// The number of queues that should receive: as few as keep up, on at most half of the cores.
-    /// If threads poll short queues on a machine with two cores, the queues get both cores.
+    /// The number of queues that should receive: as few as are fast enough, on at most half of the
+    /// cores. If threads poll short queues on a machine with two cores, the queues get both cores.
     pub(super) fn queues(
         &mut self,
         facts: &Facts,
@@ -141,7 +141,7 @@ impl Cores {
             .collect()
     }
 
-    /// The CPUs that do not receive. If all CPUs receive, it is the last one that receives.
+    /// The CPUs that do not receive. If all CPUs receive, returns the last one of them.
     pub(super) fn applications(&self, queues: u32, notes: &mut Vec<String>) -> Vec<usize> {
         let receive = self.receive(queues);
         let is_free = |it: &&Cpu| !receive.contains(&it.number);

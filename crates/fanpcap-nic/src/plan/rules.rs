@@ -163,8 +163,8 @@ impl Rules<'_> {
             return self.table();
         };
         let now = self.facts.rx_queues();
-        // Not every driver changes its table with its channels. While entries name a queue, a
-        // driver may refuse to remove that queue, or packets may be lost afterwards.
+        // Not every driver changes its table with its channels. While entries name a queue that is
+        // to be removed, a driver may refuse to remove it, or packets may be lost afterwards.
         if self.queues < now {
             self.table();
         }
