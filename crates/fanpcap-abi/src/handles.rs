@@ -95,9 +95,9 @@ fn insert(p: PcapHandle, request: Request) {
     let entry = Box::new(Entry::new(p.address(), request));
     let left = ENTRIES.with(|entries| {
         let left = entries.insert(entry);
-        // This runs under the lock, so that no fork comes between. Relaxed is enough: a thread that
-        // uses a handle got it from the thread that opened it, and that hand-over orders this store
-        // too.
+        // This store runs under the lock, so that no fork comes between. Relaxed is enough: a
+        // thread that uses a handle got it from the thread that opened it, and that hand-over
+        // orders this store too.
         COUNT.fetch_add(usize::from(left.is_none()), Ordering::Relaxed);
         left
     });
@@ -239,7 +239,8 @@ pub(crate) fn nudge_readers() {
 }
 
 /// Publishes the counters of the members that this process has in the group `identity`, except `p`.
-/// Does nothing after a fork: reading the kernel's counters clears them for the other process too.
+/// Does nothing after a fork, because a read of the kernel's counters clears them for the other
+/// process too.
 pub(crate) fn refresh_beside(p: PcapHandle, identity: &Identity) {
     if FORKED.load(Ordering::Relaxed) {
         return;
@@ -252,7 +253,7 @@ pub(crate) fn refresh_beside(p: PcapHandle, identity: &Identity) {
             member.refresh(unsafe { BorrowedFd::borrow_raw(*fd) });
         }
     });
-    // Publishing a steering program's counters may free memory, so it is done outside the lock.
+    // A steering program's counters are published outside the lock, because that may free memory.
     members(p, identity)
         .iter()
         .for_each(|own| own.steered.publish());

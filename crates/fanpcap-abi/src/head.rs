@@ -3,8 +3,9 @@
 //!
 //! A `pcap_t` begins with two function pointers (pcap-int.h, since 1.5): `read_op`, which reads the
 //! handle, and `next_packet_op`, which only savefiles use. We store our function in the first word
-//! and its state in the second. So the system's pcap_dispatch(), pcap_loop(), pcap_next() and
-//! pcap_next_ex() call our function. A test at run time on a dead handle verifies this layout.
+//! and the function's state in the second. So the system's pcap_dispatch(), pcap_loop(),
+//! pcap_next() and pcap_next_ex() call our function. A test at run time on a dead handle verifies
+//! this layout.
 
 use crate::pcap_handle::PcapHandle;
 use crate::system::{self, Callback, Header, Pcap, system};

@@ -100,7 +100,7 @@ impl PcapHandle {
     /// The counters of the system's library.
     ///
     /// # Errors
-    /// The status of its pcap_stats(3PCAP).
+    /// The status of pcap_stats(3PCAP) in the system's library.
     pub(crate) fn statistics(self) -> Result<Stats, c_int> {
         let mut counted = Stats::default();
         let function = system().pcap_stats;

@@ -1,7 +1,7 @@
 //! The entry points that concern a handle's packet socket.
 //!
-//! The socket of a handle on the XDP engine is bound to a protocol that no frame carries, so it
-//! receives nothing. A frame sent through this socket keeps the protocol that its own header has.
+//! The socket of a handle on the XDP engine is bound to a protocol that no frame carries, so the
+//! socket receives nothing. A frame sent through this socket keeps the protocol in its own header.
 //!
 //! An application that waits on a group member's socket itself would not notice that another member
 //! has died. So the application gets the descriptor that [`PcapHandle::descriptor`] returns

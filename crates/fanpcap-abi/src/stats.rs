@@ -91,7 +91,7 @@ pub unsafe extern "C" fn pcap_lib_version() -> *const c_char {
 
 fn lib_version() -> &'static CStr {
     static TEXT: OnceLock<CString> = OnceLock::new();
-    // Load the library first: no lock may be held while it is loaded.
+    // Load the system's library first: no lock may be held during the loading.
     let system = system();
     TEXT.get_or_init(|| {
         let theirs = system

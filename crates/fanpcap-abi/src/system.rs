@@ -47,7 +47,8 @@ for_each_function!(entry_points);
 
 fn load() -> System {
     let _cancelled_later = Uncancelled::new();
-    // The library has its own copy of the standard library, so this silences only our own panics.
+    // This library has its own copy of Rust's standard library, so the hook silences only our own
+    // panics.
     panic::set_hook(Box::new(|_| {}));
     let chosen = std::env::var_os("FANPCAP_LIBPCAP")
         .filter(|path| !path.is_empty() && !process::is_secure());

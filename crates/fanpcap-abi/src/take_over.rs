@@ -55,8 +55,8 @@ pub(crate) fn take_over_on_engine(p: PcapHandle) -> Result<(), String> {
 }
 
 /// Makes the kernel truncate the packets of a handle to its snapshot length, if our reader reads
-/// `reader_of` and the application has set no filter. This takes the kernel some microseconds, so
-/// the handle joins its group first.
+/// `reader_of` and the application has set no filter. The truncation takes the kernel some
+/// microseconds to set up, so the handle joins its group first.
 pub(crate) fn truncate(p: PcapHandle, reader_of: PcapHandle) {
     if p.notes().on_engine.is_some() {
         // The engine truncates the packets.
@@ -68,8 +68,8 @@ pub(crate) fn truncate(p: PcapHandle, reader_of: PcapHandle) {
         return;
     };
     if let Some((_, socket)) = served(p) {
-        // The reader inserts a VLAN tag after the addresses, so it needs all of them. The snapshot
-        // length counts the tag too.
+        // The reader inserts a VLAN tag after the addresses, so it needs all bytes of the
+        // addresses. The snapshot length counts the tag too.
         let keep = Filter::keep(snaplen.max(AFTER_ADDRESSES.into()));
         // Best effort: the reader cuts what the kernel does not.
         if let Some(steered) = handles::steered(p) {

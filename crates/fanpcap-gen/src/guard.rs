@@ -26,9 +26,7 @@ pub fn guard(device: &str, force: bool) -> Result<()> {
         } else {
             format!("sends by the same device as {name}, which carries the default route")
         };
-        bail!(
-            "{device} {how}: traffic there reaches other machines; --force sends it anyway"
-        );
+        bail!("{device} {how}: traffic there reaches other machines; --force sends it anyway");
     }
     let link = link::get(index).with_context(|| device.to_owned())?;
     ensure!(

@@ -6,7 +6,7 @@
 //! Both ways to send deliver the same frames:
 //!
 //! * live frames: an eBPF program within the kernel takes the frames from a map and sends them.
-//! This way is several times as fast as any reader, but not possible everywhere;
+//!   This way is several times as fast as any reader, but not possible everywhere;
 //! * portable: sendmmsg(2) on a packet socket, bypassing the queueing discipline.
 //!
 //! ```no_run

@@ -24,7 +24,7 @@ pub(crate) struct Frame {
 /// A payload byte depends only on its offset in the frame.
 #[allow(
     clippy::cast_possible_truncation,
-    reason = "only the low byte counts"
+    reason = "only the lowest byte is needed"
 )]
 pub(crate) fn payload(place: usize) -> u8 {
     place as u8

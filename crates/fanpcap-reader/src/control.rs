@@ -64,7 +64,7 @@ impl Control {
     pub(crate) fn make_selectable(&self) -> io::Result<()> {
         let devices = self.devices.iter().map(Device::waits_on);
         let groups = self.timers().filter_map(TaskTimer::descriptor);
-        // If two threads get here, the second one drops its descriptor.
+        // If two threads make the descriptor at the same time, the second one drops its descriptor.
         let _ = self.selectable.set(AnyOf::new(devices.chain(groups))?);
         Ok(())
     }
@@ -142,8 +142,8 @@ impl Control {
     }
 
     /// Asks the engine to wake the reader when a device whose bit is set in `devices` has got as
-    /// many packets as `after` says. Returns false when packets are there already: then the reader
-    /// must not wait.
+    /// many packets as `after` says. Returns false when packets are there already. The reader must
+    /// not wait in that case.
     pub(crate) fn arm(&self, devices: u64, after: u64) -> bool {
         let watched = self.devices.iter().enumerate();
         let mut watched = watched.filter(|(index, _)| (devices >> index) & 1 == 1);
@@ -178,8 +178,7 @@ impl Control {
         self.timers().next().is_some()
     }
 
-    /// Makes the reader run its group tasks next, because a ring that it inherited is read to the
-    /// end.
+    /// Makes the reader run its group tasks next, because it has read an inherited ring to the end.
     #[cold]
     #[inline(never)]
     pub(crate) fn call_groups(&self) {
@@ -187,7 +186,7 @@ impl Control {
         self.give_news();
     }
 
-    /// Makes a busy reader check whether its group has tasks.
+    /// Makes a busy reader check whether its member's group has tasks.
     pub(crate) fn call_tasks(&self) {
         if self.has_group_tasks() {
             self.give_news();

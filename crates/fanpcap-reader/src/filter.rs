@@ -1,5 +1,5 @@
-//! A filter's view of a packet in the ring. The reader uses it for packets that came before their
-//! filter was set, and for filters that the kernel does not accept.
+//! A filter's view of a packet in the ring. The reader uses this view for packets that came before
+//! their filter was set, and for filters that the kernel does not accept.
 //!
 //! libpcap's compiler uses the kernel's ancillary loads (linux/filter.h, `SKF_AD_*`) for VLAN tags,
 //! direction and interface. A filter that reads values known only to the kernel, such as the mark,

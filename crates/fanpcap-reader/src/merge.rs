@@ -15,19 +15,19 @@ use fanpcap_linux::process::signal::Blocked;
 use fanpcap_ring::Stamp;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How late the kernel may hand over a block after its time-out. Timers of old kernels tick every 4
-/// ms.
+/// How late the kernel may hand over a block after the block's time-out. Timers of old kernels tick
+/// every 4 ms.
 const SLACK: Duration = Duration::from_millis(10);
 
-/// How often the reader checks whether a ring fills up while its packets are held back.
+/// How often the reader checks whether a ring fills up while packets are held back.
 const LOOK: Duration = Duration::from_millis(1);
 /// The same interval for an application that waits in poll(2): each check then costs the
 /// application a call without packets.
 const LOOK_OF_OTHERS: Duration = Duration::from_millis(4);
 
 /// If all rings have records, the engine wakes the reader early when one ring has this many
-/// packets. Packets of 1500 bytes then fill an eighth of the smallest ring that is made by default
-/// for whole packets.
+/// packets. That many packets of 1500 bytes fill an eighth of the smallest ring that is made by
+/// default for whole packets.
 const MANY: u64 = 256;
 
 /// The shortest wait for earlier packets in rings of records. With shorter waits, the reader would
@@ -49,7 +49,7 @@ pub(crate) struct Merge {
     /// Dead members' rings, which come after the lanes.
     inherited: Vec<Inherited>,
     /// When each lane's next packet arrived, since 1970; `None` for an empty lane. The arrival
-    /// times of `inherited` follow; those are never `None`.
+    /// times of `inherited` follow, and are never `None`.
     heads: Vec<Option<Duration>>,
     /// Whether the kernel may hand over packets of a lane late.
     is_late: bool,
@@ -213,7 +213,8 @@ impl Merge {
             return Ok(inherited.next_packet(control, packet));
         }
         if self.lanes[lane].is_about_to_look() {
-            // Lanes without packets need this too: no frame makes their publishers read the clock.
+            // Lanes without packets need this call too: no frame makes their publishers read the
+            // clock.
             self.handle_empty();
         }
         self.lanes[lane].next_packet(control, packet)

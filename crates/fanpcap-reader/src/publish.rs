@@ -1,5 +1,5 @@
-//! Publishes the counters of a reader's member: the number of frames taken from the ring, with each
-//! packet; the kernel's counters, about ten times a second.
+//! Publishes the counters of a reader's member. The number of frames taken from the ring is
+//! published with each packet, and the kernel's counters about ten times a second.
 //!
 //! The kernel shows a socket's counters only to the socket's owner, and clears the counters at each
 //! read. So the reader reads them itself, without the system's library. The publisher reads the
@@ -35,7 +35,7 @@ pub struct PublishedCounters {
     /// The value of `taken` when the reader last began to wait with all counters published.
     pub idle_taken: Word,
     /// When the application last looked for packets, nanoseconds of `CLOCK_MONOTONIC`; `u64::MAX`
-    /// while it waits for them.
+    /// while the application waits for packets.
     pub looked_ns: Word,
     /// Further counters, published together with the kernel's counters.
     pub more: Option<Arc<dyn Publish>>,
@@ -43,11 +43,11 @@ pub struct PublishedCounters {
 
 /// More counters that are published with the kernel's.
 pub trait Publish: Send + Sync {
-    /// Publishes the counters. Signals are blocked meanwhile.
+    /// Publishes the counters. Signals are blocked during the call.
     fn publish(&self);
 
-    /// Whether the counters change even while no packet comes into the ring. A waiting reader then
-    /// wakes to publish them.
+    /// Whether the counters change even while no packet comes into the ring. If so, a waiting
+    /// reader wakes to publish them.
     fn goes_on(&self) -> bool;
 }
 
@@ -180,9 +180,9 @@ impl Publisher {
 
     fn publish(&mut self, taken: u64) {
         {
-            // Between the read and the update of the member page, packets are counted nowhere.
-            // During that time no signal handler may run: it could ask for counters, or leave by
-            // siglongjmp(3).
+            // Between the read and the update of the member page, the packets are counted nowhere.
+            // During that time no signal handler may run, because it could ask for counters or
+            // leave by siglongjmp(3).
             let _signals = Blocked::new();
             self.kept.reading.during(|| {
                 let Ok(statistics) = self.port.take_statistics() else {

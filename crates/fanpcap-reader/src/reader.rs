@@ -150,7 +150,7 @@ impl Reader {
         Ok(Self::with(control, Lanes::One(lane)))
     }
 
-    /// A reader of several rings, which delivers their packets in the order of time.
+    /// A reader of several rings, which delivers packets in the order of their time.
     ///
     /// # Errors
     /// `E2BIG` for more than 64 rings; otherwise as [`Reader::new`].
@@ -191,8 +191,8 @@ impl Reader {
     /// The reason why the read ends without a packet.
     ///
     /// # Safety
-    /// No other thread is in this function at the same time. A thread that left it by longjmp(3)
-    /// does not count.
+    /// No other thread is in this function at the same time. A thread that has left the function by
+    /// longjmp(3) does not count.
     #[inline]
     #[expect(
         unsafe_code,
@@ -266,9 +266,8 @@ impl Reader {
         call.begun |= self.attend(state) && was_woken;
     }
 
-    /// Runs group tasks, if a group has any. Returns false when no group has tasks. Runs the tasks
-    /// of all devices, in the order of the devices: the first device's tasks may concern the
-    /// others.
+    /// Runs group tasks. Returns false when no group has tasks. Runs the tasks of all devices, in
+    /// the order of the devices: the first device's tasks may concern the other devices.
     #[cold]
     #[inline(never)]
     fn attend(&self, state: &mut State) -> bool {
@@ -358,7 +357,7 @@ impl Reader {
         self.control.wanted.set_tag_at(at);
     }
 
-    /// Whether a device is down or gone. An application that calls select(2) must then read at
+    /// Whether a device is down or gone. If so, an application that calls select(2) must read at
     /// intervals (pcap_get_required_select_timeout(3PCAP)).
     pub fn is_net_down(&self) -> bool {
         self.control.is_net_down()
@@ -371,8 +370,9 @@ impl Reader {
         self.control.selectable()
     }
 
-    /// Packets that an engine counted as received and the reader's filter rejected: the engine may
-    /// run no filter, and the kernel does not filter the packets that the host sends.
+    /// Packets that an engine counted as received and the reader's filter rejected. There are two
+    /// reasons: the engine may run no filter, and the kernel does not filter the packets that the
+    /// host sends.
     pub fn rejected(&self) -> u64 {
         self.control.rejected()
     }

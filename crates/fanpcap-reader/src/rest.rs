@@ -1,4 +1,5 @@
-//! When the reader of a busy ring may rest, so that the kernel wakes it once for many blocks.
+//! When the reader of a busy ring may rest. After a rest, the kernel wakes the reader once for many
+//! blocks.
 //!
 //! A wake-up costs the reader as much as some hundred packets. In immediate mode the kernel wakes
 //! the reader for each packet, which costs the kernel as much as the delivery. The reader learns

@@ -80,8 +80,8 @@ fn next_of_frames(
     }
 }
 
-/// Reads the next record of the snapshot. The read ends with the snapshot, because otherwise it
-/// would not end if packets come faster than the application takes them.
+/// Reads the next record of the snapshot. The read ends with the snapshot, because otherwise a read
+/// would not end while packets come faster than the application takes them.
 #[inline(never)]
 fn next_of_records(
     records: &mut Records,
@@ -104,7 +104,8 @@ fn next_of_records(
             call.begun = true;
             return Ok(());
         }
-        // The rest of a snapshot may be only the packet that the previous call delivered.
+        // Count the read as begun only if it has taken a record: the snapshot may have held only
+        // the packet that the previous call delivered.
         call.begun |= records.taken() != before;
         if records.is_spent() {
             end_snapshot(records, intake);

@@ -42,10 +42,10 @@ impl Control {
     }
 
     /// Waits for packets of the only device. Returns whether the wait was the application's own,
-    /// and whether the reader must run group tasks. A wait that ended for the reader's own work was
-    /// not the application's: `longest` has passed, a signal has come, another thread has nudged
-    /// the reader, or group tasks are due. `was_woken`: the application was woken for group tasks,
-    /// and does not expect the read to wait.
+    /// and whether the reader must run group tasks. The wait was not the application's own if it
+    /// ended for the reader's work: `longest` has passed, a signal has come, another thread has
+    /// nudged the reader, or group tasks are due. `was_woken`: the application was woken for group
+    /// tasks, and does not expect the read to wait.
     fn wait_for_packets(
         &self,
         longest: Option<Duration>,
@@ -153,8 +153,7 @@ impl Control {
         called || self.due().is_some_and(|due| due.is_zero())
     }
 
-    /// Returns `None` when a signal handler has run: the application may have broken the loop in
-    /// it.
+    /// Returns `None` when a signal handler has run: the handler may have broken the loop.
     fn woken<T>(&self, waited: io::Result<T>) -> Result<Option<T>, End> {
         match waited {
             Ok(woken) => Ok(Some(woken)),

@@ -103,7 +103,8 @@ pub struct Closed {
     pub first: Stamp,
     /// When the kernel closed the block.
     pub last: Stamp,
-    /// Whether the kernel closed the block because it was full; otherwise its time was over.
+    /// Whether the kernel closed the block because it was full; otherwise the block's time was
+    /// over.
     pub full: bool,
 }
 
@@ -161,8 +162,8 @@ impl Blocks {
         self.open.is_some_and(|open| open.left == 0)
     }
 
-    /// Packets read since `self` was made. They are not counted one by one, so the count costs
-    /// nothing unless it is asked for.
+    /// Packets read since `self` was made. The count is computed only when this function is called,
+    /// so it costs nothing for each packet.
     #[inline]
     pub fn taken(&self) -> u64 {
         self.begun - self.open.map_or(0, |open| u64::from(open.left))
@@ -177,7 +178,7 @@ impl Blocks {
     /// The next packet of the begun block, if there is one.
     ///
     /// # Errors
-    /// An offset or length leads out of the block, which then counts as read.
+    /// An offset or length leads out of the block. The block then counts as read.
     #[inline]
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
         let (block, size) = (self.block(self.current), self.block_size);

@@ -1,4 +1,4 @@
-//! One packet in a ring, and what the kernel says about it.
+//! One packet in a ring, and what the kernel reports about the packet.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -122,7 +122,7 @@ pub(crate) struct FrameRecord {
 /// `headroom` of a frame in a BPF program's record: an Ethernet frame with all its tags inside.
 const OF_RECORD: u32 = u32::MAX;
 
-/// Length of the two addresses. An Ethernet frame has its protocol or first tag after them.
+/// Length of the two addresses. The protocol or the first tag of an Ethernet frame follows them.
 const ADDRESSES_LEN: usize = 12;
 
 const TP_STATUS_VLAN_VALID: u32 = 1 << 4;
@@ -204,7 +204,7 @@ impl Frame<'_> {
         unsafe { filter.cast::<u32>().read() }
     }
 
-    /// The first tag of a record's frame, which holds its tags in its bytes, from byte 12 on.
+    /// The first tag of a record's frame. Such a frame has its tags in its bytes, from byte 12 on.
     pub fn tag_inside(&self) -> Option<Vlan> {
         let is_tag = |tpid: &u16| matches!(*tpid, ETH_P_8021Q | ETH_P_8021AD);
         let tpid = self.word_inside(ADDRESSES_LEN).filter(is_tag)?;
@@ -285,9 +285,9 @@ impl Frame<'_> {
         unsafe { field.cast::<[u8; N]>().read() }
     }
 
-    /// Re-inserts the tag that the kernel has removed, `at` bytes into the packet, as the system's
-    /// libpcap does: the first `at` bytes move down into room that the ring has before the packet.
-    /// Leaves shorter packets as they are.
+    /// Re-inserts the tag that the kernel has removed, `at` bytes into the packet. Like the
+    /// system's libpcap, moves the first `at` bytes down into the room that the ring has before the
+    /// packet. Packets shorter than `at` stay as they are.
     ///
     /// # Errors
     /// The frame lacks the room, which `PACKET_RESERVE` makes.

@@ -185,7 +185,7 @@ impl Frames {
         false
     }
 
-    /// How many frames may hold packets that are in the ring now, or on their way into it.
+    /// How many frames may hold packets that are in the ring now, or that the kernel is writing.
     pub fn pending(&self) -> usize {
         let ready = (0..self.count)
             .take_while(|ahead| {

@@ -10,8 +10,8 @@ pub struct Position {
     pub mark: Mark,
 }
 
-/// The number of a block and the number of frames taken before it, 32 bits each. They are in one
-/// word, so that a read during a write gets two numbers that belong together.
+/// The number of a block and the number of frames taken before the block, 32 bits each. Both are in
+/// one word, so that a read during a write gets two numbers that belong together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark(u64);
 

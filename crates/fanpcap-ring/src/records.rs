@@ -1,9 +1,9 @@
 //! BPF ring buffers: records that a BPF program writes, one for each packet.
 //!
 //! A member has one or more ring buffers, its lanes: one for each receive queue. The reader takes a
-//! snapshot of every lane's producer position and reads the records up to there, the oldest first.
-//! Then it takes the next snapshot. A record that was reserved before the snapshot and committed
-//! after it ends the lane's part of the snapshot.
+//! snapshot of every lane's producer position. It reads the records up to these positions, the
+//! oldest first. Then it takes the next snapshot. A record that was reserved before the snapshot
+//! and committed after it ends the lane's part of the snapshot.
 
 mod lane;
 
@@ -116,8 +116,8 @@ impl Records {
         self
     }
 
-    /// Counts `taken` records as taken, because others have read them: the next snapshot begins
-    /// after them.
+    /// Counts `taken` records as taken, because other members have read them. The next snapshot
+    /// begins after these records.
     pub fn skip(&mut self, taken: u64) {
         self.taken = self.taken.max(taken);
     }
@@ -196,7 +196,7 @@ impl Records {
     /// released to the kernel.
     ///
     /// # Errors
-    /// A position or length leads out of the ring; the lane's part of the snapshot then counts as
+    /// A position or length leads out of the ring. The lane's part of the snapshot then counts as
     /// read.
     #[inline(always)]
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {

@@ -1,4 +1,4 @@
-//! Reads rings that are written as the kernel writes them; rings full of garbage do no harm.
+//! Reads rings that are written as the kernel writes them. Rings full of garbage do no harm.
 #![allow(
     clippy::cast_possible_truncation,
     reason = "lengths in here are below 4096"

@@ -1,5 +1,5 @@
-//! Reads BPF ring buffers that are written as the kernel and a BPF program write them: records come
-//! in time order, and records that a dead reader has left come once. Garbage does no harm.
+//! Reads BPF ring buffers that are written as the kernel and a BPF program write them. Records come
+//! in time order. Records that a dead reader has left unread come once. Garbage does no harm.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::unwrap_used,
@@ -293,7 +293,8 @@ fn room_that_somebody_has_taken_away_is_given_again() {
     assert!(programs[0].arrive(&written(1)));
     assert_eq!(drain(&mut records), times(&[1]));
     let given = programs[0].consumer();
-    // A position after all records, so that the kernel sees no room, and one far before them.
+    // Two positions: one after all records, at which the kernel finds no room, and one far before
+    // them.
     for (stamp, wrong) in [(2, 0x1000_0000), (3, given.wrapping_sub(1 << 40))] {
         let given = programs[0].consumer();
         programs[0].set_consumer(wrong);

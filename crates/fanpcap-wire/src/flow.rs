@@ -13,7 +13,8 @@ pub struct Endpoint {
     pub port: u16,
 }
 
-/// The flow of a packet. Both directions have the same key: it holds the smaller end first.
+/// The flow of a packet. The key is the same in both directions, because it holds the smaller end
+/// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowKey {
     low: Endpoint,

@@ -42,8 +42,9 @@ impl<'a> Layers<'a> {
         untyped::frame(link.carried()?.untyped()?, self.cut)
     }
 
-    /// The name of a carrier (tunnel, labels, tag) whose content the walk does not read, if the
-    /// innermost packet that it reads announces one. Also returned for a tunnel's control messages.
+    /// The name of a carrier (tunnel, labels, tag) whose content the walk does not read. The
+    /// innermost packet that the walk reads must announce the carrier. Also returned for a tunnel's
+    /// control messages.
     pub fn unread(&self) -> Option<&'static str> {
         let inner = self.inner();
         let layers = inner.as_ref().unwrap_or(self);

@@ -8,7 +8,7 @@ use crate::{Arp, Ip};
 pub struct Frame<'a> {
     /// The captured bytes, from the Ethernet header on.
     pub bytes: &'a [u8],
-    /// The tag that the kernel removed from the frame and keeps beside it.
+    /// The tag that the kernel removed from the frame and stores separately.
     pub tag: Option<Tag>,
 }
 

@@ -26,7 +26,7 @@ const TIMEOUT: Option<Duration> = Some(Duration::from_millis(10));
 pub(crate) struct FakeGroup {
     here: UnixStream,
     there: UnixStream,
-    /// How often its tasks were run.
+    /// How often the group's tasks were run.
     attended: AtomicU32,
     /// The rings that the next runs hand over.
     pub(crate) inherited: Mutex<VecDeque<Vec<Takeover>>>,
@@ -36,7 +36,8 @@ pub(crate) struct FakeGroup {
     /// After how long the group has tasks in any case, in milliseconds; 0: never.
     latest: AtomicU32,
     is_lost: AtomicBool,
-    /// How many frames others have read, as the next run's result says; 0: the result does not say.
+    /// How many frames other members have read, by the next run's result; 0: the result has no
+    /// number.
     pub(crate) skipped: AtomicU64,
 }
 
@@ -280,7 +281,7 @@ fn a_read_that_does_not_wait_attends_when_it_finds_nothing() {
     assert_eq!(tasks.attended(), 2);
 }
 
-/// Publishes counters of the reader's only device. Returns where it publishes its position.
+/// Publishes counters of the reader's only device. Returns where the reader publishes its position.
 pub(crate) fn keep(reader: &Reader) -> PublishedPosition {
     let words = shared::own(&[0; 9]);
     let [
@@ -321,7 +322,7 @@ fn a_busy_reader_attends_ten_times_a_second() {
         device.arrive(&[packet(1, 60), packet(2, 60)]);
         let mut passed = 0;
         // The ring is never empty. A packet takes at least 2 ms, so a tenth of a second has at most
-        // 50, and the reader looks at the clock at least every 64 packets.
+        // 50 packets. The reader reads the clock at least every 64 packets.
         dispatch(&reader, 10_000, |_| {
             device.arrive(&[packet(3, 60)]);
             thread::sleep(Duration::from_millis(2));
@@ -378,8 +379,8 @@ fn a_descriptor_that_was_handed_out_stays() {
 
 #[test]
 fn a_read_returns_to_who_waits_by_himself() {
-    // The read returns although it would wait: the group has woken the application, which does not
-    // know the reason.
+    // The read returns although it would wait: the group has woken the application, which can't
+    // detect the reason.
     for timeout in [TIMEOUT, None] {
         let (_device, input) = FakeDevice::new(true, timeout);
         let reader = Reader::new(input, &OPTIONS).unwrap();

@@ -105,7 +105,7 @@ impl Lane {
         self.begin = self.at;
         self.end = self.producer();
         if self.unread() > self.ring.len() as u64 {
-            // Makes the next record too long, so that it is found corrupt.
+            // Makes the next record too long, so that the reader finds it corrupt.
             self.end = self.at.wrapping_add(1);
         }
         if self.at == self.end {
@@ -286,8 +286,8 @@ impl Lane {
         self.ring.read().store(position, Ordering::Relaxed);
     }
 
-    /// Prefetches the record that is [`AHEAD`] records ahead, if all have the length of this one,
-    /// and only within the snapshot: the kernel may be writing to the memory after it.
+    /// Prefetches the record that is [`AHEAD`] records ahead, if all have the length of this one.
+    /// Prefetches only within the snapshot: the kernel may be writing to the memory after it.
     #[inline(always)]
     fn ask_for(&self, header: NonNull<Header>, stride: u64) {
         let ahead = AHEAD * stride;
