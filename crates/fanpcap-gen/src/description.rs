@@ -9,9 +9,9 @@ use crate::prefix::Prefix;
 pub struct Description {
     /// Seed of addresses, ports and the order of lengths.
     pub seed: u64,
-    /// Number of flows; frames take them in turn.
+    /// Number of flows; the frames belong to the flows in turn.
     pub flows: u32,
-    /// Lengths of frames. A frame whose headers need more is as long as its headers.
+    /// Lengths of frames. A frame is at least as long as its headers.
     pub lengths: Lengths,
     /// IPv4, IPv6, or each for half of the flows.
     pub families: Families,

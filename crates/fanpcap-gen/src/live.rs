@@ -1,5 +1,5 @@
-//! Live frames: the kernel runs our BPF program on a frame and sends the result. The kernel's
-//! Documentation/bpf/bpf_prog_run.rst describes them.
+//! Live frames: the kernel runs our BPF program on a frame and sends the result
+//! (Documentation/bpf/bpf_prog_run.rst in the kernel's source).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -192,8 +192,9 @@ struct Kept {
 }
 
 /// Without a device, the kernel adds a BPF program to the XDP dispatcher for each run and removes
-/// it afterwards. Each time it waits tens of ms for all readers of the old dispatcher. So the BPF
-/// program is attached to the loopback device of a separate namespace, where no packet arrives.
+/// it afterwards. Each time the kernel waits tens of ms for all readers of the old dispatcher. So
+/// the BPF program is attached to the loopback device of a separate namespace, where no packet
+/// arrives.
 fn keep(program: &LoadedProgram) -> Result<Kept> {
     let within = || -> io::Result<Kept> {
         netns::enter_new()?;

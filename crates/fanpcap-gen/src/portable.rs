@@ -11,8 +11,8 @@ use crate::pool::Pool;
 /// Maximum frames per call.
 pub(crate) const MOST: u64 = BATCH as u64;
 
-/// Pause after a full queue, and time after which a device that accepts no frame is given up, both
-/// in nanoseconds.
+/// Two times in nanoseconds: the pause after a full queue, and the time after which the sender
+/// gives up on a device that accepts no frame.
 const PAUSE: u64 = 20_000;
 const PATIENCE: u64 = 2_000_000_000;
 

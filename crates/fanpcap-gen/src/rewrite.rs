@@ -122,7 +122,7 @@ fn update_transport(packet: &mut [u8], at: usize, protocol: u8, old: &[u8], new:
     }
 }
 
-/// Updates a checksum, unless the packet was cut before it.
+/// Updates a checksum, unless the packet was cut before the checksum.
 fn update(packet: &mut [u8], place: usize, old: &[u8], new: &[u8]) {
     if let Some(checksum) = packet.get_mut(place..place + 2) {
         let before = u16::from_be_bytes([checksum[0], checksum[1]]);

@@ -15,7 +15,7 @@ pub(crate) struct Carrier {
     pub(crate) name: String,
     /// Whether the carrier is the queried device or above it: a bridge, bond or VRF above its
     /// ports, or a VLAN above its device. Otherwise the queried device is above the carrier, or
-    /// both are above a common device: VLANs, macvlans, ipvlans, macsec.
+    /// both devices are above a common device: VLANs, macvlans, ipvlans, macsec.
     pub(crate) is_above: bool,
 }
 

@@ -45,7 +45,7 @@ pub enum Choice {
     /// Only live frames. It is an error if they don't work, or if most of them don't leave the
     /// device. Frames that the device refuses are lost.
     Live,
-    /// Live frames, without checking whether they leave the device, to measure only the generator's
+    /// Live frames without a check whether they leave the device, to measure only the generator's
     /// speed.
     Unwatched,
     /// The portable way.
@@ -153,7 +153,7 @@ impl Sender {
         self.run(plan, stop, watch, None)
     }
 
-    /// Sends the pool once, and then each pool that `more` returns, until there are no more. Ends
+    /// Sends the pool once, and then each pool that `more` returns, until `more` returns none. Ends
     /// earlier at the plan's end or at `stop`, like [`Sender::send_watched`]. Frames that are due
     /// while `more` runs are sent late.
     ///
@@ -245,8 +245,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Tries a device that may refuse live frames: its counters show whether it accepts the first
-    /// frames. If not, changes to the portable way. Returns the number of frames sent.
+    /// Tries a device that may refuse live frames: the device's counters show whether it accepts
+    /// the first frames. If not, changes to the portable way. Returns the number of frames sent.
     fn first(
         &mut self,
         plan: &Plan,

@@ -217,7 +217,7 @@ struct Reception {
 }
 
 impl Reception {
-    /// Reads where the packets of a device arrive. Leaves out what it can't read.
+    /// Reads where the packets of a device arrive. Leaves out facts that can't be read.
     fn of(name: &str) -> Self {
         let mut found = Self {
             name: name.to_owned(),

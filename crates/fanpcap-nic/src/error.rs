@@ -28,7 +28,7 @@ pub enum DeviceError {
     Refused(io::Error),
     /// The device has no interrupts: another device of the kernel passes packets to it.
     NoInterrupts,
-    /// The device is down; it has interrupts when it is up.
+    /// The device is down; only a device that is up has interrupts.
     Down,
     /// No interrupt serves a channel with this number.
     NoChannel {

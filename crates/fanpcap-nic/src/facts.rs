@@ -1,4 +1,4 @@
-//! What a plan needs to know about a device and its machine. Reading it changes nothing.
+//! The facts about a device and its machine that a plan needs. Reading the facts changes nothing.
 
 pub mod text;
 
@@ -16,7 +16,7 @@ use fanpcap_linux::process::{cpu, stat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-/// What a plan needs to know.
+/// The facts that a plan needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// The device's name.
@@ -86,7 +86,7 @@ pub(crate) const OFFLOADS: [(&str, &str); 6] = [
 ];
 
 impl Facts {
-    /// The facts of a device. Leaves out what it can't read.
+    /// The facts of a device. Leaves out facts that can't be read.
     pub fn of(device: &Device) -> Self {
         let link = link::get(device.ifindex).unwrap_or_default();
         let interrupts = interrupts::of_device(device).unwrap_or_default();

@@ -77,8 +77,8 @@ pub trait Knobs {
     /// [`DeviceError`].
     fn write(&self, knob: &Knob, value: &str) -> Result<(), DeviceError>;
 
-    /// The value as it is read after `wanted` is written. For example, `combined=2` gets the other
-    /// numbers, and CPUs are listed in rising order.
+    /// The value as it is read after `wanted` is written. For example, `combined=2` is completed
+    /// with the other numbers, and CPUs are listed in rising order.
     ///
     /// # Errors
     /// [`DeviceError`], when the device can't have the value.

@@ -74,8 +74,8 @@ impl From<DeviceError> for PlaceError {
 pub fn place(device: &str, wants: &[Want], until: Until) -> Result<Placed, PlaceError> {
     let device = Device::open(device)?;
     let mut journal = Journal::open(&device)?;
-    // The changes of dead processes are reported by commands that look for them, such as 'fanpcap
-    // tune'.
+    // Ignore the result: commands that look for the changes of dead processes, such as 'fanpcap
+    // tune', report them.
     let _ = journal.recover(&Placement(&device));
     let hold = journal.hold()?;
     if let Err(error) = set_all(&device, &mut journal, wants, Wish::While(&hold)) {

@@ -158,8 +158,8 @@ impl Settings<'_> {
         self.0.write(file, &mask).map_err(gone)
     }
 
-    /// Resets the table if it equals the driver's default: while a user's table is set, drivers
-    /// refuse to reduce the channels.
+    /// Resets the table if `table` equals the driver's default, because drivers refuse to reduce
+    /// the channels while a user's table is set.
     fn set_table(&self, table: &[u32]) -> io::Result<()> {
         let ethtool = &self.0.ethtool;
         let queues = ethtool.receive_queues().unwrap_or(0);

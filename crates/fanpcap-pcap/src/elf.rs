@@ -180,8 +180,8 @@ fn page_size() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// The addresses of the object at `base` that the loader made read-only after relocation. Only
-/// whole pages: the last page is left out if data follows in it (glibc, `_dl_protect_relro`).
+/// The addresses of the object at `base` that the loader made read-only after relocation. Includes
+/// only pages that are read-only to their end (glibc, `_dl_protect_relro`).
 fn relro(base: usize) -> Range<usize> {
     let mut search = (base, 0..0);
     // SAFETY: `find_relro` gets the address of `search`, which outlives the call.

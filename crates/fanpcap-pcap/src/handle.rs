@@ -21,8 +21,8 @@ pub enum Precision {
     Nano,
 }
 
-/// A handle that reads packets. Any thread may use it, but only one at a time. The handle is closed
-/// when it and all its [`Break`]s are dropped.
+/// A handle that reads packets. Any thread may use the handle, but only one thread at a time. The
+/// handle is closed when the value and all its [`Break`]s are dropped.
 #[derive(Debug)]
 pub struct Handle {
     pub(crate) open: Arc<Open>,

@@ -1,8 +1,8 @@
 //! Finds the system's libpcap and loads it beside ours.
 //!
-//! The library is opened with RTLD_LAZY | RTLD_LOCAL, and its relocations are pointed back at
-//! itself. RTLD_DEEPBIND would do the same, but breaks applications with sanitizers or other
-//! allocators. A separate namespace (dlmopen) would load a second libc.
+//! The library is opened with RTLD_LAZY | RTLD_LOCAL, and its relocations are made to point to
+//! itself again. RTLD_DEEPBIND would have the same effect, but breaks applications with sanitizers
+//! or other allocators. A separate namespace (dlmopen) would load a second libc.
 
 use crate::ldcache;
 use crate::object::SharedObject;

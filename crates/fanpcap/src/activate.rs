@@ -130,7 +130,7 @@ fn receive<H: Handle>(
     take_over(p, all)?;
     if is_one && plan.choice.is_none() {
         let by_name = plan.by_name && activated == 0;
-        // The handle was to be on an engine, so its socket is silent.
+        // The handle was to be on an engine, so the handle's socket is silent.
         if p.notes().part == PartState::Silent {
             p.bind()
                 .map_err(|error| (p, p.fail(&format!("bind: {error}"))))?;
@@ -176,8 +176,9 @@ struct OneGroup<H> {
     parts: Vec<H>,
 }
 
-/// Checks whether the handle on one device could join its group: a handle that has joined can't
-/// leave when another handle fails. `groups` are the groups of the devices before this one.
+/// Checks whether the handle on one device could join its group. The check is needed because a
+/// handle that has joined can't leave when another handle fails. `groups` are the groups of the
+/// devices before this one.
 fn foresee<H: Handle>(p: H, plan: &Plan, groups: &mut Vec<OneGroup<H>>) -> c_int {
     let Some(choice) = &plan.choice else {
         return 0;

@@ -1,5 +1,5 @@
-//! The mode of a member that asks for none: its group's mode. The first member of a group gets
-//! `flow`, or `hash` where `flow` can't be loaded.
+//! The mode of a member that asks for no mode: the mode of its group. The first member of a group
+//! gets `flow`, or `hash` where `flow` can't be loaded.
 
 use crate::handle::Handle;
 use fanpcap_config::fanout::Script;
@@ -70,7 +70,7 @@ pub(crate) fn foresee<H: Handle>(p: H, choice: &GroupChoice) -> Result<(), JoinE
     with_mode(p, choice, &|p, choice| p.foresee(choice))
 }
 
-/// Whether the group's mode or steering program differs from the one that was looked up.
+/// Whether the group's mode or steering program is not the one that the look-up has found.
 fn is_other(error: &JoinError) -> bool {
     matches!(
         error,
@@ -110,8 +110,8 @@ fn with_mode<H: Handle>(
     }
 }
 
-/// Attempts a kernel mode, then the same mode with each combination of its options: packet diag
-/// does not report the options.
+/// Attempts a kernel mode, then the same mode with each combination of the mode's options, because
+/// packet diag does not report the options.
 fn with_options<H: Handle>(
     p: H,
     asked: &GroupChoice,

@@ -1,6 +1,6 @@
-//! Handles on an engine other than packet sockets: all devices of a handle are on the engine, or
-//! none. If the engine can't serve one device, packet sockets replace it, and the application gets
-//! a warning with the reason.
+//! Handles on an engine other than packet sockets: either all devices of a handle are on the
+//! engine, or none is. If the engine can't serve one device, packet sockets replace the engine, and
+//! the application gets a warning with the reason.
 
 use crate::default_mode;
 use crate::handle::{AskedOfEngine, Handle, PartState, Setting, WARNING};
@@ -59,8 +59,8 @@ pub(crate) fn settle<H: Handle>(
     let Some(asked) = first else {
         return Ok(None);
     };
-    // The handles are prepared in the order of their devices' names. All other handles have the
-    // same order, because newcomers to a device wait for each other.
+    // The handles are prepared in the order of their devices' names. All handles on several devices
+    // use this order, because newcomers to a device wait for each other.
     let name = |part: &H| part.request().map(|it| it.system_name().to_owned());
     let mut left = all.to_vec();
     while let Some(first) = (0..left.len()).min_by_key(|&at| name(&left[at])) {

@@ -151,7 +151,7 @@ impl Request {
     /// filter expressions in it.
     ///
     /// # Errors
-    /// The first mistake, with its place. Nothing is applied then.
+    /// The first mistake, with its place. No setting is applied in that case.
     pub fn plan(&self, pcap: PcapCompiler<'_>) -> Result<Plan, Report> {
         let settings = self.settings.as_ref().map_err(Clone::clone)?;
         let (call, interfaces) = (self.call.as_ref(), interface::names());

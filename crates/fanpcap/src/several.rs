@@ -1,5 +1,5 @@
-//! A handle on several devices. The application holds the handle on the first device; the library
-//! holds the others.
+//! A handle on several devices. The application holds the handle on the first device. The library
+//! holds the handles on the other devices.
 
 use crate::handle::{Handle, PartState};
 use std::ffi::c_int;

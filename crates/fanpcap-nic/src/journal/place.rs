@@ -3,9 +3,10 @@
 //!
 //! The files `<ifindex>.journal` and `<ifindex>.lock` are in `fanpcap-state/tune/<netns>` below
 //! `/run` (below `/dev/shm` if `/run` is not in memory), which only root can enter. Byte 0 of the
-//! lock file is the lock for changes. Each living owner holds the lock of another byte, whatever
-//! its PID namespace. Beside the directories of network namespaces, the directory `irqbalance` has
-//! the lock for changing the list of irqbalance(1), which all devices share.
+//! lock file is the lock for changes. Each living owner locks another byte, so that other PID
+//! namespaces detect it too. In the same place as the directories of network namespaces, the
+//! directory `irqbalance` has the lock for changing the list of irqbalance(1), which all devices
+//! share.
 
 use super::entry::{About, Change, Content, Owner};
 use crate::device::Device;
@@ -78,7 +79,7 @@ impl Place {
     }
 
     /// The place of the journal that an earlier build left for this device, if there is one. Root
-    /// of a container that shares `/run/fanpcap` may have written it.
+    /// of a container that shares `/run/fanpcap` may have written that journal.
     pub(super) fn of_earlier(device: &Device) -> Option<Self> {
         let (directory, path) = root::find_earlier_state(TUNE).ok()?;
         let netns = netns::inode().ok()?.to_string();
@@ -143,15 +144,15 @@ impl Place {
         format!("{}.lock", self.ifindex)
     }
 
-    /// Whether the lock file still has its name: `tidy` may have removed it.
+    /// Whether the lock file still has its name. `tidy` may have removed the name.
     fn is_there(&self, file: &File) -> bool {
         let named = self.directory.about(OsStr::new(&self.lock_name()));
         let both = named.and_then(|named| Ok((named.ino(), file.metadata()?.ino())));
         both.is_ok_and(|(named, own)| named == own)
     }
 
-    /// Removes the lock file unless an owner holds a lock in it, and then the directory if it is
-    /// empty.
+    /// Removes the lock file unless an owner holds a lock in it. Then removes the directory if it
+    /// is empty.
     pub(super) fn tidy(&self, guard: &Guard) {
         if !lock::is_any_taken(&guard.0, TURN + 1).unwrap_or(true) {
             let _ = self.directory.remove_file(OsStr::new(&self.lock_name()));
@@ -313,8 +314,8 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Without this, a child that was forked meanwhile would keep the lock by its copy of the
-        // descriptor.
+        // Without this call, a child that was forked while the lock was held would keep the lock by
+        // its copy of the descriptor.
         let _ = lock::release_byte(&self.0, TURN);
     }
 }

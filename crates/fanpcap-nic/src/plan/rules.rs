@@ -69,8 +69,8 @@ impl Rules<'_> {
         self.wishes.monitor || !self.facts.has_address
     }
 
-    /// Whether threads will poll the queues: on request, if they do already, or if nothing else can
-    /// be placed.
+    /// Whether threads will poll the queues: on request, if threads poll them already, or if the
+    /// device has nothing else to place.
     fn has_threads(&self) -> bool {
         let has_napi = self.facts.napis.is_some_and(|napis| napis > 0);
         let is_threaded = self.facts.value(Knob::Threaded) == Some("on");

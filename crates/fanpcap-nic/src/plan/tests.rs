@@ -173,7 +173,7 @@ fn threads_poll_where_they_are_asked_for() {
     let text = of("veth", threads).text();
     assert!(text.contains("threaded: off -> on"), "{text}");
     assert!(text.contains("feature.rx-gro: off -> on"), "{text}");
-    // All queues of a veth stay, because they are short, and both CPUs poll.
+    // All queues of a veth stay, because these queues are short, and both CPUs poll.
     for queue in ["napi.0: ? -> 1", "napi.1: ? -> 0", "napi.3: ? -> 0"] {
         assert!(
             text.contains(queue) && !text.contains("channels: "),

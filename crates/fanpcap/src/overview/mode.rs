@@ -1,5 +1,5 @@
-//! The mode of a member as text. Says which mode a member gets if it asks for none, and why. The
-//! library follows the same rules when the member joins.
+//! The mode of a member as text. For a member that asks for no mode, the text contains the mode
+//! that the member gets, and the reason. The library follows the same rules when the member joins.
 
 use std::fmt::Display;
 
