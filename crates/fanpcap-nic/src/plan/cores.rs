@@ -102,7 +102,7 @@ impl Cores {
             let queues = facts.rx_queues();
             notes.extend((queues > 1).then(|| {
                 format!(
-                    "all {queues} queues stay: each holds 256 frames and no more, and one alone \
+                    "all {queues} queues stay: each holds only 256 frames, and one queue alone \
                      captured less in 'fanpcap bench placement-links' with two CPUs"
                 )
             }));
@@ -141,7 +141,7 @@ impl Cores {
             .collect()
     }
 
-    /// The CPUs that do not receive. If all CPUs receive, returns the last one of them.
+    /// The CPUs that do not receive. If all CPUs receive, returns the CPUs of the queues.
     pub(super) fn applications(&self, queues: u32, notes: &mut Vec<String>) -> Vec<usize> {
         let receive = self.receive(queues);
         let is_free = |it: &&Cpu| !receive.contains(&it.number);
@@ -158,7 +158,7 @@ impl Cores {
         }
         if free.is_empty() {
             notes.push(
-                "all CPUs receive: applications run beside that, and a slow one costs packets"
+                "all CPUs receive: applications share them, and a slow application costs packets"
                     .to_owned(),
             );
             return receive;

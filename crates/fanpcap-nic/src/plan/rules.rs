@@ -146,7 +146,7 @@ impl Rules<'_> {
         }
         let Some(key) = facts.value(Setting::Key) else {
             let one = "the device does not show its hash: the directions of a flow may come on two \
-                       queues; mode 'flow' brings them to one member all the same";
+                       queues; mode 'flow' still brings both to one member";
             return self.note(one.to_owned());
         };
         if *key != settings::hex(&settings::symmetric_key(key.len() / 2)) {
@@ -226,7 +226,7 @@ impl Rules<'_> {
                 "a thread polls each queue, on a CPU of its own",
             );
             queues.for_each(|(queue, cpu)| {
-                let why = "the thread of one queue, the CPU of one queue";
+                let why = "each queue's thread on a CPU of its own";
                 self.set(Knob::Napi(queue), &cpu.to_string(), why);
             });
             return;
@@ -236,9 +236,9 @@ impl Rules<'_> {
                 // Receive packet steering (RPS) moves a queue to its CPU.
                 true => self.place_queues(
                     Setting::Rps,
-                    "it has no interrupts: packet steering moves the queue to its CPU",
+                    "the device has no interrupts: packet steering moves the queue to its CPU",
                 ),
-                false => self.note("it is down: run this again when it is up".to_owned()),
+                false => self.note("the device is down: run this again when it is up".to_owned()),
             };
         }
         let before = self.plan.steps.len();
@@ -258,7 +258,7 @@ impl Rules<'_> {
                     target: Target::Knob(Setting::Irqbalance.into()),
                     now: Some(now.to_owned()),
                     value: ALL.to_owned(),
-                    reason: "it leaves the device's interrupts where they are".to_owned(),
+                    reason: "irqbalance must not move the device's interrupts".to_owned(),
                 };
                 self.plan.steps.insert(at, step);
             }
@@ -277,7 +277,7 @@ impl Rules<'_> {
             target: Target::Channel(channel),
             now: (!lists.is_empty()).then(|| lists.join(" and ")),
             value: cpu.to_string(),
-            reason: "the interrupt of one queue, the CPU of one queue".to_owned(),
+            reason: "each queue's interrupt on a CPU of its own".to_owned(),
         });
     }
 
@@ -304,7 +304,7 @@ impl Rules<'_> {
     /// Sends the host's packets through the queue of the sending CPU.
     fn xps(&mut self) {
         if self.facts.has_address {
-            let why = "what a CPU sends leaves by the queue that it serves";
+            let why = "each CPU sends by the queue that it serves";
             self.place_queues(Setting::Xps, why);
         }
     }
