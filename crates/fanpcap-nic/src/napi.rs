@@ -93,7 +93,8 @@ pub fn set_affinity(device: &Device, queue: u32, cpus: &[usize]) -> Result<(), D
 }
 
 /// Pairs of queue and thread, as the kernel reports them. If the driver does not assign instances
-/// to queues, the instances are assigned in order, provided that each queue has one instance.
+/// to queues, the instances are assigned in order, provided that there are as many instances as
+/// queues.
 fn told(device: &Device, napis: &[netdev::Napi]) -> Vec<(u32, u32)> {
     let queues = netdev::receive_queues(device.ifindex).unwrap_or_default();
     let thread = |id| napis.iter().find(|napi| napi.id == id)?.thread;

@@ -181,7 +181,8 @@ fn page_size() -> usize {
 }
 
 /// The addresses of the object at `base` that the loader made read-only after relocation. Includes
-/// only pages that are read-only to their end (glibc, `_dl_protect_relro`).
+/// only whole pages: the last page is left out if writable data follows in it (glibc,
+/// `_dl_protect_relro`).
 fn relro(base: usize) -> Range<usize> {
     let mut search = (base, 0..0);
     // SAFETY: `find_relro` gets the address of `search`, which outlives the call.

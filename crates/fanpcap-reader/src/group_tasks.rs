@@ -13,7 +13,7 @@ pub trait GroupTasks: Send + Sync {
     /// A descriptor that poll(2) finds readable while the group has tasks: a member is gone, or a
     /// newcomer asks for membership. The descriptor stays the same, and open, as long as the reader
     /// lives. The descriptor of a pipe does not suffice, because poll(2) reports its hang-up even
-    /// to a caller that does not ask for it. An epoll(7) instance does.
+    /// to a caller that does not ask for it. An epoll(7) instance suffices.
     fn waits_on(&self) -> Option<BorrowedFd<'_>>;
 
     /// Runs the group's tasks. Afterwards the descriptor is not readable any more, or the result

@@ -25,8 +25,7 @@ pub struct PublishedCounters {
     pub received: Word,
     /// Packets dropped, by the kernel's counters.
     pub dropped: Word,
-    /// Incremented for the time in which the reader has read the kernel's counters but not added
-    /// them.
+    /// Greater by 1 while the reader has read the kernel's counters but not yet added them.
     pub reading: Word,
     /// When the kernel's counters were last read, nanoseconds of `CLOCK_MONOTONIC`.
     pub read_ns: Word,

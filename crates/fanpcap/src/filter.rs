@@ -96,7 +96,7 @@ fn put_beside_programs<H: Handle>(
             Filtering::Kernel => {}
             Filtering::Reader if is_filtered && !is_ours => {
                 return Err(not_beside(
-                    &"the kernel can't run both as one program (it needs CAP_BPF, and room in \
+                    &"the kernel can't run both as one program (this needs CAP_BPF, and room in \
                       net.core.optmem_max), and fanpcap can't run the filter, because it does not \
                       read this handle: set a shorter filter, or none",
                 ));
