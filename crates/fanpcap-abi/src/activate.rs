@@ -8,7 +8,7 @@ use std::ffi::c_int;
 /// or more.
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_activate(p: PcapHandle) -> c_int {
     activate(p)

@@ -16,7 +16,7 @@ const BREAK: c_int = -2;
 /// longjmp, so no value with a destructor is live while a callback runs.
 ///
 /// # Safety
-/// As pcap_dispatch(3PCAP) asks. `p` has a reader.
+/// As pcap_dispatch(3PCAP) requires. `p` has a reader.
 pub(crate) unsafe extern "C-unwind" fn read(
     p: *mut Pcap,
     max: c_int,
@@ -59,9 +59,9 @@ impl PcapHandle {
         unsafe { head::reader(self, read) }.map(look)
     }
 
-    /// The descriptor on which an application can wait, if the socket alone does not suffice.
-    /// Asking for it gives the handle its share of the group's packets. Otherwise an application
-    /// that waits before its first read would never get any packets.
+    /// The descriptor on which an application can wait, if the socket alone does not suffice. The
+    /// call also gives the handle its share of the group's packets. Otherwise an application that
+    /// waits before its first read would never get any packets.
     pub(crate) fn descriptor(self) -> Option<c_int> {
         let descriptor = self.with_reader(Reader::selectable)??;
         for part in several::all(self) {

@@ -13,14 +13,14 @@ pub(crate) unsafe fn write(buffer: *mut c_char, text: &str) {
     if buffer.is_null() {
         return;
     }
-    // SAFETY: the caller vouches for the buffer, which is not null.
+    // SAFETY: the caller guarantees the buffer, which is not null.
     let buffer = unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>(), ERRBUF_SIZE) };
     let text = &text[..fitting(text)];
     buffer[..text.len()].copy_from_slice(text.as_bytes());
     buffer[text.len()] = 0;
 }
 
-/// The length of the longest prefix that fits a buffer and splits no character.
+/// The length of the longest prefix that fits into a buffer and ends between two characters.
 fn fitting(text: &str) -> usize {
     let end = text.len().min(ERRBUF_SIZE - 1);
     (0..=end)
@@ -37,7 +37,7 @@ pub(crate) unsafe fn string(text: *const c_char) -> Option<String> {
     if text.is_null() {
         return None;
     }
-    // SAFETY: the caller vouches for the string, which is not null.
+    // SAFETY: the caller guarantees the string, which is not null.
     let text = unsafe { CStr::from_ptr(text) };
     Some(text.to_string_lossy().into_owned())
 }

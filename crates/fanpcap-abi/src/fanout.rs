@@ -15,7 +15,7 @@ use std::ffi::{c_char, c_int};
 /// See pcap_fanout(3PCAP).
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_fanout(p: PcapHandle, group: c_int, fanout: *const c_char) -> c_int {
     guard_handle(p, || {
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn pcap_fanout(p: PcapHandle, group: c_int, fanout: *const
 /// See pcap_fanout_group(3PCAP).
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_fanout_group(p: PcapHandle) -> c_int {
     guard_handle(p, || match handles::identity(p) {

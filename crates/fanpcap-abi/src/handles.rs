@@ -1,10 +1,10 @@
 //! The table of handles with requests, by their address.
 //!
-//! A handle without an entry is plain: nothing was configured for it, and no call asked for
-//! anything. libpcap's functions may be called in signal handlers and in forked children. So the
-//! table is locked only briefly, with signals blocked. A process that forks holds the lock, so that
-//! no other thread is in the middle of a change. Code that holds the lock must not wait, allocate
-//! or free: see [`Lock::with`].
+//! A handle without an entry is plain: nothing was configured for it, and no call requested
+//! anything for it. libpcap's functions may be called in signal handlers and in forked children. So
+//! the table is locked only briefly, with signals blocked. A process that forks holds the lock, so
+//! that no other thread is in the middle of a change. Code that holds the lock must not wait,
+//! allocate or free: see [`Lock::with`].
 
 pub(crate) mod breaks;
 mod list;
@@ -79,8 +79,8 @@ extern "C" fn after_fork() {
     ENTRIES.after_fork();
 }
 
-/// Keeps other threads out of the table while a thread forks. Only the forking thread exists in the
-/// child.
+/// Locks the table while a thread forks, so that no other thread changes it meanwhile. Only the
+/// forking thread exists in the child.
 fn mind_forks() {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
@@ -95,9 +95,9 @@ fn insert(p: PcapHandle, request: Request) {
     let entry = Box::new(Entry::new(p.address(), request));
     let left = ENTRIES.with(|entries| {
         let left = entries.insert(entry);
-        // This runs under the lock, so that no fork comes between. Relaxed is enough: a thread that
-        // uses a handle got it from the thread that opened it, and that hand-over orders this store
-        // too.
+        // This store runs under the lock, so that no fork comes between. Relaxed is enough: a
+        // thread that uses a handle got it from the thread that opened it, and that hand-over
+        // orders this store too.
         COUNT.fetch_add(usize::from(left.is_none()), Ordering::Relaxed);
         left
     });
@@ -195,7 +195,7 @@ pub(crate) fn members(p: PcapHandle, identity: &Identity) -> Vec<OwnMember> {
     own.into_iter().map(|(_, own)| own).collect()
 }
 
-/// Whether an entry is that of `p`, or the process has never forked and so shares no handle.
+/// Whether an entry belongs to `p`, or the process has never forked and so shares no handle.
 fn is_mine(p: PcapHandle, entry: &Entry) -> bool {
     entry.handle == p.address() || !FORKED.load(Ordering::Relaxed)
 }
@@ -239,7 +239,8 @@ pub(crate) fn nudge_readers() {
 }
 
 /// Publishes the counters of the members that this process has in the group `identity`, except `p`.
-/// Does nothing after a fork: reading the kernel's counters clears them for the other process too.
+/// Does nothing after a fork, because a read of the kernel's counters clears them for the other
+/// process too.
 pub(crate) fn refresh_beside(p: PcapHandle, identity: &Identity) {
     if FORKED.load(Ordering::Relaxed) {
         return;
@@ -252,7 +253,7 @@ pub(crate) fn refresh_beside(p: PcapHandle, identity: &Identity) {
             member.refresh(unsafe { BorrowedFd::borrow_raw(*fd) });
         }
     });
-    // Publishing a steering program's counters may free memory, so it is done outside the lock.
+    // A steering program's counters are published outside the lock, because that may free memory.
     members(p, identity)
         .iter()
         .for_each(|own| own.steered.publish());

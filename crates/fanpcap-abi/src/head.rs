@@ -3,8 +3,9 @@
 //!
 //! A `pcap_t` begins with two function pointers (pcap-int.h, since 1.5): `read_op`, which reads the
 //! handle, and `next_packet_op`, which only savefiles use. We store our function in the first word
-//! and its state in the second. So the system's pcap_dispatch(), pcap_loop(), pcap_next() and
-//! pcap_next_ex() call our function. A test at run time on a dead handle verifies this layout.
+//! and the function's state in the second. So the system's pcap_dispatch(), pcap_loop(),
+//! pcap_next() and pcap_next_ex() call our function. A test at run time on a dead handle verifies
+//! this layout.
 
 use crate::pcap_handle::PcapHandle;
 use crate::system::{self, Callback, Header, Pcap, system};
@@ -54,7 +55,7 @@ pub(crate) unsafe fn attach(
     if !as_expected || !is_proven() {
         return None;
     }
-    // SAFETY: the caller vouches for the function and its state.
+    // SAFETY: the caller guarantees the function and its state.
     unsafe { put(p, Head::new(read, reader.as_ptr().cast())) };
     Some(own)
 }
@@ -69,8 +70,8 @@ pub(crate) unsafe fn detach(p: PcapHandle, own: *const c_void) {
     unsafe { put(p, Head { read, state }) };
 }
 
-/// Writes a head. A signal handler that breaks the loop at this time finds either a valid reader or
-/// none.
+/// Writes a head. A signal handler that breaks the loop during the write finds either a valid
+/// reader or none.
 ///
 /// # Safety
 /// The system's library can read `p` by this head.
@@ -100,7 +101,7 @@ pub(crate) unsafe fn reader<'a>(p: PcapHandle, read: Read) -> Option<&'a Reader>
     if head.read != read as *const c_void {
         return None;
     }
-    // SAFETY: attach() has put both words there, and the caller vouches for the reader's life.
+    // SAFETY: attach() has put both words there, and the caller guarantees that the reader lives.
     unsafe { head.state.cast::<Reader>().as_ref() }
 }
 

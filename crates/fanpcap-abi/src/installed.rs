@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 #[derive(Debug)]
 pub(crate) struct Installed {
     reader: NonNull<Reader>,
-    /// The function of the system's library that read the handle before.
+    /// The function with which the system's library read the handle before.
     own: *const c_void,
 }
 
@@ -24,7 +24,7 @@ impl Installed {
     /// No thread reads `p` meanwhile. [`Installed::remove`] is called before `p` is closed.
     pub(crate) unsafe fn new(p: PcapHandle, reader: Reader, read: head::Read) -> Option<Self> {
         let reader = NonNull::from(Box::leak(Box::new(reader)));
-        // SAFETY: the caller vouches for `p`, and remove() detaches the reader.
+        // SAFETY: the caller guarantees `p`, and remove() detaches the reader.
         let own = unsafe { head::attach(p, read, reader) };
         let installed = |own| Self { reader, own };
         if own.is_none() {

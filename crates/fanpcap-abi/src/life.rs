@@ -175,7 +175,7 @@ impl Member for PcapHandle {
         let socket = self.socket().ok_or(JoinError::NotPacket)?;
         let others = Others::of(self, together)?;
         let prepared = handles::with(self, |entry| entry.prepared.clone()).flatten();
-        // If statistics can't be read, zeros are right.
+        // If the statistics can't be read, zeros are reported.
         let counted = self.statistics().unwrap_or_default();
         let member = join::join(JoinRequest {
             socket,
@@ -236,7 +236,7 @@ impl Member for PcapHandle {
         let guard = GroupGuard::take(&identity).map_err(busy)?;
         let members = handles::members(self, &identity);
         if members.is_empty() {
-            return Err("pcap_fanout: the handle has no part in a program to replace".to_owned());
+            return Err("pcap_fanout: the handle has no steering program to replace".to_owned());
         }
         let replaced = replace(&guard, &members, steering, &handles::copy_socket);
         // A waiting reader may have computed its wait for the old steering program.

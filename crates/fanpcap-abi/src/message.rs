@@ -8,8 +8,8 @@ use std::ffi::{c_char, c_int};
 use std::panic::{self, AssertUnwindSafe};
 
 /// Runs the body of one of our entry points. Cancellation of the thread waits until the body has
-/// returned. A panic, which only a defect of ours can cause, becomes the result of `failed` with
-/// its message.
+/// returned. A panic becomes the result of `failed` with its message. Only a defect of ours can
+/// cause a panic.
 pub(crate) fn guard<T>(body: impl FnOnce() -> T, failed: impl FnOnce(&str) -> T) -> T {
     let _cancelled_later = Uncancelled::new();
     panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
@@ -37,7 +37,7 @@ pub(crate) unsafe fn guard_errbuf<T>(
     body: impl FnOnce() -> T,
 ) -> T {
     guard(body, |text| {
-        // SAFETY: the caller vouches for the buffer.
+        // SAFETY: the caller guarantees the buffer.
         unsafe { errbuf::write(errbuf, text) };
         failed
     })
@@ -55,7 +55,8 @@ pub(crate) fn explain(p: PcapHandle, device: &str, status: c_int) -> String {
     let reason = unsafe { errbuf::string(reason) }.unwrap_or_default();
     let error = p.error();
     match status {
-        // A report on settings begins with its own place, and leaves no room for the device.
+        // A report on settings begins with the place of the mistake. The device's name does not fit
+        // in front of a long report.
         ERROR if error.len() + device.len() + 3 > ERRBUF_SIZE => error,
         ERROR => format!("{device}: {error}"),
         NO_SUCH_DEVICE | PERM_DENIED | PROMISC_PERM_DENIED if !error.is_empty() => {

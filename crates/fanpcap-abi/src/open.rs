@@ -15,10 +15,10 @@ use std::ffi::{CString, c_char, c_int};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-/// See pcap_create(3PCAP). Reads the settings. pcap_activate() reports errors in them.
+/// See pcap_create(3PCAP). Reads the settings. pcap_activate() reports errors in the settings.
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_create(device: *const c_char, errbuf: *mut c_char) -> *mut Pcap {
     let body = || {
@@ -42,37 +42,37 @@ fn request(device: &str) -> Option<Request> {
     Request::new(device)
 }
 
-/// A device's name for settings. The kernel allows bytes that are not UTF-8.
+/// A device's name as the settings use it. The kernel allows bytes that are not UTF-8.
 ///
 /// # Safety
 /// `device` is null or a C string.
 unsafe fn name(device: *const c_char) -> String {
-    // SAFETY: the caller vouches for the string.
+    // SAFETY: the caller guarantees the string.
     unsafe { errbuf::string(device) }.unwrap_or_else(|| ANY.to_owned())
 }
 
 /// # Safety
-/// As pcap_create(3PCAP) asks.
+/// As pcap_create(3PCAP) requires.
 unsafe fn create(
     device: *const c_char,
     request: Option<Request>,
     errbuf: *mut c_char,
 ) -> Option<PcapHandle> {
     let Some(request) = request else {
-        // SAFETY: the caller vouches for device and buffer.
+        // SAFETY: the caller guarantees device and buffer.
         return unsafe { create_by_name(device, None, errbuf) };
     };
     if let Some(parts) = request.of_parts() {
-        // SAFETY: the caller vouches for the buffer.
+        // SAFETY: the caller guarantees the buffer.
         return unsafe { create_several(parts, errbuf) };
     }
-    // SAFETY: the caller vouches for the device's name.
+    // SAFETY: the caller guarantees the device's name.
     if request.system_name() == unsafe { name(device) } {
         // Pass the name unchanged: the kernel allows bytes that are not UTF-8.
-        // SAFETY: the caller vouches for device and buffer.
+        // SAFETY: the caller guarantees device and buffer.
         return unsafe { create_by_name(device, Some(request), errbuf) };
     }
-    // SAFETY: the caller vouches for the buffer.
+    // SAFETY: the caller guarantees the buffer.
     unsafe { create_for(request, errbuf) }
 }
 
@@ -82,12 +82,12 @@ unsafe fn create(
 /// `errbuf` is as libpcap asks.
 unsafe fn create_for(request: Request, errbuf: *mut c_char) -> Option<PcapHandle> {
     let name = CString::new(request.system_name()).unwrap_or_default();
-    // SAFETY: the name is a C string, and the caller vouches for the buffer.
+    // SAFETY: the name is a C string, and the caller guarantees the buffer.
     unsafe { create_by_name(name.as_ptr(), Some(request), errbuf) }
 }
 
 /// # Safety
-/// As pcap_create(3PCAP) asks.
+/// As pcap_create(3PCAP) requires.
 unsafe fn create_by_name(
     device: *const c_char,
     request: Option<Request>,
@@ -96,7 +96,7 @@ unsafe fn create_by_name(
     let Some(function) = system().pcap_create else {
         return missing(errbuf, None);
     };
-    // SAFETY: the caller vouches for device and buffer.
+    // SAFETY: the caller guarantees device and buffer.
     let p = unsafe { function(device, errbuf) };
     // SAFETY: pcap_create() returns null or a handle.
     let p = unsafe { PcapHandle::opened(p) }?;
@@ -111,7 +111,7 @@ unsafe fn create_by_name(
 unsafe fn create_several(parts: Vec<Request>, errbuf: *mut c_char) -> Option<PcapHandle> {
     let mut made: Vec<PcapHandle> = Vec::new();
     for request in parts {
-        // SAFETY: the caller vouches for the buffer.
+        // SAFETY: the caller guarantees the buffer.
         let Some(p) = (unsafe { create_for(request, errbuf) }) else {
             // SAFETY: nobody else has these handles.
             made.into_iter().for_each(|p| unsafe { close(p) });
@@ -134,7 +134,7 @@ unsafe fn create_several(parts: Vec<Request>, errbuf: *mut c_char) -> Option<Pca
 /// See pcap_open_live(3PCAP).
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_open_live(
     device: *const c_char,
@@ -190,10 +190,10 @@ unsafe fn set_and_activate(
     let said = match status {
         ..0 => message::explain(p, device, status),
         0 => return Some(p),
-        // The warning of pcap_activate().
+        // A warning of pcap_activate().
         1.. => p.error(),
     };
-    // SAFETY: the caller vouches for the buffer.
+    // SAFETY: the caller guarantees the buffer.
     unsafe { errbuf::write(errbuf, &said) };
     if status > 0 {
         return Some(p);
@@ -206,7 +206,7 @@ unsafe fn set_and_activate(
 /// See pcap_close(3PCAP). The handle leaves its group.
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_close(p: PcapHandle) {
     // SAFETY: the caller's promise: nobody uses the handle any more.
@@ -222,15 +222,15 @@ unsafe fn close(p: PcapHandle) {
     }
     // The reader maps the socket's ring, and this mapping would keep the socket in its group.
     if let Some(reader) = entry.as_mut().and_then(|entry| entry.reader.take()) {
-        // SAFETY: the reader is this handle's, and the caller vouches that nobody reads it.
+        // SAFETY: the reader is this handle's, and the caller guarantees that nobody reads it.
         unsafe { reader.remove(p) };
     }
     let others = entry.as_ref().and_then(|entry| entry.others.clone());
     for &other in others.iter().flat_map(|others| others.iter()) {
-        // SAFETY: the caller vouches for the handles on the other devices.
+        // SAFETY: the caller guarantees the handles on the other devices.
         unsafe { close(other) };
     }
-    // SAFETY: the caller vouches that the handle is not used again.
+    // SAFETY: the caller guarantees that the handle is not used again.
     unsafe { p.close() };
     drop(entry);
 }

@@ -11,8 +11,8 @@ use std::os::fd::BorrowedFd;
 #[repr(transparent)]
 pub struct PcapHandle(*mut Pcap);
 
-// SAFETY: a handle belongs to the process, not to a thread. The application must know which
-// functions threads may call at the same time (pcap(3PCAP)).
+// SAFETY: a handle belongs to the process, not to a thread. The application is responsible for
+// calling only functions that threads may call at the same time (pcap(3PCAP)).
 unsafe impl Send for PcapHandle {}
 
 // SAFETY: without a call of the library a handle is only a number; see Send.
@@ -100,7 +100,7 @@ impl PcapHandle {
     /// The counters of the system's library.
     ///
     /// # Errors
-    /// The status of its pcap_stats(3PCAP).
+    /// The status of pcap_stats(3PCAP) in the system's library.
     pub(crate) fn statistics(self) -> Result<Stats, c_int> {
         let mut counted = Stats::default();
         let function = system().pcap_stats;
@@ -138,7 +138,7 @@ impl PcapHandle {
     /// Neither the value nor a copy is used again.
     pub(crate) unsafe fn close(self) {
         if let Some(function) = system().pcap_close {
-            // SAFETY: the handle is open, and the caller vouches that it is not used again.
+            // SAFETY: the handle is open, and the caller guarantees that it is not used again.
             unsafe { function(self.0) };
         }
     }

@@ -14,7 +14,7 @@ use std::sync::atomic::{Ordering, fence};
 /// See pcap_breakloop(3PCAP). Async-signal-safe.
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_breakloop(p: PcapHandle) {
     if p.with_reader(Reader::break_loop).is_some() {
@@ -35,7 +35,7 @@ pub unsafe extern "C" fn pcap_breakloop(p: PcapHandle) {
 /// See pcap_setnonblock(3PCAP).
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_setnonblock(
     p: PcapHandle,
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn pcap_setnonblock(
 /// See pcap_setdirection(3PCAP).
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_setdirection(p: PcapHandle, direction: c_int) -> c_int {
     let wanted = match direction {
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn pcap_setdirection(p: PcapHandle, direction: c_int) -> c
 /// See pcap_set_datalink(3PCAP).
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_datalink(p: PcapHandle, linktype: c_int) -> c_int {
     let status = several::each(p, |part| part.set(|of| of.pcap_set_datalink, linktype));
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn pcap_set_datalink(p: PcapHandle, linktype: c_int) -> c_
 /// See pcap_setfilter(3PCAP).
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_setfilter(p: PcapHandle, program: *mut BpfProgram) -> c_int {
     let set = |part: PcapHandle| {
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn pcap_setfilter(p: PcapHandle, program: *mut BpfProgram)
 /// See pcap_get_selectable_fd(3PCAP).
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_get_selectable_fd(p: PcapHandle) -> c_int {
     p.descriptor().unwrap_or_else(|| p.selectable_fd())
@@ -133,7 +133,7 @@ pub unsafe extern "C" fn pcap_get_selectable_fd(p: PcapHandle) -> c_int {
 /// See pcap_get_required_select_timeout(3PCAP).
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_get_required_select_timeout(p: PcapHandle) -> *const c_void {
     static WHILE_DOWN: libc::timeval = libc::timeval {

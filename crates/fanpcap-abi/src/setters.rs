@@ -26,7 +26,7 @@ macro_rules! setters {
             #[doc = concat!("See ", stringify!($name), "(3PCAP).")]
             ///
             /// # Safety
-            /// As its man page asks.
+            /// As the man page requires.
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name(p: PcapHandle, $value: c_int) -> c_int {
                 set(p, |of| of.$name, $value, |_| ())
@@ -40,7 +40,7 @@ for_each_function!(setters);
 /// See pcap_set_snaplen(3PCAP).
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_snaplen(p: PcapHandle, snaplen: c_int) -> c_int {
     let note = |part| {
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn pcap_set_snaplen(p: PcapHandle, snaplen: c_int) -> c_in
 /// See pcap_set_timeout(3PCAP).
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_timeout(p: PcapHandle, timeout: c_int) -> c_int {
     guard_handle(p, || set_timeout(p, timeout))
@@ -70,7 +70,7 @@ pub(crate) fn set_timeout(p: PcapHandle, timeout: c_int) -> c_int {
 /// See pcap_set_immediate_mode(3PCAP).
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_immediate_mode(p: PcapHandle, immediate: c_int) -> c_int {
     let note = |part| {
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn pcap_set_immediate_mode(p: PcapHandle, immediate: c_int
 /// See pcap_set_buffer_size(3PCAP).
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_buffer_size(p: PcapHandle, bytes: c_int) -> c_int {
     // The application may ask for a group later.
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn pcap_set_buffer_size(p: PcapHandle, bytes: c_int) -> c_
 /// See pcap_set_protocol_linux(3PCAP).
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_protocol_linux(p: PcapHandle, protocol: c_int) -> c_int {
     let noted = protocol_of(protocol);

@@ -1,9 +1,9 @@
 //! The entry points that concern a handle's packet socket.
 //!
-//! The socket of a handle on the XDP engine is bound to a protocol that no frame carries, so it
-//! receives nothing. A frame sent through this socket keeps the protocol that its own header has.
+//! The socket of a handle on the XDP engine is bound to a protocol that no frame carries, so the
+//! socket receives nothing. A frame sent through this socket keeps the protocol in its own header.
 //!
-//! An application that itself waits on a group member's socket would not notice that another member
+//! An application that waits on a group member's socket itself would not notice that another member
 //! has died. So the application gets the descriptor that [`PcapHandle::descriptor`] returns
 //! (`docs/decisions/0041-waiting-by-oneself.md`).
 
@@ -17,7 +17,7 @@ use std::os::fd::BorrowedFd;
 /// See pcap_fileno(3PCAP).
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_fileno(p: PcapHandle) -> c_int {
     p.descriptor().unwrap_or_else(|| p.fileno())
@@ -26,7 +26,7 @@ pub unsafe extern "C" fn pcap_fileno(p: PcapHandle) -> c_int {
 /// See pcap_inject(3PCAP).
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_inject(p: PcapHandle, data: *const c_void, len: usize) -> c_int {
     // The system's library reports a wrong length.
@@ -47,7 +47,7 @@ pub unsafe extern "C" fn pcap_inject(p: PcapHandle, data: *const c_void, len: us
 /// See pcap_sendpacket(3PCAP).
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_sendpacket(p: PcapHandle, data: *const u8, len: c_int) -> c_int {
     match (p.silent_socket(), usize::try_from(len)) {
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn pcap_sendpacket(p: PcapHandle, data: *const u8, len: c_
 }
 
 impl PcapHandle {
-    /// The handle's packet socket, if the handle's packets do not come through it.
+    /// The handle's packet socket, if the handle's packets come from an engine instead.
     fn silent_socket(&self) -> Option<BorrowedFd<'_>> {
         let is_silent = self.with_reader(|reader| !reader.is_socket())?;
         self.socket().filter(|_| is_silent)

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 /// See pcap_stats(3PCAP). Also publishes a member's counters.
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_stats(p: PcapHandle, stats: *mut Stats) -> c_int {
     guard_handle(p, || match total(p) {
@@ -43,7 +43,8 @@ pub(crate) fn total(p: PcapHandle) -> Result<Stats, c_int> {
         }
         Err(status) => status,
     };
-    // Read the number of rejected packets before the counters: packets that come in between count.
+    // Read the number of rejected packets before the counters, so that a packet that is rejected
+    // between the two readings still counts.
     let rejected = p.with_reader(Reader::rejected).unwrap_or(0);
     match several::each(p, add) {
         0 => {
@@ -90,7 +91,7 @@ pub unsafe extern "C" fn pcap_lib_version() -> *const c_char {
 
 fn lib_version() -> &'static CStr {
     static TEXT: OnceLock<CString> = OnceLock::new();
-    // Load the library first: no lock may be held while it is loaded.
+    // Load the system's library first: no lock may be held during the loading.
     let system = system();
     TEXT.get_or_init(|| {
         let theirs = system

@@ -30,7 +30,7 @@ macro_rules! entry_points {
             #[doc = concat!("See ", stringify!($name), "(3PCAP).")]
             ///
             /// # Safety
-            /// As its man page asks.
+            /// As the man page requires.
             #[unsafe(no_mangle)]
             pub unsafe extern "C-unwind" fn $name($($a: $t),*) $(-> $r)? {
                 match system().$name {
@@ -47,15 +47,16 @@ for_each_function!(entry_points);
 
 fn load() -> System {
     let _cancelled_later = Uncancelled::new();
-    // The library has its own copy of the standard library, so this silences only our own panics.
+    // This library has its own copy of Rust's standard library, so the hook silences only our own
+    // panics.
     panic::set_hook(Box::new(|_| {}));
     let chosen = std::env::var_os("FANPCAP_LIBPCAP")
         .filter(|path| !path.is_empty() && !process::is_secure());
     System::find(chosen.as_deref().map(Path::new))
 }
 
-/// The system's library, loaded at the first call. Threads that call first at the same time each
-/// load it. No lock of ours is held during the loading, because the loader has its own lock, and
+/// The system's library, loaded at the first call. Threads that call at the same time may each load
+/// it. This function holds no lock of ours while it loads: the loader has its own lock, and
 /// constructors that run under that lock may call us. If loading fails, for example for lack of
 /// descriptors, the next call tries again.
 pub(crate) fn system() -> &'static System {

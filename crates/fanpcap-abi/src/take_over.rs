@@ -22,7 +22,8 @@ const RAW: c_int = 12;
 const LONGEST: u32 = 65_535;
 
 /// Installs our reader in `p`, which has just been activated, if our reader supports such a handle.
-/// Otherwise the system's library reads the handle, and the application notices only the cost.
+/// Otherwise the system's library reads the handle: the application gets the same packets, at a
+/// higher cost.
 pub(crate) fn take_over(p: PcapHandle) {
     let Some((linktype, socket)) = served(p) else {
         return;
@@ -34,7 +35,7 @@ pub(crate) fn take_over(p: PcapHandle) {
     }
 }
 
-/// Installs in `p`, which has just been activated silently, our reader for its engine.
+/// Installs our reader for the handle's engine in `p`, which has just been activated silently.
 ///
 /// # Errors
 /// Why that is impossible.
@@ -42,7 +43,7 @@ pub(crate) fn take_over_on_engine(p: PcapHandle) -> Result<(), String> {
     let served = served(p).filter(|(linktype, _)| *linktype == EN10MB);
     let engine = p.notes().on_engine.map_or("", |asked| asked.engine.name());
     let (linktype, socket) =
-        served.ok_or_else(|| format!("the engine {engine} takes Ethernet alone"))?;
+        served.ok_or_else(|| format!("the engine {engine} reads only Ethernet devices"))?;
     let input = open(p, socket);
     let options = options(p, linktype);
     let reader = input.and_then(|input| Reader::new(input, &options));
@@ -54,8 +55,8 @@ pub(crate) fn take_over_on_engine(p: PcapHandle) -> Result<(), String> {
 }
 
 /// Makes the kernel truncate the packets of a handle to its snapshot length, if our reader reads
-/// `reader_of` and the application has set no filter. This takes the kernel some microseconds, so
-/// the handle joins its group first.
+/// `reader_of` and the application has set no filter. The truncation takes the kernel some
+/// microseconds to set up, so the handle joins its group first.
 pub(crate) fn truncate(p: PcapHandle, reader_of: PcapHandle) {
     if p.notes().on_engine.is_some() {
         // The engine truncates the packets.
@@ -67,8 +68,8 @@ pub(crate) fn truncate(p: PcapHandle, reader_of: PcapHandle) {
         return;
     };
     if let Some((_, socket)) = served(p) {
-        // The reader inserts a VLAN tag after the addresses, so it needs all of them. The snapshot
-        // length counts the tag too.
+        // The reader inserts a VLAN tag after the addresses, so it needs all bytes of the
+        // addresses. The snapshot length counts the tag too.
         let keep = Filter::keep(snaplen.max(AFTER_ADDRESSES.into()));
         // Best effort: the reader cuts what the kernel does not.
         if let Some(steered) = handles::steered(p) {
@@ -100,7 +101,7 @@ pub(crate) fn take_over_several(all: &[PcapHandle]) -> Result<(), String> {
     }
     let linktype = linktypes[0];
     if linktypes.iter().any(|other| *other != linktype) {
-        return Err("the devices have other link types: open each by itself".to_owned());
+        return Err("the devices have different link types: open a handle for each".to_owned());
     }
     let options = options(first, linktype);
     let inputs = all.iter().zip(sockets).map(|(p, socket)| open(*p, socket));
@@ -113,8 +114,8 @@ pub(crate) fn take_over_several(all: &[PcapHandle]) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes the reader of `p` publish the counters of the handle's members, of which there is one for
-/// each device. A member that the system's library reads takes its share at once instead.
+/// Makes the reader of `p` publish the counters of the handle's members. The handle has one member
+/// for each device. A member that the system's library reads gets its share at once instead.
 pub(crate) fn publish_counters(p: PcapHandle) {
     if !p.has_reader() {
         let membership = handles::with(p, |entry| {

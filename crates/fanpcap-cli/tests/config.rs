@@ -146,7 +146,7 @@ fn the_mode_of_a_member_without_one_is_foretold() {
             anyhow::Ok(both.map(|text| text.unwrap_or_default().to_owned()))
         };
         assert_eq!(foretold("ux1")?, ["flow", "the default"]);
-        let why = "flow reads Ethernet frames, and any has others too";
+        let why = "flow reads only Ethernet frames, and any has other frames too";
         assert_eq!(foretold("any")?, ["hash", why]);
         for mode in ["lb+defrag", "flow_2_tuple"] {
             let program = Program::tcpdump("ux1", scratch.file("out.pcap"))?.group(7, mode);

@@ -29,7 +29,7 @@ pub struct Counted {
     pub left: u64,
     /// Packets that the device dropped.
     pub dropped: u64,
-    /// Our frames that the device neither sent nor dropped by its own count: it refused them.
+    /// Our frames that the device refused: by its own counters, it neither sent nor dropped them.
     pub refused: u64,
     /// The peer of a veth device, if its counters are readable.
     pub peer: Option<Peer>,
@@ -56,8 +56,8 @@ struct End {
     elsewhere: Option<(OwnedFd, PathBuf)>,
 }
 
-/// Counters are final once they have not changed for [`QUIET`] nanoseconds, or after [`LONGEST`]
-/// nanoseconds in any case.
+/// The counters are final when they have not changed for [`QUIET`] nanoseconds. After [`LONGEST`]
+/// nanoseconds they count as final in any case.
 const QUIET: u64 = 20_000_000;
 const LONGEST: u64 = 1_000_000_000;
 
@@ -100,7 +100,8 @@ impl Counting {
             if left + dropped >= sent || now > begin + LONGEST {
                 break;
             }
-            // Counters that have not changed at all may be updated only once a second.
+            // Counters that have not changed at all may belong to a driver that updates them only
+            // once a second.
             if left + dropped > 0 && now > changed + QUIET {
                 break;
             }

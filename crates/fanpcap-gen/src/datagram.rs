@@ -12,7 +12,8 @@ use crate::random::scatter;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Datagram {
     pub(crate) flow: Flow,
-    /// The datagram is an answer: it goes from the destination's MAC address to the source's.
+    /// The datagram is an answer: it goes from the MAC address of the flow's destination to that of
+    /// its source.
     pub(crate) answer: bool,
     /// The datagram's number among all datagrams. Identifications are derived from it.
     pub(crate) number: u64,

@@ -9,23 +9,23 @@ use crate::prefix::Prefix;
 pub struct Description {
     /// Seed of addresses, ports and the order of lengths.
     pub seed: u64,
-    /// Number of flows; frames take them in turn.
+    /// Number of flows; the frames belong to the flows in turn.
     pub flows: u32,
-    /// Lengths of frames. A frame whose headers need more is as long as its headers.
+    /// Lengths of frames. A frame is at least as long as its headers.
     pub lengths: Lengths,
     /// IPv4, IPv6, or each for half of the flows.
     pub families: Families,
     /// UDP, TCP, or each for half of the flows.
     pub transports: Transports,
-    /// After each round of all flows comes a round of answers: with addresses, ports and MAC
+    /// A round of answers follows each round of all flows. Answers have addresses, ports and MAC
     /// addresses swapped.
     pub answers: bool,
     /// VLAN numbers, the outer one first: none, one (802.1Q), or two (802.1ad).
     pub vlans: Vec<u16>,
     /// Encapsulate frames in VXLAN (RFC 7348) with this network identifier.
     pub vxlan: Option<u32>,
-    /// One in this many datagrams comes as three fragments. Each fragment has a frame's length,
-    /// except the last, which has half.
+    /// One in this many datagrams comes as three fragments. The first two fragments have a frame's
+    /// length, and the last has half that length.
     pub fragments: Option<u32>,
     /// Source MAC address.
     pub source_mac: [u8; 6],
@@ -40,7 +40,7 @@ pub struct Description {
     /// Destination addresses of IPv6 flows.
     pub destinations6: Prefix,
     /// The payload begins with the frame's number, four bytes in network order, and its complement.
-    /// Frames without room for that have no stamp, nor do later fragments.
+    /// Frames without room for this stamp have none. Later fragments have none either.
     pub stamp: bool,
 }
 

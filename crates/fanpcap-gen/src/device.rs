@@ -1,4 +1,4 @@
-//! The device that sends frames: whether it can, and how long frames may be.
+//! The device that sends frames: whether it can send, and how long frames may be.
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use fanpcap_linux::interface;
@@ -39,7 +39,7 @@ impl Device {
         let kind = link.hardware;
         ensure!(
             [ARPHRD_ETHER, ARPHRD_LOOPBACK].contains(&kind),
-            "{name} is no Ethernet device (its type is {kind}): it would take Ethernet's header for data"
+            "{name} is no Ethernet device (its type is {kind}): it would send the Ethernet header as data"
         );
         Ok(Self {
             name: name.to_owned(),
@@ -50,8 +50,8 @@ impl Device {
     }
 
     /// The greatest length of a frame with the same first bytes as this one, without the check
-    /// sequence. The kernel does not count the Ethernet header, nor one 802.1Q tag directly after
-    /// it (net/packet/af_packet.c, `packet_extra_vlan_len_allowed`).
+    /// sequence. The kernel's limit counts neither the Ethernet header nor one 802.1Q tag directly
+    /// after it (net/packet/af_packet.c, `packet_extra_vlan_len_allowed`).
     pub fn longest(&self, frame: &[u8]) -> usize {
         let tagged = frame.get(12..14) == Some(&[0x81, 0x00]);
         self.mtu as usize + 14 + if tagged { 4 } else { 0 }

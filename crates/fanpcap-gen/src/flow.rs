@@ -25,8 +25,8 @@ pub(crate) const PORTS: u64 = 65536 - FIRST_PORT;
 const DESTINATION_PORT: u16 = 9;
 
 impl Flow {
-    /// Flow `number` of a description. No two flows have the same source, provided that the
-    /// description was checked to have room for them.
+    /// Flow `number` of a description. No two flows have the same source, if the check of the
+    /// description has found enough addresses.
     pub(crate) fn of(description: &Description, number: u64) -> Self {
         let v4 = match description.families {
             Families::V4 => true,

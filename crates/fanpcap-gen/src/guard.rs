@@ -6,11 +6,11 @@ use fanpcap_linux::netlink::link;
 
 use crate::route::carries_default_route;
 
-/// Refuses a device through which the machine is reached, and the loopback device: a mistake must
-/// not flood them.
+/// Refuses a device through which the machine is reached, and the loopback device, because a
+/// mistake must not flood such a device.
 ///
 /// # Errors
-/// The message says why. With `force`, the only error is that there is no such device.
+/// The message contains the reason. With `force`, the only error is that there is no such device.
 pub fn guard(device: &str, force: bool) -> Result<()> {
     let index = interface::find(device).context("looking for the device")?;
     let index = index.with_context(|| format!("there is no device {device} here"))?;
@@ -26,15 +26,13 @@ pub fn guard(device: &str, force: bool) -> Result<()> {
         } else {
             format!("sends by the same device as {name}, which carries the default route")
         };
-        bail!(
-            "{device} {how}: traffic there reaches others; if that is what you want, say --force"
-        );
+        bail!("{device} {how}: traffic there reaches other machines; --force sends it anyway");
     }
     let link = link::get(index).with_context(|| device.to_owned())?;
     ensure!(
         link.flags & IFF_LOOPBACK == 0,
-        "{device} is the loopback device, which every program of this machine uses; \
-         if that is what you want, say --force"
+        "{device} is the loopback device, which every application on this machine uses; \
+         --force sends there anyway"
     );
     Ok(())
 }

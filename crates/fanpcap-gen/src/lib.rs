@@ -5,8 +5,8 @@
 //! [`Sender`] sends frame `i % pool.len()` as its frame `i`. A [`Plan`] gives the rate and the end.
 //! Both ways to send deliver the same frames:
 //!
-//! * live frames: an eBPF program within the kernel takes the frames from a map and sends them. It
-//!   is several times as fast as any reader, but not possible everywhere;
+//! * live frames: an eBPF program within the kernel takes the frames from a map and sends them.
+//!   This way is several times as fast as any reader, but not possible everywhere;
 //! * portable: sendmmsg(2) on a packet socket, bypassing the queueing discipline.
 //!
 //! ```no_run

@@ -1,5 +1,5 @@
-//! Live frames: the kernel runs our BPF program on a frame and sends the result. The kernel's
-//! Documentation/bpf/bpf_prog_run.rst describes them.
+//! Live frames: the kernel runs our BPF program on a frame and sends the result
+//! (Documentation/bpf/bpf_prog_run.rst in the kernel's source).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -73,7 +73,7 @@ impl Live {
             let repeat = u32::try_from(count - made).unwrap_or(u32::MAX);
             match self.program.run_live(&self.template, repeat) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => {
-                    bail!("running the program: {error}");
+                    bail!("running the BPF program: {error}");
                 }
                 Ok(()) | Err(_) => made = self.made()? - begin,
             }
@@ -96,13 +96,13 @@ impl Live {
         };
         match number(2) {
             0 => Ok(number(0)),
-            failed => bail!("the program could not make {failed} frames"),
+            failed => bail!("the BPF program could not make {failed} frames"),
         }
     }
 }
 
 /// Checks that the kernel supports live frames of this length. The limit depends on the size of
-/// kernel structs, so only the kernel knows it.
+/// kernel structs, so only a run in the kernel shows it.
 fn try_out(template: &[u8]) -> Result<()> {
     let program =
         LoadedProgram::load(ProgramKind::Xdp, "drop", &program::drop_all()).map_err(|refused| {
@@ -114,10 +114,10 @@ fn try_out(template: &[u8]) -> Result<()> {
         })?;
     program
         .run_live(&[0; 60], 1)
-        .map_err(|error| anyhow!("this kernel has none (Linux 5.18 has): {error}"))?;
+        .map_err(|error| anyhow!("this kernel does not support them (Linux 5.18 does): {error}"))?;
     ensure!(
         program.run_live(template, 1).is_ok(),
-        "a frame of {} bytes: it has to fit into a page with what the kernel adds",
+        "a frame of {} bytes is too long: one page must hold it and what the kernel adds",
         template.len()
     );
     Ok(())
@@ -192,8 +192,9 @@ struct Kept {
 }
 
 /// Without a device, the kernel adds a BPF program to the XDP dispatcher for each run and removes
-/// it afterwards. Each time it waits tens of ms for all readers of the old dispatcher. So the BPF
-/// program is attached to the loopback device of a separate namespace, where no packet arrives.
+/// it afterwards. Each time the kernel waits tens of ms for all readers of the old dispatcher. So
+/// the BPF program is attached to the loopback device of a separate namespace, where no packet
+/// arrives.
 fn keep(program: &LoadedProgram) -> Result<Kept> {
     let within = || -> io::Result<Kept> {
         netns::enter_new()?;
@@ -206,5 +207,5 @@ fn keep(program: &LoadedProgram) -> Result<Kept> {
     };
     thread::scope(|scope| scope.spawn(within).join())
         .unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
-        .map_err(missing("attaching the program in a namespace of its own"))
+        .map_err(missing("attaching the BPF program in a separate namespace"))
 }

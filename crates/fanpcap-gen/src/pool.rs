@@ -10,21 +10,21 @@ pub const POOL_LIMIT: usize = 256 << 20;
 /// changed the headers in place, and the sender uses the memory again.
 const OWN_LEN: usize = 128;
 
-/// A frame, and which of its bytes are particular to it.
+/// A frame, and which of its bytes differ from the other frames' bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     /// All bytes.
     pub(crate) bytes: Vec<u8>,
     /// From this offset on, the bytes are those of [`payload`].
     pub(crate) head: usize,
-    /// Offset of the stamp, which is still that of frame 0.
+    /// Offset of the stamp. `bytes` has the stamp of frame 0.
     pub(crate) stamp: Option<usize>,
 }
 
 /// A payload byte depends only on its offset in the frame.
 #[allow(
     clippy::cast_possible_truncation,
-    reason = "the low byte is what is meant"
+    reason = "only the lowest byte is needed"
 )]
 pub(crate) fn payload(place: usize) -> u8 {
     place as u8
@@ -114,7 +114,7 @@ impl Pool {
         self.slot(number).map_or(0, |slot| slot.gap)
     }
 
-    /// A frame of the greatest length. Every other frame is this one with its first
+    /// A frame of the greatest length. Every other frame is this frame with its first
     /// [`Pool::own_len`] bytes and its stamp overwritten.
     pub(crate) fn template(&self) -> &[u8] {
         &self.template
@@ -153,7 +153,7 @@ impl Pool {
         self
     }
 
-    /// Adds any frame. It comes `gap` nanoseconds after the frame before it.
+    /// Adds any frame. The frame comes `gap` nanoseconds after the frame before it.
     pub(crate) fn push_captured(&mut self, frame: &[u8], gap: u64) -> Result<()> {
         self.push(frame, frame.len(), 0)?;
         if let [.., before, _] = self.slots.as_mut_slice() {
@@ -220,8 +220,8 @@ impl Pool {
     }
 }
 
-/// A frame's stamp: its number in network order, and the complement. Together they do not change a
-/// checksum.
+/// A frame's stamp: its number in network order, and the complement. Number and complement together
+/// do not change a checksum.
 pub(crate) fn stamp(number: u64) -> [u8; 8] {
     let low = u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0);
     let ([a, b, c, d], [e, f, g, h]) = (low.to_be_bytes(), (!low).to_be_bytes());

@@ -11,8 +11,8 @@ use crate::pool::Pool;
 /// Maximum frames per call.
 pub(crate) const MOST: u64 = BATCH as u64;
 
-/// Pause after a full queue, and time after which a device that accepts no frame is given up, both
-/// in nanoseconds.
+/// Two times in nanoseconds: the pause after a full queue, and the time after which the sender
+/// gives up on a device that accepts no frame.
 const PAUSE: u64 = 20_000;
 const PATIENCE: u64 = 2_000_000_000;
 
@@ -73,7 +73,8 @@ impl Portable {
     }
 }
 
-/// Returns how many frames were sent before the error, if any. Then the next call fails again.
+/// Returns how many frames were sent before the error, if there is one. The next call then fails
+/// again.
 fn told(sent: usize, error: io::Error) -> io::Result<u64> {
     if sent == 0 {
         Err(error)

@@ -50,8 +50,8 @@ const ROW: Register = R8;
 const NUMBER: Register = R9;
 
 /// The BPF program. The memory of frames still contains the bytes of earlier runs, but the kernel
-/// resets the frames' length. A single core runs the BPF program, so it needs no atomic
-/// instructions.
+/// resets the frames' length. A single core runs the BPF program, so the BPF program needs no
+/// atomic instructions.
 pub(crate) fn send(shape: &Shape) -> Result<Object, AssemblerError> {
     let mut asm = Assembler::new();
     let failed = asm.label();
@@ -156,7 +156,8 @@ fn stamp(asm: &mut Assembler, failed: Label) {
     });
 }
 
-/// A BPF program that drops every frame. Loading it shows what the kernel supports.
+/// A BPF program that drops every frame. Whether it can be loaded and run shows what the kernel
+/// supports.
 pub(crate) fn drop_all() -> [Instruction; 2] {
     [Instruction::set(0, XDP_DROP), Instruction::exit()]
 }

@@ -96,8 +96,8 @@ impl Records {
         })
     }
 
-    /// Whether the file ends within a packet, as far as it was read. The partial packet is left
-    /// out.
+    /// Whether the file ends within a packet, as far as it was read. The records do not include the
+    /// partial packet.
     pub fn is_cut(&self) -> bool {
         self.cut
     }
@@ -158,7 +158,7 @@ struct Found {
 
 fn packet(block: Block<'_>) -> Option<Found> {
     let (interface, ticks, simple, original_len, data) = match block {
-        // The crate passes the file's units as if they were nanoseconds.
+        // The crate `pcap_file` takes the file's units for nanoseconds.
         Block::EnhancedPacket(it) => {
             let ticks = u64::try_from(it.timestamp.as_nanos()).ok();
             (it.interface_id, ticks, false, it.original_len, it.data)

@@ -6,8 +6,8 @@ use crate::headers::{IPV4, IPV6};
 /// Changes the last 16 bits of an Ethernet frame's IP addresses by `turn`, and updates the
 /// checksums. The same address always becomes the same new address, so flows stay flows, in both
 /// directions. In 65535 consecutive turns, an address becomes a different one each time. Multicast,
-/// broadcast, loopback and unspecified addresses do not change, nor do frames other than IP after
-/// at most two VLAN tags.
+/// broadcast, loopback and unspecified addresses do not change. Frames without an IP packet, or
+/// with more than two VLAN tags, do not change either.
 pub fn move_addresses(frame: &mut [u8], turn: u32) {
     let Some((family, ip)) = network(frame) else {
         return;
@@ -122,7 +122,7 @@ fn update_transport(packet: &mut [u8], at: usize, protocol: u8, old: &[u8], new:
     }
 }
 
-/// Updates a checksum, unless the packet was cut before it.
+/// Updates a checksum, unless the packet was cut before the checksum.
 fn update(packet: &mut [u8], place: usize, old: &[u8], new: &[u8]) {
     if let Some(checksum) = packet.get_mut(place..place + 2) {
         let before = u16::from_be_bytes([checksum[0], checksum[1]]);

@@ -15,13 +15,13 @@ pub(crate) struct Carrier {
     pub(crate) name: String,
     /// Whether the carrier is the queried device or above it: a bridge, bond or VRF above its
     /// ports, or a VLAN above its device. Otherwise the queried device is above the carrier, or
-    /// both are above a common device: VLANs, macvlans, ipvlans, macsec.
+    /// both devices are above a common device: VLANs, macvlans, ipvlans, macsec.
     pub(crate) is_above: bool,
 }
 
 /// The device of a default route in the calling thread's network namespace, if frames of device
 /// `ifindex` may leave through it. All tables and next hops count, see [`route::default_devices`].
-/// It is unknown through which device a tunnel's packets leave.
+/// For a tunnel, it is unknown through which device the packets leave.
 ///
 /// # Errors
 /// The kernel does not list its routes or its devices.

@@ -72,10 +72,11 @@ pub struct Sent {
     pub frames: u64,
     /// Bytes of these frames, without check sequences.
     pub bytes: u64,
-    /// Time from the first frame to the time at which the frame after the last would have been due,
-    /// if that is within 100 ms.
+    /// Time from the first frame to the time at which the next frame after the last one would have
+    /// been due, if that time is within 100 ms.
     pub nanoseconds: u64,
-    /// The thread's CPU time meanwhile, including delivery to a veth's peer on the same machine.
+    /// The thread's CPU time during the run, including delivery to a veth's peer on the same
+    /// machine.
     pub cpu_ns: u64,
     /// Lateness of the last frame, or of the first unsent frame; 0 at top speed. It grows if the
     /// pace can't be kept.

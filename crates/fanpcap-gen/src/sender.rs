@@ -38,14 +38,14 @@ impl fmt::Display for Way {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// Live frames if they work, otherwise the portable way. The portable way is also used for few
-    /// frames and for rates below 6400 a second. The device's counters show whether it accepts live
-    /// frames: at the first 64 frames, and then from time to time. A device that does not count the
-    /// frames that it accepts gets the first frames twice.
+    /// frames, and for rates below 6400 frames a second. The device's counters show whether it
+    /// accepts live frames: at the first 64 frames, and then from time to time. A device that does
+    /// not count the frames that it accepts gets the first frames twice.
     Auto,
     /// Only live frames. It is an error if they don't work, or if most of them don't leave the
     /// device. Frames that the device refuses are lost.
     Live,
-    /// Live frames, without checking whether they leave the device, to measure only the generator's
+    /// Live frames without a check whether they leave the device, to measure only the generator's
     /// speed.
     Unwatched,
     /// The portable way.
@@ -153,7 +153,7 @@ impl Sender {
         self.run(plan, stop, watch, None)
     }
 
-    /// Sends the pool once, and then each pool that `more` returns, until there are no more. Ends
+    /// Sends the pool once, and then each pool that `more` returns, until `more` returns none. Ends
     /// earlier at the plan's end or at `stop`, like [`Sender::send_watched`]. Frames that are due
     /// while `more` runs are sent late.
     ///
@@ -177,7 +177,8 @@ impl Sender {
         watch: &mut dyn FnMut(&Sent),
         mut more: Option<More<'_>>,
     ) -> Result<Sent> {
-        // If this fails, sleeps last up to 50 us longer, which only affects gaps.
+        // If this fails, sleeps last up to 50 us longer, which only affects the gaps between
+        // frames.
         let _ = wake_on_time();
         self.sent = Sent::default();
         let mut watching = Watch::start(&self.device)?;
@@ -199,8 +200,8 @@ impl Sender {
             }
         }
         if matches!(&ended, Err(error) if error.is::<io::Error>()) {
-            // An error of the device, such as being gone or down, is more helpful than the call's
-            // error.
+            // The device's own error, for example that it is gone or down, is more helpful than the
+            // call's error.
             ended = watching.counters().map(drop).and(ended);
         }
         self.sent = if ended.is_ok() {
@@ -244,8 +245,8 @@ impl Sender {
         Ok(())
     }
 
-    /// Tries a device that may refuse live frames: its counters show whether it accepts the first
-    /// frames. If not, changes to the portable way. Returns the number of frames sent.
+    /// Tries a device that may refuse live frames: the device's counters show whether it accepts
+    /// the first frames. If not, changes to the portable way. Returns the number of frames sent.
     fn first(
         &mut self,
         plan: &Plan,
@@ -276,7 +277,7 @@ impl Sender {
             Shown::Taken => Ok(PROBES),
             Shown::Refused => self.give_way(self.device.refuses()),
             Shown::Hidden => self.give_way(format!(
-                "other traffic on {device} hides whether it takes them; --live insists on them"
+                "other traffic hides whether {device} accepts live frames; --live sends them anyway"
             )),
         }
     }
@@ -301,7 +302,7 @@ impl Sender {
             return Ok(());
         };
         let why = format!(
-            "{}: of {handed} frames {missing} at least did not leave",
+            "{}: of {handed} frames, at least {missing} did not leave",
             self.device.refuses()
         );
         if self.choice == Choice::Live {

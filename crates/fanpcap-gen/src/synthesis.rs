@@ -99,7 +99,7 @@ impl Description {
         );
         ensure!(
             self.fragments.is_none() || to <= LONGEST_FRAGMENT,
-            "fragments of {to} bytes: they have {LONGEST_FRAGMENT} at most, for a datagram is three"
+            "fragments of {to} bytes: {LONGEST_FRAGMENT} at most, because a datagram has three"
         );
         Ok(())
     }
@@ -124,7 +124,7 @@ impl Description {
 /// Approximate minimum number of datagrams that differ in more than their flow.
 const VARIETY: u64 = 4096;
 
-/// A round of this many flows is enough.
+/// If there are this many flows, one round is enough.
 const MANY: u64 = 1 << 16;
 
 const SHORTEST: u16 = 14;

@@ -74,8 +74,9 @@ impl Watch {
         })
     }
 
-    /// Checks the device after `frames` live frames in all. Fails if the device is gone. Returns
-    /// how many frames its counters lack by now, if they lack most of them.
+    /// Checks the device after `frames` live frames in all. Fails if the device is gone. If the
+    /// device's counters lack most of the frames that they should include by now, returns how many
+    /// they lack.
     pub(crate) fn look(&mut self, frames: u64) -> Result<Option<u64>> {
         let now = self.counters()?;
         let time = monotonic_ns();
@@ -101,7 +102,8 @@ impl Watch {
         Ok((expected >= PROBES && missing > expected / 2).then_some(missing))
     }
 
-    /// The counters. Fails if the device is gone or down. The portable way counts its own frames.
+    /// The counters. Fails if the device is gone or down. The portable way uses only this failure,
+    /// because it counts its own frames.
     pub(crate) fn counters(&self) -> Result<Counters> {
         let link = link::get(self.ifindex).map_err(|error| gone(&self.name, error))?;
         match state(link.flags) {

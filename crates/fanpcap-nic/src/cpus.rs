@@ -29,7 +29,7 @@ impl Pinning {
     /// Reads `auto`, `none` or a list such as `0,2-3`.
     ///
     /// # Errors
-    /// For anything else.
+    /// The text is none of these.
     pub fn parse(text: &str) -> Result<Self, CpuError> {
         match text {
             "auto" => Ok(Self::Auto),
@@ -67,7 +67,7 @@ impl fmt::Display for CpuError {
                 "--cpus: this process may not run on CPU {cpu}, only on {allowed}"
             ),
             Self::NoneKnown => {
-                f.write_str("--cpus auto: no CPUs are known; --cpus none goes without")
+                f.write_str("--cpus auto: no CPUs are known; --cpus none lets the kernel choose")
             }
         }
     }
@@ -97,7 +97,7 @@ pub fn choose(
     match wanted {
         Pinning::None => Ok(Choice {
             cpus: vec![None; copies],
-            why: "CPUs as the kernel likes".to_owned(),
+            why: "CPUs that the kernel chooses".to_owned(),
         }),
         Pinning::List(cpus) => {
             if let Some(&cpu) = cpus.iter().find(|cpu| !allowed.contains(cpu)) {
@@ -217,7 +217,7 @@ struct Reception {
 }
 
 impl Reception {
-    /// Reads where the packets of a device arrive. Leaves out what it can't read.
+    /// Reads where the packets of a device arrive. Leaves out facts that can't be read.
     fn of(name: &str) -> Self {
         let mut found = Self {
             name: name.to_owned(),

@@ -59,8 +59,8 @@ impl Device {
         Ok(directory.ok_or_else(none)?.path().join(path))
     }
 
-    /// The names in a directory below the device's directory in sysfs; no names if it can't be
-    /// read.
+    /// The names in a directory below the device's directory in sysfs; no names if the directory
+    /// can't be read.
     pub(crate) fn names(&self, path: &str) -> impl Iterator<Item = String> + use<> {
         let entries = self.sysfs(path).and_then(fs::read_dir);
         let entries = entries.into_iter().flatten().flatten();

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::{fmt, io};
 
-/// Why a device can't be read or set. What was to be set keeps its former value.
+/// Why a device can't be read or set. A setting that could not be set keeps its former value.
 #[derive(Debug)]
 pub enum DeviceError {
     /// No device has this name.
@@ -28,7 +28,7 @@ pub enum DeviceError {
     Refused(io::Error),
     /// The device has no interrupts: another device of the kernel passes packets to it.
     NoInterrupts,
-    /// The device is down; it has interrupts when it is up.
+    /// The device is down; only a device that is up has interrupts.
     Down,
     /// No interrupt serves a channel with this number.
     NoChannel {
@@ -145,7 +145,7 @@ impl fmt::Display for DeviceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoChannels => "its driver has no channels to set",
-            Self::NoDirection => "one channel at least must receive, and one send",
+            Self::NoDirection => "at least one channel must receive, and at least one must send",
             Self::NoInterrupts => {
                 "it has no interrupts; threads of its NAPI instances (napi@) and receive packet \
                  steering can be placed instead"
@@ -168,7 +168,7 @@ impl fmt::Display for DeviceError {
             Self::Offline => "none of these CPUs is online",
             Self::Absent => "the device has no such setting",
             Self::Elsewhere => "'fanpcap tune --restore' puts it back",
-            Self::Busy => "another process has been changing the device for long",
+            Self::Busy => "another process is still changing the device: try again later",
             Self::Unknown { name } => {
                 return write!(f, "no device {name} in this network namespace");
             }
@@ -191,12 +191,12 @@ impl fmt::Display for DeviceError {
                 return write!(f, "no thread polls queue {queue}; {known}");
             }
             Self::Value(text) => return write!(f, "'{text}' is no value of this setting"),
-            Self::Differs { is } => return write!(f, "its driver made {is} of it"),
+            Self::Differs { is } => return write!(f, "its driver set {is} instead"),
             Self::Disagrees { pid, value } => {
                 return write!(f, "process {pid} has set {value} and still wants it");
             }
             Self::Malformed(path) => {
-                let hint = "is no journal of this version: remove it to go on";
+                let hint = "is no journal of this version: remove this file to continue";
                 return write!(f, "{} {hint}", path.display());
             }
             Self::Journal(error) => {

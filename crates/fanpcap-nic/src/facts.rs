@@ -1,4 +1,4 @@
-//! What a plan needs to know about a device and its machine. Reading it changes nothing.
+//! The facts about a device and its machine that a plan needs. Reading the facts changes nothing.
 
 pub mod text;
 
@@ -16,7 +16,7 @@ use fanpcap_linux::process::{cpu, stat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-/// What a plan needs to know.
+/// The facts that a plan needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     /// The device's name.
@@ -29,7 +29,7 @@ pub struct Facts {
     pub is_up: bool,
     /// Whether a default route leads through the device.
     pub has_default_route: bool,
-    /// Whether the host has an address on it. A port that only captures has none.
+    /// Whether the host has an address on the device. A port that only captures has no address.
     pub has_address: bool,
     /// The device's NUMA node.
     pub node: Option<usize>,
@@ -86,7 +86,7 @@ pub(crate) const OFFLOADS: [(&str, &str); 6] = [
 ];
 
 impl Facts {
-    /// The facts of a device. Leaves out what it can't read.
+    /// The facts of a device. Leaves out facts that can't be read.
     pub fn of(device: &Device) -> Self {
         let link = link::get(device.ifindex).unwrap_or_default();
         let interrupts = interrupts::of_device(device).unwrap_or_default();
@@ -165,7 +165,7 @@ fn has_default_route(device: &Device) -> bool {
 }
 
 /// The device's NUMA node. For a virtio device, sysfs has the node at the PCI device above it. On
-/// machines without nodes the kernel says -1.
+/// machines without nodes, the kernel reports -1.
 pub(crate) fn node(device: &Device) -> Option<usize> {
     let read = |path| device.read(path).ok()?.parse().ok();
     read("device/numa_node").or_else(|| read("device/../numa_node"))

@@ -113,9 +113,8 @@ pub fn affinity(number: u32) -> Result<Affinity, DeviceError> {
     })
 }
 
-/// Sets the CPUs of the interrupt with this number. Waits a little for the controller, which may
-/// change over at the next interrupt only.
-///
+/// Sets the CPUs of the interrupt with this number. Waits some milliseconds for the controller,
+/// which may start to use the new CPUs only at the next interrupt.
 /// # Errors
 /// [`DeviceError`].
 pub fn set_affinity(number: u32, cpus: &[usize]) -> Result<(), DeviceError> {
@@ -184,7 +183,7 @@ fn add_told(device: &Device, found: &mut Vec<Interrupt>) {
 }
 
 fn unknown(error: io::Error) -> DeviceError {
-    DeviceError::Failed("interrupts can't be asked for", error)
+    DeviceError::Failed("interrupts can't be listed", error)
 }
 
 fn place(number: u32, file: &str) -> PathBuf {
@@ -217,7 +216,7 @@ impl Affinity {
     }
 }
 
-/// Milliseconds to wait for the controller to change over.
+/// Milliseconds to wait until the controller uses the new CPUs.
 const ATTEMPTS: u32 = 5;
 
 #[cfg(test)]

@@ -8,7 +8,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// The directory of irqbalance's socket, which only root can use. Its unit file creates it.
+/// The directory of irqbalance's socket, which only root can use. irqbalance's unit file creates
+/// the directory.
 pub(crate) const DIRECTORY: &str = "/run/irqbalance";
 
 /// A running irqbalance answers at once.
@@ -35,8 +36,8 @@ pub(crate) fn left_alone(directory: &Path) -> io::Result<Vec<u32>> {
     Ok(found)
 }
 
-/// Makes irqbalance leave alone these interrupts and no others. irqbalance obeys from its next
-/// check of the load on, before it moves any interrupt.
+/// Makes irqbalance leave alone these interrupts and no others. irqbalance complies at its next
+/// check of the load, before it moves any interrupt.
 ///
 /// # Errors
 /// As [`left_alone`], and `InvalidInput` if the interrupts do not fit into one message.
@@ -56,7 +57,7 @@ pub(crate) fn takes(interrupts: &[u32]) -> bool {
 }
 
 /// The message to irqbalance, with a zero byte at its end. irqbalance up to 1.8.0 reads the list to
-/// the next zero byte, but does not add that byte itself.
+/// the next zero byte, but does not itself end the list with a zero byte.
 fn message(interrupts: &[u32]) -> Option<String> {
     let mut message = "settings ban irqs".to_owned();
     for interrupt in interrupts {
@@ -75,7 +76,7 @@ fn ask(directory: &Path, message: &str) -> io::Result<String> {
     let directory = Directory::open(directory)?;
     let mut problem = io::ErrorKind::NotFound.into();
     for name in directory.names() {
-        // A killed irqbalance leaves its socket behind. A stopped one accepts nothing.
+        // A killed irqbalance leaves its socket behind. A stopped irqbalance accepts no connection.
         match named::connect_stream(&directory, &name, PATIENCE) {
             Ok(socket) => return exchange(socket.into(), message),
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}

@@ -1,5 +1,5 @@
-//! The journal of a device's changes. Each change is written down before it is made. It is undone
-//! when no owner wants it any more, but only if the device still has the value that was set.
+//! The journal of a device's changes. Each change is written down before it is made. A change is
+//! undone when no owner wants it any more, but only if the device still has the value that was set.
 
 pub mod entry;
 pub mod place;
@@ -52,7 +52,7 @@ pub enum Outcome {
     Restored,
     /// The device had the old value already.
     WasBack,
-    /// Another value has been set since. It stays.
+    /// Another value has been set since. That value stays.
     Foreign {
         /// The present value.
         is: String,
@@ -66,7 +66,7 @@ pub enum Outcome {
 }
 
 impl Journal {
-    /// Waits for the right to change the device and reads its journal.
+    /// Waits until this process may change the device, and reads the device's journal.
     ///
     /// # Errors
     /// [`DeviceError`].
@@ -170,9 +170,9 @@ impl Journal {
                 self.content.changes[at].add(wish);
                 self.write()
             }
-            // Nothing will have to be undone.
+            // There will be nothing to undo.
             (_, Wish::Stays) => Ok(()),
-            // Other processes must see what the owner wants.
+            // Other processes must read in the journal what the owner wants.
             (_, Wish::While(_)) => {
                 let mut change = Change::new(knob.clone(), value.clone(), value);
                 change.add(wish);
@@ -227,7 +227,7 @@ impl Journal {
     }
 
     /// Merges the last two changes of a setting into one, if both belong to one owner alone and no
-    /// other value was set between them. A process that changes a setting repeatedly then has only
+    /// other value was set between them. So a process that changes a setting repeatedly has only
     /// one change in the journal.
     ///
     /// # Errors
@@ -324,7 +324,7 @@ impl Journal {
     }
 
     /// When an earlier change is undone later, the driver may drop the foreign value `is` of this
-    /// setting. That value is then put back.
+    /// setting. In that case the foreign value is put back.
     fn keep_foreign(&mut self, before: usize, knob: &Knob, is: &str) {
         for change in &mut self.content.changes[..before] {
             for lost in change.lost.iter_mut().filter(|it| it.0 == *knob) {
@@ -400,7 +400,7 @@ impl Change {
     }
 }
 
-/// Writes the old value unless it is there already, and checks it.
+/// Writes the old value unless the device has it already, and checks the result.
 fn put_back(knobs: &dyn Knobs, knob: &Knob, old: &str) -> Result<(), DeviceError> {
     if knobs.read(knob)? == old {
         return Ok(());
@@ -419,7 +419,7 @@ fn values(knobs: &dyn Knobs, which: &[Knob]) -> Vec<(Knob, String)> {
     which.iter().filter_map(value).collect()
 }
 
-/// Puts back settings that a driver dropped, as far as they still exist.
+/// Puts back settings that a driver dropped, if they still exist.
 fn put_lost_back(knobs: &dyn Knobs, lost: &[(Knob, String)]) {
     for (knob, value) in lost {
         if knobs.read(knob).is_ok_and(|is| is != *value) {

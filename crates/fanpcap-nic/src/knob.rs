@@ -77,8 +77,8 @@ pub trait Knobs {
     /// [`DeviceError`].
     fn write(&self, knob: &Knob, value: &str) -> Result<(), DeviceError>;
 
-    /// The value as it is read after `wanted` is written. For example, `combined=2` gets the other
-    /// numbers, and CPUs are listed in rising order.
+    /// The value as it is read after `wanted` is written. For example, `combined=2` is completed
+    /// with the other numbers, and CPUs are listed in rising order.
     ///
     /// # Errors
     /// [`DeviceError`], when the device can't have the value.
@@ -147,7 +147,7 @@ impl Placement<'_> {
         channels::with(channels::read(self.0)?, wanted)
     }
 
-    /// Checks that the interrupt is the device's: it may belong to another device by now.
+    /// Checks that the interrupt still belongs to the device: another device may have it by now.
     fn ensure_own(&self, number: u32) -> Result<(), DeviceError> {
         let own = interrupts::of_device(self.0)?;
         match own.iter().any(|it| it.number == number) {

@@ -1,5 +1,5 @@
-//! Reads a device's channels, interrupts, NAPI threads and other settings. Changes them with a
-//! journal, and puts them back.
+//! Reads a device's channels, interrupts, NAPI threads and other settings. Changes these settings
+//! with a journal, and restores the old values.
 #![forbid(unsafe_code)]
 
 pub mod error;

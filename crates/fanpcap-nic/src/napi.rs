@@ -93,7 +93,8 @@ pub fn set_affinity(device: &Device, queue: u32, cpus: &[usize]) -> Result<(), D
 }
 
 /// Pairs of queue and thread, as the kernel reports them. If the driver does not assign instances
-/// to queues, the instances are assigned in order, provided that there is one for each queue.
+/// to queues, the instances are assigned in order, provided that there are as many instances as
+/// queues.
 fn told(device: &Device, napis: &[netdev::Napi]) -> Vec<(u32, u32)> {
     let queues = netdev::receive_queues(device.ifindex).unwrap_or_default();
     let thread = |id| napis.iter().find(|napi| napi.id == id)?.thread;
@@ -147,7 +148,7 @@ fn rx_queues(device: &Device) -> usize {
 }
 
 fn unknown(error: io::Error) -> DeviceError {
-    DeviceError::Failed("NAPI threads can't be asked for", error)
+    DeviceError::Failed("NAPI threads can't be listed", error)
 }
 
 fn comm(pid: u32) -> String {

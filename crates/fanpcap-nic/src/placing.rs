@@ -1,5 +1,5 @@
 //! Sets channels, interrupts and polling threads as an application wants them: all of them or none.
-//! Undoes this when the application is done.
+//! Undoes the changes when the application is done.
 
 use crate::channels;
 use crate::device::Device;
@@ -43,15 +43,15 @@ pub enum Until {
     Restored,
 }
 
-/// The settings that an application made on a device. Dropping it undoes them. If the process may
-/// no longer do that, the next process that opens the journal does.
+/// The settings that an application made on a device. A drop of this value undoes them. If the
+/// process may no longer undo them, the next process that opens the journal does.
 #[derive(Debug)]
 pub struct Placed {
     device: Device,
     hold: Option<Hold>,
 }
 
-/// Why a device can't be set as an application wants it. Then nothing is changed.
+/// Why a device can't be set as an application wants it. In that case nothing is changed.
 #[derive(Debug)]
 pub struct PlaceError {
     /// The index of the want that failed, if one did.
@@ -74,8 +74,8 @@ impl From<DeviceError> for PlaceError {
 pub fn place(device: &str, wants: &[Want], until: Until) -> Result<Placed, PlaceError> {
     let device = Device::open(device)?;
     let mut journal = Journal::open(&device)?;
-    // The changes of dead processes are reported by commands that look for them, such as 'fanpcap
-    // tune'.
+    // Ignore the result: commands that look for the changes of dead processes, such as 'fanpcap
+    // tune', report them.
     let _ = journal.recover(&Placement(&device));
     let hold = journal.hold()?;
     if let Err(error) = set_all(&device, &mut journal, wants, Wish::While(&hold)) {
@@ -159,7 +159,7 @@ fn knobs(device: &Device, want: &Want) -> Result<Vec<(Knob, String)>, DeviceErro
 impl fmt::Display for PlaceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let DeviceError::Disagrees { pid, value } = &self.error {
-            return write!(f, "process {pid} wants {value} of it meanwhile");
+            return write!(f, "process {pid} wants the value {value} by now");
         }
         self.error.fmt(f)
     }

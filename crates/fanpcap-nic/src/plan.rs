@@ -18,7 +18,7 @@ pub struct Wishes {
     pub queues: Option<u32>,
     /// Threads poll the queues (threaded NAPI), even if interrupts could be placed.
     pub threads: bool,
-    /// The device only captures, even if the host has an address on it.
+    /// The device only captures, even if the host has an address on the device.
     pub monitor: bool,
     /// Also plan for the device that carries the default route.
     pub force: bool,

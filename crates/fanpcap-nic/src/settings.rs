@@ -158,8 +158,8 @@ impl Settings<'_> {
         self.0.write(file, &mask).map_err(gone)
     }
 
-    /// Resets the table if it equals the driver's default: while a user's table is set, drivers
-    /// refuse to reduce the channels.
+    /// Resets the table if `table` equals the driver's default, because drivers refuse to reduce
+    /// the channels while a user's table is set.
     fn set_table(&self, table: &[u32]) -> io::Result<()> {
         let ethtool = &self.0.ethtool;
         let queues = ethtool.receive_queues().unwrap_or(0);
@@ -201,8 +201,8 @@ pub(crate) fn equal(entries: usize, queues: u32) -> Vec<u32> {
 }
 
 /// Which of a device's interrupts are in irqbalance's list. `Absent` if the list has no room for
-/// all the device's interrupts beside those of other devices; the device is then tuned without
-/// irqbalance.
+/// all the device's interrupts in addition to those of other devices. Such a device is tuned
+/// without irqbalance.
 fn own_of(mut own: Vec<u32>, mut all: Vec<u32>) -> Result<Vec<u32>, DeviceError> {
     let others = own.iter().filter(|&number| !all.contains(number));
     let others: Vec<u32> = others.copied().collect();
@@ -214,7 +214,8 @@ fn own_of(mut own: Vec<u32>, mut all: Vec<u32>) -> Result<Vec<u32>, DeviceError>
     }
 }
 
-/// The value, or `Absent` for an empty text, which drivers that do not show the value give.
+/// The value, or `Absent` for an empty text: drivers that do not report the value give an empty
+/// text.
 fn present(text: String) -> Result<String, DeviceError> {
     (!text.is_empty())
         .then_some(text)

@@ -1,4 +1,4 @@
-//! Handles before they read: created, set up, activated; or opened on a savefile.
+//! Handles before they read: created, set up, activated. Also handles on a savefile.
 
 use crate::error::{Error, c_text};
 use crate::functions::Functions;

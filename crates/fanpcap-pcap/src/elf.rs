@@ -1,4 +1,4 @@
-//! Points a loaded object's own relocations back at the object.
+//! Makes a loaded object's own relocations point to the object itself again.
 //!
 //! The system's libpcap calls its own exported functions through slots. The loader fills the slots
 //! with the first definition that it finds: ours. `rebind` puts the object's own definition into
@@ -71,7 +71,7 @@ struct Tables {
     tables: [(usize, usize); 2],
 }
 
-/// Points the slots of a loaded object's relocations at the object's own definitions, wherever the
+/// Makes the slots of a loaded object's relocations point to the object's own definitions, if the
 /// object defines the symbol that a relocation names. Leaves a slot unchanged if its page can't be
 /// made writable.
 ///
@@ -180,8 +180,9 @@ fn page_size() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// The addresses of the object at `base` that the loader made read-only after relocation. Only
-/// whole pages: the last page is left out if data follows in it (glibc, `_dl_protect_relro`).
+/// The addresses of the object at `base` that the loader made read-only after relocation. Includes
+/// only whole pages: the last page is left out if writable data follows in it (glibc,
+/// `_dl_protect_relro`).
 fn relro(base: usize) -> Range<usize> {
     let mut search = (base, 0..0);
     // SAFETY: `find_relro` gets the address of `search`, which outlives the call.

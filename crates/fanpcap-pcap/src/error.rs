@@ -35,7 +35,7 @@ pub(crate) fn c_text(call: &'static str, bytes: &[u8]) -> Result<CString, Error>
 /// `PCAP_ERRBUF_SIZE`.
 const ERRBUF_SIZE: usize = 256;
 
-/// Where functions without a handle write their reason.
+/// The buffer to which functions without a handle write their reason.
 pub(crate) struct Errbuf([c_char; ERRBUF_SIZE]);
 
 impl Errbuf {

@@ -1,5 +1,5 @@
-//! Compiles the pcap expressions of steering programs with libpcap, which the first expression
-//! loads.
+//! Compiles the pcap expressions of steering programs with libpcap. libpcap is loaded for the first
+//! expression.
 
 use std::path::Path;
 use std::sync::OnceLock;

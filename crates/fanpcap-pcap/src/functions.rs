@@ -15,10 +15,10 @@ pub type Opaque = *mut c_void;
 /// A `pcap_t`.
 pub type Handle = *mut Pcap;
 
-/// Calls a macro with all functions of libpcap, in three groups. A library that exports them all
-/// implements the functions of `own` itself, calls those of `each` for every device of a handle,
-/// and forwards those of the third group. The expression after `=` is returned if there is no
-/// function to forward to.
+/// Calls a macro with all functions of libpcap, in three groups. A library that exports all of them
+/// implements the functions of `own` itself, calls the functions of `each` for every device of a
+/// handle, and forwards the functions of the third group. The expression after `=` is returned if
+/// there is no function to forward to.
 #[macro_export]
 macro_rules! for_each_function {
     ($callback:ident) => {

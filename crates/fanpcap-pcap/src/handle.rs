@@ -21,8 +21,8 @@ pub enum Precision {
     Nano,
 }
 
-/// A handle that reads packets. Any thread may use it, but only one at a time. The handle is closed
-/// when it and all its [`Break`]s are dropped.
+/// A handle that reads packets. Any thread may use the handle, but only one thread at a time. The
+/// handle is closed when the value and all its [`Break`]s are dropped.
 #[derive(Debug)]
 pub struct Handle {
     pub(crate) open: Arc<Open>,
@@ -120,8 +120,8 @@ impl Handle {
 
     /// Whether the kernel runs the filter. Where the kernel can't run the filter, for example one
     /// with link-layer addresses on the device `any`, libpcap runs it. The counters then include
-    /// the packets that the filter rejects. Also false for a handle on several devices: there it is
-    /// not known who runs the filter.
+    /// the packets that the filter rejects. Also false for a handle on several devices, because it
+    /// is unknown where such a handle's filter runs.
     pub fn is_filtered_in_kernel(&self) -> bool {
         // SAFETY: the handle is activated.
         let fd = unsafe { (self.open.functions.pcap_fileno)(self.p()) };
@@ -210,7 +210,8 @@ impl Handle {
         Ok(status)
     }
 
-    /// The text for a status: pcap_geterr(3PCAP), after the status's name if the status has one.
+    /// The text for a status: the status's name, if it has one, then the text of
+    /// pcap_geterr(3PCAP).
     pub(crate) fn said(&self, status: c_int) -> String {
         // SAFETY: the handle is open.
         let said = unsafe { (self.open.functions.pcap_geterr)(self.p()) };

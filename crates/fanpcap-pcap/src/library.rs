@@ -1,8 +1,8 @@
 //! A libpcap that the caller chooses, loaded by its path: handles, reading, filters, counters and
 //! fan-out groups.
 //!
-//! So the `fanpcap` command can choose at run time between our library and the system's, which
-//! lacks the functions of `pcap/fanout.h`. A library is never unloaded.
+//! So the `fanpcap` command can choose at run time between our library and the system's. The
+//! system's library lacks the functions of `pcap/fanout.h`. A library is never unloaded.
 
 use crate::compiled;
 use crate::error::Error;
@@ -73,8 +73,8 @@ impl Library {
     }
 
     /// Whether the library's handles can share packets: it has all functions of `pcap/fanout.h`
-    /// that this crate calls. A single function of such a name may be another libpcap's, with
-    /// another meaning.
+    /// that this crate calls. Another libpcap may have one function of such a name, with another
+    /// meaning.
     pub fn fans_out(&self) -> bool {
         let functions = &self.functions;
         functions.pcap_fanout.is_some()
@@ -119,7 +119,7 @@ impl fmt::Display for OpenError {
             Self::Symbol { path, name } => {
                 write!(
                     f,
-                    "{} has no {name}: it is no libpcap, or an old one",
+                    "{} has no {name}: it is no libpcap, or a too old one",
                     path.display()
                 )
             }

@@ -1,8 +1,8 @@
 //! Finds the system's libpcap and loads it beside ours.
 //!
-//! The library is opened with RTLD_LAZY | RTLD_LOCAL, and its relocations are pointed back at
-//! itself. RTLD_DEEPBIND would do the same, but breaks applications with sanitizers or other
-//! allocators. A separate namespace (dlmopen) would load a second libc.
+//! The library is opened with RTLD_LAZY | RTLD_LOCAL, and its relocations are made to point to
+//! itself again. RTLD_DEEPBIND would have the same effect, but breaks applications with sanitizers
+//! or other allocators. A separate namespace (dlmopen) would load a second libc.
 
 use crate::ldcache;
 use crate::object::SharedObject;
@@ -70,8 +70,8 @@ impl SystemLibrary {
         self.object.symbol(name)
     }
 
-    /// Whether this library has called the entry point of ours that is running now. It does so only
-    /// if the application had loaded this library before ours.
+    /// Whether this library has called our entry point that is running now. This happens only if
+    /// the application had loaded this library before ours.
     pub(crate) fn is_calling(&self) -> bool {
         let own = self.symbol(c"pcap_create").filter(|_| self.preloaded);
         own.is_some_and(|own| caller() == object_of(own.as_ptr()))

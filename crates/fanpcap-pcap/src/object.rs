@@ -31,7 +31,7 @@ impl SharedObject {
         NonNull::new(unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) })
     }
 
-    /// Points the object's own relocations back at itself.
+    /// Makes the object's own relocations point to the object itself again.
     pub(crate) fn rebind(self) {
         let mut map: *const LinkMap = null();
         let (request, target) = (libc::RTLD_DI_LINKMAP, (&raw mut map).cast());

@@ -72,7 +72,7 @@ impl Handle {
 /// Calls the closure. Catches its panic, which must not unwind through libpcap's frames.
 ///
 /// # Safety
-/// Only libpcap calls it, with a [`Reading`] as `user`.
+/// Only libpcap calls this function, with a [`Reading`] as `user`.
 unsafe extern "C-unwind" fn callback(user: *mut u8, header: *const Header, bytes: *const u8) {
     // SAFETY: `dispatch` gave a live Reading, which no other code uses during the call.
     let reading = unsafe { &mut *user.cast::<Reading<'_>>() };

@@ -19,8 +19,8 @@ pub struct System {
 
 impl System {
     /// Loads the system's libpcap. `chosen` (FANPCAP_LIBPCAP) is the only candidate, unless it is a
-    /// library of ours. In that case, or without `chosen`, the system's directories are tried
-    /// first, then the loader's cache.
+    /// library of ours. If `chosen` is ours or missing, the system's directories are tried first,
+    /// then the loader's cache.
     pub fn find(chosen: Option<&Path>) -> Self {
         let (library, missing) = match SystemLibrary::find(chosen) {
             Ok(library) => (Some(library), String::new()),
@@ -54,7 +54,7 @@ impl System {
     }
 
     /// Whether the call comes from the system's library itself, which the application has loaded on
-    /// its own. The system's library then gets the result that it would get without us.
+    /// its own. That library then gets the result that it would get without our library.
     pub fn is_calling(&self) -> bool {
         self.library.as_ref().is_some_and(SystemLibrary::is_calling)
     }

@@ -36,7 +36,7 @@ pub(crate) const OUTGOING: u8 = 4;
 
 const NO_TAG: i8 = -1;
 
-/// The application's options. Other threads may change the atomic ones.
+/// The application's options. Other threads may change the atomic options.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     direction: AtomicU8,

@@ -1,10 +1,10 @@
-//! A ring that another member reads while its owner lives and has never read it.
+//! A ring that another member reads because its owner, which lives, has never read it.
 //!
 //! The owner's word holds the time at which the owner last looked for packets. While the ring is
 //! borrowed, the word instead holds the number of frames taken from the ring. A borrower claims
 //! each frame in that word before it reads the frame. The owner takes its ring back by storing any
-//! other value: no later claim succeeds, and the owner skips the claimed frames. So each frame is
-//! delivered once.
+//! other value. After that no claim succeeds, and the owner skips the claimed frames. So each frame
+//! is delivered once.
 
 use fanpcap_linux::file::shared::Word;
 
@@ -14,8 +14,8 @@ const BORROWED: u64 = 1 << 63;
 /// The value of the word for a ring that its owner has never read.
 const NEVER: u64 = 0;
 
-/// The number of claimed frames, if `value` says that the ring is borrowed. `u64::MAX` does not: it
-/// means that the owner waits for packets.
+/// The number of claimed frames, if `value` says that the ring is borrowed. `u64::MAX` does not
+/// mean a borrowed ring: it means that the owner waits for packets.
 pub fn claimed(value: u64) -> Option<u64> {
     (value & BORROWED != 0 && value != u64::MAX).then_some(value & !BORROWED)
 }
@@ -25,8 +25,8 @@ pub fn claimed(value: u64) -> Option<u64> {
 pub struct Claims(Word);
 
 impl Claims {
-    /// Borrows the ring of a member that has never read it, or continues after an earlier borrower.
-    /// Returns `None` if the owner reads the ring.
+    /// Borrows the ring of a member that has never read it, or continues where an earlier borrower
+    /// stopped. Returns `None` if the owner reads the ring.
     pub fn on(looked: &Word) -> Option<Self> {
         let is_new = looked.replace(NEVER, BORROWED);
         (is_new || claimed(looked.get()).is_some()).then(|| Self(looked.clone()))
@@ -46,7 +46,7 @@ impl Claims {
 }
 
 /// Notes that the owner of a ring looks for packets for the first time, at `now_ns`. Returns how
-/// many frames others have claimed; `None` if the owner has looked before.
+/// many frames borrowers have claimed; `None` if the owner has looked for packets before.
 pub fn take_back(looked: &Word, now_ns: u64) -> Option<u64> {
     match looked.get() {
         NEVER if looked.replace(NEVER, now_ns) => Some(0),
@@ -71,7 +71,7 @@ mod tests {
         let claims = Claims::on(&looked).unwrap();
         assert!(claims.claim(0) && claims.claim(1));
         let next = Claims::on(&looked).unwrap();
-        assert_eq!(next.count(), Some(2), "a second borrower goes on");
+        assert_eq!(next.count(), Some(2), "a second borrower continues");
         assert!(next.claim(2) && !claims.claim(2));
         assert_eq!(take_back(&looked, 70), Some(3));
         assert!(!next.claim(3) && next.count().is_none());

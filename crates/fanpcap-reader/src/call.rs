@@ -5,8 +5,8 @@ use std::ffi::c_int;
 use std::time::Duration;
 
 /// A packet as the application gets it. Begins with the fields of a `struct pcap_pkthdr` of 64-bit
-/// machines. The reader fills it in place, because building it from returned values costs more than
-/// the rest of the read.
+/// machines. The reader fills the packet in place, because building it from returned values costs
+/// more than the rest of the read.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Packet {
@@ -18,8 +18,8 @@ pub struct Packet {
     pub caplen: u32,
     /// Bytes on the wire.
     pub len: u32,
-    /// The packet's bytes. They are valid, and the application may write to them, until it asks for
-    /// the next packet.
+    /// The packet's bytes. Until the application asks for the next packet, the bytes are valid and
+    /// the application may write to them.
     pub data: *const u8,
 }
 
@@ -58,9 +58,9 @@ impl From<ReadError> for End {
 pub(crate) enum Pause {
     /// The read ends.
     End(End),
-    /// The read goes on after this wait.
+    /// The read continues after this wait.
     Wait(Wait),
-    /// Only the lane of one device is left in the merge: the read goes on without merging.
+    /// Only the lane of one device is left in the merge: the read continues without merging.
     Alone,
 }
 
@@ -72,12 +72,12 @@ impl From<End> for Pause {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Wait {
-    /// Leave a busy ring alone for this time.
+    /// Rest for this time while a busy ring fills.
     Rest(Duration),
     /// Wait for packets of the only device. After the given time, counters must be published.
     Packets(Option<Duration>),
     /// Wait until a device whose bit is set in the first number has got as many packets as the last
-    /// number says, but no longer than the time.
+    /// number says. The second value limits the wait.
     Any(u64, Option<Duration>, u64),
 }
 
@@ -86,7 +86,7 @@ pub(crate) enum Wait {
 pub struct Call {
     max: c_int,
     pub(crate) delivered: c_int,
-    /// The read has found packets, or has waited for them: it need not wait again.
+    /// The read has found packets, or has waited for packets: it need not wait again.
     pub(crate) begun: bool,
     /// Whether the application's descriptor was readable when the read began; `None`: not checked.
     pub(crate) woken: Option<bool>,

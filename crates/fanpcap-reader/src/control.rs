@@ -19,8 +19,8 @@ pub(crate) struct Control {
     pub(crate) devices: Vec<Device>,
     pub(crate) wanted: Wanted,
     pub(crate) wake: Wake,
-    /// Whether another thread handed something over after the reader last looked, or needs the
-    /// reader.
+    /// Whether another thread needs the reader, or has handed something over since the reader last
+    /// checked.
     has_news: AtomicBool,
     broken: AtomicBool,
     nonblocking: AtomicBool,
@@ -64,13 +64,14 @@ impl Control {
     pub(crate) fn make_selectable(&self) -> io::Result<()> {
         let devices = self.devices.iter().map(Device::waits_on);
         let groups = self.timers().filter_map(TaskTimer::descriptor);
-        // If two threads get here, the second one drops its descriptor.
+        // If two threads make the descriptor at the same time, the second one drops its descriptor.
         let _ = self.selectable.set(AnyOf::new(devices.chain(groups))?);
         Ok(())
     }
 
-    /// Returns the descriptor to wait on, if it is not the descriptor of the only port. From the
-    /// first call on it is readable only when a read would deliver packets or run group tasks.
+    /// Returns the descriptor for select(2) and poll(2); `None` if it is the only port's own
+    /// descriptor. From the first call on, the returned descriptor is readable only when a read
+    /// would deliver packets or run group tasks.
     pub(crate) fn selectable(&self) -> Option<RawFd> {
         let is_first = !self.is_asked.swap(true, Ordering::Relaxed);
         let has_group_tasks = self.has_group_tasks();
@@ -86,17 +87,17 @@ impl Control {
     }
 
     /// Whether the application waits on the only port's own descriptor, so that only packets wake
-    /// it.
+    /// the application.
     pub(crate) fn waits_for_packets_alone(&self) -> bool {
         self.is_asked() && self.selectable.get().is_none()
     }
 
-    /// Whether the application waits by itself (select(2), poll(2)).
+    /// Whether the application itself waits in select(2) or poll(2), on the reader's descriptor.
     pub(crate) fn is_asked(&self) -> bool {
         self.is_asked.load(Ordering::Relaxed)
     }
 
-    /// Whether an application that waits by itself may have been woken.
+    /// Whether an application that waits in poll(2) may have been woken.
     #[cold]
     #[inline(never)]
     pub(crate) fn has_woken(&self) -> bool {
@@ -141,8 +142,8 @@ impl Control {
     }
 
     /// Asks the engine to wake the reader when a device whose bit is set in `devices` has got as
-    /// many packets as `after` says. Returns false when packets are there already: then the reader
-    /// must not wait.
+    /// many packets as `after` says. Returns false when packets are there already. The reader must
+    /// not wait in that case.
     pub(crate) fn arm(&self, devices: u64, after: u64) -> bool {
         let watched = self.devices.iter().enumerate();
         let mut watched = watched.filter(|(index, _)| (devices >> index) & 1 == 1);
@@ -177,8 +178,7 @@ impl Control {
         self.timers().next().is_some()
     }
 
-    /// Makes the reader run its group tasks next, because a ring that it inherited is read to the
-    /// end.
+    /// Makes the reader run its group tasks next, because it has read an inherited ring to the end.
     #[cold]
     #[inline(never)]
     pub(crate) fn call_groups(&self) {
@@ -186,7 +186,7 @@ impl Control {
         self.give_news();
     }
 
-    /// Makes a busy reader check whether its group has tasks.
+    /// Makes a busy reader check whether its member's group has tasks.
     pub(crate) fn call_tasks(&self) {
         if self.has_group_tasks() {
             self.give_news();
@@ -203,7 +203,7 @@ impl Control {
         self.has_news.load(Ordering::Relaxed)
     }
 
-    /// Clears the flag. Whatever is handed over later sets it again.
+    /// Clears the flag. A later handover sets the flag again.
     pub(crate) fn clear_news(&self) {
         self.has_news.swap(false, Ordering::Acquire);
     }
@@ -225,14 +225,14 @@ impl Control {
         self.is_broken() && self.broken.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether the application may have waited by itself and been woken before the read. If so, the
-    /// read does not wait. Must be called before anything that changes whether the descriptor is
-    /// readable.
+    /// Whether the application may have waited in poll(2) and been woken before the read. If so,
+    /// the read does not wait. Must be called before anything that changes whether the descriptor
+    /// is readable.
     pub(crate) fn was_woken(&self, call: &mut Call) -> bool {
         *call.woken.get_or_insert_with(|| self.has_woken())
     }
 
-    /// Whether the read may end without a packet for an application that waits by itself.
+    /// Whether the read may end without a packet for an application that waits in poll(2).
     pub(crate) fn may_be_empty(&self, call: &Call) -> bool {
         self.is_asked() && call.woken != Some(false)
     }
@@ -309,7 +309,7 @@ impl Device {
         self.is_down.load(Ordering::Relaxed)
     }
 
-    /// Handles what poll(2) has `found` besides packets.
+    /// Handles the events that poll(2) has `found`, except packets.
     pub(crate) fn check(&self, found: c_short) -> Result<(), End> {
         if self.port.check(found)? == LinkState::Down {
             self.is_down.store(true, Ordering::Relaxed);
@@ -320,7 +320,7 @@ impl Device {
         Ok(())
     }
 
-    /// Makes the reader ask the port about the device next.
+    /// Makes the reader ask the port next whether the device is up.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_lost(&self) {

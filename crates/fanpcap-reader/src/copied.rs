@@ -1,5 +1,5 @@
-//! A packet's bytes in memory that the application may write to, as it may in libpcap's ring. The
-//! kernel lets no process write to the records of a BPF program.
+//! A packet's bytes in memory to which the application may write, as it may write to libpcap's
+//! ring. The kernel lets no process write to the records of a BPF program.
 
 use fanpcap_ring::LONGEST;
 
@@ -11,7 +11,7 @@ pub(crate) struct Copied(Box<[u8]>);
 const ROOM: usize = LONGEST as usize + 1;
 
 impl Copied {
-    /// Allocates zeroed pages: the kernel provides a page when a packet first touches it.
+    /// Allocates zeroed pages. The kernel provides each page when a packet first touches it.
     pub(crate) fn new() -> Self {
         Self(vec![0; ROOM].into_boxed_slice())
     }

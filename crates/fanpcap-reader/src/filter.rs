@@ -1,5 +1,5 @@
-//! A filter's view of a packet in the ring. The reader uses it for packets that came before their
-//! filter was set, and for filters that the kernel does not accept.
+//! A filter's view of a packet in the ring. The reader uses this view for packets that came before
+//! their filter was set, and for filters that the kernel does not accept.
 //!
 //! libpcap's compiler uses the kernel's ancillary loads (linux/filter.h, `SKF_AD_*`) for VLAN tags,
 //! direction and interface. A filter that reads values known only to the kernel, such as the mark,
@@ -16,9 +16,9 @@ pub struct View<'a> {
     /// removed.
     pub data: &'a [u8],
     /// Whether the VLAN tag is among the captured bytes, after the addresses. The filter does not
-    /// see it there: it reads the packet as if the kernel had removed the tag.
+    /// read the tag there: it reads the packet as if the kernel had removed the tag.
     pub is_tag_inside: bool,
-    /// The packet's length on the wire, without that tag.
+    /// The packet's length on the wire, without a VLAN tag that is among the captured bytes.
     pub wire_len: u32,
     /// The packet's protocol in host byte order.
     pub protocol: u16,
@@ -33,8 +33,8 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Returns how many bytes of the packet `filter` keeps, by libpcap's rules; 0: it rejects the
-    /// packet.
+    /// Returns how many bytes of the packet `filter` keeps, by libpcap's rules; 0 if `filter`
+    /// rejects the packet.
     #[inline]
     pub fn filtered(&self, filter: &[Classic]) -> u32 {
         bpf::run(filter, self, Shifts::Zero)

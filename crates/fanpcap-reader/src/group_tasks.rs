@@ -1,5 +1,5 @@
-//! The group as the reader of one of its members sees it. A reader has no access to the other
-//! members, but only the reader's thread can run the group's tasks.
+//! What a reader calls in the group of its member. A reader has no access to the other members, but
+//! only the reader's thread can run the group's tasks.
 
 use crate::borrowed::Claims;
 use fanpcap_linux::file::shared::Word;
@@ -12,8 +12,8 @@ use std::time::Duration;
 pub trait GroupTasks: Send + Sync {
     /// A descriptor that poll(2) finds readable while the group has tasks: a member is gone, or a
     /// newcomer asks for membership. The descriptor stays the same, and open, as long as the reader
-    /// lives. It is, for example, an epoll(7) instance, because poll(2) reports the hang-up of a
-    /// pipe even to a caller that does not ask for it.
+    /// lives. The descriptor of a pipe does not suffice, because poll(2) reports its hang-up even
+    /// to a caller that does not ask for it. An epoll(7) instance suffices.
     fn waits_on(&self) -> Option<BorrowedFd<'_>>;
 
     /// Runs the group's tasks. Afterwards the descriptor is not readable any more, or the result
@@ -21,16 +21,17 @@ pub trait GroupTasks: Send + Sync {
     ///
     /// Only the reading thread calls this function, never within a callback. The first call comes
     /// when the application looks for packets for the first time. Later calls come when the
-    /// descriptor is readable, or when the time to call again has come. A waiting reader notices
-    /// that at once, a busy one about ten times a second. Signals are blocked during the call.
+    /// descriptor is readable, or when the time to call again has come. A waiting reader calls at
+    /// once, a busy reader within about a tenth of a second. Signals are blocked during the call.
     fn attend(&self) -> TaskResult;
 
     /// Notes that the member's device went down. The kernel links the group's sockets again when
-    /// the device is up. The reader then runs the group's tasks as soon as it can.
+    /// the device is up. The reader then runs the group's tasks as soon as possible.
     fn note_down(&self);
 }
 
-/// Does not print the implementation: its `Debug` would put all its types into the library as text.
+/// Does not print the implementation: its `Debug` would add the text of all its types to the
+/// library.
 impl fmt::Debug for dyn GroupTasks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("GroupTasks")
@@ -40,22 +41,23 @@ impl fmt::Debug for dyn GroupTasks {
 /// The work that the group's tasks leave to the reader.
 #[derive(Debug, Default)]
 pub struct TaskResult {
-    /// Rings of members that are dead or do not read. This reader reads them to the end from now
-    /// on.
+    /// Rings of members that are dead or do not read. From now on this reader reads these rings to
+    /// the end.
     pub inherited: Vec<Takeover>,
-    /// After how long to run the tasks again, whatever the descriptor says. Until then the reader
-    /// ignores the descriptor: another member may hold the group's lock.
+    /// After how long to run the tasks again, even if the descriptor is not readable. Until then
+    /// the reader ignores the descriptor: another member may hold the group's lock.
     pub again: Option<Duration>,
     /// After how long to run the tasks at the latest, if the descriptor is not readable before.
     /// Unused with `again`.
     pub latest: Option<Duration>,
-    /// Whether the device may deliver no more packets: the reader asks the port.
+    /// Whether the device may deliver no more packets. If so, the reader asks the port.
     pub is_lost: bool,
-    /// How many frames at the start of the member's ring others have read: the reader skips them.
+    /// How many frames at the start of the member's ring other members have read: the reader skips
+    /// them.
     pub skipped: Option<u64>,
 }
 
-/// Another member's ring, and where its new reader publishes how far it has read.
+/// Another member's ring, and where the ring's new reader publishes its position.
 pub struct Takeover {
     /// The unread part of the ring.
     pub remains: Remains,
@@ -65,8 +67,8 @@ pub struct Takeover {
     /// counts as read to the end.
     pub claims: Option<Claims>,
     /// The reading thread calls this function when the ring is read to the end, with the number of
-    /// frames that this reader has taken. If the reader is closed before, nobody calls it, and the
-    /// position says what is left.
+    /// frames that this reader has taken. If the reader is closed earlier, the function is not
+    /// called, and `published` says which frames are unread.
     pub done: Box<dyn FnOnce(u64) + Send>,
 }
 
@@ -78,8 +80,8 @@ impl fmt::Debug for Takeover {
     }
 }
 
-/// The words that say how far a reader has come in its ring. A member that takes over the ring
-/// reads on from there.
+/// The words in which a reader publishes its position in its ring. A member that takes over the
+/// ring reads on from that position.
 #[derive(Clone, Debug)]
 pub struct PublishedPosition {
     /// The number of frames taken since the ring was made. Set before each frame is delivered.

@@ -10,8 +10,8 @@ use fanpcap_bpf::Classic;
 use fanpcap_ring::{Remains, Stamp};
 use std::fmt;
 
-/// A lane that gets no new frames. The kernel ran the dead member's filter on its packets, so the
-/// reader runs its own filter on each packet.
+/// A dead member's ring: the lane gets no new frames. The kernel has run only the dead member's
+/// filter on its packets. So this reader also runs the filter of its own member on each packet.
 pub(crate) struct Inherited {
     remains: Remains,
     intake: Intake,
@@ -98,7 +98,8 @@ impl Inherited {
             ..
         } = self;
         let taken = remains.taken().saturating_sub(before);
-        // The ring ends first, because its mapping keeps the socket alive.
+        // Drop the ring before the call of `done`, because the ring's mapping keeps the socket
+        // alive.
         drop(remains);
         done(taken);
     }

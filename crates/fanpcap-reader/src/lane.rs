@@ -30,14 +30,14 @@ pub(crate) struct Intake {
     refilter: Option<Refilter>,
     /// The published number of frames taken from the ring.
     shown: Option<Word>,
-    /// The word that tells other processes which block is being read.
+    /// The published mark of the block that is being read.
     shown_mark: Option<Word>,
     publisher: Option<Box<Publisher>>,
-    /// The number of taken frames at which the publisher looks at the clock.
+    /// The number of taken frames at which the publisher reads the clock.
     look_at: u64,
     /// Where packets of a read-only ring are copied to for delivery.
     copied: Option<Copied>,
-    /// How many frames at the start of the ring others have read.
+    /// How many frames at the start of the ring other members have read.
     skipped: u64,
 }
 
@@ -47,9 +47,11 @@ struct Refilter {
     filter: Vec<Classic>,
     /// The number of blocks or frames left to run the filter on; `None`: all.
     left: Option<usize>,
-    /// The number by which a record says that the kernel has run the filter; 0: no record says so.
+    /// The number by which a record names the filter that the kernel has run; 0: no record names
+    /// this filter.
     number: u32,
-    /// Whether an engine has counted the ring's packets as received, whatever filter they meet.
+    /// Whether an engine has counted the ring's packets as received, even those that a filter
+    /// rejects.
     is_counted: bool,
 }
 
@@ -85,9 +87,9 @@ impl Lane {
     }
 
     /// Runs a filter on every packet from the next one on. If the kernel runs the filter too,
-    /// `in_kernel` is the filter's number there, and the reader runs the filter only on packets
-    /// that may have been in the ring before. `is_counted`: an engine counts the ring's packets as
-    /// received, whatever the filter.
+    /// `in_kernel` is the filter's number in the kernel, and the reader runs the filter only on
+    /// packets that may have been in the ring before. `is_counted`: an engine counts the ring's
+    /// packets as received, even those that the filter rejects.
     pub(crate) fn set_filter(
         &mut self,
         filter: Vec<Classic>,
@@ -106,17 +108,17 @@ impl Lane {
         });
     }
 
-    /// Whether the publisher looks at the clock at the next frame.
+    /// Whether the publisher reads the clock at the next frame.
     pub(crate) fn is_about_to_look(&self) -> bool {
         self.intake.shown.is_some() && self.ring.taken() + 1 >= self.intake.look_at
     }
 
-    /// Skips the first `frames` frames of the ring, which others have read.
+    /// Skips the first `frames` frames of the ring, which other members have read.
     #[cold]
     #[inline(never)]
     pub(crate) fn skip(&mut self, frames: u64) {
         if let Ring::Records(records) = &mut self.ring {
-            // Ring buffers themselves record how far they were read.
+            // Ring buffers themselves hold the position up to which they were read.
             records.skip(frames);
         } else if frames > self.ring.taken() {
             self.intake.skipped = frames;
@@ -134,7 +136,8 @@ impl Lane {
         self.intake.look_at = look(&mut self.intake.publisher, taken, control);
     }
 
-    /// Reads the next frame, which must exist. Returns false when the application does not want it.
+    /// Reads the next frame, which must exist. Returns false when the application does not want the
+    /// frame.
     #[inline]
     pub(crate) fn next_packet(
         &mut self,
@@ -145,7 +148,7 @@ impl Lane {
     }
 
     /// Returns the arrival time of the next frame, even if the application does not want the frame.
-    /// Gives back to the kernel the frames that have been read.
+    /// Releases to the kernel the frames that have been read.
     pub(crate) fn head(&mut self) -> Option<Stamp> {
         let Self { ring, intake } = self;
         let mut is_marked = true;
@@ -180,7 +183,8 @@ impl Intake {
     /// From now on publishes how far the reader of `ring` has come.
     pub(crate) fn show(&mut self, words: PublishedPosition, ring: &impl Layout) {
         self.shown_mark = Some(words.mark);
-        // Others may have read the ring before its owner does, and published a later position.
+        // Other members may have read the ring before its owner does, and published a later
+        // position.
         let shown = words.taken.get();
         if shown <= ring.taken() || shown == u64::MAX {
             self.show_mark(ring);
@@ -207,13 +211,13 @@ impl Intake {
                 return;
             }
             shown.set(mark.word());
-            // If the thread is killed, its last stores are missing. The fence keeps the order in
-            // which the thread makes its stores.
+            // A killed thread makes no further stores. The fence keeps the order of its stores, so
+            // that only the last ones can be missing.
             compiler_fence(Ordering::Release);
         }
     }
 
-    /// Handles an empty ring, of which `taken` frames were taken: publishes when it is time.
+    /// Handles an empty ring, from which `taken` frames were taken: publishes when it is time.
     /// Returns the time until the next publication, if there will be one.
     pub(crate) fn handle_empty(&mut self, taken: u64) -> Option<Duration> {
         self.publisher.as_mut()?.handle_empty(taken)
@@ -239,7 +243,8 @@ impl Intake {
         }
     }
 
-    /// Reads the next frame, which must exist. Returns false when the application does not want it.
+    /// Reads the next frame, which must exist. Returns false when the application does not want the
+    /// frame.
     #[inline]
     pub(crate) fn next_packet(
         &mut self,
@@ -248,14 +253,14 @@ impl Intake {
         packet: &mut Packet,
     ) -> Result<bool, End> {
         let is_read_only = ring.is_read_only();
-        // Count only if the number is published.
+        // Count only if the count is published.
         let taken = self.shown.as_ref().map_or(0, |_| ring.taken() + 1);
         let corrupt = |corrupt| End::from(ReadError::new(corrupt));
         let Some(frame) = ring.next_frame(&mut self.pace).map_err(corrupt)? else {
             return Ok(false);
         };
-        // Publish before delivery: if the application dies in its callback, it has received the
-        // packet.
+        // Publish before delivery: an application that dies in its callback has already received
+        // the packet.
         if let Some(shown) = &self.shown {
             if taken < self.look_at {
                 shown.set(taken);
@@ -281,7 +286,7 @@ impl Intake {
         accepted.map_err(corrupt)
     }
 
-    /// Gives back to the kernel the frames that have been read.
+    /// Releases to the kernel the frames that have been read.
     #[inline]
     pub(crate) fn release(&mut self, ring: &mut impl Layout) {
         ring.release(&mut self.pace);
@@ -298,7 +303,7 @@ fn look(publisher: &mut Option<Box<Publisher>>, taken: u64, control: &Control) -
     };
     let next = publisher.look(taken);
     if publisher.take_has_told() {
-        // A busy reader does not wait on the group's descriptor, so it checks the descriptor now.
+        // A busy reader does not wait on the group's descriptor, so it checks the descriptor here.
         control.call_tasks();
     }
     next

@@ -1,4 +1,4 @@
-//! Reads a ring with the behaviour of the system's libpcap at less cost: turns frames in memory
+//! Reads a ring with the behaviour of the system's libpcap at less cost. Turns frames in memory
 //! into the packets and return values of pcap_dispatch(3PCAP). docs/decisions lists the differences
 //! and their reasons.
 //!

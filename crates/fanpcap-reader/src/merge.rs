@@ -1,9 +1,9 @@
 //! Merges several devices into one stream, in the order of time.
 //!
 //! The merge delivers a packet when no other device can still have an earlier one. A device can't
-//! have one if it has a later packet, or if the time within which the kernel hands over packets is
-//! over. So the order costs a bounded delay. It costs no packets: when a ring fills up, the reader
-//! empties it without waiting.
+//! have an earlier packet if its next packet is later, or if the time within which the kernel hands
+//! over packets is over. So the order costs a bounded delay. The order costs no packets: when a
+//! ring fills up, the reader empties it without waiting.
 
 use crate::call::{Call, End, Packet, Pause, Wait};
 use crate::control::Control;
@@ -15,31 +15,31 @@ use fanpcap_linux::process::signal::Blocked;
 use fanpcap_ring::Stamp;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How late the kernel may hand over a block after its time-out. Timers of old kernels tick every 4
-/// ms.
+/// How late the kernel may hand over a block after the block's time-out. Timers of old kernels tick
+/// every 4 ms.
 const SLACK: Duration = Duration::from_millis(10);
 
-/// How often the reader checks whether a ring fills up while its packets are held back.
+/// How often the reader checks whether a ring fills up while packets are held back.
 const LOOK: Duration = Duration::from_millis(1);
-/// The same interval for an application that waits by itself: there each check costs the
+/// The same interval for an application that waits in poll(2): each check then costs the
 /// application a call without packets.
 const LOOK_OF_OTHERS: Duration = Duration::from_millis(4);
 
 /// If all rings have records, the engine wakes the reader early when one ring has this many
-/// packets. Packets of 1500 bytes then fill an eighth of the smallest ring that is made by default
-/// for whole packets.
+/// packets. That many packets of 1500 bytes fill an eighth of the smallest ring that is made by
+/// default for whole packets.
 const MANY: u64 = 256;
 
-/// The shortest wait for earlier packets in rings of records. Otherwise the reader would wake for
-/// each packet that becomes old enough.
+/// The shortest wait for earlier packets in rings of records. With shorter waits, the reader would
+/// wake for each packet that becomes old enough.
 const SHORTEST: Duration = Duration::from_millis(4);
 
 /// An application with at least this time-out may get packets later, because [`LOOK`] and
 /// [`SHORTEST`] may lengthen a wait.
 const PATIENT: Duration = Duration::from_millis(10);
 
-/// How far a packet's time stamp may be ahead of the system's clock. Beyond that, the stamp is of
-/// another clock.
+/// How far a packet's time stamp may be ahead of the system's clock. A stamp further ahead comes
+/// from another clock.
 const AHEAD: Duration = Duration::from_secs(1);
 
 /// The lanes of at most 64 devices.
@@ -49,7 +49,7 @@ pub(crate) struct Merge {
     /// Dead members' rings, which come after the lanes.
     inherited: Vec<Inherited>,
     /// When each lane's next packet arrived, since 1970; `None` for an empty lane. The arrival
-    /// times of `inherited` follow; those are never `None`.
+    /// times of `inherited` follow, and are never `None`.
     heads: Vec<Option<Duration>>,
     /// Whether the kernel may hand over packets of a lane late.
     is_late: bool,
@@ -145,14 +145,14 @@ impl Merge {
     }
 
     /// Lets the next packet be delivered without waiting for other devices. Returns false when
-    /// there is none.
+    /// there is no packet.
     pub(crate) fn hurry(&mut self) -> bool {
         self.hurried = self.heads.iter().any(Option::is_some);
         self.hurried
     }
 
-    /// Reads the next packet of all lanes, if there is one. Inlined, it would make the loop of
-    /// handles with one ring slower.
+    /// Reads the next packet of all lanes, if there is one. Not inlined: inlining would slow the
+    /// loop of handles with one ring.
     #[inline(never)]
     pub(crate) fn next(
         &mut self,
@@ -198,7 +198,8 @@ impl Merge {
         }
     }
 
-    /// Reads the next frame of this lane. False when the application does not want it.
+    /// Reads the next frame of this lane. Returns false when the application does not want the
+    /// frame.
     fn next_of(
         &mut self,
         lane: usize,
@@ -207,13 +208,12 @@ impl Merge {
     ) -> Result<bool, End> {
         let after_lanes = lane.checked_sub(self.lanes.len());
         if let Some(inherited) = after_lanes.and_then(|lane| self.inherited.get_mut(lane)) {
-            // The lanes themselves may have few packets, so their publishers look at the clock
-            // here.
+            // The lanes themselves may have few packets, so their publishers read the clock here.
             self.lanes.iter_mut().for_each(|lane| lane.look(control));
             return Ok(inherited.next_packet(control, packet));
         }
         if self.lanes[lane].is_about_to_look() {
-            // Lanes without packets need this too: no frame makes their publishers look at the
+            // Lanes without packets need this call too: no frame makes their publishers read the
             // clock.
             self.handle_empty();
         }
@@ -260,8 +260,8 @@ impl Merge {
         let Some((lane, time)) = self.earliest() else {
             return Due::Never;
         };
-        // A packet held back in a dead member's ring wakes no application that waits only for
-        // packets of the device.
+        // A packet held back in a dead member's ring does not wake an application that waits only
+        // for packets of the device.
         let is_deaf = !self.inherited.is_empty() && control.waits_for_packets_alone();
         let at_once = self.hurried
             || is_deaf
@@ -279,9 +279,9 @@ impl Merge {
         }
     }
 
-    /// How long a packet with this arrival time must still wait for earlier ones; `None`: it need
-    /// not wait. Zero: it need not wait either, but earlier packets may have come after the lanes
-    /// were read.
+    /// How long a packet with this arrival time must still wait for earlier ones; `None`: the
+    /// packet need not wait. Zero: the packet need not wait either, but earlier packets may have
+    /// come after the lanes were read.
     fn wait(&mut self, time: Duration) -> Option<Duration> {
         // If `time` is far before the horizon, the clock may have been set back.
         if time <= self.horizon && self.horizon - time < AHEAD {
@@ -289,7 +289,7 @@ impl Merge {
         }
         let now = (self.clock)();
         if time > now + AHEAD {
-            // The time stamps are of another clock, so waiting is useless.
+            // The time stamps come from another clock, so waiting is useless.
             return None;
         }
         self.horizon = now.saturating_sub(self.delay);
@@ -307,7 +307,7 @@ impl Merge {
         }
     }
 
-    /// Makes an application that waits by itself wait for the same devices and time as the reader
+    /// Makes an application that waits in poll(2) wait for the same devices and time as the reader
     /// would.
     fn announce(&self, control: &Control, due: &Due) {
         let due = match due {

@@ -18,10 +18,11 @@ pub trait Port: Send + Sync {
     }
 
     /// Asks the engine to make the descriptor readable when as many more packets have come as
-    /// `after` says. The reader calls it before it waits. For an application that waits by itself,
-    /// the reader also calls it when a read ends and leaves nothing unread. Returns false when the
-    /// reader must not wait: as many packets have come meanwhile, or `after` is 1 and a packet is
-    /// unread. An engine whose descriptor is always readable when packets come has nothing to do.
+    /// `after` says. The reader makes this call before it waits. For an application that waits in
+    /// poll(2), the reader also makes this call when a read ends and leaves nothing unread. Returns
+    /// false when the reader must not wait: as many packets have come meanwhile, or `after` is 1
+    /// and a packet is unread. The default is for an engine whose descriptor is always readable
+    /// when packets come.
     fn arm(&self, _after: u64) -> bool {
         true
     }
@@ -30,8 +31,9 @@ pub trait Port: Send + Sync {
     /// outgoing and incoming.
     fn loopback(&self) -> Option<u32>;
 
-    /// Interprets what poll(2) has `found` besides packets. Returns [`LinkState::Down`] when the
-    /// device went down. [`LinkState::Up`] does not mean that a device which was down is up again.
+    /// Interprets the events that poll(2) has `found`, except packets. Returns [`LinkState::Down`]
+    /// when the device went down. [`LinkState::Up`] does not mean that a device which was down is
+    /// up again.
     ///
     /// # Errors
     /// The reason why no more packets can be read.

@@ -1,9 +1,9 @@
-//! Publishes the counters of a reader's member: the number of frames taken from the ring, with each
-//! packet; the kernel's counters, about ten times a second.
+//! Publishes the counters of a reader's member. The number of frames taken from the ring is
+//! published with each packet, and the kernel's counters about ten times a second.
 //!
-//! The kernel shows a socket's counters only to the socket's owner, and clears them at each read.
-//! So the reader reads them itself, without the system's library. The publisher looks at the clock
-//! once in many frames, and when the ring is empty.
+//! The kernel shows a socket's counters only to the socket's owner, and clears the counters at each
+//! read. So the reader reads them itself, without the system's library. The publisher reads the
+//! clock once in many frames, and when the ring is empty.
 
 use crate::group_tasks::PublishedPosition;
 use crate::port::Port;
@@ -21,11 +21,11 @@ pub struct PublishedCounters {
     /// How far the reader has come in the ring.
     pub position: PublishedPosition,
     /// Packets received, by the kernel's counters. The reader adds to this sum each time it reads
-    /// those.
+    /// the kernel's counters.
     pub received: Word,
     /// Packets dropped, by the kernel's counters.
     pub dropped: Word,
-    /// Incremented while the reader has read the kernel's counters and not yet added them.
+    /// Greater by 1 while the reader has read the kernel's counters but not yet added them.
     pub reading: Word,
     /// When the kernel's counters were last read, nanoseconds of `CLOCK_MONOTONIC`.
     pub read_ns: Word,
@@ -34,7 +34,7 @@ pub struct PublishedCounters {
     /// The value of `taken` when the reader last began to wait with all counters published.
     pub idle_taken: Word,
     /// When the application last looked for packets, nanoseconds of `CLOCK_MONOTONIC`; `u64::MAX`
-    /// while it waits for them.
+    /// while the application waits for packets.
     pub looked_ns: Word,
     /// Further counters, published together with the kernel's counters.
     pub more: Option<Arc<dyn Publish>>,
@@ -42,11 +42,11 @@ pub struct PublishedCounters {
 
 /// More counters that are published with the kernel's.
 pub trait Publish: Send + Sync {
-    /// Publishes the counters. Signals are blocked meanwhile.
+    /// Publishes the counters. Signals are blocked during the call.
     fn publish(&self);
 
-    /// Whether the counters change even while no packet comes into the ring. A waiting reader then
-    /// wakes to publish them.
+    /// Whether the counters change even while no packet comes into the ring. If so, a waiting
+    /// reader wakes to publish them.
     fn goes_on(&self) -> bool;
 }
 
@@ -65,11 +65,11 @@ const INTERVAL: Duration = Duration::from_millis(100);
 /// The shortest wait for the next publication. The coarse clock's tick is some milliseconds.
 const SHORTEST: Duration = Duration::from_millis(2);
 
-/// The most frames from one look at the clock to the next.
+/// The most frames between two readings of the clock.
 const STRIDE: u64 = 64;
 
-/// If a stride takes longer than this, the application is slow. The publisher then looks at the
-/// clock with each frame.
+/// If a stride takes longer than this, the application is slow. The publisher then reads the clock
+/// with each frame.
 const SLOW: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
@@ -79,7 +79,7 @@ pub(crate) struct Publisher {
     /// Frames taken when the kernel's counters were last read; `None` before the first read.
     asked: Option<u64>,
     asked_ns: u64,
-    /// Time of the last look at the clock, and the number of frames until the next look.
+    /// Time of the last reading of the clock, and the number of frames until the next reading.
     looked_ns: u64,
     stride: u64,
     /// Whether the publisher has published since the last call of `take_has_told`.
@@ -108,7 +108,7 @@ impl Publisher {
         mem::take(&mut self.has_told)
     }
 
-    /// Publishes when it is time. Returns the number of taken frames at which to look again.
+    /// Publishes when it is time. Returns the number of taken frames at which to check again.
     #[cold]
     #[inline(never)]
     pub(crate) fn look(&mut self, taken: u64) -> u64 {
@@ -129,7 +129,7 @@ impl Publisher {
         if has_published && !self.goes_on() {
             return None;
         }
-        // With the coarse clock, a reader that always waits would wake too early each time.
+        // The coarse clock lags, so a reader that always waits would wake too early each time.
         let now = if has_published {
             clock::monotonic_ns()
         } else {
@@ -179,9 +179,9 @@ impl Publisher {
 
     fn publish(&mut self, taken: u64) {
         {
-            // Between the read and the update of the member page, packets are counted nowhere.
-            // During that time no signal handler may run: it could ask for counters, or leave by
-            // siglongjmp(3).
+            // Between the read and the update of the member page, the packets are counted nowhere.
+            // During that time no signal handler may run, because it could ask for counters or
+            // leave by siglongjmp(3).
             let _signals = Blocked::new();
             self.kept.reading.during(|| {
                 let Ok(statistics) = self.port.take_statistics() else {
@@ -196,7 +196,8 @@ impl Publisher {
                 more.publish();
             }
         }
-        // Set also after a failure, which may last: an idle reader need not wake for it.
+        // Set also after a failure, which may last: an idle reader need not wake up only to try
+        // again.
         self.asked = Some(taken);
         self.asked_ns = clock::monotonic_ns();
         self.has_told = true;
@@ -207,7 +208,7 @@ fn since(then_ns: u64, now_ns: u64) -> Duration {
     Duration::from_nanos(now_ns.saturating_sub(then_ns))
 }
 
-/// Frames until the next look at the clock, if the `last` frames took this long.
+/// Frames until the next reading of the clock, if the `last` frames took this long.
 fn stride(last: u64, took: Duration) -> u64 {
     if took > SLOW {
         1
@@ -348,7 +349,7 @@ mod tests {
         let (mut late, kept) = publisher(0);
         assert_eq!(late.handle_empty(5), None);
         assert_eq!((kept.received.get(), kept.read_ns.get()), (0, 0));
-        assert_eq!(late.handle_empty(5), None, "nobody wakes for it");
+        assert_eq!(late.handle_empty(5), None, "no wake-up to try again");
         assert!(late.handle_empty(6).is_some(), "packets have come");
     }
 }

@@ -67,7 +67,7 @@ struct State {
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "there is one a handle, and each packet passes it"
+    reason = "there is one per handle, and each packet passes it"
 )]
 enum Lanes {
     One(Lane),
@@ -150,7 +150,7 @@ impl Reader {
         Ok(Self::with(control, Lanes::One(lane)))
     }
 
-    /// A reader of several rings, which delivers their packets in the order of time.
+    /// A reader of several rings, which delivers packets in the order of their time.
     ///
     /// # Errors
     /// `E2BIG` for more than 64 rings; otherwise as [`Reader::new`].
@@ -191,8 +191,8 @@ impl Reader {
     /// The reason why the read ends without a packet.
     ///
     /// # Safety
-    /// No other thread is in this function at the same time. A thread that left it by longjmp(3)
-    /// does not count.
+    /// No other thread is in this function at the same time. A thread that has left the function by
+    /// longjmp(3) does not count.
     #[inline]
     #[expect(
         unsafe_code,
@@ -260,15 +260,14 @@ impl Reader {
                 lane.set_publisher(publisher);
             }
         }
-        // An application that waits by itself may have been woken for group tasks. It does not
-        // expect the read to wait.
+        // An application that waits in poll(2) may have been woken for group tasks. Such an
+        // application does not expect the read to wait.
         let was_woken = self.control.has_group_tasks() && self.control.was_woken(call);
         call.begun |= self.attend(state) && was_woken;
     }
 
-    /// Runs group tasks, if a group has any. Returns false when no group has tasks. Runs the tasks
-    /// of all devices, in the order of the devices: the first device's tasks may concern the
-    /// others.
+    /// Runs group tasks. Returns false when no group has tasks. Runs the tasks of all devices, in
+    /// the order of the devices: the first device's tasks may concern the other devices.
     #[cold]
     #[inline(never)]
     fn attend(&self, state: &mut State) -> bool {
@@ -310,9 +309,8 @@ impl Reader {
         self.control.give_news();
     }
 
-    /// From the next read on, publishes the counters of the member that the handle has just become
-    /// with this device. From then on the reader reads the kernel's counters; see
-    /// [`PublishedCounters`].
+    /// Publishes counters from the next read on, because the handle has just become a member on
+    /// this device. From then on the reader reads the kernel's counters; see [`PublishedCounters`].
     pub fn keep(&self, device: usize, kept: PublishedCounters) {
         let mut devices = self.control.devices.iter().zip(&self.publishers);
         if let Some((device, handover)) = devices.nth(device) {
@@ -323,13 +321,13 @@ impl Reader {
         }
     }
 
-    /// From the next read on, runs the group tasks of the member that the handle has just become
-    /// with this device. Called once for each device. A reader that never waits runs the tasks only
-    /// if it also [`keep`](Reader::keep)s counters.
+    /// Runs group tasks from the next read on, because the handle has just become a member on this
+    /// device. Called once for each device. A reader that never waits runs the tasks only if it
+    /// also [`keep`](Reader::keep)s counters.
     ///
     /// Returns false when the application has already got the port's own descriptor to wait on. The
-    /// application keeps that descriptor. So it reads, and the reader runs the tasks, only when
-    /// packets come.
+    /// application keeps that descriptor. So the application reads, and the reader runs the tasks,
+    /// only when packets come.
     pub fn attend_to(&self, device: usize, tasks: Arc<dyn GroupTasks>) -> bool {
         self.control.attend_to(device, tasks)
     }
@@ -359,20 +357,22 @@ impl Reader {
         self.control.wanted.set_tag_at(at);
     }
 
-    /// Whether a device is down or gone. An application that calls select(2) must then read at
+    /// Whether a device is down or gone. If so, an application that calls select(2) must read at
     /// intervals (pcap_get_required_select_timeout(3PCAP)).
     pub fn is_net_down(&self) -> bool {
         self.control.is_net_down()
     }
 
-    /// The descriptor to wait on, if it is not the descriptor of the only port. From the first call
-    /// on it is readable only when a read would deliver packets or run group tasks.
+    /// Returns the descriptor for select(2) and poll(2); `None` if it is the only port's own
+    /// descriptor. From the first call on, the returned descriptor is readable only when a read
+    /// would deliver packets or run group tasks.
     pub fn selectable(&self) -> Option<RawFd> {
         self.control.selectable()
     }
 
-    /// Packets that an engine counted as received and the reader's filter rejected: the engine may
-    /// run no filter, and the kernel does not filter the packets that the host sends.
+    /// Packets that an engine counted as received and the reader's filter rejected. There are two
+    /// reasons: the engine may run no filter, and the kernel does not filter the packets that the
+    /// host sends.
     pub fn rejected(&self) -> u64 {
         self.control.rejected()
     }

@@ -1,4 +1,5 @@
-//! When the reader of a busy ring may rest, so that the kernel wakes it once for many blocks.
+//! When the reader of a busy ring may rest. After a rest, the kernel wakes the reader once for many
+//! blocks.
 //!
 //! A wake-up costs the reader as much as some hundred packets. In immediate mode the kernel wakes
 //! the reader for each packet, which costs the kernel as much as the delivery. The reader learns
@@ -10,8 +11,8 @@
 use fanpcap_ring::{Closed, Drained, Stamp};
 use std::time::Duration;
 
-/// The part of a ring that may fill during a rest is 1/`SHARE`. A burst of `SHARE` times the rate
-/// still fits.
+/// At most 1/`SHARE` of a ring may fill during a rest. So a burst at `SHARE` times the usual rate
+/// still fits into the ring.
 const SHARE: u64 = 8;
 
 /// [`SHARE`] for a ring of [`LARGE`] blocks (8 MiB) or more. The part that stays free during a rest
@@ -31,14 +32,13 @@ const LONGEST_IMMEDIATE: Duration = Duration::from_micros(500);
 /// than 100 microseconds.
 const LONGEST_FOR_RECORD: Duration = Duration::from_micros(30);
 
-/// The longest time for which an application that waits by itself waits for several records.
+/// The longest time for which an application in poll(2) waits for several records.
 pub(crate) const WINDOW: Duration = Duration::from_millis(1);
 
 /// The reader rests only if at least this many frames or records will come during the rest.
 const LEAST: u64 = 16;
 
-/// An application that waits by itself waits for several records only if at least this many will
-/// come.
+/// An application in poll(2) waits for several records only if at least this many will come.
 const LEAST_TOLD: u64 = 4;
 
 /// A ring of records is large if it has at least this many bytes.
@@ -49,10 +49,10 @@ const LARGE_LEN: usize = 8 << 20;
 pub(crate) struct Pace {
     /// The most blocks, frames or records that may fill during a rest.
     most: u64,
-    /// A rest during which fewer than this many would fill is not worth its cost.
+    /// The reader does not rest if fewer than this many would fill during the rest.
     least: u64,
     longest: Duration,
-    /// Blocks or frames without a gap of their own: n stamps of frames have n - 1 gaps.
+    /// How many fewer gaps than blocks or frames there are: the stamps of n frames have n - 1 gaps.
     without_gap: u64,
     passed: u64,
     first: Stamp,
@@ -73,7 +73,7 @@ struct Fill {
     span: u64,
     /// The stamp of the last record; 0: none.
     last: u64,
-    /// The newest limit for an application that waits by itself: how long, and how many bytes.
+    /// The newest limit for an application that waits in poll(2): how long, and how many bytes.
     told: Option<(Duration, u64)>,
 }
 
@@ -159,8 +159,8 @@ impl Pace {
         fill.last = drained.last_ns;
     }
 
-    /// Returns how long the reader of a ring of records may rest, at most `limit`. `None`: it must
-    /// not rest, because fewer than `least` records would come in that time.
+    /// Returns how long the reader of a ring of records may rest, at most `limit`. `None`: the
+    /// reader must not rest, because fewer than `least` records would come in that time.
     #[cold]
     #[inline(never)]
     fn rest_of_records(&mut self, limit: Option<Duration>, least: u64) -> Option<Duration> {
@@ -177,8 +177,8 @@ impl Pace {
         (rest >= Duration::from_nanos(least) && !rest.is_zero()).then_some(rest)
     }
 
-    /// How long an application that waits by itself may wait, at most `longest`, and how many
-    /// records will come in that time. `None`: the application waits for the next record.
+    /// How long an application may wait in poll(2), at most `longest`, and how many records will
+    /// come in that time. `None`: the application waits for the next record.
     #[cold]
     #[inline(never)]
     pub(crate) fn expect(&mut self, longest: Duration) -> Option<(Duration, u64)> {
@@ -193,8 +193,8 @@ impl Pace {
         rest.zip(coming(passed))
     }
 
-    /// How long the reader rests if the application reads before half of the expected bytes have
-    /// come: then the application does not wait by itself after all.
+    /// Returns how long the reader rests if the application reads before half of the expected bytes
+    /// have come. Such an application does not wait in poll(2) after all.
     #[cold]
     #[inline(never)]
     pub(crate) fn rest_early(&mut self, unread: u64) -> Option<Duration> {
@@ -211,8 +211,8 @@ impl Pace {
         self.passed += 1;
     }
 
-    /// Returns how long the reader of the empty ring may rest, at most `limit`; `None`: it must not
-    /// rest.
+    /// Returns how long the reader of the empty ring may rest, at most `limit`; `None` if the
+    /// reader must not rest.
     pub(crate) fn rest(&mut self, limit: Option<Duration>) -> Option<Duration> {
         if self.records.is_some() {
             return self.rest_of_records(limit, self.least);
@@ -256,7 +256,7 @@ mod tests {
     fn a_busy_reader_rests_while_a_part_of_its_ring_fills() {
         let mut pace = after_blocks(32, 3, 500, true);
         assert_eq!(pace.rest(None), Some(Duration::from_micros(8 * 500)));
-        assert_eq!(pace.rest(None), None, "nothing has come since");
+        assert_eq!(pace.rest(None), None, "no block since the last rest");
         let rest = |count| after_blocks(count, 3, 500, true).rest(None);
         assert_eq!(
             rest(31),
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(
             after_blocks(64, 1, 15_000, true).rest(None),
             None,
-            "a block in a long time"
+            "one block in 15 ms"
         );
     }
 
@@ -312,12 +312,12 @@ mod tests {
         assert_eq!(rest(None, 1, 1000), Some(LONGEST), "snapshots of one");
         let limit = Some(Duration::from_millis(1));
         assert_eq!(rest(limit, 512, 500), limit);
-        assert_eq!(rest(limit, 1, 1000), None, "fewer than 16");
-        assert_eq!(rest(None, 1, 2000), None, "fewer than 16");
-        assert_eq!(rest(None, 5, 0), None, "all at one time");
+        assert_eq!(rest(limit, 1, 1000), None, "fewer than 16 would come");
+        assert_eq!(rest(None, 1, 2000), None, "fewer than 16 would come");
+        assert_eq!(rest(None, 5, 0), None, "all have the same stamp");
         let mut pace = after_snapshots(None, 512, 500);
         assert!(pace.rest(None).is_some());
-        assert_eq!(pace.rest(None), None, "nothing has come since");
+        assert_eq!(pace.rest(None), None, "no record since the last rest");
         let mut pace = after_snapshots(Some(Duration::ZERO), 512, 500);
         assert_eq!(pace.rest(None), Some(LONGEST_FOR_RECORD));
         let mut first = Pace::records(LARGE_LEN, None);
@@ -326,7 +326,7 @@ mod tests {
             records: 100,
             bytes: 9600,
         });
-        assert_eq!(first.rest(None), None, "nobody knows how long they took");
+        assert_eq!(first.rest(None), None, "no earlier stamp");
     }
 
     #[test]
@@ -351,13 +351,13 @@ mod tests {
             pace
         };
         let half = 512 * 1024;
-        assert_eq!(told().rest_early(half), None, "it has waited");
+        assert_eq!(told().rest_early(half), None, "the application has waited");
         assert_eq!(told().rest_early(half - 1), Some(WINDOW));
         let mut pace = told();
         assert!(pace.rest_early(0).is_some());
         assert_eq!(pace.rest_early(0), None, "once");
         let mut pace = told();
-        assert_eq!(pace.expect(WINDOW), None, "nothing has come");
+        assert_eq!(pace.expect(WINDOW), None, "no record has come");
         assert_eq!(pace.rest_early(0), None);
     }
 

@@ -31,7 +31,7 @@ pub(crate) trait Layout {
     /// The next frame, if there is one.
     fn next_frame(&mut self, pace: &mut Pace) -> Result<Option<Frame<'_>>, Corrupt>;
 
-    /// Gives back to the kernel the frame or block that has been read.
+    /// Releases to the kernel the frame or block that has been read.
     fn release(&mut self, pace: &mut Pace);
 
     /// Whether no process may write to the frames.
@@ -110,7 +110,7 @@ impl Layout for Records {
     }
 }
 
-/// The remains of a ring, of which nothing goes back to the kernel.
+/// The unread part of a dead member's ring. None of its frames is released to the kernel.
 impl Layout for Remains {
     fn taken(&self) -> u64 {
         self.taken()
@@ -186,7 +186,7 @@ impl Ring {
         }
     }
 
-    /// Returns the arrival time of the next packet, if there is one. Gives back to the kernel the
+    /// Returns the arrival time of the next packet, if there is one. Releases to the kernel the
     /// frames or blocks that have been read, and calls `released` for each.
     pub(crate) fn head(&mut self, mut released: impl FnMut(Option<Closed>)) -> Option<Stamp> {
         match self {
@@ -220,7 +220,7 @@ impl Ring {
         }
     }
 
-    /// Whether the ring can have packets that the kernel does not hand over yet.
+    /// Whether the ring can have packets that the kernel has not handed over yet.
     pub(crate) fn is_late(&self) -> bool {
         !matches!(self, Self::Records(_))
     }

@@ -34,7 +34,7 @@ fn next_of_blocks(
 ) -> Result<(), Pause> {
     loop {
         if !blocks.open() {
-            // An application that waits by itself may have been woken for group tasks.
+            // An application that waits in poll(2) may have been woken for group tasks.
             let may_be_woken = control.may_be_empty(call) && control.has_group_tasks();
             let may_be_empty = may_be_woken || !control.waits_for_ever();
             return Err(starve(blocks, intake, control, call, may_be_empty));
@@ -48,7 +48,7 @@ fn next_of_blocks(
             }
             continue;
         }
-        // The block is at its end, or the read is.
+        // The block is read to its end, or the read must end.
         if is_spent {
             intake.release(blocks);
         }
@@ -80,8 +80,8 @@ fn next_of_frames(
     }
 }
 
-/// Reads the next record of the snapshot. The read ends with the snapshot, because otherwise it
-/// would not end if packets come faster than the application takes them.
+/// Reads the next record of the snapshot. The read ends with the snapshot, because otherwise a read
+/// would not end while packets come faster than the application takes them.
 #[inline(never)]
 fn next_of_records(
     records: &mut Records,
@@ -104,7 +104,8 @@ fn next_of_records(
             call.begun = true;
             return Ok(());
         }
-        // The rest of a snapshot may be only the packet that the previous call delivered.
+        // Count the read as begun only if it has taken a record: the snapshot may have held only
+        // the packet that the previous call delivered.
         call.begun |= records.taken() != before;
         if records.is_spent() {
             end_snapshot(records, intake);
@@ -157,7 +158,7 @@ fn begin(
     Err(pause)
 }
 
-/// Arms the descriptor for an application that waits by itself, after a read that left nothing
+/// Arms the descriptor for an application that waits in poll(2), after a read that left nothing
 /// unread.
 fn announce(intake: &mut Intake, control: &Control) {
     if control.is_asked() {
@@ -176,7 +177,7 @@ fn announce_unread(control: &Control) {
     control.announce_now();
 }
 
-/// Whether the reader may leave a busy ring alone.
+/// Whether the reader may rest while a busy ring fills.
 fn may_rest(control: &Control) -> bool {
     !control.is_nonblocking() && !control.is_net_down()
 }
@@ -185,8 +186,8 @@ fn timeout_of(control: &Control) -> Option<Duration> {
     control.timeout.filter(|timeout| !timeout.is_zero())
 }
 
-/// Handles an empty ring. The read ends if it has delivered a packet, or if it `may_be_empty`.
-/// Otherwise it waits.
+/// Handles an empty ring. A read that has begun ends if it has delivered a packet, or if
+/// `may_be_empty` is set. Otherwise the read waits.
 #[cold]
 #[inline(never)]
 fn starve(

@@ -14,8 +14,8 @@ const SHORTEST: Duration = Duration::from_micros(500);
 #[derive(Debug)]
 pub(crate) struct TaskTimer {
     tasks: Arc<dyn GroupTasks>,
-    /// When to run the tasks, whatever the descriptor says, in nanoseconds of `CLOCK_MONOTONIC`; 0:
-    /// when the descriptor is readable.
+    /// When to run the tasks even if the descriptor is not readable, in nanoseconds of
+    /// `CLOCK_MONOTONIC`; 0: when the descriptor is readable.
     due_ns: AtomicU64,
     /// The descriptor is ignored until `due_ns`.
     is_put_off: AtomicBool,
@@ -43,12 +43,12 @@ impl TaskTimer {
         self.descriptor().filter(|_| self.heeds_descriptor())
     }
 
-    /// Whether the descriptor counts now.
+    /// Whether a readable descriptor now makes the tasks due.
     pub(crate) fn heeds_descriptor(&self) -> bool {
         !self.is_put_off.load(Ordering::Relaxed)
     }
 
-    /// How long until the tasks are due, whatever the descriptor says.
+    /// How long until the tasks are due, if the descriptor does not become readable.
     #[cold]
     #[inline(never)]
     pub(crate) fn due(&self) -> Option<Duration> {
@@ -75,12 +75,12 @@ impl TaskTimer {
         self.call();
     }
 
-    /// Makes the tasks due at once, whatever the descriptor says.
+    /// Makes the tasks due at once, even if the descriptor is not readable.
     pub(crate) fn call(&self) {
         self.due_ns.store(1, Ordering::Relaxed);
     }
 
-    /// Runs the tasks. Returns what they leave to the reader.
+    /// Runs the tasks. Returns the work that the tasks leave to the reader.
     pub(crate) fn attend(&self) -> TaskResult {
         let attention = self.tasks.attend();
         let after = attention.again.or(attention.latest);

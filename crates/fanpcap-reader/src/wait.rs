@@ -17,7 +17,8 @@ impl Control {
     #[cold]
     #[inline(never)]
     pub(crate) fn wait(&self, wait: Wait, call: &mut Call) -> Result<bool, End> {
-        // Checked before the wait: tasks that come during the wait have woken no application.
+        // Check before the wait: tasks that become due during the wait have not woken the
+        // application.
         let was_woken = self.has_group_tasks() && self.was_woken(call);
         let is_called = match wait {
             Wait::Rest(rest) => return self.rest(rest),
@@ -42,9 +43,9 @@ impl Control {
 
     /// Waits for packets of the only device. Returns whether the wait was the application's own,
     /// and whether the reader must run group tasks. The wait was not the application's own if it
-    /// ended because the reader must publish or look again: `longest` has passed, a signal has
-    /// come, another thread has nudged the reader, or group tasks are due. `was_woken`: the
-    /// application was woken for group tasks, and does not expect the read to wait.
+    /// ended for the reader's work: `longest` has passed, a signal has come, another thread has
+    /// nudged the reader, or group tasks are due. `was_woken`: the application was woken for group
+    /// tasks, and does not expect the read to wait.
     fn wait_for_packets(
         &self,
         longest: Option<Duration>,
@@ -65,7 +66,7 @@ impl Control {
             let is_called = self.is_called(woken.is_some_and(|woken| woken.called));
             if let Some(woken) = woken {
                 device.check(woken.socket)?;
-                // A descriptor that is no socket is readable also when the device goes down.
+                // A descriptor other than a socket also becomes readable when the device goes down.
                 let is_down = device.is_down() && !device.port.is_socket();
                 if woken.socket == POLLIN && !is_down {
                     return Ok((true, is_called));
@@ -137,7 +138,7 @@ impl Control {
         Ok(self.is_called(woken.is_some_and(|woken| woken.called)))
     }
 
-    /// How long until group tasks are due, whatever their descriptor says.
+    /// How long until group tasks are due, if their descriptor does not become readable.
     #[cold]
     #[inline(never)]
     fn due(&self) -> Option<Duration> {
@@ -152,8 +153,7 @@ impl Control {
         called || self.due().is_some_and(|due| due.is_zero())
     }
 
-    /// Returns `None` when a signal handler has run: the application may have broken the loop in
-    /// it.
+    /// Returns `None` when a signal handler has run: the handler may have broken the loop.
     fn woken<T>(&self, waited: io::Result<T>) -> Result<Option<T>, End> {
         match waited {
             Ok(woken) => Ok(Some(woken)),

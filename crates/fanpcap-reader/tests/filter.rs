@@ -32,7 +32,7 @@ fn view(data: &[u8], wire_len: u32) -> View<'_> {
     }
 }
 
-/// Every operation that the system's library implements: it aborts at others.
+/// Every operation that the system's library implements: the library aborts at all others.
 const CODES: [u16; 49] = [
     0x20, 0x28, 0x30, 0x40, 0x48, 0x50, 0x00, 0x60, 0x80, 0x01, 0x61, 0x81, 0xb1, 0x02, 0x03, 0x04,
     0x0c, 0x14, 0x1c, 0x24, 0x2c, 0x34, 0x3c, 0x44, 0x4c, 0x54, 0x5c, 0x64, 0x6c, 0x74, 0x7c, 0x84,
@@ -55,7 +55,7 @@ proptest! {
         data in proptest::collection::vec(any::<u8>(), 0..80),
         cut in 0..100_u32,
     ) {
-        // A program must end with a return.
+        // A BPF program must end with a return.
         program.push(Classic::keep(answer));
         // Ancillary loads have their own test. The library's interpreter treats them as loads from
         // outside the packet.
@@ -64,7 +64,7 @@ proptest! {
         for shift in program.iter_mut().filter(|instruction| matches!(instruction.code, ALU_LSH_K | ALU_RSH_K)) {
             shift.k %= 32;
         }
-        // The library's scratch memory is at first whatever was on the stack.
+        // The library does not clear its scratch memory, so the BPF program clears it first.
         let cleared = (0..16).map(|k| Classic::new(ST, k));
         program.splice(0..0, cleared);
         let (filter, validate) = (system().bpf_filter.unwrap(), system().bpf_validate.unwrap());
@@ -87,7 +87,7 @@ proptest! {
     }
 }
 
-/// The kernel refuses a filter with such an instruction (core/filter.c, `bpf_check_classic`).
+/// The kernel refuses a filter with an undefined instruction (core/filter.c, `bpf_check_classic`).
 #[test]
 fn what_neither_libpcap_nor_the_kernel_defines_rejects_the_packet() {
     for code in (0..=u16::MAX).filter(|code| !CODES.contains(code)) {
@@ -115,6 +115,6 @@ fn ancillary_loads_answer_as_the_kernel_does() {
     assert_eq!(
         loaded(SKF_AD_MARK),
         0,
-        "the mark, which nobody tells us: rejected"
+        "the reader does not have the mark: rejected"
     );
 }

@@ -1,5 +1,5 @@
-//! TPACKET_V3: blocks of packets of any length. Whole blocks go to the reader and back to the
-//! kernel.
+//! TPACKET_V3: blocks of packets of any length. The kernel hands over, and the reader releases, a
+//! block at a time.
 
 use crate::frame::{Corrupt, Frame, FrameHeader, LINK_LEN, Stamp};
 use crate::position::Mark;
@@ -96,14 +96,15 @@ struct Open {
     left: u32,
 }
 
-/// A block that went back to the kernel.
+/// A block that was released to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
     /// When the kernel began to fill the block.
     pub first: Stamp,
     /// When the kernel closed the block.
     pub last: Stamp,
-    /// Whether the block was full; otherwise its time was over.
+    /// Whether the kernel closed the block because it was full; otherwise the block's time was
+    /// over.
     pub full: bool,
 }
 
@@ -130,8 +131,8 @@ impl Blocks {
         self.open.is_some() || self.status(self.current).load(Ordering::Acquire) != TP_STATUS_KERNEL
     }
 
-    /// Begins the current block, if the kernel has handed it over and it is not begun yet. Returns
-    /// whether there is a block to read from.
+    /// Begins the current block, if the kernel has handed it over and the reader has not begun it.
+    /// Returns whether there is a block to read from.
     #[inline]
     pub fn open(&mut self) -> bool {
         if self.open.is_some() {
@@ -161,8 +162,8 @@ impl Blocks {
         self.open.is_some_and(|open| open.left == 0)
     }
 
-    /// Packets read since `self` was made. They are not counted one by one, so the count costs
-    /// nothing where it is not asked for.
+    /// Packets read since `self` was made. The count is computed only when this function is called,
+    /// so it costs nothing for each packet.
     #[inline]
     pub fn taken(&self) -> u64 {
         self.begun - self.open.map_or(0, |open| u64::from(open.left))
@@ -177,7 +178,7 @@ impl Blocks {
     /// The next packet of the begun block, if there is one.
     ///
     /// # Errors
-    /// An offset or length leads out of the block, which then counts as read.
+    /// An offset or length leads out of the block. The block then counts as read.
     #[inline]
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
         let (block, size) = (self.block(self.current), self.block_size);
@@ -191,7 +192,7 @@ impl Blocks {
         }
         // SAFETY: `start` and a header's length after it are within the block.
         let base = unsafe { block.add(start) };
-        // SAFETY: as above; the kernel leaves the block alone until it is released.
+        // SAFETY: as above; the kernel does not write to the block until it is released.
         let header = unsafe { base.cast::<Header>().read_unaligned() };
         let stride = header.next_offset as usize;
         ask_for(base, stride);
@@ -209,7 +210,8 @@ impl Blocks {
             tci: low_half(header.tci),
             tpid: header.tpid,
         };
-        // SAFETY: the block is ours from `start` to its end, and `HEAD` bytes fit there.
+        // SAFETY: the block belongs to the reader from `start` to its end, and `HEAD` bytes fit
+        // there.
         let frame = unsafe { Frame::new(base, HEAD, size - start, &told) };
         frame.map(Some)
     }
@@ -219,12 +221,12 @@ impl Blocks {
     pub fn peek(&self) -> Option<Stamp> {
         let open = self.open.filter(|open| open.left > 0)?;
         if open.next > self.block_size - HEAD {
-            // Lets the caller find the corrupt packet at once.
+            // Makes the caller read the corrupt packet next.
             return Some(Stamp::default());
         }
         // SAFETY: `next` and a header's length after it are within the block.
         let base = unsafe { self.block(self.current).add(open.next) };
-        // SAFETY: as above; the kernel leaves the block alone until it is released.
+        // SAFETY: as above; the kernel does not write to the block until it is released.
         let header = unsafe { base.cast::<Header>().read_unaligned() };
         Some(Stamp {
             seconds: header.seconds,
@@ -238,7 +240,7 @@ impl Blocks {
         status.load(Ordering::Acquire) != TP_STATUS_KERNEL
     }
 
-    /// Gives the begun block back to the kernel and goes on to the next. Returns `None` if no block
+    /// Releases the begun block to the kernel and advances to the next. Returns `None` if no block
     /// is begun.
     pub fn release(&mut self) -> Option<Closed> {
         self.open.take()?;
@@ -255,7 +257,8 @@ impl Blocks {
     }
 
     /// How many blocks may hold packets that are in the ring now: the blocks that were handed over,
-    /// the block that the kernel fills, and one more, because the kernel may have gone on.
+    /// the block that the kernel fills, and one more, because the kernel may have opened it
+    /// meanwhile.
     pub fn pending(&self) -> usize {
         let ready = (0..self.count)
             .take_while(|ahead| {
@@ -295,7 +298,7 @@ impl Blocks {
     }
 }
 
-/// For a reader of a dead member's ring (`remains`): nothing goes back to the kernel.
+/// For a reader of a dead member's ring (`remains`), which releases nothing to the kernel.
 impl Blocks {
     /// The kernel's number of the block at `index`. The kernel numbers blocks from 1 on as it opens
     /// them (`prb_open_block`). 0 for a block that the kernel has never opened.
@@ -312,12 +315,12 @@ impl Blocks {
         self.mark = mark;
     }
 
-    /// Begins the block at `index`. `skipped` of its packets have been read, and `taken` packets of
-    /// all blocks. The kernel need not have closed the block.
+    /// Begins the block at `index`. The earlier reader has read `skipped` packets of this block,
+    /// and `taken` packets of all blocks. The kernel need not have closed the block.
     pub(crate) fn begin(&mut self, index: usize, taken: u64, skipped: u32) {
         self.current = index % self.count;
         let descriptor = self.descriptor();
-        // Garbage can announce no more packets than this.
+        // No block has room for more packets; a corrupt count may be larger.
         let room = u32::try_from(self.block_size / HEAD).unwrap_or(u32::MAX);
         let packets = descriptor.packets.min(room);
         let skipped = skipped.min(packets);
@@ -333,7 +336,7 @@ impl Blocks {
         }
     }
 
-    /// Leaves the begun block. Returns the index of the next one.
+    /// Ends the reading of the begun block. Returns the index of the next one.
     pub(crate) fn leave(&mut self) -> usize {
         let sequence = self.sequence(self.current);
         self.open = None;

@@ -1,4 +1,4 @@
-//! One packet in a ring, and what the kernel says about it.
+//! One packet in a ring, and what the kernel reports about the packet.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -85,7 +85,7 @@ impl LinkInfo {
 
 pub(crate) const LINK_LEN: usize = 20;
 
-/// One packet. Its bytes belong to the reader until the block or frame goes back to the kernel.
+/// One packet. Its bytes belong to the reader until the block or frame is released to the kernel.
 #[derive(Debug)]
 pub struct Frame<'ring> {
     link: NonNull<u8>,
@@ -122,7 +122,7 @@ pub(crate) struct FrameRecord {
 /// `headroom` of a frame in a BPF program's record: an Ethernet frame with all its tags inside.
 const OF_RECORD: u32 = u32::MAX;
 
-/// Length of the two addresses. An Ethernet frame has its protocol or first tag after them.
+/// Length of the two addresses. The protocol or the first tag of an Ethernet frame follows them.
 const ADDRESSES_LEN: usize = 12;
 
 const TP_STATUS_VLAN_VALID: u32 = 1 << 4;
@@ -130,7 +130,7 @@ const TP_STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
 const ETH_P_8021Q: u16 = 0x8100;
 const ETH_P_8021AD: u16 = 0x88a8;
 const VLAN_TAG_LEN: u32 = 4;
-/// A smaller value is a length in place of a protocol.
+/// A smaller value in the protocol field is a length.
 const ETH_P_802_3_MIN: u16 = 0x0600;
 const ETH_P_802_2: u16 = 4;
 
@@ -152,7 +152,7 @@ impl Frame<'_> {
             return Err(corrupt(told, room));
         }
         Ok(Self {
-            // SAFETY: the caller vouches for head.
+            // SAFETY: the caller guarantees `head`.
             link: unsafe { base.add(head - LINK_LEN) },
             // SAFETY: checked above.
             data: unsafe { base.add(mac) },
@@ -185,7 +185,7 @@ impl Frame<'_> {
         }
     }
 
-    /// The same frame, for a second look.
+    /// Another value for the same frame.
     #[inline(always)]
     pub fn again(&self) -> Frame<'_> {
         Frame { ..*self }
@@ -198,13 +198,13 @@ impl Frame<'_> {
         if self.headroom != OF_RECORD {
             return 0;
         }
-        // SAFETY: of_record()'s caller vouches for it.
+        // SAFETY: the caller of of_record() guarantees these bytes.
         let filter = unsafe { self.data.sub(4) };
         // SAFETY: as above.
         unsafe { filter.cast::<u32>().read() }
     }
 
-    /// The first tag of a record's frame, which holds its tags in its bytes, from byte 12 on.
+    /// The first tag of a record's frame. Such a frame has its tags in its bytes, from byte 12 on.
     pub fn tag_inside(&self) -> Option<Vlan> {
         let is_tag = |tpid: &u16| matches!(*tpid, ETH_P_8021Q | ETH_P_8021AD);
         let tpid = self.word_inside(ADDRESSES_LEN).filter(is_tag)?;
@@ -285,12 +285,12 @@ impl Frame<'_> {
         unsafe { field.cast::<[u8; N]>().read() }
     }
 
-    /// Re-inserts the tag that the kernel has removed, `at` bytes into the packet, as the system's
-    /// libpcap does: the first `at` bytes move down into room that the ring has before the packet.
-    /// Leaves shorter packets as they are.
+    /// Re-inserts the tag that the kernel has removed, `at` bytes into the packet. Like the
+    /// system's libpcap, moves the first `at` bytes down into the room that the ring has before the
+    /// packet. Packets shorter than `at` stay as they are.
     ///
     /// # Errors
-    /// The frame has no such room, which `PACKET_RESERVE` makes.
+    /// The frame lacks the room, which `PACKET_RESERVE` makes.
     pub fn reinsert_tag(&mut self, at: usize) -> Result<(), Corrupt> {
         let Some(vlan) = self.vlan.filter(|_| self.captured as usize >= at) else {
             return Ok(());
@@ -310,7 +310,8 @@ impl Frame<'_> {
         // SAFETY: the headroom is part of the frame.
         self.data = unsafe { self.data.sub(VLAN_TAG_LEN as usize) };
         let ([a, b], [c, d]) = (vlan.tpid.to_be_bytes(), vlan.tci.to_be_bytes());
-        // SAFETY: the headroom and the captured bytes are one piece of the frame, and ours.
+        // SAFETY: the headroom and the captured bytes are one part of the frame, and belong to the
+        // reader.
         let bytes =
             unsafe { slice::from_raw_parts_mut(self.data.as_ptr(), self.captured as usize) };
         bytes.copy_within(4..4 + at, 0);

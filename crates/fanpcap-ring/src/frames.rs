@@ -1,4 +1,5 @@
-//! TPACKET_V2: frames of one length, with one packet each. Frames go to the reader one by one.
+//! TPACKET_V2: frames of one length, with one packet each. The kernel hands over each frame
+//! separately.
 
 use crate::frame::{Corrupt, Frame, FrameHeader, LINK_LEN, Stamp};
 use crate::prefetch::prefetch;
@@ -77,7 +78,7 @@ impl Frames {
         self.status(self.current).load(Ordering::Acquire) != TP_STATUS_KERNEL
     }
 
-    /// Whether the current frame was delivered and not yet given back.
+    /// Whether the current frame was delivered and not yet released to the kernel.
     #[inline]
     pub fn is_held(&self) -> bool {
         self.held
@@ -89,9 +90,9 @@ impl Frames {
         self.taken
     }
 
-    /// The current frame, if the kernel has handed it over. The frame then counts as delivered. A
-    /// mark says so in bytes that the kernel clears when it fills the frame (`tpacket_rcv`,
-    /// `tp_padding`).
+    /// The current frame, if the kernel has handed it over. The frame then counts as delivered. The
+    /// mark of a delivered frame is in bytes that the kernel clears when it fills the frame
+    /// (`tpacket_rcv`, `tp_padding`).
     ///
     /// # Errors
     /// An offset or length leads out of the frame.
@@ -118,7 +119,8 @@ impl Frames {
             tci: header.tci,
             tpid: header.tpid,
         };
-        // SAFETY: the frame's bytes are ours until it is released; HEAD fits there.
+        // SAFETY: the frame's bytes belong to the reader until the frame is released; HEAD fits
+        // there.
         let frame = unsafe { Frame::new(base, HEAD, self.frame_size, &told) };
         frame.map(Some)
     }
@@ -149,7 +151,7 @@ impl Frames {
         unsafe { base.read_unaligned() }
     }
 
-    /// Gives the delivered frame back to the kernel and goes on to the next.
+    /// Releases the delivered frame to the kernel and advances to the next.
     #[inline]
     pub fn release(&mut self) {
         if !self.held {
@@ -161,7 +163,7 @@ impl Frames {
         self.current = (self.current + 1) % self.count;
     }
 
-    /// Continues after a reader that had taken `taken` frames. Returns how many are unread.
+    /// Continues after a reader that had taken `taken` frames. Returns how many frames are unread.
     pub(crate) fn resume(&mut self, taken: u64) -> usize {
         self.taken = taken;
         self.current = usize::try_from(taken % self.count as u64).unwrap_or(0);
@@ -172,8 +174,8 @@ impl Frames {
         (0..self.count).take_while(is_unread).count()
     }
 
-    /// Goes on to the next frame if this one was delivered, without giving it back to the kernel.
-    /// Returns whether it was delivered.
+    /// Advances to the next frame if the current frame was delivered. Does not release the frame to
+    /// the kernel. Returns whether the frame was delivered.
     pub(crate) fn leave(&mut self) -> bool {
         if self.held {
             self.held = false;
@@ -183,7 +185,7 @@ impl Frames {
         false
     }
 
-    /// How many frames may hold packets that are in the ring now, or on their way into it.
+    /// How many frames may hold packets that are in the ring now, or that the kernel is writing.
     pub fn pending(&self) -> usize {
         let ready = (0..self.count)
             .take_while(|ahead| {

@@ -11,7 +11,7 @@ pub struct Handover<T>(AtomicPtr<T>);
 // SAFETY: a value is given by one thread and taken by another, one at a time.
 unsafe impl<T: Send> Send for Handover<T> {}
 
-// SAFETY: as above; no thread has a reference to a value that is in here.
+// SAFETY: as above; no thread has a reference to a value that is stored here.
 unsafe impl<T: Send> Sync for Handover<T> {}
 
 impl<T> Handover<T> {
@@ -83,7 +83,7 @@ mod tests {
             });
             let mut statuses = Vec::new();
             for _ in 0..50 {
-                // SAFETY: the child calls functions of this file and of the C library only, which
+                // SAFETY: the child calls only functions of this file and of the C library, which
                 // may allocate.
                 let child = unsafe { libc::fork() };
                 if child == 0 {
@@ -95,7 +95,7 @@ mod tests {
                     unsafe { libc::_exit(i32::from(!is_own)) };
                 }
                 let mut status = -1;
-                // SAFETY: the child is this thread's, and `status` is its own.
+                // SAFETY: the child belongs to this thread, and so does `status`.
                 unsafe { libc::waitpid(child, &raw mut status, 0) };
                 statuses.push(status);
                 if status != 0 {
@@ -106,7 +106,7 @@ mod tests {
             let all_well = statuses.iter().all(|&status| status == 0);
             assert!(
                 all_well,
-                "a child hung, or found another's value: {statuses:?}"
+                "a child hung, or got the value of another process: {statuses:?}"
             );
         });
     }

@@ -1,6 +1,6 @@
-//! Reads the kernel's ring layouts: TPACKET_V3's blocks, TPACKET_V2's frames (linux/if_packet.h,
-//! net/packet/af_packet.c), BPF ring buffers (kernel/bpf/ringbuf.c), and the packets in them. Makes
-//! no system calls.
+//! Reads the kernel's ring layouts and the packets in them: TPACKET_V3's blocks, TPACKET_V2's
+//! frames (linux/if_packet.h, net/packet/af_packet.c), and BPF ring buffers (kernel/bpf/ringbuf.c).
+//! Makes no system calls.
 //!
 //! The contents of the memory are not trusted: an index or length that leads out of the memory is
 //! an error, [`Corrupt`].

@@ -4,8 +4,8 @@ use std::cell::UnsafeCell;
 use std::fmt;
 
 /// A value without a lock, for one thread at a time, as libpcap requires of the threads that read a
-/// handle. A lock could stay locked when an application leaves a read by longjmp(3) or forks during
-/// it.
+/// handle. A lock could stay locked when an application leaves a read by longjmp(3), or forks
+/// during a read.
 pub struct OneReader<T>(UnsafeCell<T>);
 
 // SAFETY: only `get` gives access, and its callers promise that no other thread has it.
@@ -17,7 +17,7 @@ impl<T> OneReader<T> {
         Self(UnsafeCell::new(value))
     }
 
-    /// The value, for the caller alone.
+    /// Returns a reference to the value. No other reference may be in use.
     ///
     /// # Safety
     /// The reference that an earlier call returned is not used any more.

@@ -1,5 +1,5 @@
-//! How far a reader has come in its ring: another process reads on from there after the reader's
-//! death.
+//! How far a reader has come in its ring. When the reader has died, another process reads on from
+//! there.
 
 /// How far a reader has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,8 +10,8 @@ pub struct Position {
     pub mark: Mark,
 }
 
-/// The number of a block and the number of frames taken before it, 32 bits each. They are in one
-/// word, so that a read during a write gets two numbers that belong together.
+/// The number of a block and the number of frames taken before the block, 32 bits each. Both are in
+/// one word, so that a read during a write gets two numbers that belong together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark(u64);
 
@@ -24,7 +24,7 @@ impl Mark {
         Self((sequence << 32) | (taken & 0xffff_ffff))
     }
 
-    /// The mark in this word. 0: a reader that has not begun.
+    /// The mark in this word. 0 means a reader that has not begun.
     pub fn from_word(word: u64) -> Self {
         Self(word)
     }
@@ -34,8 +34,8 @@ impl Mark {
         self.0
     }
 
-    /// How many blocks after this one the block with the kernel's number `sequence` comes; `None`
-    /// when it comes before.
+    /// How many blocks the block with the kernel's number `sequence` comes after this one; `None`
+    /// when it comes before this one.
     pub(crate) fn blocks_until(self, sequence: u64) -> Option<u32> {
         let blocks = low_half(sequence).wrapping_sub(low_half(self.0 >> 32));
         (blocks <= u32::MAX / 2).then_some(blocks)

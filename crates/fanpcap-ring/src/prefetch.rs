@@ -4,7 +4,7 @@
 #[inline(always)]
 pub(crate) fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the instruction has no effect that the program can see, and never faults.
+    // SAFETY: the instruction has no effect on values, and never faults.
     unsafe {
         core::arch::x86_64::_mm_prefetch(address.cast(), core::arch::x86_64::_MM_HINT_T0);
     }

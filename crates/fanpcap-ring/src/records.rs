@@ -1,9 +1,9 @@
 //! BPF ring buffers: records that a BPF program writes, one for each packet.
 //!
 //! A member has one or more ring buffers, its lanes: one for each receive queue. The reader takes a
-//! snapshot of every lane's producer position and reads the records up to there, the oldest first.
-//! Then it takes the next snapshot. A record that was reserved before the snapshot and committed
-//! after it ends the lane's part of the snapshot.
+//! snapshot of every lane's producer position. It reads the records up to these positions, the
+//! oldest first. Then it takes the next snapshot. A record that was reserved before the snapshot
+//! and committed after it ends the lane's part of the snapshot.
 
 mod lane;
 
@@ -25,8 +25,8 @@ const COPY: u16 = 4;
 const PACKET_HOST: u8 = 0;
 const PACKET_OUTGOING: u8 = 4;
 
-/// When this many bytes of a lane were read, their room goes back to the kernel. Each time, the
-/// reader and the kernel each fetch a cache line from the other's CPU.
+/// The reader releases room to the kernel when it has read this many bytes of a lane. Each time,
+/// the reader and the kernel each fetch a cache line from the other's CPU.
 const GIVE: u64 = 1 << 16;
 
 const NEVER: u64 = u64::MAX;
@@ -34,7 +34,8 @@ const NEVER: u64 = u64::MAX;
 /// The reader's side of the ring buffers of one device.
 #[derive(Debug)]
 pub struct Records {
-    /// The lane of the next record, as long as that record's stamp is below `until`.
+    /// The lane of the next record. The reader stays in it while that record's stamp is below
+    /// `until`.
     current: Lane,
     others: Vec<Lane>,
     until: u64,
@@ -47,7 +48,7 @@ pub struct Records {
     before: u64,
     /// The stamp of the last record.
     last: u64,
-    /// After this many bytes of a lane were read, their room is given back to the kernel. [`NEVER`]
+    /// After this many bytes of a lane were read, their room is released to the kernel. [`NEVER`]
     /// for a dead reader's ring buffers, of which there is only one snapshot.
     give_after: u64,
 }
@@ -79,13 +80,13 @@ pub struct Drained {
     pub last_ns: u64,
     /// The number of records.
     pub records: u64,
-    /// The room of the records in the lane that had the most bytes.
+    /// The room of the records in the lane that had the most bytes of records.
     pub bytes: u64,
 }
 
 impl Records {
     /// The ring buffers of `device`, from which nothing has been read. The `protocol` and `pkttype`
-    /// of `device` are unused. `None` without ring buffers.
+    /// of `device` are unused. `None` if there are no ring buffers.
     pub fn new(rings: Vec<RingMapping>, device: &LinkInfo, clock: OffsetClock) -> Option<Self> {
         let mut lanes = rings.into_iter().map(Lane::new);
         let (current, others) = (lanes.next()?, lanes.collect());
@@ -105,9 +106,9 @@ impl Records {
         })
     }
 
-    /// The records that a dead reader of these ring buffers has left unread. It had taken `taken`
-    /// records. The BPF program adds no more. Nothing goes back to the kernel: a further reader
-    /// begins where this one ends.
+    /// The records that a dead reader of these ring buffers has left unread. The dead reader had
+    /// taken `taken` records. The BPF program adds no more. Nothing is released to the kernel: a
+    /// further reader begins where this one ends.
     pub(crate) fn remains(mut self, taken: u64) -> Self {
         self.taken = taken;
         self.give_after = NEVER;
@@ -115,8 +116,8 @@ impl Records {
         self
     }
 
-    /// Counts `taken` records as taken, because others have read them: the next snapshot begins
-    /// after them.
+    /// Counts `taken` records as taken, because other members have read them. The next snapshot
+    /// begins after these records.
     pub fn skip(&mut self, taken: u64) {
         self.taken = self.taken.max(taken);
     }
@@ -137,7 +138,7 @@ impl Records {
         self.state != State::Closed
     }
 
-    /// Whether a record was asked for and the snapshot had none left.
+    /// Whether the reader has asked for a record and the snapshot had none left.
     #[inline]
     pub fn is_spent(&self) -> bool {
         self.state == State::Spent
@@ -164,7 +165,7 @@ impl Records {
         lens.min().unwrap_or(0)
     }
 
-    /// Always false: there is always a lane.
+    /// Always false: a device has at least one lane.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -181,7 +182,7 @@ impl Records {
     /// Begins to read the lanes' parts of a snapshot.
     fn begin(&mut self) -> bool {
         if !self.choose(None) {
-            // There may be discarded records: their room goes back too.
+            // There may be discarded records, whose room is released too.
             self.give_all();
             return false;
         }
@@ -191,11 +192,11 @@ impl Records {
         true
     }
 
-    /// The next record of the snapshot, if there is one. The room of the record before it may go
-    /// back to the kernel.
+    /// The next record of the snapshot, if there is one. The room of the record before it may be
+    /// released to the kernel.
     ///
     /// # Errors
-    /// A position or length leads out of the ring; the lane's part of the snapshot then counts as
+    /// A position or length leads out of the ring. The lane's part of the snapshot then counts as
     /// read.
     #[inline(always)]
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
@@ -203,9 +204,8 @@ impl Records {
         Ok(record.map(|(record, stamp)| self.frame(&record, stamp)))
     }
 
-    /// Like `next_frame`, with the last two fields of the BPF program's header. BPF programs of
-    /// another kind give these fields a meaning of their own. Bit 0 of the flags marks an outgoing
-    /// frame.
+    /// Like `next_frame`, with the last two fields of the BPF program's header. Other kinds of BPF
+    /// programs give these fields their own meaning. Bit 0 of the flags marks an outgoing frame.
     ///
     /// # Errors
     /// As [`Records::next_frame`].
@@ -249,7 +249,7 @@ impl Records {
             stamp,
         };
         // SAFETY: Lane::take has found `captured` bytes there, and a header before them. They stay
-        // until they go back to the kernel. The links live in a box of `self`.
+        // valid until their room is released to the kernel. The links live in a box of `self`.
         unsafe { Frame::of_record(record.data, &told) }
     }
 
@@ -291,7 +291,7 @@ impl Records {
         }
     }
 
-    /// Ends the snapshot: gives its room back to the kernel. `None` without a snapshot.
+    /// Ends the snapshot: releases its room to the kernel. `None` if there is no snapshot.
     pub fn release(&mut self) -> Option<Drained> {
         if !self.is_open() {
             return None;
@@ -322,7 +322,7 @@ impl Records {
     }
 
     /// Chooses the lane with the oldest record. `next` is the current lane's record, if it is
-    /// known. False when the snapshot has no record.
+    /// known. Returns false when the snapshot has no record.
     #[inline(never)]
     fn choose(&mut self, next: Option<Next>) -> bool {
         let current = &mut self.current;
@@ -339,7 +339,7 @@ impl Records {
         if let Some(oldest) = oldest {
             mem::swap(current, &mut self.others[oldest]);
         }
-        // At equal stamps the current lane goes on.
+        // At equal stamps the reader stays in the current lane.
         self.until = second.saturating_add(1);
         if first == NONE && self.is_open() {
             self.state = State::Spent;

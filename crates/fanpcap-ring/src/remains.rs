@@ -1,8 +1,8 @@
 //! The unread part of a dead reader's ring, read from that reader's position on.
 //!
 //! No other process reads the ring, and the kernel adds nothing to it: the caller has made sure
-//! that the socket rejects all packets and that no packet is under way. Nothing goes back to the
-//! kernel, so that a further reader finds everything in its place.
+//! that the socket rejects all packets and that no packet is under way. This reader releases
+//! nothing to the kernel, so that a further reader finds everything in its place.
 //!
 //! **Blocks** (net/packet/af_packet.c). The kernel opens blocks in the order of the ring and
 //! numbers them: `prb_open_block` writes `seq_num`, sets `num_pkts` to 0 and `offset_to_first_pkt`
@@ -12,12 +12,12 @@
 //! changes the status, the last packet's `tp_next_offset` (to 0) and the time of the last packet.
 //! This reader uses none of these, so the retire timer may close the open block at any time.
 //!
-//! The blocks before the one that the position's mark names were read, whatever their status: a
-//! block that went back to the kernel keeps its number and `num_pkts` until it is opened again. The
-//! blocks from the mark on are unread. The last of them may be open.
+//! The reader has read the blocks before the one that the position's mark names, whatever their
+//! status: a block that was released to the kernel keeps its number and `num_pkts` until the kernel
+//! opens it again. The blocks from the mark on are unread. The last of them may be open.
 //!
-//! When the timer has closed a block, it opens the next one if that block is the kernel's. While it
-//! opens the block, the block has its new number and still its old `num_pkts`. So
+//! When the timer has closed a block, it opens the next block if that block is the kernel's. For a
+//! moment, the newly opened block has its new number and still its old `num_pkts`. So
 //! [`Remains::of_blocks`] notes the last number, and `num_pkts` is read when the reader begins the
 //! block. The caller polls the socket between these two steps. poll(2) waits for a running timer,
 //! because both hold `sk_receive_queue.lock` (`packet_poll`, `prb_retire_rx_blk_timer_expired`). A
@@ -29,9 +29,9 @@
 //! reader died.
 //!
 //! **Records.** The reader keeps each lane's position in the page of the consumer's position, in a
-//! word that the kernel does not use. The reader sets this word before it delivers each packet. A
-//! process that maps the ring buffer reads on from the position in the word, and changes the word
-//! too.
+//! word that the kernel does not use. The reader sets this word before it delivers each packet.
+//! Another process that maps the ring buffer reads on from the position in the word, and sets the
+//! word too.
 
 use crate::blocks::Blocks;
 use crate::frame::{Corrupt, Frame, Stamp};
@@ -48,11 +48,11 @@ pub struct Remains(Layout);
 enum Layout {
     Blocks {
         blocks: Blocks,
-        /// Index of the block that is begun next.
+        /// Index of the block that the reader begins next.
         next: usize,
-        /// How many blocks are still to be begun.
+        /// How many blocks the reader has not begun.
         left: usize,
-        /// Packets of the first block that were read, until that block is begun.
+        /// How many packets of the first block were read; used when the reader begins that block.
         skipped: u32,
         taken: u64,
     },
@@ -133,7 +133,7 @@ impl Remains {
         self
     }
 
-    /// Whether the ring has records, to which no process may write.
+    /// Whether the ring has records; no process may write to records.
     pub fn is_of_records(&self) -> bool {
         matches!(self.0, Layout::Records { .. })
     }
@@ -166,8 +166,8 @@ impl Remains {
         }
     }
 
-    /// When the next packet arrived, if there is one. Leaves the frame or block that was read
-    /// before.
+    /// When the next packet arrived, if there is one. Advances past the frame or block that was
+    /// read before.
     pub fn head(&mut self) -> Option<Stamp> {
         match &mut self.0 {
             Layout::Blocks {

@@ -8,7 +8,7 @@ pub type OffsetClock = fn() -> u64;
 /// The offset is read again when stamps are newer by this much.
 const INTERVAL_NS: u64 = 100_000_000;
 
-/// The precision of a read of the offset: smaller changes are ignored.
+/// The precision of a read of the offset. Changes smaller than this are ignored.
 const EXACT_NS: u64 = 1_000;
 
 const SECOND_NS: u64 = 1_000_000_000;

@@ -1,4 +1,4 @@
-//! Reads rings that are written as the kernel writes them; rings full of garbage do no harm.
+//! Reads rings that are written as the kernel writes them. Rings full of garbage do no harm.
 #![allow(
     clippy::cast_possible_truncation,
     reason = "lengths in here are below 4096"
@@ -84,7 +84,7 @@ proptest! {
             }
             prop_assert!(blocks.is_spent() && blocks.next_frame().unwrap().is_none());
             prop_assert!(blocks.release().is_some());
-            prop_assert_eq!(memory.u32(round % 3 * BLOCK + 8), 0, "back to the kernel");
+            prop_assert_eq!(memory.u32(round % 3 * BLOCK + 8), 0, "the block is the kernel's");
         }
     }
 
@@ -102,7 +102,7 @@ proptest! {
             prop_assert_eq!(frame.data(), with_tag(packet, 12));
             prop_assert!(frames.is_held());
             frames.release();
-            prop_assert_eq!(memory.u32(number % 16 * FRAME), 0, "back to the kernel");
+            prop_assert_eq!(memory.u32(number % 16 * FRAME), 0, "the frame is the kernel's");
         }
     }
 
@@ -173,7 +173,7 @@ fn what_may_hold_old_packets_is_what_is_ready_and_what_the_kernel_fills() {
     memory.put_block(0, &[]);
     assert_eq!(blocks.pending(), 3);
     blocks.open();
-    assert_eq!(blocks.pending(), 3, "the one that is being read");
+    assert_eq!(blocks.pending(), 3, "with the block that is being read");
     memory.put_block(1, &[]);
     memory.put_block(2, &[]);
     memory.put_block(3, &[]);
@@ -182,7 +182,8 @@ fn what_may_hold_old_packets_is_what_is_ready_and_what_the_kernel_fills() {
     assert_eq!(blocks.pending(), 4);
 }
 
-/// The reader and the kernel run in one thread each: what one hands over, the other finds whole.
+/// The reader and the kernel run in one thread each. Each side finds complete what the other hands
+/// over.
 #[test]
 fn blocks_go_to_and_fro_between_threads() {
     use std::sync::atomic::Ordering;

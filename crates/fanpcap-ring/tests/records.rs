@@ -1,5 +1,5 @@
-//! Reads BPF ring buffers that are written as the kernel and a BPF program write them: records come
-//! in time order, and records that a dead reader has left come once. Garbage does no harm.
+//! Reads BPF ring buffers that are written as the kernel and a BPF program write them. Records come
+//! in time order. Records that a dead reader has left unread come once. Garbage does no harm.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::unwrap_used,
@@ -62,7 +62,7 @@ fn copies_that_a_dead_reader_has_left_are_passed_and_stay_unread() {
         let position = program.reserve(room_of(&written(stamp))).unwrap();
         program.fill(position, &written(stamp));
         if stamp % 4 != 0 {
-            // The flags stand after the kernel's header and 18 bytes of the BPF program's header.
+            // The flags follow the kernel's header and 18 bytes of the BPF program's header.
             program.put(position + 8 + 18, &4_u16.to_ne_bytes());
         }
         program.commit(position, 0);
@@ -94,7 +94,7 @@ proptest! {
         let mut taken = 0;
         for packets in &rounds {
             for packet in packets {
-                prop_assert!(programs[0].arrive(packet), "a snapshot gives all room back");
+                prop_assert!(programs[0].arrive(packet), "the ring has room again");
             }
             prop_assert_eq!(records.is_ready(), !packets.is_empty());
             prop_assert_eq!(records.open(), !packets.is_empty());
@@ -202,7 +202,7 @@ proptest! {
         got.sort();
         prop_assert_eq!(got, times(queue.make_contiguous()));
         for (program, copy) in programs.iter().zip(&second) {
-            prop_assert_eq!(program.consumer(), copy.consumer(), "nothing goes back");
+            prop_assert_eq!(program.consumer(), copy.consumer(), "nothing is released");
         }
     }
 
@@ -258,7 +258,7 @@ fn what_another_process_has_read_is_read() {
     assert_eq!(records.unread(), end / 5 * 2);
     assert_eq!(drain(&mut records), times(&[4, 5]));
     assert_eq!(programs[0].consumer(), end);
-    // The other process has read less, or its position is impossible.
+    // The other process has read less than this one, or its position is impossible.
     assert!(programs[0].arrive(&written(6)));
     for read in [0, end - 8, !7, programs[0].producer() + 8] {
         programs[0].set_read(read);
@@ -282,7 +282,7 @@ fn room_that_another_process_has_given_back_stays_given() {
     assert_eq!(
         drain(&mut records),
         times(&[2, 3, 4, 5]),
-        "nobody has read them"
+        "no process has read them"
     );
     assert_eq!(programs[0].consumer(), end);
 }
@@ -293,7 +293,8 @@ fn room_that_somebody_has_taken_away_is_given_again() {
     assert!(programs[0].arrive(&written(1)));
     assert_eq!(drain(&mut records), times(&[1]));
     let given = programs[0].consumer();
-    // A position after all records, so that the kernel sees no room, and one far before them.
+    // Two positions: one after all records, at which the kernel finds no room, and one far before
+    // them.
     for (stamp, wrong) in [(2, 0x1000_0000), (3, given.wrapping_sub(1 << 40))] {
         let given = programs[0].consumer();
         programs[0].set_consumer(wrong);
@@ -332,7 +333,7 @@ fn room_goes_back_while_a_long_snapshot_is_read() {
     assert!(records.open());
     assert!(records.next_frame().unwrap().is_some());
     assert_eq!(programs[0].consumer(), 0);
-    assert_eq!(programs[0].read(), 1040, "the reader's own position");
+    assert_eq!(programs[0].read(), 1040, "the reader's stored position");
     while records.next_frame().unwrap().is_some() {}
     assert!(!programs[0].arrive(&packet), "less than 64 KiB were read");
     records.release();
@@ -351,7 +352,7 @@ fn the_first_tag_of_a_frame_is_found() {
         records.open();
         let frame = records.next_frame().unwrap().unwrap();
         let found = (frame.tag_inside(), frame.link().protocol);
-        assert_eq!(frame.vlan(), None, "none beside the frame");
+        assert_eq!(frame.vlan(), None, "no tag beside the frame");
         records.release();
         found
     };
@@ -367,14 +368,15 @@ fn the_first_tag_of_a_frame_is_found() {
     assert_eq!(frame_of(&[]), (None, 0));
 }
 
-/// The BPF program and the reader run in one thread each: committed records are read whole, and in
-/// the order in which the BPF program wrote them.
+/// The BPF program and the reader run in one thread each. The reader gets complete records, in the
+/// order in which the BPF program wrote them.
 #[test]
 fn records_go_between_threads() {
     const ROUNDS: u64 = 50_000;
     let (programs, mut records) = device(1);
     std::thread::scope(|scope| {
-        // Dropped when the reader ends, also by a panic: from then on no reader makes room.
+        // Dropped when the reader ends, also by a panic: from then on nothing makes room in the
+        // ring.
         let (_reading, ended) = mpsc::channel::<()>();
         scope.spawn(move || {
             let program = &programs[0];

@@ -1,5 +1,5 @@
-//! Wherever a reader dies, its successors get each packet that it has left, once. Garbage does no
-//! harm.
+//! Wherever a reader dies, its successors get each packet that it has left unread, and get it once.
+//! Garbage does no harm.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::unwrap_used,
@@ -89,8 +89,8 @@ impl Ring {
         }
     }
 
-    /// The reader reads up to `most` packets. After a block has gone back, the reader publishes its
-    /// mark, unless the reader dies in between.
+    /// The reader reads up to `most` packets. After it has released a block, the reader publishes
+    /// its mark, unless the reader dies in between.
     fn read(&mut self, most: usize, dies_between: bool) {
         for _ in 0..most {
             if self.blocks.is_spent() {
@@ -142,7 +142,7 @@ proptest! {
         prop_assert_eq!(got, (0..ring.arrived).collect::<Vec<_>>());
         prop_assert_eq!(end.taken, u64::from(ring.arrived));
         let third = remains_of(ring.memory.copy(), end).head();
-        prop_assert_eq!(third, None, "nothing is left");
+        prop_assert_eq!(third, None, "no packet is left");
     }
 
     #[test]
@@ -237,7 +237,7 @@ fn the_timer_does_no_harm() {
     let mut got = ring.got;
     adopt(&mut remains, 2, &mut got);
     memory.put_u32(8, 1 | (1 << 5));
-    // The next block has its new number, but still its old packets.
+    // The next block has its new number, but still the `num_pkts` of its old packets.
     memory.put(BLOCK + 24, &6_u64.to_ne_bytes());
     adopt(&mut remains, usize::MAX, &mut got);
     assert_eq!(got, (0..15).collect::<Vec<_>>());

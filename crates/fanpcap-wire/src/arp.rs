@@ -25,7 +25,7 @@ impl<'a> Arp<'a> {
         Ipv4Addr::new(self.0[14], self.0[15], self.0[16], self.0[17])
     }
 
-    /// The address asked for, or answered.
+    /// The target address: in a request, the address whose owner must answer.
     pub fn target(self) -> Ipv4Addr {
         Ipv4Addr::new(self.0[24], self.0[25], self.0[26], self.0[27])
     }

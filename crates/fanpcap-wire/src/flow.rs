@@ -9,11 +9,12 @@ use crate::Ip;
 pub struct Endpoint {
     /// The address.
     pub address: IpAddr,
-    /// The port; 0 without a port.
+    /// The port; 0 if there is no port.
     pub port: u16,
 }
 
-/// The flow of a packet. Both directions have the same key: it holds the smaller end first.
+/// The flow of a packet. The key is the same in both directions, because it holds the smaller end
+/// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FlowKey {
     low: Endpoint,

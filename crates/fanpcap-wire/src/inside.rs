@@ -1,4 +1,4 @@
-//! How the walk goes from a frame to the packet inside, and to the packet that this packet carries.
+//! How the walk finds the packet in a frame, and the packet that this packet carries.
 
 use crate::link::Link;
 use crate::{Frame, Layers, tunnel, untyped};
@@ -17,7 +17,7 @@ impl<'a> Layers<'a> {
     }
 
     /// The layers of an Ethernet frame inside another packet. If the frame has no IP packet but
-    /// carries a frame, the layers of the carried frame.
+    /// carries a frame, returns the layers of the carried frame.
     pub(crate) fn of_ethernet(bytes: &'a [u8], cut: usize) -> Self {
         let layers = Self::from_link(Link::of(bytes, None), cut);
         layers.framed().unwrap_or(layers)
@@ -42,8 +42,9 @@ impl<'a> Layers<'a> {
         untyped::frame(link.carried()?.untyped()?, self.cut)
     }
 
-    /// The name of a carrier (tunnel, labels, tag) whose content the walk does not read, if the
-    /// innermost packet that it reads announces one. Also returned for a tunnel's control messages.
+    /// The name of a carrier (tunnel, labels, tag) whose content the walk does not read. The
+    /// innermost packet that the walk reads must announce the carrier. Also returned for a tunnel's
+    /// control messages.
     pub fn unread(&self) -> Option<&'static str> {
         let inner = self.inner();
         let layers = inner.as_ref().unwrap_or(self);
@@ -53,8 +54,8 @@ impl<'a> Layers<'a> {
         }
     }
 
-    /// The layers of the packet that this one carries. They always have an IP packet. The walk goes
-    /// no deeper.
+    /// The layers of the packet that this one carries. These layers always include an IP packet.
+    /// The walk does not search for packets deeper inside.
     pub fn inner(&self) -> Option<Layers<'a>> {
         if self.is_inside {
             return None;

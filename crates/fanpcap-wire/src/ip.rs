@@ -23,10 +23,10 @@ pub struct Ip<'a> {
     pub header: Header<'a>,
     /// The upper protocol; in IPv6, the last number read.
     pub protocol: u8,
-    /// IPv4's flags and offset. In IPv6, the same value made from the fragment header; 0 without
-    /// one.
+    /// IPv4's flags and offset. In IPv6, the same value made from the fragment header; 0 without a
+    /// fragment header.
     pub flags_and_offset: u16,
-    /// The datagram's identification. In IPv6, that of the fragment header.
+    /// The datagram's identification. In IPv6, it is in the fragment header.
     pub id: Option<u32>,
     transport: Option<&'a [u8]>,
     payload: &'a [u8],
@@ -133,7 +133,8 @@ impl<'a> Ip<'a> {
         }
     }
 
-    /// Whether the packet is a fragment. A whole datagram with a fragment header (RFC 6946) is not.
+    /// Whether the packet is a fragment. A complete datagram with a fragment header (RFC 6946) is
+    /// no fragment.
     pub fn is_fragment(&self) -> bool {
         self.flags_and_offset & (MORE | OFFSET) != 0
     }
@@ -196,7 +197,8 @@ impl<'a> Ip<'a> {
         Gre::of(self.transport_of(crate::number::GRE)?)
     }
 
-    /// The packet that an ICMP error quotes, as far as it was captured. It has the same IP version.
+    /// The packet that an ICMP error quotes, as far as it was captured. Both packets have the same
+    /// IP version.
     pub fn quoted(&self) -> Option<Ip<'a>> {
         let icmp = self.icmp()?;
         match self.header {
@@ -206,7 +208,7 @@ impl<'a> Ip<'a> {
         }
     }
 
-    /// The layers of the packet that this one carries. They always have an IP packet.
+    /// The layers of the packet that this one carries. These layers always include an IP packet.
     pub(crate) fn inner(&self, cut: usize) -> Option<Layers<'a>> {
         tunnel::inner(self, cut).filter(|layers| layers.ip().is_some())
     }

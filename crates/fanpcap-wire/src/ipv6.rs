@@ -76,7 +76,7 @@ impl Extension<'_> {
     }
 
     /// The length in bytes. The authentication header counts its length in units of 4 bytes (RFC
-    /// 4302). The fragment header has no such field.
+    /// 4302). The fragment header has no length field.
     #[expect(clippy::len_without_is_empty, reason = "it is at least 8")]
     pub fn len(self) -> usize {
         let units = usize::from(self.header[1]);
@@ -115,8 +115,8 @@ impl<'a> Extensions<'a> {
         }
     }
 
-    /// After the last header: the last number read, and the bytes that follow, if the walk may read
-    /// them.
+    /// The last number read, and the bytes after the last header; `None` if the walk may not read
+    /// these bytes.
     pub(crate) fn end(self) -> (u8, Option<&'a [u8]>) {
         (self.next, self.rest.filter(|_| self.left > 0))
     }

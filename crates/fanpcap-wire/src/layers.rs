@@ -8,12 +8,12 @@ use crate::{Arp, Ip};
 pub struct Frame<'a> {
     /// The captured bytes, from the Ethernet header on.
     pub bytes: &'a [u8],
-    /// The tag that the kernel removed from the frame and keeps beside it.
+    /// The tag that the kernel removed from the frame and stores separately.
     pub tag: Option<Tag>,
 }
 
-/// The layers that one walk found: those of a frame, or those of a packet that another packet
-/// carries (`is_inside`).
+/// The layers that one walk found: the layers of a frame, or the layers of a packet inside another
+/// packet (`is_inside`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Layers<'a> {
     pub(crate) link: Option<Link<'a>>,
@@ -40,7 +40,8 @@ impl<'a> Layers<'a> {
         }
     }
 
-    /// Ethernet header and tags. An IP packet inside another has none.
+    /// Ethernet header and tags; `None` for an IP packet that another packet carries without a
+    /// frame.
     pub fn link(&self) -> Option<&Link<'a>> {
         self.link.as_ref()
     }

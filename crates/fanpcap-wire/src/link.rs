@@ -174,8 +174,8 @@ fn next_type(bytes: &[u8], len: usize) -> Option<(u16, &[u8])> {
     Some((u16::from_be_bytes(*kind), payload))
 }
 
-/// The length of Arista's time stamp: subtype 1, and a version whose third hex digit says 64 or 48
-/// bits.
+/// The length of Arista's time stamp. The subtype must be 1. The third hex digit of the version
+/// stands for 64 or 48 bits.
 fn arista_len(bytes: &[u8]) -> Option<usize> {
     match bytes.first_chunk()? {
         [0, 1, _, version] if version >> 4 == 1 => Some(4 + 8),

@@ -103,7 +103,7 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// The bytes after the bottom of the stack. No label says what they are.
+    /// The bytes after the bottom of the stack. No label gives their type.
     pub(crate) fn carried(mut self) -> Option<Carried<'a>> {
         self.by_ref().for_each(drop);
         self.bottom.then_some(Carried::Untyped(self.rest))
@@ -126,8 +126,8 @@ impl Iterator for Labels<'_> {
     }
 }
 
-/// A network service header (RFC 8300) of version 0, in a packet that is not for the protocol's own
-/// maintenance.
+/// A network service header (RFC 8300) of version 0. Flag O is clear: the packet is not for the
+/// maintenance of the protocol itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Nsh<'a> {
     header: &'a [u8; 8],

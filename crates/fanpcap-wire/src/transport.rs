@@ -45,7 +45,7 @@ impl<'a> Tcp<'a> {
         u32::from_be_bytes([self.0[4], self.0[5], self.0[6], self.0[7]])
     }
 
-    /// The header's length in bytes, by its own field.
+    /// The header's length in bytes, according to the header.
     pub fn header_len(self) -> u8 {
         (self.0[12] >> 4) * 4
     }

@@ -15,8 +15,8 @@ use crate::number::{
 use crate::shim::Carried;
 use crate::{Ip, Labels, Layers, Udp, untyped};
 
-/// The layers of the content of this packet, with or without an IP packet. `cut` bytes of the frame
-/// were not captured.
+/// The layers of this packet's content, whether or not the content has an IP packet. `cut` bytes of
+/// the frame were not captured.
 pub(crate) fn inner<'a>(ip: &Ip<'a>, cut: usize) -> Option<Layers<'a>> {
     let bytes = ip.transport()?;
     match ip.protocol {
@@ -43,8 +43,8 @@ fn in_udp(udp: Udp<'_>, cut: usize) -> Option<Layers<'_>> {
     }
 }
 
-/// The layers in tunnels whose answers come from the tunnel's port, so that either UDP port can
-/// name the tunnel.
+/// The layers in tunnels that either UDP port can name: in such tunnels, answers come from the
+/// tunnel's port.
 fn in_sessions(udp: Udp<'_>, cut: usize) -> Option<Layers<'_>> {
     let is_at = |port| udp.source() == port || udp.destination() == port;
     if is_at(PORT_CAPWAP) {

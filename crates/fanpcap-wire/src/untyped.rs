@@ -1,9 +1,9 @@
-//! Packets and frames that no type announces: after MPLS labels, in GTP-U, in L2TP's pseudowires.
-//! Step 8 of the walk.
+//! Packets and frames without a type in front of them: after MPLS labels, in GTP-U, in L2TP's
+//! pseudowires. Step 8 of the walk.
 //!
 //! The first nibble may be IP's version, the first half of an Ethernet address, or 0, with which a
-//! pseudowire's control word begins (RFC 4385). So bytes count as an IP packet only if all of its
-//! header is consistent, and as a frame only if it leads to such a packet.
+//! pseudowire's control word begins (RFC 4385). So bytes count as an IP packet only if the whole
+//! header is consistent, and as a frame only if the frame holds such an IP packet.
 
 use crate::link::Link;
 use crate::{Ip, Ipv4, Layers};

@@ -3,8 +3,9 @@
 //! First the devices get the settings that were asked for. Then the engine is prepared on all
 //! devices; if one device refuses it, packet sockets replace the engine on all. Then each device's
 //! handle is activated. A handle that joins a group, or is one of several, is activated silently,
-//! so that none receives packets before all can. Our reader is installed, and each handle joins its
-//! group. A handle that can't join stays activated and silent, and the application may call again.
+//! so that no handle receives packets before all can. Our reader is installed, and each handle
+//! joins its group. A handle that can't join stays activated and silent, and the application may
+//! call again.
 
 use crate::default_mode::{self, one_device, spans_devices};
 use crate::engine;
@@ -64,7 +65,7 @@ fn activate_part<H: Handle>(p: H, plan: &Plan, is_one: bool) -> c_int {
         PartState::Silent => return 0,
         // The system's library reports that the handle is activated.
         PartState::Live => return p.activate(),
-        PartState::Failed => return p.fail("it could not be activated: open the handle anew"),
+        PartState::Failed => return p.fail("this handle could not be activated: open a new one"),
         PartState::None | PartState::New => {}
     }
     if !is_one && !is_there(p) {
@@ -129,7 +130,7 @@ fn receive<H: Handle>(
     take_over(p, all)?;
     if is_one && plan.choice.is_none() {
         let by_name = plan.by_name && activated == 0;
-        // The handle was to be on an engine, so its socket is silent.
+        // The handle was to be on an engine, so the handle's socket is silent.
         if p.notes().part == PartState::Silent {
             p.bind()
                 .map_err(|error| (p, p.fail(&format!("bind: {error}"))))?;
@@ -159,7 +160,7 @@ fn receive<H: Handle>(
 
 /// Starts a handle that our reader reads and that joins no group. If the system's library has to
 /// read the handle, an application that asked for our reader `by_name` gets a warning. Other
-/// applications can't notice the difference.
+/// applications get no warning, because they can't notice the difference.
 fn alone<H: Handle>(p: H, by_name: bool) -> c_int {
     p.truncate(p);
     if p.is_read_by_us() || !by_name {
@@ -175,8 +176,9 @@ struct OneGroup<H> {
     parts: Vec<H>,
 }
 
-/// Checks whether the handle on one device could join its group: a handle that has joined can't
-/// leave when another handle fails. `groups` are the groups of the devices before this one.
+/// Checks whether the handle on one device could join its group. The check is needed because a
+/// handle that has joined can't leave when another handle fails. `groups` are the groups of the
+/// devices before this one.
 fn foresee<H: Handle>(p: H, plan: &Plan, groups: &mut Vec<OneGroup<H>>) -> c_int {
     let Some(choice) = &plan.choice else {
         return 0;

@@ -1,5 +1,5 @@
-//! The mode of a member that asks for none: its group's mode. The first member of a group gets
-//! `flow`, or `hash` where `flow` can't be loaded.
+//! The mode of a member that asks for no mode: the mode of its group. The first member of a group
+//! gets `flow`, or `hash` where `flow` can't be loaded.
 
 use crate::handle::Handle;
 use fanpcap_config::fanout::Script;
@@ -12,15 +12,16 @@ use std::sync::Arc;
 /// How often a join is tried: other processes can change the group's mode between look-up and join.
 const LOOKS: u32 = 4;
 
-/// Whether a group can have several devices. A group in a kernel mode has one device, because the
-/// kernel's groups do. Sticky and balanced groups have one device as well.
+/// Whether a group can have several devices. A group in a kernel mode has one device, because a
+/// group of the kernel has one. Sticky and balanced groups have one device as well.
 pub(crate) fn spans_devices(choice: &GroupChoice) -> bool {
     let steering = choice.steering.as_ref();
     steering.is_some_and(|steering| !steering.is_of_one_device())
 }
 
 /// Joins a group, in the mode that was asked for or the default mode. `together` is as for
-/// [`Handle::join`]. On its other devices a group has the mode that it has on the first.
+/// [`Handle::join`]. A group has the same mode on all its devices: the mode that it has on the
+/// first.
 pub(crate) fn join<H: Handle>(p: H, choice: &GroupChoice, together: &[H]) -> Result<(), JoinError> {
     let attempt = |p: H, choice: &GroupChoice| join_as(p, choice, together);
     if let Some(first) = together.first().filter(|first| **first != p) {
@@ -51,7 +52,7 @@ fn join_as<H: Handle>(p: H, choice: &GroupChoice, together: &[H]) -> Result<(), 
     }
 }
 
-/// The error when a group that can have one device only was to get `second` as well.
+/// The error for a group that can have only one device, when `second` would be another.
 pub(crate) fn one_device<H: Handle>(group: u16, choice: &GroupChoice, second: H) -> JoinError {
     let request = second.request();
     let second = request.map_or_else(String::new, |it| it.system_name().to_owned());
@@ -69,7 +70,7 @@ pub(crate) fn foresee<H: Handle>(p: H, choice: &GroupChoice) -> Result<(), JoinE
     with_mode(p, choice, &|p, choice| p.foresee(choice))
 }
 
-/// Whether the group's mode or steering program differs from the one that was looked up.
+/// Whether the group's mode or steering program is not the one that the look-up has found.
 fn is_other(error: &JoinError) -> bool {
     matches!(
         error,
@@ -109,8 +110,8 @@ fn with_mode<H: Handle>(
     }
 }
 
-/// Attempts a kernel mode, then the same mode with each combination of its options: packet diag
-/// does not report the options.
+/// Attempts a kernel mode, then the same mode with each combination of the mode's options, because
+/// packet diag does not report the options.
 fn with_options<H: Handle>(
     p: H,
     asked: &GroupChoice,

@@ -1,6 +1,6 @@
-//! Handles on an engine other than packet sockets: all devices of a handle are on the engine, or
-//! none. If the engine can't serve one device, packet sockets replace it, and the application gets
-//! a warning with the reason.
+//! Handles on an engine other than packet sockets: either all devices of a handle are on the
+//! engine, or none is. If the engine can't serve one device, packet sockets replace the engine, and
+//! the application gets a warning with the reason.
 
 use crate::default_mode;
 use crate::handle::{AskedOfEngine, Handle, PartState, Setting, WARNING};
@@ -18,11 +18,12 @@ use std::sync::Arc;
 pub const NOT_STOLEN: &str =
     "so the host would lose packets: write 'steal@DEVICE = force' if it may";
 
-/// Why a handle on this engine joins no group after activation, if it has a private group already.
+/// The error of pcap_fanout() after activation for a handle that has a private group on this
+/// engine.
 pub fn alone(engine: Driver) -> String {
     format!(
-        "a handle on the engine {engine} joins a group by pcap_activate() alone: call pcap_fanout() \
-         before that, or open another handle for the group and close this one then"
+        "a handle on the engine {engine} joins a group only in pcap_activate(): call pcap_fanout() \
+         before that, or open another handle for the group and then close this one"
     )
 }
 
@@ -58,8 +59,8 @@ pub(crate) fn settle<H: Handle>(
     let Some(asked) = first else {
         return Ok(None);
     };
-    // The handles are prepared in the order of their devices' names. All other handles have the
-    // same order, because newcomers to a device wait for each other.
+    // The handles are prepared in the order of their devices' names. All handles on several devices
+    // use this order, because newcomers to a device wait for each other.
     let name = |part: &H| part.request().map(|it| it.system_name().to_owned());
     let mut left = all.to_vec();
     while let Some(first) = (0..left.len()).min_by_key(|&at| name(&left[at])) {
@@ -100,7 +101,7 @@ fn prepare<H: Handle>(p: H, plans: &mut Plans<H>) -> Result<Option<String>, c_in
     }
     if p.notes().protocol.is_some_and(|it| it != ETH_P_ALL) {
         return Ok(Some(
-            "the application captures one protocol alone".to_owned(),
+            "the application captures only one protocol".to_owned(),
         ));
     }
     match p.prepare(&choice, asked) {
@@ -223,8 +224,8 @@ fn fall_back<H: Handle>(p: H) -> Result<Plan, c_int> {
     Plans::new().of(p).cloned()
 }
 
-/// Warns the application, whose handle works, why packet sockets replace the engine. For a device
-/// that is no network interface, such as libpcap's `nflog`, the warning says so.
+/// Warns the application, whose handle works, why packet sockets replace the engine. If the device
+/// is no network interface, such as libpcap's `nflog`, the warning says this.
 pub(crate) fn told<H: Handle>(p: H, status: c_int, asked: &OnEngine, reason: &str) -> c_int {
     if status < 0 {
         return status;

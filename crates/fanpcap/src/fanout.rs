@@ -75,8 +75,8 @@ fn apply<H: Handle>(p: H, call: FanoutCall, whole: &[H]) -> Result<(), String> {
     request.handle_call(call);
     let request = Arc::new(request);
     p.remember(Arc::clone(&request));
-    // This call reports mistakes in a steering program as well as mistakes in a mode. A refused
-    // call is not recorded.
+    // This call reports mistakes in a mode and in a steering program. A refused call is not
+    // recorded.
     let refused = |report: Report| {
         p.remember(before);
         report.render(ERROR_LENGTH)

@@ -11,8 +11,8 @@ use std::fmt::Display;
 /// Sets a filter, and returns the status of the system's library. `set` makes that library set the
 /// filter on the handle of one device. `take` gives the filter to our reader; the argument of
 /// `take` is the filter's number if the kernel runs the filter on all devices. `code` is the
-/// filter; it is empty if there is none. Meanwhile no other thread or process replaces the groups'
-/// steering programs.
+/// filter; it is empty if there is none. During the call no other thread or process replaces the
+/// groups' steering programs.
 pub fn set_filter<H: Handle>(
     p: H,
     code: &[Classic],
@@ -44,8 +44,8 @@ pub fn set_filter<H: Handle>(
     result.unwrap_or_else(|text| p.fail(&text))
 }
 
-/// Runs `set`. Meanwhile the member's page says that the member rejects all packets: to empty the
-/// ring, the system's library attaches a reject-all filter before the new one.
+/// Runs `set`. While `set` runs, the member's page says that the member rejects all packets: to
+/// empty the ring, the system's library attaches a reject-all filter before the new one.
 fn while_rejecting<H: Handle>(p: H, set: impl Fn(H) -> c_int) -> c_int {
     let rejections = p.rejections();
     if let Some(rejections) = &rejections {
@@ -96,9 +96,9 @@ fn put_beside_programs<H: Handle>(
             Filtering::Kernel => {}
             Filtering::Reader if is_filtered && !is_ours => {
                 return Err(not_beside(
-                    &"the kernel does not take both as one (it takes CAP_BPF, and room in \
-                      net.core.optmem_max), and fanpcap, which would run the filter then, does not \
-                      read this handle: set a shorter one, or none",
+                    &"the kernel can't run both as one program (this needs CAP_BPF, and room in \
+                      net.core.optmem_max), and fanpcap can't run the filter, because it does not \
+                      read this handle: set a shorter filter, or none",
                 ));
             }
             Filtering::Reader => in_kernel = false,

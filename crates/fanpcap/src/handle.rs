@@ -146,7 +146,7 @@ pub trait Member: Copy {
     /// Why the engine can't serve the handle.
     fn prepare(self, choice: &GroupChoice, asked: &OnEngine) -> Result<(), JoinError>;
 
-    /// Gives up what was prepared.
+    /// Discards what [`Member::prepare`] has prepared.
     fn forget(self);
 
     /// Joins a group. If the group has several devices, `together` are the handles on all of them,
@@ -188,7 +188,7 @@ pub trait Member: Copy {
     fn rejections(self) -> Option<Rejections>;
 
     /// Makes the engine that fills the handle's rings run the filter with this number. Returns
-    /// false if the engine can't run it; the engine then runs no filter.
+    /// false if the engine can't run the filter. In that case the engine runs no filter.
     fn filter_on_engine(self, filter: &[Classic], number: u32) -> bool;
 }
 

@@ -49,8 +49,8 @@ pub struct Request {
 
 impl Request {
     /// The request of a handle on `device`; `None` if nothing is configured and the device string
-    /// has no prefix or `^`. Errors in the settings are kept for [`Request::plan`], because opening
-    /// a handle never fails.
+    /// has neither a prefix nor `^`. Errors in the settings are kept for [`Request::plan`], because
+    /// opening a handle never fails.
     pub fn new(device: &str) -> Option<Self> {
         let environment = Environment::of_process(process::is_secure());
         let request = Self::of(device, Settings::load(&environment));
@@ -151,7 +151,7 @@ impl Request {
     /// filter expressions in it.
     ///
     /// # Errors
-    /// The first mistake, with its place. Nothing is applied then.
+    /// The first mistake, with its place. No setting is applied in that case.
     pub fn plan(&self, pcap: PcapCompiler<'_>) -> Result<Plan, Report> {
         let settings = self.settings.as_ref().map_err(Clone::clone)?;
         let (call, interfaces) = (self.call.as_ref(), interface::names());

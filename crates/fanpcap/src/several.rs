@@ -1,5 +1,5 @@
-//! A handle on several devices. The application holds the handle on the first device; the library
-//! holds the others.
+//! A handle on several devices. The application holds the handle on the first device. The library
+//! holds the handles on the other devices.
 
 use crate::handle::{Handle, PartState};
 use std::ffi::c_int;
@@ -8,11 +8,11 @@ use std::iter;
 /// The handle that has failed, and the status to return.
 pub(crate) type Failed<H> = (H, c_int);
 
-/// Milliseconds within which each device must deliver its packets. The merge waits that long.
+/// Milliseconds within which each device must deliver its packets. The merge waits this long.
 pub const LATEST: c_int = 20;
 
 /// The time-out to set on a handle whose application asks for `timeout`. The merge of several
-/// devices needs packets from each within [`LATEST`], so a longer time-out is shortened.
+/// devices needs each device's packets within [`LATEST`], so a longer time-out is shortened.
 pub fn timeout<H: Handle>(p: H, timeout: c_int) -> c_int {
     match timeout {
         0 if is_several(p) => LATEST,

@@ -298,7 +298,7 @@ fn in_code(directory: &Path, slugs: &mut BTreeMap<String, String>) {
     }
 }
 
-/// The page is rewritten whole, so one test checks all sections.
+/// The test can rewrite the whole page, so one test checks all sections.
 #[test]
 fn the_page_lists_every_error_as_it_is() {
     let rendered = |report: &Report| (report.slug.to_owned(), report.render(255));
@@ -335,7 +335,7 @@ fn every_error_of_joining_has_its_section() {
     for directory in SOURCES {
         of_joining(Path::new(directory), &mut slugs);
     }
-    assert!(slugs.len() > 20, "the search finds the code: {slugs:?}");
+    assert!(slugs.len() > 20, "the search finds only {slugs:?}");
     let listed = errors_page::names().unwrap();
     let missing: Vec<_> = slugs.difference(&listed).collect();
     assert!(missing.is_empty(), "docs/errors.md lacks {missing:?}");
@@ -374,7 +374,7 @@ fn every_error_in_the_code_is_produced() {
     for directory in SOURCES {
         in_code(Path::new(directory), &mut slugs);
     }
-    assert!(slugs.len() > 30, "the search finds the code: {slugs:?}");
+    assert!(slugs.len() > 30, "the search finds only {slugs:?}");
     for (slug, file) in slugs {
         assert!(
             produced.contains(&slug.as_str()),

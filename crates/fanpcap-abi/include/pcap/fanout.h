@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-/* Present in every release of the extension; programs test for it as they do for PCAP_ERROR_*. */
+/* Defined in every release of the extension, so that applications can test for it by #ifdef. */
 #define PCAP_VERSION_FANOUT 1
 
 /* A value for `group`: the kernel picks an unused number, which pcap_fanout_group() returns. */
@@ -53,12 +53,12 @@ struct pcap_fanout_stat {
    pcap_activate() the call is recorded, and pcap_activate() joins. On a member of a steered group,
    a steering program replaces the group's steering program. Returns 0, or PCAP_ERROR with the
    reason in pcap_geterr(). If pcap_activate() could not join, both functions may be called again.
-   The handle's descriptor is closed in processes that the application executes, because otherwise
-   they would keep the member in the group. */
+   The handle's descriptor is closed by exec (FD_CLOEXEC), because otherwise the processes that the
+   application executes would keep the member in the group. */
 int pcap_fanout(pcap_t *p, int group, const char *fanout);
 
 /* The group that the handle has joined; PCAP_ERROR_NOT_ACTIVATED before activation; PCAP_ERROR if
-   it has joined none. */
+   the handle has joined no group. */
 int pcap_fanout_group(pcap_t *p);
 
 /* Counters of the member and of its group. Returns 0, or PCAP_ERROR with the reason in

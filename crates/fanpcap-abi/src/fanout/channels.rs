@@ -14,7 +14,7 @@ use std::fmt::Display;
 use std::mem;
 use std::ptr::null_mut;
 
-/// Success is 1, not 0: the examples of the paper test for 1 (decision 3).
+/// Success is 1, not 0, because the paper's examples test for 1 (decision 3).
 const DONE: c_int = 1;
 
 const RX: c_int = 1;
@@ -35,7 +35,7 @@ pub struct Counts {
 /// See pcap_set_channels(3PCAP).
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_channels(
     device: *const c_char,
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn pcap_set_channels(
 /// See pcap_get_channels(3PCAP).
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_get_channels(
     device: *const c_char,
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn pcap_get_channels(
 /// See pcap_channel_setaffinity(3PCAP).
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_channel_setaffinity(
     device: *const c_char,
@@ -119,7 +119,7 @@ pub unsafe extern "C" fn pcap_channel_setaffinity(
 /// See pcap_channel_getaffinity(3PCAP).
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_channel_getaffinity(
     device: *const c_char,
@@ -148,7 +148,7 @@ type Failed = (c_int, String);
 /// # Safety
 /// `errbuf` is null or has PCAP_ERRBUF_SIZE bytes.
 unsafe fn done(errbuf: *mut c_char, body: impl FnOnce() -> Result<(), Failed>) -> c_int {
-    // SAFETY: the caller vouches for the buffer.
+    // SAFETY: the caller guarantees the buffer.
     let done = unsafe {
         guard_errbuf(errbuf, Err((libc::EFAULT, None)), || {
             body().map_err(|(errno, text)| (errno, Some(text)))
@@ -158,7 +158,7 @@ unsafe fn done(errbuf: *mut c_char, body: impl FnOnce() -> Result<(), Failed>) -
         return DONE;
     };
     if let Some(text) = text {
-        // SAFETY: the caller vouches for the buffer.
+        // SAFETY: the caller guarantees the buffer.
         unsafe { errbuf::write(errbuf, &text) };
     }
     // SAFETY: the function has no preconditions.

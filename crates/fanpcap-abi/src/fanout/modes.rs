@@ -14,7 +14,7 @@ use std::ptr::null_mut;
 /// See pcap_list_fanout_modes(3PCAP).
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_list_fanout_modes(
     p: PcapHandle,
@@ -67,7 +67,7 @@ fn copy(names: &[&str]) -> *mut *mut c_char {
     for (index, name) in names.iter().enumerate() {
         // SAFETY: slot `index` lies before the text.
         unsafe { list.wrapping_add(index).write(end.cast()) };
-        // SAFETY: `text` bytes were kept for the names, each with its zero.
+        // SAFETY: `text` bytes are reserved for the names, each with its zero.
         unsafe { end.copy_from_nonoverlapping(name.as_ptr(), name.len()) };
         end = end.wrapping_add(name.len() + 1);
     }
@@ -77,7 +77,7 @@ fn copy(names: &[&str]) -> *mut *mut c_char {
 /// See pcap_list_fanout_modes(3PCAP).
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_free_fanout_modes(modes: *mut *mut c_char) {
     // SAFETY: the caller's promise: null, or a list of pcap_list_fanout_modes().

@@ -21,7 +21,7 @@ const LATE: u32 = 0x80;
 /// See pcap_fanout_stats(3PCAP).
 ///
 /// # Safety
-/// As its man page asks.
+/// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_fanout_stats(p: PcapHandle, stat: *mut FanoutStat) -> c_int {
     guard_handle(p, || {
@@ -71,8 +71,8 @@ fn stats(p: PcapHandle, size: usize) -> Option<FanoutStat> {
     }
     handles::refresh_beside(p, &identity);
     let membership = handles::membership(p);
-    // Read the counters of departed members first. A member that leaves between the readings is
-    // then missing in the sums, and not counted twice.
+    // Read the counters of departed members first. If a member leaves between the readings, the
+    // sums lack its counters, but count none twice.
     let departed = membership
         .map(|membership| membership.departed())
         .unwrap_or_default();

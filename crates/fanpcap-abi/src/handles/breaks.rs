@@ -1,8 +1,8 @@
 //! Handles whose loop was broken before they had a reader.
 //!
 //! pcap_breakloop() takes no lock. It may run in a signal handler that has interrupted malloc(3).
-//! Or another thread may be forking: then it holds the table's lock and waits for malloc(3). So
-//! pcap_breakloop() finds cells by atomic loads, and cells are never freed.
+//! Another thread may also be forking: that thread holds the table's lock and waits for malloc(3).
+//! So pcap_breakloop() finds cells by atomic loads, and cells are never freed.
 
 use std::iter;
 use std::ptr::null_mut;
@@ -20,7 +20,7 @@ struct Cell {
 static CELLS: AtomicPtr<Cell> = AtomicPtr::new(null_mut());
 
 fn cells() -> impl Iterator<Item = &'static Cell> {
-    // SAFETY: cells are never freed, and were whole before they could be found.
+    // SAFETY: cells are never freed, and were initialized before they could be found.
     let cell = |cell: *mut Cell| unsafe { cell.as_ref() };
     iter::successors(cell(CELLS.load(Ordering::Acquire)), move |found| {
         cell(found.next)
@@ -95,10 +95,10 @@ mod tests {
         close(second);
         open(third);
         let count = cells().count();
-        assert!(!take(second) && !take(third), "the cell is another's");
+        assert!(!take(second) && !take(third), "the cell has a new owner");
         close(first);
         open(second);
-        assert_eq!(cells().count(), count, "cells are used again");
+        assert_eq!(cells().count(), count, "the freed cell is used again");
         close(second);
         close(third);
     }

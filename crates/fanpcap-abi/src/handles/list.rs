@@ -65,7 +65,7 @@ mod tests {
         for handle in 1..=4 {
             let entry = || Box::new(Entry::new(handle, Request::plain()));
             assert!(list.insert(entry()).is_none());
-            assert!(list.insert(entry()).is_some(), "it has one");
+            assert!(list.insert(entry()).is_some(), "the handle has an entry");
         }
         assert_eq!(list.get_mut(2).map(|entry| entry.handle), Some(2));
         for (gone, left) in [

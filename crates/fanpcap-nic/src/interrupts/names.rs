@@ -1,9 +1,9 @@
-//! Finds a device's interrupts in `/proc/interrupts`, and the channel that each serves. Goes by the
-//! names that drivers give to interrupts.
+//! Finds a device's interrupts in `/proc/interrupts`, and the channel that each interrupt serves.
+//! Uses the names that drivers give to interrupts.
 
 use super::{Interrupt, Serves};
 
-/// What is known of a device's interrupts besides their names.
+/// Facts about a device's interrupts, besides their names.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known<'a> {
     /// The device's name.
@@ -34,7 +34,7 @@ pub fn find(table: &str, known: Known<'_>) -> Vec<Interrupt> {
 fn interrupt(line: &str, known: Known<'_>) -> Option<Interrupt> {
     let (number, rest) = line.split_once(':')?;
     let number: u32 = number.trim().parse().ok()?;
-    // The last word is a name. A word before it is a name if it ends with a comma.
+    // The last word is a name. The word before a name is also a name if it ends with a comma.
     let mut names = rest.split_whitespace().rev();
     let mut name = names.next()?;
     let is_own = |name: &str| match known.numbers {

@@ -144,7 +144,7 @@ impl Content {
 }
 
 impl About {
-    /// Whether both are the same device: the same driver, and the same name or address.
+    /// Whether both texts are about the same device: the same driver, and the same name or address.
     pub(super) fn is_of(&self, other: &Self) -> bool {
         let is_same = |one: &str, other: &str| word(one) == word(other);
         is_same(&self.driver, &other.driver)

@@ -3,9 +3,10 @@
 //!
 //! The files `<ifindex>.journal` and `<ifindex>.lock` are in `fanpcap-state/tune/<netns>` below
 //! `/run` (below `/dev/shm` if `/run` is not in memory), which only root can enter. Byte 0 of the
-//! lock file is the lock for changes. Each living owner holds the lock of another byte, whatever
-//! its PID namespace. Beside the directories of network namespaces, the directory `irqbalance` has
-//! the lock for changing the list of irqbalance(1), which all devices share.
+//! lock file is the lock for changes. Each living owner locks another byte, so that other PID
+//! namespaces detect it too. In the same place as the directories of network namespaces, the
+//! directory `irqbalance` has the lock for changing the list of irqbalance(1), which all devices
+//! share.
 
 use super::entry::{About, Change, Content, Owner};
 use crate::device::Device;
@@ -35,7 +36,7 @@ pub struct Place {
     pub(super) about: About,
 }
 
-/// An owner's hold on its changes. It ends when the process ends, however that happens. The next
+/// An owner's hold on its changes. The hold ends when the process ends, for any reason. The next
 /// process that opens the journal can then undo the changes.
 #[derive(Debug)]
 pub struct Hold {
@@ -78,7 +79,7 @@ impl Place {
     }
 
     /// The place of the journal that an earlier build left for this device, if there is one. Root
-    /// of a container that shares `/run/fanpcap` may have written it.
+    /// of a container that shares `/run/fanpcap` may have written that journal.
     pub(super) fn of_earlier(device: &Device) -> Option<Self> {
         let (directory, path) = root::find_earlier_state(TUNE).ok()?;
         let netns = netns::inode().ok()?.to_string();
@@ -116,7 +117,7 @@ impl Place {
         }
     }
 
-    /// Waits for the right to change the device.
+    /// Waits until this process may change the device.
     pub(super) fn take(&self) -> Result<Guard, DeviceError> {
         let mut file = self.locks()?;
         for _ in 0..PATIENCE {
@@ -131,7 +132,7 @@ impl Place {
         Err(DeviceError::Busy)
     }
 
-    /// Runs `change` with the right to change. Then removes what the lock left in the directory.
+    /// Runs `change` while this process may change the device. Then removes the files of the lock.
     pub(super) fn alone<T>(&self, change: impl FnOnce() -> T) -> Result<T, DeviceError> {
         let guard = self.take()?;
         let changed = change();
@@ -143,15 +144,15 @@ impl Place {
         format!("{}.lock", self.ifindex)
     }
 
-    /// Whether the lock file still has its name: `tidy` may have removed it.
+    /// Whether the lock file still has its name. `tidy` may have removed the name.
     fn is_there(&self, file: &File) -> bool {
         let named = self.directory.about(OsStr::new(&self.lock_name()));
         let both = named.and_then(|named| Ok((named.ino(), file.metadata()?.ino())));
         both.is_ok_and(|(named, own)| named == own)
     }
 
-    /// Removes the lock file unless an owner holds a lock in it, and then the directory if it is
-    /// empty.
+    /// Removes the lock file unless an owner holds a lock in it. Then removes the directory if it
+    /// is empty.
     pub(super) fn tidy(&self, guard: &Guard) {
         if !lock::is_any_taken(&guard.0, TURN + 1).unwrap_or(true) {
             let _ = self.directory.remove_file(OsStr::new(&self.lock_name()));
@@ -192,8 +193,8 @@ impl Place {
         content.ok_or_else(|| DeviceError::Malformed(self.path()))
     }
 
-    /// Writes the journal. A crash leaves the former or the new one, never a part. Removes an empty
-    /// journal.
+    /// Writes the journal. After a crash, the file is either the former journal or the new one,
+    /// each complete. Removes an empty journal.
     pub(super) fn write(&self, content: &Content) -> Result<(), DeviceError> {
         let name = self.name();
         let name = OsStr::new(&name);
@@ -313,8 +314,8 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Without this, a child that was forked meanwhile would keep the lock by its copy of the
-        // descriptor.
+        // Without this call, a child that was forked while the lock was held would keep the lock by
+        // its copy of the descriptor.
         let _ = lock::release_byte(&self.0, TURN);
     }
 }

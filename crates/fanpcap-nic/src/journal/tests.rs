@@ -1,5 +1,5 @@
-//! The journal on a device in memory. Owners come and go, others change values, and crashes happen
-//! at every step.
+//! The journal on a device in memory. Owners start and end, other processes change values, and
+//! crashes happen at every step.
 
 use super::*;
 use crate::knob::Setting;
@@ -30,7 +30,7 @@ struct Died;
 
 const RINGS: Knob = Knob::Setting(Setting::Rings);
 
-/// Runs `work` until step `number`. Returns `None` if it died there.
+/// Runs `work` until step `number`. Returns `None` if `work` died at that step.
 fn until<T>(number: u32, work: impl FnOnce() -> T) -> Option<T> {
     LEFT.set(Some(number));
     let done = panic::catch_unwind(AssertUnwindSafe(work));
@@ -136,7 +136,7 @@ impl Scene {
         Journal::at(Place::below(self.directory(), 4, about)).unwrap()
     }
 
-    /// A new owner's wish for this number of channels. Closes the journal again.
+    /// Sets this number of channels for a new owner. Closes the journal again.
     fn wish(&self, value: &str) -> Result<Hold, DeviceError> {
         let mut journal = self.open();
         let hold = journal.hold()?;
@@ -302,7 +302,7 @@ fn what_a_driver_rounds_is_an_error_and_as_before_if_it_can_be() {
         |journal: &mut Journal| journal.set(&scene.fake, Wish::Stays, &RINGS, "rx=500,tx=512");
     let mut journal = scene.open();
     let rounded = set(&mut journal).unwrap_err();
-    assert_eq!(rounded.to_string(), "its driver made rx=512,tx=512 of it");
+    assert_eq!(rounded.to_string(), "its driver set rx=512,tx=512 instead");
     // This driver also rounds the old value, so the journal keeps the change.
     assert_eq!(journal.changes().len(), 1);
     drop(journal);

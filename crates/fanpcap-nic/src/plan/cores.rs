@@ -80,8 +80,8 @@ impl Cores {
         })
     }
 
-    /// The number of queues that should receive: as few as keep up, on at most half of the cores.
-    /// If threads poll short queues on a machine with two cores, the queues get both cores.
+    /// The number of queues that should receive: as few as are fast enough, on at most half of the
+    /// cores. If threads poll short queues on a machine with two cores, the queues get both cores.
     pub(super) fn queues(
         &mut self,
         facts: &Facts,
@@ -102,7 +102,7 @@ impl Cores {
             let queues = facts.rx_queues();
             notes.extend((queues > 1).then(|| {
                 format!(
-                    "all {queues} queues stay: each holds 256 frames and no more, and one alone \
+                    "all {queues} queues stay: each holds only 256 frames, and one queue alone \
                      captured less in 'fanpcap bench placement-links' with two CPUs"
                 )
             }));
@@ -141,7 +141,7 @@ impl Cores {
             .collect()
     }
 
-    /// The CPUs that do not receive. If all CPUs receive, it is the last one that receives.
+    /// The CPUs that do not receive. If all CPUs receive, returns the CPUs of the queues.
     pub(super) fn applications(&self, queues: u32, notes: &mut Vec<String>) -> Vec<usize> {
         let receive = self.receive(queues);
         let is_free = |it: &&Cpu| !receive.contains(&it.number);
@@ -158,7 +158,7 @@ impl Cores {
         }
         if free.is_empty() {
             notes.push(
-                "all CPUs receive: applications run beside that, and a slow one costs packets"
+                "all CPUs receive: applications share them, and a slow application costs packets"
                     .to_owned(),
             );
             return receive;

@@ -69,8 +69,8 @@ impl Rules<'_> {
         self.wishes.monitor || !self.facts.has_address
     }
 
-    /// Whether threads will poll the queues: on request, if they do already, or if nothing else can
-    /// be placed.
+    /// Whether threads will poll the queues: on request, if threads poll them already, or if the
+    /// device has nothing else to place.
     fn has_threads(&self) -> bool {
         let has_napi = self.facts.napis.is_some_and(|napis| napis > 0);
         let is_threaded = self.facts.value(Knob::Threaded) == Some("on");
@@ -146,7 +146,7 @@ impl Rules<'_> {
         }
         let Some(key) = facts.value(Setting::Key) else {
             let one = "the device does not show its hash: the directions of a flow may come on two \
-                       queues; mode 'flow' brings them to one member all the same";
+                       queues; mode 'flow' still brings both to one member";
             return self.note(one.to_owned());
         };
         if *key != settings::hex(&settings::symmetric_key(key.len() / 2)) {
@@ -163,8 +163,8 @@ impl Rules<'_> {
             return self.table();
         };
         let now = self.facts.rx_queues();
-        // Not every driver changes its table with its channels. While entries name a queue, a
-        // driver may refuse to remove that queue, or packets may be lost afterwards.
+        // Not every driver changes its table with its channels. While entries name a queue that is
+        // to be removed, a driver may refuse to remove it, or packets may be lost afterwards.
         if self.queues < now {
             self.table();
         }
@@ -226,7 +226,7 @@ impl Rules<'_> {
                 "a thread polls each queue, on a CPU of its own",
             );
             queues.for_each(|(queue, cpu)| {
-                let why = "the thread of one queue, the CPU of one queue";
+                let why = "each queue's thread on a CPU of its own";
                 self.set(Knob::Napi(queue), &cpu.to_string(), why);
             });
             return;
@@ -236,9 +236,9 @@ impl Rules<'_> {
                 // Receive packet steering (RPS) moves a queue to its CPU.
                 true => self.place_queues(
                     Setting::Rps,
-                    "it has no interrupts: packet steering moves the queue to its CPU",
+                    "the device has no interrupts: packet steering moves the queue to its CPU",
                 ),
-                false => self.note("it is down: run this again when it is up".to_owned()),
+                false => self.note("the device is down: run this again when it is up".to_owned()),
             };
         }
         let before = self.plan.steps.len();
@@ -258,7 +258,7 @@ impl Rules<'_> {
                     target: Target::Knob(Setting::Irqbalance.into()),
                     now: Some(now.to_owned()),
                     value: ALL.to_owned(),
-                    reason: "it leaves the device's interrupts where they are".to_owned(),
+                    reason: "irqbalance must not move the device's interrupts".to_owned(),
                 };
                 self.plan.steps.insert(at, step);
             }
@@ -277,7 +277,7 @@ impl Rules<'_> {
             target: Target::Channel(channel),
             now: (!lists.is_empty()).then(|| lists.join(" and ")),
             value: cpu.to_string(),
-            reason: "the interrupt of one queue, the CPU of one queue".to_owned(),
+            reason: "each queue's interrupt on a CPU of its own".to_owned(),
         });
     }
 
@@ -304,7 +304,7 @@ impl Rules<'_> {
     /// Sends the host's packets through the queue of the sending CPU.
     fn xps(&mut self) {
         if self.facts.has_address {
-            let why = "what a CPU sends leaves by the queue that it serves";
+            let why = "each CPU sends by the queue that it serves";
             self.place_queues(Setting::Xps, why);
         }
     }

@@ -56,7 +56,7 @@ fn each_machine_has_its_plan() {
     }
     assert!(
         wrong.is_empty(),
-        "other plans than tests/machines has:\n{wrong}"
+        "plans that differ from those in tests/machines:\n{wrong}"
     );
 }
 
@@ -150,7 +150,8 @@ fn cpus_that_receive_for_other_devices_are_left_to_them() {
     // If all CPUs are taken, the plan is the same as for the first device.
     let third = plan("veth", &[0, 1]);
     assert_eq!((third.receive, third.applications), (vec![1], vec![0]));
-    // The sibling of a busy CPU is no better: CPUs 12 to 15 are siblings of 8 to 11.
+    // CPUs 12 to 15 are siblings of CPUs 8 to 11. The sibling of a busy CPU is no better than that
+    // CPU.
     let mut facts = facts("ixgbe");
     for cpu in facts.cpus.iter_mut().filter(|it| it.number >= 12) {
         cpu.core = cpu.number - 4;
@@ -172,7 +173,7 @@ fn threads_poll_where_they_are_asked_for() {
     let text = of("veth", threads).text();
     assert!(text.contains("threaded: off -> on"), "{text}");
     assert!(text.contains("feature.rx-gro: off -> on"), "{text}");
-    // All queues of a veth stay, because they are short, and both CPUs poll.
+    // All queues of a veth stay, because these queues are short, and both CPUs poll.
     for queue in ["napi.0: ? -> 1", "napi.1: ? -> 0", "napi.3: ? -> 0"] {
         assert!(
             text.contains(queue) && !text.contains("channels: "),

@@ -38,8 +38,8 @@ thread_local! {
     static LATE: RefCell<Option<Memory>> = const { RefCell::new(None) };
 }
 
-/// Returns 7.5 seconds. Before that, the kernel hands over a packet, as if the thread had lost its
-/// CPU.
+/// Returns 7.5 seconds. Before the return, the kernel hands over a packet, as if the thread had
+/// lost its CPU.
 fn clock() -> Duration {
     if let Some(memory) = LATE.take() {
         memory.put_numbered_block(0, 1, &[packet(100)]);
@@ -47,9 +47,8 @@ fn clock() -> Duration {
     Duration::from_millis(7500)
 }
 
-/// The kernel may hand over a packet after the reader looked at a lane and before it reads the
-/// clock. The clock then says that all earlier packets have come, but the reader has not seen this
-/// one.
+/// The kernel may hand over a packet after the reader has checked a lane and before it reads the
+/// clock. By the clock, all earlier packets have come, but the reader has not found this packet.
 #[test]
 fn a_packet_that_comes_before_the_clock_is_read_is_in_order() {
     let options = Options {

@@ -1,5 +1,5 @@
-//! How a read of one device ends: with a count, with nothing, by a break, by an error; and how it
-//! waits.
+//! How a read of one device waits, and how it ends: with a number of packets, without a packet, by
+//! a break, or by an error.
 
 use super::fake::{
     BLOCKS, FakeDevice, LATER, NONBLOCKING, OPTIONS, Return, await_down, dispatch, packet, times,

@@ -25,7 +25,8 @@ pub(crate) struct FakePort {
     there: UnixStream,
     /// Its other end is closed: poll(2) reports more than packets.
     hung: UnixStream,
-    /// The results of `check` and `link`. While there are some, poll(2) reports more than packets.
+    /// The results of `check` and `link`. While results are left, poll(2) reports more than
+    /// packets.
     pub(crate) checks: Mutex<VecDeque<Answer>>,
     pub(crate) links: Mutex<VecDeque<Answer>>,
     pub(crate) statistics: Mutex<PortStatistics>,
@@ -245,7 +246,7 @@ pub(crate) fn times(reader: &Reader, max: i32) -> (Return, Vec<i64>) {
 /// Long enough for the reader to be waiting.
 pub(crate) const LATER: Duration = Duration::from_millis(30);
 
-/// Ends the read if the thread that holds this value panics: nothing else would.
+/// Ends the read if the thread that holds this value panics: nothing else would end it.
 pub(crate) struct EndsRead<'a>(pub(crate) &'a Reader);
 
 impl Drop for EndsRead<'_> {
@@ -277,7 +278,7 @@ pub(crate) fn times_until_later(
             wait(&device);
             thread::sleep(LATER);
             device.arrive(&[packet(1, 60)]);
-            // Keeps the device as long as its reader.
+            // Keeps the device alive as long as its reader.
             thread::sleep(2 * LATER);
         });
         times(reader, -1)

@@ -1,5 +1,5 @@
-//! When a reader runs group tasks: a waiting, busy or non-blocking reader, and one whose
-//! application waits by itself.
+//! When a reader runs group tasks: a waiting, busy or non-blocking reader, and a reader whose
+//! application waits in poll(2).
 
 use super::fake::{EndsRead, FakeDevice, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
 use super::program::{FakeProgram, record};
@@ -26,7 +26,7 @@ const TIMEOUT: Option<Duration> = Some(Duration::from_millis(10));
 pub(crate) struct FakeGroup {
     here: UnixStream,
     there: UnixStream,
-    /// How often its tasks were run.
+    /// How often the group's tasks were run.
     attended: AtomicU32,
     /// The rings that the next runs hand over.
     pub(crate) inherited: Mutex<VecDeque<Vec<Takeover>>>,
@@ -36,7 +36,8 @@ pub(crate) struct FakeGroup {
     /// After how long the group has tasks in any case, in milliseconds; 0: never.
     latest: AtomicU32,
     is_lost: AtomicBool,
-    /// How many frames others have read, as the next run's result says; 0: the result does not say.
+    /// How many frames other members have read, by the next run's result; 0: the result has no
+    /// number.
     pub(crate) skipped: AtomicU64,
 }
 
@@ -119,7 +120,7 @@ fn the_first_look_for_packets_attends_once() {
         let tasks = FakeGroup::new();
         assert!(tasks.join(&reader));
         device.arrive(&[packet(1, 60)]);
-        assert_eq!(tasks.attended(), 0, "nobody has looked");
+        assert_eq!(tasks.attended(), 0, "no read has begun");
         assert_eq!(times(&reader, -1), (Return::Count(1), vec![1]));
         assert_eq!(times(&reader, -1), (Return::Count(0), vec![]));
         assert_eq!(tasks.attended(), 1);
@@ -151,7 +152,7 @@ fn a_reader_that_waits_attends_at_once_and_waits_on() {
     }
 }
 
-/// An application that has asked for the descriptor need not wait on it. With a time-out of 0 the
+/// An application may ask for the descriptor and never wait on it. With a time-out of 0 the
 /// system's library ends no read without a packet.
 #[test]
 fn what_a_company_wants_during_a_read_does_not_end_it() {
@@ -174,7 +175,7 @@ fn what_a_company_wants_during_a_read_does_not_end_it() {
         let tasks = FakeGroup::new();
         assert!(tasks.join(&reader));
         let descriptor = reader.selectable().unwrap();
-        assert!(is_readable(descriptor), "the first look is due");
+        assert!(is_readable(descriptor), "the first run of the tasks is due");
         assert_eq!(times(&reader, -1), (Return::Count(0), vec![]));
         thread::scope(|scope| {
             scope.spawn(|| {
@@ -273,14 +274,14 @@ fn a_read_that_does_not_wait_attends_when_it_finds_nothing() {
     tasks.call();
     device.arrive(&[packet(1, 60)]);
     assert_eq!(times(&reader, -1), (Return::Count(1), vec![1]));
-    assert_eq!(tasks.attended(), 1, "it has found something");
+    assert_eq!(tasks.attended(), 1, "the read has found a packet");
     assert_eq!(times(&reader, -1), (Return::Count(0), vec![]));
     assert_eq!(tasks.attended(), 2);
     assert_eq!(times(&reader, -1), (Return::Count(0), vec![]));
     assert_eq!(tasks.attended(), 2);
 }
 
-/// Publishes counters of the reader's only device. Returns where it publishes its position.
+/// Publishes counters of the reader's only device. Returns where the reader publishes its position.
 pub(crate) fn keep(reader: &Reader) -> PublishedPosition {
     let words = shared::own(&[0; 9]);
     let [
@@ -321,7 +322,7 @@ fn a_busy_reader_attends_ten_times_a_second() {
         device.arrive(&[packet(1, 60), packet(2, 60)]);
         let mut passed = 0;
         // The ring is never empty. A packet takes at least 2 ms, so a tenth of a second has at most
-        // 50, and the reader looks at the clock at least every 64 packets.
+        // 50 packets. The reader reads the clock at least every 64 packets.
         dispatch(&reader, 10_000, |_| {
             device.arrive(&[packet(3, 60)]);
             thread::sleep(Duration::from_millis(2));
@@ -346,16 +347,16 @@ fn one_descriptor_tells_of_packets_and_of_the_company() {
     assert!(tasks.join(&reader));
     let fd = reader.selectable().unwrap();
     thread::sleep(Duration::from_millis(1));
-    assert!(is_readable(fd), "the first look is due");
+    assert!(is_readable(fd), "the first run of the tasks is due");
     times(&reader, -1);
     assert!(!is_readable(fd));
     tasks.call();
     assert!(is_readable(fd));
     tasks.locked.store(1, Ordering::SeqCst);
     times(&reader, -1);
-    assert!(!is_readable(fd), "another holds the lock");
+    assert!(!is_readable(fd), "another member holds the lock");
     thread::sleep(Duration::from_millis(10));
-    assert!(is_readable(fd), "the time has come");
+    assert!(is_readable(fd), "the time to try again has come");
     times(&reader, -1);
     assert!(!is_readable(fd));
     assert_eq!(tasks.attended(), 3);
@@ -378,8 +379,8 @@ fn a_descriptor_that_was_handed_out_stays() {
 
 #[test]
 fn a_read_returns_to_who_waits_by_himself() {
-    // The read returns although it would wait: the group has woken the application, which does not
-    // know the reason.
+    // The read returns although it would wait: the group has woken the application, which can't
+    // detect the reason.
     for timeout in [TIMEOUT, None] {
         let (_device, input) = FakeDevice::new(true, timeout);
         let reader = Reader::new(input, &OPTIONS).unwrap();
@@ -430,7 +431,7 @@ fn a_reader_whose_device_may_be_lost_asks_the_port() {
     gone(&device, Ok(LinkState::Up));
     gone_is(&device);
     assert_eq!(times(&reader, -1), failed);
-    // A reader whose application waits by itself.
+    // A reader whose application waits in poll(2).
     let (device, input) = FakeDevice::new(true, None);
     let reader = Reader::new(input, &NONBLOCKING).unwrap();
     let tasks = FakeGroup::new();
@@ -442,7 +443,7 @@ fn a_reader_whose_device_may_be_lost_asks_the_port() {
     gone_is(&device);
     assert!(is_readable(fd));
     assert_eq!(times(&reader, -1).0, Return::Count(0));
-    assert!(is_readable(fd), "the reader is to be called again");
+    assert!(is_readable(fd), "the application must read again");
     assert_eq!(times(&reader, -1), failed);
 }
 

@@ -1,5 +1,5 @@
-//! A dead member's ring in the reads of its successor: the packets come in time order, as if they
-//! were the successor's own, and each packet comes once, wherever a reader stops.
+//! A successor reads a dead member's ring. The packets come in time order, as if they were the
+//! successor's own, and each packet comes once, wherever a reader stops.
 
 use super::fake::{FakeDevice, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
 use super::group_tasks::{FakeGroup, keep};
@@ -17,7 +17,7 @@ const COUNT: fn(i32) -> Return = Return::Count;
 struct Dead {
     device: FakeDevice,
     position: PublishedPosition,
-    /// How many frames its successors have taken, by `done`; `u64::MAX`: not called yet.
+    /// How many frames the successors have taken, by `done`; `u64::MAX`: not called yet.
     done: Arc<AtomicU64>,
     /// Keeps the ring's memory.
     _reader: Reader,
@@ -38,7 +38,8 @@ impl Dead {
             // SAFETY: one thread reads.
             unsafe { reader.next(&mut call, &mut packet) }.unwrap();
         }
-        // The reader dies in its last packet's callback: it reads and publishes no more.
+        // The reader dies in the callback of its last packet: from then on it reads and publishes
+        // nothing.
         let done = Arc::new(AtomicU64::new(u64::MAX));
         Self {
             device,
@@ -48,7 +49,7 @@ impl Dead {
         }
     }
 
-    /// The member's ring, from the position of its last reader on.
+    /// The member's ring, from the position of the last reader on.
     fn takeover(&self) -> Takeover {
         let done = Arc::clone(&self.done);
         Takeover {
@@ -161,7 +162,7 @@ fn the_takers_own_filter_direction_and_length_hold() {
     assert_eq!(got, [(1, 70, 80), (4, 70, 90)]);
     device.arrive(&[packet(5, 60)]);
     assert_eq!(times(&reader, -1), (COUNT(1), vec![5]));
-    assert_eq!(dead.done(), Some(4), "those that were not wanted too");
+    assert_eq!(dead.done(), Some(4), "rejected frames count too");
 }
 
 #[test]
@@ -211,7 +212,7 @@ fn a_callback_that_does_not_return_loses_nothing() {
         device.arrive(&packets([2, 4]));
         let mut seen = Vec::new();
         for _ in 0..4 {
-            // As after longjmp(3): the application leaves each read after its first packet.
+            // The application leaves each read after its first packet, as by longjmp(3).
             let mut packet = fanpcap_reader::Packet::NONE;
             // SAFETY: one thread reads.
             unsafe { reader.next(&mut Call::new(-1), &mut packet) }.unwrap();

@@ -187,7 +187,7 @@ fn what_was_taken_and_counted_is_published() {
     });
     let first_block = 1 << 32;
     let expected = [(1, first_block), (2, first_block)];
-    assert_eq!(seen, expected, "before each is delivered");
+    assert_eq!(seen, expected, "before each packet is delivered");
     assert_eq!(position.mark.get(), (2 << 32) | 2, "the block went back");
     // The kernel's counters are read 100 ms after the member has joined.
     std::thread::sleep(std::time::Duration::from_millis(120));

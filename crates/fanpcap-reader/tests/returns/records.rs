@@ -1,5 +1,5 @@
-//! Records of a BPF program: what a read delivers, when it waits, and what the reader asks of the
-//! engine before the wait.
+//! Records of a BPF program: what a read delivers, when a read waits, and what the reader requests
+//! from the engine before the wait.
 
 use super::fake::{FakeDevice, LATER, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
 use super::group_tasks::FakeGroup;
@@ -49,7 +49,7 @@ fn a_packet_comes_as_it_was_on_the_wire() {
     });
 }
 
-/// Packets that come during a read belong to the next read. Otherwise a read would not end if
+/// Packets that come during a read belong to the next read. Otherwise a read would not end while
 /// packets come faster than the application takes them.
 #[test]
 fn a_read_ends_with_what_was_there() {
@@ -98,7 +98,8 @@ fn a_call_after_one_that_had_its_number_waits() {
     });
 }
 
-/// No wake-up comes for a packet that comes between the reader's look at the ring and its wait.
+/// The engine sends no wake-up for a packet that comes after the reader has checked the ring and
+/// before the reader waits.
 #[test]
 fn a_packet_that_comes_before_the_wait_is_not_waited_for() {
     let (device, input) = FakeProgram::new(None);
@@ -136,7 +137,7 @@ fn a_busy_reader_rests_and_asks_for_nothing() {
     assert!(device.armed.lock().unwrap().is_empty());
 }
 
-/// The descriptor may be readable without a packet, because the time that it waits for is over.
+/// The descriptor may be readable without a packet, because its time has passed.
 #[test]
 fn whom_the_descriptor_has_woken_does_not_wait() {
     for timeout in [None, TIMEOUT] {
@@ -178,8 +179,8 @@ fn longer_than(length: u32) -> Vec<Classic> {
 
 #[test]
 fn the_reader_filters_what_the_newest_filter_has_not_seen() {
-    // The number of the application's filter in the kernel, the number of the filter that let two
-    // packets in, and how many of the two the reader lets pass.
+    // Three values: the number of the application's filter in the kernel, the number of the filter
+    // that let two packets in, and how many of the two packets the reader delivers.
     let cases = [
         (Some(7), 7, 2),
         (Some(7), 6, 1),
@@ -201,7 +202,7 @@ fn the_reader_filters_what_the_newest_filter_has_not_seen() {
             assert_eq!(times(&reader, -1).0, COUNT(count), "{number:?} {passed}");
         }
         // The BPF program has counted the packets as received. If the kernel runs the new filter,
-        // that is right: the packets came before the filter was set.
+        // the count stays, because the packets came before the filter was set.
         let is_taken_back = count == 1 && number.is_none_or(|number| number == 0);
         assert_eq!(reader.rejected(), 10 * u64::from(is_taken_back));
     }
@@ -285,7 +286,7 @@ fn an_application_that_waits_by_itself_is_woken_for_a_packet() {
     }
     device.late.lock().unwrap().extend(records([500_000]));
     times(&reader, -1);
-    assert!(is_readable(fd), "it came before the kernel was asked");
+    assert!(is_readable(fd), "a packet came before the request to wake");
 }
 
 #[test]
@@ -314,7 +315,7 @@ fn an_application_that_waits_for_many_packets_is_woken_in_a_millisecond() {
     times(&reader, -1);
     assert_eq!(device.armed.lock().unwrap().last(), Some(&50));
     device.arrive(&records([2001]));
-    assert!(wait_for(fd).is_some(), "the time is over");
+    assert!(wait_for(fd).is_some(), "the millisecond is over");
     times(&reader, -1);
     let many: Vec<_> = (1..=60).map(|it| record(2001 + it * 20, 60)).collect();
     device.arrive(&many);
@@ -409,8 +410,8 @@ fn who_holds_packets_back_is_woken_for_many_unless_it_is_in_a_hurry() {
         let (device, one) = FakeProgram::new(timeout);
         let (idle, two) = FakeProgram::new(timeout);
         let reader = Reader::of_several(vec![one, two], &OPTIONS).unwrap();
-        // The stamp is in the future, because the reader does not hold old packets back, and may
-        // lose its CPU first.
+        // The stamp is in the future. The reader does not hold old packets back, and the thread may
+        // lose its CPU before the read.
         let stamp = now() + Duration::from_millis(500);
         let stamp = u64::try_from(stamp.as_nanos()).unwrap() - offset();
         device.arrive(&[written(stamp)]);

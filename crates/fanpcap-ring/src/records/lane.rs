@@ -1,9 +1,9 @@
-//! One BPF ring buffer: finds the next record, and gives room back to the kernel. Trusts no value
-//! in the ring buffer.
+//! One BPF ring buffer: finds the next record, and releases room to the kernel. Trusts no value in
+//! the ring buffer.
 //!
-//! The kernel's header of a record is a length, whose upper bits say whether the record is
-//! committed, and 4 bytes that only the kernel uses (kernel/bpf/ringbuf.c). Then come the BPF
-//! program's header of 24 bytes and the captured bytes of the frame, with its tags.
+//! The kernel's header of a record is a length and 4 bytes that only the kernel uses
+//! (kernel/bpf/ringbuf.c). The upper bits of the length say whether the record is committed. The
+//! BPF program's header of 24 bytes follows, then the captured bytes of the frame, with its tags.
 
 use crate::frame::Corrupt;
 use crate::prefetch::prefetch;
@@ -49,9 +49,9 @@ pub(super) struct Lane {
     end: u64,
     ring: RingMapping,
     begin: u64,
-    /// Position up to which room was given back.
+    /// Position up to which room was released to the kernel.
     given: u64,
-    /// The next record's stamp when the reader last left the lane; [`NONE`]: none.
+    /// The next record's stamp when the reader last left the lane; [`NONE`] if there was no record.
     pub(super) head: u64,
 }
 
@@ -73,7 +73,7 @@ impl Next {
 }
 
 pub(super) struct Record {
-    /// The frame's bytes. The header stands before them.
+    /// The frame's bytes. The BPF program's header is in front of them.
     pub(super) data: NonNull<u8>,
     pub(super) captured: u32,
     pub(super) len: u32,
@@ -105,7 +105,7 @@ impl Lane {
         self.begin = self.at;
         self.end = self.producer();
         if self.unread() > self.ring.len() as u64 {
-            // Makes the next record too long, so that it is found corrupt.
+            // Makes the next record too long, so that the reader finds it corrupt.
             self.end = self.at.wrapping_add(1);
         }
         if self.at == self.end {
@@ -114,12 +114,12 @@ impl Lane {
         self.head = self.find();
     }
 
-    /// Stores the consumer's position again if its word has changed. A process that has the ring
-    /// may have stored any value there, and the kernel may then see no room in an empty ring.
+    /// Stores the consumer's position again if its word has changed. Any process that maps the ring
+    /// may have stored a value there, and the kernel may then find no room in an empty ring.
     fn give_again(&self) {
         let consumer = self.ring.consumer();
         let said = consumer.load(Ordering::Acquire).wrapping_sub(self.given);
-        // After fork(2) another process may have given more room back.
+        // After fork(2) another process may have released more room.
         if said > self.producer().wrapping_sub(self.given) {
             consumer.store(self.given, Ordering::Release);
         }
@@ -130,13 +130,13 @@ impl Lane {
         self.end = self.at;
     }
 
-    /// The start of the next snapshot: after fork(2) another process may have read on.
+    /// The start of the next snapshot: after fork(2) another process may have read further.
     fn unread_from(&self) -> u64 {
         let read = self.ring.read().load(Ordering::Acquire) & ALIGNED;
         if self.is_ahead(read) { read } else { self.at }
     }
 
-    /// Whether `position` is that of a reader that has come as far as this one or further.
+    /// Whether a reader at `position` has come as far as this reader, or further.
     fn is_ahead(&self, position: u64) -> bool {
         position.wrapping_sub(self.at) <= self.producer().wrapping_sub(self.at)
     }
@@ -156,7 +156,7 @@ impl Lane {
         self.producer().wrapping_sub(self.unread_from())
     }
 
-    /// Whether at least 1/`parts` of the room is unread.
+    /// Whether at least 1/`parts` of the ring is unread.
     pub(super) fn is_filled_to(&self, parts: u64) -> bool {
         self.waiting() >= self.ring.len() as u64 / parts
     }
@@ -170,13 +170,13 @@ impl Lane {
         self.at.wrapping_sub(self.begin)
     }
 
-    /// Bytes that were read and whose room has not gone back to the kernel.
+    /// Bytes that were read and whose room is not released to the kernel yet.
     #[inline(always)]
     pub(super) fn read(&self) -> u64 {
         self.at.wrapping_sub(self.given)
     }
 
-    /// Gives back to the kernel the room of the bytes that were read.
+    /// Releases to the kernel the room of the bytes that were read.
     #[cold]
     #[inline(never)]
     pub(super) fn give(&mut self) {
@@ -214,7 +214,7 @@ impl Lane {
         word.load(Ordering::Acquire)
     }
 
-    /// The next record of the snapshot. `None`: there is no record, or [`Lane::find`] must look for
+    /// The next record of the snapshot. `None`: there is no record, or only [`Lane::find`] can find
     /// it.
     #[inline(always)]
     pub(super) fn next(&self) -> Option<Next> {
@@ -226,7 +226,7 @@ impl Lane {
         if word & (BUSY | DISCARDED) != 0 {
             return None;
         }
-        // SAFETY: twice the ring's length is mapped, which is more than the offset and two headers.
+        // SAFETY: twice the ring's length is mapped, and the offset and two headers are shorter.
         let header = unsafe { self.base(at).add(KERNEL_HEAD).cast::<Header>() };
         // SAFETY: as above, and aligned; the record is committed, so nobody writes to it.
         let stamp = unsafe { header.cast::<u64>().read() }.min(NONE - 2);
@@ -278,16 +278,16 @@ impl Lane {
         })
     }
 
-    /// Moves to a position. Stores the position before the packet is delivered, so that a successor
-    /// of this process does not deliver the packet again.
+    /// Advances to a position. Stores the position before the packet is delivered, so that a
+    /// successor of this process does not deliver the packet again.
     #[inline(always)]
     fn pass(&mut self, position: u64) {
         self.at = position;
         self.ring.read().store(position, Ordering::Relaxed);
     }
 
-    /// Prefetches the record that is [`AHEAD`] records ahead, if all have the length of this one,
-    /// and only within the snapshot: the kernel may be writing to the memory after it.
+    /// Prefetches the record that is [`AHEAD`] records ahead, if all have the length of this one.
+    /// Prefetches only within the snapshot: the kernel may be writing to the memory after it.
     #[inline(always)]
     fn ask_for(&self, header: NonNull<Header>, stride: u64) {
         let ahead = AHEAD * stride;
@@ -313,7 +313,7 @@ impl Lane {
         }
     }
 
-    /// Skips all records up to the producer: they are unreadable.
+    /// Skips all records up to the producer's position: they are unreadable.
     fn skip(&mut self) {
         self.end = self.producer();
         self.pass(self.end);

@@ -51,7 +51,7 @@ impl Memory {
         for (index, byte) in bytes.iter().enumerate() {
             // SAFETY: within the mapping, which outlives its writers.
             let target = unsafe { self.base.add(at + index) };
-            // SAFETY: as above; no other code touches the writer's memory.
+            // SAFETY: as above; no other code uses the writer's memory.
             unsafe { target.write(*byte) };
         }
     }
@@ -60,7 +60,7 @@ impl Memory {
         self.put(at, &value.to_ne_bytes());
     }
 
-    /// The status at `at`, which hands a frame or block to the reader and back.
+    /// The status at `at`, which hands a frame or block to the reader or the kernel.
     pub fn status(&self, at: usize) -> &AtomicU32 {
         assert!(at + 4 <= self.len);
         // SAFETY: within the mapping.
@@ -77,7 +77,7 @@ impl Memory {
         unsafe { word.cast::<u32>().read() }
     }
 
-    /// Writes everything after the header, with the link. Returns where the frame ends.
+    /// Writes everything after the header, with the `sockaddr_ll`. Returns where the frame ends.
     pub fn put_body(&self, at: usize, head: usize, packet: &Packet) -> usize {
         let link = at + head - 20;
         self.put(link + 2, &0x0800_u16.to_be_bytes());
@@ -138,7 +138,7 @@ impl Memory {
         let count = self.put_open_block(index, sequence, packets);
         if count > 0 {
             let last = packets[..count - 1].iter().map(length).sum::<usize>();
-            // As prb_close_block() does.
+            // prb_close_block() does the same.
             self.put_u32(index * BLOCK + DESCRIPTOR + last, 0);
         }
         self.status(index * BLOCK + 8).store(1, Ordering::Release);

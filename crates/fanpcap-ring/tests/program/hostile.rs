@@ -1,5 +1,5 @@
-//! Ring buffers whose memory others write to during a read: whatever they write, the reader reads
-//! only within the ring buffers, and each read ends.
+//! Ring buffers whose memory other processes write to during a read. Whatever they write, the
+//! reader reads only within the ring buffers, and each read ends.
 
 use super::{DEVICE, LEN, OFFSET, Program, device};
 use fanpcap_ring::{Corrupt, Frame, Records, Remains};
@@ -8,7 +8,7 @@ use fanpcap_ring::{Corrupt, Frame, Records, Remains};
 /// lane.
 const READS_MAX: usize = 2 * LEN / 8 + 4;
 
-/// The actions, as the bytes of a test say.
+/// The actions of a test, which the test's bytes choose.
 struct Script<'a>(&'a [u8]);
 
 impl Script<'_> {

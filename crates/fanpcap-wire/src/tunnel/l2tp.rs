@@ -35,7 +35,7 @@ pub(super) fn over_ip(bytes: &[u8]) -> Option<&[u8]> {
 fn in_session(bytes: &[u8]) -> Option<Carried<'_>> {
     let bytes = bytes.strip_prefix(&ALL_STATIONS).unwrap_or(bytes);
     let (protocol, payload) = bytes.split_first_chunk()?;
-    // A protocol number below 256 may have only one byte, which is odd.
+    // A protocol number below 256 may have only one byte. That byte is odd.
     match protocol[0] & 1 {
         0 => in_ppp(u16::from_be_bytes(*protocol), payload),
         _ => in_ppp(protocol[0].into(), bytes.get(1..)?),

@@ -2,8 +2,8 @@
 
 use crate::TZSP_FIELDS_MAX;
 
-/// The Ethernet frame in a data message that is whole, not encrypted, and no keep-alive. 802.11
-/// frames are not read.
+/// The Ethernet frame in a data message that is not a fragment, not encrypted, and not a
+/// keep-alive. 802.11 frames are not read.
 pub(super) fn in_capwap(bytes: &[u8]) -> Option<&[u8]> {
     let &[preamble, length, binding, flags] = bytes.first_chunk()?;
     // Version and type; flag T; flags F and K.

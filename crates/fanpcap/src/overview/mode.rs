@@ -1,5 +1,5 @@
-//! The mode of a member as text. Says which mode a member gets if it asks for none, and why. The
-//! library follows the same rules when the member joins.
+//! The mode of a member as text. For a member that asks for no mode, the text contains the mode
+//! that the member gets, and the reason. The library follows the same rules when the member joins.
 
 use std::fmt::Display;
 
@@ -30,7 +30,7 @@ pub fn mode_text(joined: &GroupChoice, default: Option<&DefaultMode>) -> String 
     format!("{}{options}{weight}{class}", steering.title())
 }
 
-/// A mode that was not asked for.
+/// The mode of a member whose settings name no mode.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DefaultMode {
     /// The mode, or the title of the steering program.
@@ -95,13 +95,13 @@ fn reason(error: &JoinError) -> String {
         return format!("flow: {error}");
     };
     if let ProgramError::NotEthernet { device } = error {
-        return format!("flow reads Ethernet frames, and {device} has others");
+        return format!("flow reads only Ethernet frames, and {device} has other frames");
     }
     if let ProgramError::Steer { error, .. } = error {
         return format!("flow: {error}");
     }
     if matches!(error, ProgramError::AllDevices) {
-        return "flow reads Ethernet frames, and any has others too".to_owned();
+        return "flow reads only Ethernet frames, and any has other frames too".to_owned();
     }
     "flow needs CAP_BPF".to_owned()
 }

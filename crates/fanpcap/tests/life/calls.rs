@@ -1,4 +1,4 @@
-//! pcap_fanout() before activation, after it, and when the handle is in a group already.
+//! pcap_fanout() before activation, after activation, and on a handle that is in a group already.
 
 use super::fake::World;
 use fanpcap::activate::activate;

@@ -151,7 +151,7 @@ impl Fake<'_> {
         change(&mut self.world.handles.borrow_mut()[self.index])
     }
 
-    /// The handle that stands `after` places behind this one in the list.
+    /// The handle that is `after` places behind this one in the list.
     pub(crate) fn after(self, after: usize) -> Self {
         let index = self.index + after;
         Self { index, ..self }

@@ -1,4 +1,4 @@
-//! Handles on several devices: all or none receive.
+//! Handles on several devices: either all of them receive, or none.
 
 use super::fake::World;
 use fanpcap::activate::activate;
@@ -76,7 +76,7 @@ fn a_handle_that_failed_is_not_activated_again() {
     assert_eq!(p.error(), "fx1: no");
     world.calls();
     assert_eq!(activate(p), ERROR);
-    let text = "fx1: it could not be activated: open the handle anew";
+    let text = "fx1: this handle could not be activated: open a new one";
     assert_eq!((p.error().as_str(), world.calls().len()), (text, 0));
 }
 
