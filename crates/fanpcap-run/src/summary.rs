@@ -160,7 +160,7 @@ impl Summary {
             let packets = packets.map_or("an unknown number of".to_owned(), |it| it.to_string());
             let _ = writeln!(
                 text,
-                "no copy was in the group {} times, {:.2} s together: {packets} packets came to the device meanwhile, and no copy got them",
+                "no copy was in the group {} times, {:.2} s together: {packets} packets came to the device in this time, and no copy got them",
                 self.absent.times, self.absent.seconds
             );
         }

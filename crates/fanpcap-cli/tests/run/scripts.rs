@@ -255,7 +255,7 @@ fn mistakes_are_told_before_anything_is_started() {
         (
             &[][..],
             "-w all.pcap",
-            "all 2 copies would write all.pcap, each over the others: write -w all.%i.pcap",
+            "all 2 copies would write all.pcap, and each would overwrite what the others wrote: write -w all.%i.pcap",
         ),
         (
             &["--merge", "m.pcap"],
