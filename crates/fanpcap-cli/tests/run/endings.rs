@@ -118,7 +118,7 @@ fn a_copy_that_does_not_end_is_named() {
     let running = Running::start(&["-n", "1"], &["sh", "-c", text]).unwrap();
     let copy = pids(&running, &["pid"])[0];
     running.signal("TERM").unwrap();
-    let told = format!("waits for copy 0 (sh, process {copy}); a second signal kills");
+    let told = format!("waiting for copy 0 (sh, process {copy}) to end; a second signal kills");
     running.wait_until_says(&told, 1).unwrap();
     running.signal("TERM").unwrap();
     assert_eq!(running.wait().unwrap().status.code(), Some(137));
@@ -132,7 +132,7 @@ fn copies_that_were_never_in_the_group_are_no_success() {
         .wait()
         .unwrap();
     assert_eq!(ended.status.code(), Some(1), "{}", ended.said());
-    let told = " at any time: nothing was captured in it";
+    let told = ": no copy captured its share of the packets";
     assert!(ended.said().contains(told), "{}", ended.said());
     let ended = Running::start(&["-n", "2"], &["true"])
         .unwrap()

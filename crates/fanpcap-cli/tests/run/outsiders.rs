@@ -32,7 +32,7 @@ fn a_copy_that_sees_all_packets_ends_the_run_unless_that_is_allowed() {
         let told = format!(
             "did not join and sees ALL packets: {outsider} reads a packet socket of its own"
         );
-        for part in [&told, "--allow-outsiders lets it go on"] {
+        for part in [&told, "--allow-outsiders lets the copy continue"] {
             ensure!(ended.said().contains(part), "{}", ended.said());
         }
         let options = [&options[..], &["--allow-outsiders"]].concat();
@@ -69,7 +69,7 @@ fn copies_on_xdp_that_each_see_all_packets_end_the_run() {
         ensure!(ended.status.code() == Some(1), "{}", ended.said());
         for part in [
             "did not join and sees ALL packets, in group ",
-            "--allow-outsiders lets it go on",
+            "--allow-outsiders lets the copy continue",
         ] {
             ensure!(ended.said().contains(part), "{}", ended.said());
         }
@@ -165,14 +165,14 @@ fn a_copy_that_never_looks_for_packets_is_said_to_have_no_share() {
         let frames = frames(50)?;
         await_for("a word of the unread handle", LIMIT, || {
             injector.send_all(&frames)?;
-            let told = "(idle) has a handle that it has never read, so that the handle has no share";
+            let told = "(idle) has a handle that it has never read, but the handle has no share";
             Ok(running.said().contains(told).then_some(()))
         })
         .with_context(|| running.said())?;
         running.signal("TERM")?;
         let ended = running.wait()?;
         for (text, is_said) in [
-            ("they are lost", false),
+            ("are lost", false),
             ("copy 1 never had a share of the group's packets", true),
             ("copy 0 never had a share", false),
         ] {

@@ -114,7 +114,7 @@ fn the_first_failure_by_itself_is_the_exit_status() {
     let text = "test %i = 1 && kill -9 $$; while [ ! -e go ]; do sleep 0.05; done; exit 3";
     let running = script(&["-n", "2"], text).unwrap();
     running
-        .wait_until_says("copy 1 ended (signal: 9 (SIGKILL)); the others go on", 1)
+        .wait_until_says("copy 1 ended (signal: 9 (SIGKILL)); the other copies continue", 1)
         .unwrap();
     running.scratch.write("go", "").unwrap();
     let ended = running.wait().unwrap();
@@ -145,7 +145,7 @@ fn captures_that_no_argument_names_are_told() {
     let text = "exec 3> x%i.pcap; exec sleep 600";
     let running = script(&["-n", "1", "--restart"], text).unwrap();
     running
-        .wait_until_says("x0.pcap, which is not named by %i: it is neither kept", 1)
+        .wait_until_says("x0.pcap, which the arguments do not name with %i: a restart does not keep", 1)
         .unwrap();
     running.signal("TERM").unwrap();
     running.wait().unwrap();
@@ -173,7 +173,7 @@ fn files_that_are_left_out_of_a_merge_are_named() {
     let command = ["sh", "-c", &text, "%i.pcap", "%i.log"];
     let ended = Running::start(&options, &command).unwrap().wait().unwrap();
     assert!(ended.scratch.file("all.pcap").exists(), "{}", ended.said());
-    let told = "--merge: 0.log is left out, as it is no capture";
+    let told = "--merge: 0.log is left out, because it is no capture";
     assert!(ended.said().contains(told), "{}", ended.said());
 }
 

@@ -40,9 +40,9 @@ impl Ledger {
 fn text(copy: usize, record: &Record, has_share: Option<bool>) -> String {
     let (pid, program) = (record.pid, &record.program);
     let when = if record.is_never_read() {
-        "has never read from"
+        "has never read"
     } else {
-        "does not read from any more"
+        "does not read any more"
     };
     let lost = match has_share {
         Some(true) => "and the packets of the handle's share are lost",
