@@ -276,7 +276,7 @@ fn the_screen_shows_members_and_keys_work_until_q() {
         screen.press("h")?;
         screen.wait_for("BACKLOG  packets that wait")?;
         screen.press("h/nobody")?;
-        screen.wait_for("Nothing has 'nobody'")?;
+        screen.wait_for("No row has 'nobody'")?;
         screen.press("\rq")?;
         assert_eq!(screen.end()?, (Some(0), true));
         Ok(())

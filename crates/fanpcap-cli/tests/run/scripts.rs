@@ -160,7 +160,7 @@ fn files_that_are_no_captures_are_named() {
     let ended = running.unwrap().wait().unwrap();
     let said = ended.said();
     assert!(
-        said.contains("files that are no captures: 0.argus"),
+        said.contains("none of them is a capture: 0.argus"),
         "{said}"
     );
 }
@@ -238,7 +238,7 @@ fn mistakes_are_told_before_anything_is_started() {
     for (options, complaint) in [
         (vec!["--fanout", "hsah"], "did you mean 'hash'?"),
         (vec!["--fanout", "main = tpc >-> steer_flow"], "tpc"),
-        (vec!["--device", "nosuch"], "there are: lo"),
+        (vec!["--device", "nosuch"], "the devices here are: lo"),
         (vec!["--cpus", "3-1"], "a list of CPUs"),
         (vec!["--cpus", "60000"], "may not run on CPU 60000"),
         (vec!["--merge", "no/such/all.pcap"], "no/such/all.pcap"),
