@@ -120,8 +120,7 @@ impl Group {
                 ExitCode::FAILURE,
             ),
             None => (
-                "it gets no more packets; it is unknown whether its ring is read"
-                    .to_owned(),
+                "it gets no more packets; whether its ring is read is unknown".to_owned(),
                 ExitCode::FAILURE,
             ),
         };

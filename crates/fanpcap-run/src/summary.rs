@@ -231,7 +231,11 @@ impl Summary {
                     text,
                     "; the copies took {more} packets more than the merged captures have"
                 ),
-                Some(less) => writeln!(text, "; the file has {} packets more than the copies took", -less),
+                Some(less) => writeln!(
+                    text,
+                    "; the file has {} packets more than the copies took",
+                    -less
+                ),
                 None => writeln!(text, "; how many the copies took is unknown"),
             };
         }

@@ -115,7 +115,10 @@ fn write_beyond(text: &mut String, for_engine: &ForEngine) -> Result<()> {
             for_engine.classifies(),
             "some packets go to members of a class (+class=N) only",
         ),
-        (for_engine.decides_for_host(), "the program decides which packets the host gets"),
+        (
+            for_engine.decides_for_host(),
+            "the program decides which packets the host gets",
+        ),
     ];
     for (_, what) in beyond.into_iter().filter(|(does, _)| *does) {
         writeln!(text, "    {what}")?;

@@ -22,7 +22,7 @@ fn of_function(function: &Function) -> Option<&'static str> {
         return of_steer(steer);
     }
     let samples = matches!(function, Function::Sample { .. });
-    samples.then_some("sample: on a device each member counts separately on each CPU, here on one CPU")
+    samples.then_some("sample: each member counts separately on each CPU, here on one CPU")
 }
 
 fn of_steer(steer: &Steer) -> Option<&'static str> {
@@ -33,7 +33,7 @@ fn of_steer(steer: &Steer) -> Option<&'static str> {
         Steer::Rss => Some(
             "steer_rss: the file does not contain the hash of the device; here packets are steered as by steer_flow",
         ),
-        Steer::RoundRobin => Some("steer_rrobin: on a device each CPU counts separately, here one CPU counts"),
+        Steer::RoundRobin => Some("steer_rrobin: each CPU counts separately, here one CPU"),
         Steer::Random => Some("steer_rnd: random, and different in each run on a device"),
         Steer::Flow(_)
         | Steer::Link
@@ -60,5 +60,5 @@ fn of_predicate(predicate: &Predicate) -> Option<&'static str> {
     if *property == Property::Queue {
         return Some("rx_queue: the file does not contain the queue; here no packet has a queue");
     }
-    (*property == Property::Mark).then_some("mark: the file does not contain the mark; here it is 0")
+    (*property == Property::Mark).then_some("mark: not in the file; here the mark is 0")
 }

@@ -1,5 +1,5 @@
-//! Copies that see all packets, and handles that no application reads. Also groups that copies
-//! can't join.
+//! Copies that get all packets, handles that no application reads, and groups that copies can't
+//! join.
 
 use std::path::Path;
 use std::process::Command;
@@ -46,8 +46,8 @@ fn a_copy_that_sees_all_packets_ends_the_run_unless_that_is_allowed() {
     .unwrap();
 }
 
-/// On XDP, a handle without a group is the only member of its own group. So are copies with raised
-/// privileges if /etc/pcap.conf sets the engine for the device but no group.
+/// On XDP, a handle without a group is the only member of its own group. The same happens to copies
+/// with raised privileges if /etc/pcap.conf sets the engine for the device but no group.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn copies_on_xdp_that_each_see_all_packets_end_the_run() {
@@ -88,7 +88,7 @@ fn copies_on_xdp_that_each_see_all_packets_end_the_run() {
     .unwrap();
 }
 
-/// Such copies are arping, DHCP clients, and programs that watch another device.
+/// Examples of such copies are arping, DHCP clients, and programs that capture on another device.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_copy_whose_packet_socket_gets_few_packets_may_go_on() {
@@ -147,7 +147,7 @@ fn a_handle_that_nobody_reads_is_told() {
     .unwrap();
 }
 
-/// A newcomer gets its share when it looks for packets. If it never looks, nothing is lost.
+/// A newcomer gets its share when it looks for packets. If it never looks, no packet is lost.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_copy_that_never_looks_for_packets_is_said_to_have_no_share() {
@@ -183,8 +183,8 @@ fn a_copy_that_never_looks_for_packets_is_said_to_have_no_share() {
     .unwrap();
 }
 
-/// The copy is like a dumpcap that has file capabilities for the group wireshark. Only root can see
-/// the descriptors of such a process.
+/// The copy is like a dumpcap that has file capabilities for the group wireshark. Only root can
+/// read the descriptors of such a process.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_copy_with_file_capabilities_that_sees_all_packets_ends_the_run_of_its_user() {
@@ -229,8 +229,8 @@ const AS_USER: &str = "mkdir etc bin && mount -t tmpfs none etc && cp -a /etc/. 
     cp \"$0\" bin/own && \
     exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$PWD/bin/own\" \"$@\"";
 
-/// Set-user-ID copies ignore the environment. With the remedy that the run prints, they share the
-/// packets.
+/// Set-user-ID copies ignore the environment. If the user applies the remedy that the run prints,
+/// the copies share the packets.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace, mounts"]
 fn raised_copies_on_xdp_that_each_see_all_packets_end_the_run_and_share_by_its_remedy() {

@@ -1,4 +1,4 @@
-//! Programs that never capture: what they print, how they end, and what is reported on them.
+//! Programs that never capture: their output, their ends, and the reports on them.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -145,7 +145,7 @@ fn captures_that_no_argument_names_are_told() {
     let text = "exec 3> x%i.pcap; exec sleep 600";
     let running = script(&["-n", "1", "--restart"], text).unwrap();
     running
-        .wait_until_says("x0.pcap, which the arguments do not name with %i: a restart does not keep", 1)
+        .wait_until_says("x0.pcap, which the arguments do not name with %i: a restart", 1)
         .unwrap();
     running.signal("TERM").unwrap();
     running.wait().unwrap();
@@ -321,8 +321,8 @@ fn settings_that_do_nothing_are_told() {
     assert!(said.contains("in group 4711, hash; "), "{said}");
 }
 
-/// If the command handed its default mode on, that would become a request, on which a program
-/// without CAP_BPF would fail.
+/// If the command passed its default mode to the copies, the mode would become a request, and a
+/// program without CAP_BPF would fail to join.
 #[test]
 fn a_mode_that_nobody_asked_for_is_not_handed_on() {
     let ended = script(&["-n", "1"], "echo group $PCAP_GROUP, mode $PCAP_FANOUT.").unwrap();

@@ -193,7 +193,7 @@ pub(super) fn stranger(name: &str) -> Option<(String, String)> {
         ),
     };
     Some((
-        format!("fanpcap has no variable {}", quote(name)),
+        format!("fanpcap has no variable called {}", quote(name)),
         hint,
     ))
 }

@@ -64,7 +64,7 @@ pub(super) fn program_of(mode: Mode, engine: Driver) -> Result<Script, Fault> {
         ModeKind::Rollover => {
             return Err(lacks("fills rings in turn"));
         }
-        ModeKind::Qm => return Err(refuse("uses the NIC's queue, which no steering function can read")),
+        ModeKind::Qm => return Err(refuse("uses the NIC's queue, which no function can read")),
         ModeKind::Program => return Err(refuse("has no program")),
     };
     Ok(Script::of_text(Source::new(mode.kind.name(), text)))

@@ -227,7 +227,7 @@ impl Facts {
             }
         };
         if names.is_empty() {
-            return format!("{rest}; no device has packet sockets: name a device to have it examined");
+            return format!("{rest}; no device has packet sockets: name a device to examine it");
         }
         let groups = self.groups.iter().filter(|it| self.is_looked_at(it));
         let (mut count, mut members) = (0, 0);

@@ -71,7 +71,8 @@ impl Limits {
         let open = self.open.filter(|it| *it < OPEN_LEAST)?;
         let told = [
             format!("applications started from here may open {open} descriptors"),
-            "a handle in a group needs about twenty, and a handle that lacks one gets an error".to_owned(),
+            "a handle in a group needs about twenty, and a handle that lacks one gets an error"
+                .to_owned(),
             "ulimit -n 1024    # LimitNOFILE= in a unit".to_owned(),
         ];
         Some(Finding::new(

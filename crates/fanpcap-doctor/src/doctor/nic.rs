@@ -317,7 +317,8 @@ impl Nic {
                 "a thread of the kernel polls it on CPU {cpu}, and {} (pid {pid}) is bound to the same CPU",
                 member.program
             ),
-            "the thread and the member take turns: while one runs, packets wait or are lost".to_owned(),
+            "the thread and the member take turns: while one runs, packets wait or are lost"
+                .to_owned(),
             member.move_to(&[*free], pid),
         ];
         Some(finding(used, "polled-on-members-cpu", Effect::Costs, told))

@@ -125,7 +125,10 @@ pub(super) fn undone(device: &str, undone: &[Undone]) -> String {
             ),
             // The device has the value of a later change, which is undone separately or stays.
             Outcome::Later => Ok(()),
-            Outcome::Gone => writeln!(text, "{device}: {knob}: does not exist any more, so {old} can't be put back"),
+            Outcome::Gone => writeln!(
+                text,
+                "{device}: {knob}: does not exist any more, so {old} can't be put back"
+            ),
             Outcome::Failed(error) => {
                 writeln!(text, "{device}: {knob}: {old} can't be put back: {error}")
             }

@@ -46,9 +46,7 @@ fn text(copy: usize, record: &Record, has_share: Option<bool>) -> String {
     };
     let lost = match has_share {
         Some(true) => "and the packets of the handle's share are lost",
-        Some(false) => {
-            "but the handle has no share of the group's packets, so no packet is lost"
-        }
+        Some(false) => "but the handle has no share of the group's packets, so no packet is lost",
         None => "and if the handle has a share of the group's packets, they are lost",
     };
     format!("copy {copy}: process {pid} ({program}) has a handle that it {when}, {lost}")

@@ -104,7 +104,7 @@ impl Watch<'_> {
             if waiting < self.streams || reads != Some(seen) || !self.run.output.is_written() {
                 (reads, since) = (Some(seen), Instant::now());
             } else if since.elapsed() >= LAST_WORDS {
-                self.say("a process that a copy has left behind still has the output of the copy open");
+                self.say("a process left behind by a copy still has the copy's output open");
                 return Ok(());
             }
             events::poll(&[self.signals.as_fd()], Some(PERIOD)).context("waiting for output")?;
