@@ -1,5 +1,5 @@
-//! `fanpcap complete`: candidates for the last word of a command line. The command line is that of
-//! `fanpcap` or of another program.
+//! `fanpcap complete`: candidates for the last word of a command line of `fanpcap` or of another
+//! program.
 
 use std::process::ExitCode;
 

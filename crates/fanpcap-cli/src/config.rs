@@ -12,13 +12,13 @@ use fanpcap_terminal::streams;
 mod json;
 mod text;
 
-/// Shows what applications get on a device, from which setting, and which settings have no effect
+/// Shows the settings that apply to a device, where each is set, and which settings have no effect
 ///
-/// It reads the environment and the config file as the library does in an application that is
-/// started from here. It shows group, mode, snapshot length and driver, each with the variable or
-/// the line that sets it. For a group without a mode setting it shows the mode that a new member
-/// gets, and why. It changes nothing, and opens no device. The exit status is 1 if a setting is
-/// wrong, so that the library would refuse a handle.
+/// The command reads the environment and the config file as the library does in an application that
+/// is started from here. It shows group, mode, snapshot length and driver, each with the variable
+/// or the line that sets it. For a group without a mode setting, it shows the mode that a new
+/// member gets, and why. It changes nothing, and opens no device. The exit status is 1 if a setting
+/// is wrong and the library would refuse a handle because of it.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// The device, as an application names it; by default all devices

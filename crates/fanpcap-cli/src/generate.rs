@@ -24,7 +24,8 @@ use report::{Progress, Report};
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let device = arguments.device.as_str();
     guard(device, arguments.force)?;
-    // The CPU selects a device's queue, and frames of different queues may overtake each other.
+    // Stay on one CPU: the CPU determines the device's queue, and frames of different queues may
+    // overtake each other.
     let core = match arguments.core {
         Some(core) => core,
         None => cpu::current_cpu().context("which CPU this is")?,
@@ -101,7 +102,7 @@ fn traffic(arguments: &Arguments, device: Device) -> Result<Traffic> {
 
 fn plan(arguments: &Arguments, pool: &Pool, stream: bool) -> Result<Plan> {
     let loops = u64::from(arguments.loops());
-    // A stream ends by itself after its loops.
+    // A stream ends after its loops, so it needs no limit here.
     let looped = (loops > 0 && !stream)
         .then(|| loops.checked_mul(pool.len() as u64))
         .flatten();
@@ -111,14 +112,14 @@ fn plan(arguments: &Arguments, pool: &Pool, stream: bool) -> Result<Plan> {
     };
     let duration = |seconds| {
         let time = Duration::try_from_secs_f64(seconds);
-        time.with_context(|| format!("--seconds {seconds}: that is no time"))
+        time.with_context(|| format!("--seconds {seconds}: not a valid duration"))
     };
     let time = arguments.seconds.map(duration).transpose()?;
     let until = match (count, time) {
         (Some(count), Some(time)) => Until::First(count, time),
         (Some(count), None) => Until::Frames(count),
         (None, Some(time)) => Until::Elapsed(time),
-        (None, None) if loops > 0 && !stream => bail!("so many loops have no end"),
+        (None, None) if loops > 0 && !stream => bail!("the number of loops is too large"),
         (None, None) => Until::Stopped,
     };
     let pace = match (arguments.rate, arguments.gaps, arguments.speed) {
@@ -130,12 +131,13 @@ fn plan(arguments: &Arguments, pool: &Pool, stream: bool) -> Result<Plan> {
     Ok(Plan { until, pace })
 }
 
-/// A stream replaces its pool while sending. Only the portable sender does that without a pause.
+/// A stream replaces its pool while it sends. Only the portable sender can replace a pool without a
+/// pause.
 fn choice(arguments: &Arguments, stream: bool) -> Result<Choice> {
     Ok(match (arguments.live, arguments.portable || stream) {
         (true, false) => Choice::Live,
         (true, true) => bail!(
-            "--live: live frames take {} MiB of packets at most, and no --flows-per-loop; leave it out",
+            "--live: live frames allow at most {} MiB of packets, and no --flows-per-loop; leave --live out",
             fanpcap_gen::POOL_LIMIT >> 20
         ),
         (false, true) => Choice::Portable,

@@ -20,12 +20,12 @@ mod shown;
 mod text;
 mod member;
 
-/// Shows the members of a group and their shares, which members are gone, and what moved last
+/// Shows the members of a group, their shares, the members that are gone, and the last change
 ///
 /// A group with a steering program, such as mode 'flow', has a table: each packet belongs to a
-/// bucket, each bucket to a slot, and each slot to a member. When members come and go, only their
-/// own buckets move. The kernel's own modes have no table: for their groups only the members are
-/// known.
+/// bucket, each bucket to a slot, and each slot to a member. When a member joins or leaves, only
+/// the buckets that it gets or had move. The kernel's own modes have no table: for groups in these
+/// modes, only the members are known.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// The device
@@ -37,16 +37,16 @@ pub(crate) struct Arguments {
     /// Print one JSON object (docs/group-json.md)
     #[arg(long)]
     json: bool,
-    /// Give the buckets of a member to others, and wait until it has read its ring. Afterwards it
-    /// can be stopped, and nothing moves. The member is a pid, 'slot:N', a program or the name of a
-    /// member
+    /// Give the buckets of a member to other members, and wait until the drained member has read
+    /// its ring. After that, the member can be stopped without moving a bucket. MEMBER is a pid,
+    /// 'slot:N', a program or the name of a member
     #[arg(long, value_name = "MEMBER", conflicts_with = "json")]
     drain: Option<String>,
-    /// How many seconds to wait until the ring is read
+    /// With --drain: how many seconds to wait until the ring is read
     #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = |text: &str| seconds(text, &(0.0..=3600.0)))]
     wait: Duration,
-    /// Set the weight of a member: it gets N times the share of a member with weight 1; 1 undoes a
-    /// drain
+    /// Set the weight of a member: the member gets N times the share of a member with weight 1.
+    /// Weight 1 undoes a drain
     #[arg(long, value_name = "MEMBER=N", conflicts_with_all = ["json", "drain"], value_parser = member::weighed)]
     weigh: Option<(String, u16)>,
 }
@@ -94,7 +94,7 @@ impl Group {
         let Shown { group, mode, .. } = &self.shown;
         ensure!(
             self.shown.is_steered,
-            "group {group} has mode {mode}, the kernel's own: it has no shares that could change"
+            "group {group} has mode {mode} of the kernel, in which members have no shares that could be changed"
         );
         member::find(&self.shown.slots, which)
     }
@@ -105,23 +105,22 @@ impl Group {
         let drained = weight::drain(self.ifindex, self.shown.group, member.id());
         let drained = drained.map_err(|error| refused("drained", &name, error))?;
         let moved = member.buckets.unwrap_or(0);
-        say(&format!("{name}: its {moved} buckets went to others"))?;
+        say(&format!("{name}: its {moved} buckets were given to other members"))?;
         let left = await_empty(&drained, limit);
         let (text, status) = match left {
             Some(0) => (
-                "its ring is read: nothing is on its way to it any more".to_owned(),
+                "its ring is read, and it gets no more packets".to_owned(),
                 ExitCode::SUCCESS,
             ),
             Some(left) => (
                 format!(
-                    "{left} packets are still in its ring after {:.1} seconds; when it ends, others read them",
+                    "{left} packets are still in its ring after {:.1} seconds; when it ends, other members read these packets",
                     limit.as_secs_f64()
                 ),
                 ExitCode::FAILURE,
             ),
             None => (
-                "nothing comes into its ring any more; whether that is read is not known"
-                    .to_owned(),
+                "it gets no more packets; whether its ring is read is unknown".to_owned(),
                 ExitCode::FAILURE,
             ),
         };

@@ -12,19 +12,20 @@ use fanpcap_terminal::{exposition, server, streams, textfile};
 
 mod families;
 
-/// Prints the counters of groups and members as Prometheus wants them
+/// Prints the counters of groups and members in the format of Prometheus
 ///
-/// It covers devices of this network namespace that have packet sockets, their fan-out groups, and
-/// members that use this library, in the text format 0.0.4.
+/// The text, in format 0.0.4, covers the devices of this network namespace that have packet
+/// sockets, their fan-out groups, and the members that use this library.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// This device only; 'any' for sockets on all devices
     #[arg(value_name = "DEV")]
     device: Option<String>,
-    /// Serve the metrics by HTTP at /metrics; without an address, to this machine only
+    /// Serve the metrics by HTTP at /metrics; without ADDR, only to this machine
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = server::address, conflicts_with = "write")]
     listen: Option<std::net::SocketAddr>,
-    /// Write the metrics to a file, replacing it at once: for node_exporter's textfile collector
+    /// Write the metrics to a file, which is replaced atomically: for node_exporter's textfile
+    /// collector
     #[arg(long, value_name = "FILE")]
     write: Option<PathBuf>,
 }

@@ -35,24 +35,24 @@ mod terminal;
 
 /// Shows groups and their members: rates, shares, drops
 ///
-/// It shows each device of this network namespace that has packet sockets, its fan-out groups, and
-/// their members. Programs that use this library publish their counters; of others only the
-/// membership is known. The last line shows the keys.
+/// The screen shows each device of this network namespace that has packet sockets, its fan-out
+/// groups, and their members. Programs that use this library publish their counters. Of other
+/// programs, only the membership is known. The last line shows the keys.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// This device only; 'any' for sockets on all devices
+    /// Show only this device; 'any' means the sockets on all devices
     #[arg(value_name = "DEV")]
     device: Option<String>,
     /// Seconds between two updates
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = |text: &str| seconds(text, &(0.1..=3600.0)))]
     interval: Duration,
-    /// Print one interval and end; needs no terminal
+    /// Print one interval and end; no terminal is needed
     #[arg(long)]
     once: bool,
     /// Print each interval as a JSON object on a line (docs/top-json.md)
     #[arg(long)]
     json: bool,
-    /// Sort members and groups by this
+    /// Sort members and groups by this column
     #[arg(long, value_name = "COLUMN", value_enum, default_value_t)]
     sort: Column,
     /// Reverse the order
@@ -145,7 +145,7 @@ mod tests {
         // The fixture has an object of each kind, so the JSON must have each documented field.
         let mut missing = json_page::documented(PAGE);
         missing.retain(|path, _| !found.contains(path));
-        assert!(missing.is_empty(), "documented and not there: {missing:?}");
+        assert!(missing.is_empty(), "documented fields that the JSON lacks: {missing:?}");
     }
 
     #[test]

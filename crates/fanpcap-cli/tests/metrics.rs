@@ -1,4 +1,4 @@
-//! `fanpcap metrics`: its text in a strict parser, on real members, over HTTP and as a file.
+//! `fanpcap metrics`: a strict parser reads its text, with real members, over HTTP and from a file.
 #![forbid(unsafe_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -203,7 +203,7 @@ fn it_is_served_by_http() {
     );
     let (head, _) = ask("GET /other HTTP/1.1\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 404 "), "{head}");
-    // A client that connects but sends nothing delays no other client.
+    // A client that connects but sends nothing must not delay other clients.
     let idle: Vec<TcpStream> = (0..6).flat_map(|_| TcpStream::connect(address)).collect();
     let begun = Instant::now();
     let (head, _) = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();

@@ -46,7 +46,8 @@ fn on_wire(test: impl FnOnce(&Wire) -> Result<()> + Send) -> Result<()> {
         };
         let members = vec![start(0)?, start(1)?];
         member::wait_for_members(GROUP, 2)?;
-        // This tcpdump uses the system's libpcap, so only the kernel reports it.
+        // This tcpdump uses the system's libpcap, so only the kernel, and no page, reports its
+        // socket.
         let foreign = Program::tcpdump("ftop1", scratch.file("foreign.pcap"))?
             .set("LD_LIBRARY_PATH", "")
             .start(&scratch)?;
@@ -69,7 +70,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Makes the members read their counters: tcpdump does so when it is asked for a summary.
+    /// Makes the members read their counters: tcpdump reads them when a signal asks for a summary.
     fn read_counters(&self) -> Result<()> {
         self.members
             .iter()
@@ -103,7 +104,8 @@ fn top(arguments: &[&str]) -> Result<Output> {
     Ok(output)
 }
 
-/// The group keeps the socket of a member that is gone, so that the flows of the other member stay.
+/// The group keeps the socket of a member that is gone, so that the flows of the other member do
+/// not move.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_dead_member_of_a_steered_group_is_a_placeholder() {
@@ -276,7 +278,7 @@ fn the_screen_shows_members_and_keys_work_until_q() {
         screen.press("h")?;
         screen.wait_for("BACKLOG  packets that wait")?;
         screen.press("h/nobody")?;
-        screen.wait_for("Nothing has 'nobody'")?;
+        screen.wait_for("No row has 'nobody'")?;
         screen.press("\rq")?;
         assert_eq!(screen.end()?, (Some(0), true));
         Ok(())

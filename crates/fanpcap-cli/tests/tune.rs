@@ -22,7 +22,7 @@ fn within(test: impl FnOnce() -> Result<()> + Send) -> Result<()> {
         let number = fanpcap_linux::process::netns::inode()?.to_string();
         let journals = ["/run", "/dev/shm"]
             .map(|base| PathBuf::from(base).join("fanpcap-state/tune").join(&number));
-        // A former namespace may have had the same number and left journals.
+        // An earlier namespace with the same inode number may have left journals.
         for journals in &journals {
             let _ = fs::remove_dir_all(journals);
         }
@@ -120,7 +120,8 @@ fn polling_threads_are_placed_and_gone_afterwards() -> Result<()> {
         let done = said(&tune(&arguments)?, true)?;
         ensure!(done.matches(": done").count() >= 5, "{done}");
         ensure!(has("value threaded on")? && has("value feature.rx-gro on")?);
-        // This holds on a machine with one CPU too, where the thread can run nowhere else.
+        // The fact also exists on a machine with one CPU, where the thread can run only on this
+        // CPU.
         ensure!(facts()?.contains("value napi.1 "), "{done}");
         let again = said(&tune(&arguments)?, true)?;
         ensure!(again.contains("nothing to change"), "{again}");
@@ -323,7 +324,7 @@ fn a_journal_of_an_earlier_build_is_followed_only_when_that_is_asked_for() -> Re
         let told = said(&tune(&[DEVICE, "--restore"])?, true)?;
         ensure!(told.contains("nothing to put back"), "{told}");
         ensure!(
-            told.contains(&format!("an earlier build has left {}", journal.display())),
+            told.contains(&format!("an earlier build has left the journal {}", journal.display())),
             "{told}"
         );
         ensure!(has(AFTER)? && journal.exists(), "it was followed: {told}");

@@ -1,5 +1,5 @@
-//! `fanpcap verify` on real packets. Modes that keep flows together pass, other modes fail with
-//! examples, and without packets nothing is verified.
+//! `fanpcap verify` on real packets. Modes that keep flows together pass. Other modes fail, and
+//! examples are printed. Without packets, the command reports that nothing is verified.
 #![forbid(unsafe_code)]
 
 use std::process::{Command, Output};

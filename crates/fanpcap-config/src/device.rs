@@ -73,7 +73,7 @@ impl Device {
         }
     }
 
-    /// The device string of one device, for a string that names several.
+    /// The device string of one device of a string that names several devices.
     #[must_use]
     pub fn of_part(&self, part: &Part) -> Device {
         Device {
@@ -91,7 +91,7 @@ impl Device {
         }
     }
 
-    /// Whether the string names several devices, which are read together, and this is one of them.
+    /// Whether this device is one of several that the string names and that are read together.
     pub fn is_part(&self) -> bool {
         self.is_part
     }
@@ -101,8 +101,8 @@ impl Device {
         self.is_fallback
     }
 
-    /// Whether the string names an engine without a device, which is allowed for `pfq`. The handle
-    /// is then on its group's device.
+    /// Whether the string names an engine but no device, which is allowed for `pfq`. The handle
+    /// then captures on its group's device.
     pub fn names_none(&self) -> bool {
         let is_unnamed = |part: &Part| part.name.is_empty();
         self.engine.is_some_and(Driver::names_group)
@@ -110,7 +110,7 @@ impl Device {
             && self.parts.iter().all(is_unnamed)
     }
 
-    /// Adds the device to a string that names none.
+    /// Adds the device to a string that names no device.
     #[must_use]
     pub fn on(self, interface: &str) -> Device {
         let (name, base) = (interface.to_owned(), interface.to_owned());
@@ -133,8 +133,8 @@ impl Device {
         &self.parts
     }
 
-    /// The name for the system's library: the interface of a virtual device, else the string
-    /// unchanged. So prefixes of the system's library (`dpdk:0`) still work.
+    /// The name that the system's library gets: the interface of a virtual device; for other
+    /// devices the unchanged string, so that prefixes of that library (`dpdk:0`) still work.
     pub fn system_name(&self) -> &str {
         match self.parts.as_slice() {
             // A handle without a device is never activated.
@@ -155,7 +155,7 @@ fn is_virtual(base: &str, number: &str, exists: &impl Fn(&str) -> bool) -> bool 
 /// libpcap's name for all devices.
 pub const ANY: &str = "any";
 
-/// Devices of the system's library with a `:NUMBER` that is not ours.
+/// Devices of the system's library in which `:NUMBER` does not mean a virtual device.
 const SYSTEM_DEVICES: [&str; 2] = ["nflog", "nfqueue"];
 
 #[cfg(test)]

@@ -10,7 +10,8 @@ pub struct Driver(&'static Row);
 struct Row {
     name: &'static str,
     kind: Kind,
-    /// Whether the prefix may stand without a device. The handle is then on its group's device.
+    /// Whether the prefix may be used without a device. The handle then captures on its group's
+    /// device.
     names_group: bool,
 }
 
@@ -19,9 +20,9 @@ struct Row {
 pub enum Kind {
     /// Packet sockets, whose rings are read (packet(7)).
     Sockets,
-    /// The engine attaches to devices and has its own rings. It runs steering programs and classes
-    /// of members, and may keep packets from the host. `fanpcap-engines` has the engine of this
-    /// name.
+    /// The engine attaches to devices and has its own rings. It supports steering programs and
+    /// classes of members, and may keep packets from the host. The crate `fanpcap-engines` contains
+    /// the engine of this name.
     Devices,
     /// This version does not have the engine, for this reason.
     Absent(&'static str),
@@ -36,7 +37,7 @@ static TABLE: [Row; 8] = [
     row("netmap", Kind::Absent(POLLED)),
     row(
         "pfring",
-        Kind::Absent("it takes PF_RING's kernel module and library"),
+        Kind::Absent("it needs PF_RING's kernel module and library"),
     ),
     row("zc", Kind::Absent(POLLED)),
     Row {
@@ -45,7 +46,7 @@ static TABLE: [Row; 8] = [
     },
 ];
 
-const POLLED: &str = "it takes a process that polls the device";
+const POLLED: &str = "it needs a process that polls the device";
 
 const fn row(name: &'static str, kind: Kind) -> Row {
     Row {

@@ -79,8 +79,8 @@ impl Script {
         Self::of_title(DEFAULT)
     }
 
-    /// The steering program with this title, if the title is the program's name or contains its
-    /// whole text.
+    /// The steering program with this title. `None` if the title is neither the program's name nor
+    /// its whole text.
     pub fn of_title(title: &str) -> Self {
         let source = |text| Source::new("the group", text);
         if named(title).is_some() {
@@ -153,7 +153,7 @@ impl Script {
             Written::Named(name) => format!("{name}{options}"),
             Written::Text | Written::File => {
                 let words = text.split_whitespace();
-                // Options first, because a long text is cut.
+                // The options precede the text, because a long text is cut at its end.
                 let words = Some(options.as_str()).into_iter().chain(words);
                 words.collect::<Vec<_>>().join(" ").trim_start().to_owned()
             }

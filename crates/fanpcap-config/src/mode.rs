@@ -88,7 +88,7 @@ pub struct Mode {
     pub kind: ModeKind,
     /// The kernel reassembles fragments before it steers the packet (`+defrag`).
     pub defrag: bool,
-    /// When the chosen member's ring is full, the next one gets the packet (`+rollover`).
+    /// When the chosen member's ring is full, the next member gets the packet (`+rollover`).
     pub rollover: bool,
 }
 
@@ -188,7 +188,7 @@ fn refuse_name(written: &str, lower: &str) -> Fault {
     let near = named_elsewhere(lower).or_else(|| nearest(lower, names));
     let fault = Fault::new("mode-unknown", format!("unknown mode {}", quote(written)));
     match near {
-        // Mode `flow` is a steering program, which needs CAP_BPF as well.
+        // Offer a second mode too: mode `flow` is a steering program, so it needs CAP_BPF.
         Some("flow") => fault.hint("did you mean 'flow', or 'hash' (without CAP_BPF)?"),
         near => fault.nearest(near.map(str::to_owned), one_of()),
     }

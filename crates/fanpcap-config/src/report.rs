@@ -10,7 +10,8 @@ pub struct Place {
     pub source: String,
     /// Line number, from 1.
     pub line: usize,
-    /// Column in characters, from 1. If something is missing at the end, one past the end.
+    /// Column in characters, from 1. If something is missing at the end of the line, the column is
+    /// one past the end.
     pub column: usize,
     /// The line itself.
     pub text: String,
@@ -73,7 +74,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The report as text of at most `limit` bytes, the most important part first:
+    /// The report as text of at most `limit` bytes, with the most important part first:
     ///
     /// ```text
     /// /etc/pcap.conf:3:10: unknown mode 'hsah'; did you mean 'hash'?
@@ -111,8 +112,8 @@ impl Report {
 }
 
 impl Report {
-    /// Keeps only the position, without words of the line: the process may read the file, but the
-    /// user for whom it runs may not.
+    /// Keeps only the position, without words of the line: the process may read the file, but
+    /// perhaps the user of the process may not.
     pub(crate) fn withheld(self) -> Report {
         let place = self.place.map(|place| Place {
             text: String::new(),
@@ -122,7 +123,7 @@ impl Report {
             slug: self.slug,
             message: "a mistake in a file that is not for all users: the line is not shown".into(),
             place: place.map(Box::new),
-            hint: Some("look at it as the file's owner".into()),
+            hint: Some("read the file as its owner".into()),
         }
     }
 }

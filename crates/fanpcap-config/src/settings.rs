@@ -76,7 +76,8 @@ impl Settings {
             .and_then(|entry| entry.value.group())
     }
 
-    /// The entry for `key` and every handle: the environment's, or else the file's.
+    /// The entry for `key` and every handle: from the environment or, if it has none, from the
+    /// file.
     fn for_all(&self, key: Key) -> Option<&Entry> {
         let lists = [&self.environment, &self.file];
         lists
@@ -90,7 +91,8 @@ fn find<'a>(list: &'a [Entry], key: Key, target: &Target) -> Option<&'a Entry> {
         .find(|entry| entry.key == key && entry.target == *target)
 }
 
-/// The path in PCAP_CONFIG, else the first of /etc/pcap.conf and $HOME/.pcap.conf that exists.
+/// The path in PCAP_CONFIG. If PCAP_CONFIG is not set, the first of /etc/pcap.conf and
+/// $HOME/.pcap.conf that exists.
 fn config_path(environment: &Environment) -> Option<PathBuf> {
     if let Some(path) = environment.value(CONFIG) {
         return Some(PathBuf::from(path));
@@ -104,8 +106,8 @@ fn config_path(environment: &Environment) -> Option<PathBuf> {
 }
 
 /// Whether root or the process's effective user owns the config file in a home. A process may run
-/// with another user's HOME, which sudo can keep. That user must not control the process. Nor may
-/// the user read a file through a symbolic link and our error messages.
+/// with another user's HOME, which sudo can keep. That user must not control the process. The user
+/// also must not be able to read a file through a symbolic link and our error messages.
 fn is_own_home(home: &Path, file: &Path) -> bool {
     let is_safe = |it: fs::Metadata| is_roots_or_own(&it) && it.mode() & WORLD_WRITES == 0;
     fs::metadata(home).is_ok_and(is_safe)
@@ -133,9 +135,9 @@ fn distrust(about: &fs::Metadata) -> Option<String> {
 }
 
 /// Reads the config file. Refuses pipes and terminals, whose content would differ each time a
-/// handle is opened. /dev/null stands for no file. Also returns whether messages may show the
-/// file's lines. `is_machines` says that the file is the machine's: all users read that file, so it
-/// must be trusted.
+/// handle is opened. /dev/null means that there is no file. Also returns whether messages may show
+/// the file's lines. `is_machines` says that the file is the machine's config file: all users'
+/// processes read it, so it must be trusted.
 fn read(path: &Path, is_machines: bool) -> Result<(String, bool), Fault> {
     let name = shorten(&path.to_string_lossy());
     let failed = |error: io::Error| {
@@ -287,7 +289,7 @@ mod tests {
             };
             assert!(error.contains(&expected), "{error}");
         }
-        // The file may be shown to a user who names it.
+        // A user who names the file in PCAP_CONFIG may see its lines.
         let named = machine.environment(file.to_str().unwrap());
         assert_eq!(machine.group(&named), Some(1));
     }
@@ -310,7 +312,7 @@ mod tests {
 
     fn error_in_time(load: impl FnOnce() -> Result<(), Report> + Send + 'static) -> String {
         let (done, result) = std::sync::mpsc::channel();
-        // The thread is not joined, because it may wait for ever.
+        // Do not join the thread, because it may wait for ever.
         std::thread::spawn(move || done.send(load()));
         let limit = std::time::Duration::from_secs(60);
         let result = result.recv_timeout(limit).expect("it waits");
@@ -331,8 +333,8 @@ mod tests {
     #[test]
     #[ignore = "needs root: reads the kernel's log"]
     fn a_regular_file_that_blocks_is_an_error() {
-        // A read of /proc/kmsg waits for the kernel's next message, if the caller may read it at
-        // all.
+        // A read of /proc/kmsg waits for the kernel's next message, if the caller may read this
+        // file.
         for error in errors(&Machine::new("blocks"), Path::new("/proc/kmsg")) {
             assert!(error.contains("cannot read "), "{error}");
             assert!(error.contains("(os error 11)"), "{error}");

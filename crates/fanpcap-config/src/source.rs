@@ -5,13 +5,14 @@ use crate::report::{Fault, Place, Report};
 /// The longest steering program, in bytes.
 pub const PROGRAM_MAX: usize = 64 * 1024;
 
-/// A text with its place. Two sources are equal if their texts are equal, whatever their places.
+/// A text with its place. Two sources are equal if their texts are equal, even if their places
+/// differ.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
     text: String,
     /// The surrounding text: lines of a file, a variable with its name, or an argument.
     whole: String,
-    /// Where each piece of the text begins, in the text and in `whole`.
+    /// The begin of each piece of the text, as a position in the text and a position in `whole`.
     pieces: Vec<(usize, usize)>,
     /// The name of the place in error messages.
     name: String,
@@ -79,7 +80,8 @@ impl Source {
         &self.text
     }
 
-    /// The place of the text's byte `offset`, but at most the end of its last word.
+    /// The place of the text's byte `offset`. If this byte is after the last word, the place of the
+    /// end of that word.
     fn place(&self, offset: usize) -> Place {
         let offset = offset.min(self.text.trim_end().len());
         let piece = self.pieces.iter().rev().find(|(from, _)| *from <= offset);

@@ -41,8 +41,8 @@ impl Steering {
     /// Compiles a steering program, for Ethernet.
     ///
     /// # Errors
-    /// A mistake in the steering program, with its line. If the whole program is unfit, the error
-    /// has the place that asks for the program.
+    /// A mistake in the steering program, with its line. If a group can't run the program as a
+    /// whole, the error has the place of the setting or call that asks for the program.
     pub fn compile(script: &Script, pcap: PcapCompiler<'_>) -> Result<Self, Report> {
         let compile = |tree| {
             let compiled = Compiled::with(&tree, script.options())?;
@@ -54,7 +54,7 @@ impl Steering {
     /// Compiles a steering program for a group on an engine other than packet sockets.
     ///
     /// # Errors
-    /// As [`Steering::compile`].
+    /// Same as [`Steering::compile`].
     pub fn compile_for_engine(script: &Script, pcap: PcapCompiler<'_>) -> Result<Self, Report> {
         let compile = |tree| ForEngine::of(tree, script.options()).map(Code::Engine);
         Self::with(script, pcap, &compile)
@@ -124,8 +124,8 @@ impl Steering {
         self.options.balance
     }
 
-    /// Whether the program's groups have only one device each: a sticky group remembers the flows
-    /// of one device, and a balanced group counts the packets of one device.
+    /// Whether a group with this program must have only one device: a sticky group remembers the
+    /// flows of one device, and a balanced group counts the packets of one device.
     pub fn is_of_one_device(&self) -> bool {
         self.options != GroupOptions::default()
     }

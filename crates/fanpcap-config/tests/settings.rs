@@ -1,4 +1,5 @@
-//! Properties of settings over generated files and variables. PROPTEST_CASES sets how many.
+//! Property tests of settings with generated files and variables. PROPTEST_CASES sets the number of
+//! cases.
 
 use fanpcap_config::device::Device;
 use fanpcap_config::driver::Driver;
@@ -121,7 +122,7 @@ const ODD: [char; 20] = [
     '\u{1f980}',
 ];
 
-/// How a near-valid text is changed, and where. Most texts are not changed.
+/// A random change of a valid text, and its place. Most texts stay unchanged.
 type Change = (u8, usize, usize);
 
 fn change() -> impl Strategy<Value = Change> {

@@ -30,23 +30,23 @@ use cluster::Node;
 use finding::Finding;
 use user::AsUser;
 
-/// Finds what loses packets, splits flows or costs time, and says how to mend it
+/// Finds problems that lose packets, split flows or cost time, and says how to fix them
 ///
-/// It looks at a device, its groups and their members, the settings, the library that applications
-/// load, the privileges of the caller and the machine, twice within a second, and changes nothing.
-/// Each finding says what is wrong, where, why it matters, and which command mends it. The exit
-/// status is 3 if packets are lost or captures refused, otherwise 0; it is 1 if doctor could not
-/// look.
+/// doctor examines a device, its groups and their members, the settings, the library that
+/// applications load, the privileges of the caller, and the machine. It reads everything twice
+/// within a second, and changes nothing. Each finding says what is wrong, where, why it matters,
+/// and which command fixes it. The exit status is 3 if packets are lost or captures are refused,
+/// otherwise 0. It is 1 if doctor could not examine the machine.
 #[derive(Args, Debug)]
 pub struct Arguments {
-    /// The device; by default all that have packet sockets
+    /// The device; by default, all devices that have packet sockets
     #[arg(value_name = "DEV", value_hint = ValueHint::Other)]
     device: Option<String>,
-    /// A program that shall capture: check whether it would load the library
+    /// A program that is to capture: check whether the program would load the library
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// A user who shall capture: check settings, library, privileges and limits as that user, and
-    /// everything else as the caller, who must be root
+    /// A user who is to capture: check settings, library, privileges and limits as that user, and
+    /// everything else as the caller. The caller must be root
     #[arg(long, value_name = "NAME", value_hint = ValueHint::Username)]
     user: Option<String>,
     /// Check only what concerns applications that the caller starts
@@ -63,7 +63,8 @@ const WHILE: Duration = Duration::from_secs(1);
 /// The exit status if packets are lost.
 const LOST: u8 = 3;
 
-/// Version of the JSON's form. A new field keeps the version; a changed or removed field raises it.
+/// Version of the JSON format. A new field does not change the version; a changed or removed field
+/// increments it.
 const SCHEMA: u32 = 1;
 
 /// The JSON.
@@ -140,7 +141,7 @@ mod tests {
         rests.filter_map(|rest| rest.trim_start().strip_prefix('"')?.split('"').next())
     }
 
-    /// The names of the findings in these sources.
+    /// The names of the findings that these sources contain.
     fn names(sources: &[&'static str]) -> Vec<&'static str> {
         let mut found: Vec<&str> = Vec::new();
         for source in sources {

@@ -1,5 +1,5 @@
-//! `fanpcap tune`: shows how a device should receive for captures. Sets it up like that, and puts
-//! everything back.
+//! `fanpcap tune`: shows how a device should receive for captures, makes these changes, and undoes
+//! them.
 
 mod text;
 mod measure;
@@ -31,10 +31,11 @@ use text::say;
 
 /// Shows how a device should receive for captures, makes these changes, and undoes them
 ///
-/// Without options it only shows what it found, and what it would change and why.
+/// Without options, the command only shows the device's settings, which of them it would change,
+/// and why.
 ///
-/// Each change is written to a journal before it is made, and verified by reading it back. When
-/// changes are undone, values that somebody else has changed since are left alone.
+/// Each change is written to a journal before it is made, and verified by reading it back. When the
+/// command undoes changes, it leaves alone values that another program has changed since.
 #[derive(Args, Debug)]
 pub struct Arguments {
     /// The device
@@ -44,20 +45,20 @@ pub struct Arguments {
     #[arg(long, conflicts_with = "restore")]
     apply: bool,
     /// Undo the changes of --apply, of applications' calls and of ended processes; on all devices,
-    /// if none is named
+    /// if no device is named
     #[arg(long)]
     restore: bool,
     /// With --restore: undo the changes in the journal of an earlier build, in /run/fanpcap/tune
     ///
-    /// Root of a container that shares /run/fanpcap may have written that journal. So read it
-    /// first.
+    /// Root of a container that shares /run/fanpcap may have written that journal. So read the
+    /// journal first.
     #[arg(long, requires_all = ["restore", "device"])]
     earlier: bool,
     /// Wait until this process or this command ends, then undo the changes
     #[arg(long = "while", value_name = "PID", requires = "apply")]
     while_runs: Option<u32>,
-    /// Run a shell command before and after the changes, and print how much was lost during each
-    /// run; undo the changes if more was lost afterwards
+    /// Run a shell command before and after the changes, and print how many packets were lost
+    /// during each run; undo the changes if the second run lost more
     #[arg(
         long = "for",
         value_name = "COMMAND",
@@ -68,9 +69,9 @@ pub struct Arguments {
     /// Move entries of the indirection table from busy receive queues to others until a signal
     /// comes, then restore the table
     ///
-    /// Entries without live flows move. With --adapt=all, entries with live flows move too: that
-    /// levels the queues within seconds, and the packets of a flow may be reordered when it moves.
-    /// Each round is printed in a line, with the moves as entry:old>new queue.
+    /// Only entries without live flows move. With --adapt=all, entries with live flows move too:
+    /// this levels the queues within seconds, but the packets of a flow may be reordered when its
+    /// entry moves. Each round is printed in a line, with the moves as entry:old>new queue.
     #[arg(
         long,
         value_name = "WHICH",
@@ -84,7 +85,7 @@ pub struct Arguments {
     /// End --adapt after this many rounds
     #[arg(long, value_name = "N", requires = "adapt")]
     rounds: Option<u32>,
-    /// Number of receive queues [default: as few as keep up, on half of the cores at most]
+    /// Number of receive queues [default: as few as suffice, on at most half of the cores]
     #[arg(long, value_name = "N", conflicts_with = "restore")]
     queues: Option<u32>,
     /// Let threads poll the queues, even where interrupts could be placed
@@ -96,7 +97,7 @@ pub struct Arguments {
     /// Also change the device that carries the default route
     #[arg(long, conflicts_with = "restore")]
     force: bool,
-    /// Print the facts that the plan is made of, for a report
+    /// Print the facts from which the plan is made, for a bug report
     #[arg(long, conflicts_with_all = ["apply", "restore"])]
     facts: bool,
 }
@@ -143,7 +144,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 fn show(device: &Device, facts: &Facts, wishes: Wishes) -> Result<ExitCode> {
     let mut page = text::facts(facts);
-    // A user who may not read the journal may still read the rest.
+    // A user who may not read the journal may still read the facts and the plan.
     if let Ok(journal) = Journal::open(device) {
         page += &text::journal(&journal, &apply::changed_since(device, &journal));
     }
@@ -161,8 +162,8 @@ fn show(device: &Device, facts: &Facts, wishes: Wishes) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A note on what no plan changes: the XDP engine captures what the host sends before the kernel or
-/// the NIC segments it.
+/// A note on a problem that no plan fixes: the XDP engine captures the host's packets before the
+/// kernel or the NIC segments them.
 fn unsegmented(device: &Device) -> Option<String> {
     let links = link::links().ok()?;
     let own = links.iter().find(|it| it.index == device.ifindex)?;
@@ -170,8 +171,8 @@ fn unsegmented(device: &Device) -> Option<String> {
     let is_engine = ["fanpcap_xdp", "fanpcap_root"].contains(&&*program);
     let cut = long_packets::cut(device.ifindex, &links).filter(|_| is_engine)?;
     Some(format!(
-        "note: an application captures on the XDP engine, which takes what the host sends before \
-         it is cut into segments; '{cut}' has TCP send frames of the wire's length\n"
+        "note: an application captures on the XDP engine, which captures the host's packets before \
+         they are cut into segments; '{cut}' makes TCP send packets of the wire's length\n"
     ))
 }
 
@@ -182,8 +183,8 @@ struct Tuning {
 }
 
 impl Tuning {
-    /// Undoes what a crash has left, plans the changes, and makes them. Returns whether all
-    /// succeeded.
+    /// Undoes changes that a crash has left, plans the changes, and makes them. Returns whether all
+    /// changes succeeded.
     fn make(&self, journal: &mut Journal, wish: Wish<'_>) -> Result<bool> {
         let name = &self.device.name;
         let left = journal.recover(&Settings(&self.device));
@@ -239,7 +240,7 @@ impl Tuning {
         };
         say(&after.text("after"))?;
         if after.is_worse_than(&before) {
-            say("more was lost afterwards: everything is put back")?;
+            say("the second run lost more: all changes are undone")?;
             self.release(hold)?;
             return Ok(ExitCode::FAILURE);
         }

@@ -1,5 +1,6 @@
-//! `fanpcap verify`: a live check of a device. Are flows split over members, are both directions
-//! together, does the ledger add up, is anything lost?
+//! `fanpcap verify`: a live check of a device. It checks whether flows are split over members,
+//! whether one member gets both directions of a flow, whether the ledger adds up, and whether
+//! packets are lost.
 
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,17 +29,17 @@ use verdict::{Check, Outcome, Seen};
 /// Captures for a while in a new group, and checks whether each member gets the right packets
 ///
 /// The members are threads of this command. They share the device's packets in a new group, so that
-/// no other application misses one. It prints the share of each member. It checks whether each flow
-/// was at one member, in both directions, whether received packets equal delivered plus dropped
-/// ones, and whether packets were lost. Flows are sampled if there are many. Fragments and ICMP
-/// errors don't show their flow and are not judged. The exit status is 3 if a check fails, 1 if
-/// nothing could be verified.
+/// no other application loses packets. The command prints the share of each member. It checks
+/// whether one member got all packets of each flow, in both directions. It also checks whether the
+/// received packets equal the delivered plus the dropped packets, and whether packets were lost. If
+/// there are many flows, only a sample is checked. Fragments and ICMP errors don't show their flow
+/// and are not judged. The exit status is 3 if a check fails, and 1 if nothing could be verified.
 #[derive(Args, Debug)]
 pub struct Arguments {
     /// The device
     #[arg(short = 'i', long, value_name = "DEVICE", value_hint = ValueHint::Other)]
     interface: String,
-    /// How many members share its packets
+    /// How many members share the device's packets
     #[arg(short = 'n', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     members: u16,
     /// For how many seconds
@@ -52,8 +53,8 @@ pub struct Arguments {
     /// group]
     #[arg(short, long, value_name = "NUMBER")]
     group: Option<u16>,
-    /// Send test traffic on this device, which is connected to the captured one: a veth's other
-    /// end, or a port that is wired to it
+    /// Send test traffic on this device, which is connected to the captured device: the other end
+    /// of a veth, or a port that is wired to the captured port
     #[arg(long, value_name = "DEV")]
     generate: Option<String>,
     /// Print one JSON object (docs/verify-json.md)
@@ -64,10 +65,11 @@ pub struct Arguments {
 /// The exit status if a check fails.
 const FAILED: u8 = 3;
 
-/// Version of the JSON's form. A new field keeps the version; a changed or removed field raises it.
+/// Version of the JSON format. A new field does not change the version; a changed or removed field
+/// increments it.
 const SCHEMA: u32 = 1;
 
-/// How long members may take to get their shares after the last member has joined.
+/// Time that the members have to get their shares after the last member has joined.
 const SETTLES: Duration = Duration::from_millis(500);
 
 /// Ethernet's link-layer type (`DLT_EN10MB`).
@@ -159,7 +161,7 @@ impl<'a> Witness<'a> {
         let device = &self.arguments.interface;
         ensure!(
             handle.datalink() == ETHERNET,
-            "{device} has no Ethernet frames: verify reads no others"
+            "{device} has no Ethernet frames: verify reads only Ethernet"
         );
         let watched = Arc::new(Mutex::new(Watched {
             flows: Flows::new(self.sample.clone()),
@@ -297,7 +299,7 @@ fn page(told: &VerifyPage) -> String {
     if told.packets_unread_total > 0 {
         let (count, share) = (told.packets_unread_total, told.unread_percent);
         page += &format!(
-            "  {count} packets ({share:.2} %) went by an outer header: what they carry is not read\n"
+            "  {count} packets ({share:.2} %) were shared by an outer header: verify can't read the packets inside\n"
         );
     }
     page.push('\n');

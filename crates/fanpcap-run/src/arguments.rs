@@ -30,8 +30,9 @@ pub(crate) fn is_numbered(argument: &OsStr) -> bool {
     expand(argument, 0) != expand(argument, 1)
 }
 
-/// The files that copy `number` may write, according to the arguments. From each numbered argument,
-/// it takes the whole, the part after `=`, and the part after an option letter, as in `-w%i.pcap`.
+/// The files that copy `number` may write, according to the arguments. Each numbered argument gives
+/// three paths: the whole argument, the part after `=`, and the part after an option letter, as in
+/// `-w%i.pcap`.
 pub(crate) fn files(arguments: &[OsString], number: usize) -> Vec<PathBuf> {
     let numbered = arguments.iter().filter(|argument| is_numbered(argument));
     numbered
@@ -54,10 +55,11 @@ fn parts(argument: &OsStr) -> Vec<&OsStr> {
 }
 
 /// The device that a command line names. For a known program, reads the options as that program
-/// does. Otherwise takes the value of `-i` or `--interface`. Otherwise takes the value of `-d` or
-/// `--pcap` (Suricata), or of a bundle of options that ends with `i`, if `exists` finds such a
-/// device: these options may mean something else. If there are several devices, returns the first,
-/// as the plain name (of `xdp:eth0`, `eth0:1` or `eth0^eth1`).
+/// does. For other programs, takes the value of `-i` or `--interface`. If there is none, takes the
+/// value of `-d` or `--pcap` (Suricata), or of a bundle of options that ends with `i`. These
+/// options may mean something else, so their value must be a device that `exists` finds. If the
+/// command line names several devices, returns the first. Returns the plain name: `eth0` for
+/// `xdp:eth0`, `eth0:1` and `eth0^eth1`.
 pub(crate) fn device(command: &[OsString], exists: impl Fn(&str) -> bool) -> Option<String> {
     let known = options::known_program(command);
     let named = known.and_then(|(known, arguments)| {
@@ -141,8 +143,8 @@ pub(crate) fn shared_file(arguments: &[OsString]) -> Option<&OsStr> {
     None
 }
 
-/// Whether all copies with this name would write the same file. `/dev/stdout` differs for each
-/// copy, and a URL, which argus(8) accepts, is not a file.
+/// Whether all copies would write the same file if their arguments contain this name. `/dev/stdout`
+/// differs for each copy, and a URL, which argus(8) accepts, is not a file.
 pub(crate) fn is_shared(name: &OsStr) -> bool {
     let text = name.to_string_lossy();
     let is_file = name != "-" && !text.starts_with("/dev/") && !text.contains("://");

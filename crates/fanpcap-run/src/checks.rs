@@ -36,7 +36,7 @@ pub(crate) fn device(given: Option<&str>, command: &[OsString]) -> Result<Option
         let name = arguments::plain(given).unwrap_or_default();
         ensure!(
             exists(&name),
-            "--device {given}: there is no such device here; there are: {}",
+            "--device {given}: there is no such device here; the devices here are: {}",
             there_are()
         );
         return Ok(Some(name));
@@ -51,7 +51,7 @@ pub(crate) fn device(given: Option<&str>, command: &[OsString]) -> Result<Option
             && !rest.iter().any(|word| word == "-r");
         ensure!(
             !(is_here && is_device),
-            "there is no device {name} here, which the copies would capture on; there are: {}",
+            "the copies would capture on {name}, but there is no device {name} here; the devices here are: {}",
             there_are()
         );
     }
@@ -80,11 +80,11 @@ pub(crate) fn files(command: &[OsString], copies: usize, is_merged: bool) -> Res
         let (name, own) = (Path::new(file).display(), numbered(file));
         ensure!(
             copies == 1,
-            "all {copies} copies would write {name}, each over the others: write -{letter} {own}, where %i is the copy's number"
+            "all {copies} copies would write {name}, and each would overwrite what the others wrote: write -{letter} {own}, where %i is the copy's number"
         );
         ensure!(
             !is_merged,
-            "--merge: nothing would be merged: write -{letter} {own} in the place of -{letter} {name}, where %i is the copy's number"
+            "--merge: nothing would be merged: write -{letter} {own} instead of -{letter} {name}, where %i is the copy's number"
         );
     }
     ensure_merged(known, file.filter(|file| *file != "/dev/null"), is_merged)
@@ -121,7 +121,7 @@ pub(crate) fn group(group: u16, wanted: &GroupMode, device: Option<&str>) -> Res
         let Some(has) = socket.fanout.filter(|has| has.id == group) else {
             continue;
         };
-        let elsewhere = "leave out --group for a free one, or name another";
+        let elsewhere = "leave out --group to get a free group, or name another group";
         if here.is_some_and(|here| here != socket.ifindex) {
             let on = interface::name(socket.ifindex).unwrap_or_else(|| "other devices".to_owned());
             bail!("--group {group}: the group is on {on} already: {elsewhere}");
@@ -138,7 +138,7 @@ pub(crate) fn group(group: u16, wanted: &GroupMode, device: Option<&str>) -> Res
         if !is_same_kind || !is_same {
             let runs = runs.unwrap_or_else(|| format!("another mode (number {})", has.mode));
             bail!(
-                "--group {group}: the group has {runs} already, not {}: {elsewhere}, or --fanout the same",
+                "--group {group}: the group has {runs} already, not {}: {elsewhere}, or give --fanout the mode of the group",
                 wanted.text
             );
         }
@@ -146,8 +146,8 @@ pub(crate) fn group(group: u16, wanted: &GroupMode, device: Option<&str>) -> Res
     Ok(())
 }
 
-/// Variables of the calling environment that have no effect here. This command sets the copies'
-/// group, and with --fanout also their mode.
+/// Variables of the calling environment that have no effect here, because this command sets the
+/// copies' group and, with --fanout, also their mode.
 pub(crate) fn ignored(has_fanout: bool) -> Vec<String> {
     let names = env::vars_os().map(|(name, _)| name);
     let names = names.filter(|name| group::is_replaced(name, has_fanout));
@@ -209,7 +209,7 @@ mod tests {
         }
         let said = refused("tcpdump -w all.pcap", 1, true);
         assert!(
-            said.contains("write -w all.%i.pcap in the place of"),
+            said.contains("write -w all.%i.pcap instead of"),
             "{said}"
         );
         for line in ["tcpdump -w -", "tcpdump -w%i.pcap", "argus -i eth0", "cat"] {
@@ -226,7 +226,7 @@ mod tests {
             "{error}"
         );
         assert!(
-            error.contains("there are: ") && error.contains("lo"),
+            error.contains("the devices here are: ") && error.contains("lo"),
             "{error}"
         );
         assert_eq!(device(Some("lo"), "true").unwrap().as_deref(), Some("lo"));

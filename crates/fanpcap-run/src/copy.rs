@@ -19,7 +19,7 @@ const DELAY_LAST: Duration = Duration::from_secs(5);
 /// A run of this length resets the pause to the shortest.
 const WELL: Duration = Duration::from_secs(10);
 
-/// A copy is given up after this many runs in a row that were shorter than [`WELL`].
+/// After this many runs in a row that were shorter than [`WELL`], the copy is not started again.
 const ENDS_MAX: u32 = 10;
 
 /// How one start of a copy ended.
@@ -59,7 +59,7 @@ pub(crate) struct Copy {
     pub(crate) starts: u32,
     /// Number of members in earlier runs.
     pub(crate) members_before: usize,
-    /// Whether this run was already examined for why it did not join.
+    /// Whether this command has already searched for the reason why this run did not join.
     pub(crate) questioned: bool,
     /// The copy ended too often and will not be started again.
     pub(crate) given_up: bool,

@@ -1,5 +1,5 @@
-//! The files that a copy's arguments name. Finds out which of them this run wrote, and keeps these
-//! when the copy is started again.
+//! The files that a copy's arguments name. Finds out which of these files the copy wrote, and keeps
+//! the written files when the copy is started again.
 
 mod rotated;
 
@@ -22,8 +22,8 @@ use rotated::Pattern;
 pub(crate) struct Files {
     /// Paths that the arguments may name, each with its state before the copy started.
     named: BTreeMap<PathBuf, Option<State>>,
-    /// Names that applications derive from the named paths. Derived files that existed before the
-    /// start are in `named`.
+    /// Patterns of the names that applications derive from the named paths. Files with such a name
+    /// that existed before the start are in `named`.
     patterns: Vec<Pattern>,
     /// Names of other copies' files, which may match a pattern of this copy.
     others: BTreeSet<PathBuf>,

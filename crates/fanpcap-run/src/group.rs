@@ -24,7 +24,7 @@ use fanpcap_pcap::compile_expression;
 const FIRST: u16 = 20_000;
 const LAST: u16 = 60_000;
 
-/// The fanout mode of the copies, as far as it is known before they start.
+/// The fanout mode of the copies, as far as the mode is known before the copies start.
 #[derive(Debug)]
 pub(crate) struct GroupMode {
     /// The mode, or the steering program.
@@ -138,7 +138,7 @@ pub(crate) fn members(group: u16) -> Vec<String> {
     let of_group = seen.filter(|entry| entry.is_in(group) && !entry.is_placeholder);
     let told = of_group.map(|seen| match seen.page {
         Some(page) => format!("process {} ({})", page.pid, page.program),
-        None => "one without our library".to_owned(),
+        None => "a process without fanpcap's library".to_owned(),
     });
     let all: BTreeSet<String> = told.collect();
     all.into_iter().collect()
@@ -151,16 +151,17 @@ fn config_files() -> Vec<OsString> {
     all.into_iter().flatten().collect()
 }
 
-/// All numbers in a config file. A number that is not a group only shrinks the search.
+/// All numbers in a config file. Some of these numbers are no groups. The search then only has
+/// fewer numbers to choose from.
 fn numbers(text: &str) -> impl Iterator<Item = u16> {
     text.split(|character: char| !character.is_ascii_digit())
         .filter_map(|digits| digits.parse().ok())
 }
 
 /// Makes `command` load our library and join the group. Removes variables of the calling
-/// environment that would change that. Sets the mode only if `fanout` gives one: a default mode
-/// would become a request, and a copy without CAP_BPF would fail on it. `member` is the copy's
-/// name, unless the environment has one.
+/// environment that would lead elsewhere. Sets the mode only if `fanout` gives one: a default mode
+/// would become a request, and a copy without CAP_BPF could not join in that mode. `member` is the
+/// copy's name, unless the environment has one.
 pub(crate) fn lead(
     command: &mut Command,
     library: &Path,

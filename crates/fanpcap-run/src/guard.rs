@@ -102,7 +102,7 @@ pub(crate) fn stand() -> ExitCode {
     for group in told {
         let _ = writeln!(
             io::stderr(),
-            "fanpcap: this command was killed; its copy's process group {group} was told to end"
+            "fanpcap: this command was killed; the guard ended the process group {group} of its copy"
         );
     }
     ExitCode::SUCCESS

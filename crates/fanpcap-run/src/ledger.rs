@@ -38,8 +38,8 @@ use shares::Shares;
 use spans::Spans;
 use takers::Takers;
 
-/// How long, at the end, other members of the group may take to read the rings that the copies
-/// left. These members wait two seconds for the successor of a copy that has a name.
+/// Time that other members of the group get at the end to read the rings that the copies left.
+/// These members wait two seconds for the successor of a copy that has a name.
 const TAKERS_WITHIN: Duration = Duration::from_secs(3);
 
 /// Interval of checks whether the other members have finished.
@@ -59,25 +59,27 @@ pub(crate) struct Ledger {
     /// Pages that disappeared since the last check of the members, if known.
     gone: Option<BTreeSet<PathBuf>>,
     absences: Absences,
-    /// The devices' last counts. A member that joined before these were read is held or was
+    /// The devices' last counts. A member that joined before these counts were read is held, or was
     /// reported as missed.
     counts: Counts,
     /// The counters of groups on XDP.
     offered: GroupReadings,
-    /// For each device, the spans of its count that are in the bound because a reading was lost.
+    /// For each device, the spans of its count that the bound of uncounted packets contains because
+    /// a reading was lost.
     bounded: BTreeMap<u32, Spans>,
     /// For each device, its count when a copy was first in the group.
     begun: BTreeMap<u32, u64>,
     /// For each device, its count when an absence ended.
     resumed: BTreeMap<u32, u64>,
-    /// Unseen members may have joined before all seen ones.
+    /// A member that the ledger never saw may have joined before all members that it saw.
     has_unseen: bool,
     shares: Shares,
     /// Sockets of all members so far.
     known: BTreeSet<MemberId>,
     /// Sockets in the group without a member page.
     pageless: BTreeSet<MemberId>,
-    /// A socket without a page was seen twice: the group may have members that the ledger misses.
+    /// A socket without a page was seen in two scans: the group may have members that the ledger
+    /// misses.
     has_pageless: bool,
     /// The copies' running processes, with the copies' numbers.
     running: Vec<(u32, usize)>,
@@ -147,8 +149,8 @@ impl Ledger {
         }
     }
 
-    /// Reads the devices' counters, then processes new pages. It replaces the last counts only
-    /// then, so a member that came and went unseen came after the last counts.
+    /// Reads the devices' counters, then processes new pages. Replaces the last counts only after
+    /// the pages: a member that came and went unseen has come after the last counts.
     fn count(&mut self) {
         let mut counts = self.counts.clone();
         counts.ask_all();
@@ -184,7 +186,7 @@ impl Ledger {
                 (None, None) => _ = pageless.insert(id),
             }
         }
-        // A dying member's page disappears a moment before its socket.
+        // When a member's process dies, the member's page disappears a moment before its socket.
         self.has_pageless |= !self.pageless.is_disjoint(&pageless);
         self.pageless = pageless;
         self.note_shares();
@@ -253,7 +255,8 @@ impl Ledger {
         }
     }
 
-    /// Notes that the copies were told to end: from now on an empty group is intended.
+    /// Notes that this command has sent the copies a signal to end: from now on an empty group is
+    /// intended.
     pub(crate) fn end_of_watch(&mut self) {
         self.end_absences(&[]);
         self.absences.is_over = true;
@@ -332,8 +335,8 @@ impl Ledger {
         stealing.map(|it| it.ifindex).collect()
     }
 
-    /// Whether a member is about to leave, or other members may finish the ring of an ended member
-    /// at any time.
+    /// Whether a member is about to leave, or other members may soon have read the ring of an ended
+    /// member to the end.
     pub(crate) fn is_pressed(&self) -> bool {
         let mut ended = self.ended.iter();
         ended.any(Member::awaits_takers) || self.held.iter().any(Member::is_leaving)

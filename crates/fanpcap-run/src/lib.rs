@@ -52,29 +52,30 @@ use supervise::{Run, Supervised};
 ///
 /// The summary says for each copy how many packets it received, and where packets were lost. A copy
 /// that joins the group, or sets its filter, rejects its share of the packets for some
-/// microseconds. These packets are not counted: "at most N packets are in no figure" is an upper
-/// bound, from the device's counters. Packets that come while no copy is in the group, because all
-/// are being restarted, have their own line. Packets of a merged file that are out of order are
-/// `late` in the JSON: the packets that a dead copy left in its ring come late, and the time stamps
-/// of the copy that reads them go back. The packet that a killed copy had just been given counts as
-/// taken.
+/// microseconds. The kernel does not count these packets: "at most N packets are in no figure" is
+/// an upper bound, from the device's counters. Packets that come while no copy is in the group,
+/// because all copies are being restarted, have their own line. Packets of a merged file that are
+/// out of order are `late` in the JSON: another copy reads the packets that a dead copy left in its
+/// ring after newer packets of its own. If a copy was killed while it had a packet, this packet
+/// counts as taken.
 ///
 /// Copies join in the order of their numbers: each starts when the copy before it has its share of
-/// the packets. If a copy needs longer than a second, or all copies longer than five, the others
-/// start at once.
+/// the packets. If a copy needs more than 1 second for this, or all copies together more than 5
+/// seconds, the remaining copies start at once.
 ///
-/// Without --fanout, variables and the config file set the mode, or the library chooses it when the
-/// first copy joins. For a program that has given up CAP_BPF, such as dumpcap, it chooses hash.
+/// Without --fanout, variables and the config file set the mode. If they set none, the library
+/// chooses the mode when the first copy joins. For a program that has given up CAP_BPF, such as
+/// dumpcap, the library chooses hash.
 ///
 /// A copy that captures outside the group sees all packets. Examples are programs that read packet
-/// sockets themselves, and copies that are each alone in a group. Then all copies are ended, unless
-/// --allow-outsiders is given.
+/// sockets themselves, and copies that are each alone in a group. If a copy captures outside the
+/// group, this command ends all copies, unless --allow-outsiders is given.
 ///
 /// Signals are passed on to all copies; a second interrupt kills them. This command ends everything
-/// that its copies have started, so run daemons in the foreground. The exit status is that of the
-/// first copy that failed by itself, or 128 plus the signal's number if that copy was killed. It is
-/// 1 if the copies ran for some seconds and none was in the group, 127 if the program is not found,
-/// and 126 if it can't be run.
+/// that its copies have started, so run daemons in the foreground. The exit status is the status of
+/// the first copy that failed by itself, or 128 plus the signal's number if that copy was killed.
+/// The exit status is 1 if the copies ran for some seconds and none was in the group, 127 if the
+/// program is not found, and 126 if the program can't be run.
 #[derive(Args, Debug)]
 #[command(override_usage = "fanpcap run [OPTIONS] [--] <COMMAND>...")]
 pub struct Arguments {
@@ -96,14 +97,14 @@ pub struct Arguments {
     /// The device, if the program's arguments don't name it with -i or --interface
     #[arg(long, value_name = "DEV")]
     device: Option<String>,
-    /// Restarts a copy that was killed or ended with an error; a file that it wrote is kept as
-    /// NAME.1, .2 and so on. In modes that are steering programs, such as flow, the new copy gets
-    /// the old one's flows and unread packets, if it is back within 2 seconds
+    /// Restarts a copy that was killed or ended with an error. A file that the copy wrote is kept
+    /// as NAME.1, .2 and so on. In modes that are steering programs, such as flow, the new copy
+    /// gets the flows and unread packets of the old copy, if the new copy joins within 2 seconds
     #[arg(long)]
     restart: bool,
-    /// Merges the captures that the copies write, to files named with %i or to standard output,
-    /// into FILE: pcapng if its name ends so, else pcap; - is standard output, written when all
-    /// copies have ended
+    /// Merges the captures of the copies into FILE. The copies write their captures to files named
+    /// with %i, or to standard output. FILE is pcapng if its name ends with pcapng, otherwise pcap.
+    /// The FILE - is standard output, written when all copies have ended
     #[arg(long, value_name = "FILE")]
     merge: Option<PathBuf>,
     /// Continues even if a copy has not joined the group and sees all packets
@@ -130,7 +131,7 @@ pub struct Arguments {
     command: Vec<OsString>,
 }
 
-/// Runs `fanpcap run`, to the end of its copies.
+/// Runs `fanpcap run` until its copies have ended.
 ///
 /// # Errors
 /// The arguments are wrong, or the copies can't be started, watched or summed up.
@@ -157,8 +158,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(to) = &arguments.merge {
         merge::ensure_writable(to).context("--merge")?;
     }
-    // Each copy needs several descriptors here. If the limit can't be raised, the call that fails
-    // for lack of descriptors reports that.
+    // Each copy needs several descriptors of this process. If the limit can't be raised, the first
+    // call that lacks a descriptor reports the error.
     let _ = child::raise_open_files();
     if let Some(path) = &arguments.json {
         summary::ensure_writable(path)?;
@@ -211,13 +212,13 @@ fn announce(arguments: &Arguments, (group, fanout): (u16, &GroupMode), why: &str
     let is_known = options::known_program(&arguments.command).is_some();
     if let Some(file) = shared().filter(|_| copies > 1 && !is_known) {
         output.say(&format!(
-            "all copies write {}: put their number, %i, into its name",
+            "all copies write the file {}: put the copy's number, %i, into the file's name",
             Path::new(file).display()
         ));
     }
     for member in group::members(group) {
         output.say(&format!(
-            "group {group} has a member already, which gets its share of the packets: {member}"
+            "group {group} already has another member, which also gets a share of the packets: {member}"
         ));
     }
 }
@@ -226,7 +227,7 @@ fn announce(arguments: &Arguments, (group, fanout): (u16, &GroupMode), why: &str
 fn finish(arguments: &Arguments, group: u16, output: &Output, supervised: &Supervised) -> u8 {
     let mut sources = supervised.sources();
     let mut seen = BTreeSet::new();
-    // Copies that were all told to write one file wrote that file once.
+    // If the arguments of all copies name the same file, list that file once.
     sources.retain(|(_, path)| {
         fs::metadata(path).map_or(true, |found| seen.insert((found.dev(), found.ino())))
     });
@@ -257,12 +258,12 @@ fn finish(arguments: &Arguments, group: u16, output: &Output, supervised: &Super
     let mut errors = Vec::new();
     for copy in &supervised.without_share {
         output.say(&format!(
-            "copy {copy} never had a share of the group's packets: its program has looked for none"
+            "copy {copy} never had a share of the group's packets: its application has never looked for packets"
         ));
     }
     if supervised.none_joined {
         output.say(&format!(
-            "no copy was in group {group} at any time: nothing was captured in it"
+            "no copy was ever in group {group}: no copy captured its share of the packets"
         ));
     }
     match merged.transpose() {
@@ -295,13 +296,13 @@ fn tell_of_gaps(supervised: &Supervised, summary: &Summary, output: &Output) {
     let copies = supervised.copies.iter();
     for path in copies.flat_map(|copy| copy.files.no_captures()) {
         output.say(&format!(
-            "--merge: {} is left out, as it is no capture",
+            "--merge: {} is left out, because it is no capture",
             path.display()
         ));
     }
     if let Some(more @ 1..) = summary.taken_not_written {
         output.say(&format!(
-            "--merge: {more} packets that the copies took are in none of the captures that were merged"
+            "--merge: the merged captures lack {more} packets that the copies took"
         ));
     }
 }
@@ -331,7 +332,7 @@ fn nothing_to_merge(supervised: &Supervised) -> anyhow::Error {
         )
     } else {
         anyhow::anyhow!(
-            "--merge: the copies wrote files that are no captures: {}",
+            "--merge: the copies wrote files, but none of them is a capture: {}",
             others
         )
     }
@@ -347,6 +348,6 @@ fn kept(paths: &[PathBuf]) -> String {
     if names.is_empty() {
         "nothing is merged".to_owned()
     } else {
-        format!("nothing is merged; what the copies wrote is in {names}")
+        format!("nothing is merged; the copies' files are {names}")
     }
 }

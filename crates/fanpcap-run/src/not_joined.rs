@@ -1,4 +1,4 @@
-//! Finds the likely reason why a copy has not joined the group, from /proc.
+//! Finds in /proc the likely reason why a copy has not joined the group.
 
 use std::fs;
 use std::io::{ErrorKind, Read};
@@ -23,8 +23,8 @@ pub(crate) struct Expected<'a> {
     pub(crate) device: Option<&'a str>,
 }
 
-/// Examines a process that has no page in the group, and returns the likely reason for that.
-/// `captures` says that the process has a packet socket nevertheless.
+/// Examines a process that has no page in the group, and returns the likely reason why the page is
+/// missing. `captures` says that the process has a packet socket.
 pub(crate) fn reason(pid: u32, wanted: &Expected<'_>, captures: bool) -> String {
     let (library, group) = (wanted.library, wanted.group);
     let of_process = PathBuf::from(format!("/proc/{pid}"));
@@ -38,7 +38,7 @@ pub(crate) fn reason(pid: u32, wanted: &Expected<'_>, captures: bool) -> String 
         .ok();
     if let (Some(own), Some(its)) = (own_netns, its_netns) {
         if own != its {
-            return "it is in another network namespace, of which nothing is seen here; start this command there, as in: ip netns exec NAME fanpcap run ...".to_owned();
+            return "it is in another network namespace, whose sockets this command can't list; start this command in that namespace, as in: ip netns exec NAME fanpcap run ...".to_owned();
         }
     }
     let maps = fs::read_to_string(of_process.join("maps"));
@@ -49,14 +49,14 @@ pub(crate) fn reason(pid: u32, wanted: &Expected<'_>, captures: bool) -> String 
         Ok(maps) => maps,
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
             return format!(
-                "{name} can't be looked at; most likely it {}",
+                "{name} can't be examined; most likely it {}",
                 wanted.raised()
             );
         }
         Err(error) if is_lack_of_descriptors(&error) => {
-            return format!("it can't be looked at ({error}): allow more open files (ulimit -n)");
+            return format!("it can't be examined ({error}): allow more open files (ulimit -n)");
         }
-        Err(error) => return format!("it can't be looked at ({error})"),
+        Err(error) => return format!("it can't be examined ({error})"),
     };
     let mut loaded = libraries(&maps, library);
     // An ending process keeps its executable for a moment longer than its libraries.
@@ -75,10 +75,10 @@ fn of_libraries(
 ) -> String {
     match loaded {
         Loaded::Libpcap(path) if captures && path.starts_with(library) => {
-            format!("{name} reads a packet socket of its own, past libpcap")
+            format!("{name} reads a packet socket of its own, without libpcap")
         }
         Loaded::Others if captures => {
-            format!("{name} reads a packet socket of its own, or has a libpcap built in")
+            format!("{name} reads a packet socket of its own, or has a built-in libpcap")
         }
         Loaded::Libpcap(path) if path.starts_with(library) => format!(
             "{name} has loaded {}, but {}",
@@ -86,15 +86,15 @@ fn of_libraries(
             without_page(group)
         ),
         Loaded::Libpcap(path) => format!(
-            "{name} has loaded {} instead of ours, perhaps by a path of its own (rpath) or LD_PRELOAD",
+            "{name} has loaded {} instead of fanpcap's library, perhaps because of a library path in the executable (rpath) or of LD_PRELOAD",
             harmless_text(&path.display().to_string())
         ),
         Loaded::Others => format!(
-            "{name} has not loaded libpcap: it has one built in, loads it later, or does not capture by it"
+            "{name} has not loaded libpcap: it has a built-in libpcap, loads libpcap later, or captures without libpcap"
         ),
-        Loaded::Gone => "it is ending, or has just begun".to_owned(),
+        Loaded::Gone => "it is ending, or has just started".to_owned(),
         Loaded::Nothing => format!(
-            "{name} is linked statically, so it can't load our libpcap; a dynamically linked build can"
+            "{name} is linked statically, so it can't load fanpcap's libpcap; use a dynamically linked build"
         ),
     }
 }
@@ -129,12 +129,12 @@ impl Expected<'_> {
         let remedy = match (is_everybodys, configured) {
             (true, Some(own)) if own == group => {
                 format!(
-                    "/etc/pcap.conf has it in group {own}, but it {}",
+                    "/etc/pcap.conf sets group {own} for the device, but the process {}",
                     without_page(group)
                 )
             }
             (true, Some(own)) => {
-                format!("/etc/pcap.conf has it in group {own}: give --group {own}")
+                format!("/etc/pcap.conf sets group {own} for the device: give --group {own}")
             }
             (true, None) => format!("write {line}, and give --group {group}"),
             (false, _) => format!(
@@ -171,13 +171,13 @@ enum Loaded {
     Others,
     /// No shared library, only the executable.
     Nothing,
-    /// Nothing: the process has ended and its memory is gone.
+    /// Nothing: the process has ended, and the kernel has freed its memory.
     Gone,
 }
 
 /// Finds the libraries in the text of `/proc/PID/maps`, whose columns are address, rights, offset,
-/// device, inode and path. Our library also loads the system's libpcap, so a libpcap in our
-/// directory `own` has precedence.
+/// device, inode and path. Our library also loads the system's libpcap. So if a process has loaded
+/// both, the result is the libpcap in our directory `own`.
 fn libraries(maps: &str, own: &Path) -> Loaded {
     let path = |line: &str| {
         let at = line.find('/')?;
@@ -299,9 +299,9 @@ mod tests {
         let line = "write 'group_eth0 = 7' into /etc/pcap.conf, and give --group 7";
         assert!(said.contains(line) && !said.contains("enable"), "{said}");
         let said = wanted.of_raised(true, Some(5));
-        let end = "/etc/pcap.conf has it in group 5: give --group 5";
+        let end = "/etc/pcap.conf sets group 5 for the device: give --group 5";
         assert!(said.ends_with(end), "{said}");
-        // The remedy is in place already.
+        // The config file already contains the remedy.
         let said = wanted.of_raised(true, Some(7));
         assert!(said.contains("could not publish its page"), "{said}");
         assert!(!said.contains("give --group"), "{said}");

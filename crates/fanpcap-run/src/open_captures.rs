@@ -1,5 +1,5 @@
-//! Capture files that a copy has open although its arguments do not name them. A script may name
-//! such files.
+//! Capture files that a copy has open although its arguments do not name them. For example, the
+//! copy may be a script that names the files itself.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -11,8 +11,8 @@ use super::files::Files;
 use super::ledger::copy_of;
 use fanpcap_merge::is_capture;
 
-/// Captures that the copy's processes are writing and that are not in its `files`. `leader` is the
-/// copy's first process.
+/// Captures that the copy's processes are writing and that `files` does not contain. `leader` is
+/// the copy's first process.
 pub(crate) fn of(leader: u32, files: &Files) -> Vec<PathBuf> {
     let of_copy = stat::pids().filter(|pid| copy_of(*pid, &[(leader, 0)]).is_some());
     let mut found: Vec<PathBuf> = of_copy
@@ -46,7 +46,7 @@ fn is_for_writing(info: &str) -> bool {
     flags.is_some_and(|flags| flags & 3 != 0)
 }
 
-/// Whether a file may be a capture: by its content, or by its name while the content is still in
+/// Whether a file may be a capture: checks the content, or the name while the content is still in
 /// the application's buffer.
 fn may_be_capture(path: &Path) -> bool {
     let mut head = Vec::new();

@@ -13,7 +13,8 @@ pub(super) struct Known {
     valued: &'static str,
     /// The option that names the device.
     pub(super) device: u8,
-    /// The option that names the output file, if a second copy would overwrite that file.
+    /// The option that names the output file, if a second copy that got the same name would
+    /// overwrite the file.
     pub(super) file: Option<u8>,
     /// The program captures on network devices only.
     pub(super) needs_device: bool,
@@ -48,7 +49,7 @@ const fn elsewhere(known: Known) -> Known {
     }
 }
 
-/// Options according to the programs' manual pages and sources.
+/// The options, from the programs' manual pages and sources.
 const KNOWN: [Known; 11] = [
     writing(known("tcpdump", "BcCEFGijmMQrsTVwWyzZ", b'i'), b'w', true),
     elsewhere(writing(

@@ -1,5 +1,5 @@
-//! Ends processes that copies leave behind, in their process groups and in the background. No such
-//! process outlives this command.
+//! Ends processes that copies leave behind, in their process groups and in the background. When
+//! this command ends, none of these processes is left.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -22,7 +22,7 @@ pub(crate) struct Orphans {
     foreign: BTreeSet<u32>,
     /// Process groups of copies that have ended.
     groups: BTreeMap<u32, Ending>,
-    /// Orphans outside their copies' process groups, with the process groups of the orphans.
+    /// Orphans outside the process groups of their copies, each with its own process group.
     background: BTreeMap<u32, u32>,
     /// Orphans that must end.
     ending: BTreeMap<u32, Ending>,
@@ -91,7 +91,7 @@ impl Orphans {
         !self.groups.is_empty()
     }
 
-    /// Kills all processes that have been told to end.
+    /// Kills all processes that were sent a signal to end.
     pub(crate) fn kill(&mut self) {
         let groups = self.groups.iter_mut().map(|(&group, ending)| {
             ending.killed.get_or_insert_with(Instant::now);
@@ -106,8 +106,8 @@ impl Orphans {
         let _ = orphans.filter(Result::is_err).count();
     }
 
-    /// Continues to end the rest of the process groups, and all orphans if `all`. `copies` are the
-    /// processes of running copies. Returns messages to print.
+    /// Continues to end the rest of the process groups and, if `all` is set, all orphans. `copies`
+    /// are the processes of running copies. Returns messages to print.
     pub(crate) fn tend(&mut self, copies: &[u32], all: bool, guard: &mut Guard) -> Vec<String> {
         let pressed = all || self.has_groups() || !self.ended.is_empty();
         if !pressed && self.looked.is_some_and(|looked| looked.elapsed() < PERIOD) {
@@ -126,7 +126,7 @@ impl Orphans {
             // If this fails, the next search finds the process again.
             let _ = child::reap(one.pid);
         }
-        // The children of such a copy are orphans. The orphans can be assigned to the copy only
+        // The children of a copy that has ended are orphans. They can be assigned to the copy only
         // after its end is noted.
         let is_unnoted = |one: &Stat| copies.contains(&one.pid) && one.has_ended();
         let mut said = match processes.iter().any(is_unnoted) {
@@ -172,7 +172,7 @@ impl Orphans {
             copies => format!("copies {}", copies.join(", ")),
         };
         vec![format!(
-            "{who} went to the background ({}), where it ends with this command: use the program's foreground option",
+            "{who} went to the background ({}), and this command will end it when the run ends: use the program's foreground option",
             new.join(", ")
         )]
     }

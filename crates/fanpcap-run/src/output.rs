@@ -16,7 +16,8 @@ use anyhow::{Context, Result};
 use queue::{Files, Queue};
 pub(crate) use read::{Activity, Way, Word, follow};
 
-/// At the end, the command gives up a reader of its output that reads nothing for this long.
+/// When the command ends, it stops waiting for a reader of its output that reads nothing for this
+/// time.
 const STALL: Duration = Duration::from_secs(1);
 
 /// This limit replaces [`STALL`] after a second interrupt. Text that can be written immediately,
@@ -35,21 +36,21 @@ pub(crate) enum Stream {
     Err,
 }
 
-/// Our standard output and standard error. Copies wait for slow readers of these; this command does
-/// not.
+/// Our standard output and standard error. Copies wait for slow readers of these streams; this
+/// command does not wait.
 #[derive(Debug)]
 pub(crate) struct Output {
     /// The last line shows the progress.
     pub(crate) live: bool,
     /// Standard error is a terminal.
     pub(crate) is_terminal: bool,
-    /// Standard output; the same queue as `err` if both are one file, so that progress and lines do
-    /// not mix.
+    /// Standard output. It is the same queue as `err` if both streams are one file, so that the
+    /// progress line and the copies' lines do not mix.
     out: Arc<Queue>,
     err: Arc<Queue>,
-    /// The command is ending: a reader that has stopped reading is given up.
+    /// The command is ending: it does not wait for a reader that has stopped reading.
     hurried: AtomicBool,
-    /// The command was told twice to end.
+    /// The command got two signals to end.
     given_up: AtomicBool,
 }
 
@@ -112,23 +113,23 @@ impl Output {
         }
     }
 
-    /// From now on, gives up readers that have not read for [`STALL`].
+    /// From now on, does not wait for readers that have read nothing for [`STALL`].
     pub(crate) fn hurry(&self) {
         self.hurried.store(true, Ordering::Relaxed);
     }
 
-    /// From now on, gives up readers that have not read for [`STALL_AT_LAST`].
+    /// From now on, does not wait for readers that have read nothing for [`STALL_AT_LAST`].
     pub(crate) fn give_up(&self) {
         self.given_up.store(true, Ordering::Relaxed);
     }
 
-    /// Whether all output is written or given up.
+    /// Whether all output is written or discarded.
     pub(crate) fn is_written(&self) -> bool {
         self.out.is_empty() && self.err.is_empty()
     }
 
-    /// Gives up output that no reader reads in time, so that printing copies get an error. Returns
-    /// how many bytes of the copies' output were lost.
+    /// Discards output that no reader reads in time, so that copies that print get an error.
+    /// Returns how many bytes of the copies' output were lost.
     pub(crate) fn abandon(&self) -> usize {
         let limit = if self.given_up.load(Ordering::Relaxed) {
             STALL_AT_LAST

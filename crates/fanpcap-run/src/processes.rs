@@ -8,8 +8,8 @@ use fanpcap_linux::process::stat;
 /// The time from SIGTERM to SIGKILL.
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
 
-/// `groups`, and the groups of all descendants of their processes, as far as the parents still
-/// live.
+/// `groups`, and the process groups of all descendants of their processes. Finds a descendant only
+/// while its parents live.
 pub(crate) fn with_descendants(groups: &BTreeSet<u32>) -> BTreeSet<u32> {
     let processes = stat::all();
     let mut groups = groups.clone();

@@ -8,7 +8,7 @@ use fanpcap_nic::settings::Settings;
 
 use super::output::Output;
 
-/// Puts back settings that no living process wants any more, as far as this process may.
+/// Puts back settings that no living process needs any more, if this process has the privilege.
 pub(super) fn put_back(output: &Output) {
     // A user who may not enter the directory of the journals can't have changed a setting.
     for ifindex in journal::journals().unwrap_or_default() {
@@ -28,7 +28,7 @@ fn recover(name: &str) -> Result<(), String> {
     let mut journal = Journal::open(&device).map_err(|error| error.to_string())?;
     for change in journal.recover(&Settings(&device)) {
         if let Outcome::Failed(error) = change.outcome {
-            return Err(format!("{} is not as before: {error}", change.knob));
+            return Err(format!("{} does not have its former value: {error}", change.knob));
         }
     }
     Ok(())

@@ -22,7 +22,7 @@ pub(crate) struct Summary {
     pub(crate) mode: String,
     /// Each copy, by its number.
     pub(crate) copies: Vec<OfCopy>,
-    /// Sums over the copies; null where a copy's figure is unknown.
+    /// Sums over the copies; a sum is null if a copy's figure is unknown.
     pub(crate) total: Account,
     /// Times without any copy in the group.
     pub(crate) absent: Absent,
@@ -70,11 +70,11 @@ pub(crate) struct OfMerge {
     pub(crate) file: PathBuf,
     /// Packets in the merged file.
     pub(crate) packets: u64,
-    /// How many of these are out of order.
+    /// How many packets of the merged file are out of order.
     pub(crate) late: u64,
     /// Captures that were merged.
     pub(crate) sources: usize,
-    /// How many of these end within a packet.
+    /// How many of the merged captures end within a packet.
     pub(crate) cut: usize,
 }
 
@@ -160,7 +160,7 @@ impl Summary {
             let packets = packets.map_or("an unknown number of".to_owned(), |it| it.to_string());
             let _ = writeln!(
                 text,
-                "no copy was in the group {} times, {:.2} s together: {packets} packets came to the device meanwhile, and no copy got them",
+                "no copy was in the group {} times, {:.2} s together: {packets} packets came to the device in this time, and no copy got them",
                 self.absent.times, self.absent.seconds
             );
         }
@@ -169,11 +169,11 @@ impl Summary {
             Some(at_most) => {
                 let _ = writeln!(
                     text,
-                    "at most {at_most} packets are in no figure: they came while a copy joined the group or set its filter, or to a copy that ended as it joined, or was killed as the last one on the XDP engine"
+                    "at most {at_most} packets are in no figure: they came while a copy joined the group or set its filter, or came to a copy that ended while it joined, or to the last copy on the XDP engine, when that copy was killed"
                 );
             }
             None => text.push_str(
-                "how many packets came while copies joined the group, and are in no figure, is unknown\n",
+                "an unknown number of packets came while copies joined the group, and are in no figure\n",
             ),
         }
         text
@@ -229,9 +229,13 @@ impl Summary {
                 Some(0) => writeln!(text, ", all that the copies took"),
                 Some(more @ 1..) => writeln!(
                     text,
-                    "; {more} more were taken than the merged captures have"
+                    "; the copies took {more} packets more than the merged captures have"
                 ),
-                Some(less) => writeln!(text, "; it has {} more than were taken", -less),
+                Some(less) => writeln!(
+                    text,
+                    "; the file has {} packets more than the copies took",
+                    -less
+                ),
                 None => writeln!(text, "; how many the copies took is unknown"),
             };
         }
@@ -358,7 +362,7 @@ mod tests {
         assert!(
             summary
                 .text()
-                .contains("3 more were taken than the merged captures have")
+                .contains("the copies took 3 packets more than the merged captures have")
         );
     }
 

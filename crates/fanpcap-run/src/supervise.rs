@@ -23,7 +23,7 @@ pub(crate) struct Run<'a> {
     pub(crate) library: &'a Path,
     /// The copies' group.
     pub(crate) group: u16,
-    /// The group's mode, as far as it is known before a copy joins.
+    /// The group's mode, as far as the mode is known before a copy joins.
     pub(crate) fanout: &'a GroupMode,
     /// The indices of the devices that the arguments name.
     pub(crate) devices: &'a [u32],
@@ -42,7 +42,7 @@ pub(crate) struct Supervised {
     pub(crate) mode: String,
     /// Times in which no copy was in the group.
     pub(crate) absent: Absent,
-    /// The most packets that can be in no figure, if there is such a limit.
+    /// The largest number of packets that can be in no figure; `None` if there is no such limit.
     pub(crate) ceiling: Option<u64>,
     /// Copies that were in the group and never had a share of its packets.
     pub(crate) without_share: Vec<usize>,
@@ -59,7 +59,7 @@ pub(crate) struct Failures {
     pub(crate) error: Option<String>,
     /// Exit status of the first copy that failed by itself and was not started again.
     own: Option<u8>,
-    /// Exit status of the first copy that failed after the command had told it to end.
+    /// Exit status of the first copy that failed after the command had sent it a signal to end.
     when_told: Option<u8>,
 }
 
@@ -93,7 +93,7 @@ impl Supervised {
 }
 
 impl Run<'_> {
-    /// Runs the copies, one on each of `cpus`, until all have ended for good.
+    /// Runs the copies, one on each of `cpus`, until all have ended and none will be restarted.
     ///
     /// # Errors
     /// The copies can't be started or supervised.

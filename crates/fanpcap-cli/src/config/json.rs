@@ -5,8 +5,8 @@ use fanpcap_config::report::Report;
 use fanpcap_config::settings::{Group, Ignored};
 use serde_json::{Value, json};
 
-/// Version of the JSON's form. A new field keeps the version; a changed or removed field increments
-/// it.
+/// Version of the JSON format. A new field does not change the version; a changed or removed field
+/// increments it.
 const SCHEMA: u32 = 1;
 
 /// The JSON object.

@@ -27,7 +27,7 @@ impl Arguments {
         };
         if self.flows < needed(families, transports) {
             bail!(
-                "--flows {}: such a mix needs {} of them at least",
+                "--flows {}: this mix needs at least {} flows",
                 self.flows,
                 needed(families, transports)
             );

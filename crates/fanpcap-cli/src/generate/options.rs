@@ -9,31 +9,33 @@ use super::values::{lengths, mac, speed};
 
 /// Sends traffic: made from a description, or replayed
 ///
-/// Frames are generated once, enough of them that all flows and lengths have their proportions.
-/// They are sent in order, again and again. The same options and the same seed give the same
-/// frames, byte for byte, whichever way they are sent. Checksums are right. The payload of a frame
-/// begins with its number, unless there is no room or --no-stamp is given; what follows is the same
-/// in all frames.
+/// Frames are generated once, in a number that gives all flows and lengths their proportions. They
+/// are then sent in order, again and again. The same options and the same seed give the same
+/// frames, byte for byte, for each way of sending. Checksums are correct. The payload of a frame
+/// begins with the frame's number, unless there is no room or --no-stamp is given. The rest of the
+/// payload is the same in all frames.
 ///
 /// If possible, an eBPF program within the kernel sends the frames (BPF_PROG_TEST_RUN with live
 /// frames, since Linux 5.18; it needs CAP_BPF, CAP_NET_ADMIN and CAP_SYS_ADMIN). This is several
 /// times as fast as any reader. Otherwise sendmmsg(2) sends them, bypassing the queueing discipline
-/// (CAP_NET_RAW). Some devices refuse live frames: a veth does, unless its other end has an XDP
-/// program or GRO turned on. The device's counters show this. They are checked after the first 64
-/// frames, and again all the time. Then sendmmsg(2) is used, as it is for fewer than 64 frames and
-/// below 6400 frames a second. The result says which way was used, and why.
+/// (CAP_NET_RAW). Some devices refuse live frames. For example, a veth refuses them unless its
+/// other end has an XDP program or GRO turned on. The command detects this by the device's
+/// counters, which it checks after the first 64 frames and repeatedly afterwards. It then uses
+/// sendmmsg(2). It also uses sendmmsg(2) for fewer than 64 frames and below 6400 frames a second.
+/// The result says which way was used, and why.
 ///
-/// At the end it prints how many frames were sent and how many the device counted in that time. For
-/// a veth it also prints how many its other end received, if that end is in this network namespace,
-/// in one under /run/netns, or in that of a process. Ctrl-C ends it earlier, with the same result.
+/// At the end, the command prints how many frames were sent, and how many the device counted in
+/// that time. For a veth, it also prints how many frames the other end received. For this, the
+/// other end must be in this network namespace, in a namespace under /run/netns, or in the
+/// namespace of a process. Ctrl-C ends the command earlier; the result is printed too.
 ///
-/// The exit status is 0 when the device took all frames, 1 when it refused or dropped some, or when
-/// sending ended with an error; the number of frames sent is printed in any case.
+/// The exit status is 0 if the device accepted all frames. It is 1 if the device refused or dropped
+/// frames, or if sending ended with an error. The number of frames sent is printed in each case.
 ///
 /// Without --force some devices are refused: the loopback device; a device with a default route, in
-/// any table; a device below a bridge, bond, VRF or VLAN that has one; and a device above such a
-/// device, or on the same lower device, as a VLAN, macvlan, ipvlan or macsec. For a tunnel, the
-/// device through which its packets leave is not checked.
+/// any table; a device below a bridge, bond, VRF or VLAN that has a default route; and a VLAN,
+/// macvlan, ipvlan or macsec above a refused device, or on the same lower device as a refused
+/// device. For a tunnel, the device through which the tunnel's packets leave is not checked.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Arguments {
     /// The device to send on
@@ -42,8 +44,8 @@ pub(crate) struct Arguments {
 
     /// Send the packets of a capture file, pcap or pcapng, byte for byte
     ///
-    /// They are sent at top speed if neither --rate nor --speed is given. A file of more than 256
-    /// MiB is read in pieces while it is sent, by sendmmsg(2) only.
+    /// The packets are sent at top speed if neither --rate nor --speed is given. A file of more
+    /// than 256 MiB is read in pieces while it is sent, by sendmmsg(2) only.
     #[arg(long, value_name = "FILE", help_heading = "Replay", conflicts_with_all = [
         "len", "imix", "flows", "ipv4", "ipv6", "udp", "tcp", "both", "vlan", "vxlan", "fragments",
         "no_stamp", "src_mac", "dst_mac", "src_ip", "dst_ip", "src_ip6", "dst_ip6",
@@ -68,9 +70,9 @@ pub(crate) struct Arguments {
     /// Number of frames
     #[arg(short = 'c', long, value_name = "N", help_heading = "How much")]
     pub(super) count: Option<u64>,
-    /// Duration in seconds; without this, --count or --loops it sends until Ctrl-C
+    /// Duration in seconds; without --seconds, --count and --loops, frames are sent until Ctrl-C
     ///
-    /// It ends in time even if the rate can't be kept; the result says so.
+    /// Sending ends in time even if the rate can't be kept; the result then reports the lower rate.
     #[arg(
         short = 't',
         long,
@@ -79,34 +81,34 @@ pub(crate) struct Arguments {
         conflicts_with = "count"
     )]
     pub(super) seconds: Option<f64>,
-    /// How often to send all frames, or the file; 0 for ever
+    /// How often to send all frames, or the file; 0: without end
     ///
-    /// By default a file is replayed once, and generated frames are sent until Ctrl-C. With --count
-    /// or --seconds too, the first limit reached ends it.
+    /// By default a file is replayed once, and generated frames are sent until Ctrl-C. If --count
+    /// or --seconds is also given, sending ends at the first limit that is reached.
     #[arg(long, value_name = "N", help_heading = "How much")]
     pub(super) loops: Option<u32>,
 
-    /// Packets or bits a second, like 100kpps, 1.5Mpps, 500Mbit; top speed without it
+    /// Packets or bits a second, like 100kpps, 1.5Mpps, 500Mbit; without this option, top speed
     ///
-    /// Bits are those of the frames, without check sequence, preamble and the gap between frames,
-    /// which add 24 bytes a frame on Ethernet. Times are computed from the start, so that errors
-    /// never add up.
+    /// The rate counts the bits of the frames. It does not count check sequence, preamble and the
+    /// gap between frames, which add 24 bytes to each frame on Ethernet. Send times are computed
+    /// from the start, so that errors do not accumulate.
     #[arg(short = 'r', long, help_heading = "How fast")]
     pub(super) rate: Option<Rate>,
     /// Gaps between frames: even, or exponentially distributed (poisson)
     ///
-    /// At even gaps below 100 us, frames that are due within 100 us are sent together, when the
-    /// last of them is due. With poisson, frames are sent when they are due, or as soon as the
+    /// At even gaps below 100 us, frames that are due within 100 us are sent together when the last
+    /// of these frames is due. With poisson, a frame is sent when it is due, or as soon as the
     /// sender has woken up.
     #[arg(long, value_enum, default_value_t = Gaps::Even, help_heading = "How fast", requires = "rate")]
     pub(super) gaps: Gaps,
-    /// Stay on this CPU; default: the CPU where it starts
+    /// Send from this CPU; default: the CPU where the command starts
     ///
-    /// It stays on one CPU in any case: the CPU determines a frame's queue at the device, and
+    /// The command always sends from one CPU: the CPU determines a frame's queue at the device, and
     /// frames of different queues may overtake each other.
     #[arg(long, value_name = "CPU", help_heading = "How fast")]
     pub(super) core: Option<usize>,
-    /// Use live frames only; it is an error if most of them don't leave the device
+    /// Use live frames only; fail if most of the frames don't leave the device
     #[arg(long, help_heading = "How fast", conflicts_with = "portable")]
     pub(super) live: bool,
     /// Use no live frames
@@ -122,7 +124,7 @@ pub(crate) struct Arguments {
     /// Lengths of 64, 594 and 1518 bytes, 7:4:1, check sequence included
     #[arg(long, help_heading = "Frames", conflicts_with = "len")]
     pub(super) imix: bool,
-    /// Number of flows; frames take them in turn
+    /// Number of flows; the frames belong to the flows in turn
     #[arg(
         short = 'n',
         long,
@@ -131,22 +133,22 @@ pub(crate) struct Arguments {
         help_heading = "Frames"
     )]
     pub(super) flows: u32,
-    /// Flows of IPv4, which is the default; with --ipv6 half of them
+    /// IPv4 flows, the default; with --ipv6, half of the flows are IPv4
     #[arg(short = '4', long, help_heading = "Frames")]
     pub(super) ipv4: bool,
-    /// Flows of IPv6; with --ipv4 half of them
+    /// IPv6 flows; with --ipv4, half of the flows are IPv6
     #[arg(short = '6', long, help_heading = "Frames")]
     pub(super) ipv6: bool,
-    /// Flows of UDP, which is the default; with --tcp half of them
+    /// UDP flows, the default; with --tcp, half of the flows are UDP
     #[arg(long, help_heading = "Frames")]
     pub(super) udp: bool,
-    /// Flows of TCP; with --udp half of them
+    /// TCP flows; with --udp, half of the flows are TCP
     #[arg(long, help_heading = "Frames")]
     pub(super) tcp: bool,
     /// Send both directions: a round of all flows, then a round of answers
     #[arg(long, help_heading = "Frames")]
     pub(super) both: bool,
-    /// VLAN tag; twice for 802.1ad, the outer one first
+    /// VLAN tag; give it twice for 802.1ad, the outer tag first
     #[arg(long, value_name = "ID", help_heading = "Frames")]
     pub(super) vlan: Vec<u16>,
     /// Put the frames into VXLAN with this network identifier
@@ -161,20 +163,20 @@ pub(crate) struct Arguments {
     pub(super) fragments: Option<u32>,
     /// No number at the beginning of the payload
     ///
-    /// The number has four bytes in network order, and their complement follows, so that checksums
-    /// are the same for all.
+    /// The number has four bytes in network order. The complement of these bytes follows, so that
+    /// all frames have the same checksum.
     #[arg(long, help_heading = "Frames")]
     pub(super) no_stamp: bool,
 
-    /// Where frames come from
+    /// Source MAC address of the frames
     #[arg(long, value_name = "MAC", default_value = "02:00:00:00:00:0a", value_parser = mac,
           help_heading = "Addresses")]
     pub(super) src_mac: [u8; 6],
-    /// Where they go
+    /// Destination MAC address of the frames
     #[arg(long, value_name = "MAC", default_value = "02:00:00:00:00:99", value_parser = mac,
           help_heading = "Addresses")]
     pub(super) dst_mac: [u8; 6],
-    /// Where IPv4 flows come from
+    /// Source addresses of IPv4 flows
     #[arg(
         long,
         value_name = "PREFIX",
@@ -182,7 +184,7 @@ pub(crate) struct Arguments {
         help_heading = "Addresses"
     )]
     pub(super) src_ip: Prefix,
-    /// Where they go
+    /// Destination addresses of IPv4 flows
     #[arg(
         long,
         value_name = "PREFIX",
@@ -190,7 +192,7 @@ pub(crate) struct Arguments {
         help_heading = "Addresses"
     )]
     pub(super) dst_ip: Prefix,
-    /// Where IPv6 flows come from
+    /// Source addresses of IPv6 flows
     #[arg(
         long,
         value_name = "PREFIX",
@@ -198,7 +200,7 @@ pub(crate) struct Arguments {
         help_heading = "Addresses"
     )]
     pub(super) src_ip6: Prefix,
-    /// Where they go
+    /// Destination addresses of IPv6 flows
     #[arg(
         long,
         value_name = "PREFIX",
@@ -206,7 +208,7 @@ pub(crate) struct Arguments {
         help_heading = "Addresses"
     )]
     pub(super) dst_ip6: Prefix,
-    /// Decides addresses, ports, the order of lengths and poisson's gaps
+    /// Seed of the random choices: addresses, ports, the order of lengths, and the gaps of poisson
     #[arg(
         long,
         value_name = "N",
@@ -218,10 +220,10 @@ pub(crate) struct Arguments {
     /// Send even on the device that carries the default route, or on the loopback device
     #[arg(long)]
     pub(super) force: bool,
-    /// The result as one line of JSON
+    /// Print the result as one line of JSON
     #[arg(long)]
     pub(super) json: bool,
-    /// A line each second on standard error, even if that is no terminal
+    /// Print a line each second on standard error, even if standard error is not a terminal
     #[arg(long)]
     pub(super) progress: bool,
 }

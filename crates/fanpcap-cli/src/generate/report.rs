@@ -122,7 +122,7 @@ pub(super) fn complain(path: &Path, faults: &Faults) {
     if faults.shortened > 0 {
         let count = faults.shortened;
         lines.push(format!(
-            "of {count} packets {path} has only the beginning, which is sent"
+            "{path} has only the beginning of {count} packets; the beginning is sent"
         ));
     }
     if faults.skipped > 0 {
@@ -132,7 +132,7 @@ pub(super) fn complain(path: &Path, faults: &Faults) {
         ));
     }
     if faults.cut {
-        lines.push(format!("{path} ends within a packet, which is left out"));
+        lines.push(format!("{path} ends within a packet; this packet is left out"));
     }
     for line in lines {
         say(&format!("fanpcap gen: {line}\n"));

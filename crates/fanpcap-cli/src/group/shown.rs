@@ -8,7 +8,8 @@ use fanpcap_linux::process::stat::Stat;
 use fanpcap_snapshot::{Offered, Snapshot, Socket, percent, rounded, seconds};
 use serde::Serialize;
 
-/// Version of the JSON's form. A new field keeps the version; a changed or removed field raises it.
+/// Version of the JSON format. A new field does not change the version; a changed or removed field
+/// increments it.
 const SCHEMA: u32 = 1;
 
 /// A group.
@@ -92,7 +93,7 @@ pub(super) struct Slot {
 }
 
 impl Shown {
-    /// Names the process that holds the group's lock.
+    /// Adds the process that holds the group's lock to the text of the change.
     pub(super) fn note_holder(&mut self, holder: &Stat) {
         let change = self
             .under_way
@@ -105,7 +106,7 @@ impl Shown {
         };
         let pid = holder.pid;
         self.under_way = Some(format!(
-            "{change}: process {pid}{state} has the group's lock"
+            "{change}: process {pid}{state} holds the group's lock"
         ));
     }
 
@@ -225,7 +226,7 @@ fn under_way(change: UnderWay, now_ns: u64) -> String {
             since_ns,
         } => {
             let since = rounded(seconds(since_ns, now_ns));
-            format!("a newcomer joins into slot {slot}, pid {pid}, for {since} s")
+            format!("a newcomer, pid {pid}, has been joining into slot {slot} for {since} s")
         }
         UnderWay::Balance => "buckets move".to_owned(),
         UnderWay::Vacate(slot) => format!("slot {slot} becomes a placeholder"),

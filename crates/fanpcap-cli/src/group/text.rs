@@ -23,7 +23,7 @@ pub(super) fn page(shown: &Shown) -> String {
         ));
     }
     if let Some(number) = shown.takeovers_total.filter(|&number| number > 0) {
-        lines.push(format!("succeeded by others of their names: {number}"));
+        lines.push(format!("members replaced by successors with the same name: {number}"));
     }
     if let Some(why) = shown.stolen_from_host {
         lines.push(format!(
@@ -44,7 +44,7 @@ pub(super) fn page(shown: &Shown) -> String {
     }
     if !shown.is_steered {
         lines.push(format!(
-            "mode {} is the kernel's own: there is no table, and whoever comes or goes moves flows of others",
+            "mode {} of the kernel has no table: a member that joins or leaves also moves flows of other members",
             shown.mode
         ));
     }
@@ -177,12 +177,12 @@ fn sums(gone: &Sums) -> String {
     } = gone;
     let unknown = match unknown_members_total {
         0 => String::new(),
-        number => format!("; of {number} not all is known"),
+        number => format!("; the counters of {number} of them are incomplete"),
     };
     format!(
         "gone so far: {members_total}, which had received {received_packets_total} packets \
-         ({dropped_packets_total} dropped, {taken_packets_total} taken by themselves, \
-         {inherited_packets_total} by others after them, {unread_packets_total} unread){unknown}"
+         ({dropped_packets_total} dropped, {taken_packets_total} taken by these members, \
+         {inherited_packets_total} taken afterwards by other members, {unread_packets_total} unread){unknown}"
     )
 }
 

@@ -12,14 +12,14 @@ use fanpcap_terminal::streams;
 
 use super::source::Source;
 
-/// Says where programs are wrong: line, column, and what was expected there
+/// Reports the errors of steering programs: line, column, and what was expected there
 ///
-/// For a correct program nothing is printed, except a note if a group on packet sockets refuses it.
-/// The exit status is 1 if a program is wrong, too large for this machine's sockets, or can't be
-/// read.
+/// For a correct program, the command prints only a note if a group on packet sockets refuses the
+/// program, and otherwise nothing. The exit status is 1 if a program is wrong, is too large for
+/// this machine's sockets, or can't be read.
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
-    /// The programs; `-` is standard input
+    /// The files of the steering programs; `-` is standard input
     #[arg(required_unless_present = "text", value_name = "FILE")]
     files: Vec<PathBuf>,
     /// The text of the program
@@ -50,7 +50,7 @@ fn note(source: &Source) -> Result<String> {
     let (tree, name) = (source.tree()?, source.name());
     match Compiled::of(&tree) {
         Err(EbpfError::Unfit(why)) => Ok(format!(
-            "{name}: note: a group of the kernel's refuses it: {why}\n"
+            "{name}: note: a group on packet sockets refuses it: {why}\n"
         )),
         Err(why) => bail!("{name}: {why}"),
         Ok(compiled) => {

@@ -1,4 +1,5 @@
-//! `fanpcap lang explain`: the parts of a steering program, what runs them, and their cost.
+//! `fanpcap lang explain`: the parts of a steering program, the engines that run them, and their
+//! cost.
 
 mod frames;
 mod cost;
@@ -18,7 +19,7 @@ use super::written;
 use frames::frames;
 use part::Part;
 
-/// Explains a program: types, what runs it, what it costs, its eBPF
+/// Explains a steering program: its types, which engines run it, its cost, its eBPF
 #[derive(Args, Debug)]
 #[command(override_usage = USAGE, after_long_help = SECTIONS)]
 #[command(group(ArgGroup::new("given").required(true).args(["file", "text", "mode"])))]
@@ -34,22 +35,23 @@ const USAGE: &str = "fanpcap lang explain [OPTIONS] <FILE | -e TEXT | --mode MOD
 
 const SECTIONS: &str = "\
 What it says:
-  Definitions have their types as in fanpcap-lang(7). One with parameters is put in where it is \
-named; its type is as its body uses them, `any` where that does not tell.
-  A fan-out group of the kernel's runs a program in two parts: the group's program decides which \
-member gets a packet, and can't drop; each member's own filter decides whether the packet is kept, \
-and counts. Each is shown in the language, as it is left when the other is taken out: a steering \
-function in the filter drops what has no such thing to be steered by. A program that never drops \
-and counts nothing has no filter.
-  The XDP engine runs a program whole, in one BPF program for the group. Where it gives a packet \
-to one member, a group of the kernel's would give it to the same. What is shown is without the \
-stamp and the copy into the member's ring, which cost the same for each program.
-  Time is that of a run in the kernel on this machine (BPF_PROG_TEST_RUN, the median of several), \
-for one packet of each kind, with nothing else at work on it; some nanoseconds of it are the \
-trial's own, as a program shows that does nothing. Without the capability to load programs it is \
-an estimate from the number of instructions: rough, by what others took.
-  Instructions and maps are those of eBPF; verified is how many instructions the kernel's verifier \
-went through, of the million that it takes at most.";
+  Definitions have their types as in fanpcap-lang(7). A definition with parameters is put in where \
+it is named. Its type is the type that its body requires, or `any` if the body does not decide.
+  A fan-out group of the kernel runs a program in two parts. The group's program decides which \
+member gets a packet; it can't drop a packet. The filter of each member decides whether the packet \
+is kept, and counts. Each part is shown in the language, without the functions of the other part. A \
+steering function in the filter drops packets that lack the header by which it steers. A program \
+that never drops and counts nothing has no filter.
+  The XDP engine runs a program as a whole, in one BPF program for the group. If this program gives \
+a packet to one member, a group of the kernel would give the packet to the same member. The text \
+does not contain the time stamp and the copy into the member's ring, which cost the same for each \
+program.
+  Time is the time of a run in the kernel on this machine (BPF_PROG_TEST_RUN, the median of \
+several), for one packet of each kind, on an idle machine. It contains some nanoseconds of the \
+measurement itself: a program that does nothing shows how many. Without the capability to load \
+programs, the time is a rough estimate from the number of instructions.
+  Instructions and maps are those of eBPF. Verified is the number of instructions that the kernel's \
+verifier processed; its limit is a million.";
 
 /// Runs `fanpcap lang explain`.
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -66,7 +68,7 @@ fn text(program: &Tree, definitions: &[Definition], bytecode: bool) -> Result<St
     write_definitions(&mut text, definitions)?;
     match in_group(program) {
         Ok(parts) => {
-            writeln!(text, "\nIn a fan-out group of the kernel's: yes")?;
+            writeln!(text, "\nIn a fan-out group of the kernel: yes")?;
             for part in &parts {
                 part.write(&mut text, &frames, bytecode)?;
             }
@@ -74,7 +76,7 @@ fn text(program: &Tree, definitions: &[Definition], bytecode: bool) -> Result<St
                 writeln!(text, "  no filter: it never drops and counts nothing")?;
             }
         }
-        Err(why) => writeln!(text, "\nIn a fan-out group of the kernel's: no\n  {why}")?,
+        Err(why) => writeln!(text, "\nIn a fan-out group of the kernel: no\n  {why}")?,
     }
     match ForEngine::of(program.clone(), GroupOptions::default())
         .and_then(|it| Ok((it.decision()?, it)))
@@ -82,7 +84,7 @@ fn text(program: &Tree, definitions: &[Definition], bytecode: bool) -> Result<St
         Ok((object, for_engine)) => {
             writeln!(text, "\nOn the XDP engine: yes")?;
             let part = Part {
-                what: "who gets it, without the copy into a member's ring",
+                what: "which member gets the packet, without the copy into its ring",
                 lines: Vec::new(),
                 object,
             };
@@ -105,7 +107,7 @@ fn write_definitions(text: &mut String, definitions: &[Definition]) -> Result<()
     Ok(())
 }
 
-/// Writes what a group of the kernel can't do.
+/// Writes the effects of the steering program that a group of the kernel does not support.
 fn write_beyond(text: &mut String, for_engine: &ForEngine) -> Result<()> {
     let beyond = [
         (for_engine.copies(), "some packets go to several members"),
@@ -113,7 +115,10 @@ fn write_beyond(text: &mut String, for_engine: &ForEngine) -> Result<()> {
             for_engine.classifies(),
             "some packets go to members of a class (+class=N) only",
         ),
-        (for_engine.decides_for_host(), "it says what the host gets"),
+        (
+            for_engine.decides_for_host(),
+            "the program decides which packets the host gets",
+        ),
     ];
     for (_, what) in beyond.into_iter().filter(|(does, _)| *does) {
         writeln!(text, "    {what}")?;
@@ -126,13 +131,13 @@ fn in_group(tree: &Tree) -> Result<Vec<Part>, ebpf::EbpfError> {
     let compiled = Compiled::of(tree)?;
     let parts = compiled.parts();
     let mut all = vec![Part {
-        what: "which member, for the group",
+        what: "which member gets the packet, decided by the group's program",
         lines: written::lines(parts.steering()),
         object: compiled.fanout().clone(),
     }];
     if let (Some(filtering), Some(filter)) = (parts.filtering(), compiled.filter()) {
         all.push(Part {
-            what: "whether it is kept, as each member's filter",
+            what: "whether the packet is kept, decided by each member's filter",
             lines: written::lines(filtering),
             object: filter.clone(),
         });

@@ -12,13 +12,13 @@ use super::source::Source;
 /// The steering program of a command line, in one of these three forms.
 #[derive(Args, Debug)]
 pub(super) struct Given {
-    /// The program's file; `-` is standard input
+    /// The file of the steering program; `-` is standard input
     #[arg(conflicts_with_all = ["text", "mode"])]
     file: Option<PathBuf>,
-    /// The program itself
+    /// The text of the steering program
     #[arg(short = 'e', long, value_name = "TEXT", conflicts_with = "mode")]
     text: Option<String>,
-    /// A fan-out mode that is a program, by its name: flow, flow_2_tuple ...
+    /// The name of a fan-out mode that is a steering program: flow, flow_2_tuple ...
     #[arg(long, value_name = "NAME")]
     mode: Option<String>,
 }

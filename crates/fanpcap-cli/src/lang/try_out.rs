@@ -46,22 +46,23 @@ pub(super) struct Arguments {
 const USAGE: &str = "fanpcap lang try [OPTIONS] <FILE | -e TEXT | --mode MODE> <CAPTURE>";
 
 const FIGURES: &str = "\
-What is done:
-  Each packet goes through the program as it would in a fan-out group of the kernel's: one half of the program decides the member, \
-the other, as this member's filter, whether it is kept. What no such group can do, as copies to several members, is done \
-as the language says, and the output tells the reason. The outermost 802.1Q or 802.1ad tag is taken out of the frame and \
-kept beside it, as the kernel does on receipt. Nothing is loaded into the kernel, so no privilege is needed.
+What the command does:
+  Each packet goes through the program as it would in a fan-out group of the kernel. One half of the program decides which member gets the packet. \
+The other half, the filter of this member, decides whether the packet is kept. If the program does something that such a group can't do, for example \
+gives copies to several members, the command follows the language, and the output says why a group can't run the program. The command moves the outermost \
+802.1Q or 802.1ad tag from the frame to a field beside the frame, as the kernel does on receipt. Nothing is loaded into the kernel, so no privilege is needed.
 
 Figures:
-  Member 0 is the one that joins first, and the others follow in their order. Share: of the packets that somebody gets. Skew: the busiest member's packets over the mean. \
-Bytes are those on the wire.
-  A flow is all that goes between two ends, in either direction: addresses, ports and protocol of the innermost packet; an ICMP error \
-is of the flow that it quotes, a fragment of its datagram's. It is whole when one member, or more, gets all of it that is not dropped; \
-split when nobody gets all of one direction; apart when its directions go to different members. The program is symmetric when the directions \
-of all flows that were seen in both meet.
-  Unread packets carry a packet that can't be read, or no IP packet, and go by what is around it; mirrors and tunnels that \
-are read are in docs/steering.md.
-  A datagram in fragments of which a later one comes first has no ports to go by: it may leave its flow, and is counted as late.";
+  Member 0 is the member that joins first, and the others follow in their order. Share: a member's part of the packets that at least one member gets. \
+Skew: the busiest member's packets divided by the mean. Bytes are bytes on the wire.
+  A flow is all packets between two ends, in either direction. The addresses, ports and protocol are those of the innermost packet. An ICMP error \
+belongs to the flow that it quotes, a fragment to the flow of its datagram. A flow is whole if at least one member gets all its packets that are not dropped. \
+It is split if no member gets all packets of one direction. It is apart if its directions go to different members. The program is symmetric if, in each flow \
+that was seen in both directions, both directions go to the same member.
+  Unread packets contain a packet that can't be read, or no IP packet; they are steered by the outer header. docs/steering.md lists the mirrors and tunnels \
+that are read.
+  If a later fragment of a datagram comes before the first, the ports are not known. This fragment may get another member than its flow, and the datagram is \
+counted as late.";
 
 /// Runs `fanpcap lang try`.
 pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -69,7 +70,7 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let given = arguments.capture.display();
     ensure!(
         !arguments.program.is_missing(),
-        "a program and a capture are needed, and there is {given} alone: fanpcap lang try {given} CAPTURE, or \
+        "a program and a capture are needed, but only {given} is given: write fanpcap lang try {given} CAPTURE, or \
          fanpcap lang try --mode flow {given}"
     );
     let program = arguments.program.source()?.tree()?;

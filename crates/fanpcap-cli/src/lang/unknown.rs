@@ -22,19 +22,19 @@ fn of_function(function: &Function) -> Option<&'static str> {
         return of_steer(steer);
     }
     let samples = matches!(function, Function::Sample { .. });
-    samples.then_some("sample: counted by each member on each CPU by itself, here on one CPU")
+    samples.then_some("sample: each member counts separately on each CPU, here on one CPU")
 }
 
 fn of_steer(steer: &Steer) -> Option<&'static str> {
     match steer {
         Steer::Cpu => {
-            Some("steer_cpu: the file does not tell the CPU; here all packets came on CPU 0")
+            Some("steer_cpu: the file does not contain the CPU; here all packets came on CPU 0")
         }
         Steer::Rss => Some(
-            "steer_rss: the file does not tell the packets' hash; here they go as by steer_flow",
+            "steer_rss: the file does not contain the hash of the device; here packets are steered as by steer_flow",
         ),
-        Steer::RoundRobin => Some("steer_rrobin: counted on each CPU by itself, here on one"),
-        Steer::Random => Some("steer_rnd: random, and otherwise in each run on a device"),
+        Steer::RoundRobin => Some("steer_rrobin: each CPU counts separately, here one CPU"),
+        Steer::Random => Some("steer_rnd: random, and different in each run on a device"),
         Steer::Flow(_)
         | Steer::Link
         | Steer::Vlan
@@ -58,7 +58,7 @@ fn of_predicate(predicate: &Predicate) -> Option<&'static str> {
         return None;
     };
     if *property == Property::Queue {
-        return Some("rx_queue: the file does not tell the queue; here no packet has one");
+        return Some("rx_queue: the file does not contain the queue; here no packet has a queue");
     }
-    (*property == Property::Mark).then_some("mark: the file does not tell it; here it is 0")
+    (*property == Property::Mark).then_some("mark: not in the file; here the mark is 0")
 }

@@ -1,12 +1,12 @@
-//! Writes a tree in the language. The tree is the rest of a steering program after a part was
-//! removed.
+//! Writes a tree in the language. The tree may be the rest of a steering program from which a part
+//! was removed.
 
 mod steer;
 mod predicate;
 
 use fanpcap_steer::ir::{Function, Header, Predicate, Tree};
 
-/// The text, with one line for each function of the top sequence.
+/// The text of the tree, with one line for each function of the top sequence.
 pub(super) fn lines(program: &Tree) -> Vec<String> {
     let writer = Writer(program);
     let one = std::slice::from_ref(&program.main);

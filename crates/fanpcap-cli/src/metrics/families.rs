@@ -46,7 +46,7 @@ fn members(snapshot: &Snapshot) -> [Family; 6] {
         ),
         counter(
             "fanpcap_member_dropped_packets_total",
-            "Packets given to the member that were lost.",
+            "Packets that the kernel gave to the member and that were lost.",
             dropped,
         ),
         counter(
@@ -56,20 +56,20 @@ fn members(snapshot: &Snapshot) -> [Family; 6] {
         ),
         gauge(
             "fanpcap_member_backlog_packets",
-            "Packets that waited in the member's ring when it read its counters, 0 while it waits at an empty ring; \
-             none when the counters are older than 2 seconds.",
+            "Packets that waited in the member's ring when the member read its counters; 0 while it waits at an empty ring. \
+             No sample if the counters are older than 2 seconds.",
             samples(&backlog),
         ),
         gauge(
             "fanpcap_member_counters_age_seconds",
-            "Time since the member read its counters: it does so ten times a second while it takes packets, and not \
+            "Time since the member read its counters. It reads them ten times a second while it takes packets, but not \
              while it waits at an empty ring.",
             samples(&age),
         ),
         gauge(
             "fanpcap_member_unread_seconds",
-            "Time since the application looked for packets, or joined if it never has; 0 while it waits for some. Who does not \
-             read loses its share, but for a member of a steered group that has no buckets.",
+            "Time since the application looked for packets, or since the join if it never has; 0 while it waits for packets. A member that \
+             is not read loses its share, unless it is a member of a steered group without buckets.",
             of(&|socket| socket.unread_seconds.map(Number::Seconds)),
         ),
     ]
@@ -85,13 +85,13 @@ fn steered_members(snapshot: &Snapshot) -> [Family; 5] {
     [
         gauge(
             "fanpcap_member_program_counter",
-            "What the group's steering program has counted on the member's packets, by the counter's number.",
+            "Counts of the group's steering program for the member's packets, by the counter's number.",
             program_counters(snapshot),
         ),
         gauge(
             "fanpcap_member_program_counters_age_seconds",
-            "Time since the member read the steering program's counters: it does so ten times a second while it is in a read, \
-             also while no packet reaches it; 0 where the program has none.",
+            "Time since the member read the steering program's counters. It reads them ten times a second while the application is in a read, \
+             even if no packet comes; 0 if the program has no counters.",
             of(&|socket| {
                 let age = socket.program_counters_age(snapshot.at_ns);
                 age.map(Number::Seconds)
@@ -104,7 +104,7 @@ fn steered_members(snapshot: &Snapshot) -> [Family; 5] {
         ),
         gauge(
             "fanpcap_member_buckets",
-            "Buckets that the member owns, of 4096; 0 also of one that was drained.",
+            "Buckets that the member owns, of 4096; 0 if the member was drained.",
             place(|place| place.buckets as u64),
         ),
         gauge(
@@ -218,8 +218,8 @@ fn devices(snapshot: &Snapshot) -> [Family; 6] {
         ),
         gauge(
             "fanpcap_device_stolen_from_host",
-            "1 while a member on the XDP engine has the host lose the device's packets (steal = yes), and the host or \
-             a container has begun to use the device; else 0.",
+            "1 while a member on the XDP engine steals the device's packets from the host (steal = yes), and the host or \
+             a container has begun to use the device; otherwise 0.",
             of(&|device| device.stolen_from_host.is_some().into()),
         ),
     ]

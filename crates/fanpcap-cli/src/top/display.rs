@@ -1,5 +1,5 @@
-//! Writes changed rows to the terminal's alternate screen. Restores the terminal however the
-//! command ends.
+//! Writes changed rows to the terminal's alternate screen. Restores the terminal when the command
+//! ends, also after a panic.
 
 use std::io::{self, Write};
 use std::panic;
@@ -38,7 +38,8 @@ impl Display {
         terminal::enable_raw_mode()?;
         IS_TAKEN.store(true, Ordering::SeqCst);
         let display = Self::default();
-        // A terminal may show characters wider than we compute. A row must not run into the next.
+        // A terminal may show characters wider than we compute. Such a row must not continue in the
+        // next row.
         execute!(io::stdout(), EnterAlternateScreen, Hide, DisableLineWrap)?;
         Ok(display)
     }
@@ -55,7 +56,7 @@ impl Display {
         terminal.flush()
     }
 
-    /// From now on, all rows are outdated: a resized terminal may show anything.
+    /// Marks all rows as outdated: after a resize, the contents of the terminal are unknown.
     pub(crate) fn forget(&mut self) {
         self.shown.clear();
     }

@@ -5,8 +5,8 @@ use super::state::State;
 use super::table;
 use super::view::{Device, View};
 
-/// The first line: the user's choices, the time, the place. A narrow line leaves out the last
-/// parts.
+/// The first line: the user's choices, the time, the place. If the line is narrow, the last parts
+/// are left out.
 pub(crate) fn title(view: &View, state: &State, width: usize) -> String {
     let descending = state.sort.is_descending() != state.reverse;
     let filter = format!("filter {}", state.filter);
@@ -38,8 +38,8 @@ pub(crate) fn title(view: &View, state: &State, width: usize) -> String {
     table::cut(&parts.join("  "), width)
 }
 
-/// The second line: packets received and lost by the device that loses most, or by the busiest
-/// device if none loses packets.
+/// The second line: the packets that one device receives and loses. This is the device that loses
+/// most, or the busiest device if none loses packets.
 pub(crate) fn devices(view: &View, width: usize) -> String {
     let mut shown = view.devices.first();
     for device in view.devices.iter().skip(1) {

@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use super::view::{Group, Member, View};
 
-/// The sort key of members, and of groups where they have one.
+/// The sort key of members, and of groups if they have such a figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Column {
     /// Packets per second
@@ -14,7 +14,7 @@ pub(crate) enum Column {
     Pps,
     /// Packets lost per second
     Drops,
-    /// Packets lost in all
+    /// Packets lost since the member joined
     Dropped,
     /// Packets that wait in the ring
     Backlog,
@@ -70,8 +70,8 @@ pub(crate) fn filter(mut view: View, text: &str) -> View {
     view
 }
 
-/// A member's class as the screen shows it. The default class is not shown: most groups have no
-/// other.
+/// A member's class as the screen shows it. The default class is not shown, because most groups
+/// have no other class.
 pub(crate) fn class(member: &Member) -> String {
     let class = member.class.filter(|&class| class != 0);
     class.map_or_else(String::new, |class| format!(" class {class}"))

@@ -187,7 +187,8 @@ fn mark_left(members: &mut [Member]) {
     }
 }
 
-/// A member that was read before counts as abandoned after this many seconds.
+/// A member that was read before is marked as unread after this many seconds without a look for
+/// packets.
 const LEFT_SECONDS: f64 = 30.0;
 
 /// The highest rate divided by the mean; `None` for a single rate, or if all rates are 0.
@@ -228,7 +229,7 @@ fn sum<T: std::iter::Sum>(members: &[Member], figure: fn(&Member) -> Option<T>) 
     Some(known.sum())
 }
 
-/// The rate of a counter. A counter that decreased was reset: then the rate is unknown.
+/// The rate of a counter. If the counter decreased, it was reset, and the rate is unknown.
 #[allow(
     clippy::cast_precision_loss,
     reason = "a rate of 2^53 packets per second is out of reach"

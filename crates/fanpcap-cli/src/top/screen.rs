@@ -19,26 +19,26 @@ const HELP: &str = "\
 Each device has its groups, each group its members: packet sockets of one
 fan-out group, which share the device's packets.
 
-PPS      packets per second that the kernel gave to a member, dropped ones
-         included; of a device, packets that arrived, while its members see
-         those that it sends too; ~ over another time than the interval, as
-         the member read its counters late
+PPS      packets per second that the kernel gave to a member, dropped packets
+         included; for a device, packets that arrived (members also get packets
+         that it sends); ~ marks a rate over another time than the interval,
+         because the member read its counters late
 SHARE    a member's part of its group's packets; of a group, the skew: highest
          rate over the mean, x1.00 is even
 DROP/S   packets lost per second, with a ! when there are any, DROPPED in all:
-         of a member because its ring was full, of a device before any packet
-         socket saw them
+         by a member because its ring was full, by a device before a packet
+         socket got them
 BACKLOG  packets that wait in the ring
 CPU      where the process ran last; =2 when it may run on CPU 2 only
-AGE      age of the counters; stale when too old to tell of now
+AGE      age of the counters; stale: too old to describe the present
 unread   the application keeps a share and does not look for its packets
--        unknown: only programs on this library tell their counters
+-        unknown: only programs that use this library publish counters
 
-(3 of 4) rates of three members are known, and the sums are theirs
-(1 of 4 shown) a filter hides the others; the sums stay those of all
+(3 of 4) rates of three members are known, and the sums are over these three
+(1 of 4 shown) a filter hides the others; the sums are still over all four
 
-s next column to sort by  r other way round  / filter by what rows are named
-esc no filter  space hold the view  c hide members  q quit  h back";
+s sort by next column  r reverse the order  / filter by the names of rows
+esc no filter  space pause the view  c hide members  q quit  h back";
 
 /// How many lines of a screen are not table rows. A low screen keeps most of its lines for rows.
 struct Lines {
@@ -88,7 +88,7 @@ pub(crate) fn draw(view: &View, state: &State, (width, height): (u16, u16)) -> V
     rows
 }
 
-/// The help, the table, or why it is empty.
+/// The help, the table, or the reason why the table is empty.
 fn body(view: &View, state: &State, width: usize, (heads, room): (usize, usize)) -> Vec<Row> {
     let lines = |text: &str| text.lines().map(|line| row(Kind::Text, line)).collect();
     if state.help {
@@ -146,7 +146,7 @@ pub(crate) fn room(height: u16, state: &State) -> usize {
 pub(crate) fn nothing(state: &State) -> String {
     if !state.filter.is_empty() {
         let filter = &state.filter;
-        return format!("\nNothing has '{filter}' in its name or number: Escape shows all.");
+        return format!("\nNo row has '{filter}' in its name or number: Escape shows all rows.");
     }
     if let Some(device) = &state.device {
         return format!("\nNobody captures on '{device}'. If it was a device, it is gone.");

@@ -25,8 +25,8 @@ pub(crate) enum Kind {
     Counters,
     /// A member with figures.
     Member,
-    /// A device, group or member that loses packets now, or a member that its application does not
-    /// read.
+    /// A device, group or member that loses packets now, or a member whose application does not
+    /// read it.
     Losing,
     /// A member without figures: foreign or stale.
     Dim,
@@ -64,8 +64,8 @@ struct Column {
     cell: fn(&Cells) -> &str,
 }
 
-/// The columns from left to right, after the name. Columns are left out before the name gets
-/// shorter than 12 characters.
+/// The columns from left to right, after the name. In a narrow table, columns are left out so that
+/// the name keeps at least 12 characters.
 const COLUMNS: [Column; 11] = [
     column("CPU", 4, 72, |cells| &cells.cpu),
     column("AFFINITY", 9, 118, |cells| &cells.affinity),
@@ -262,7 +262,7 @@ fn device_cells(device: &Device) -> Cells {
 fn group_name(group: &Group) -> String {
     let (known, all) = (group.members_with_rates, group.members_total);
     let members = match group.members.len() {
-        // The mark comes first, so that it is not cut off.
+        // The mark precedes the rest, so that it is not cut off.
         shown if shown < all => {
             let number = group.group;
             return format!(" group {number} ({shown} of {all} shown) {}", group.mode);

@@ -1,5 +1,5 @@
-//! Takes snapshots, draws and reads keys until the user or a signal ends the command. Then restores
-//! the terminal.
+//! Takes snapshots, draws the screen and reads keys until the user or a signal ends the command.
+//! Then restores the terminal.
 
 use std::io;
 use std::process::{self, ExitCode};
@@ -18,10 +18,10 @@ use super::screen;
 use super::state::State;
 use super::view::View;
 
-/// Longest delay until a signal is noticed.
+/// Longest delay until the loop detects a signal.
 const GLANCE: Duration = Duration::from_millis(200);
 
-/// Time for the loop to notice a signal.
+/// Time that the loop has to end after a signal.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The view on the screen, and the time of the next snapshot.
@@ -48,7 +48,7 @@ pub(crate) fn run(source: &mut Source, interval: Duration, state: State) -> Resu
     show(display, source, interval, state, look)
 }
 
-/// Ends the process if a signal asked for that but the loop does not return. crossterm's
+/// Ends the process if a signal asked for its end but the loop does not return. crossterm's
 /// `event::poll` (0.28) reads forever from a terminal that has hung up, and never returns.
 fn end_if_stuck() {
     loop {

@@ -3,7 +3,8 @@
 use fanpcap_snapshot::Offered;
 use serde::Serialize;
 
-/// Version of the JSON's form. A new field keeps the version; a changed or removed field raises it.
+/// Version of the JSON format. A new field does not change the version; a changed or removed field
+/// increments it.
 pub(crate) const SCHEMA: u32 = 1;
 
 /// All output for one interval.
@@ -69,11 +70,12 @@ pub(crate) struct Group {
     pub(crate) gone_members_total: Option<u64>,
     /// Packets given to the members that are gone.
     pub(crate) gone_received_packets_total: Option<u64>,
-    /// Packets of these members that were lost because a ring was full.
+    /// Of the packets given to the members that are gone, those that were lost because a ring was
+    /// full.
     pub(crate) gone_ring_full_drops_total: Option<u64>,
-    /// Packets of these members that other members took afterwards.
+    /// Of the packets given to the members that are gone, those that other members took afterwards.
     pub(crate) gone_inherited_packets_total: Option<u64>,
-    /// Packets of these members that no member took.
+    /// Of the packets given to the members that are gone, those that no member took.
     pub(crate) gone_unread_packets_total: Option<u64>,
     /// Members of a steered group that successors with the same name have replaced.
     pub(crate) takeovers_total: Option<u64>,
@@ -84,7 +86,7 @@ pub(crate) struct Group {
     /// The fates of the packets that reached a group on XDP.
     pub(crate) ledger: Option<Offered>,
     pub(crate) members_with_rates: usize,
-    /// Number of these members that have rough rates.
+    /// Number of members whose rates are rough.
     pub(crate) members_with_rough_rates: usize,
     /// Number of members that no application reads.
     pub(crate) members_unread: usize,

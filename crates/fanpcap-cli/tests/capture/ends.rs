@@ -74,7 +74,7 @@ fn a_long_timeout_is_not_waited_for_at_the_end() {
     Wire::within(|wire| {
         let (time, summary) = ended_after(wire, "--timeout 60000 --json", 1)?;
         assert!(time < Duration::from_secs(30), "{time:?}");
-        // The packets that the kernel still held back are in the summary.
+        // The summary contains the packets that the kernel still held back.
         let total = &summary["total"];
         let (captured, received) = (
             number(total, "captured"),
@@ -136,7 +136,7 @@ fn rates_are_without_what_came_while_handles_were_opened() {
         let sending = AtomicBool::new(true);
         let frames = frames(23, 50)?;
         let ended = thread::scope(|scope| {
-            // At most 10000 packets a second, so that none is lost on a busy machine.
+            // Send at most 10000 packets a second, so that no packet is lost on a busy machine.
             let flow = scope.spawn(|| -> Result<()> {
                 while sending.load(Ordering::Relaxed) {
                     wire.send(&frames)?;
@@ -158,7 +158,7 @@ fn rates_are_without_what_came_while_handles_were_opened() {
         let link = first["link"]["received_per_second"].as_f64();
         let (captured, link) = captured.zip(link).context("no rates")?;
         // The intervals of threads and device begin at different times, so these rates differ a
-        // little. The earlier packets would make the ratio about ten.
+        // little. If the rates included the earlier packets, their ratio would be about ten.
         assert!((0.5..2.0).contains(&(captured / link)), "{first}");
         Ok(())
     })

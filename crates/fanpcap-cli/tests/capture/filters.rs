@@ -1,4 +1,4 @@
-//! Filters: which packets they select, and packets that came before the filter was set.
+//! Filters: the packets that they select, and the packets that came before the filter was set.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -94,7 +94,8 @@ fn what_came_before_the_filter_was_set_is_accounted_for() {
 #[ignore = "needs root: a network namespace"]
 fn a_filter_that_the_kernel_can_not_run_is_no_disagreement() {
     Wire::within(|wire| {
-        // The kernel does not see the cooked header that libpcap creates for the device any.
+        // The kernel's filter does not get the cooked header that libpcap creates for the device
+        // any.
         let arguments = "capture -i any --json -q link[4] == 77";
         let program = Program::new(env!("CARGO_BIN_EXE_fanpcap"), "capturing on any")?
             .set("FANPCAP_LIB_DIR", library::library_dir()?)

@@ -1,4 +1,5 @@
-//! `fanpcap capture`: its figures are exact, its threads share by flow, and it ends in good order.
+//! `fanpcap capture`: its figures are exact, its threads share packets by flow, and it ends with a
+//! summary.
 #![forbid(unsafe_code)]
 
 mod ends;
@@ -33,7 +34,7 @@ impl Wire {
         })
     }
 
-    /// The command, with `arguments`. Its savefiles go to the test's directory.
+    /// The command, with `arguments`. It writes its savefiles to the test's directory.
     fn program(&self, arguments: &str) -> Result<Program> {
         let program = Program::new(env!("CARGO_BIN_EXE_fanpcap"), "capturing on far")?
             .set("FANPCAP_LIB_DIR", library::library_dir()?)
@@ -125,7 +126,7 @@ fn four_threads_share_a_flood_by_flow() {
         assert_eq!(number(&summary["link"], "received"), 20_000);
         assert_eq!(number(&summary["group"], "received"), 20_000);
         assert_eq!(number(&summary["group"], "members"), 4);
-        // Mode hash has no slots.
+        // Groups in mode hash have no slots.
         assert!(summary["group"]["slots"].is_null(), "{summary}");
         Ok(())
     })
@@ -175,8 +176,8 @@ fn four_threads_share_a_flood_on_xdp() {
 #[ignore = "needs root: a network namespace"]
 fn what_the_rings_can_not_hold_is_counted() {
     Wire::within(|wire| {
-        // 60000 packets of 200 bytes, each needing 50 microseconds: more than rings and threads can
-        // handle.
+        // 60000 packets of 200 bytes. A thread needs 50 microseconds for each packet: these are
+        // more packets than rings and threads can handle.
         let member = wire.start("--threads 4 -B 1M --work 50000 --json")?;
         let frames = frames(12, 60_000)?;
         wire.send(&frames)?;

@@ -20,7 +20,7 @@ const PAGE: &str = include_str!("../../../../docs/doctor-json.md");
 /// The exit status of lost packets.
 const LOST: i32 = 3;
 
-/// A user's shell with the library and with these settings only.
+/// A user's shell with the library, and with no settings except these.
 pub(crate) struct Shell {
     variables: Vec<(String, String)>,
     /// The directory of the command.
@@ -58,8 +58,8 @@ impl Shell {
         })
     }
 
-    /// Copies the command to where any user can run it: not every user can enter the build
-    /// directory.
+    /// Copies the command to a directory where any user can run it: not every user can enter the
+    /// build directory.
     pub(crate) fn for_any_user(mut self, scratch: &Scratch) -> Result<Self> {
         self.directory = scratch.file("");
         fs::copy(COMMAND, self.directory.join("fanpcap"))?;
@@ -140,8 +140,8 @@ impl Shell {
         found.with_context(|| format!("no finding {name}"))
     }
 
-    /// Finds a problem, runs its command, and runs doctor again in the same shell: the finding must
-    /// be gone.
+    /// Finds a problem, runs the command that fixes it, and runs doctor again in the same shell.
+    /// The second run must not report the finding.
     pub(crate) fn mend(&self, name: &str) -> Result<Finding> {
         let found = self.found(name)?;
         let left = self.find(&found.fix, name)?;

@@ -16,7 +16,7 @@ use crate::asked::{Shell, within};
 fn a_healthy_device_has_no_findings_that_lose() -> Result<()> {
     within(|_| {
         let names = Shell::new("fdr1")?.names()?;
-        // Findings on the machine are not the subject of this test.
+        // This test ignores findings on the machine.
         let of_machine = ["slow-clock", "no-jit", "powersave", "backlog", "apparmor"];
         let of_device: Vec<_> = names
             .iter()
@@ -144,8 +144,8 @@ fn a_device_that_xdp_can_t_have_is_found_and_read_by_packet_sockets() -> Result<
     })
 }
 
-/// The longest packet that the host sends to its peer, as captured by a member on XDP. It reaches
-/// the peer whole. Calls `asked` while the member captures.
+/// The longest packet that the host sends to its peer, as captured by a member on XDP. The packet
+/// reaches the peer unsegmented. Calls `asked` while the member captures.
 fn longest_sent(
     hosts: &Hosts,
     scratch: &Scratch,

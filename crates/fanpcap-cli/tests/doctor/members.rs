@@ -24,7 +24,7 @@ fn two(scratch: &Scratch) -> Result<[Member; 2]> {
     Ok([member()?, member()?])
 }
 
-/// Prints why the test can't run here. The test then counts as skipped.
+/// Prints why the test can't run here, so that the test counts as skipped.
 #[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
 fn skip(reason: &str) {
     println!("SKIP: {reason}");
@@ -123,7 +123,7 @@ fn members_on_one_cpu_are_found_and_parted() -> Result<()> {
     })
 }
 
-/// taskset(1) can't move a process that a cpuset keeps on a CPU.
+/// taskset(1) can't move a process that a cpuset restricts to a CPU.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace, a cpuset"]
 fn members_in_a_narrow_cpuset_are_found_and_given_more_cpus() -> Result<()> {

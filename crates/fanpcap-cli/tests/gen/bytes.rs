@@ -52,8 +52,9 @@ fn assert_same(arrived: &[Vec<u8>], sent: &[Vec<u8>]) {
 }
 
 /// Frames of every length from 60 to 1514, all different. All have the same EtherType, a local
-/// experimental one: when the kernel receives several frames at once, frames that only a tap takes
-/// reach the tap after other frames (net/core/dev.c, `__netif_receive_skb_list_core`).
+/// experimental one. Otherwise the order could change: when the kernel receives several frames at
+/// once, frames that only a tap takes reach the tap after other frames (net/core/dev.c,
+/// `__netif_receive_skb_list_core`).
 fn odd_frames() -> Vec<Vec<u8>> {
     (60..=1514_usize)
         .map(|len| {
@@ -120,7 +121,8 @@ fn a_replay_sends_a_captures_packets_byte_for_byte() {
         assert_same(&arrived, &frames);
         let moved = format!("--replay {} --loops 3 --flows-per-loop", pcap.display());
         let (arrived, _) = captured(&moved, &scratch)?;
-        // None of these is IP, so none changes. Changes of addresses are tested without a device.
+        // None of these frames is IP, so no frame changes. Another test, without a device, tests
+        // changes of addresses.
         assert_eq!(arrived.len(), 3 * frames.len());
         assert_same(&arrived[..frames.len()], &frames);
         Ok(())

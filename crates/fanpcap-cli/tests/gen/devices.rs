@@ -1,4 +1,5 @@
-//! Devices: which are refused, which are removed, and where their peers are.
+//! Devices that are refused, devices that are removed during a run, and the namespaces of veth
+//! peers.
 
 use std::fs;
 use std::thread;
@@ -81,7 +82,8 @@ fn devices_that_others_depend_on_are_refused() {
             }
         }
         ip("route del default")?;
-        // The devices above it are a bridge and, if the kernel supports VLANs, a VLAN.
+        // A route over a device above is tested with a bridge and, if the kernel supports VLANs,
+        // with a VLAN.
         if ip(&format!(
             "link add link {NEAR} name fpggvlan up type vlan id 5"
         ))

@@ -1,4 +1,5 @@
-//! `fanpcap gen` on real devices. Sent frames arrive byte for byte, in both ways and at every rate.
+//! `fanpcap gen` on real devices. Sent frames arrive byte for byte, with live frames and with
+//! sendmmsg(2), and at every rate.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::cast_possible_truncation,

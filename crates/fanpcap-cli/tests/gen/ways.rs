@@ -1,4 +1,4 @@
-//! Live frames, sendmmsg(2), and the change from one to the other.
+//! Live frames, sendmmsg(2), and the change from live frames to sendmmsg(2).
 
 use std::process::Command;
 use std::thread;
@@ -31,8 +31,8 @@ fn as_many_frames_arrive_as_a_rate_asks_for() {
                 assert_eq!(result["refused"], 0, "{result}");
             }
         }
-        // The time limits the number: 100 ms at 10 kpps are at most 1000 frames, fewer on a busy
-        // machine.
+        // The duration limits the number of frames: 100 ms at 10 kpps are at most 1000 frames, and
+        // fewer on a busy machine.
         let result = result("--rate 10kpps --seconds 0.1 --live")?;
         let sent = result["sent"].as_u64().unwrap();
         assert!((1..=1000).contains(&sent), "{result}");

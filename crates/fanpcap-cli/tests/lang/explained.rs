@@ -51,10 +51,10 @@ fn a_program_is_cut_in_two() -> Result<()> {
         "main = tcp >-> inc 3 >-> unless (has_port 22) (steer_link >-> sample 1 2) >-> steer_flow";
     let text = explained(program, &[])?;
     assert_eq!(
-        below(&text, "which member, for the group"),
+        below(&text, "which member gets the packet, decided"),
         ["unless (has_port 22) steer_link", "steer_flow"]
     );
-    let filtering = below(&text, "whether it is kept");
+    let filtering = below(&text, "whether the packet is kept");
     assert_eq!(filtering[..2], ["filter is_tcp", "inc 3"]);
     ensure!(filtering.last() == Some(&"filter has_ip"), "{filtering:?}");
     Ok(())
@@ -71,8 +71,11 @@ main = do
   if has_state 7 then steer_key key_5tuple else inv (inner (addr 2001:db8::/32))
 ";
     let text = explained(program, &[])?;
-    let parts =
-        ["which member, for the group", "whether it is kept"].map(|part| below(&text, part));
+    let parts = [
+        "which member gets the packet, decided",
+        "whether the packet is kept",
+    ]
+    .map(|part| below(&text, part));
     for lines in parts {
         ensure!(!lines.is_empty(), "{text}");
         let again = format!("main = do\n  {}\n", lines.join("\n  "));
@@ -85,12 +88,12 @@ main = do
 #[test]
 fn what_a_kernel_group_can_not_do_is_told_with_the_reason() -> Result<()> {
     let text = explained("main = broadcast", &[])?;
-    ensure!(text.contains("kernel's: no\n"), "{text}");
+    ensure!(text.contains("of the kernel: no\n"), "{text}");
     ensure!(text.contains("On the XDP engine: yes\n"), "{text}");
     ensure!(text.contains("go to several members"), "{text}");
-    ensure!(!text.contains("which member, for the group"), "{text}");
+    ensure!(!text.contains("the packet, decided"), "{text}");
     let text = explained("main = steer_flow", &[])?;
-    ensure!(text.contains("kernel's: yes\n"), "{text}");
+    ensure!(text.contains("of the kernel: yes\n"), "{text}");
     Ok(())
 }
 

@@ -1,5 +1,5 @@
-//! `fanpcap lang try` compared with the kernel. A group on a device does the same with the same
-//! packets.
+//! Compares `fanpcap lang try` with the kernel: a group on a device must give the same packets to
+//! the same members.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_gen::{Description, Families, Lengths, Transports};
@@ -59,8 +59,8 @@ fn mixed() -> Result<Vec<Vec<u8>>> {
     Ok(all)
 }
 
-/// How many of the frames each thread of a group with this program captures; `kept` is how many all
-/// threads keep.
+/// How many of the frames each thread of a group with this program captures. `kept` is the number
+/// of frames that all threads together keep.
 fn captured(program: &str, frames: &[Vec<u8>], kept: u64) -> Result<Vec<u64>> {
     let (veth, scratch) = (Veth::new("near", "far", 1)?, Scratch::new()?);
     let member = Program::new(env!("CARGO_BIN_EXE_fanpcap"), "capturing on far")?

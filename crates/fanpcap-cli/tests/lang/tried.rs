@@ -19,8 +19,8 @@ fn answered() -> Description {
     }
 }
 
-/// Numbers of flows: all, split, with directions apart, seen in both directions; and whether all
-/// are symmetric.
+/// Numbers of flows: all flows, split flows, flows with directions apart, flows seen in both
+/// directions. The last value is whether all flows are symmetric.
 fn flows(told: &Value) -> Value {
     let of = &told["flows"];
     json!([
@@ -110,7 +110,7 @@ fn what_no_kernel_group_does_is_done_and_told() -> Result<()> {
 
     let told = capture.tried("main = if is_tcp then classify 5 else double_steer_ip", 64)?;
     assert_eq!(told["classes"], json!({"5": capture.frames / 2}));
-    // Each end of a flow has its member, and both members get both directions.
+    // Each end of a flow belongs to a member, and both members get both directions.
     assert_eq!(flows(&told), json!([128, 0, 0, 128, true]));
     Ok(())
 }

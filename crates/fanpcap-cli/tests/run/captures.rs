@@ -141,8 +141,8 @@ fn captures_on_standard_output_are_merged_too() {
     on_wire(|injector| {
         let running = Running::tcpdumps(&["--merge", "all.pcapng"], "-")?;
         injector.send_all(&frames(3000)?)?;
-        // The spools are written in whole buffers. The copies' counters show how many packets they
-        // have.
+        // tcpdump writes its output in whole buffers, so a spool may lack packets. The copies'
+        // counters show how many packets the copies took.
         wait_until_taken(3000)?;
         let ended = running.stop()?;
         ensure_each_once(&in_order(&ended.scratch.file("all.pcapng"))?, 3000)?;
@@ -191,7 +191,7 @@ fn send_slowly(injector: &Injector, frames: &[Frame], hold: &AtomicBool) -> Resu
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_copy_that_is_killed_comes_back_and_its_loss_is_told() {
     on_wire(|injector| {
-        // With a steering program, the other copy would read the ring of the killed one.
+        // With a steering program, the other copy would read the ring of the killed copy.
         let options = ["--fanout", "hash", "--restart", "--merge", "all.pcapng"];
         let running = Running::tcpdumps(&options, "%i.pcap")?;
         let offered = 20_000;
@@ -207,7 +207,7 @@ fn a_copy_that_is_killed_comes_back_and_its_loss_is_told() {
                 let before = Capture::count_so_far(&running.scratch.file("1.pcap"));
                 running.wait_for_packets(&["1.pcap"], before + 500)?;
                 member::signal(victim, "KILL")?;
-                // Packets that come at the very moment of joining are lost, and no counter reports
+                // Packets that come at the moment of the join are lost, and no counter reports
                 // them.
                 hold.store(true, Ordering::SeqCst);
                 running.wait_until_says("0: tcpdump: listening", 2)?;

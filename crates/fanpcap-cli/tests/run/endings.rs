@@ -1,5 +1,5 @@
-//! How runs end, by themselves and by signals. The reader may not read, and copies may leave
-//! processes behind.
+//! How runs end, without and with signals. In some tests, the reader of the output does not read,
+//! or copies leave processes behind.
 
 use std::fs;
 use std::io::Read;
@@ -51,7 +51,7 @@ fn await_state(pid: u32, wanted: &[Option<char>]) {
 fn a_signal_ends_all_while_nobody_reads() {
     for (text, signals) in [
         ("exec yes", 1),
-        // The script prints text when it is told to end.
+        // The script prints text when it gets the signal to end.
         (
             "trap 'seq 1 99999; exit 0' TERM; while :; do echo and so on; done",
             1,
@@ -72,7 +72,7 @@ fn a_signal_ends_all_while_nobody_reads() {
         let taken = begin.elapsed();
         let limit = limit.max(within(Duration::from_secs(5)));
         assert!(taken < limit, "{text}: {taken:?} of {limit:?}");
-        assert!(ended.said().contains("are not written"), "{}", ended.said());
+        assert!(ended.said().contains("is not read"), "{}", ended.said());
         drop(pipe);
     }
 }
@@ -118,7 +118,7 @@ fn a_copy_that_does_not_end_is_named() {
     let running = Running::start(&["-n", "1"], &["sh", "-c", text]).unwrap();
     let copy = pids(&running, &["pid"])[0];
     running.signal("TERM").unwrap();
-    let told = format!("waits for copy 0 (sh, process {copy}); a second signal kills");
+    let told = format!("waiting for copy 0 (sh, process {copy}) to end; a second signal kills");
     running.wait_until_says(&told, 1).unwrap();
     running.signal("TERM").unwrap();
     assert_eq!(running.wait().unwrap().status.code(), Some(137));
@@ -132,7 +132,7 @@ fn copies_that_were_never_in_the_group_are_no_success() {
         .wait()
         .unwrap();
     assert_eq!(ended.status.code(), Some(1), "{}", ended.said());
-    let told = " at any time: nothing was captured in it";
+    let told = ": no copy captured its share of the packets";
     assert!(ended.said().contains(told), "{}", ended.said());
     let ended = Running::start(&["-n", "2"], &["true"])
         .unwrap()
@@ -192,14 +192,15 @@ fn nothing_that_a_copy_started_outlives_it() {
     let ended = running.wait().unwrap();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.said());
     for &pid in left.iter().filter(|&&pid| state(pid).is_some()) {
-        // The process has been killed, but has not run since.
+        // SIGKILL was sent to the process, but the process has not run since and so has not ended
+        // yet.
         assert!(ended.said().contains("can't be ended"), "{}", ended.said());
         await_state(pid, &[None]);
     }
     let said = format!("copy 0 went to the background ({})", left[1]);
     assert!(ended.said().contains(&said), "{}", ended.said());
     assert!(
-        !ended.said().contains("keeps its output"),
+        !ended.said().contains("still has the copy's output"),
         "{}",
         ended.said()
     );

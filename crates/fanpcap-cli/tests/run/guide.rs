@@ -20,8 +20,9 @@ const DEVICE: &str = "eth0";
 /// Number of conversations of each kind: TCP and UDP, over IPv4 and IPv6.
 const EACH: usize = 16;
 
-/// dumpcap opens a device twice, and members look for packets after they have joined. No program
-/// reports when it has read everything, so this is a block timeout of a second and some more.
+/// Time for the programs to read all packets. dumpcap opens a device twice, and members look for
+/// packets after they have joined. No program reports that it has read everything, so this time is
+/// longer than a block timeout, which is a second.
 const GRACE: Duration = Duration::from_millis(2500);
 
 /// A row of the table.
@@ -83,7 +84,7 @@ impl Row {
             .args(["-c", &format!("command -v {name}")])
             .output();
         let found = found.is_ok_and(|found| found.status.success());
-        // The file that the program reads is not part of the row.
+        // The row does not contain the file that the program reads.
         let needs = self.command.split(' ').find(|word| word.ends_with(".conf"));
         match needs {
             _ if !found => Some(format!("no {name} here")),
@@ -92,15 +93,15 @@ impl Row {
         }
     }
 
-    /// Whether the program opens its handle with a timeout of 0. Then it gets packets in whole
-    /// blocks, and no count tells how many it got of the blocks being filled.
+    /// Whether the program opens its handle with a timeout of 0. Such a program gets packets only
+    /// in whole blocks, so the packets in blocks that are not full can't be counted.
     fn reads_blocks(&self) -> bool {
         self.program() == "softflowd"
     }
 
-    /// The exit status after an interrupt, with any libpcap. softflowd in the foreground leaves it
-    /// to the kernel, pmacctd's parent misses its child that was interrupted too, and ngrep has
-    /// found no packet with the word.
+    /// The exit status after an interrupt, with any libpcap. softflowd in the foreground does not
+    /// handle the signal, so the signal kills it. pmacctd's parent fails because its child, which
+    /// was interrupted too, is gone. ngrep has found no packet with the word.
     fn status(&self) -> i32 {
         match self.program() {
             "softflowd" => 130,
@@ -165,7 +166,7 @@ impl Row {
             .parent()
             .context("its directory")?;
         let path = std::env::var("PATH").unwrap_or_default();
-        // The collector need not exist: nothing answers datagrams of flows.
+        // The collector need not exist: a collector does not answer datagrams of flows.
         let line = self.command.replace("COLLECTOR", "127.0.0.1");
         let mut shell = Command::new("sh");
         shell.args(["-c", &line]).current_dir(scratch.file(""));

@@ -22,8 +22,8 @@ use crate::{FAR, GROUP, NEAR, Running};
 pub(crate) const COPIES: usize = 4;
 pub(crate) const RATE: &str = "200kpps";
 
-/// Maximum number of packets from the single sender that the device has counted, but that have not
-/// reached the sockets yet when counters are compared.
+/// The device may have counted this many packets of the single sender that have not reached the
+/// sockets yet when counters are compared.
 const IN_FLIGHT: u64 = 1;
 
 /// The same limit on XDP. A veth counts its packets after a poll of up to this many (veth.c,
@@ -140,7 +140,8 @@ pub(crate) fn counted() -> Result<u64> {
     Ok(counters.received + counters.sent)
 }
 
-/// Traffic that goes on until it is dropped or ended, but not longer than the longest run.
+/// Traffic that continues until this value is dropped or [`Traffic::end`] is called, but not longer
+/// than the longest run.
 pub(crate) struct Traffic(Child);
 
 impl Traffic {
@@ -194,7 +195,7 @@ pub(crate) fn kill_copies(running: &Running, kills: usize, seed: u64) -> Result<
         copies.retain(|pid| !killed.contains(pid));
         let all = killed.len() == kills / 2;
         let count = if all { copies.len() } else { 1 };
-        // The youngest process has the highest number, unless process numbers have wrapped.
+        // The youngest process has the highest process number, unless process numbers have wrapped.
         copies.reverse();
         if !young {
             let len = copies.len().max(1) as u64;
@@ -208,8 +209,7 @@ pub(crate) fn kill_copies(running: &Running, kills: usize, seed: u64) -> Result<
     Ok(())
 }
 
-/// Waits briefly for a copy to come back. The wait is short because perhaps all copies are there
-/// already.
+/// Waits briefly for a restarted copy. The wait is short because perhaps all copies run already.
 fn await_start(running: &Running, killed: &[u32]) -> Result<()> {
     let is_there = |pid: &&u32| !killed.contains(pid);
     let before = copies(running)?.iter().filter(is_there).count();
@@ -239,8 +239,8 @@ pub(crate) fn copies(running: &Running) -> Result<Vec<u32>> {
     await_for("a copy", LIMIT, find)
 }
 
-/// The kernel clears its counters when it reports them. A copy that is killed before it notes them
-/// loses that reading. The bound includes it.
+/// The kernel clears its counters when it reports them. If a copy is killed before it notes the
+/// counters, this reading is lost. The bound includes the lost reading.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_reading_that_dies_with_its_copy_is_within_the_bound() {
@@ -269,8 +269,8 @@ fn a_reading_that_dies_with_its_copy_is_within_the_bound() {
     .unwrap();
 }
 
-/// A copy that is killed as it joins is bound to the device but not in the group. The packets that
-/// its socket refuses were given to another copy.
+/// A copy that is killed while it joins has a socket that is bound to the device but not in the
+/// group. The kernel gave the packets that this socket refuses to another copy too.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_copy_that_dies_as_it_joins_has_refused_nothing() {
@@ -283,8 +283,8 @@ fn a_copy_that_dies_as_it_joins_has_refused_nothing() {
     assert!(!row.contains("WRONG"), "{row}");
 }
 
-/// A copy comes during an absence and dies as it joins. The absence goes on until the next copy
-/// joins.
+/// A copy starts during an absence and dies while it joins. The absence continues until the next
+/// copy joins.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_copy_that_dies_as_it_joins_ends_no_time_without_a_copy() {
@@ -299,7 +299,8 @@ fn a_copy_that_dies_as_it_joins_ends_no_time_without_a_copy() {
     assert!(!row.contains("WRONG"), "{row}");
 }
 
-/// dumpcap tries a handle on each device. The group is on another device and refuses these handles.
+/// dumpcap tries to open a handle on each device. The group is on another device and refuses these
+/// handles.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_handle_that_its_group_refuses_begins_no_time_without_a_copy() {

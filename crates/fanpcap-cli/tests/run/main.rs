@@ -1,4 +1,4 @@
-//! `fanpcap run` as users run it. It runs on a separate wire, with tcpdump and with programs that
+//! `fanpcap run` as users run it: on a separate veth pair, with tcpdump and with programs that
 //! never capture.
 #![forbid(unsafe_code)]
 
@@ -182,7 +182,8 @@ impl Ended {
     }
 }
 
-/// A stand-in for our library, if that is not staged, for programs that never capture.
+/// A file in place of our library if the library is not staged: enough for programs that never
+/// capture.
 fn stand_in(scratch: &Scratch) -> Result<PathBuf> {
     let directory = scratch.file("lib");
     fs::create_dir(&directory)?;

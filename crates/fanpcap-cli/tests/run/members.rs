@@ -1,5 +1,5 @@
-//! The copies' members: short-lived, many, and foreign members. Also members of a command that is
-//! killed.
+//! The copies' members: short-lived members, many members, foreign members, and members of a
+//! command that is killed.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -38,13 +38,13 @@ fn figures_never_leave_out_handles_that_live_for_a_moment() {
         ensure!(short == 8, "{short}");
         let taken = &summary["total"]["taken"];
         match taken.as_u64() {
-            // Packets that were not seen in time are within the bound.
+            // The bound includes the packets of handles that the ledger did not detect in time.
             Some(taken) => {
                 let bound = summary["total"]["uncounted_at_most"].as_u64();
                 ensure!(taken + bound.unwrap_or(0) >= written("0.pcap") + short, "{summary:#}");
             }
             None => ensure!(
-                ended.said().contains("came and went too fast")
+                ended.said().contains("was closed before its counters could be read")
                     && ended.said().contains("copy 0: at least "),
                 "{}",
                 ended.said()
@@ -94,7 +94,7 @@ fn a_foreign_member_of_the_group_is_told() {
         let group = GROUP.to_string();
         let own = Running::start(&["--group", &group, "--cpus", "none"], &["true"])?.wait()?;
         for pid in pids {
-            let told = format!("group {GROUP} has a member already, which gets its share of the packets: process {pid} (tcpdump)");
+            let told = format!("group {GROUP} already has another member, which also gets a share of the packets: process {pid} (tcpdump)");
             ensure!(own.said().contains(&told), "{}", own.said());
         }
         other.stop()?;
@@ -103,8 +103,8 @@ fn a_foreign_member_of_the_group_is_told() {
     .unwrap();
 }
 
-/// The kernel makes each member wait for tens of milliseconds. The members must wait at the same
-/// time.
+/// To settle a member takes tens of milliseconds of waiting in the kernel. The waits for the
+/// members must overlap.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn many_members_are_settled_at_once() {
@@ -193,7 +193,7 @@ fn a_copy_that_was_a_member_for_a_while_has_joined() {
             "-n", "1", "--group", &group, "--cpus", "none", "--merge", "all.pcap",
         ];
         let running = Running::start(&options, &["sh", "-c", &text])?;
-        // A member that is in the group still rejects packets for a while.
+        // A member that has joined the group still rejects packets for a while.
         running.wait_until_says("tcpdump: listening", 1)?;
         injector.send_all(&frames(10)?)?;
         member::wait_for_members(GROUP, 0)?;

@@ -17,8 +17,9 @@ use crate::{FAR, GROUP, NEAR, Running, printed};
 /// Without optimization, a merge of millions of packets takes long.
 const MERGED_WITHIN: Duration = Duration::from_secs(120);
 
-/// In a group with a steering program, a restarted copy or another copy reads the ring of a killed
-/// copy. Each packet of the device is in the merged capture or reported as lost.
+/// In a group with a steering program, the restarted copy or another copy reads the ring of a
+/// killed copy. Each packet that the device received is in the merged capture or is reported as
+/// lost.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_merged_capture_and_the_named_losses_are_all_that_came() {
@@ -37,8 +38,8 @@ fn a_merged_capture_and_the_named_losses_are_all_that_came() {
 fn a_merged_capture_of_copies_that_are_killed_one_by_one_lacks_what_is_named_and_nothing_else() {
     all_runs(Kills {
         name: "one by one",
-        // A copy that is restarted later and later must be awaited each time, so there is more to
-        // merge.
+        // The pause before each restart grows, and the test waits for each restart, so there are
+        // more packets to merge.
         rate: "120kpps",
         count: if ledger_runs().is_some() { 20 } else { 3 },
         kill: kill_one_by_one,
@@ -54,7 +55,7 @@ struct Kills {
     count: usize,
     /// Arguments: the number of kills and a seed.
     kill: fn(&Running, usize, u64) -> Result<()>,
-    /// All losses are reported exactly, none only as a bound.
+    /// Every loss is reported exactly; no loss is only within a bound.
     is_exact: bool,
 }
 
@@ -70,7 +71,7 @@ fn all_runs(kills: Kills) {
 }
 
 fn kill_at_random(running: &Running, kills: usize, seed: u64) -> Result<()> {
-    // While the copy is stopped, packets that others must take over gather in its ring.
+    // While the copy is stopped, packets that other copies must take over gather in its ring.
     let first = copies(running)?[0];
     member::signal(first, "STOP")?;
     thread::sleep(Duration::from_millis(200));
@@ -91,7 +92,7 @@ fn kill_one_by_one(running: &Running, kills: usize, seed: u64) -> Result<()> {
     for killed in 0..kills {
         running.wait_until_says("tcpdump: listening", COPIES + killed)?;
         thread::sleep(Duration::from_millis(random.random_range(100..250)));
-        // Kill them in turn: a copy that is killed too often is given up.
+        // Kill the copies in turn: a copy that is killed too often is not restarted.
         if killed % COPIES == 0 {
             left = copies(running)?;
         }
@@ -152,8 +153,8 @@ fn merged_row(
     let named = dropped + unread + refused + absent;
     let rest = i64::try_from(device)? - merged - not_written - named;
     let slack = i64::try_from(2 * kills.count)?;
-    // A killed copy loses at most one packet: tcpdump -U writes each packet immediately. If it dies
-    // before its page was seen, the packets that it wrote are within the bound.
+    // A killed copy loses at most one packet: tcpdump -U writes each packet immediately. If a copy
+    // dies before the ledger has read its page, the bound includes the packets that it wrote.
     let (rests, least) = match kills.is_exact {
         true => (0..=0, 0),
         false => (-slack..=bound + slack, -bound),

@@ -1,5 +1,5 @@
-//! Copies that see all packets, and handles that no application reads. Also groups that copies
-//! can't join.
+//! Copies that get all packets, handles that no application reads, and groups that copies can't
+//! join.
 
 use std::path::Path;
 use std::process::Command;
@@ -32,7 +32,7 @@ fn a_copy_that_sees_all_packets_ends_the_run_unless_that_is_allowed() {
         let told = format!(
             "did not join and sees ALL packets: {outsider} reads a packet socket of its own"
         );
-        for part in [&told, "--allow-outsiders lets it go on"] {
+        for part in [&told, "--allow-outsiders lets the copy continue"] {
             ensure!(ended.said().contains(part), "{}", ended.said());
         }
         let options = [&options[..], &["--allow-outsiders"]].concat();
@@ -46,8 +46,8 @@ fn a_copy_that_sees_all_packets_ends_the_run_unless_that_is_allowed() {
     .unwrap();
 }
 
-/// On XDP, a handle without a group is the only member of its own group. So are copies with raised
-/// privileges if /etc/pcap.conf sets the engine for the device but no group.
+/// On XDP, a handle without a group is the only member of its own group. The same happens to copies
+/// with raised privileges if /etc/pcap.conf sets the engine for the device but no group.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn copies_on_xdp_that_each_see_all_packets_end_the_run() {
@@ -69,7 +69,7 @@ fn copies_on_xdp_that_each_see_all_packets_end_the_run() {
         ensure!(ended.status.code() == Some(1), "{}", ended.said());
         for part in [
             "did not join and sees ALL packets, in group ",
-            "--allow-outsiders lets it go on",
+            "--allow-outsiders lets the copy continue",
         ] {
             ensure!(ended.said().contains(part), "{}", ended.said());
         }
@@ -82,13 +82,13 @@ fn copies_on_xdp_that_each_see_all_packets_end_the_run() {
         let ended = running.wait()?;
         let is_said = |text| ended.said().contains(text);
         ensure!(!is_said("ALL packets"), "{}", ended.said());
-        ensure!(is_said("no copy was in group"), "{}", ended.said());
+        ensure!(is_said("no copy was ever in group"), "{}", ended.said());
         Ok(())
     })
     .unwrap();
 }
 
-/// Such copies are arping, DHCP clients, and programs that watch another device.
+/// Examples of such copies are arping, DHCP clients, and programs that capture on another device.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_copy_whose_packet_socket_gets_few_packets_may_go_on() {
@@ -147,7 +147,7 @@ fn a_handle_that_nobody_reads_is_told() {
     .unwrap();
 }
 
-/// A newcomer gets its share when it looks for packets. If it never looks, nothing is lost.
+/// A newcomer gets its share when it looks for packets. If it never looks, no packet is lost.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_copy_that_never_looks_for_packets_is_said_to_have_no_share() {
@@ -165,14 +165,14 @@ fn a_copy_that_never_looks_for_packets_is_said_to_have_no_share() {
         let frames = frames(50)?;
         await_for("a word of the unread handle", LIMIT, || {
             injector.send_all(&frames)?;
-            let told = "(idle) has a handle that it has never read, so that the handle has no share";
+            let told = "(idle) has a handle that it has never read, but the handle has no share";
             Ok(running.said().contains(told).then_some(()))
         })
         .with_context(|| running.said())?;
         running.signal("TERM")?;
         let ended = running.wait()?;
         for (text, is_said) in [
-            ("they are lost", false),
+            ("are lost", false),
             ("copy 1 never had a share of the group's packets", true),
             ("copy 0 never had a share", false),
         ] {
@@ -183,8 +183,8 @@ fn a_copy_that_never_looks_for_packets_is_said_to_have_no_share() {
     .unwrap();
 }
 
-/// The copy is like a dumpcap that has file capabilities for the group wireshark. Only root can see
-/// the descriptors of such a process.
+/// The copy is like a dumpcap that has file capabilities for the group wireshark. Only root can
+/// read the descriptors of such a process.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_copy_with_file_capabilities_that_sees_all_packets_ends_the_run_of_its_user() {
@@ -229,8 +229,8 @@ const AS_USER: &str = "mkdir etc bin && mount -t tmpfs none etc && cp -a /etc/. 
     cp \"$0\" bin/own && \
     exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$PWD/bin/own\" \"$@\"";
 
-/// Set-user-ID copies ignore the environment. With the remedy that the run prints, they share the
-/// packets.
+/// Set-user-ID copies ignore the environment. If the user applies the remedy that the run prints,
+/// the copies share the packets.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace, mounts"]
 fn raised_copies_on_xdp_that_each_see_all_packets_end_the_run_and_share_by_its_remedy() {

@@ -1,4 +1,4 @@
-//! Programs that never capture: what they print, how they end, and what is reported on them.
+//! Programs that never capture: their output, their ends, and the reports on them.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -114,7 +114,7 @@ fn the_first_failure_by_itself_is_the_exit_status() {
     let text = "test %i = 1 && kill -9 $$; while [ ! -e go ]; do sleep 0.05; done; exit 3";
     let running = script(&["-n", "2"], text).unwrap();
     running
-        .wait_until_says("copy 1 ended (signal: 9 (SIGKILL)); the others go on", 1)
+        .wait_until_says("copy 1 ended (signal: 9 (SIGKILL)); the other copies continue", 1)
         .unwrap();
     running.scratch.write("go", "").unwrap();
     let ended = running.wait().unwrap();
@@ -145,7 +145,7 @@ fn captures_that_no_argument_names_are_told() {
     let text = "exec 3> x%i.pcap; exec sleep 600";
     let running = script(&["-n", "1", "--restart"], text).unwrap();
     running
-        .wait_until_says("x0.pcap, which is not named by %i: it is neither kept", 1)
+        .wait_until_says("x0.pcap, which the arguments do not name with %i: a restart", 1)
         .unwrap();
     running.signal("TERM").unwrap();
     running.wait().unwrap();
@@ -160,7 +160,7 @@ fn files_that_are_no_captures_are_named() {
     let ended = running.unwrap().wait().unwrap();
     let said = ended.said();
     assert!(
-        said.contains("files that are no captures: 0.argus"),
+        said.contains("none of them is a capture: 0.argus"),
         "{said}"
     );
 }
@@ -173,7 +173,7 @@ fn files_that_are_left_out_of_a_merge_are_named() {
     let command = ["sh", "-c", &text, "%i.pcap", "%i.log"];
     let ended = Running::start(&options, &command).unwrap().wait().unwrap();
     assert!(ended.scratch.file("all.pcap").exists(), "{}", ended.said());
-    let told = "--merge: 0.log is left out, as it is no capture";
+    let told = "--merge: 0.log is left out, because it is no capture";
     assert!(ended.said().contains(told), "{}", ended.said());
 }
 
@@ -238,7 +238,7 @@ fn mistakes_are_told_before_anything_is_started() {
     for (options, complaint) in [
         (vec!["--fanout", "hsah"], "did you mean 'hash'?"),
         (vec!["--fanout", "main = tpc >-> steer_flow"], "tpc"),
-        (vec!["--device", "nosuch"], "there are: lo"),
+        (vec!["--device", "nosuch"], "the devices here are: lo"),
         (vec!["--cpus", "3-1"], "a list of CPUs"),
         (vec!["--cpus", "60000"], "may not run on CPU 60000"),
         (vec!["--merge", "no/such/all.pcap"], "no/such/all.pcap"),
@@ -255,7 +255,7 @@ fn mistakes_are_told_before_anything_is_started() {
         (
             &[][..],
             "-w all.pcap",
-            "all 2 copies would write all.pcap, each over the others: write -w all.%i.pcap",
+            "all 2 copies would write all.pcap, and each would overwrite what the others wrote: write -w all.%i.pcap",
         ),
         (
             &["--merge", "m.pcap"],
@@ -321,8 +321,8 @@ fn settings_that_do_nothing_are_told() {
     assert!(said.contains("in group 4711, hash; "), "{said}");
 }
 
-/// If the command handed its default mode on, that would become a request, on which a program
-/// without CAP_BPF would fail.
+/// If the command passed its default mode to the copies, the mode would become a request, and a
+/// program without CAP_BPF would fail to join.
 #[test]
 fn a_mode_that_nobody_asked_for_is_not_handed_on() {
     let ended = script(&["-n", "1"], "echo group $PCAP_GROUP, mode $PCAP_FANOUT.").unwrap();

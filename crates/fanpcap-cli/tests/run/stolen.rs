@@ -65,7 +65,7 @@ fn a_device_that_the_host_begins_to_use_while_it_is_stolen_is_told_everywhere() 
         running.wait_until_says(&warning, 1)?;
         ensure!(told()? == (WHY.into(), WHY.into(), true), "{:?}", told()?);
         let found = format!(
-            "loses     {FAR}: a capture takes its packets from the host, which may need them: {WHY}"
+            "loses     {FAR}: a capture steals its packets from the host, which may need them: {WHY}"
         );
         ensure!(doctor()?.contains(&found), "{}", doctor()?);
         let page = printed(&["group", FAR, &GROUP.to_string()])?;

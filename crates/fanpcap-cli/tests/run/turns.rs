@@ -9,8 +9,8 @@ use fanpcap_testkit::member;
 use crate::captures::{frames, on_wire};
 use crate::{FAR, GROUP, Running};
 
-/// Starts three copies, the earlier ones slower, and waits until they capture. A copy runs `before`
-/// before it becomes tcpdump.
+/// Starts three copies and waits until they capture. Copies with lower numbers start more slowly. A
+/// copy runs the script `before`, and then tcpdump.
 fn three(device: &str, fanout: &str, before: &str) -> Result<Running> {
     let group = GROUP.to_string();
     let options = [
@@ -48,7 +48,7 @@ fn the_member_of_rank_0_is_copy_0_on_xdp() {
     first_is_copy_0(&format!("xdp:{FAR}"), "main = steer_to 0").unwrap();
 }
 
-/// The kernel's `rollover` gives packets to the first member while it has room.
+/// The kernel's `rollover` gives packets to the first member while that member's ring has room.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn the_kernels_first_member_is_copy_0() {

@@ -1,4 +1,4 @@
-//! What `fanpcap run` reports on copies on the XDP engine, which counts in maps of the group.
+//! Reports of `fanpcap run` on copies on the XDP engine, which counts packets in maps of the group.
 
 use std::thread;
 use std::time::Duration;
@@ -31,7 +31,8 @@ fn of(summary: &Value, name: &str) -> u64 {
     summary["total"][name].as_u64().unwrap_or(u64::MAX)
 }
 
-/// The group's maps end with the last member. The expected number is the device's count.
+/// The kernel frees the group's maps with the last member. The expected number of packets is the
+/// device's count.
 #[test]
 #[ignore = "needs root: eBPF, packet sockets in a namespace"]
 fn what_copies_on_xdp_leave_that_are_killed_all_at_once_is_told_to_the_packet() {
@@ -86,8 +87,8 @@ fn copies_on_xdp_that_are_told_to_end_have_lost_nothing() {
     .unwrap();
 }
 
-/// A restarted copy is in no group while its group is being created. Packets that come meanwhile
-/// are reported as coming during an absence, or are within the bound.
+/// While its group is being created, a restarted copy is in no group. Packets that come in this
+/// time are reported as coming during an absence, or are within the bound.
 #[test]
 #[ignore = "needs root: eBPF, packet sockets in a namespace"]
 fn what_comes_while_a_copy_on_xdp_joins_slowly_is_within_the_bound() {

@@ -126,8 +126,8 @@ impl Options {
         })
     }
 
-    /// Does not check that the engine and the steering program have classes, because both are known
-    /// only later.
+    /// Does not check that the engine and the steering program have classes, because the engine and
+    /// the program are not known yet.
     fn add_class(&mut self, word: &str, value: Option<&str>, at: usize) -> Result<(), Fault> {
         let class = number(word, value, 1, CLASS_MAX.into())?;
         let class = u8::try_from(class).unwrap_or(CLASS_MAX);
@@ -211,7 +211,7 @@ fn number(word: &str, value: Option<&str>, min: u32, max: u32) -> Result<u32, Fa
         })
 }
 
-/// The fault of a class in a group of packet sockets, which have no classes.
+/// The fault of a class in a group of packet sockets: such groups have no classes.
 pub(crate) fn class_needs_engine(class: u8) -> Fault {
     let engines = Driver::of_devices();
     let message = format!(
@@ -247,8 +247,8 @@ fn refuse_option(written: &str, name: &str) -> Fault {
 const WEIGHT_MAX: u16 = 1000;
 /// The largest class, as for `classify`.
 const CLASS_MAX: u8 = 63;
-/// How many flows a sticky group remembers by default, and the limits of the number. With fewer
-/// than the lower limit, each CPU's own list of free entries may hold most of the map
+/// How many flows a sticky group remembers by default, and the limits of this number. In a map
+/// smaller than the lower limit, the per-CPU lists of free entries may hold most of the entries
 /// (kernel/bpf/bpf_lru_list.h).
 const FLOWS: u32 = 65_536;
 const FLOWS_MIN: u32 = 1024;

@@ -1,4 +1,4 @@
-//! Names of modes, their numbers in the kernel, and each refusal.
+//! Names of modes, the numbers of modes in the kernel, and each refusal.
 
 use super::*;
 

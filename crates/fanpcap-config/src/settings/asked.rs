@@ -1,4 +1,4 @@
-//! Which settings concern a device, and which engine they ask for.
+//! Finds the settings that concern a device, and the engine that they ask for.
 
 use super::Settings;
 use super::entry::{Entry, Target};
@@ -35,7 +35,7 @@ impl Settings {
 }
 
 impl<'a> Asked<'a> {
-    /// The engine in the device's name, else in settings.
+    /// The engine in the device's name or, if the name has none, in the settings.
     pub(super) fn engine(&self) -> Option<Driver> {
         let of_settings = || self.driver().and_then(Entry::engine);
         self.device.engine().or_else(of_settings)

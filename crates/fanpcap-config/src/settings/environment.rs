@@ -24,7 +24,7 @@ pub struct Environment {
 
 impl Environment {
     /// The variables of the process that are or look like settings. getenv(3) for each known name
-    /// would not find variables that only look like a setting.
+    /// would not find a variable that only looks like a setting.
     pub fn of_process(secure: bool) -> Environment {
         let matters = |name: &OsStr| {
             let name = name.as_encoded_bytes();
@@ -37,7 +37,8 @@ impl Environment {
         }
     }
 
-    /// A snapshot with all variables, so that every name that looks like a setting is found.
+    /// A snapshot with all variables. With it, the library finds every name that looks like a
+    /// setting.
     pub fn whole(secure: bool) -> Environment {
         Environment {
             variables: std::env::vars_os().collect(),
@@ -79,8 +80,8 @@ pub(super) fn place_of_value(name: &str, value: &OsStr) -> Place {
     Place::new(SOURCE, 1, &text, name.len() + 1)
 }
 
-/// A device's name as it stands after PCAP_GROUP_: `_` replaces each character that a shell can't
-/// put in a name.
+/// A device's name as part of a variable's name, after PCAP_GROUP_. `_` replaces each character
+/// that a shell does not allow in a variable's name.
 pub fn shell_name(device: &str) -> String {
     let spelled = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     device.chars().map(spelled).collect()
@@ -165,8 +166,8 @@ fn hub(value: &str) -> Result<Option<Entry>, Fault> {
     }
 }
 
-/// Explains why the variable `name` looks like a setting and sets nothing, and which name was
-/// meant. `name` is set, and parsing has not refused it.
+/// Explains why the variable `name` has no effect although it looks like a setting, and which name
+/// was meant. The caller has checked that `name` is set and that parsing did not refuse it.
 pub(super) fn stranger(name: &str) -> Option<(String, String)> {
     let upper = name.to_ascii_uppercase();
     let rest = upper.strip_prefix("PCAP_")?;
@@ -187,12 +188,12 @@ pub(super) fn stranger(name: &str) -> Option<(String, String)> {
     let hint = match near {
         Some(near) => format!("did you mean 'PCAP_{near}'?"),
         None => format!(
-            "ours are PCAP_{}",
+            "fanpcap's variables are PCAP_{}",
             names().collect::<Vec<_>>().join(", PCAP_")
         ),
     };
     Some((
-        format!("no variable of ours is called {}", quote(name)),
+        format!("fanpcap has no variable called {}", quote(name)),
         hint,
     ))
 }
@@ -220,7 +221,7 @@ fn near_miss(name: &str, rest: &str) -> Option<Fault> {
     Some(Fault::new("variable-unknown", message).hint(hint))
 }
 
-/// The variable that was meant, if `rest` adds a device to a variable that takes none.
+/// The variable that was meant, if `rest` adds a device to a variable that takes no device.
 fn of_no_device(rest: &str) -> Option<String> {
     let variables = KEYS
         .iter()
@@ -248,7 +249,7 @@ fn old(name: &str) -> Fault {
         _ if name.starts_with("PFQ_TX_") => SENDING.to_owned(),
         _ => match name.strip_prefix("PFQ_GROUP_") {
             Some(device) => format!("set PCAP_GROUP_{device}"),
-            None => "unset it, nothing reads it any more".to_owned(),
+            None => "unset it: it has no effect any more".to_owned(),
         },
     };
     let message = format!("variable {} is no longer known", quote(name));

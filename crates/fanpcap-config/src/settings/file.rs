@@ -13,7 +13,8 @@ pub fn parse(text: &str, source: &str) -> Result<Vec<Entry>, Report> {
     parse_shown(text, source, true)
 }
 
-/// As [`parse`]. Messages about the file, now and later, show its lines only if `is_shown`.
+/// Same as [`parse`], but messages about the file, now and later, show its lines only if
+/// `is_shown`.
 pub fn parse_shown(text: &str, source: &str, is_shown: bool) -> Result<Vec<Entry>, Report> {
     let entries = entries(text, source, is_shown);
     if is_shown {
@@ -116,7 +117,7 @@ fn entry(line: &str, source: &str, number: usize, is_shown: bool) -> Result<Opti
     }))
 }
 
-/// The fault of a line without `=`: another sign stands in its place, or the value is missing.
+/// The fault of a line without `=`: another sign replaces the `=`, or the value is missing.
 fn without_equals(written: &str) -> Fault {
     let (name, value) =
         written.split_at(written.find(char::is_whitespace).unwrap_or(written.len()));

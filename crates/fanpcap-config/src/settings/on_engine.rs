@@ -14,7 +14,7 @@ pub enum Steal {
     No,
     /// The host does not get the packets. Refused if the host or a container may need them.
     Yes,
-    /// The host does not get the packets, whoever uses the device.
+    /// The host does not get the packets, even if the host or a container may need them.
     Force,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn program_of(mode: Mode, engine: Driver) -> Result<Script, Fault> {
         ModeKind::Rollover => {
             return Err(lacks("fills rings in turn"));
         }
-        ModeKind::Qm => return Err(refuse("takes the NIC's queue, which no function tells")),
+        ModeKind::Qm => return Err(refuse("uses the NIC's queue, which no function can read")),
         ModeKind::Program => return Err(refuse("has no program")),
     };
     Ok(Script::of_text(Source::new(mode.kind.name(), text)))
@@ -87,7 +87,8 @@ pub(super) fn steered(fanout: Fanout, engine: Driver) -> Result<Fanout, Fault> {
     }
 }
 
-/// The size of all rings of a handle together, in bytes. It is larger if packets are kept whole.
+/// The size of all rings of a handle together, in bytes. The size is larger if packets are kept
+/// whole.
 pub(super) fn ring_bytes(caplen: Option<u32>) -> i32 {
     match caplen {
         Some(..=256) => 16 << 20,

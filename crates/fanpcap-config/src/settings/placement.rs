@@ -48,13 +48,13 @@ pub enum Kind {
     Other,
     /// They receive and send.
     Combined,
-    /// Whichever kind receives on this device.
+    /// The kind that receives on this device.
     Receiving,
 }
 
 impl Placement {
-    /// The report of a change that can't be made: the change with the index `ask`, or else the
-    /// first one.
+    /// The report of a change that can't be made: the change with the index `ask`, or the first
+    /// change if `ask` is `None`.
     pub fn blame(&self, ask: Option<usize>, why: &str) -> Report {
         let ask = self.asks.get(ask.unwrap_or(0)).or(self.asks.first());
         let place = ask.map_or_else(|| Place::new("", 1, "", 0), |ask| ask.place.clone());
@@ -85,7 +85,8 @@ impl Asked<'_> {
                 asks.push(Ask { what, place });
             }
         }
-        // First the channels: interrupts and threads come and go with them.
+        // Change the channels first: a change of channels creates and removes interrupts and
+        // threads.
         let is_first = |ask: &Ask| matches!(ask.what, What::Channels(..));
         let (mut asks, others): (Vec<_>, Vec<_>) = asks.into_iter().partition(is_first);
         asks.extend(others);

@@ -46,8 +46,8 @@ impl Plan {
     }
 
     /// The size of the handle's ring in bytes, if the application does not set it. With `None` the
-    /// system's library decides. A larger ring survives bursts and lets a busy reader rest, but
-    /// takes longer to create.
+    /// system's library chooses the size. A larger ring loses fewer packets in bursts and while its
+    /// reader is busy, but takes longer to create.
     pub fn buffer_size(&self) -> Option<i32> {
         if self.on_engine.is_some() {
             Some(on_engine::ring_bytes(self.caplen))
@@ -114,7 +114,7 @@ impl Settings {
     /// The report for a handle that should use its group's device, if there is no such device.
     fn no_device(&self, device: &Device) -> Report {
         let why = match self.default_group() {
-            Some(group) => format!("group {group} has no member yet that would tell it"),
+            Some(group) => format!("group {group} has no member yet whose device could be used"),
             None => "no group is set".to_owned(),
         };
         let text = quote(device.text());
@@ -247,7 +247,7 @@ impl<'a> Handle<'a> {
         }
     }
 
-    /// Refuses a mode that no group uses: the user expects an effect.
+    /// Refuses a mode that no group uses, because the user expects an effect.
     fn refuse_mode_without_group(&self) -> Result<(), Report> {
         if let Some(entry) = self.variable(Key::Fanout)? {
             let hint = format!(
@@ -271,7 +271,8 @@ impl<'a> Handle<'a> {
         }
     }
 
-    /// The environment's entry for `key`: a variable for this device, else one for all devices.
+    /// The environment's entry for `key`: a variable for this device or, if there is none, a
+    /// variable for all devices.
     fn in_environment(&self, key: Key) -> Result<Option<&'a Entry>, Report> {
         let for_all = || find(&self.asked.settings.environment, key, &Target::All);
         Ok(self.variable(key)?.or_else(for_all))

@@ -14,7 +14,7 @@ use super::finding::{Finding, PrintedFinding};
 /// The settings of a cluster.
 const CONF: &str = "/etc/fanpcap/cluster.conf";
 
-/// How the names of selections in the kernel begin.
+/// The prefix of the names of selections in the kernel.
 const SELECTION: &str = "fanpcap_select";
 
 /// The findings that the cluster's program may print.
@@ -51,13 +51,13 @@ pub(super) struct Cluster {
 #[derive(Deserialize)]
 struct ClusterPage {
     findings: Vec<PrintedFinding>,
-    // The program of an older build prints no node.
+    // The cluster program of an older build prints no node.
     #[serde(default)]
     node: Option<Node>,
 }
 
-/// Asks the cluster's program about this machine, unless the program is not installed, or there is
-/// neither a cluster.conf nor a selection.
+/// Asks the cluster's program about this machine. Does not ask if the program is not installed, or
+/// if the machine has neither a cluster.conf nor a selection.
 ///
 /// # Errors
 ///

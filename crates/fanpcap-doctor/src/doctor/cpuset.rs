@@ -29,7 +29,7 @@ const EFFECTIVE: [&str; 3] = [
 ];
 
 impl Cpuset {
-    /// The cpuset of a process; `None` if it is the whole machine's, or unknown.
+    /// The cpuset of a process; `None` if the cpuset contains the whole machine, or is unknown.
     pub(super) fn of(root: &Path, pid: u32) -> Option<Self> {
         let name = fs::read_to_string(root.join(format!("proc/{pid}/cpuset"))).ok()?;
         let name = name.trim_end_matches('\n');
@@ -50,8 +50,8 @@ impl Cpuset {
         })
     }
 
-    /// The shell command that adds these CPUs to the cpuset, and keeps the cpuset's own CPUs, which
-    /// other processes need.
+    /// The shell command that adds these CPUs to the cpuset. The command keeps the cpuset's present
+    /// CPUs, which other processes need.
     pub(super) fn add(&self, cpus: &[usize]) -> String {
         let all: BTreeSet<usize> = self.cpus.iter().chain(cpus).copied().collect();
         let all: Vec<usize> = all.into_iter().collect();

@@ -1,4 +1,5 @@
-//! A device: whether packets reach it, what sees them before captures do, and on how many CPUs.
+//! A device: whether packets reach it, which BPF program gets them before captures do, and how many
+//! CPUs receive them.
 
 use fanpcap_linux::bpf;
 use fanpcap_linux::netlink::link::{Link, xdp_mode};
@@ -19,7 +20,7 @@ pub(super) struct Device {
     /// The name of the device's XDP program; `None` without one, or if the kernel does not report
     /// it.
     pub(super) xdp_name: Option<String>,
-    /// Packets that the device dropped for lack of room while doctor looked.
+    /// Packets that the device dropped for lack of room between doctor's two readings.
     pub(super) missed: u64,
     /// Several members share the device's packets, or would share them by the settings.
     pub(super) is_shared: bool,
@@ -34,8 +35,8 @@ const IFF_LOOPBACK: u32 = 1 << 3;
 const IFF_LOWER_UP: u32 = 1 << 16;
 
 impl Device {
-    /// Facts of the device of this link. `before` is the same device when doctor began. `all` are
-    /// the devices of the namespace.
+    /// Facts of the device of this link. `before` is the same device in doctor's first reading.
+    /// `all` are the devices of the namespace.
     pub(super) fn read(link: &Link, before: &Link, all: &[Link]) -> Self {
         let is_here = link.kind == "veth" && link.peer_namespace.is_none();
         let peer = link.peer.filter(|_| is_here);
@@ -88,7 +89,7 @@ impl Device {
                 format!("ip link set dev {} up", word(&peer.name)),
             ),
             _ => (
-                "the link is down: nothing is at its other end".to_owned(),
+                "the link is down: no active port is at its other end".to_owned(),
                 format!(
                     "ethtool {}    # shows the link: cable, transceiver, other end",
                     self.word()
@@ -117,11 +118,11 @@ impl Device {
         };
         let told = [
             format!(
-                "it has an XDP program of somebody else's, {name} (id {})",
+                "it has a foreign XDP program, {name} (id {})",
                 xdp.program
             ),
-            "what that program drops or redirects reaches no capture, and no capture counts it; \
-             the XDP engine can't have the device"
+            "packets that this program drops or redirects reach no capture, and no capture counts them; \
+             the XDP engine can't use the device"
                 .to_owned(),
             format!(
                 "ip link set dev {} {hook} off    # or end the application that attached it",
@@ -137,7 +138,7 @@ impl Device {
         }
         let told = [
             format!("it had no room for {} packets while doctor looked", self.missed),
-            "they are lost before any capture: the CPUs that receive are too slow, or not called in time"
+            "they are lost before any capture: the CPUs that receive are too slow, or start to poll too late"
                 .to_owned(),
             self.nic.more_room(&self.word()).unwrap_or_else(|| {
                 "sysctl -w net.core.netdev_budget=600 net.core.netdev_budget_usecs=4000".to_owned()
@@ -148,8 +149,8 @@ impl Device {
 
     fn one_cpu(&self) -> Option<Finding> {
         let facts = &self.nic.facts;
-        // With more than one queue, other files matter too. A file with CPUs in it already steers
-        // its queue.
+        // A device with more queues has more such files. A file that contains CPUs already spreads
+        // the packets of its queue.
         let is_steered = facts.value(Setting::Rps(0)) != Some("");
         let is_alone = !is_steered && facts.value(Setting::Rps(1)).is_none();
         if !self.is_shared || !is_alone || facts.cpus.len() < 2 {
@@ -158,7 +159,7 @@ impl Device {
         let file = format!("/sys/class/net/{}/queues/rx-0/rps_cpus", self.link.name);
         let told = [
             "it has one receive queue, whose packets one CPU hands to all members".to_owned(),
-            "that CPU sets the rate, some 1 to 2 million packets a second, however many members there are"
+            "that CPU limits the rate to some 1 to 2 million packets a second, for any number of members"
                 .to_owned(),
             self.more_queues().unwrap_or_else(|| {
                 format!("echo {} > {}", mask(facts.cpus.len()), word(&file))

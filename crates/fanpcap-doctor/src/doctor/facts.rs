@@ -28,7 +28,7 @@ use super::settings::Settings;
 /// All facts.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
-    /// The device that was asked for.
+    /// The device that the user named.
     pub(super) asked: Option<String>,
     /// The problems of applications that another user starts, if --user names one.
     pub(super) of_user: Option<Vec<Finding>>,
@@ -68,8 +68,8 @@ impl Look {
     }
 }
 
-/// Reads the facts twice, `between` apart, for one device or for all that have packet sockets.
-/// `program` is the value of --program.
+/// Reads the facts twice, `between` apart, for one device or for all devices that have packet
+/// sockets. `program` is the value of --program.
 ///
 /// # Errors
 /// The device does not exist; the kernel does not list devices or packet sockets.
@@ -78,8 +78,8 @@ pub(super) fn read(
     program: Option<&Path>,
     between: Duration,
 ) -> Result<Facts> {
-    // The first source only checks that the device exists, because the groups of all devices are
-    // needed.
+    // The first source only checks that the device exists: its groups are not enough, because the
+    // groups of all devices are needed.
     Source::new(asked)?;
     let mut source = Source::new(None)?;
     let before = Look::take(&mut source)?;
@@ -227,7 +227,7 @@ impl Facts {
             }
         };
         if names.is_empty() {
-            return format!("{rest}; no device has packet sockets: name one to have it looked at");
+            return format!("{rest}; no device has packet sockets: name a device to examine it");
         }
         let groups = self.groups.iter().filter(|it| self.is_looked_at(it));
         let (mut count, mut members) = (0, 0);

@@ -96,7 +96,8 @@ impl PrintedFinding {
 /// The place of findings that concern no device.
 pub(super) const MACHINE: &str = "this machine";
 
-/// Sorts findings by effect, keeps the order otherwise, and removes repetitions.
+/// Sorts findings by effect, keeps the order of findings with equal effect, and removes
+/// repetitions.
 pub(super) fn in_order(mut findings: Vec<Finding>) -> Vec<Finding> {
     findings.sort_by_key(|finding| finding.effect);
     findings.dedup();

@@ -1,5 +1,5 @@
-//! Finds problems in the devices' groups. Members may not read, lose packets, share a CPU, or not
-//! belong together.
+//! Finds problems in the devices' groups: members that do not read, that lose packets, that share a
+//! CPU, or that do not belong together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -37,9 +37,10 @@ pub(super) struct Member {
     pub(super) is_stopped: bool,
     /// How long the application has not looked for packets.
     pub(super) unread_seconds: Option<f64>,
-    /// The application has never read the handle, and a steered group has given it no buckets.
+    /// The application has never read the handle, and the handle's steered group has given the
+    /// member no buckets.
     pub(super) has_no_share: bool,
-    /// Packets that the member's ring dropped for lack of room while doctor looked.
+    /// Packets that the member's ring dropped for lack of room between doctor's two readings.
     pub(super) dropped: u64,
     /// The CPUs that the member may run on.
     pub(super) cpus: Vec<usize>,
@@ -47,10 +48,11 @@ pub(super) struct Member {
     pub(super) cpuset: Option<Cpuset>,
 }
 
-/// A member that has not looked for packets for more than this many seconds counts as not reading.
+/// A member that has not looked for packets for more than this many seconds is reported as not
+/// reading.
 const SILENT_SECONDS: f64 = 10.0;
 
-/// The groups of a snapshot. `before` is the snapshot from when doctor began.
+/// The groups of a snapshot. `before` is the snapshot of doctor's first reading.
 pub(super) fn groups(before: &Snapshot, now: &Snapshot) -> Vec<Group> {
     let mut groups: BTreeMap<(u32, u16), Group> = BTreeMap::new();
     for socket in now.sockets.iter().filter(|it| !it.is_placeholder) {
@@ -166,7 +168,7 @@ impl Group {
                 self.members.len(),
                 listed(&programs)
             ),
-            "they take their part of the packets, which the group's own applications then miss"
+            "they get a part of the packets, and the group's own applications miss this part"
                 .to_owned(),
             format!(
                 "export PCAP_GROUP={}    # and start the group's applications again",
@@ -183,8 +185,8 @@ impl Group {
         }
         let told = [
             format!("different programs share it: {}", listed(&programs)),
-            "each of them misses the packets that the others get; programs that each want all packets \
-             take groups of their own"
+            "each program misses the packets that the others get; a program that needs all packets \
+             must have a group of its own"
                 .to_owned(),
             format!("export PCAP_GROUP={}    # and start one of the programs again", self.other()),
         ];
@@ -201,7 +203,7 @@ impl Group {
         let pid = holder.pid;
         let told = [
             format!("process {pid} is stopped while it changes the group"),
-            "nobody joins meanwhile, and what a member leaves that ends goes to nobody".to_owned(),
+            "until it continues, no member can join, and no member takes over from a member that ends".to_owned(),
             format!("kill -CONT {pid}"),
         ];
         Some(self.finding("group-held", Effect::Loses, told))
@@ -220,8 +222,8 @@ impl Group {
         Some(self.finding("member-stopped", self.effect_of_silence(), told))
     }
 
-    /// A member that hangs, or a handle that gets a share but is never read. A handle that never
-    /// had a share loses nothing: its application may read another handle.
+    /// The finding on a member that hangs, or on a handle that gets a share but is never read. A
+    /// handle that never had a share loses no packets: its application may read another handle.
     fn silent(&self, member: &Member) -> Option<Finding> {
         if member.has_no_share {
             return None;
@@ -234,7 +236,7 @@ impl Group {
                 member.program
             ),
             self.why_silent(),
-            format!("kill {pid}    # or have it call pcap_dispatch() again"),
+            format!("kill {pid}    # or make the application call pcap_dispatch() again"),
         ];
         Some(self.finding("member-silent", self.effect_of_silence(), told))
     }
@@ -248,8 +250,8 @@ impl Group {
 
     fn why_silent(&self) -> String {
         match self.is_kernels() {
-            true => format!("under {} it goes on getting its part of the packets, which nobody reads", self.mode),
-            false => "after ten seconds the others get its flows; until then what its ring has no room for is lost"
+            true => format!("under {} it still gets its part of the packets, and these packets are not read", self.mode),
+            false => "after ten seconds the other members get its flows; until then, packets that don't fit into its ring are lost"
                 .to_owned(),
         }
     }
@@ -266,7 +268,7 @@ impl Group {
                 "the ring of its member {}{who} had no room for {} packets while doctor looked",
                 member.program, member.dropped
             ),
-            "the member is slower than its packets come: it takes more members, or less work for each packet".to_owned(),
+            "the member reads more slowly than its packets come: use more members, or do less work for each packet".to_owned(),
             format!(
                 "fanpcap run -n {} -- {} ...    # more members; a larger ring, as tcpdump -B, helps against bursts",
                 self.members.len() + 1,
@@ -294,7 +296,7 @@ impl Group {
         let free = machine.iter().find(is_free)?;
         let told = [
             format!("{} of its members are bound to CPU {cpu}", all.len()),
-            "they take turns, and are together no faster than one of them".to_owned(),
+            "they take turns, and together are only as fast as one of them".to_owned(),
             last.move_to(&[*free], last.pid?),
         ];
         Some(self.finding("one-cpu-for-members", Effect::Costs, told))
@@ -319,12 +321,12 @@ impl Group {
         let cpus: Vec<usize> = others.take(missing).copied().collect();
         let told = [
             format!(
-                "{} of its members are in the cpuset {}, which leaves them CPU {}",
+                "{} of its members are in the cpuset {}, which allows only CPU {}",
                 pids.len(),
                 cpuset.name,
                 cpu::list_text(&cpuset.cpus)
             ),
-            "they take turns, while other CPUs of the machine are kept from them".to_owned(),
+            "they take turns, and can't use the other CPUs of the machine".to_owned(),
             cpuset.add(&cpus),
         ];
         Some(self.finding("narrow-cpuset", Effect::Costs, told))

@@ -39,7 +39,8 @@ pub(super) struct Loaded {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Program {
     pub(super) path: PathBuf,
-    /// The loader ignores LD_LIBRARY_PATH for the program, and the library ignores all variables.
+    /// The loader ignores LD_LIBRARY_PATH for the program, and in the program the library ignores
+    /// all variables.
     pub(super) is_privileged: bool,
 }
 
@@ -57,7 +58,7 @@ pub(super) struct Outsider {
 /// A symbol of fanpcap's library that no other libpcap has.
 const MARK: &[u8] = b"pcap_fanout_group";
 
-/// More than the length of any libpcap.
+/// A length in bytes that no libpcap exceeds.
 const LONGEST: u64 = 64 << 20;
 
 impl Loaded {
@@ -71,7 +72,7 @@ impl Loaded {
 
 /// Whether a file is one of fanpcap's libraries; `None` if it can't be read.
 fn is_ours(path: &Path) -> Option<bool> {
-    // Reading something else than a file, such as a pipe, may never end.
+    // Read only files: reading something else, such as a pipe, may never end.
     fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
     let mut bytes = Vec::new();
     let file = File::open(path).ok()?;
@@ -150,8 +151,8 @@ impl Library {
             return None;
         }
         let told = [
-            "it is set-user-ID or has file capabilities: the loader takes no library from LD_LIBRARY_PATH for it".to_owned(),
-            "it captures every packet, whatever the settings say; it ignores variables, and reads /etc/pcap.conf".to_owned(),
+            "it is set-user-ID or has file capabilities, so the loader ignores LD_LIBRARY_PATH".to_owned(),
+            "the settings have no effect on it: it captures every packet; with fanpcap's library it would ignore variables, but read /etc/pcap.conf".to_owned(),
             "fanpcap enable --system".to_owned(),
         ];
         Some(Finding::new(
@@ -165,7 +166,7 @@ impl Library {
     fn apparmor(&self) -> Option<Finding> {
         let told = [
             "AppArmor's profile of tcpdump does not allow what members of a group need".to_owned(),
-            "tcpdump has no member page, or can't load the library: it is not in the group that it should share".to_owned(),
+            "tcpdump has no member page, or can't load the library, and then does not join the group".to_owned(),
             "fanpcap enable --apparmor".to_owned(),
         ];
         self.apparmor_hinders
@@ -182,12 +183,12 @@ fn outsider(found: &Outsider) -> Finding {
         has_ours,
     } = found;
     let since = match has_ours {
-        true => "was started before the settings named its group, or with others",
+        true => "was started before the settings named the group, or with other settings",
         false => "has not loaded fanpcap's library",
     };
     let told = [
         format!("{program} (pid {pid}) captures outside group {group}: it {since}"),
-        "it captures every packet, also those that the group's members share".to_owned(),
+        "it captures every packet, including the packets that the group's members share".to_owned(),
         format!(
             "kill {pid}    # then start it by: fanpcap run -n 1 -- {} ...",
             word(program)
@@ -234,7 +235,7 @@ fn has_ours(pid: u32) -> Option<bool> {
     let of_libpcap = maps.lines().filter(|line| line.contains("/libpcap.so"));
     let mut found = None;
     for line in of_libpcap {
-        // Check the mapped file itself: the file with its name may be another one by now.
+        // Check the mapped file itself: the name may now belong to another file.
         let range = line.split(' ').next().unwrap_or_default();
         let mapped = is_ours(&process.join("map_files").join(range));
         let name = line.find('/').map_or("", |at| &line[at + 1..]);

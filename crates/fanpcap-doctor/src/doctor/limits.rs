@@ -27,13 +27,14 @@ pub(super) struct Limits {
 const COUNTS_BY_CGROUP: (u32, u32) = (5, 11);
 /// The most bytes that a group's BPF programs and maps need without `+sticky`.
 const LOCKED_LEAST: u64 = 1 << 20;
-/// The least limit for the length of files, in bytes. A member page, or another file in
-/// `/run/fanpcap`, is shorter.
+/// The least sufficient limit for the length of files, in bytes. Every member page and every other
+/// file in `/run/fanpcap` is shorter.
 const FILE_LEAST: u64 = 1 << 20;
-/// A handle in a group has about twenty descriptors, and uses more while it joins.
+/// The least sufficient number of descriptors. A handle in a group has about twenty, and needs more
+/// while it joins.
 const OPEN_LEAST: u64 = 64;
 
-/// Bytes that a handle on the XDP engine and its application need together by default.
+/// Bytes of memory that a handle on the XDP engine and its application need together by default.
 const MEMORY_LEAST: u64 = 128 << 20;
 
 impl Limits {
@@ -70,7 +71,8 @@ impl Limits {
         let open = self.open.filter(|it| *it < OPEN_LEAST)?;
         let told = [
             format!("applications started from here may open {open} descriptors"),
-            "a handle in a group has some twenty, and one without gets an error".to_owned(),
+            "a handle in a group needs about twenty, and a handle that lacks one gets an error"
+                .to_owned(),
             "ulimit -n 1024    # LimitNOFILE= in a unit".to_owned(),
         ];
         Some(Finding::new(
@@ -85,8 +87,8 @@ impl Limits {
         let locked = self.locked.filter(|it| *it < LOCKED_LEAST)?;
         let told = [
             format!("applications started from here may lock {locked} bytes of memory"),
-            "before Linux 5.11 BPF programs and their maps are locked memory, also root's: a group has mode \
-                  hash in the place of flow, and steering programs are refused".to_owned(),
+            "before Linux 5.11 BPF programs and their maps are locked memory, for root too: a group gets mode \
+                  hash instead of flow, and steering programs are refused".to_owned(),
             "ulimit -l unlimited    # LimitMEMLOCK=infinity in a unit, --ulimit memlock=-1 of docker".to_owned(),
         ];
         self.counts_programs
@@ -97,9 +99,9 @@ impl Limits {
         let memory = self.memory.filter(|it| *it < MEMORY_LEAST)? >> 20;
         let told = [
             format!("applications started from here may have {memory} MiB of memory"),
-            "on the XDP engine, which the settings ask for, each handle has rings of 96 MiB where it sets no \
-                  size, and 24 MiB with a snapshot length up to 256; where they don't fit, packet sockets are read \
-                  or the group can't be joined".to_owned(),
+            "on the XDP engine, which the settings ask for, each handle has rings of 96 MiB if it sets no \
+                  size, and 24 MiB with a snapshot length up to 256; if the rings don't fit, the handle reads a packet \
+                  socket or can't join the group".to_owned(),
             "echo 'caplen = 256' >> /etc/pcap.conf    # or 128 MiB a handle: MemoryMax= in a unit, --memory \
                   of docker, resources.limits.memory of a pod".to_owned(),
         ];
@@ -110,9 +112,9 @@ impl Limits {
         let file = self.file.filter(|it| *it < FILE_LEAST)?;
         let told = [
             format!("applications started from here may write files of {file} bytes"),
-            "a member whose page is larger has none: other processes can't join a group with a steering \
-                  program that it began, and such a group can't keep flows in their place when it joins or \
-                  crashes".to_owned(),
+            "a member whose page would be larger has no page: if it is the first member of a group with a steering \
+                  program, other processes can't join, and when it joins or crashes, such a group can't keep flows \
+                  at their members".to_owned(),
             "ulimit -f unlimited    # LimitFSIZE=infinity in a unit".to_owned(),
         ];
         Some(Finding::new("file-size", Effect::Distorts, MACHINE, told))

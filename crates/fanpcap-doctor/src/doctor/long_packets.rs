@@ -1,20 +1,20 @@
-//! Packets that the host sends and that leave in several frames (segmentation offload).
+//! Long packets of the host that leave the device in several frames (segmentation offload).
 
 use fanpcap_linux::netlink::host_use;
 use fanpcap_linux::netlink::link::{self, Link};
 
 use super::finding::word;
 
-/// The command that makes the host's TCP send frames of the wire's length through a device. The XDP
-/// engine captures the host's packets before any other setting would segment them. `None` if
-/// neither the host nor a container uses the device, or if everything is set already.
+/// The command that makes the host's TCP send packets of the wire's length through a device. No
+/// other setting helps: the XDP engine captures the host's packets before they are segmented.
+/// `None` if neither the host nor a container uses the device, or if the settings are already made.
 pub(crate) fn cut(ifindex: u32, links: &[Link]) -> Option<String> {
     host_use::of(ifindex).ok()??;
     command(ifindex, links)
 }
 
-/// TCP follows the settings of the device that has the route: possibly a bridge or bond above this
-/// device, or a VLAN on it.
+/// TCP obeys the settings of the device that the route names. This can be a bridge or bond above
+/// the given device, or a VLAN on it.
 fn command(ifindex: u32, links: &[Link]) -> Option<String> {
     let is_sender = |it: &&Link| link::below(it.index, links).contains(&ifindex);
     let uncut = links
@@ -61,8 +61,8 @@ mod tests {
                 mtu: 9000,
                 ..device(4, "bond0.7", "vlan")
             },
-            // These two are not above eth0: its veth peer, and a VLAN whose lower device has the
-            // index of eth0, but in another namespace.
+            // Two devices that are not above eth0: its veth peer, and a VLAN whose lower device has
+            // the same index as eth0, but in another namespace.
             Link {
                 peer: Some(2),
                 ..device(5, "veth5", "veth")

@@ -17,7 +17,7 @@ pub(super) struct Machine {
     slow_cpus: usize,
     /// `net.core.bpf_jit_enable`; `None` if this network namespace does not show it.
     jit: Option<u32>,
-    /// Packets that the CPUs' queues dropped for lack of room while doctor looked.
+    /// Packets that the CPUs' queues dropped for lack of room between doctor's two readings.
     overrun: u64,
     /// `net.core.netdev_max_backlog`.
     backlog: u64,
@@ -25,8 +25,8 @@ pub(super) struct Machine {
     no_pages: Option<(String, String)>,
 }
 
-/// Packets dropped since boot for lack of room in the CPUs' queues, which take packets from other
-/// CPUs (RPS) and from virtual devices.
+/// Packets dropped since boot for lack of room in the CPUs' queues. These queues hold packets from
+/// other CPUs (RPS) and from virtual devices.
 pub(super) fn overruns(root: &Path) -> u64 {
     let text = read(root, "proc/net/softnet_stat").unwrap_or_default();
     let dropped = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok();
@@ -35,7 +35,7 @@ pub(super) fn overruns(root: &Path) -> u64 {
 
 impl Machine {
     /// Reads the files below `root`, which is `/` except in tests. `overruns_before` is
-    /// [`overruns`] from when doctor began.
+    /// [`overruns`] of doctor's first reading.
     pub(super) fn read(root: &Path, overruns_before: u64) -> Self {
         Self {
             clock: clock(root),
@@ -64,7 +64,7 @@ impl Machine {
         let told = [
             what,
             "members have no pages: a group with a steering program can't keep flows in their place \
-                  when a member joins or crashes, and what members lose is not told".to_owned(),
+                  when a member joins or crashes, and the losses of members are unknown".to_owned(),
             fix,
         ];
         Some(Finding::new("no-pages", Effect::Distorts, MACHINE, told))
@@ -73,7 +73,7 @@ impl Machine {
     fn overrun(&self) -> Option<Finding> {
         let told = [
             format!(
-                "the kernel dropped {} packets for want of room in a CPU's queue while doctor looked",
+                "the kernel dropped {} packets for lack of room in a CPU's queue while doctor looked",
                 self.overrun
             ),
             "they are lost before any capture, and no capture counts them".to_owned(),
@@ -102,7 +102,7 @@ impl Machine {
             .find(|name| all.iter().any(|it| it == *name))?;
         let told = [
             format!("the kernel's clock is {current}"),
-            "each packet's time stamp takes a microsecond or more, where a clock of the CPU's takes 20 to 30 ns".to_owned(),
+            "the time stamp of each packet costs a microsecond or more; with a clock of the CPU it costs 20 to 30 ns".to_owned(),
             format!("echo {better} > /sys/devices/system/clocksource/clocksource0/current_clocksource"),
         ];
         Some(Finding::new("slow-clock", Effect::Costs, MACHINE, told))
@@ -111,7 +111,7 @@ impl Machine {
     fn jit(&self) -> Option<Finding> {
         let told = [
             "the kernel interprets BPF programs".to_owned(),
-            "filters and steering programs take several times as long for each packet".to_owned(),
+            "filters and steering programs need several times as long for each packet".to_owned(),
             "sysctl -w net.core.bpf_jit_enable=1".to_owned(),
         ];
         (self.jit == Some(0)).then(|| Finding::new("no-jit", Effect::Costs, MACHINE, told))
@@ -120,7 +120,7 @@ impl Machine {
     fn governor(&self) -> Option<Finding> {
         let told = [
             format!("{} CPUs save power (governor powersave)", self.slow_cpus),
-            "a CPU that is slow when a burst begins fills rings that a fast one would keep empty"
+            "a CPU that is slow when a burst begins can't empty the rings in time; a fast CPU could"
                 .to_owned(),
             "echo performance | tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
                 .to_owned(),
@@ -232,7 +232,7 @@ mod tests {
         machine.jit = Some(1);
         machine.clock = Some(("kvm-clock".to_owned(), vec!["tsc".to_owned()]));
         assert!(machine.findings().is_empty());
-        // Without a better clock source there is nothing to fix.
+        // Without a better clock source, doctor has no fix.
         machine.clock = Some(("acpi_pm".to_owned(), vec!["acpi_pm".to_owned()]));
         assert!(machine.findings().is_empty());
     }

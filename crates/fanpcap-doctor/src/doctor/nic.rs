@@ -26,7 +26,7 @@ pub(super) struct Nic {
     pollers: Vec<Vec<usize>>,
     /// Why the host or a container may need the device's packets.
     host_use: Option<&'static str>,
-    /// The command that makes the host send frames, not longer packets, through the device.
+    /// The command that makes the host send packets that fit in one frame through the device.
     cut: Option<String>,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Use<'a> {
     pub(super) groups: &'a [&'a Group],
     /// The settings ask for the XDP engine.
     pub(super) is_on_xdp: bool,
-    /// The settings make the engine steal the packets from the host, unless the host uses the
+    /// By the settings, the engine steals the packets from the host, unless the host uses the
     /// device.
     pub(super) may_steal: bool,
     /// A capture steals the packets from the host now.
@@ -75,7 +75,7 @@ impl Nic {
             ..Self::default()
         };
         let device = device::Device::open(&link.name).ok();
-        // Another device may have this name by now.
+        // The name may now belong to another device.
         if let Some(device) = device.filter(|it| it.ifindex == link.index) {
             nic.facts = Facts::of(&device);
             let threads = napi::threads(&device).unwrap_or_default().into_iter();
@@ -86,7 +86,8 @@ impl Nic {
         nic
     }
 
-    /// The command that gives the device more room; `None` if it has the maximum already.
+    /// The command that gives the device more room for packets; `None` if the device has the
+    /// maximum already.
     pub(super) fn more_room(&self, device: &str) -> Option<String> {
         let ring = self.facts.rings.filter(|it| it.rx < it.most[0]);
         let ring = ring.map(|it| format!("ethtool -G {device} rx {}", it.most[0]));
@@ -102,7 +103,7 @@ impl Nic {
     }
 
     /// The `fanpcap tune` command if its plan changes a setting for which `mends` is true.
-    /// Otherwise `alone`, the command that changes nothing else. `device` is a shell word.
+    /// Otherwise `alone`, the command that changes only this setting. `device` is a shell word.
     fn tune_or(&self, device: &str, mends: impl Fn(&Knob) -> bool, alone: String) -> String {
         let is_it = |step: &Step| matches!(&step.target, Target::Knob(knob) if mends(knob));
         // The device of the default route has no plan: `is_mended` is false.
@@ -114,8 +115,8 @@ impl Nic {
             let plan = plan::plan(&self.facts, wishes);
             plan.is_ok_and(|plan| plan.steps.iter().any(is_it))
         };
-        // Adds --monitor only if the finding needs it: a device that serves the host loses offloads
-        // by this option.
+        // Adds --monitor only if the finding needs this option, which turns off offloads that a
+        // device of the host uses.
         let monitor = match () {
             () if is_mended(false) => "",
             () if is_mended(true) => " --monitor",
@@ -154,21 +155,21 @@ impl Nic {
         findings
     }
 
-    /// The host has begun to use a device whose packets are stolen from it.
+    /// The finding that the host may use a device whose packets a capture steals from the host.
     fn stolen(&self, used: &Use<'_>) -> Option<Finding> {
         let why = self.host_use.filter(|_| used.is_stolen || used.may_steal)?;
         let fix =
-            "sudo editor /etc/pcap.conf    # take out 'steal', or let the host use another device";
+            "sudo editor /etc/pcap.conf    # remove 'steal', or let the host use another device";
         let (effect, what, matter) = match used.is_stolen {
             true => (
                 Effect::Loses,
-                format!("a capture takes its packets from the host, which may need them: {why}"),
-                "the host gets none of them until that capture ends; a new one is refused",
+                format!("a capture steals its packets from the host, which may need them: {why}"),
+                "the host gets none of the packets until that capture ends; a new capture is refused",
             ),
             false => (
                 Effect::Refuses,
                 format!("the settings say steal = yes, and the host may use the device: {why}"),
-                "a capture is refused",
+                "a capture gets an error",
             ),
         };
         let told = [what, matter.to_owned(), fix.to_owned()];
@@ -176,7 +177,7 @@ impl Nic {
     }
 
     fn merged(&self, used: &Use<'_>) -> Option<Finding> {
-        // Segments are merged by the driver before an XDP program sees them, or by the kernel
+        // The driver merges segments before an XDP program gets them; the kernel merges segments
         // afterwards.
         let merging = [
             ("rx-lro", "lro"),
@@ -202,22 +203,22 @@ impl Nic {
         };
         let told = [
             format!("received segments are merged before they are captured ({})", found.join(", ")),
-            "captures have packets that are longer than any on the wire, and fewer; a short snapshot length cuts off \
-             what were headers"
+            "captures have fewer packets, which are longer than the packets on the wire; a short snapshot length cuts off \
+             headers of the merged packets"
                 .to_owned(),
             self.tune_or(&device, is_merging, alone),
         ];
         Some(finding(used, "merged-frames", Effect::Distorts, told))
     }
 
-    /// The XDP engine captures what the host sends before the kernel or the NIC segments it. A port
-    /// that only captures sends nothing of interest.
+    /// The XDP engine captures the host's packets before the kernel or the NIC segments them. A
+    /// port that serves only captures has no finding: its own packets are of no interest.
     fn unsegmented(&self, used: &Use<'_>) -> Option<Finding> {
         let is_on_xdp = used.is_on_xdp || used.has_engine;
         let cut = self.cut.as_ref().filter(|_| is_on_xdp)?;
         let told = [
-            "on the engine on XDP, what the host sends is captured before it is cut into segments".to_owned(),
-            "captures have packets of up to 64 KB that are on no wire; ethtool's tso and gso change nothing there"
+            "the engine on XDP captures the host's packets before they are cut into segments".to_owned(),
+            "captures have packets of up to 64 KB that are never on a wire; ethtool's tso and gso have no effect on this"
                 .to_owned(),
             cut.clone(),
         ];
@@ -232,7 +233,7 @@ impl Nic {
         if let Some(peer) = used.peer.filter(|_| self.peers.iter().any(inserts)) {
             let told = [
                 format!(
-                    "its other end, {}, passes VLAN tags on beside the frames",
+                    "its other end, {}, passes on VLAN tags outside the frames",
                     peer.name
                 ),
                 "before Linux 6.16 the engine on XDP captures such frames without their tags"
@@ -247,7 +248,7 @@ impl Nic {
         let is_it = |knob: &Knob| *knob == feature(PARSES_TAGS);
         let told = [
             "it takes VLAN tags out of frames".to_owned(),
-            "before Linux 6.16 the engine on XDP, which the settings ask for, is refused: packet sockets are read"
+            "before Linux 6.16 the engine on XDP, which the settings ask for, is refused, and captures read packet sockets"
                 .to_owned(),
             self.tune_or(&device, is_it, alone),
         ];
@@ -281,14 +282,14 @@ impl Nic {
                 "it gives the two directions of a flow different queues, and group {} has mode {}",
                 group.number, group.mode
             ),
-            "a member then has one direction of a connection, and another the other".to_owned(),
+            "one member then gets one direction of a connection, and another member the other direction".to_owned(),
             self.tune_or(&device, is_hash, alone),
         ];
         Some(finding(used, "asymmetric-rss", Effect::Distorts, told))
     }
 
-    /// Whether both directions of a flow have the same hash. A Toeplitz hash is the same if all
-    /// 16-bit words of the key (four digits each) are equal.
+    /// Whether both directions of a flow have the same hash. A Toeplitz hash has this property if
+    /// all 16-bit words of the key (four digits each) are equal.
     fn is_symmetric(&self, key: &str) -> bool {
         let is_repeated = key
             .bytes()
@@ -313,10 +314,11 @@ impl Nic {
         let free = free.clone().find(is_allowed).or_else(|| free.next())?;
         let told = [
             format!(
-                "a thread of the kernel polls it on CPU {cpu}, to which {} (pid {pid}) is bound",
+                "a thread of the kernel polls it on CPU {cpu}, and {} (pid {pid}) is bound to the same CPU",
                 member.program
             ),
-            "the two take turns: while one runs, packets wait or are lost".to_owned(),
+            "the thread and the member take turns: while one runs, packets wait or are lost"
+                .to_owned(),
             member.move_to(&[*free], pid),
         ];
         Some(finding(used, "polled-on-members-cpu", Effect::Costs, told))
@@ -331,10 +333,10 @@ impl Nic {
         let pid = member.pid?;
         let told = [
             format!(
-                "{} (pid {pid}) is bound to CPUs of another memory node than the device's",
+                "{} (pid {pid}) is bound to CPUs of another memory node than the device",
                 member.program
             ),
-            "each packet is read over the link between the nodes".to_owned(),
+            "the member reads each packet over the link between the nodes".to_owned(),
             member.move_to(&node, pid),
         ];
         Some(finding(used, "other-node", Effect::Costs, told))
@@ -345,7 +347,7 @@ impl Nic {
         let mut members = used.groups.iter().flat_map(|it| &it.members);
         let own = self.facts.interrupts.iter().map(|(it, _)| it.number);
         let own: Vec<u32> = own.collect();
-        // irqbalance answers root only. Other users see its options.
+        // Only root can query irqbalance. Other users can read its options.
         let told = self.facts.value(Setting::Irqbalance);
         let told = told.map(|it| settings::table(it).unwrap_or_default());
         let left_alone = told.as_deref().or(used.irqbalance)?;
@@ -357,8 +359,8 @@ impl Nic {
         let is_asking = |knob: &Knob| *knob == Setting::Irqbalance.into();
         let told = [
             "irqbalance moves its interrupts, and members are bound to CPUs".to_owned(),
-            "sooner or later an interrupt comes to a member's CPU, and packets of a flow overtake each other when \
-             one moves"
+            "sooner or later irqbalance moves an interrupt to a member's CPU, and when an interrupt moves, packets of a flow \
+             can be reordered"
                 .to_owned(),
             self.tune_or(&word(&used.link.name), is_asking, alone),
         ];
@@ -366,7 +368,7 @@ impl Nic {
     }
 }
 
-/// The command that adds interrupts to those that irqbalance's options ban already.
+/// The command that adds interrupts to the interrupts that irqbalance's options already ban.
 fn ban(interrupts: &[u32]) -> String {
     let banned: Vec<String> = interrupts
         .iter()
@@ -375,12 +377,12 @@ fn ban(interrupts: &[u32]) -> String {
     format!(
         "f=/etc/default/irqbalance; old=$(sed -n 's/^ *IRQBALANCE_ARGS=//p' $f | tail -n 1 | tr -d '\"'); \
          echo \"IRQBALANCE_ARGS=\\\"$old {}\\\"\" >> $f && systemctl restart irqbalance    \
-         # Debian's file; what `fanpcap tune` asked for other devices ends",
+         # Debian's file; irqbalance forgets what `fanpcap tune` asked for other devices",
         banned.join(" ")
     )
 }
 
-/// Why the XDP engine can't use a device for which the settings ask for it.
+/// The finding that the XDP engine can't use a device for which the settings ask for the engine.
 fn no_xdp(used: &Use<'_>) -> Option<Finding> {
     let link = used.link;
     let why = match link {
@@ -395,9 +397,9 @@ fn no_xdp(used: &Use<'_>) -> Option<Finding> {
     };
     let told = [
         format!("the settings ask for the engine on XDP, and {why}"),
-        "packet sockets are read, at a lower rate, and each capture begins with a warning"
+        "captures read packet sockets, at a lower rate, and each capture begins with a warning"
             .to_owned(),
-        "export PCAP_DRIVER=tpacket    # or take the setting out".to_owned(),
+        "export PCAP_DRIVER=tpacket    # or remove the setting".to_owned(),
     ];
     Some(finding(used, "no-xdp", Effect::Costs, told))
 }

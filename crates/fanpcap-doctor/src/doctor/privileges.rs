@@ -1,4 +1,4 @@
-//! The capabilities of the calling user that captures need.
+//! Checks whether the calling user has the capabilities that captures need.
 
 use std::fs;
 use std::path::Path;
@@ -52,16 +52,16 @@ impl Privileges {
         if !self.has(CAP_BPF) {
             let told = [
                 "this user may not load BPF programs: CAP_BPF is missing",
-                "a group whose first member lacks it has the kernel's mode hash in the place of flow: flows change \
-                 their member when members come and go, tunnels and IPv6 fragments are split; steering programs \
-                 are refused",
+                "a group whose first member lacks it gets the kernel's mode hash instead of flow: flows change \
+                 their member when a member joins or leaves, tunnels and IPv6 fragments are split; steering \
+                 programs are refused",
             ];
             return Some(self.finding("no-cap-bpf", Effect::Distorts, told));
         }
         if wants_xdp && !self.has(CAP_NET_ADMIN) {
             let told = [
                 "this user may not attach an XDP program: CAP_NET_ADMIN is missing",
-                "captures read packet sockets in the place of the XDP engine, which the settings ask for",
+                "captures read packet sockets instead of the XDP engine, which the settings ask for",
             ];
             return Some(self.finding("no-cap-net-admin", Effect::Costs, told));
         }
@@ -75,11 +75,11 @@ impl Privileges {
             told[0].to_owned(),
             told[1].to_owned(),
             match user {
-                0 => "docker run --cap-add NET_RAW --cap-add BPF --cap-add NET_ADMIN ...    # or what else started this"
+                0 => "docker run --cap-add NET_RAW --cap-add BPF --cap-add NET_ADMIN ...    # or the command that started this container"
                     .to_owned(),
                 _ => format!(
                     "sudo -E setpriv --reuid={user} --regid=$(id -g) --init-groups --inh-caps={capabilities} \
-                     --ambient-caps={capabilities} \"$SHELL\"    # a shell that may"
+                     --ambient-caps={capabilities} \"$SHELL\"    # a shell that has the privileges"
                 ),
             },
         ];

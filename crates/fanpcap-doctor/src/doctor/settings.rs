@@ -1,4 +1,4 @@
-//! Finds errors in the settings, and settings without effect. Finds out whether the group that the
+//! Finds errors in the settings, and settings without effect. Checks whether the group that the
 //! settings name can be joined.
 
 use fanpcap::overview::Overview;
@@ -105,8 +105,8 @@ impl GroupSetting {
         })
     }
 
-    /// Why the group can't be joined, or which other programs are in it. `groups` are the groups of
-    /// the network namespace.
+    /// The findings that say why the group can't be joined, or which other programs are in it.
+    /// `groups` are the groups of the network namespace.
     pub(super) fn findings(&self, groups: &[Group]) -> Vec<Finding> {
         let of_number = || groups.iter().filter(|it| it.number == self.group);
         if let Some(other) = of_number().find(|it| it.ifindex != self.ifindex) {
@@ -131,10 +131,10 @@ impl GroupSetting {
     fn elsewhere(&self, other: &Group, groups: &[Group]) -> Finding {
         let told = [
             format!(
-                "{} names group {}, which is on {} already",
+                "{} names group {}, which is already on {}",
                 self.origin, self.group, other.device
             ),
-            "the kernel has a group on one device: a capture gets an error".to_owned(),
+            "the kernel allows a group only on one device: a capture gets an error".to_owned(),
             self.another_group(groups),
         ];
         self.finding("group-elsewhere", Effect::Refuses, told)
@@ -148,7 +148,7 @@ impl GroupSetting {
                 self.group,
                 quote(has)
             ),
-            "members of one group have one mode: a capture gets an error".to_owned(),
+            "all members of a group have the same mode: a capture gets an error".to_owned(),
             format!(
                 "export PCAP_FANOUT_{}={}",
                 shell_name(&self.device),
@@ -166,7 +166,7 @@ impl GroupSetting {
                 self.group,
                 own.members.len()
             ),
-            "a capture gets an error, or shares the packets with an application that is none of its group".to_owned(),
+            "a capture gets an error, or shares the packets with an application that does not belong to its group".to_owned(),
             self.another_group(groups),
         ];
         self.finding("group-taken", Effect::Loses, told)
@@ -204,10 +204,10 @@ fn without(place: &Place) -> String {
         return match place.text.trim_start().starts_with('>') {
             // The lines of a steering program are one setting.
             true => format!(
-                "sed -i '/^ *>/s/^/# /' {file}    # takes the program out; or edit the line"
+                "sed -i '/^ *>/s/^/# /' {file}    # removes the steering program; or edit the line"
             ),
             false => format!(
-                "sed -i '{}s/^/# /' {file}    # takes the line out; or edit it",
+                "sed -i '{}s/^/# /' {file}    # removes the line; or edit it",
                 place.line
             ),
         };
@@ -223,7 +223,7 @@ fn in_vain(ignored: &Ignored) -> Finding {
     let (file, line) = ignored.place.rsplit_once(':').unwrap_or_default();
     let fix = match line.parse::<u32>() {
         Ok(line) => format!(
-            "sed -i '{line}s/^/# /' {}    # takes the line out; or edit it",
+            "sed -i '{line}s/^/# /' {}    # removes the line; or edit it",
             word(file)
         ),
         Err(_) => {
@@ -238,7 +238,7 @@ fn in_vain(ignored: &Ignored) -> Finding {
             ignored.why,
             hint.unwrap_or_default()
         )),
-        "an application that counts on it gets every packet, or another share than was meant"
+        "an application that relies on it gets every packet, or another share than intended"
             .to_owned(),
         fix,
     ];

@@ -33,7 +33,7 @@ pub(super) fn page(looked_at: &str, node: Option<&Node>, findings: &[Finding]) -
 
 fn sum(findings: &[Finding]) -> String {
     if findings.is_empty() {
-        return "Nothing is wrong that doctor knows of.".to_owned();
+        return "doctor found no problem.".to_owned();
     }
     let of = |effect: Effect| {
         let count = findings.iter().filter(|it| it.effect == effect).count();
@@ -83,6 +83,6 @@ costs     eth0: ?[2Jhostile?  [down]
 2 findings: 1 loses, 1 costs.
 ";
         assert_eq!(text, expected);
-        assert!(page("eth0", None, &[]).ends_with("\n\nNothing is wrong that doctor knows of.\n"));
+        assert!(page("eth0", None, &[]).ends_with("\n\ndoctor found no problem.\n"));
     }
 }

@@ -27,7 +27,7 @@ pub(super) struct AsUser {
     doctor: Child,
 }
 
-/// The findings of a doctor that examines its caller.
+/// The names of the findings of a doctor that examines only its caller.
 pub(super) const NAMES: [&str; 15] = [
     "settings",
     "set-in-vain",
@@ -49,7 +49,8 @@ pub(super) const NAMES: [&str; 15] = [
 /// The most bytes that a doctor prints.
 const MOST: u64 = 1 << 18;
 
-/// A doctor that has not ended after this many seconds is killed, because its user can stop it.
+/// A doctor that has not ended after this many seconds is killed: the user can stop the process,
+/// and it would then never end.
 const PATIENCE: &str = "20";
 
 impl User {
@@ -103,10 +104,12 @@ impl AsUser {
         })
     }
 
-    /// The findings of that doctor. Its user may have made it print anything.
+    /// The findings of the doctor that runs as the user. The user may have made this process print
+    /// anything.
     pub(super) fn findings(mut self) -> Result<Vec<Finding>> {
         let (mut said, mut complaint) = (Vec::new(), Vec::new());
-        // A complaint always fits into its pipe, so reading it last can't block.
+        // An error text always fits into its pipe, so the process can't block although this text is
+        // read last.
         if let Some(out) = self.doctor.stdout.take() {
             out.take(MOST).read_to_end(&mut said).context("reading")?;
         }
@@ -129,20 +132,20 @@ impl AsUser {
 
     fn own(&self, mut told: PrintedFinding) -> Result<Finding> {
         let Self { name: user, .. } = self;
-        // The caller will run the command, but has another group.
+        // The caller will run the command, but has another group than the user.
         told.fix = told.fix.replace("$(id -g)", &self.user.group);
         let name = harmless_text(&told.name);
         let mut finding = told
             .own(&NAMES)
             .with_context(|| format!("looking as user {user}: no finding has the name {name:?}"))?;
-        let source = format!("a process of user {user} says so: read it before you run it");
+        let source = format!("printed by a process of user {user}: read it before you run it");
         finding.fix = format!("{}    # {source}", finding.fix);
         Ok(finding)
     }
 }
 
-/// Whether a doctor needs this variable: settings and similar names, the dynamic linker's
-/// variables, and variables that locate programs.
+/// Whether a doctor needs this variable. A doctor needs settings and variables with similar names,
+/// the dynamic linker's variables, and variables that locate programs.
 fn is_passed_on(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
     let starts = ["PCAP_", "PFQ_", "FANPCAP_", "LD_", "LC_"];
@@ -233,7 +236,7 @@ mod tests {
         let found = said(&page("no-cap-bpf", "reboot\nsetpriv --regid=$(id -g)"), 3).unwrap();
         assert_eq!((found.len(), found[0].name), (1, "no-cap-bpf"));
         assert_eq!(found[0].place, "?[2Jhere");
-        let fix = "reboot?setpriv --regid=100    # a process of user ada says so: read it";
+        let fix = "reboot?setpriv --regid=100    # printed by a process of user ada: read it";
         assert!(found[0].fix.starts_with(fix), "{found:?}");
         assert_eq!(said(r#"{"findings":[]}"#, 0).unwrap(), []);
     }

@@ -1,5 +1,5 @@
-//! `fanpcap tune DEV --adapt`: loads the receive queues evenly. For that, moves entries of the
-//! indirection table.
+//! `fanpcap tune DEV --adapt`: moves entries of the indirection table, so that the receive queues
+//! have the same load.
 
 mod counter;
 mod levels;
@@ -58,7 +58,7 @@ pub(super) fn run(
     let mut of_table = journal.changes().iter().filter(|it| it.knob == TABLE);
     if let Some(owner) = of_table.find_map(|it| it.owners.first()) {
         bail!(
-            "{name}: process {} has set the indirection table and still wants it",
+            "{name}: process {} has set the indirection table and still needs it",
             owner.pid
         );
     }
@@ -87,13 +87,13 @@ impl<'a> Adapting<'a> {
         let passes_hash = Settings(device).read(&Setting::Feature(HASHING.to_owned()).into());
         ensure!(
             !passes_hash.is_ok_and(|value| value == "off"),
-            "{name}: its driver passes on no hash, by which packets are counted: 'ethtool -K \
+            "{name}: its driver passes on no hash, and without the hash --adapt can't count packets: 'ethtool -K \
              {name} receive-hashing on'"
         );
         let levels = Levels::new(&table, which == Which::All);
         ensure!(
             levels.enough() > levels::PACKETS_MIN,
-            "{name}: its indirection table has one queue only"
+            "{name}: its indirection table has only one queue"
         );
         let counter = Counter::start(device.ifindex, table.len(), levels.queues());
         Ok(Self {
@@ -127,7 +127,7 @@ impl<'a> Adapting<'a> {
         Ok(())
     }
 
-    /// Waits until enough packets have come for a decision. `None` if the user ends the command.
+    /// Waits until enough packets have come for a decision. `None` if a signal ends the command.
     fn round(&self) -> Result<Option<Counts>> {
         let end = Instant::now() + ROUND_MAX;
         loop {
@@ -172,7 +172,7 @@ impl<'a> Adapting<'a> {
     /// The flow with most of an entry's packets, in words.
     fn flow_of(&self, entry: usize) -> Result<String> {
         Ok(match self.counter.most_of(entry)? {
-            None => "its packets tell no flow".to_owned(),
+            None => "packets without a flow".to_owned(),
             Some(most) if most.share < 50 => "many flows".to_owned(),
             Some(most) => shown(&most.flow),
         })
@@ -187,5 +187,5 @@ fn table(device: &Device) -> Result<Vec<u32>> {
     Ok(settings::table(&text)?)
 }
 
-/// The kernel's name of the feature that ethtool calls receive-hashing.
+/// The kernel's name for the feature that ethtool calls receive-hashing.
 const HASHING: &str = "rx-hashing";

@@ -14,7 +14,7 @@ pub(super) struct Measured {
     time: Duration,
 }
 
-/// How much the loss may rise by chance, in packets of a thousand.
+/// How much the loss may rise by chance, in packets per thousand.
 const BY_CHANCE: u64 = 1;
 
 impl Measured {
@@ -36,7 +36,7 @@ impl Measured {
         })
     }
 
-    /// Lost packets of a thousand.
+    /// Lost packets per thousand.
     fn lost_share(&self) -> u64 {
         let all = self.received.saturating_add(self.lost).max(1);
         self.lost.saturating_mul(1000) / all

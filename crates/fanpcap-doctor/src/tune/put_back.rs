@@ -36,16 +36,16 @@ pub(super) fn journal(device: &Device) -> Result<Journal> {
     Journal::open(device).map_err(|error| anyhow!("{}: {error}", device.name))
 }
 
-/// Puts everything back on a device, except changes that a living process wants.
+/// Puts everything back on a device, except changes that a living process needs.
 pub(super) fn one(device: &Device) -> Result<ExitCode> {
     let name = &device.name;
     let status = undo(device, journal(device)?)?;
     if let Some(path) = Journal::earlier(device) {
         let path = path.display();
         text::say(&format!(
-            "{name}: an earlier build has left {path}. Containers that share /run/fanpcap may have \
-             written it, so nothing was changed by it. If it is yours, 'fanpcap tune {name} \
-             --restore --earlier' puts back what it says"
+            "{name}: an earlier build has left the journal {path}. Containers that share /run/fanpcap may have \
+             written this journal, so it was not used. If the journal is yours, 'fanpcap tune {name} \
+             --restore --earlier' puts back the values in it"
         ))?;
     }
     Ok(status)

@@ -58,7 +58,7 @@ pub(super) fn facts(facts: &Facts) -> String {
     text
 }
 
-/// The changes in the journal, and which of them have been overwritten since.
+/// The changes in the journal, and the changes that another program has overwritten since.
 pub(super) fn journal(journal: &Journal, changed: &[(Knob, String)]) -> String {
     let mut text = String::new();
     for change in journal.changes().iter().filter(|it| it.old != it.new) {
@@ -117,15 +117,18 @@ pub(super) fn undone(device: &str, undone: &[Undone]) -> String {
         let (old, new) = (shown(old), shown(new));
         let _ = match outcome {
             Outcome::Restored => writeln!(text, "{device}: {knob}: {new} -> {old}, as before"),
-            Outcome::WasBack => writeln!(text, "{device}: {knob}: is {old} again already"),
+            Outcome::WasBack => writeln!(text, "{device}: {knob}: already is {old} again"),
             Outcome::Foreign { is } => writeln!(
                 text,
                 "{device}: {knob}: is {} and not {new}: changed by somebody else, left alone",
                 shown(is)
             ),
-            // The later change is undone too, or stays.
+            // The device has the value of a later change, which is undone separately or stays.
             Outcome::Later => Ok(()),
-            Outcome::Gone => writeln!(text, "{device}: {knob}: is gone, {old} can't come back"),
+            Outcome::Gone => writeln!(
+                text,
+                "{device}: {knob}: does not exist any more, so {old} can't be put back"
+            ),
             Outcome::Failed(error) => {
                 writeln!(text, "{device}: {knob}: {old} can't be put back: {error}")
             }

@@ -19,7 +19,7 @@ pub(super) struct Sample(Arc<AtomicU32>);
 
 impl Sample {
     fn zeros(&self) -> u32 {
-        // Relaxed: a member that sees a smaller sample late merely forgets its flows late.
+        // Relaxed is enough: a member that reads the new value late only forgets its flows late.
         self.0.load(Ordering::Relaxed)
     }
 
@@ -34,10 +34,10 @@ impl Sample {
 pub(super) struct Flows {
     sample: Sample,
     zeros: u32,
-    /// Packets of each flow: from its lower end, and from its higher end.
+    /// For each flow, the packets from its lower end and the packets from its higher end.
     seen: HashMap<FlowKey, [u64; 2]>,
     pub(super) packets: u64,
-    /// Of these, packets without a flow: neither IPv4 nor IPv6, fragments, ICMP errors.
+    /// Of the packets, those without a flow: neither IPv4 nor IPv6, fragments, ICMP errors.
     pub(super) without_flow: u64,
     /// Packets that contain another packet that verify can't read.
     pub(super) unread: u64,
@@ -90,16 +90,16 @@ fn is_in(key: &FlowKey, zeros: u32) -> bool {
     hasher.finish().trailing_zeros() >= zeros
 }
 
-/// The members at which the sampled flows were.
+/// Which members got the sampled flows.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     /// Flows with packets.
     pub(super) flows: usize,
-    /// Of these, flows with packets in both directions.
+    /// Of the flows with packets, those with packets in both directions.
     pub(super) two_way: usize,
-    /// Flows of which one direction was at several members.
+    /// Flows with a direction whose packets went to several members.
     pub(super) split: Vec<FlowKey>,
-    /// Flows whose directions were at different members.
+    /// Flows whose two directions went to different members.
     pub(super) apart: Vec<FlowKey>,
     /// Packets of all flows, and of the largest flow.
     pub(super) packets: u64,
@@ -125,7 +125,7 @@ impl Places {
         places
     }
 
-    /// Adds a flow, given its packets at each member that got some.
+    /// Adds a flow. `at` has its packets at each member that got packets of the flow.
     fn add(&mut self, key: FlowKey, at: &[[u64; 2]]) {
         let packets = at.iter().flatten().sum();
         self.flows += 1;

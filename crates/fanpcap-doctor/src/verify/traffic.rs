@@ -6,8 +6,9 @@ use std::thread::{self, JoinHandle};
 use anyhow::{Context, Result, anyhow};
 use fanpcap_gen::{Choice, Description, Families, Pace, Plan, Sender, Transports, Until, guard};
 
-/// Number of flows: of IPv4 and IPv6, UDP and TCP, each in both directions. It is a prime, so that
-/// a mode that takes members in turn does not reach the same member with all packets of a flow.
+/// Number of flows: IPv4 and IPv6, UDP and TCP, each in both directions. The number is a prime.
+/// Otherwise a mode that gives packets to members in turn could give all packets of a flow to the
+/// same member.
 const FLOWS: u32 = 1021;
 
 /// Frames a second. Any machine receives this rate without loss.

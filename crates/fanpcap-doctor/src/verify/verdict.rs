@@ -54,7 +54,7 @@ pub(super) struct Seen<'a> {
     pub(super) captured: &'a Witnessed,
     /// Packets of each member after all members had joined.
     pub(super) packets: &'a [u64],
-    /// The members at which flows were after all members had joined.
+    /// Which members got which flows after all members had joined.
     pub(super) places: &'a Places,
     /// One in this many flows was examined.
     pub(super) one_in: u64,

@@ -1,5 +1,5 @@
-//! The names that capture applications derive from a given name when they start a new file. They do
-//! so by size or time, with tcpdump's -C and -G, and dumpcap's -b.
+//! The names that capture applications derive from a given name when they start a new file.
+//! tcpdump's -C and -G and dumpcap's -b start a new file after a size or a time.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;

@@ -1,5 +1,5 @@
-//! Absences: times without a copy in the group. No copy got the packets that a device received
-//! then.
+//! Absences: times without a copy in the group. No copy got the packets that a device received in
+//! these times.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -20,10 +20,10 @@ pub(crate) struct Absent {
 /// The absences, kept separately for each device.
 #[derive(Debug, Default)]
 pub(super) struct Absences {
-    /// Devices without a copy: the begin of the absence, and the device's count then.
+    /// Devices without a copy: when the absence began, and the device's count at that time.
     open: BTreeMap<u32, (Instant, Option<u64>)>,
     pub(super) sum: Absent,
-    /// The copies were told to end, so an empty group is intended.
+    /// This command has sent the copies a signal to end, so an empty group is intended.
     pub(super) is_over: bool,
 }
 
@@ -61,7 +61,7 @@ impl Absences {
         self.sum.packets = self.sum.packets.zip(packets).map(|(sum, more)| sum + more);
         let packets = packets.map_or("an unknown number of".to_owned(), |it| it.to_string());
         Some(format!(
-            "no copy was in the group for {seconds:.2} s: {packets} packets came to the device meanwhile, and no copy got them"
+            "no copy was in the group for {seconds:.2} s: {packets} packets came to the device in this time, and no copy got them"
         ))
     }
 

@@ -13,13 +13,13 @@ pub(crate) struct Account {
     pub(crate) taken: Option<u64>,
     /// Packets that other members of the group took from the ring after the member ended.
     pub(crate) inherited: Option<u64>,
-    /// Packets that were left in the ring when the member ended, and that no member took.
+    /// Packets that were in the ring when the member ended and that no member took.
     pub(crate) unread: Option<u64>,
     /// Packets that the kernel gave to the ended member's socket until the socket left the group.
     pub(crate) refused: Option<u64>,
-    /// Upper bound of packets in no other figure: packets that came while a member joined or
-    /// changed its filter, or to a member that ended before its socket was held. The bound is the
-    /// increase of the device's counter in that time.
+    /// Upper bound of packets in no other figure. Such packets came while a member joined or
+    /// changed its filter, or came to a member that ended before its socket was held. The bound is
+    /// the increase of the device's counter in that time.
     pub(crate) uncounted_at_most: Option<u64>,
 }
 
@@ -43,7 +43,7 @@ impl Account {
         }
     }
 
-    /// The sum; a number is unknown if either addend is unknown.
+    /// The sum. A number of the sum is unknown if it is unknown in either account.
     pub(crate) fn plus(self, other: Self) -> Self {
         let sum = |one: Option<u64>, other: Option<u64>| Some(one?.saturating_add(other?));
         Self {

@@ -1,15 +1,15 @@
-//! A ceiling for the bound of packets that are in no figure. It is the number of packets that the
-//! devices received, minus the packets in figures.
+//! A ceiling for the bound of packets that are in no figure. The ceiling is the number of packets
+//! that the devices received, minus the packets that are in a figure.
 
 use fanpcap_linux::netlink::link;
 
 use super::{Absent, Account, Ledger};
 
 impl Ledger {
-    /// The most packets of all copies that can be in no figure; `accounts` must be the accounts of
-    /// all copies. `None` if there is no such limit: unseen members may have joined before all seen
-    /// ones, a figure is unknown, or a steering program gives each packet to several members, so
-    /// that the figures exceed the received packets.
+    /// The largest number of packets that can be in no figure of any copy; `accounts` must be the
+    /// accounts of all copies. `None` if there is no such limit. A member that the ledger never saw
+    /// may have joined first, or a figure may be unknown. Or a steering program gives each packet
+    /// to several members, so that the figures exceed the received packets.
     pub(crate) fn ceiling(&self, accounts: &[Account]) -> Option<u64> {
         let since = |(ifindex, begun): (&u32, &u64)| {
             Some(link::packets(*ifindex).ok()?.saturating_sub(*begun))

@@ -1,4 +1,5 @@
-//! The devices' counters, read repeatedly. They bound the packets that no member could count.
+//! The devices' counters, read repeatedly. The ledger derives from them an upper bound of the
+//! packets that no member could count.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -12,9 +12,9 @@ use super::member::Member;
 use super::{Account, Ledger};
 
 impl Ledger {
-    /// Settles members, each on its own thread. First all of them refuse packets, so that the
-    /// kernel makes them wait only once for packets in flight. A member that a child process still
-    /// uses is kept and checked again at each call.
+    /// Settles members, each on its own thread. First makes all these members refuse packets, so
+    /// that the kernel makes them wait only once for packets in flight. Keeps a member that a child
+    /// process still uses, and checks it again at each call.
     pub(super) fn settle_at_once(&mut self, mut ended: Vec<Member>) {
         let refuse = on_threads(&mut ended, Member::refuse);
         let mut refuse = refuse.into_iter();
@@ -51,16 +51,17 @@ impl Ledger {
         self.end_absences(&[]);
     }
 
-    /// The account of a member whose last counters may be lost. Packets counted since the last
-    /// complete reading are then in no figure. Each span of a device's count enters the bound once,
-    /// even if several members end.
+    /// The account of a member whose last counters may be lost. If they are lost, packets counted
+    /// since the last complete reading are in no figure. Each span of a device's count enters the
+    /// bound once, even if several members end.
     pub(super) fn with_lost_reading(&mut self, account: Account, member: &Member) -> Account {
         let Some(read_ns) = member.lost_since() else {
             return account;
         };
         let ifindex = member.ifindex;
         let joined = member.rejecting().joined_at;
-        // If the counters were never held, the group's packets without a member are unknown too.
+        // If this process never held the counters, the number of the group's packets that reached
+        // no member is unknown too.
         let (before, known) = match member.lacks_counters() {
             true => (joined, account.received.unwrap_or(0)),
             false => (self.counts.before(ifindex, read_ns).or(joined), 0),
@@ -116,7 +117,7 @@ impl Ledger {
     ) -> bool {
         let is_in = |member: &Member| match member.rejecting() {
             it if member.ifindex != ifindex || !it.has_begun => false,
-            // A member that has started to join may still fail to.
+            // A member that has started to join may still fail to join.
             _ if !member.has_joined() && !in_group.contains(&member.id) => false,
             // A member that joined later was not in the group then.
             it => it
@@ -188,8 +189,8 @@ impl Moment {
         self.counted[1]
     }
 
-    /// The device's count when the last of these members left. It holds if the group had no other
-    /// member, because these members then refused every packet until that time. The true count may
+    /// The device's count when the last of these members left. The result is valid if the group had
+    /// no other member: these members then refused every packet until that time. The true count may
     /// be lower, by up to [`Moment::unsure`].
     fn counted_at_the_leave(&self, refused: u64) -> Option<u64> {
         Some(self.counted[1]? + refused.saturating_sub(self.refused))
@@ -201,7 +202,8 @@ impl Moment {
     }
 }
 
-/// Applies `act` to each member on its own thread. `None` where no thread could be started.
+/// Applies `act` to each member, each on its own thread. The result is `None` for a member whose
+/// thread could not be started.
 fn on_threads<T: Send>(members: &mut [Member], act: fn(&mut Member) -> T) -> Vec<Option<T>> {
     thread::scope(|scope| {
         let begin = |member| thread::Builder::new().spawn_scoped(scope, move || act(member));

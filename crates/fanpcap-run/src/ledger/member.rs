@@ -1,5 +1,5 @@
-//! One member: its page and its socket. This command holds the socket to read the member's losses
-//! when the member dies.
+//! One member: its page and its socket. This command holds the socket, so that it can read the
+//! member's losses after the member has died.
 
 mod by_engine;
 
@@ -21,7 +21,7 @@ use fanpcap_linux::process::{child::is_lack_of_descriptors, pidfd::Process};
 
 use super::Account;
 
-/// If the socket outlives the page for this long, another process removed the page.
+/// If the socket outlives the page by this time, another process removed the page.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 
 /// How long to hold the socket of an ended member while no other member notes a takeover on that
@@ -103,7 +103,7 @@ impl Member {
         Some((member, complaint))
     }
 
-    /// When the member rejected packets, and since when it has been in the group.
+    /// The times in which the member rejected packets, and the time of its join.
     pub(super) fn rejecting(&self) -> Rejecting {
         let begun = Rejecting {
             has_begun: true,
@@ -140,8 +140,8 @@ impl Member {
         is_dead
     }
 
-    /// The descriptor to wait for. It becomes readable when the process ends. `None` if the next
-    /// check of all processes is early enough.
+    /// The descriptor to wait for: it becomes readable when the process ends. `None` if no such
+    /// wait is needed, because the next check of all processes is early enough.
     pub(super) fn end(&self) -> Option<BorrowedFd<'_>> {
         let process = self.process.as_ref()?;
         (self.is_steered() && self.ended.is_none()).then(|| process.as_fd())
@@ -153,7 +153,7 @@ impl Member {
         self.record.mode.kind == ModeKind::Program
     }
 
-    /// Whether a process, such as a forked child, still has the member.
+    /// Whether a process, such as a forked child, still has the member's socket open.
     pub(super) fn is_had(&self) -> bool {
         self.page.is_had().unwrap_or(false)
     }
@@ -218,7 +218,7 @@ impl Member {
     }
 
     /// The account of the member once its takeover is complete; `None` until then. Releases the
-    /// member's socket, because the group waits for that.
+    /// member's socket, because the group waits until the socket is closed.
     pub(super) fn inherited(&mut self) -> Option<Account> {
         if !self.takeover().is_final {
             let has_waited = !self.awaits_takers();
@@ -248,7 +248,7 @@ impl Member {
         ended.is_some_and(|at| at.elapsed() < TAKERS_WITHIN)
     }
 
-    /// Releases a member that may live on, and returns its account.
+    /// Stops watching a member that may continue to run, and returns its account.
     pub(super) fn leave_alone(self) -> Account {
         Account {
             unread: None,
@@ -257,9 +257,10 @@ impl Member {
         }
     }
 
-    /// Makes the member refuse and count all further packets, if no process reads it any more.
-    /// After a proper close or a death, this process has the last descriptor of the socket. Returns
-    /// whether the member can be settled: a forked child that has the socket may read on.
+    /// Makes the member refuse and count all further packets, if no process reads its ring any
+    /// more. After a close or the death of the process, this process has the last descriptor of the
+    /// socket. Returns whether the member can be settled: a forked child that has the socket may
+    /// continue to read.
     pub(super) fn refuse(&mut self) -> bool {
         let Some(socket) = self.socket.take() else {
             return true;
@@ -297,7 +298,8 @@ impl Member {
     pub(super) fn settle(&mut self) -> Option<Account> {
         let was_never_in = self.closing.as_ref().is_some_and(|it| !it.has_joined());
         let closed = self.closing.take().map(Closing::finish);
-        // The page includes the packets taken between our last reading and the member's end.
+        // The page also counts the packets that the member took between this process's last reading
+        // and the member's end.
         if let Some(last) = self.page.record() {
             self.record = last;
         }
@@ -312,7 +314,8 @@ impl Member {
         let Some(closed) = closed else {
             return Some(self.unheld(rejecting, counted));
         };
-        // The page's counters count as known even if the page had none yet: `closed` has the rest.
+        // The page's counters are treated as known even if the page had none yet: `closed` has the
+        // rest.
         let counters = self.record.counters;
         let lost = closed.lost(&self.record);
         let [taken, inherited] = self.taken();
@@ -361,6 +364,6 @@ fn complaint(copy: usize, error: &io::Error) -> String {
         "the right to trace it (CAP_SYS_PTRACE)"
     };
     format!(
-        "what copy {copy} leaves unread if it is killed will be unknown: its socket can't be held ({error}); this needs {need}"
+        "if copy {copy} is killed, the number of packets that it left unread will be unknown: its socket can't be held ({error}); this needs {need}"
     )
 }

@@ -7,8 +7,8 @@ use fanpcap_linux::netlink::link;
 use super::{Account, Ledger};
 
 impl Ledger {
-    /// Notes that a run of a copy ended without a seen member. `is_sure` says that a member would
-    /// have been seen.
+    /// Notes that a run of a copy ended and the ledger saw no member of it. `is_sure` says that the
+    /// ledger would have seen a member.
     pub(crate) fn never_joined(&mut self, copy: usize, is_sure: bool) {
         if is_sure && self.arrivals.is_some() && !self.has_pageless {
             self.settled.push((copy, Account::ZERO));
@@ -23,8 +23,8 @@ impl Ledger {
         self.settled.push((copy, Account::default()));
     }
 
-    /// Notes a member that came and went without being held. It belonged to a running copy, but it
-    /// is unknown to which.
+    /// Notes a member that came and went before its socket was held. The member belonged to a
+    /// running copy, but the ledger does not know which copy.
     pub(super) fn miss_all(&mut self, ifindex: Option<u32>) {
         let copies: BTreeSet<usize> = match &self.running[..] {
             [] => self.processes.values().copied().collect(),
@@ -35,9 +35,9 @@ impl Ledger {
         }
     }
 
-    /// Notes a member of one copy that came and went without being held, on one device or on any.
-    /// The member came after the last reading of the devices' counters, so the increase of these
-    /// counters bounds the member's packets.
+    /// Notes a member of one copy that came and went before its socket was held, on one device or
+    /// on any. The member came after the last reading of the devices' counters, so the increase of
+    /// these counters bounds the member's packets.
     pub(super) fn miss_since(&mut self, copy: usize, ifindex: Option<u32>) {
         self.has_had_members = true;
         self.has_unseen = true;
@@ -45,15 +45,15 @@ impl Ledger {
             Some(at_most) => {
                 let account = Account::uncounted(Some(at_most));
                 self.settled.push((copy, account));
-                format!("leave out at most {at_most} packets by that")
+                format!("lack at most {at_most} packets of this handle")
             }
             None => {
                 self.miss(copy);
-                "are unknown from here on".to_owned()
+                "are unknown from now on".to_owned()
             }
         };
         self.complaints.push(format!(
-            "copy {copy} had a handle that came and went too fast to be looked at: its figures {what}"
+            "copy {copy} had a handle that was closed before its counters could be read: the figures of the copy {what}"
         ));
     }
 
@@ -77,7 +77,7 @@ impl Ledger {
                 figures.fold(0, u64::saturating_add)
             };
             self.complaints.push(format!(
-                "copy {copy}: at least {} packets received, {} dropped, {} taken; not all of its handles were seen",
+                "copy {copy}: at least {} packets received, {} dropped, {} taken; the counters of some of its handles are not included",
                 sum(|account| account.received),
                 sum(|account| account.dropped),
                 sum(|account| account.taken)

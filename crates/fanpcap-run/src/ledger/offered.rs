@@ -1,5 +1,5 @@
 //! The counters of the copies' groups on XDP. The ledger holds the BPF maps with these counters, as
-//! it holds the members' sockets. Otherwise the kernel would free them with the group's last
+//! it holds the members' sockets. Otherwise the kernel would free the maps with the group's last
 //! member, and that member's last counters would be lost.
 
 use std::collections::BTreeMap;
@@ -41,9 +41,9 @@ impl Reading {
         Some(counted.saturating_sub(offered))
     }
 
-    /// Packets of an ended group that no member counted, up to the device's count `until`. Some
-    /// came while the group had no member with a share. The others came after the group's end,
-    /// which is no loss if the end `is_intended`.
+    /// Packets of an ended group that no member counted, up to the device's count `until`. Some of
+    /// these packets came while the group had no member with a share. The others came after the
+    /// group's end: they are no loss if the end `is_intended`.
     fn uncounted(&self, until: u64, is_intended: bool) -> u64 {
         let offered = self.counters.offered().saturating_sub(self.offered);
         let since = until.saturating_sub(self.counted).saturating_sub(offered);
@@ -63,8 +63,9 @@ impl Ledger {
                 continue;
             }
             let (record, id) = (&member.record, member.id);
-            // A newcomer may have no slot yet, and a process that can't be traced shows nothing.
-            // The bound includes the packets that reach the group until the counters are held.
+            // A newcomer may have no slot yet, and this process can't read the descriptors of a
+            // process that it may not trace. The bound includes the packets that reach the group
+            // until the counters are held.
             let Ok(counters) = GroupCounters::of_member(ifindex, self.group, record, id) else {
                 continue;
             };
@@ -72,7 +73,7 @@ impl Ledger {
             if !member.hold_counters(&counters) {
                 continue;
             }
-            // The group has begun anew.
+            // The group was created again since the last reading.
             let reading = Reading {
                 counters,
                 counted: u64::MAX,
@@ -95,8 +96,8 @@ impl Ledger {
         }
     }
 
-    /// Members may end before their counters are held. Gives them the counters of their group, if
-    /// known.
+    /// Members may end before this process holds their counters. Gives these members the counters
+    /// of their group, if known.
     pub(super) fn hold_known(&self, ended: &mut [Member]) {
         for member in ended.iter_mut().filter(|it| it.lacks_counters()) {
             if let Some(reading) = self.offered.0.get(&member.ifindex) {
@@ -124,10 +125,10 @@ impl Ledger {
         }
     }
 
-    /// Packets that no member counted, after members have left the group on a device. They came
-    /// before the group was empty (`counted` is the device's count then), or before the first
-    /// newcomer created the group again. 0 if the group goes on, is not on XDP, or if its counters
-    /// were not held.
+    /// Packets that no member counted, after members have left the group on a device. These packets
+    /// came before the group was empty (`counted` is the device's count then), or before the first
+    /// newcomer created the group again. 0 if the group has members, is not on XDP, or if its
+    /// counters were not held.
     pub(super) fn missed_at_the_end(
         &mut self,
         ifindex: u32,

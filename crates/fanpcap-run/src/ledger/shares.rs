@@ -1,5 +1,5 @@
-//! Which copies have had a share of the group's packets. A member of a steered group has no share
-//! before its application looks for packets.
+//! Detects which copies have had a share of the group's packets. A member of a steered group has no
+//! share before its application looks for packets.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::member::Member;
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     tables: BTreeMap<u32, GroupTable>,
-    /// For each copy whose members were checked: whether one of them had a share.
+    /// For each copy whose members were checked: whether one of its members had a share.
     had: BTreeMap<usize, bool>,
 }
 

@@ -1,5 +1,5 @@
-//! Spans of a device's count that the bound includes already. Members that end together lose the
-//! same reading of the device, which must enter the bound only once.
+//! Spans of a device's count that the bound of uncounted packets already includes. Members that end
+//! together lose the same reading of the device, which must enter the bound only once.
 
 /// Spans that do not overlap.
 #[derive(Debug, Default)]

@@ -1,10 +1,11 @@
 //! Ended members of steered groups. The living members of the group read an ended member's ring to
 //! the end, and write the final counters on its page.
 //!
-//! Until then the ledger holds the socket of the ended member: if no other member is left, only the
-//! ledger can count the packets in its ring. But the kernel frees a socket only with its last
-//! descriptor, and the group waits for that when it needs the member's slot. So the ledger releases
-//! the socket as soon as the takeover is complete.
+//! Until the takeover is complete, the ledger holds the socket of the ended member: if the group
+//! has no other member, only the ledger can count the packets in that member's ring. But the kernel
+//! frees a socket only with its last descriptor, and a group that needs the member's slot waits
+//! until the socket is freed. So the ledger releases the socket as soon as the takeover is
+//! complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -21,18 +22,18 @@ use super::{Account, Ledger};
 /// Interval of checks for takeovers.
 const PERIOD: Duration = Duration::from_millis(5);
 
-/// After this time without a living member, a group counts as having none. In this time, a newcomer
-/// that got the group's table from the last member notes that on its own page.
+/// After this time without a living member, the ledger assumes that the group has none. A newcomer
+/// that got the group's table from the last member needs less time to note this on its own page.
 const NONE_FOR: Duration = Duration::from_millis(10);
 
-/// Time within which a death is noticed, in nanoseconds.
+/// Time within which the ledger detects that a process has died, in nanoseconds.
 const LONG_AGO_NS: u64 = 1_000_000_000;
 
 /// Whether the groups of ended members have living members.
 #[derive(Debug, Default)]
 pub(super) struct Takers {
     looked: Option<Instant>,
-    /// Devices where the group has no living member, with the time since which it has none.
+    /// Devices where the group has no living member, each with the time since when it has none.
     none: BTreeMap<u32, Instant>,
     /// The devices' counts when the group last had a living member.
     counted: BTreeMap<u32, u64>,
@@ -41,7 +42,7 @@ pub(super) struct Takers {
 }
 
 impl Takers {
-    /// Checks the groups again. Returns false if it is too early for that.
+    /// Checks the groups again. Returns false if the last check is too recent.
     fn look(&mut self, group: u16, ended: &[Member]) -> bool {
         if ended.is_empty() {
             self.none.clear();
@@ -109,8 +110,8 @@ impl Ledger {
     /// When members leave a group with placeholders, notes the packets that may be in no figure. A
     /// placeholder rejects packets without counting them, because its ring was taken over.
     /// Placeholders get packets after the last living member died: the kernel then closes the
-    /// placeholders one by one, and moves sockets to other positions. The bound is all packets
-    /// since the group had a living member.
+    /// placeholders one by one, and moves sockets to other positions. The bound is the number of
+    /// all packets since the group last had a living member.
     pub(super) fn note_uncounted(&mut self, moment: &Moment, ended: &[Member]) {
         let ifindex = moment.ifindex;
         let of_device = || ended.iter().filter(|member| member.ifindex == ifindex);
@@ -131,8 +132,8 @@ impl Ledger {
     }
 }
 
-/// Whether the member's socket rejects packets that nobody counts, because another member took over
-/// its ring. On XDP the engine counts packets without a member.
+/// Whether the member's socket rejects packets without counting them, because another member took
+/// over its ring. On XDP the engine counts the packets that reach no member.
 fn rejects_silently(member: &Member) -> bool {
     member.has_taker() && !member.record.is_on_engine()
 }

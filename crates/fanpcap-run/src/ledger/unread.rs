@@ -1,4 +1,4 @@
-//! Reports members that get packets but that no application reads.
+//! Reports members that get packets but whose applications do not read them.
 
 use std::time::Duration;
 
@@ -45,10 +45,8 @@ fn text(copy: usize, record: &Record, has_share: Option<bool>) -> String {
         "does not read any more"
     };
     let lost = match has_share {
-        Some(true) => "and the handle takes its share of the group's packets: they are lost",
-        Some(false) => {
-            "so that the handle has no share of the group's packets: nothing is lost by it"
-        }
+        Some(true) => "and the packets of the handle's share are lost",
+        Some(false) => "but the handle has no share of the group's packets, so no packet is lost",
         None => "and if the handle has a share of the group's packets, they are lost",
     };
     format!("copy {copy}: process {pid} ({program}) has a handle that it {when}, {lost}")

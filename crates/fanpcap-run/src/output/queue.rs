@@ -18,7 +18,8 @@ const PASSED_MAX: usize = 1 << 20;
 /// Limit for the bytes of this command's messages in the queue. Further messages are only counted.
 const SAID_MAX: usize = 256 << 10;
 
-/// Pause before the next write to a full descriptor that another process has made non-blocking.
+/// Pause before the next write to a descriptor that can take no more bytes and that another process
+/// has made non-blocking.
 const FULL: Duration = Duration::from_millis(10);
 
 /// Where the queue writes.
@@ -127,7 +128,7 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Whether all output is written or given up.
+    /// Whether all output is written or discarded.
     pub(super) fn is_empty(&self) -> bool {
         let state = self.lock();
         state.failed.is_some() || (!state.is_busy() && state.progress == state.shown)
@@ -141,7 +142,7 @@ impl Queue {
         moved.map_or(Duration::ZERO, |moved| moved.elapsed())
     }
 
-    /// Unless all output is written, gives it up as if the reader had closed the stream. Returns
+    /// Discards the output that is not written yet, as if the reader had closed the stream. Returns
     /// how many bytes of the copies' output were lost.
     pub(super) fn abandon(&self) -> usize {
         let (lost, busy) = {
@@ -200,7 +201,9 @@ impl Queue {
             }
             if state.unsaid > 0 {
                 let unsaid = std::mem::take(&mut state.unsaid);
-                let text = format!("fanpcap: {unsaid} messages found nobody who read them\n");
+                let text = format!(
+                    "fanpcap: {unsaid} messages are lost: standard error was not read\n"
+                );
                 state.said += text.len();
                 state.append(Stream::Err, text.into_bytes(), true);
             } else if state.progress == state.shown {

@@ -10,7 +10,7 @@ use std::thread;
 use super::{Output, Stream};
 use fanpcap_merge::{is_capture, make_spool};
 
-/// Longest line that is held until its end. Longer lines are cut.
+/// Length in bytes of the longest line that is kept whole. Longer lines are cut.
 const LINE_MAX: usize = 1 << 20;
 
 const CHUNK: usize = 64 << 10;
@@ -86,7 +86,8 @@ pub(crate) fn follow(
         let mut pipe = Watched { pipe, activity };
         let result = read(&output, &mut pipe, &way, &tell);
         let copy = way.copy;
-        // Close the pipe first: a copy that goes on writing gets EPIPE, as it would without us.
+        // Close the pipe first: a copy that continues to write gets EPIPE, as it would without this
+        // command.
         drop(pipe);
         // The receiver is dropped only when this command ends.
         let _ = tell.send((copy, Word::Ended(result.err())));
@@ -148,9 +149,9 @@ fn lines(
     output.pass(way.stream, prefixed(&way.prefix, held))
 }
 
-/// Length of the part that can be written: up to the last newline, or else up to the last carriage
-/// return, which ends a progress line. The bytes before `seen` contain neither of the two
-/// characters, except perhaps a carriage return at their end.
+/// Length of the part that can be written. The part ends at the last newline, or, if there is none,
+/// at the last carriage return, which ends a progress line. The bytes before `seen` contain neither
+/// of the two characters, except perhaps a carriage return at their end.
 fn whole(held: &[u8], seen: usize) -> Option<usize> {
     let from = seen.saturating_sub(1);
     let new = held.get(from..)?;
@@ -161,8 +162,8 @@ fn whole(held: &[u8], seen: usize) -> Option<usize> {
     last.map(|at| from + at + 1)
 }
 
-/// The text with the prefix before each line. A carriage return ends a line too: otherwise the
-/// copies would overwrite each other's progress.
+/// The text with the prefix before each line. A carriage return also ends a line: otherwise the
+/// copies would overwrite each other's progress lines.
 fn prefixed(prefix: &str, text: Vec<u8>) -> Vec<u8> {
     if prefix.is_empty() {
         return text;

@@ -31,8 +31,8 @@ use crate::progress::Progress;
 use joins::Outsiders;
 use turns::Turns;
 
-/// Interval of searches for members and of readings of their counters. It is shorter while a copy
-/// is young, so that its member is found early.
+/// Interval of searches for members and of readings of their counters. The interval is shorter
+/// while a copy is young, so that the copy's member is found early.
 const PERIOD: Duration = Duration::from_millis(200);
 const PERIOD_YOUNG: Duration = Duration::from_millis(20);
 
@@ -64,7 +64,7 @@ pub(super) struct Watch<'a> {
     told: Receiver<(usize, Word)>,
     /// Number of open streams.
     streams: usize,
-    /// When the copies were first told to end.
+    /// When this command first sent the copies a signal to end.
     stopped: Option<Instant>,
     /// Whether the message about copies that did not end in time was printed.
     has_said_stays: bool,
@@ -122,7 +122,7 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// Starts the copies and supervises them until all have ended for good.
+    /// Starts the copies and supervises them until all have ended and none will be restarted.
     ///
     /// # Errors
     /// The copies can't be started or supervised.

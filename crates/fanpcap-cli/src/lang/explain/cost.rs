@@ -13,18 +13,18 @@ use fanpcap_wire::Frame;
 
 use super::frames::Frames;
 
-/// Number of runs in a trial of a short program: in the kernel, and in user space. The median of
-/// the trials counts.
+/// Number of runs in a trial of a short program: in the kernel, and in user space. The result is
+/// the median of the trials.
 const RUNS: u32 = 20_000;
 const NATIVE_RUNS: u32 = 2_000;
 const TRIALS: usize = 5;
-/// Number of runs that determine how long one run takes, and the maximum length of a trial in
+/// Number of runs that measure how long one run takes, and the maximum length of a trial in
 /// nanoseconds.
 const FIRST_RUNS: u32 = 20;
 const TRIAL_NS: u32 = 5_000_000;
 
 /// Measured costs of BPF programs in nanoseconds: the cost of a run that ends early, and the cost
-/// of each instruction if a run passes all of them. Few runs do.
+/// of each instruction of a run that executes all instructions. Few runs execute all.
 const LEAST_NS: f64 = 30.0;
 const INSTRUCTION_NS: f64 = 0.07;
 
@@ -101,7 +101,7 @@ pub(super) fn native(program: &Tree, frames: &Frames) -> Cost {
 }
 
 impl Cost {
-    /// The verifier's effort, as the end of a sentence.
+    /// The number of instructions that the verifier processed, as the end of a sentence.
     pub(super) fn verified(&self) -> String {
         match self {
             Self::Measured {

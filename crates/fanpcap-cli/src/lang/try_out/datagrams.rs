@@ -8,7 +8,7 @@ use fanpcap_wire::{Ip, number};
 use super::members::Members;
 use super::place::FlowSide;
 
-/// Longest time between a datagram's fragments: as long as hosts wait for them (RFC 791,
+/// Longest time between a datagram's fragments. Hosts wait for fragments as long (RFC 791,
 /// ipfrag_time).
 const AGE_NS: u64 = 30_000_000_000;
 /// The least number of datagrams that are remembered.
@@ -49,7 +49,8 @@ struct Datagram {
 
 impl Datagrams {
     /// Notes a fragment that the members `to` get; `shown` is the flow in the fragment's headers.
-    /// Returns the datagram's flow, once known, and whether the flow came late.
+    /// Returns the datagram's flow, if it is known by now, and whether a later fragment came before
+    /// it was known.
     pub(super) fn take(
         &mut self,
         ip: &Ip<'_>,

@@ -66,8 +66,8 @@ struct OfFlows {
     /// Flows that are whole except for late datagrams.
     left_by_late: u64,
     both_directions: u64,
-    /// Whether both directions of every flow reach the same member; `None` if the capture has both
-    /// directions of no flow.
+    /// Whether both directions of every flow reach the same member. `None` if the capture has no
+    /// flow in both directions.
     symmetric: Option<bool>,
     /// The largest of the flows that are not whole.
     examples: Vec<Example>,
@@ -112,7 +112,7 @@ impl Report {
         if shortened > 0 {
             let read = tally.read.packets;
             caveats.push(format!(
-                "{shortened} of {read} packets were captured in part; on a device the program sees all of each"
+                "{shortened} of {read} packets were captured in part; on a device the program reads whole packets"
             ));
         }
         let datagrams = &flows.datagrams;

@@ -177,7 +177,7 @@ fn prefix(side: Side) -> &'static str {
 }
 
 fn compare(property: Property, comparison: Comparison, value: u64) -> String {
-    // Only comparisons of the protocol are written by their names.
+    // Only comparisons of the protocol are written with their names.
     let known = table::predicate_name(&Predicate::Compare(property, comparison, value));
     if let Some(name) = known.filter(|_| property == Property::Protocol) {
         return name.to_owned();

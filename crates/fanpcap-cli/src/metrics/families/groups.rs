@@ -46,7 +46,7 @@ fn groups(snapshot: &Snapshot) -> [Family; 4] {
         ),
         gauge(
             "fanpcap_group_members_with_counters",
-            "Members of the group that tell their counters: programs on this library.",
+            "Members of the group that publish counters: programs that use this library.",
             samples(|numbers| numbers.counted),
         ),
         gauge(
@@ -56,7 +56,7 @@ fn groups(snapshot: &Snapshot) -> [Family; 4] {
         ),
         gauge(
             "fanpcap_group_placeholder_ring_bytes",
-            "Memory of these sockets' rings.",
+            "Memory of the rings of the group's placeholders.",
             samples(|numbers| numbers.placeholder_bytes),
         ),
     ]
@@ -73,7 +73,7 @@ fn tables(snapshot: &Snapshot) -> [Family; 6] {
         ),
         counter(
             "fanpcap_group_takeovers_total",
-            "Members that others of their names have succeeded.",
+            "Members that a successor with the same name has replaced.",
             samples(&[(None, |view| view.takeovers)]),
         ),
         gauge(
@@ -88,12 +88,12 @@ fn tables(snapshot: &Snapshot) -> [Family; 6] {
         ),
         counter(
             "fanpcap_group_gone_received_packets_total",
-            "Packets that the kernel gave to these, dropped ones included.",
+            "Packets that the kernel gave to members that are gone, dropped packets included.",
             samples(&[(None, |view| view.gone.received)]),
         ),
         counter(
             "fanpcap_group_gone_packets_total",
-            "The same by what became of them.",
+            "Packets that the kernel gave to members that are gone, by their fate.",
             samples(&[
                 (Some("dropped"), |view| view.gone.dropped),
                 (Some("taken"), |view| view.gone.taken),
@@ -125,7 +125,7 @@ fn ledgers(snapshot: &Snapshot) -> [Family; 3] {
         ),
         counter(
             "fanpcap_group_offered_packets_by_fate_total",
-            "The same by what became of them.",
+            "Packets that came to a group on XDP, by their fate.",
             samples(&[
                 (Some("in_rings"), |ledger| ledger.produced),
                 (Some("filtered"), |ledger| ledger.unwanted),
@@ -136,7 +136,7 @@ fn ledgers(snapshot: &Snapshot) -> [Family; 3] {
         ),
         gauge(
             "fanpcap_group_offered_packets_age_seconds",
-            "Time since a member told these: one does so ten times a second while packets come.",
+            "Time since a member published the offered packets; a member does so ten times a second while packets come.",
             of_tables(snapshot, age),
         ),
     ]

@@ -129,9 +129,9 @@ impl History {
     }
 
     /// Rates over the time between the two readings. A member that is short of CPU time reads its
-    /// counters late, while the kernel goes on giving it packets. So the time between the snapshots
-    /// would be the wrong divisor. If a member waits for packets, its counters are as of the
-    /// snapshot itself.
+    /// counters late, while the kernel continues to give it packets. So the time between the
+    /// snapshots would be the wrong divisor. If a member waits for packets, its counters are
+    /// current at the time of the snapshot.
     fn between(&self, before: &Counts, after: &Counts) -> Speeds {
         let (first, last) = self.looks;
         let from = if before.waits { first } else { before.read_ns };

@@ -199,8 +199,8 @@ fn after_a_pause_the_rate_is_over_all_of_it() {
 
 #[test]
 fn shares_are_over_one_window() {
-    // Both members got about the same number in this second, but the second member got all of it in
-    // the first half.
+    // Both members got about the same number of packets in this second, but the second member got
+    // all its packets in the first half.
     let before = [counts(100 * SECOND, 0, 0), counts(100 * SECOND, 0, 0)];
     let half = counts(100 * SECOND + SECOND / 2, 900, 0);
     let after = [counts(101 * SECOND, 1000, 0), half];
@@ -222,7 +222,7 @@ fn who_waits_at_an_empty_ring_is_not_stale() {
     let member = &group_of(&view).members[0];
     assert_eq!(member.packets_per_second, Some(0.0));
     assert!(!member.stale && member.backlog_packets == Some(0));
-    // A burst that the member has published completely belongs to the whole interval.
+    // If the member has published a burst completely, the burst counts for the whole interval.
     let burst = Counts {
         read_ns: 100 * SECOND + SECOND / 10,
         received: 700,
@@ -320,7 +320,7 @@ fn a_member_that_nobody_reads_is_marked() {
     assert!(!unread(4.9, true, 100) && unread(5.0, true, 100) && unread(5.0, true, 0));
     // An application that read before may wait in select(2) while no member gets packets.
     assert!(!unread(29.0, false, 100) && !unread(90.0, false, 0) && unread(30.0, false, 100));
-    // A steered group's member without buckets has nothing to lose.
+    // A member of a steered group without buckets gets no packets, so it can lose none.
     for (seconds, is_never_read) in [(90.0, true), (90.0, false)] {
         assert!(!unread_with(Some(0), seconds, is_never_read, 100));
         assert!(unread_with(Some(1), seconds, is_never_read, 100));

@@ -1,5 +1,6 @@
 //! The screen at 80 by 24 as text, and the effect of keys on the state. `cargo insta review` or
-//! `INSTA_UPDATE=always` accepts an intended change of a picture. With `CI` set, insta writes none.
+//! `INSTA_UPDATE=always` accepts an intended change of a picture. With `CI` set, insta writes no
+//! picture.
 
 use super::*;
 use crate::top::fixture;

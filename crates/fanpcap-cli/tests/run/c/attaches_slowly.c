@@ -1,5 +1,5 @@
-/* Preloaded into tcpdump: a newcomer on the XDP engine, whose handle has its packet socket, waits
-   for a second before the device's packets are given to its group. */
+/* Preloaded into tcpdump. A newcomer on the XDP engine that already has its packet socket waits a
+   second before the device's packets are given to its group. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

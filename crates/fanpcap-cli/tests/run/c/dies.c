@@ -1,5 +1,6 @@
-/* Preloaded into tcpdump, which dies where DIES says: "reading", when it has read packets from the
-   kernel's counters, which are cleared then; "joining", before it enters its group. */
+/* Preloaded into tcpdump, which dies at the point that DIES names. "reading": after a read of
+   the kernel's counters that returned packets, which clears the counters. "joining": before it
+   enters its group. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -35,7 +36,7 @@ int setsockopt(int fd, int level, int name, const void *value, socklen_t length)
 	int (*next)(int, int, int, const void *, socklen_t) = dlsym(RTLD_NEXT, "setsockopt");
 
 	if (level == SOL_PACKET && name == PACKET_FANOUT) {
-		/* Packets come meanwhile. */
+		/* Packets come during this wait. */
 		usleep(100000);
 		die("joining");
 	}

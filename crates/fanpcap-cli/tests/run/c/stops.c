@@ -1,4 +1,4 @@
-/* Preloaded into tcpdump: it stops each time that it has taken a lock for itself. */
+/* Preloaded into tcpdump, which then stops itself each time after it has taken a write lock. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* Has two handles on a device and reads one: two_handles DEVICE. */
+/* Opens two handles on a device and reads only one of them: two_handles DEVICE. */
 #include <pcap/pcap.h>
 #include <stdio.h>
 

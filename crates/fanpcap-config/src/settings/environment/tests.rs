@@ -155,7 +155,7 @@ fn old_variables_say_what_to_write_instead() {
         ("PFQ_LANG_SRC", "set PCAP_FANOUT=file:PATH"),
         ("PFQ_TX_HW_QUEUE", SENDING),
         ("PFQ_VLAN", VLAN),
-        ("PFQ_FORCE_ALL", "unset it, nothing reads it any more"),
+        ("PFQ_FORCE_ALL", "unset it: it has no effect any more"),
     ] {
         assert_eq!(refusal(name, "1"), ("variable-old", 1, instead.to_owned()));
     }

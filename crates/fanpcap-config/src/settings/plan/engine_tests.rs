@@ -1,4 +1,4 @@
-//! Which handles are on the XDP engine, and what they ask of the engine.
+//! Tests which handles are on the XDP engine, and what these handles request from the engine.
 
 use super::tests::{joins, plan_with, refusal, settings};
 use super::*;
@@ -11,7 +11,7 @@ fn on_engine(variables: &[(&str, &str)], config: &str, device: &str) -> Option<O
     plan_with(&settings, device, None).unwrap().on_engine
 }
 
-/// The setting that asks for the XDP engine; empty: none.
+/// The setting that asks for the XDP engine; empty if none does.
 fn asks(variables: &[(&str, &str)], config: &str, device: &str) -> String {
     on_engine(variables, config, device).map_or_else(String::new, |asked| asked.origin)
 }

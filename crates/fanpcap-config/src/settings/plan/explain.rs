@@ -216,7 +216,7 @@ impl<'a> Used<'a> {
         let (_, first) = used.into_iter().find(|(key, _)| *key == entry.key)?;
         let group = self.group.and_then(|entry| entry.value.group());
         let concerns = match (entry.key, &entry.target) {
-            // In the file, a mode without a target is the default group's.
+            // In the file, a mode without a target applies to the default group.
             (Key::Fanout | Key::Program, Target::All) if !entry.is_variable() => {
                 group.is_some() && group == handle.asked.settings.default_group()
             }
@@ -231,7 +231,7 @@ impl<'a> Used<'a> {
             _ if !concerns => None,
             Some(first) if std::ptr::eq(first, entry) => None,
             Some(first) => {
-                let why = format!("{} comes first", shown(&first.origin()));
+                let why = format!("{} has precedence", shown(&first.origin()));
                 Some(ignored(entry, Reason::Overridden, why))
             }
             None => {

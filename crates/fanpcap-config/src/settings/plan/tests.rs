@@ -74,10 +74,10 @@ fn a_driver_that_is_not_here_is_told_by_its_name() {
         plan.unwrap_err().to_string()
     };
     let of_variable = said(&[("PCAP_DRIVER", "dpdk")], "");
-    let expected = "driver 'dpdk' is not in this version: it takes a process that polls the device; write tpacket, or unset PCAP_DRIVER\n";
+    let expected = "driver 'dpdk' is not in this version: it needs a process that polls the device; write tpacket, or unset PCAP_DRIVER\n";
     assert!(of_variable.contains(expected), "{of_variable}");
     let of_file = said(&[], "driver@eth0 = dpdk");
-    let expected = "driver 'dpdk' is not in this version: it takes a process that polls the device; write tpacket, or remove driver@eth0\n";
+    let expected = "driver 'dpdk' is not in this version: it needs a process that polls the device; write tpacket, or remove driver@eth0\n";
     assert!(of_file.contains(expected), "{of_file}");
 }
 

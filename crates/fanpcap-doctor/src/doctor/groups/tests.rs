@@ -62,7 +62,7 @@ fn members_that_a_cpuset_keeps_together_are_found() {
     assert_eq!(found.fix, "echo 0,2 > /sys/fs/cgroup/box/cpuset.cpus");
     let to = |cpus: &[usize]| members[0].move_to(cpus, 1);
     assert_eq!(to(&[2, 3]), "taskset -acp 2-3 1");
-    // CPU 2 stays for the other processes in the cpuset.
+    // The cpuset keeps CPU 2 for its other processes.
     let add = "echo 2-3 > /sys/fs/cgroup/box/cpuset.cpus && taskset -acp 3 1";
     assert_eq!(to(&[3]), add);
     // A single member has its own CPU.

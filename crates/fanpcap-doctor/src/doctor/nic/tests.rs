@@ -137,7 +137,7 @@ fn merged_segments_are_found_where_the_driver_gives_a_choice() {
         "ethtool -K eth0 lro off gro off".to_owned(),
     );
     assert_eq!(names(&nic, &group("flow", &[])), [expected]);
-    // The kernel merges only after the XDP engine.
+    // The kernel merges segments only after the XDP engine has captured them.
     let on_xdp = found(&nic, &group("flow", &[]), |it| {
         (it.is_on_xdp, it.kernel) = (true, (6, 16));
     });
@@ -208,7 +208,7 @@ fn an_asymmetric_hash_is_found_where_the_queue_decides() {
     set(&mut nic, Setting::Transform, "none");
     set(&mut nic, Setting::Key, &"6d5a".repeat(20));
     assert!(names(&nic, &group("cpu", &[])).is_empty());
-    // Words of 16 bits count, not digits.
+    // The check compares words of 16 bits, not digits.
     set(&mut nic, Setting::Key, &"6d".repeat(20));
     assert!(names(&nic, &group("cpu", &[])).is_empty());
     set(&mut nic, Setting::Key, &"6d5a01".repeat(10));
@@ -239,8 +239,8 @@ fn irqbalance_is_found_where_members_are_bound() {
         "{bound:?}"
     );
     assert!(with(&[0, 1, 2, 3]).is_empty());
-    // An interrupt that irqbalance leaves alone on request is no finding. `fanpcap tune` makes that
-    // request.
+    // An interrupt that irqbalance was asked to leave alone is no finding. `fanpcap tune` makes
+    // such requests.
     let ask = |nic: &Nic| found(nic, &group("flow", &[1]), |it| it.irqbalance = Some(&[]));
     let mut nic = tunable();
     set(&mut nic, Setting::Irqbalance, "24");

@@ -45,7 +45,7 @@ fn a_group_on_another_device_is_refused_and_a_free_one_named() {
         (found.name, found.effect),
         ("group-elsewhere", Effect::Refuses)
     );
-    assert!(found.what.contains("on eth1 already"), "{found:?}");
+    assert!(found.what.contains("already on eth1"), "{found:?}");
     assert_eq!(found.fix, "export PCAP_GROUP_eth0=3");
     let mut virtual_device = wanted();
     virtual_device.device = "eth0:1".to_owned();

@@ -1,5 +1,5 @@
 //! Counts a device's packets by the entry of the indirection table that their hash selects. Uses a
-//! packet socket with a BPF program as its filter, which counts and rejects packets.
+//! packet socket whose filter is a BPF program that counts and rejects packets.
 
 use std::collections::HashMap;
 use std::net::UdpSocket;
@@ -24,7 +24,7 @@ pub(super) struct Counts {
     pub(super) queues: Vec<u64>,
     /// Packets from queues that are not in the table.
     pub(super) elsewhere: u64,
-    /// Packets without a hash, and therefore in no entry.
+    /// Packets without a hash, which therefore belong to no entry.
     pub(super) unhashed: u64,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Most {
     pub(super) share: usize,
 }
 
-/// How many numbers of each kind there are, in the order of [`Counts`]' fields.
+/// How many numbers of each kind the map has, in the order of [`Counts`]' fields.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     entries: i32,
@@ -68,7 +68,7 @@ impl Counter {
     /// Starts counting.
     ///
     /// # Errors
-    /// Usually a missing capability.
+    /// The usual reason is a missing capability.
     pub(super) fn start(ifindex: u32, entries: usize, queues: usize) -> Result<Self> {
         let shape = Shape {
             entries: i32::try_from(entries)?,
@@ -83,7 +83,7 @@ impl Counter {
         };
         packet::bind(socket.as_fd(), address).context("binding to the device")?;
         Ok(Self {
-            // This is the standard library's type, because it can receive with a time limit.
+            // Use the standard library's type, because it can receive with a time limit.
             socket: socket.into(),
             loaded,
             shape,
@@ -118,7 +118,7 @@ impl Counter {
         self.sample(entry as u64 + 1)?;
         let sampled = self.samples();
         self.sample(0)?;
-        // Discard packets after the last sample: they would count for the next entry.
+        // Discard the packets that come after the last sample: they would count for the next entry.
         self.socket.set_nonblocking(true)?;
         while self.socket.recv(&mut [0]).is_ok() {}
         self.socket.set_nonblocking(false)?;
@@ -224,7 +224,7 @@ impl Shape {
     }
 
     /// Counts the packet for its receive queue. The field `queue_mapping` is the queue's number
-    /// plus one, or 0 if the driver recorded none.
+    /// plus one, or 0 if the driver recorded no queue.
     fn count_queue(self, asm: &mut Assembler) {
         let [known, done] = asm.labels();
         asm.load(Width::Word, R2, R6, QUEUE_MAPPING);

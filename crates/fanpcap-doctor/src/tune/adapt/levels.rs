@@ -22,7 +22,7 @@ pub(super) struct Decision {
     pub(super) moves: Vec<[usize; 3]>,
     /// Entries that exceed a queue's share in this round, but did not in the round before.
     pub(super) elephants: Vec<usize>,
-    /// Why nothing moves, whatever the load.
+    /// Why no entry moves, regardless of the load.
     pub(super) hindrance: Option<Hindrance>,
 }
 
@@ -41,7 +41,7 @@ pub(super) enum Hindrance {
 #[derive(Debug)]
 pub(super) struct Levels {
     leveling: Leveling,
-    /// 1 for each queue in the table.
+    /// For each queue: 1 if the queue is in the table, otherwise 0.
     weights: Vec<u16>,
     /// For each entry, the number of rounds since its last packet.
     quiet: Vec<u8>,
@@ -50,14 +50,15 @@ pub(super) struct Levels {
     elephants: Vec<usize>,
 }
 
-/// With fewer packets for each queue, chance alone too often makes a queue more than 2 % busier.
+/// The least number of packets for each queue. With fewer, chance alone too often makes a queue
+/// more than 2 % busier than the others.
 pub(super) const PACKETS_MIN: u64 = 2000;
 
 /// An entry without packets for this many rounds has no live flow.
 const QUIET: u8 = 3;
 
-/// Limit for the packets without a hash or at other queues, in packets of 1000. With more such
-/// packets, moves would not work as computed.
+/// Limit for the packets that have no hash or come to another queue than the table says, per 1000
+/// packets. With more such packets, moves would not have the computed effect.
 const STRAY_MAX: u64 = 100;
 
 impl Levels {
@@ -90,7 +91,7 @@ impl Levels {
         queues * PACKETS_MIN
     }
 
-    /// Decides by the counts of a round in which the table was `table`.
+    /// Decides from the counts of a round in which the table was `table`.
     pub(super) fn round(&mut self, table: &[u32], counts: &Counts) -> Decision {
         for (quiet, &packets) in self.quiet.iter_mut().zip(&counts.entries) {
             *quiet = if packets > 0 {
@@ -176,16 +177,16 @@ impl Decision {
             format!("round {number}: busiest queue {before} % above its share, {packets} packets");
         // Writing to a String can't fail.
         let _ = match self.hindrance {
-            Some(Hindrance::Few) => write!(text, "; too few to decide by"),
+            Some(Hindrance::Few) => write!(text, "; too few for a decision"),
             Some(Hindrance::NoHash(part)) => write!(
                 text,
-                "; nothing moves: {} % of the packets have no hash of the device's",
+                "; nothing moves: {} % of the packets have no hash of the device",
                 percent(part)
             ),
             Some(Hindrance::Elsewhere(part)) => write!(
                 text,
                 "; nothing moves: {} % of the packets come to other queues than the table says: \
-                 rules ('ethtool -n') or another table choose them",
+                 rules ('ethtool -n') or another table choose the queues",
                 percent(part)
             ),
             None if self.moves.is_empty() => write!(text, "; nothing moves"),

@@ -1,5 +1,5 @@
-//! A member on an engine. The engine fills the member's rings, and counts for the member in BPF
-//! maps of the group.
+//! A member on an engine. The engine fills the member's rings, and counts the member's packets in
+//! BPF maps of the group.
 
 use std::sync::Arc;
 
@@ -24,9 +24,9 @@ impl Member {
         is_its
     }
 
-    /// The account of a member on an engine that no other member takes over. Uses the engine's
-    /// counters if they are held. The counters of the page, used otherwise, may be older than the
-    /// number of packets taken.
+    /// The account of a member on an engine, if no other member takes the member over. Uses the
+    /// engine's counters if they are held. Otherwise uses the counters of the page, which may be
+    /// older than the number of packets taken.
     pub(super) fn settled_by_engine(&mut self, uncounted_at_most: Option<u64>) -> Account {
         let counted = self.counters.as_ref().and_then(|it| it.counted(self.id));
         self.is_counted = counted.is_some();

@@ -41,7 +41,8 @@ impl Watch<'_> {
         let copy = &mut self.copies[number];
         let never_joined = self.ledger.members(number) == copy.members_before;
         if never_joined && !(copy.questioned && end.status.success()) {
-            // An examined copy has been reported already as capturing elsewhere.
+            // If this command has examined the copy, it has already reported that the copy captures
+            // elsewhere.
             self.ledger.never_joined(number, !copy.questioned);
         }
         // The copy may have run long enough to be examined, but ended before this process examined
@@ -60,7 +61,7 @@ impl Watch<'_> {
             ));
         } else if !end.told && self.copies.iter().any(|copy| !copy.is_done()) {
             self.say(&format!(
-                "copy {number} ended ({}); the others go on",
+                "copy {number} ended ({}); the other copies continue",
                 end.status
             ));
         }
@@ -114,7 +115,7 @@ impl Watch<'_> {
             if arguments.restart || arguments.merge.is_some() {
                 for path in open_captures::of(pid, &copy.files) {
                     self.run.output.say(&format!(
-                        "copy {} writes {}, which is not named by %i: it is neither kept at a restart nor merged",
+                        "copy {} writes {}, which the arguments do not name with %i: a restart does not keep this file, and --merge does not include it",
                         copy.number,
                         path.display()
                     ));

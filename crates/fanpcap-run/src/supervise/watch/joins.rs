@@ -1,4 +1,4 @@
-//! Finds out which copies have joined the group, and which capture outside it.
+//! Detects which copies have joined the group, and which copies capture outside it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -20,7 +20,7 @@ use crate::not_joined;
 /// Interval of searches for outsiders.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Copies that have no member, but a packet socket that gets all packets.
+/// Copies that have no member in the group, but have a packet socket that gets all packets.
 #[derive(Debug, Default)]
 pub(super) struct Outsiders {
     looked: Option<Instant>,
@@ -46,7 +46,7 @@ impl Outsiders {
 
 impl Watch<'_> {
     /// Notes the mode of the group once a copy has joined it. Prints a message if this mode differs
-    /// from the announced one, because the library chose it by the copy's privileges.
+    /// from the announced mode: the library chooses the mode by the copy's privileges.
     pub(super) fn note_mode(&mut self) {
         if self.mode.is_some() {
             return;
@@ -60,7 +60,7 @@ impl Watch<'_> {
         if is_other && !self.run.arguments.quiet {
             let why = match bpf::may_load(pid) {
                 Some(false) if expected != ModeKind::Hash.name() => format!(
-                    ": copy {copy}, process {pid} ({program}), has given up CAP_BPF, which {expected} takes"
+                    ": copy {copy}, process {pid} ({program}), has given up CAP_BPF, which {expected} needs"
                 ),
                 _ => String::new(),
             };
@@ -165,14 +165,14 @@ impl Watch<'_> {
         self.copies[number].questioned = true;
         let matter = self.reason(pid, outsider.group.is_none());
         let place = match outsider.group {
-            Some((_, group)) => format!(", in group {group}, which no other copy is in"),
+            Some((_, group)) => format!(", in group {group}, of which no other copy is a member"),
             None => String::new(),
         };
         let text = format!("copy {number} did not join and sees ALL packets{place}: {matter}");
         if self.run.arguments.allow_outsiders {
             self.say(&text);
         } else {
-            self.abort(format!("{text}. --allow-outsiders lets it go on"));
+            self.abort(format!("{text}. --allow-outsiders lets the copy continue"));
         }
     }
 }
@@ -182,8 +182,8 @@ impl Watch<'_> {
 struct Outsider {
     socket: u32,
     copy: usize,
-    /// The device and the number of the socket's group. On XDP, a handle without a group is alone
-    /// in a group.
+    /// The device and the number of the socket's group. On XDP, a handle without a group gets a
+    /// group of its own.
     group: Option<(u32, u16)>,
 }
 
@@ -222,9 +222,9 @@ fn outside(
     for copies in hidden.values_mut() {
         copies.retain(|copy| asked.contains(copy));
     }
-    // Only root can see the descriptors of a process with raised privileges. A page names its
-    // process. A new socket without a page is assigned to a copy of the same user; if several such
-    // copies exist, the sockets are dealt out in turn.
+    // Only root can read the descriptors of a process with raised privileges. A socket with a page
+    // belongs to the process that the page names. A new socket without a page is assigned to a copy
+    // of the same user; if several such copies exist, the sockets are assigned to them in turn.
     let mut owner = |seen: &RosterEntry| {
         if let Some(copy) = open.get(&seen.socket.inode) {
             return Some(*copy);
@@ -286,8 +286,8 @@ fn user(pid: u32) -> Option<u32> {
 
 /// Whether a socket, or the XDP member that it represents, may get all packets of the copies'
 /// devices, or of any device if these are unknown. A socket of another protocol, such as ARP, gets
-/// few packets. A socket without a protocol gets none, nor does a socket of our library that is
-/// about to join.
+/// few packets. A socket without a protocol gets no packet. A socket of our library that is about
+/// to join gets none either.
 fn may_get_all(seen: &RosterEntry, devices: &[u32]) -> bool {
     let socket = &seen.socket;
     let is_there = devices.is_empty() || devices.contains(&socket.ifindex) || socket.ifindex == 0;
@@ -343,8 +343,8 @@ mod tests {
         assert!(at(0, None).is_apart_from(&[], false));
         let shares = [own, at(1, Some((2, 5)))];
         assert!(own.is_apart_from(&[own], true) && !own.is_apart_from(&shares, true));
-        // No other copy is there yet, or the copy has two handles, or the other copies read other
-        // devices.
+        // The copy is alone: no other copy is running yet, or the other socket is a second handle
+        // of the same copy, or the other copies read other devices.
         assert!(!is_apart(&[]) && !is_apart(&[at(0, Some((2, 6)))]));
         assert!(!is_apart(&[at(1, Some((3, 6)))]) && !is_apart(&[at(1, Some((2, 5)))]));
         assert!(is_apart(&[at(1, Some((2, 6)))]));

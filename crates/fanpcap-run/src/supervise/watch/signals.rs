@@ -18,11 +18,12 @@ pub(super) const TAKEN: [i32; 9] = [
     SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
 ];
 
-/// An interrupt kills the copies if it comes at least this long after the first. Some senders send
-/// the same interrupt twice in a row.
+/// A second interrupt kills the copies if it comes at least this time after the first. Some senders
+/// send the same interrupt twice in a row.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Copies that were told to end are named in a message if they have not ended after this time.
+/// Copies that were sent a signal to end are named in a message if they have not ended after this
+/// time.
 const NAMED_AFTER: Duration = Duration::from_secs(5);
 
 impl Watch<'_> {
@@ -59,7 +60,7 @@ impl Watch<'_> {
         }
         if ends || (signal == SIGHUP && from_kernel) {
             if self.stopped.is_none() && self.run.output.is_terminal {
-                self.say("the copies are told to end; once more kills them");
+                self.say("the copies got a signal to end; a second signal kills them");
             }
             self.stop();
         }
@@ -71,7 +72,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Names, once, the copies that were told to end but still run.
+    /// Names, once, the copies that were sent a signal to end but still run.
     pub(super) fn say_who_stays(&mut self) {
         let is_late = |stopped: Instant| stopped.elapsed() >= NAMED_AFTER;
         if self.has_said_stays || !self.stopped.is_some_and(is_late) {
@@ -91,8 +92,8 @@ impl Watch<'_> {
         let left: Vec<String> = left.collect();
         if !left.is_empty() {
             let left = left.join(", ");
-            let kills = "a second signal kills what is left";
-            self.say(&format!("waits for {left}; {kills}"));
+            let kills = "a second signal kills them";
+            self.say(&format!("waiting for {left} to end; {kills}"));
         }
     }
 
@@ -105,7 +106,8 @@ impl Watch<'_> {
         self.run.output.give_up();
     }
 
-    /// From now on, starts no copy, and gives up a reader of our output that has stopped reading.
+    /// From now on, starts no copy, and does not wait for a reader of our output that has stopped
+    /// reading.
     fn stop(&mut self) {
         self.run.output.hurry();
         self.ledger.end_of_watch();

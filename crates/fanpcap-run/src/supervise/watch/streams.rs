@@ -1,4 +1,4 @@
-//! The copies' output, from their start until all of it is written.
+//! The copies' output, from the start of the copies until all output is written.
 
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
@@ -59,7 +59,7 @@ impl Watch<'_> {
         let lost = self.run.output.abandon();
         if lost > 0 {
             self.say(&format!(
-                "{lost} bytes that the copies have printed are not written, as nobody reads them"
+                "{lost} bytes that the copies printed are lost, because the output is not read"
             ));
         }
     }
@@ -68,7 +68,7 @@ impl Watch<'_> {
         match word {
             Word::Spooled(path) => self.copies[copy].spools.push(path),
             Word::CaptureUnasked => self.abort(format!(
-                "copy {copy} writes a capture to standard output, where several would mix: --merge FILE merges them"
+                "copy {copy} writes a capture to standard output, where the captures of several copies would mix: --merge FILE merges them"
             )),
             Word::Cut => {
                 if self.cut.insert(copy) {
@@ -104,7 +104,7 @@ impl Watch<'_> {
             if waiting < self.streams || reads != Some(seen) || !self.run.output.is_written() {
                 (reads, since) = (Some(seen), Instant::now());
             } else if since.elapsed() >= LAST_WORDS {
-                self.say("a process that a copy has left behind keeps its output open");
+                self.say("a process left behind by a copy still has the copy's output open");
                 return Ok(());
             }
             events::poll(&[self.signals.as_fd()], Some(PERIOD)).context("waiting for output")?;

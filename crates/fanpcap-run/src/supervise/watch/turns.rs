@@ -11,14 +11,14 @@ const EACH: Duration = Duration::from_secs(1);
 /// Time for all copies together. After that, all remaining copies start.
 const ALL: Duration = Duration::from_secs(5);
 
-/// The state of the starts in turn.
+/// How far the starts of the copies have proceeded.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     /// The next copy to start.
     next: usize,
     /// When the first copy was started.
     began: Option<Instant>,
-    /// The remaining copies need not wait, because a copy has taken too long.
+    /// A copy has needed too long, so the remaining copies start without waiting.
     is_over: bool,
     /// Why a copy could not be started.
     pub(super) error: Option<anyhow::Error>,
@@ -43,8 +43,8 @@ impl Watch<'_> {
         self.stopped.is_none() && self.turns.next < self.copies.len()
     }
 
-    /// Whether the copy before the next one has its share of the packets, or is not waited for any
-    /// more.
+    /// Whether the next copy may start: the copy before it has its share of the packets, or has
+    /// needed too long.
     fn is_next_due(&mut self) -> bool {
         let Some(before) = self.turns.next.checked_sub(1) else {
             return true;

@@ -18,7 +18,7 @@ impl fmt::Display for Report {
             self.capture.display()
         )?;
         if let Some(why) = &self.not_in_group {
-            writeln!(f, "not as a group of the kernel's: {why}")?;
+            writeln!(f, "a group of the kernel can't run the program: {why}")?;
         }
         self.table(f)?;
         self.others(f)?;
@@ -73,7 +73,7 @@ impl Report {
         for (class, packets) in &self.classes {
             writeln!(
                 f,
-                "class {class}: {packets} packets, for none of these members"
+                "class {class}: {packets} packets, but no member has this class"
             )?;
         }
         for (packets, whom) in [(self.host_too, "too"), (self.host_only, "only")] {
@@ -100,7 +100,7 @@ impl fmt::Display for OfFlows {
         )?;
         let symmetric = match self.symmetric {
             None => "no flow was seen in both directions",
-            Some(true) => "symmetric: both directions of each meet",
+            Some(true) => "symmetric: both directions of each flow go to the same member",
             Some(false) => "not symmetric",
         };
         writeln!(
@@ -111,7 +111,7 @@ impl fmt::Display for OfFlows {
             let left = self.left_by_late;
             writeln!(
                 f,
-                "late: {left} flows are whole but for datagrams of which a later fragment came first"
+                "late: {left} flows are whole except for datagrams of which a later fragment came first"
             )?;
         }
         if self.not_ip_packets > 0 {
@@ -143,7 +143,7 @@ impl OfFlows {
         let share = self.unread_share.unwrap_or_default();
         writeln!(
             f,
-            "unread: {share:.2} % of the packets went by an outer header, as what they carry is not read: {}",
+            "unread: {share:.2} % of the packets were steered by an outer header, because the packets inside can't be read: {}",
             by.join(", ")
         )
     }
@@ -175,8 +175,8 @@ impl fmt::Display for OfDatagrams {
         }
         write!(
             f,
-            "fragments: {total} datagrams, {split} split; of {late} a later one came first"
+            "fragments: {total} datagrams, {split} split, {late} of which a later fragment came first"
         )?;
-        writeln!(f, ", {late_fragments} went without their flow")
+        writeln!(f, ", {late_fragments} fragments steered without their flow")
     }
 }

@@ -55,7 +55,7 @@ fn each_value_has_the_place_that_it_is_from() {
     assert_eq!((told.origins.mode, told.device.as_str()), (None, "ux0"));
     let hidden = |it: &Ignored| (it.setting.clone(), it.why.clone());
     let hidden: Vec<_> = told.ignored.iter().map(hidden).collect();
-    let first = |setting: &str, by: &str| (setting.to_owned(), format!("{by} comes first"));
+    let first = |setting: &str, by: &str| (setting.to_owned(), format!("{by} has precedence"));
     assert_eq!(
         hidden,
         [
