@@ -105,7 +105,9 @@ impl Group {
         let drained = weight::drain(self.ifindex, self.shown.group, member.id());
         let drained = drained.map_err(|error| refused("drained", &name, error))?;
         let moved = member.buckets.unwrap_or(0);
-        say(&format!("{name}: its {moved} buckets were given to other members"))?;
+        say(&format!(
+            "{name}: its {moved} buckets were given to other members"
+        ))?;
         let left = await_empty(&drained, limit);
         let (text, status) = match left {
             Some(0) => (

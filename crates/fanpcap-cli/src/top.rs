@@ -145,7 +145,10 @@ mod tests {
         // The fixture has an object of each kind, so the JSON must have each documented field.
         let mut missing = json_page::documented(PAGE);
         missing.retain(|path, _| !found.contains(path));
-        assert!(missing.is_empty(), "documented fields that the JSON lacks: {missing:?}");
+        assert!(
+            missing.is_empty(),
+            "documented fields that the JSON lacks: {missing:?}"
+        );
     }
 
     #[test]

@@ -324,7 +324,10 @@ fn a_journal_of_an_earlier_build_is_followed_only_when_that_is_asked_for() -> Re
         let told = said(&tune(&[DEVICE, "--restore"])?, true)?;
         ensure!(told.contains("nothing to put back"), "{told}");
         ensure!(
-            told.contains(&format!("an earlier build has left the journal {}", journal.display())),
+            told.contains(&format!(
+                "an earlier build has left the journal {}",
+                journal.display()
+            )),
             "{told}"
         );
         ensure!(has(AFTER)? && journal.exists(), "it was followed: {told}");

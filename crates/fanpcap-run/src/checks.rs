@@ -208,10 +208,7 @@ mod tests {
             );
         }
         let said = refused("tcpdump -w all.pcap", 1, true);
-        assert!(
-            said.contains("write -w all.%i.pcap instead of"),
-            "{said}"
-        );
+        assert!(said.contains("write -w all.%i.pcap instead of"), "{said}");
         for line in ["tcpdump -w -", "tcpdump -w%i.pcap", "argus -i eth0", "cat"] {
             assert_eq!(refused(line, 2, true), "", "{line}");
         }

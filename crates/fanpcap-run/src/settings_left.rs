@@ -28,7 +28,10 @@ fn recover(name: &str) -> Result<(), String> {
     let mut journal = Journal::open(&device).map_err(|error| error.to_string())?;
     for change in journal.recover(&Settings(&device)) {
         if let Outcome::Failed(error) = change.outcome {
-            return Err(format!("{} does not have its former value: {error}", change.knob));
+            return Err(format!(
+                "{} does not have its former value: {error}",
+                change.knob
+            ));
         }
     }
     Ok(())

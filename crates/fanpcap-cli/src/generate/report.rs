@@ -132,7 +132,9 @@ pub(super) fn complain(path: &Path, faults: &Faults) {
         ));
     }
     if faults.cut {
-        lines.push(format!("{path} ends within a packet; this packet is left out"));
+        lines.push(format!(
+            "{path} ends within a packet; this packet is left out"
+        ));
     }
     for line in lines {
         say(&format!("fanpcap gen: {line}\n"));

@@ -23,7 +23,9 @@ pub(super) fn page(shown: &Shown) -> String {
         ));
     }
     if let Some(number) = shown.takeovers_total.filter(|&number| number > 0) {
-        lines.push(format!("members replaced by successors with the same name: {number}"));
+        lines.push(format!(
+            "members replaced by successors with the same name: {number}"
+        ));
     }
     if let Some(why) = shown.stolen_from_host {
         lines.push(format!(

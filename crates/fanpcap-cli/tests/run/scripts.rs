@@ -114,7 +114,10 @@ fn the_first_failure_by_itself_is_the_exit_status() {
     let text = "test %i = 1 && kill -9 $$; while [ ! -e go ]; do sleep 0.05; done; exit 3";
     let running = script(&["-n", "2"], text).unwrap();
     running
-        .wait_until_says("copy 1 ended (signal: 9 (SIGKILL)); the other copies continue", 1)
+        .wait_until_says(
+            "copy 1 ended (signal: 9 (SIGKILL)); the other copies continue",
+            1,
+        )
         .unwrap();
     running.scratch.write("go", "").unwrap();
     let ended = running.wait().unwrap();
@@ -145,7 +148,10 @@ fn captures_that_no_argument_names_are_told() {
     let text = "exec 3> x%i.pcap; exec sleep 600";
     let running = script(&["-n", "1", "--restart"], text).unwrap();
     running
-        .wait_until_says("x0.pcap, which the arguments do not name with %i: a restart", 1)
+        .wait_until_says(
+            "x0.pcap, which the arguments do not name with %i: a restart",
+            1,
+        )
         .unwrap();
     running.signal("TERM").unwrap();
     running.wait().unwrap();

@@ -201,9 +201,8 @@ impl Queue {
             }
             if state.unsaid > 0 {
                 let unsaid = std::mem::take(&mut state.unsaid);
-                let text = format!(
-                    "fanpcap: {unsaid} messages are lost: standard error was not read\n"
-                );
+                let text =
+                    format!("fanpcap: {unsaid} messages are lost: standard error was not read\n");
                 state.said += text.len();
                 state.append(Stream::Err, text.into_bytes(), true);
             } else if state.progress == state.shown {

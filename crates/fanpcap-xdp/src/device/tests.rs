@@ -318,7 +318,9 @@ fn packets_that_the_host_sends_are_captured_with_their_tags() {
         drop(group);
         other.sees_sent().unwrap();
         sender.send(&frame(60)).unwrap();
-        await_so("a frame by the copied link", || !frames(&mut records).is_empty());
+        await_so("a frame by the copied link", || {
+            !frames(&mut records).is_empty()
+        });
         drop(other);
         std::thread::sleep(Duration::from_millis(50));
         sender.send(&frame(60)).unwrap();
