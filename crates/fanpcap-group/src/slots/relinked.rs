@@ -2,9 +2,9 @@
 //! the order of their creation (net/packet/af_packet.c, `packet_notifier()`).
 //!
 //! Each member's socket reports this once, by an error that the member's reader takes. The members'
-//! rows count these errors, and the table says after how many of them the slots were last
-//! renumbered. A pending error on a member's socket counts too. So a newcomer can renumber the
-//! slots while all members are in callbacks, and nobody does it twice.
+//! rows count these errors. The table says after how many of them the slots were last renumbered. A
+//! pending error on a member's socket counts too. So a newcomer can renumber the slots while all
+//! members are in callbacks, and the slots are not renumbered twice.
 
 use super::{KernelOps, Slots};
 use crate::table::{Journal, Row, State, at};
@@ -35,8 +35,8 @@ impl<G: KernelOps> Slots<'_, G> {
         Ok(())
     }
 
-    /// A member has taken this many errors from its socket. The device was down at least as often:
-    /// a pending error hides the next.
+    /// Notes that a member has taken this many errors from its socket. The device was down at least
+    /// as often: while an error is pending, the socket reports no further one.
     pub(crate) fn note_downs(&mut self, own: u64, count: u8) -> io::Result<()> {
         self.repair()?;
         if let Some(slot) = self.table.slot_of(own) {

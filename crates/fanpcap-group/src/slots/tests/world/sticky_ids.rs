@@ -1,4 +1,4 @@
-//! The sticky ids by which the BPF program of a sticky group knows the members.
+//! The sticky ids by which the BPF program of a sticky group identifies the members.
 
 use super::World;
 use crate::table::{Row, State};

@@ -9,7 +9,7 @@ impl World {
         self.attend(own);
     }
 
-    /// As [`World::look`], without what the member does for others then.
+    /// As [`World::look`], but the member then does nothing for other members.
     pub(crate) fn replace_unread(&mut self, own: u64) {
         self.kernel.read.insert(own);
         self.takers.remove(&own);
