@@ -58,8 +58,8 @@ pub enum CloseError {
 impl fmt::Display for CloseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::StillHeld(_) => f.write_str("a child of the member's process still has the member's handle"),
-            Self::Unknown(error) => write!(f, "can't check whether a process has the member: {error}"),
+            Self::StillHeld(_) => f.write_str("a forked child still has the member's handle"),
+            Self::Unknown(error) => write!(f, "can't check whether the member is open: {error}"),
             Self::Uncounted(error) => write!(f, "can't read the member's last counters: {error}"),
         }
     }

@@ -174,7 +174,7 @@ mod tests {
         rejections.withdraw();
         assert!(!read(&words).has_begun && read(&words).now.is_none());
         let before = rejections.before_joining();
-        assert!(!read(&words).has_begun, "the member is not in the group yet");
+        assert!(!read(&words).has_begun, "the member has not entered yet");
         rejections.is_in(before);
         let is_in = read(&words);
         assert!(is_in.has_begun && is_in.now.is_none() && is_in.joined_at >= Some(at));

@@ -18,7 +18,7 @@ fn sums_are_over_the_members_and_no_other_pages() {
         Some(records.iter().map(|it| it.pid).collect::<Vec<_>>())
     };
     assert_eq!(told(&[1, 2], &[2, 1]), Some(vec![1, 2]));
-    assert_eq!(told(&[1], &[1, 3]), Some(vec![1]), "socket 3 is only joining");
+    assert_eq!(told(&[1], &[1, 3]), Some(vec![1]), "socket 3 is joining");
     assert_eq!(told(&[1, 2], &[1, 3]), None, "member 2 has no page");
     assert_eq!(told(&[], &[3]), None);
 }
@@ -38,7 +38,7 @@ fn members_that_are_gone_are_in_the_sums_and_no_members() {
         let pages = vec![(MemberId::of_socket(1), alive.clone())];
         GroupStats::of(Some(members), pages, departed)
     };
-    assert_eq!(stats(&Departed::default()).counters, None, "member 2 has no page");
+    assert_eq!(stats(&Departed::default()).counters, None, "2 has no page");
     let mut departed = Departed {
         sockets: vec![MemberId::of_socket(2)],
         counters: Some(MemberCounters {

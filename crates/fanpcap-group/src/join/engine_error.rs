@@ -89,12 +89,13 @@ impl fmt::Display for EngineError {
             ),
             Self::Unclassified { group, class } => write!(
                 f,
-                "fan-out group {group} has members of class {class}, which would get no packet, as the \
-                 new steering program has no 'classify': close these members first",
+                "fan-out group {group} has members of class {class}, which would get no packet, \
+                 as the new steering program has no 'classify': close these members first",
             ),
             Self::Unreachable { device, reasons } => write!(
                 f,
-                "other groups are on {device}, and no member hands over the shared descriptors: {reasons}",
+                "other groups are on {device}, and no member hands over the shared \
+                 descriptors: {reasons}",
             ),
             Self::Serve(error) => write!(f, "can't change the device's BPF program: {error}"),
             Self::Lock(error) => write!(f, "can't take the device's lock: {error}"),

@@ -248,7 +248,7 @@ impl fmt::Display for DevicesError {
         match self {
             Self::Other { group, has, wants } => write!(
                 f,
-                "fan-out group {group} has the devices {has}, this handle has {wants}: name the \
+                "fan-out group {group} has the devices {has}, this handle {wants}: name the \
                  same devices in the same order, or use another group",
             ),
             Self::One {

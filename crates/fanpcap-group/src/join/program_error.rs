@@ -135,8 +135,8 @@ impl fmt::Display for ProgramError {
             ),
             Self::Untold { group, error } => write!(
                 f,
-                "the program of fan-out group {group} can't be replaced: it can't be announced on the page of another process's \
-                 member: {error}",
+                "the program of fan-out group {group} can't be replaced: the new one can't be announced on the page of \
+                 another process's member: {error}",
             ),
         }
     }

@@ -432,7 +432,7 @@ fn the_last_member_that_departs_leaves_its_last_counters() {
             first.member.depart();
             !last.membership().departed().sockets.is_empty()
         });
-        assert!(!is_final(&pages[0]), "the last member still reads the first one's ring");
+        assert!(!is_final(&pages[0]), "the last member reads the first ring");
         await_so("the last one's counters", || {
             last.member.depart();
             is_final(&pages[1])
@@ -440,7 +440,7 @@ fn the_last_member_that_departs_leaves_its_last_counters() {
         let before = given(&last);
         assert_eq!(pages[1].record().unwrap().counters.received, before);
         send(40);
-        assert_eq!(given(&last), before, "the last member got packets after it had departed");
+        assert_eq!(given(&last), before, "packets came after the departure");
     });
 }
 

@@ -161,7 +161,7 @@ fn what_a_page_says_is_of_one_time() {
     // The scheduler may stop the writer between the two writes, so a few halfway states are
     // allowed.
     assert!(told_torn.len() <= torn / 4, "{told_torn:?} of {torn}");
-    assert!(torn >= 20, "too few single reads saw a halfway state: {torn}");
+    assert!(torn >= 20, "too few reads saw a halfway state: {torn}");
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn doors_of_the_dead_are_removed_and_no_other_files() {
     let group_dir = base.group_dir(4);
     let page = create(&group_dir);
     let [old, new] = [1, 2].map(|_| leave_rendezvous(&page));
-    assert!(old == new && old.exists(), "the socket is made again under the same name");
+    assert!(old == new && old.exists(), "the same name is used again");
     let file = leave(&group_dir, "5.2.door", b"precious");
     assert_eq!(group_dir.rendezvous_sockets().unwrap().1.len(), 1);
     page.place_for_rendezvous();

@@ -165,7 +165,7 @@ fn a_newcomer_numbers_the_slots_when_nobody_has_noticed_that_the_device_was_down
     world.check();
     for member in world.members() {
         world.hear(member);
-        assert_eq!(world.owners(), before, "the slots were renumbered before this member read the error");
+        assert_eq!(world.owners(), before, "the slots were renumbered earlier");
     }
 }
 

@@ -35,7 +35,7 @@ fn the_first_member_of_each_class_owns_all_of_its_buckets() {
     assert!(!world.table().part(1).has_ranks());
     let next = world.open_in(2);
     world.join(next).unwrap();
-    assert_eq!(count(&world.owners_in(2), other), BUCKETS, "a newcomer owns no bucket before it takes its share");
+    assert_eq!(count(&world.owners_in(2), other), BUCKETS, "no share yet");
     world.begin_share(next);
     assert_eq!(count(&world.owners_in(2), next), BUCKETS / 2);
     assert_eq!(count(&world.owners_in(0), first), BUCKETS);
@@ -71,7 +71,7 @@ fn a_death_moves_the_dead_ones_buckets_within_its_class() {
             let expected = if *before == dead { taker } else { *before };
             assert_eq!(*after, expected);
         }
-        assert_eq!(world.taker_of(dead), Some(taker), "the other member of the class takes the ring");
+        assert_eq!(world.taker_of(dead), Some(taker), "a member of its class");
         world.settle_all();
         assert_eq!(world.lost()[1], 0);
         world.check();

@@ -116,7 +116,7 @@ fn one_that_nobody_succeeds_in_time_keeps_its_buckets_until_somebody_has_its_rin
     world.idle(GRACE_NS);
     world.attend(late);
     assert_eq!((world.awaited(), world.taker_of(gone)), (Vec::new(), None));
-    assert!(world.owners() == before, "buckets moved before the ring was taken");
+    assert!(world.owners() == before, "buckets moved too early");
     world.attend(first);
     assert_eq!(world.taker_of(gone), Some(first));
     assert_eq!(owned(&world), [2048, 2048]);

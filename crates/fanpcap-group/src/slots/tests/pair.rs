@@ -278,7 +278,7 @@ fn who_follows_waits_for_no_successor_when_the_lead_does_not() {
     pair.other.behind(&pair.lead);
     pair.other.follow(late);
     pair.other.attend(late);
-    assert!(pair.other.owners() == before, "buckets moved before the ring was taken");
+    assert!(pair.other.owners() == before, "buckets moved too early");
     pair.act(first, LOOK, u64::MAX).unwrap();
     assert_eq!(pair.other.taker_of(gone), Some(first));
     pair.check();

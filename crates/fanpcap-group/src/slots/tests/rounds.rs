@@ -113,7 +113,7 @@ fn a_few_packets_move_nothing_until_there_are_enough() {
     world.round(&flows);
     assert_eq!(world.owners(), owners);
     world.round(&flows);
-    assert_ne!(world.owners(), owners, "both rounds together have enough packets");
+    assert_ne!(world.owners(), owners, "two rounds have enough packets");
 }
 
 #[test]

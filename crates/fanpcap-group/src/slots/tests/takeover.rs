@@ -41,10 +41,10 @@ fn a_successor_gets_buckets_and_ring_and_nothing_else_moves() {
         }
         let sticky_id = world.sticky_id(named);
         let before = die(&mut world, named);
-        assert_eq!(world.owners(), before, "buckets moved before a successor joined");
+        assert_eq!(world.owners(), before, "buckets moved without a successor");
         world.send(50);
         let successor = come_back(&mut world);
-        assert_eq!(world.owners(), before, "buckets moved before the successor read");
+        assert_eq!(world.owners(), before, "the successor has not read yet");
         world.send(50);
         world.begin_share(successor);
         world.attend(successor);
@@ -149,7 +149,7 @@ fn what_an_awaited_one_had_taken_over_its_successor_reads() {
     // The second member has read nothing yet.
     world.close(second);
     world.recover();
-    assert_eq!(world.taker_of(named), Some(second), "another member took the ring");
+    assert_eq!(world.taker_of(named), Some(second), "another took the ring");
     let third = come_back(&mut world);
     world.begin_share(third);
     world.attend(third);

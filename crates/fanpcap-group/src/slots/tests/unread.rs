@@ -76,7 +76,7 @@ fn who_dies_while_its_ring_is_read_is_inherited_once() {
     world.close(first);
     world.attend(second);
     assert_eq!(world.table().row(Slot(0)).state, State::TakenOver);
-    assert_eq!(world.borrowed(), [(first, second)], "the same member reads on");
+    assert_eq!(world.borrowed(), [(first, second)], "the same member reads");
     world.settle_all();
     world.check();
     world.check_ledger();

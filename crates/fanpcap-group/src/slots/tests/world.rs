@@ -153,7 +153,7 @@ impl KernelOps for Kernel {
             assert_eq!(
                 rings.insert(slot.0, self.actor),
                 None,
-                "{slot:?} is another's"
+                "another socket has {slot:?}"
             );
             self.step();
         }

@@ -33,7 +33,7 @@ impl World {
             StoredFd::Lifeline(_) => None,
         });
         let deposited: BTreeSet<u64> = sockets.collect();
-        assert_eq!(deposited, cookies.into_iter().collect(), "fd_store and rows");
+        assert_eq!(deposited, cookies.into_iter().collect(), "store and rows");
     }
 
     /// Checks that the kernel and the engine have the members in the table's slots.

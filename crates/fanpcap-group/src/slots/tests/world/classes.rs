@@ -80,6 +80,7 @@ impl World {
     }
 
     /// Gives up a ring, which no member reads. Returns 0, because no packet is taken over.
+    pub(super) fn give_up(&mut self, cookie: u64) -> u64 {
         if let Some(socket) = self.kernel.sockets.get_mut(&cookie) {
             self.kernel.unread += socket.ring.drain(..).count() as u64;
         }
