@@ -113,7 +113,7 @@ fn install(shared: &Shared, digest: u64) -> io::Result<()> {
     // Best effort: without the text a newcomer must bring the steering program.
     let _ = shared.keep(&[programs[0].as_fd(), text.as_fd()]);
     faults::step();
-    // Best effort: without the title errors would show another one.
+    // Best effort: if the title can't be read, error messages show another title.
     let title = sealed::read(title, TITLE_WORDS * 8).unwrap_or_default();
     let title = title.unwrap_or_default();
     let balance = Script::of_title(&title).options().balance;

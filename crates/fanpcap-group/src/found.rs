@@ -1,9 +1,9 @@
 //! Finds the objects that the members of a newcomer's group share.
 //!
-//! If the newcomer's process has another member of the group, the shared objects are in its memory.
-//! Else the newcomer duplicates the descriptors of another process by pidfd_getfd(2), if the kernel
-//! lets it trace that process. Else a member that waits or reads hands out descriptors at the
-//! group's rendezvous.
+//! If the newcomer's process has another member of the group, the shared objects are in the
+//! process's memory. Otherwise the newcomer duplicates the descriptors of another process by
+//! pidfd_getfd(2), if the kernel lets the newcomer trace that process. If the kernel does not, a
+//! member that waits or reads hands out the descriptors at the group's rendezvous.
 
 use crate::guard::{GroupGuard, GroupLock};
 use crate::identity::Identity;
@@ -39,7 +39,7 @@ const ALL_GONE_WITHIN: Duration = Duration::from_secs(60);
 /// How long a device may take to become free after the last socket has closed.
 const FREED_WITHIN: Duration = Duration::from_secs(2);
 
-/// The interval between looks while waiting.
+/// The interval between two checks during a wait.
 pub(crate) const STEP: Duration = Duration::from_millis(10);
 
 /// Why a newcomer can't get the objects that a group's members share.

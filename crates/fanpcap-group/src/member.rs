@@ -188,8 +188,8 @@ impl Member {
         })
     }
 
-    /// Notes on the page that the system's library reads the member. That library does not show the
-    /// packets that it has taken.
+    /// Notes on the page that the system's library reads the member. That library does not show how
+    /// many packets it has taken.
     pub fn read_by_system(&self) {
         self.words()[at::TAKEN].set(NOT_READ_BY_US);
     }

@@ -1,4 +1,5 @@
-//! Membership in a steered group: slot and lifeline, and what a member's reader does for others.
+//! Membership in a steered group: the member's slot and lifeline, and the work that its reader does
+//! for other members.
 
 use crate::exchange;
 use crate::group_stats::Departed;
@@ -32,8 +33,8 @@ const BUSY: Duration = Duration::from_millis(1);
 /// How long to wait after an error.
 const FAILED: Duration = Duration::from_millis(100);
 
-/// How often a member checks that the device still has the engine that fills its rings: the kernel
-/// does not report it when somebody detaches the engine.
+/// How often a member checks that the device still has the engine that fills its rings. The kernel
+/// does not report that an engine was detached.
 const AT_DEVICE_NS: u64 = 900_000_000;
 
 /// How often a member that is alone checks whether others have joined. The others may find that
@@ -48,9 +49,9 @@ const FOLLOW_PAUSE: Duration = Duration::from_micros(200);
 /// How long to wait until another reader has taken the frame that it has claimed.
 const CLAIMED_WITHIN: Duration = Duration::from_millis(1);
 
-/// A member's part in its group. When the membership ends, its lifeline hangs up, and the group
-/// notices. The membership must end after the member's socket is closed: others may then close the
-/// last duplicate of the socket.
+/// A member's part in its group. When the membership ends, its lifeline hangs up, and the other
+/// members notice. The membership must end only after the member's socket is closed: after the
+/// hang-up, other members may close the last duplicate of the socket.
 #[derive(Debug)]
 pub struct Membership {
     shared: Arc<Shared>,
@@ -69,8 +70,8 @@ pub struct Membership {
     downs: AtomicU8,
     /// Rings of others that this member has read to the end.
     read_out: Arc<Mutex<ReadOut>>,
-    /// Words of the member's page: when the application looked for packets, how many packets were
-    /// taken, and how many of these other members took before the application first looked.
+    /// Words of the member's page: when the application looked for packets; how many packets were
+    /// taken; how many packets other members took before the application first looked.
     looked: Option<[Word; 3]>,
     /// How many frames other members had read from the ring before the application first looked. 0
     /// again once the reader has fetched this number.
@@ -285,9 +286,9 @@ impl Membership {
         self.is_first.store(!self.copies, Ordering::Relaxed);
     }
 
-    /// Takes the share at once, for a member that the system's library reads: its first look for
-    /// packets can't be noticed. The member reads no ring of a dead member, so it need not wait for
-    /// other readers.
+    /// Takes the share at once, for a member that the system's library reads. The first look of
+    /// that library for packets can't be noticed. The member reads no ring of a dead member, so it
+    /// need not wait for other readers.
     pub fn begin_share_unread(&self) {
         self.change(|slots| {
             slots.give_up_shares(self.cookie)?;
@@ -406,7 +407,8 @@ impl Membership {
     /// Vacates the slots whose rings this member has read to the end. Returns borrowed rings to
     /// their owners.
     fn vacate<G: KernelOps>(&self, slots: &mut Slots<'_, G>) -> io::Result<()> {
-        // No other thread locks `read_out`, but in a forked child it may have stayed locked.
+        // No other thread locks `read_out`, but `read_out` may have stayed locked in a forked
+        // child.
         let Ok(mut read_out) = self.read_out.try_lock() else {
             return Ok(());
         };

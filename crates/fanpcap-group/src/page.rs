@@ -145,8 +145,9 @@ impl Drop for Page {
     }
 }
 
-/// Makes a page, locked and written before it gets its name. Tries again if the last member to
-/// leave removes the directory at the same time, or if a dead member's page has the name.
+/// Makes a page, which is locked and written before it gets its name. Tries again if the last
+/// member of the group removes the directory at the same time, or if a dead member's page has the
+/// name.
 fn make(
     group_dir: &GroupDir,
     name: &str,

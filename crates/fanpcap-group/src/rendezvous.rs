@@ -1,5 +1,5 @@
-//! The rendezvous of a steered group, at which a newcomer asks for the group's descriptors. It is a
-//! Unix socket beside the member pages.
+//! The rendezvous of a steered group, at which a newcomer asks for the group's descriptors. The
+//! rendezvous is a Unix socket beside the member pages.
 //!
 //! All members have this socket, and the epoll instance of the lifelines watches it. So any member
 //! that waits or reads can answer. Only root and the user who opened the socket get an answer.
@@ -68,7 +68,7 @@ impl Rendezvous {
     /// Sends these descriptors to all newcomers that wait.
     ///
     /// # Errors
-    /// The errors of accept(2). Newcomers may still wait then.
+    /// The errors of accept(2). In this case, some newcomers may still wait.
     pub(crate) fn answer(&self, shared: &[BorrowedFd<'_>]) -> io::Result<()> {
         for _ in 0..=NEWCOMERS_MAX {
             match named::accept(self.as_fd()) {

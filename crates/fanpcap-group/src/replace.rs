@@ -1,8 +1,9 @@
 //! Replaces the steering program of a group that has members.
 //!
 //! On packet sockets any member may attach the steering part to the group. The filtering part is in
-//! each member's own filter, which only its own process can change. The new program's digest goes
-//! to the group's table, where newcomers compare it. Its title goes to the pages of all members.
+//! each member's own filter, which only the member's process can change. The new steering program's
+//! digest goes to the group's table, where newcomers compare it with their own. The title goes to
+//! the pages of all members.
 
 mod on_device;
 
@@ -72,7 +73,7 @@ pub fn replace(
     table.show_program(steering, clock::monotonic_ns());
     let kept =
         program.and_then(|program| first.shared.keep_program(program.as_fd(), steering.text()));
-    // Best effort: without the kept program a member that takes over a ring waits longer for
+    // Best effort: without the kept BPF program, a member that takes over a ring waits longer for
     // packets in flight.
     let _ = kept;
     demote_others(&switching, &pages);

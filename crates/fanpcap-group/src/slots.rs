@@ -15,8 +15,8 @@
 //!
 //! A member that is gone and has promised a successor keeps its buckets for a while (`succession`).
 //!
-//! Whoever makes a change holds the group's lock. A member that dies during a change leaves its
-//! journal; the next holder of the lock first completes that change.
+//! A process that makes a change holds the group's lock. If the process dies during a change, the
+//! change's journal stays in the table. The next holder of the lock first completes that change.
 
 mod relinked;
 mod classes;
@@ -100,7 +100,7 @@ pub(crate) trait KernelOps {
     fn borrow(&mut self, cookie: u64) -> io::Result<bool>;
 }
 
-/// A group's slots. Whoever has this value holds the group's lock.
+/// A group's slots. The owner of this value holds the group's lock.
 #[derive(Debug)]
 pub(crate) struct Slots<'a, G> {
     table: Table<'a>,
@@ -265,7 +265,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         self.give_away(classes::to_share_out(self.table, own, now_ns));
     }
 
-    /// Gives away the buckets of the dead members in the class of `own`, whoever reads their rings.
+    /// Gives away the buckets of the dead members in the class of `own`, even if other members read
+    /// the rings of these dead members.
     pub(crate) fn give_up_shares(&mut self, own: u64) -> io::Result<()> {
         self.repair()?;
         let is_one =
@@ -349,8 +350,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         self.finish();
     }
 
-    /// Moves the buckets and ranks of all classes. A class without members has no ranks, so nobody
-    /// gets its packets.
+    /// Moves the buckets and ranks of all classes. A class without members has no ranks, so no
+    /// member gets the packets of this class.
     fn move_all(&mut self, classes: &[u8], lead: Option<&Lead>) {
         let mut moved = 0;
         for &class in classes {

@@ -1,9 +1,9 @@
 //! The table of a steered group: owners of buckets, members in slots, and the change under way.
 //!
 //! The table is one value of a BPF array that all members map. The group's BPF program reads the
-//! table's first part ([`layout`]). The members write all of it, and change it only while they hold
-//! the group's lock. A member does not trust what others wrote: no value in the table can make it
-//! panic or read outside of the table.
+//! table's first part ([`layout`]). The members write the whole table, and change it only while
+//! they hold the group's lock. A member does not trust the values that other members wrote: no
+//! value in the table can make a member panic or read outside of the table.
 
 mod journal;
 mod part;
@@ -166,14 +166,14 @@ pub enum State {
     Newcomer,
     /// A member with its share.
     Live,
-    /// A member that is gone. Nobody reads its ring yet.
+    /// A member that is gone. No member reads its ring yet.
     Dead,
     /// A member that is gone, whose ring another member reads.
     TakenOver,
     /// A placeholder: the socket of a member that is gone, whose ring has been read to the end.
     Vacant,
-    /// A member that is gone and has promised a successor. It keeps its buckets, and its ring goes
-    /// on filling.
+    /// A member that is gone and has promised a successor. It keeps its buckets, and packets still
+    /// come into its ring.
     Awaited,
 }
 

@@ -105,8 +105,8 @@ pub(crate) fn give_up(shared: &Shared, slot: Slot) -> FinalCounters {
 }
 
 impl MemberDescriptors {
-    /// Returns the member's final counters, with what the kernel has counted since the member last
-    /// read them. Writes them to the member's page, and closes the socket.
+    /// Returns the member's final counters, which include what the kernel has counted since the
+    /// member's last read. Writes them to the member's page, and closes the socket.
     pub(crate) fn final_counters(self, shared: &Shared) -> FinalCounters {
         let has_counted = self.count_last(shared);
         takeover_status::end(&self.words);

@@ -1,4 +1,4 @@
-//! A steered group as its table shows it, for processes that are not members. Reading it writes
+//! Shows a steered group by its table, to processes that are not members. Reading the table writes
 //! nothing and takes no lock.
 
 use crate::found::{self, FindError, STEP};
@@ -94,7 +94,7 @@ pub enum UnderWay {
     Balance,
     /// This slot becomes a placeholder.
     Vacate(u8),
-    /// This slot, the last, is given up.
+    /// This slot is given up. It is the last one.
     Trim(u8),
     /// Slots get new numbers.
     Renumber,

@@ -99,8 +99,8 @@ pub fn weigh(ifindex: u32, group: u16, member: MemberId, weight: u16) -> Result<
     })
 }
 
-/// Gives a member's buckets to others. The member stays in its group, without a share. When this
-/// returns, all packets in flight to the member are in its ring.
+/// Gives a member's buckets to other members. The member stays in its group, without a share. When
+/// this returns, all packets in flight to the member are in its ring.
 ///
 /// # Errors
 /// [`WeighError`]. Nothing has changed in this case.
@@ -120,8 +120,8 @@ pub fn drain(ifindex: u32, group: u16, member: MemberId) -> Result<Drained, Weig
     })
 }
 
-/// The packets that an engine has put into a member's rings since it came. Does not change the
-/// page: the living member itself adds there what it has not published yet.
+/// The packets that an engine has put into a member's rings since the member came. Does not change
+/// the page: the living member itself adds its unpublished counts to the page.
 fn given_by_engine(shared: &Shared, cookie: u64) -> Option<u64> {
     let slot = shared.table().slot_of(cookie)?;
     let [received, dropped] = shared.counted(slot)?;

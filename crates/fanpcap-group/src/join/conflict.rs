@@ -36,7 +36,7 @@ pub(super) fn conflict(
         return Some(JoinError::OtherDevice { group, has, wants });
     }
     if (other.protocol == ETH_P_SILENT) != (own.protocol == ETH_P_SILENT) {
-        // Packet diag does not tell engines apart.
+        // Packet diag does not distinguish engines.
         let engine = Driver::of_devices();
         let [has, wants] = [other.protocol, own.protocol]
             .map(|protocol| (protocol == ETH_P_SILENT).then_some(engine.as_str()));

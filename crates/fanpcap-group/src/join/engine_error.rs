@@ -134,7 +134,7 @@ impl EngineError {
         }
     }
 
-    /// The descriptor store can't keep what the members share.
+    /// The descriptor store can't keep the objects that the members share.
     pub(crate) fn of_store(engine: &dyn Engine) -> impl Fn(io::Error) -> Self + '_ {
         |error| Self::Refused(engine.refusal("the group's descriptor store", error))
     }

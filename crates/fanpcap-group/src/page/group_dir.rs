@@ -145,7 +145,7 @@ impl GroupDir {
             .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Opens the pages of living members, except `own`. Skips members that leave meanwhile.
+    /// Opens the pages of living members, except `own`. Skips members that leave during the call.
     ///
     /// # Errors
     /// `EACCES` where a page is another user's.

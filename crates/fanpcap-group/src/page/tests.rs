@@ -245,7 +245,7 @@ fn a_door_goes_with_the_last_page() {
     assert!(!base.0.join("fanpcap/v6/4").exists());
 }
 
-/// A rendezvous on which nobody listens any more.
+/// Makes a rendezvous socket on which no process listens.
 fn leave_rendezvous(page: &Page) -> PathBuf {
     let (_, name) = page.place_for_rendezvous();
     let path = page.group_dir.page(0, id(0)).with_file_name(name);

@@ -1,5 +1,5 @@
 //! Whether an application reads a member's ring. A handle that nobody reads still receives its
-//! share of the group.
+//! share of the group's packets.
 
 use super::{Record, WORDS, at};
 use fanpcap_reader::borrowed;
@@ -47,9 +47,9 @@ impl LastLook {
 }
 
 impl Record {
-    /// Returns how long ago the application last looked for packets, or joined if it has never
-    /// looked. `now_ns` is the time of `CLOCK_MONOTONIC`. `None`: the application waits for packets
-    /// now, or the time is unknown.
+    /// Returns the time since the application last looked for packets, or since the member joined
+    /// if the application has never looked. `now_ns` is the time of `CLOCK_MONOTONIC`. `None`: the
+    /// application waits for packets now, or the time is unknown.
     ///
     /// An application that waits by select(2) or poll(2) looks only when packets come. So a long
     /// time is normal in a group without packets. It means unread packets only if other members of

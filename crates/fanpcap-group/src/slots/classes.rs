@@ -1,6 +1,6 @@
 //! Classes of members. When a member is gone, the other members of its class read its ring. Members
-//! of other classes do not read it, since the packets are not theirs. They give up the ring when
-//! the class has no members left.
+//! of other classes do not read the ring, since its packets are for that class alone. They give up
+//! the ring when that class has no members left.
 //!
 //! All members wait for the hang-up of the same lifelines. Members of other classes leave the dead
 //! member to its class for a while. Then they cut the lifeline, so that it does not wake any member
@@ -48,7 +48,7 @@ pub(crate) fn succeeds(table: Table<'_>, own: u64, gone: &Row) -> bool {
     slot.is_some_and(|slot| table.row(slot).name == gone.name)
 }
 
-/// Nanoseconds until the member `own` must look after a dead member.
+/// Nanoseconds until the member `own` must look after a dead member; `None` if it need not.
 pub(super) fn until_due(table: Table<'_>, own: u64, dead: &Row, now_ns: u64) -> Option<u64> {
     let is_its = may_inherit(table, own, dead);
     if is_its && (succeeds(table, own, dead) || !has_elder(table, own, now_ns)) {

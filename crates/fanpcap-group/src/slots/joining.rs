@@ -48,8 +48,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         (0..=u8::MAX).map(Slot).take(MEMBERS_MAX).filter(is_open)
     }
 
-    /// Joins a newcomer. The newcomer owns no bucket yet, if other members own some. Returns its
-    /// slot: the `chosen` slot, or else the first that it may have.
+    /// Joins a newcomer. If other members own buckets, the newcomer owns none yet. Returns the
+    /// newcomer's slot: the `chosen` slot, or else the first slot that the newcomer may have.
     pub(crate) fn join(
         &mut self,
         newcomer: &Row,

@@ -20,7 +20,7 @@ impl<G: KernelOps> Slots<'_, G> {
         let told = self.kernel.told()?;
         let known = self.table.get(at::DOWNS);
         let ahead = |(_, row): (Slot, Row)| {
-            // Nobody takes the error from the socket of a member that is gone.
+            // No reader takes the error from the socket of a member that is gone.
             let is_member = matches!(row.state, State::Live | State::Newcomer);
             let is_told = is_member && told.contains(&row.cookie);
             ahead(row.downs.wrapping_add(is_told.into()), low(known))
@@ -90,7 +90,7 @@ impl<G: KernelOps> Slots<'_, G> {
     }
 }
 
-/// How far a count is ahead of another, modulo 256; 0 if it is not ahead.
+/// How far `count` is ahead of `known`, modulo 256; 0 if it is not ahead.
 fn ahead(count: u8, known: u8) -> u8 {
     match count.wrapping_sub(known) {
         ahead @ 0..=127 => ahead,

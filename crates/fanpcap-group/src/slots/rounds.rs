@@ -57,8 +57,8 @@ impl<G: KernelOps> Slots<'_, G> {
             return;
         }
         let shares = classes::shares(table, 0);
-        // An awaited member keeps its buckets for its successor, and a dead member for the member
-        // that takes it over. So there is no round meanwhile.
+        // An awaited member keeps its buckets for its successor. A dead member keeps its buckets
+        // for the member that takes it over. So there is no round while the group has such members.
         let mut rows = table.rows();
         let is_kept = rows.any(|(_, row)| row.state == State::Awaited || row.keeps());
         if is_kept || table.packets() < PACKETS * shares.len() as u64 {
@@ -78,7 +78,8 @@ impl<G: KernelOps> Slots<'_, G> {
     }
 }
 
-/// The moves of a round. Notes what the round finds, and what the next round needs.
+/// Returns the moves of a round. Notes the result of the round, and the figures that the next round
+/// needs.
 fn next_shifts(table: Table<'_>, shares: &[Share], balance: Balance, now_ns: u64) -> Vec<Shift> {
     let Loads { packets, idle } = table.take_loads(now_ns);
     let mut owners = vec![0; packets.len()];

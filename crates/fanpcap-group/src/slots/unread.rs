@@ -65,7 +65,7 @@ impl<G: KernelOps> Slots<'_, G> {
     }
 
     /// Makes the member `own` read the ring of a living member, unless that member's application
-    /// has begun to read it. Returns whether `own` shall read it.
+    /// has begun to read the ring. Returns whether `own` shall read the ring.
     pub(super) fn take_unread(&mut self, slot: Slot, own: u64) -> io::Result<bool> {
         let row = self.table.row(slot);
         let is_unread = self.kernel.borrow(row.cookie)?;

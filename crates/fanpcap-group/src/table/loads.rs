@@ -54,13 +54,13 @@ impl Elephant {
 pub(crate) struct Loads {
     /// The number of packets of each bucket.
     pub(crate) packets: Vec<u64>,
-    /// The buckets that had no packets for [`IDLE`], or none since the group began.
+    /// The buckets without packets for the time [`IDLE`], or since the group began.
     pub(crate) idle: Vec<bool>,
 }
 
 /// How long a bucket without packets may still have a live flow, in units of [`AGE_NS`].
 const IDLE: u32 = 100;
-/// The unit of a bucket's age: how long it has had no packets.
+/// The unit of a bucket's age, which is the time since the bucket's last packet.
 const AGE_NS: u64 = 100_000_000;
 /// A note has the age in the bits above those of the count.
 const AGE_SHIFT: u32 = 24;

@@ -1,4 +1,5 @@
-//! The sums over the members that are gone: two places, of which one is valid.
+//! The sums over the members that are gone. The table has two places for the sums, of which one is
+//! valid.
 
 use super::{Table, at};
 

@@ -38,8 +38,8 @@ impl Drop for Placed {
     }
 }
 
-/// A group on an engine, before the group has a member. It is made without the group's lock,
-/// because making rings takes a while.
+/// A group on an engine, before the group has a member. The group is made without its lock, because
+/// making rings takes a while.
 pub(super) struct Begun {
     placed: Placed,
     /// Whether the device's packets come to the group. If they do, no other process has the device.

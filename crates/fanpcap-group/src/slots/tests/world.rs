@@ -356,7 +356,7 @@ impl World {
         self.close(own);
     }
 
-    /// What a member does after a lifeline has hung up.
+    /// Does the work of a member after a lifeline has hung up.
     pub(super) fn attend(&mut self, own: u64) {
         let slots = self.change(own, |slots| slots.take_over(own)).unwrap();
         for slot in slots {

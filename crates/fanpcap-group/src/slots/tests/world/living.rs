@@ -71,7 +71,7 @@ impl World {
         });
     }
 
-    /// This member reads the rings that it has taken over to the end.
+    /// Makes this member read to the end the rings that it has taken over.
     fn settle_own(&mut self, taker: u64) {
         let own = self.takers.iter().filter(|(_, it)| **it == taker);
         let own: BTreeMap<u64, u64> = own.map(|(cookie, it)| (*cookie, *it)).collect();

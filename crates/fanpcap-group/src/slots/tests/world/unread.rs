@@ -22,7 +22,7 @@ impl World {
         self.kernel.fd_store.contains(&StoredFd::Lifeline(cookie))
     }
 
-    /// The members that read rings of living members read them to the end.
+    /// Makes the members that read rings of living members read these rings to the end.
     pub(crate) fn read_borrowed(&mut self) {
         for (cookie, reader) in self.takers.clone() {
             let is_borrowed = self.members().contains(&cookie);
