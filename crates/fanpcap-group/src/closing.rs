@@ -22,9 +22,9 @@ pub struct ClosedSocket {
     pub received: u64,
     /// The part of these packets that was lost because the ring was full.
     pub dropped: u64,
-    /// Packets rejected while the socket was being closed, including packets that its own filter
-    /// would have rejected. `None` where they can't be counted: without `CAP_BPF`, or if another
-    /// process still has the socket.
+    /// Packets rejected while the socket was being closed, including packets that the socket's own
+    /// filter would have rejected. `None` where they can't be counted: without `CAP_BPF`, or if
+    /// another process still has the socket.
     pub refused: Option<u64>,
 }
 
@@ -150,7 +150,8 @@ fn refused(map: Option<&Map>) -> Option<u64> {
     map?.numbers().ok()?.first().copied()
 }
 
-/// Makes the socket reject all packets. Returns the map that counts them, if they are counted.
+/// Makes the socket reject all packets. Returns the map that counts these packets, if they can be
+/// counted.
 fn refuse(socket: BorrowedFd<'_>) -> io::Result<Option<Map>> {
     if let Ok(refused) = Map::array("refused", 1, 8) {
         let filter = LoadedProgram::refusing(&refused);

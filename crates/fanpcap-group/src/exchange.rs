@@ -70,7 +70,8 @@ pub(crate) fn finish(shared: &Shared, _: &DeviceGuard<'_>) -> io::Result<()> {
 fn finish_by(shared: &Shared, install: &dyn Fn(u64) -> io::Result<()>) -> io::Result<()> {
     let digest = shared.table().get(at::EXCHANGE);
     if digest != BEGUN {
-        // Undoing may be impossible: the device may have the next BPF program already.
+        // Complete the exchange: undoing it may be impossible, as the device may already have the
+        // next BPF program.
         if let Err(error) = install(digest) {
             // If the device is gone, nothing is left to exchange.
             if error.kind() != io::ErrorKind::NotFound {

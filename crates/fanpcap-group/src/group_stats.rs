@@ -12,14 +12,14 @@ pub struct GroupStats {
     /// The number of living members in all processes.
     pub members: Option<u64>,
     /// Sums over the members, if each member has published its counters. In a group with a steering
-    /// program they include the members that are gone.
+    /// program, the sums include the members that are gone.
     pub counters: Option<MemberCounters>,
     /// Age of the oldest counters in the sums, in nanoseconds; 0 if there are none.
     pub age_ns: u64,
     /// Age of the oldest counters in `counts`, in nanoseconds; 0 if no counters in `counts` can
     /// change.
     pub counts_age_ns: u64,
-    /// Sums over the counters of the steering program, if each member has published its own.
+    /// Sums over the counters of the steering program, if each member has published its counters.
     pub counts: Option<Counts>,
     /// Fragments that came before the first fragment of the same datagram; `None` if the member
     /// that counts them is gone.

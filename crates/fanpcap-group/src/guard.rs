@@ -1,5 +1,5 @@
 //! The locks of a group and of its device. A guard is the right to change a group: its slots, its
-//! table, its steering program. One thread of one process holds it at a time.
+//! table, its steering program. Only one thread of one process holds the guard at a time.
 
 use crate::identity::Identity;
 use crate::page;
@@ -57,8 +57,8 @@ impl GroupLock {
     /// Waits for the lock for ten seconds, or one second if the process that holds it is stopped.
     ///
     /// # Errors
-    /// [`SteerError::Busy`] or [`SteerError::BusyBy`] when another member holds it for longer;
-    /// [`SteerError::Pages`] when the lock can't be taken.
+    /// [`SteerError::Busy`] or [`SteerError::BusyBy`] when another member holds the lock for
+    /// longer; [`SteerError::Pages`] when the lock can't be taken.
     pub(crate) fn take(&self) -> Result<GroupGuard, SteerError> {
         self.wait_for(GROUP, || self.try_take())
     }
@@ -98,7 +98,7 @@ impl GroupLock {
     }
 
     /// Claims a slot of the group for this newcomer, until the result is dropped. `None` if another
-    /// newcomer has claimed it, or if other processes can't see the lock.
+    /// newcomer has claimed the slot, or if other processes can't see the lock.
     pub(crate) fn claim(&self, slot: u8) -> Option<Claim> {
         let (file, numbers) = self.0.as_ref()?;
         let claim = Claim(Arc::clone(file), page::hash(numbers[GROUP], &[b'/', slot]));

@@ -62,7 +62,8 @@ impl Identity {
     }
 
     /// The number by which the application knows the group. A group on several devices has a kernel
-    /// group on each, and is known by the number of the first.
+    /// group on each device. The application knows the group by the number of the first kernel
+    /// group.
     pub fn known_group(&self) -> u16 {
         self.known_as
     }

@@ -58,9 +58,9 @@ pub struct JoinRequest<'a> {
 /// Joins a group.
 ///
 /// A silent handle (bound to [`ETH_P_SILENT`]) first gets a filter that rejects all packets, and is
-/// then bound to its protocol. So it receives nothing before it is in the group. A newcomer that is
-/// not silent receives a copy of every packet until it has joined. If joining fails, a silent
-/// handle is bound to [`ETH_P_SILENT`] again.
+/// then bound to its protocol. So the handle receives nothing before it is in the group. A newcomer
+/// that is not silent receives a copy of every packet until it has joined. If joining fails, a
+/// silent handle is bound to [`ETH_P_SILENT`] again.
 ///
 /// # Errors
 /// Each message says what the group is and what to do.
@@ -283,8 +283,8 @@ impl Newcomer<'_> {
         })
     }
 
-    /// Binds the silent socket to its protocol and enters the group. If that fails, binds it to
-    /// [`ETH_P_SILENT`] again.
+    /// Binds the silent socket to its protocol and enters the group. If one of the two fails, binds
+    /// the socket to [`ETH_P_SILENT`] again.
     fn enter_bound(
         &self,
         rejections: Option<&Rejections>,

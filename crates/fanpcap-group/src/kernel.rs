@@ -81,8 +81,8 @@ impl<'a> Kernel<'a> {
         Ok(socket.is_some_and(|socket| socket.fanout.is_some()))
     }
 
-    /// Attaches the group's BPF program again: the kernel then waits until the former program has
-    /// handled its packets (af_packet.c, `__fanout_set_data_bpf()`).
+    /// Attaches the group's BPF program again. The kernel then waits until the former BPF program
+    /// has handled its packets (af_packet.c, `__fanout_set_data_bpf()`).
     fn set_program_again(&self) -> io::Result<()> {
         let mut socket = None;
         let mut program = None;

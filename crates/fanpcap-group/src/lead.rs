@@ -54,7 +54,7 @@ impl Lead {
             cookies,
             members: members.map(|(_, row)| row.cookie).collect(),
         };
-        // Compare the generation only after all has been read.
+        // Compare the generation only after all other values have been read.
         fence(Ordering::Acquire);
         let is_same = table.get(at::GENERATION) == generation;
         (is_idle && is_same && table.journal() == Journal::Nothing).then_some(lead)

@@ -200,7 +200,8 @@ impl Member {
         let before = self.by_library;
         self.by_library.received = unwrapped(before.received, received);
         self.by_library.dropped = unwrapped(before.dropped, dropped);
-        // Add instead of set: the library of a forked child counts beside its parent's.
+        // Add instead of set: in a forked child, the library counts in addition to the parent's
+        // library.
         let more = MemberCounters {
             received: self.by_library.received - before.received,
             dropped: self.by_library.dropped - before.dropped,

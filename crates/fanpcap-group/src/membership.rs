@@ -86,7 +86,7 @@ pub struct Membership {
     /// The member's slot and its rings, where an engine fills rings of its own. The member keeps
     /// the slot as long as it lives.
     io: Option<(Slot, Box<dyn MemberIo>)>,
-    /// Only kept open: nothing is written.
+    /// Only kept open: nothing is written to it.
     _lifeline: OwnedFd,
 }
 

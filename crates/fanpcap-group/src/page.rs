@@ -38,7 +38,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 
-/// Attempts to make a page while others remove directories above it.
+/// Attempts to make a page while other processes remove directories above it.
 const ATTEMPTS: usize = 8;
 
 /// A member's own page. Dropping it removes the file.

@@ -20,7 +20,7 @@ use std::os::fd::RawFd;
 pub struct MemberCounters {
     /// Packets that passed the member's filter, dropped ones included.
     pub received: u64,
-    /// Of these, packets lost because the member's ring was full.
+    /// How many of these packets were lost because the member's ring was full.
     pub dropped: u64,
 }
 
@@ -34,8 +34,8 @@ pub struct Running {
     /// Whether this member was the last to attach the steering program to the group. Only that
     /// member counts late fragments.
     pub has_set: bool,
-    /// When the counters were read, nanoseconds of `CLOCK_MONOTONIC`. 0: never; `u64::MAX`: they
-    /// can't change.
+    /// When the counters were read, nanoseconds of `CLOCK_MONOTONIC`. 0: never; `u64::MAX`: the
+    /// counters can't change.
     pub counted_ns: u64,
     /// This member's counters of the steering program.
     pub counters: Counts,

@@ -16,7 +16,7 @@ pub(crate) const UNKNOWN: u64 = u64::MAX;
 /// directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rejecting {
-    /// Whether the member has begun to join. Before that the group gives it no packets.
+    /// Whether the member has begun to join. Before that, the group gives the member no packets.
     pub has_begun: bool,
     /// The device's count when the member began to join, if known.
     pub joined_at: Option<u64>,

@@ -20,7 +20,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
 use std::{io, iter};
 
-/// Bytes of the table without parts for classes, and with them.
+/// Bytes of the table: first without the parts for classes, then with them.
 const TABLE_LEN: u32 = 98_304;
 const TABLE_LEN_WITH_CLASSES: u32 = 393_216;
 const _: () = assert!(TABLE_LEN as usize == layout::SIZE);
@@ -263,7 +263,7 @@ pub(crate) fn split(mut descriptors: Vec<OwnedFd>) -> io::Result<HandedOver> {
 }
 
 /// Opens only the table among the objects that a member has handed over. This needs no lock, since
-/// it does not read the descriptor store.
+/// the descriptor store is not read.
 ///
 /// # Errors
 /// When the table is not this group's.

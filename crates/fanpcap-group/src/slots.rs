@@ -304,8 +304,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         Ok(living)
     }
 
-    /// Whether a member without a share may take its share now. It must wait while another member
-    /// still has to take over the ring and buckets of a member that is gone.
+    /// Whether a member without a share may take its share now. The member must wait while another
+    /// member still has to take over the ring and buckets of a member that is gone.
     pub(crate) fn may_begin(&mut self, own: u64) -> io::Result<bool> {
         self.repair()?;
         let slot = self.table.slot_of(own);

@@ -111,8 +111,8 @@ pub(crate) mod at {
     pub(crate) const LEDGER: usize = COUNTED_BEFORE + 2 * SLOTS;
     /// The group slot that the group has in the registry of its device.
     pub(crate) const GROUP_SLOT: usize = LEDGER + super::LEDGER_WORDS;
-    /// Where an engine runs the group's BPF program: whether the program has counters, which
-    /// members publish.
+    /// Where an engine runs the group's BPF program: whether this BPF program has counters, which
+    /// the members then publish.
     pub(crate) const COUNTS: usize = GROUP_SLOT + 1;
     /// The exchange of the group's BPF program that is under way; see `crate::exchange`.
     pub(crate) const EXCHANGE: usize = COUNTS + 1;

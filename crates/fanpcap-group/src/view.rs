@@ -98,7 +98,7 @@ pub enum UnderWay {
     Trim(u8),
     /// Slots get new numbers.
     Renumber,
-    /// The second slot gets all buckets and ranks of the first slot.
+    /// The second slot gets all buckets and ranks, and the sticky id, of the first slot.
     Succeed(u8, u8),
 }
 

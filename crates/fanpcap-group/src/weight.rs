@@ -79,8 +79,8 @@ pub struct Drained {
 }
 
 impl Drained {
-    /// Packets in its ring that nobody has taken; `None` if unknown, as when the system's library
-    /// reads.
+    /// Packets in its ring that nobody has taken; `None` if unknown, for example when the system's
+    /// library reads the member.
     pub fn unread(&self) -> Option<u64> {
         let words = self.words.as_ref()?;
         let page = Record::decode(&std::array::from_fn(|at| words[at].get()))?;

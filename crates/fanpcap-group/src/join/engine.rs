@@ -42,8 +42,8 @@ pub(super) fn in_new_group<T>(
     }
 }
 
-/// Gives the device's packets to the group. If the group `steals`, the host loses them as long as
-/// the group lasts. The caller holds the device's guard, as for [`check`].
+/// Gives the device's packets to the group. If the group `steals`, the host loses these packets as
+/// long as the group lasts. The caller holds the device's guard, as for [`check`].
 pub(super) fn attach_group(shared: &Shared, steals: bool) -> Result<(), Refusal> {
     if let Some(on_device) = &shared.on_device {
         let number = on_device.attach(&shared.fd_store, steals)?;

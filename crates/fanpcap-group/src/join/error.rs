@@ -177,8 +177,8 @@ impl std::error::Error for JoinError {
 }
 
 impl JoinError {
-    /// Whether the group's steering program can't be loaded, or can't read the device's frames:
-    /// then a mode of the kernel's may work.
+    /// Whether the group's steering program can't be loaded, or can't read the device's frames. In
+    /// these cases a mode of the kernel's may work.
     pub fn is_of_loading(&self) -> bool {
         matches!(self, Self::Program(error) if error.is_of_loading())
     }

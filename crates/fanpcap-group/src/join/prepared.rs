@@ -105,7 +105,7 @@ impl Prepared {
         self.engine
     }
 
-    /// Makes other newcomers wait for this one's page as long as the result is kept.
+    /// Makes other newcomers wait for this newcomer's page as long as the result is kept.
     pub(super) fn arriving(&self) -> Option<Claim> {
         let arriving = self.arriving.lock().ok().and_then(|mut it| it.take());
         arriving.or_else(|| self.lock.arrive())

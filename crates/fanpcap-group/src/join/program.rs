@@ -1,4 +1,4 @@
-//! Joins a group with a steering program: all members bring the same program.
+//! Joins a group with a steering program: all members bring the same steering program.
 
 use super::entry::Entry;
 use super::ready::new_shared;
@@ -60,7 +60,7 @@ pub(super) fn join(
     Ok(joined)
 }
 
-/// Checks whether joining would be refused, as far as the pages show.
+/// Checks, by the members' pages, whether the group would refuse the newcomer.
 pub(super) fn foresee(
     fd: BorrowedFd<'_>,
     group: u16,

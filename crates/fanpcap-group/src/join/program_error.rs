@@ -124,7 +124,7 @@ impl fmt::Display for ProgramError {
             Self::Pageless { group } => write!(
                 f,
                 "the program of fan-out group {group} can't be replaced: members of other processes have no page, \
-                 on which the new one is announced{}",
+                 so the new one can't be announced to them{}",
                 root::distrust(),
             ),
             Self::Unreachable { group, reasons } => write!(

@@ -56,7 +56,7 @@ fn asks(prepared: &Prepared) -> EngineAsk<'_> {
 
 /// A member that this process reads.
 struct Reader {
-    // Closed in this order.
+    // The fields are dropped in this order.
     records: Records,
     _socket: OwnedFd,
     member: Member,
@@ -465,7 +465,7 @@ fn any_member_takes_the_packets_from_the_host_until_its_group_is_gone() {
         let protocol = ETH_P_ALL;
         packet::bind(host.as_fd(), Address { ifindex, protocol }).unwrap();
         let counted = || packet::take_statistics(host.as_fd()).unwrap().packets;
-        // The kernel may drop packets while the device's driver changes over.
+        // The kernel may drop packets while the device's driver is reconfigured.
         let await_host = || {
             await_so("the host's packets", || {
                 counted();

@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 
 const LEN: usize = WORDS * 8;
 
-/// How often a page is read at most until two reads in a row are equal.
+/// The largest number of reads of a page until two reads in a row are equal.
 const READINGS: usize = 4;
 
 /// Opens a page. Returns `None` if the file is not regular, or if a user other than root and the
@@ -110,8 +110,8 @@ impl HeldPage {
         words(&self.0)
     }
 
-    /// Whether the member died while it read the kernel's counters. The packets since
-    /// [`Record::read_ns`] may then be lost from its counters.
+    /// Whether the member died while it read the kernel's counters. In this case its counters may
+    /// lack the packets since [`Record::read_ns`].
     pub fn died_reading(&self) -> bool {
         self.words().is_some_and(|words| words[at::READING] != 0)
     }

@@ -225,7 +225,7 @@ impl GroupDir {
         groups.take(DIRECTORIES_MAX).collect()
     }
 
-    /// Removes the group directory, and that of the network namespace, if they are empty.
+    /// Removes the group directory, and the directory of the network namespace, if they are empty.
     pub(super) fn remove_if_empty(&self) {
         // Best effort: rmdir(2) refuses directories that are not empty.
         let _ = self.root.open().and_then(|root| {

@@ -77,7 +77,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// A page as another process reads it, of a member that joined after 5 s.
+    /// The page of a member that joined at 5 s, as another process reads the page.
     fn told(taken: Option<u64>, last_look: LastLook) -> Record {
         let joined_ns = 5 * SECOND;
         let record = Record {

@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 /// [`fanpcap_engine::root`].
 pub(crate) const MAGIC: [u8; 8] = *b"FANPCAP6";
 
-/// The number of 64-bit words of a page. They are in native byte order. The words before
+/// The number of 64-bit words of a page. The words are in native byte order. The words before
 /// [`at::READ_NS`] are constant: magic; pid, mode, class and flags; the application's name (two
 /// words); device and inode of its executable; packets received and dropped that the socket had
 /// counted before it joined.

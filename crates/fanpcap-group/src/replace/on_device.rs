@@ -1,5 +1,5 @@
 //! Replaces the steering program of a group whose engine runs it. No member has a filtering part,
-//! so that any steering program may follow any other.
+//! so any steering program may replace any other.
 
 use crate::exchange::{self, Next};
 use crate::guard::GroupGuard;

@@ -13,8 +13,8 @@ const CALLS_MAX: u64 = 1000;
 
 const CHANGES: usize = 12;
 
-/// Makes changes of a table, chosen by `bytes`. When the bytes are used up, a generator that they
-/// seed makes the choices.
+/// Makes changes of a table, chosen by `bytes`. When the bytes are used up, a random generator
+/// makes the choices, with the bytes as its seed.
 ///
 /// # Panics
 /// If a change panics or makes too many calls to the kernel.

@@ -55,8 +55,8 @@ impl<G: KernelOps> Slots<'_, G> {
     }
 
     /// Renumbers the slots by their sockets' positions in `order`, in one change. Returns false if
-    /// `order` does not have the table's sockets: then a member that can list those renumbers the
-    /// slots later.
+    /// `order` does not have all sockets of the table. In this case a member that can list these
+    /// sockets renumbers the slots later.
     fn renumber(&mut self, order: &[u64]) -> bool {
         let position = |cookie| order.iter().position(|&it| it == cookie);
         let mut new: [u8; SLOTS] = std::array::from_fn(|slot| u8::try_from(slot).unwrap_or(0));

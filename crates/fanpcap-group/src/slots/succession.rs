@@ -14,8 +14,8 @@ use fanpcap_buckets::layout::SLOTS;
 use std::io;
 use std::sync::atomic::Ordering;
 
-/// How long the group waits for a successor, nanoseconds: first for its join, then again until it
-/// looks for packets.
+/// How long the group waits for a successor, nanoseconds: first for the successor's join, then
+/// again until the successor looks for packets.
 pub(super) const GRACE_NS: u64 = 2_000_000_000;
 
 /// How often to check whether rings are half full, nanoseconds. Large rings take longer to map, so

@@ -19,7 +19,7 @@ pub(crate) enum Journal {
     Trim(Slot),
     /// Slots get new numbers.
     Renumber,
-    /// The second slot gets all buckets and ranks of the first slot.
+    /// The second slot gets all buckets and ranks, and the sticky id, of the first slot.
     Succeed(Slot, Slot),
 }
 

@@ -157,7 +157,7 @@ impl Entry<'_> {
     }
 
     /// Notes what the device has counted before the newcomer may get packets. Only the first call
-    /// notes it.
+    /// notes a count.
     fn note_before(&self) {
         let rejections = self.early.map(Member::rejections);
         let before = self.before.get();

@@ -33,7 +33,7 @@ struct Socket {
     /// Whether the socket's process lives and has the socket open.
     is_open: bool,
     refuses: bool,
-    /// Whether the socket's error, that the device was down, is still pending.
+    /// Whether the socket still has a pending error because the device was down.
     is_told: bool,
     /// Numbers of unread packets.
     ring: Vec<u64>,
