@@ -1,5 +1,5 @@
-//! Watches the pages of a group as they come and go. A handle may be open for less time than passes
-//! between two looks at the roster.
+//! Watches the member pages of a group, and reports each page that is made or removed. A handle may
+//! be open for less time than passes between two reads of the roster.
 
 use crate::page::MemberId;
 use fanpcap_engine::root;
@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// Reports each page of a group that comes or goes, on any interface.
+/// Reports each page that a group's members make or remove, on any interface.
 #[derive(Debug)]
 pub struct Arrivals {
     changes: Changes,
@@ -27,13 +27,13 @@ pub struct Arrivals {
 /// Changes since the last call of [`Arrivals::take`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// Pages that came. They may have gone again.
+    /// Pages that were made. Some of them may be removed by now.
     pub came: BTreeSet<PathBuf>,
-    /// Pages that have gone.
+    /// Pages that were removed.
     pub gone: BTreeSet<PathBuf>,
-    /// Pages came and went before their names could be read.
+    /// Whether pages were made and removed before their names could be read.
     pub unseen: bool,
-    /// The kernel dropped notifications.
+    /// Whether the kernel dropped notifications.
     pub lost: bool,
 }
 
@@ -100,8 +100,8 @@ impl Arrivals {
     }
 
     fn look_into_netns(&mut self, news: &mut News) {
-        // A member makes this directory for its page. If the directory is gone, the page has come
-        // and gone.
+        // A member makes this directory for its page. If the directory is gone already, the page
+        // was made and removed unseen.
         news.unseen |= self.changes.watch(&self.netns).is_err();
         for group_dir in entries(&self.netns) {
             if self.is_group_dir(&group_dir) {
@@ -200,7 +200,7 @@ mod tests {
         fs::write(short.join("5.4"), "").unwrap();
         fs::remove_dir_all(&short).unwrap();
         assert!(arrivals.take().unseen);
-        // A directory whose pages were reported may go and come back.
+        // The pages of this directory were reported, so its removal leaves nothing unseen.
         fs::remove_dir_all(&netns).unwrap();
         assert!(!arrivals.take().unseen);
         fs::create_dir_all(&short).unwrap();

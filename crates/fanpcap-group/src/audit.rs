@@ -10,16 +10,16 @@ use fanpcap_buckets::Slot;
 use fanpcap_engine::fd_store::StoredFd;
 use std::fmt::Debug;
 
-/// Checks a group on a device. All its members must be idle meanwhile. Returns how many members and
-/// how many placeholders the group has.
+/// Checks a group on a device. All members of the group must be idle during the check. Returns the
+/// number of members and the number of placeholders.
 ///
 /// # Errors
-/// What differs.
+/// A text that says what differs.
 pub fn audit(ifindex: u32, group: u16) -> Result<(usize, usize), String> {
     let mut pages = roster::open_pages(ifindex, group);
     let key = group_key(ifindex, group);
     let shared = pages.find_map(|(_, record)| found::take_over(&record, key, Shared::of).ok()?);
-    let shared = shared.ok_or("nobody has the table")?;
+    let shared = shared.ok_or("no member page leads to the group's table")?;
     let table = shared.table();
     same("journal", table.journal(), Journal::Nothing)?;
     same("exchange", table.get(at::EXCHANGE), 0)?;
@@ -54,7 +54,8 @@ fn same_sockets(rows: &[(Slot, Row)], ifindex: u32, group: u16) -> Result<(), St
 }
 
 /// Checks that the descriptor store has the sockets of all rows, the lifelines of living members,
-/// and the group's own entries. One entry may be there twice, after a death during a removal.
+/// and the group's own entries. One entry may be in the store twice, if a member died while it
+/// removed an entry.
 fn same_deposits(shared: &Shared, rows: &[(Slot, Row)]) -> Result<(), String> {
     let text = |deposit: StoredFd| format!("{deposit:?}");
     let mut entries = Vec::new();
@@ -78,7 +79,7 @@ fn same_deposits(shared: &Shared, rows: &[(Slot, Row)]) -> Result<(), String> {
     let is_twice = count - entries.len() > 1;
     (!is_twice)
         .then_some(())
-        .ok_or("entries are there several times")?;
+        .ok_or("the descriptor store has entries several times")?;
     same("fd_store and rows", entries, expected)
 }
 
@@ -100,7 +101,7 @@ fn even(shared: &Shared, slots: &[u8]) -> Result<(), String> {
     let is_live = owners.iter().all(|owner| slots.contains(owner));
     is_live
         .then_some(())
-        .ok_or("a bucket is nobody's".to_owned())
+        .ok_or("a bucket has no living owner".to_owned())
 }
 
 fn sorted<T: Ord>(all: impl IntoIterator<Item = T>) -> Vec<T> {

@@ -1,8 +1,9 @@
-//! Closes the socket of a dead member, so that every packet it received is accounted for.
+//! Closes the socket of a dead member, so that every packet that the socket received is counted.
 //!
-//! A socket stays in its group and receives its share while any process has a descriptor of it.
-//! Packets that come between the last read of its counters and its leaving would be counted
-//! nowhere. So [`Closing`] first attaches a BPF program that rejects and counts all packets.
+//! A socket stays in its group and receives its share while any process has a descriptor of the
+//! socket. Packets would be counted nowhere if they came after the last read of the socket's
+//! counters, and before the socket left the group. So [`Closing`] first attaches a BPF program that
+//! rejects and counts all packets.
 
 use crate::page::{HeldPage, MemberId};
 use crate::record::Record;
@@ -21,9 +22,9 @@ pub struct ClosedSocket {
     pub received: u64,
     /// The part of these packets that was lost because the ring was full.
     pub dropped: u64,
-    /// Packets rejected while the socket was being closed, including packets that its own filter
-    /// would have rejected. `None` where they can't be counted: without `CAP_BPF`, or if another
-    /// process still has the socket.
+    /// Packets rejected while the socket was being closed, including packets that the socket's own
+    /// filter would have rejected. `None` where they can't be counted: without `CAP_BPF`, or if
+    /// another process still has the socket.
     pub refused: Option<u64>,
 }
 
@@ -44,11 +45,11 @@ const GONE_WITHIN: Duration = Duration::from_secs(1);
 /// Why a member's socket can't be closed so that every packet is accounted for.
 #[derive(Debug)]
 pub enum CloseError {
-    /// A forked child has the member and may read it. The socket is unchanged. Try again when the
-    /// child has ended ([`HeldPage::is_had`]).
+    /// A forked child still has the member's handle and may read it. The socket is unchanged. Try
+    /// again when the child has ended ([`HeldPage::is_had`]).
     StillHeld(OwnedFd),
-    /// fcntl(2) failed, so it is unknown whether a process has the member. The socket is unchanged
-    /// and its descriptor closed.
+    /// fcntl(2) failed, so it is unknown whether a process still has the member's handle. The
+    /// socket is unchanged and its descriptor closed.
     Unknown(io::Error),
     /// The socket's filter can't be replaced, or its counters can't be read. The socket was closed.
     Uncounted(io::Error),
@@ -57,9 +58,9 @@ pub enum CloseError {
 impl fmt::Display for CloseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::StillHeld(_) => f.write_str("a child of the member's process still has it"),
-            Self::Unknown(error) => write!(f, "whether anybody has the member: {error}"),
-            Self::Uncounted(error) => write!(f, "the member's last counters: {error}"),
+            Self::StillHeld(_) => f.write_str("a forked child still has the member's handle"),
+            Self::Unknown(error) => write!(f, "can't check whether the member is open: {error}"),
+            Self::Uncounted(error) => write!(f, "can't read the member's last counters: {error}"),
         }
     }
 }
@@ -121,8 +122,8 @@ impl Closing {
         })
     }
 
-    /// Whether the member had entered its group. A newcomer that was killed before that receives
-    /// only copies of packets: the group loses nothing.
+    /// Whether the member had entered its group. If a newcomer was killed before it entered, it
+    /// received only copies of packets, and the group loses nothing.
     pub fn has_joined(&self) -> bool {
         self.has_joined
     }
@@ -149,7 +150,8 @@ fn refused(map: Option<&Map>) -> Option<u64> {
     map?.numbers().ok()?.first().copied()
 }
 
-/// Makes the socket reject all packets. Returns the map that counts them, if they are counted.
+/// Makes the socket reject all packets. Returns the map that counts these packets, if they can be
+/// counted.
 fn refuse(socket: BorrowedFd<'_>) -> io::Result<Option<Map>> {
     if let Ok(refused) = Map::array("refused", 1, 8) {
         let filter = LoadedProgram::refusing(&refused);
@@ -169,7 +171,8 @@ fn is_in_a_group(member: MemberId) -> bool {
     Roster::look().map_or(true, in_group)
 }
 
-/// Waits until the kernel has released the socket, which then receives no more packets.
+/// Waits until the kernel has released the socket, and returns whether it has. A released socket
+/// receives no more packets.
 fn is_gone(member: MemberId) -> bool {
     let end = Instant::now() + GONE_WITHIN;
     loop {
@@ -187,8 +190,9 @@ fn is_gone(member: MemberId) -> bool {
 }
 
 impl ClosedSocket {
-    /// Packets that the member has lost. `page` is its page after its death. `None` if the system's
-    /// library read the member: the packets taken are then unknown.
+    /// Packets that the member has lost. `page` is the member's page after its death. Returns
+    /// `None` if the system's library read the member, because the number of packets taken is then
+    /// unknown.
     pub fn lost(&self, page: &Record) -> Option<Lost> {
         let received = page.counters.received.saturating_add(self.received);
         let dropped = page.counters.dropped.saturating_add(self.dropped);

@@ -1,10 +1,11 @@
-//! Exchanges a group's BPF program, which an engine runs, for another while packets come. Each
-//! packet meets one of the two. Both use the same maps, so rings and counters stay.
+//! Exchanges the BPF program that an engine runs for a group, while packets arrive. Each packet
+//! meets either the former or the next BPF program. Both BPF programs use the same maps, so rings
+//! and counters stay.
 //!
-//! Before an exchange begins, all that it needs is in the group's descriptor store. The table's
-//! word [`at::EXCHANGE`] shows the progress of the exchange: 0, [`BEGUN`], or the digest of the
-//! next steering program. If a process dies during an exchange, the next holder of the group's lock
-//! undoes the exchange if the word is [`BEGUN`], and completes it if the word is the digest.
+//! Before an exchange begins, all objects that it needs are in the group's descriptor store. The
+//! table's word [`at::EXCHANGE`] shows the progress of the exchange: 0, [`BEGUN`], or the digest of
+//! the next steering program. If a process dies during an exchange, the next holder of the group's
+//! lock undoes the exchange if the word is [`BEGUN`], and completes it if the word is the digest.
 
 use crate::guard::DeviceGuard;
 use crate::member_descriptors::MemberDescriptors;
@@ -53,7 +54,7 @@ pub(crate) fn exchange(shared: &Shared, _: &DeviceGuard<'_>, next: &Next<'_>) ->
         set(shared, next.digest);
         install(shared, next.digest)
     });
-    // Best effort: the next holder of the lock removes what is left.
+    // Best effort: the next holder of the lock removes an entry that is left in the store.
     let _ = clear(shared);
     done
 }
@@ -61,7 +62,7 @@ pub(crate) fn exchange(shared: &Shared, _: &DeviceGuard<'_>, next: &Next<'_>) ->
 /// Completes or undoes the exchange under way. The caller holds the guards of [`exchange`].
 ///
 /// # Errors
-/// As [`exchange`]. The next holder of the lock does what is left to do.
+/// As [`exchange`]. The next holder of the lock then tries again.
 pub(crate) fn finish(shared: &Shared, _: &DeviceGuard<'_>) -> io::Result<()> {
     finish_by(shared, &|digest| install(shared, digest))
 }
@@ -69,7 +70,8 @@ pub(crate) fn finish(shared: &Shared, _: &DeviceGuard<'_>) -> io::Result<()> {
 fn finish_by(shared: &Shared, install: &dyn Fn(u64) -> io::Result<()>) -> io::Result<()> {
     let digest = shared.table().get(at::EXCHANGE);
     if digest != BEGUN {
-        // Undoing may be impossible: the device may have the next BPF program already.
+        // Complete the exchange: undoing it may be impossible, as the device may already have the
+        // next BPF program.
         if let Err(error) = install(digest) {
             // If the device is gone, nothing is left to exchange.
             if error.kind() != io::ErrorKind::NotFound {
@@ -86,7 +88,7 @@ fn set(shared: &Shared, value: u64) {
     faults::step();
 }
 
-/// Removes what is left of an exchange that is done or undone.
+/// Ends an exchange that is done or undone: removes its entry from the descriptor store.
 fn clear(shared: &Shared) -> io::Result<()> {
     set(shared, BEGUN);
     shared.fd_store.remove(NEXT)?;
@@ -112,7 +114,7 @@ fn install(shared: &Shared, digest: u64) -> io::Result<()> {
     // Best effort: without the text a newcomer must bring the steering program.
     let _ = shared.keep(&[programs[0].as_fd(), text.as_fd()]);
     faults::step();
-    // Best effort: without the title errors would show another one.
+    // Best effort: if the title can't be read, error messages show another title.
     let title = sealed::read(title, TITLE_WORDS * 8).unwrap_or_default();
     let title = title.unwrap_or_default();
     let balance = Script::of_title(&title).options().balance;
@@ -149,8 +151,8 @@ fn write_pages(shared: &Shared, digest: u64, title: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Ends an exchange that has come as far as `word`. Returns whether that succeeds, and what it
-    /// leaves: the table's word, and whether the store has the entry.
+    /// Finishes an exchange that a process left at `word`. Returns whether [`finish_by`] succeeds,
+    /// the table's word after it, and whether the store still has the entry.
     fn left_after(word: u64, outcome: Option<io::ErrorKind>) -> (bool, u64, bool) {
         let shared = Shared::with_classes(fanpcap_engines::ENGINES[0], 1).unwrap();
         let next = shared.lifelines.as_fd();

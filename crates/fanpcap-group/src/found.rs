@@ -1,9 +1,9 @@
-//! How a newcomer finds what the members of its group share.
+//! Finds the objects that the members of a newcomer's group share.
 //!
-//! If the newcomer's process has another member of the group, the shared objects are in its memory.
-//! Else the newcomer duplicates the descriptors of another process by pidfd_getfd(2), if the kernel
-//! lets it trace that process. Else a member that waits or reads hands out descriptors at the
-//! group's rendezvous.
+//! If the newcomer's process has another member of the group, the shared objects are in the
+//! process's memory. Otherwise the newcomer duplicates the descriptors of another process by
+//! pidfd_getfd(2), if the kernel lets the newcomer trace that process. If the kernel does not, a
+//! member that waits or reads hands out the descriptors at the group's rendezvous.
 
 use crate::guard::{GroupGuard, GroupLock};
 use crate::identity::Identity;
@@ -25,27 +25,28 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use std::{fmt, io, thread};
 
-/// Opens what the members of a group share, from a member's descriptors and the group's key.
+/// Opens the objects that the members of a group share, from a member's descriptors and the group's
+/// key.
 type Open<T> = fn(Vec<OwnedFd>, u64) -> io::Result<T>;
 
 /// How long members may take to answer a newcomer at the rendezvous.
 const FOR_MEMBERS: Duration = Duration::from_secs(1);
 
-/// How long one socket may take to close, and how long all of them.
+/// How long one socket may take to close, and how long all sockets together.
 const GONE_WITHIN: Duration = Duration::from_secs(5);
 const ALL_GONE_WITHIN: Duration = Duration::from_secs(60);
 
 /// How long a device may take to become free after the last socket has closed.
 const FREED_WITHIN: Duration = Duration::from_secs(2);
 
-/// The interval between looks while waiting.
+/// The interval between two checks during a wait.
 pub(crate) const STEP: Duration = Duration::from_millis(10);
 
-/// Why a newcomer can't get what a group's members share.
+/// Why a newcomer can't get the objects that a group's members share.
 #[derive(Debug)]
 pub(crate) enum FindError {
-    /// No living member's page shows the shared objects. The number counts the sockets that are
-    /// being closed, or that belong to another library. The text says why.
+    /// No living member's page shows the shared objects. The number counts the group's other
+    /// sockets, which are being closed or belong to another library. The text says why.
     Pageless(usize, String),
     /// The members don't hand out the shared objects. The text says why.
     Refused(String),
@@ -81,13 +82,13 @@ impl Leaving {
         }
     }
 
-    /// Starts to wait again, because another newcomer is on its way.
+    /// Starts the wait again, because another newcomer is about to join.
     pub(crate) fn renew(&mut self) {
         self.fewest = usize::MAX;
     }
 
-    /// Notes how many sockets are left. Returns false when nothing closes them: their number has
-    /// not fallen for too long, or 60 seconds have passed.
+    /// Notes how many sockets are left. Returns whether to wait on: false if their number has not
+    /// fallen for too long, or if 60 seconds have passed.
     pub(crate) fn goes_on(&mut self, left: usize) -> bool {
         let within = match left {
             0 => FREED_WITHIN,
@@ -105,13 +106,13 @@ impl Leaving {
 /// namespace.
 static KNOWN: Lock<Vec<(u64, Weak<Shared>)>> = Lock::new(Vec::new());
 
-/// Remembers what a member of this process shares, for other members of the process.
+/// Remembers the objects that a member of this process shares, for other members of the process.
 pub(crate) fn remember(shared: &Arc<Shared>) {
     let Ok(netns) = netns::inode() else {
         return;
     };
-    // If a thread had the list locked when the process forked, it stays locked in the child. Then
-    // other members find the group by its pages.
+    // If a thread had the list locked when the process forked, the list stays locked in the child.
+    // Members of the child then find the group by its pages.
     let _ = KNOWN.try_with(|known| {
         known.retain(|(_, shared)| shared.strong_count() > 0);
         known.push((netns, Arc::downgrade(shared)));
@@ -127,7 +128,8 @@ fn recall(key: u64) -> Option<Arc<Shared>> {
     known.flatten()
 }
 
-/// What the members of all groups on a device share, if a member of this process has it.
+/// The descriptors that the members of all groups on a device share, if a member of this process
+/// has these descriptors.
 pub(crate) fn recall_device(engine: &dyn Engine, ifindex: u32) -> Option<[OwnedFd; 2]> {
     let netns = netns::inode().ok()?;
     let known = KNOWN.try_with(|known| {
@@ -155,8 +157,8 @@ pub(crate) fn find(identity: &Identity, ifindex: u32) -> Found {
     Ok(found.map(Arc::new))
 }
 
-/// The group's guard, and what [`find`] finds. Drops the guard while it waits for sockets that are
-/// being closed.
+/// Returns the group's guard, and the result of [`find`]. Drops the guard while it waits for
+/// sockets that are being closed.
 ///
 /// # Errors
 /// As [`GroupLock::take`].
@@ -192,7 +194,7 @@ pub(crate) fn search<T>(
     let mut request = DescriptorRequest::at(identity.group_dir());
     loop {
         let mut pages = identity.pages();
-        // The pages of newcomers that wait for the lock show nothing yet.
+        // Pages of newcomers that wait for the lock do not show shared objects yet.
         pages.retain(|(member, it)| *member != identity.id() && it.shared.is_some());
         let (mut lives, mut reason) = (false, None);
         for (_, record) in &pages {
@@ -230,13 +232,13 @@ pub(crate) fn search<T>(
     }
 }
 
-/// Nothing shows which processes have the sockets, so the limits of these processes are unknown
-/// too.
+/// The message names no process: nothing shows which processes have the sockets, so their file size
+/// limits are unknown too.
 const PAGELESS: &str =
-    "no member has a page of this version of fanpcap, which takes a file (LimitFSIZE=)";
+    "no member has a page of this version of fanpcap: a page is a file (see LimitFSIZE=)";
 
-/// The result of `open` for duplicates of the descriptors on a member's page; `None` if the page
-/// shows none.
+/// Duplicates the descriptors that a member's page shows, and opens them by `open`. Returns `None`
+/// if the page shows no descriptors.
 pub(crate) fn take_over<T>(record: &Record, key: u64, open: Open<T>) -> io::Result<Option<T>> {
     let Some(numbers) = &record.shared else {
         return Ok(None);
@@ -261,7 +263,7 @@ fn count_others(identity: &Identity, ifindex: u32) -> usize {
 /// The number of silent members, whose rings an engine fills, in groups on a device.
 pub(crate) fn count_silent(ifindex: u32) -> usize {
     let is_on = |it: &&PacketSocket| it.ifindex == ifindex && roster::is_on_engine(it);
-    // An unknown number counts as not fallen, so it is the largest number.
+    // If the number is unknown, returns the largest number, which counts as not fallen.
     Roster::look().map_or(usize::MAX, |it| it.sockets().iter().filter(is_on).count())
 }
 

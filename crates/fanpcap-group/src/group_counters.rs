@@ -24,8 +24,8 @@ impl GroupCounters {
     /// maps alive.
     ///
     /// # Errors
-    /// `NotFound` if the member is not in its slot, or not yet; `EPERM` when the caller may not
-    /// trace its process.
+    /// `NotFound` if the member has no slot, or has not entered its slot yet; `EPERM` if the caller
+    /// may not trace the member's process.
     pub fn of_member(
         ifindex: u32,
         group: u16,
@@ -64,7 +64,7 @@ impl GroupCounters {
     }
 }
 
-/// The slot of a member, and its socket (`SO_COOKIE`).
+/// The slot of a member, and the cookie of its socket (`SO_COOKIE`).
 fn place(table: Table<'_>, member: MemberId) -> Option<(u8, u64)> {
     let mut rows = table.rows();
     rows.find_map(|(slot, row)| (row.member == member.socket()).then_some((slot.0, row.cookie)))

@@ -12,13 +12,14 @@ pub struct GroupStats {
     /// The number of living members in all processes.
     pub members: Option<u64>,
     /// Sums over the members, if each member has published its counters. In a group with a steering
-    /// program they include the members that are gone.
+    /// program, the sums include the members that are gone.
     pub counters: Option<MemberCounters>,
     /// Age of the oldest counters in the sums, in nanoseconds; 0 if there are none.
     pub age_ns: u64,
-    /// Age of the oldest counters in `counts`, in nanoseconds; 0 if there are none that can change.
+    /// Age of the oldest counters in `counts`, in nanoseconds; 0 if no counters in `counts` can
+    /// change.
     pub counts_age_ns: u64,
-    /// Sums over the counters of the steering program, if each member has published its own.
+    /// Sums over the counters of the steering program, if each member has published its counters.
     pub counts: Option<Counts>,
     /// Fragments that came before the first fragment of the same datagram; `None` if the member
     /// that counts them is gone.
@@ -30,7 +31,7 @@ pub struct GroupStats {
 pub struct Departed {
     /// Members whose sockets are still in the group.
     pub(crate) sockets: Vec<MemberId>,
-    /// Sums over all of them; `None` while the counters of one are unknown.
+    /// Sums over these members; `None` while the counters of at least one of them are unknown.
     pub(crate) counters: Option<MemberCounters>,
 }
 
@@ -84,7 +85,7 @@ impl GroupStats {
 }
 
 /// The records of `members`, if there is at least one and each has a page. Pages of other sockets
-/// do not count: their owners are about to join, or have failed to.
+/// do not count: their owners are about to join, or have failed to join.
 fn of_members(members: &[MemberId], mut pages: Vec<(MemberId, Record)>) -> Option<Vec<Record>> {
     let records = members.iter().map(|member| {
         let place = pages.iter().position(|(id, _)| id == member)?;

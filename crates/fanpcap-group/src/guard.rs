@@ -1,5 +1,5 @@
 //! The locks of a group and of its device. A guard is the right to change a group: its slots, its
-//! table, its steering program. One thread of one process holds it at a time.
+//! table, its steering program. Only one thread of one process holds the guard at a time.
 
 use crate::identity::Identity;
 use crate::page;
@@ -57,8 +57,8 @@ impl GroupLock {
     /// Waits for the lock for ten seconds, or one second if the process that holds it is stopped.
     ///
     /// # Errors
-    /// [`SteerError::Busy`] or [`SteerError::BusyBy`] when another member holds it for longer;
-    /// [`SteerError::Pages`] when the lock can't be taken.
+    /// [`SteerError::Busy`] or [`SteerError::BusyBy`] when another member holds the lock for
+    /// longer; [`SteerError::Pages`] when the lock can't be taken.
     pub(crate) fn take(&self) -> Result<GroupGuard, SteerError> {
         self.wait_for(GROUP, || self.try_take())
     }
@@ -89,8 +89,8 @@ impl GroupLock {
         }
     }
 
-    /// Announces a newcomer to the device until the result is dropped. No page shows the newcomer
-    /// yet. `None` if other processes can't see the lock.
+    /// Announces a newcomer on the device, until the result is dropped. No page shows the newcomer
+    /// yet. Returns `None` if other processes can't see the lock.
     pub(crate) fn arrive(&self) -> Option<Claim> {
         let (file, numbers) = self.0.as_ref()?;
         let claim = Claim(Arc::clone(file), numbers[NEWCOMERS]);
@@ -98,7 +98,7 @@ impl GroupLock {
     }
 
     /// Claims a slot of the group for this newcomer, until the result is dropped. `None` if another
-    /// newcomer has claimed it, or if other processes can't see the lock.
+    /// newcomer has claimed the slot, or if other processes can't see the lock.
     pub(crate) fn claim(&self, slot: u8) -> Option<Claim> {
         let (file, numbers) = self.0.as_ref()?;
         let claim = Claim(Arc::clone(file), page::hash(numbers[GROUP], &[b'/', slot]));
@@ -110,7 +110,7 @@ impl GroupLock {
         self.0.is_some()
     }
 
-    /// Whether another handle's newcomer to the device is announced.
+    /// Whether a newcomer of another handle is announced on the device.
     pub(crate) fn sees_arriving(&self) -> bool {
         let locks = self.0.as_ref();
         locks.is_some_and(|(file, it)| lock::is_byte_shared(file, it[NEWCOMERS]).unwrap_or(false))
@@ -179,7 +179,7 @@ impl GroupGuard {
 }
 
 /// The process that has held the lock of a group, or of its device's registry, for longer than a
-/// change takes; `None` if there is none, or if it is unknown.
+/// change takes; `None` if there is no such process, or if the process is unknown.
 pub fn holder(ifindex: u32, group: u16) -> Option<Stat> {
     let lock = GroupLock::open(&Identity::outside(group, ifindex)).ok()?;
     let (file, numbers) = lock.0?;
@@ -211,9 +211,9 @@ impl Drop for DeviceGuard<'_> {
     }
 }
 
-/// A newcomer's claim on a device or on a slot, which no page and no table shows yet. Other
-/// newcomers wait while a device is claimed, and leave a claimed slot alone. The claim ends with
-/// the process.
+/// A newcomer's claim on a device or on a slot, while no page and no table shows the newcomer yet.
+/// Other newcomers wait while a device is claimed, and leave a claimed slot alone. The claim ends
+/// with the process.
 #[derive(Debug)]
 pub(crate) struct Claim(Arc<File>, u32);
 
@@ -226,8 +226,8 @@ impl Drop for Claim {
 impl Drop for GroupGuard {
     fn drop(&mut self) {
         if let Some((file, numbers)) = &self.lock.0 {
-            // A child that was forked while the guard was held has a copy of the descriptor, which
-            // would keep the lock.
+            // Release the byte explicitly: a child that was forked while the guard was held has a
+            // copy of the descriptor, and the copy would keep the lock.
             let _ = lock::release_byte(file, numbers[GROUP]);
         }
     }
@@ -238,12 +238,12 @@ fn is_elsewhere(kind: io::ErrorKind) -> bool {
     [NotFound, PermissionDenied, ReadOnlyFilesystem].contains(&kind)
 }
 
-/// The process whose thread holds a guard; 0: none. A forked child finds its parent's process id
-/// here, and so knows that none of its own threads holds a guard.
+/// The process whose thread holds a guard; 0: none. In a forked child this is the parent's process
+/// id. So the child finds that none of its own threads holds a guard.
 static TAKEN: AtomicU32 = AtomicU32::new(0);
 
 /// The lock among the threads of a process. The thread's signals are blocked: a handler that leaves
-/// by siglongjmp(3) would never release it.
+/// by siglongjmp(3) would never release the lock.
 #[derive(Debug)]
 struct Thread {
     _signals: Blocked,
@@ -256,7 +256,7 @@ impl Thread {
         let other = TAKEN.load(Ordering::Relaxed);
         let is_free = other != own;
         let take = || TAKEN.compare_exchange(other, own, Ordering::Acquire, Ordering::Relaxed);
-        // Make the value only when the lock is taken: its drop releases the lock.
+        // Make the value only when the lock is taken: dropping the value releases the lock.
         (is_free && take().is_ok()).then(|| Self { _signals: signals })
     }
 }
@@ -267,7 +267,8 @@ impl Drop for Thread {
     }
 }
 
-/// How long to wait for a lock, and how often to look meanwhile which process holds it.
+/// How long to wait for a lock, how often to check which process holds the lock, and the pause
+/// between two attempts to take the lock.
 const PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 10 });
 pub(crate) const LOOKED_AFTER: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(1);
@@ -281,7 +282,7 @@ mod tests {
     fn one_thread_holds_the_lock_and_a_parents_is_free() {
         let first = Thread::take().unwrap();
         for _ in 0..2 {
-            assert!(Thread::take().is_none(), "the first one holds it");
+            assert!(Thread::take().is_none(), "the first guard holds the lock");
         }
         drop(first);
         let again = Thread::take().unwrap();

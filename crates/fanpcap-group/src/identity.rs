@@ -49,8 +49,8 @@ impl Identity {
         }
     }
 
-    /// Sets the number of the whole group, if this kernel group is the part of the whole on a
-    /// further device.
+    /// Sets the number by which the application knows the group, if this kernel group is the
+    /// group's part on a further device.
     pub(crate) fn known_as(self, whole: Option<u16>) -> Self {
         let known_as = whole.unwrap_or(self.known_as);
         Self { known_as, ..self }
@@ -62,7 +62,8 @@ impl Identity {
     }
 
     /// The number by which the application knows the group. A group on several devices has a kernel
-    /// group on each, and is known by the number of the first.
+    /// group on each device. The application knows the group by the number of the first kernel
+    /// group.
     pub fn known_group(&self) -> u16 {
         self.known_as
     }
@@ -88,9 +89,9 @@ impl Identity {
             && self.group_dir == other.group_dir
     }
 
-    /// Returns the name and process id of a member that runs another executable, from its page. Two
-    /// applications rarely share a stream on purpose. The process id proves nothing: in another
-    /// container it may equal our own.
+    /// Returns the name and process id of a member that runs another executable, as the member's
+    /// page shows them. Two applications rarely share a stream on purpose. The process id proves
+    /// nothing: in another container it may equal our own.
     pub fn stranger(&self) -> Option<(String, u32)> {
         let own = process::executable();
         let differs = |record: &Record| record.executable != own;

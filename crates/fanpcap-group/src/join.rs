@@ -39,7 +39,7 @@ use std::os::fd::BorrowedFd;
 /// The handle that a caller brings to a group.
 #[derive(Clone, Copy, Debug)]
 pub struct JoinRequest<'a> {
-    /// Its socket.
+    /// The handle's socket.
     pub socket: BorrowedFd<'a>,
     /// The group.
     pub choice: &'a GroupChoice,
@@ -51,16 +51,16 @@ pub struct JoinRequest<'a> {
     /// The part that the handle's device has in the group.
     pub per_device: PerDevice<'a>,
     /// The handle's requirements for the engine that fills its rings; the group then has a steering
-    /// program. `None`: its packet socket has the ring.
+    /// program. `None`: the handle's packet socket has the ring.
     pub engine: Option<EngineAsk<'a>>,
 }
 
 /// Joins a group.
 ///
 /// A silent handle (bound to [`ETH_P_SILENT`]) first gets a filter that rejects all packets, and is
-/// then bound to its protocol. So it receives nothing before it is in the group. A newcomer that is
-/// not silent receives a copy of every packet until it has joined. If joining fails, a silent
-/// handle is bound to [`ETH_P_SILENT`] again.
+/// then bound to its protocol. So the handle receives nothing before it is in the group. A newcomer
+/// that is not silent receives a copy of every packet until it has joined. If joining fails, a
+/// silent handle is bound to [`ETH_P_SILENT`] again.
 ///
 /// # Errors
 /// Each message says what the group is and what to do.
@@ -170,7 +170,8 @@ impl Newcomer<'_> {
         self.lead().map_or(self.choice.class, Membership::class)
     }
 
-    /// The membership of the handle's first member, if this is another of its members.
+    /// The membership of the handle's member on the first device, if this newcomer is on a further
+    /// device.
     fn lead(&self) -> Option<&Membership> {
         match self.per_device {
             PerDevice::Behind(lead) => Some(lead),
@@ -178,7 +179,7 @@ impl Newcomer<'_> {
         }
     }
 
-    /// Makes the member before it joins, if the group's number is known by then.
+    /// Makes the member before it joins, if the group's number is known already.
     fn early(&self, member: impl Fn(u16) -> Member) -> Option<Member> {
         match self.group {
             Group::Number(number) => Some(member(number)),
@@ -222,9 +223,10 @@ impl Newcomer<'_> {
     }
 
     /// Joins. `attach` attaches the filtering part of the steering program, if there is one.
-    /// `enter` enters the group, bound to an address. On a silent socket the filter is attached
-    /// before the group's first packet arrives. The page of `early` records when the newcomer began
-    /// to join, and what the device counted while the newcomer rejected packets of its share.
+    /// `enter` enters the group with the socket bound to an address. On a silent socket the filter
+    /// is attached before the group's first packet arrives. The page of `early` records when the
+    /// newcomer began to join, and what the device counted while the newcomer rejected packets of
+    /// its share.
     fn take(
         &self,
         early: Option<&Member>,
@@ -281,8 +283,8 @@ impl Newcomer<'_> {
         })
     }
 
-    /// Binds the silent socket to its protocol and enters the group. If that fails, binds it to
-    /// [`ETH_P_SILENT`] again.
+    /// Binds the silent socket to its protocol and enters the group. If one of the two fails, binds
+    /// the socket to [`ETH_P_SILENT`] again.
     fn enter_bound(
         &self,
         rejections: Option<&Rejections>,
@@ -293,7 +295,7 @@ impl Newcomer<'_> {
             ..self.bound
         };
         let bound = packet::bind(self.fd, address).map_err(|error| self.failed("bind", error));
-        // This comes only after bind(2), which waits for packets in flight.
+        // Note the join only after bind(2), which waits for packets in flight.
         let begun = bound.inspect(|()| _ = rejections.map(|it| it.join(true)));
         let entered = begun.and_then(|()| enter(address));
         if entered.is_err() {
@@ -303,7 +305,7 @@ impl Newcomer<'_> {
         entered
     }
 
-    /// Enters the group, bound to `address`.
+    /// Enters the group with the socket bound to `address`.
     fn enter(&self, address: Address) -> Result<(), JoinError> {
         let id = self.fanout.id;
         self.join_kernels(address).map_err(|refusal| match refusal {
@@ -318,10 +320,12 @@ impl Newcomer<'_> {
         })
     }
 
+    /// Enters the kernel's group.
+    ///
     /// On the loopback device a packet comes twice, and the reader drops the outgoing copy. Under
-    /// `lb` the kernel must drop outgoing copies before it deals packets out in turn: else some
-    /// members get fewer incoming packets than others. If the group began without the flag that
-    /// does this (Linux 5.11), the newcomer joins without it too.
+    /// `lb` the kernel must drop outgoing copies before it deals packets out in turn. Else some
+    /// members would get fewer incoming packets than others. The flag for this exists since Linux
+    /// 5.11. If the group began without the flag, the newcomer joins without the flag too.
     fn join_kernels(&self, address: Address) -> Result<(), Refusal> {
         let deals_out = self.fanout.mode == ModeKind::Lb.kernel_type();
         if deals_out && interface::index("lo") == Some(address.ifindex) {
@@ -338,13 +342,13 @@ impl Newcomer<'_> {
         packet::join(self.fd, self.fanout)
     }
 
-    /// Attaches the filtering part before it enters the group: a socket in a group could not leave
-    /// it if attaching failed.
+    /// Attaches the filtering part, and then enters the group. In the other order, a socket whose
+    /// filter could not be attached would be unable to leave the group.
     fn enter_with(&self, attach: Attach<'_>, enter: Enter<'_>) -> Result<(), JoinError> {
         let before = self.filter()?;
         let entered = attach().and_then(|()| enter(self.bound));
         if entered.is_err() {
-            // Best effort, as above.
+            // Best effort: the caller needs the reason of the first failure.
             let _ = self.restore(before);
         }
         entered
@@ -381,7 +385,7 @@ impl Newcomer<'_> {
 /// Attaches the filtering part in place of the socket's filter.
 type Attach<'a> = &'a dyn Fn() -> Result<(), JoinError>;
 
-/// Enters the group, bound to an address.
+/// Enters the group with the socket bound to an address.
 type Enter<'a> = &'a mut dyn FnMut(Address) -> Result<(), JoinError>;
 
 fn explain(

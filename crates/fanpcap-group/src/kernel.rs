@@ -1,4 +1,4 @@
-//! The kernel and the descriptor store, as the changes of a group's slots use them.
+//! The kernel and the descriptor store, as used by the changes of a group's slots.
 
 use crate::member_descriptors::MemberDescriptors;
 use crate::page::MemberId;
@@ -16,8 +16,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The socket may not enter. `Entering::enter` keeps the reason, so that the changes of slots are
-/// compiled only once for newcomers and members.
+/// The kernel does not let the socket into the group. `Entering::enter` keeps the reason, so that
+/// the code for slots is compiled only once for newcomers and members.
 #[derive(Debug)]
 pub(crate) struct Refused;
 
@@ -25,7 +25,7 @@ pub(crate) struct Refused;
 pub(crate) struct Entering<'a> {
     pub(crate) cookie: u64,
     pub(crate) socket: BorrowedFd<'a>,
-    /// The member's page, opened again: the first description has the page's lock.
+    /// The member's page, opened again: the first file description has the page's lock.
     pub(crate) page: Option<BorrowedFd<'a>>,
     /// The end of the lifeline that the descriptor store gets.
     pub(crate) lifeline: BorrowedFd<'a>,
@@ -81,8 +81,8 @@ impl<'a> Kernel<'a> {
         Ok(socket.is_some_and(|socket| socket.fanout.is_some()))
     }
 
-    /// Attaches the group's BPF program again: the kernel then waits until the former program has
-    /// handled its packets (af_packet.c, `__fanout_set_data_bpf()`).
+    /// Attaches the group's BPF program again. The kernel then waits until the former BPF program
+    /// has handled its packets (af_packet.c, `__fanout_set_data_bpf()`).
     fn set_program_again(&self) -> io::Result<()> {
         let mut socket = None;
         let mut program = None;
@@ -212,7 +212,7 @@ impl KernelOps for Kernel<'_> {
         if self.shared.on_device.is_some() {
             return Ok(None);
         }
-        // Packet diag lists the sockets in the same order.
+        // Packet diag lists the sockets in the order in which the kernel links them.
         let table = self.shared.table();
         let (ifindex, group) = group_of(table.get(at::GROUP));
         let roster = self.shared.namespace.roster()?;
@@ -235,7 +235,7 @@ impl KernelOps for Kernel<'_> {
     fn is_half_full(&mut self, cookie: u64) -> bool {
         let descriptors = MemberDescriptors::of(self.shared, cookie);
         let remains = descriptors.and_then(|it| it.remains(self.shared));
-        // If nobody can read the ring, waiting is useless.
+        // If no member can read the ring, waiting is useless.
         remains.is_none_or(|remains| remains.is_half_full())
     }
 

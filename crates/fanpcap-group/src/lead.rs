@@ -1,6 +1,6 @@
 //! The lead: the group that another follows. A group over several devices consists of one kernel
-//! group on each device. The table of the first one says which member owns each bucket, and so
-//! which slot has the bucket in the other kernel groups.
+//! group on each device. The table of the first kernel group says which member owns each bucket. In
+//! each other kernel group, the bucket belongs to the slot of the same member.
 
 use crate::table::{DEVICE_GROUPS_MAX, Journal, Row, Table, at};
 use fanpcap_buckets::Slot;
@@ -15,7 +15,7 @@ pub(crate) type Both = (Vec<Option<Slot>>, Vec<Option<Slot>>);
 pub(crate) struct Lead {
     generation: u64,
     classes: Vec<OfClass>,
-    /// For each slot that has or keeps a share, its socket.
+    /// For each slot that has or keeps a share, the cookie of its socket.
     cookies: [Option<u64>; SLOTS],
     /// The sockets of members that are alive or awaited.
     members: Vec<u64>,
@@ -54,7 +54,7 @@ impl Lead {
             cookies,
             members: members.map(|(_, row)| row.cookie).collect(),
         };
-        // Compare the generation only after all has been read.
+        // Compare the generation only after all other values have been read.
         fence(Ordering::Acquire);
         let is_same = table.get(at::GENERATION) == generation;
         (is_idle && is_same && table.journal() == Journal::Nothing).then_some(lead)
@@ -70,8 +70,8 @@ impl Lead {
         row.lead != 0 && !self.members.contains(&row.lead)
     }
 
-    /// For each bucket of a class, and for each rank, the slot in `table` of the member that has it
-    /// in the lead. `None` if that member has no share in `table`.
+    /// For each bucket and each rank of a class: the slot in `table` of the member that has this
+    /// bucket or rank in the lead. `None` if that member has no share in `table`.
     pub(crate) fn owners_in(&self, table: Table<'_>, class: u8) -> Both {
         let mut here = [None; SLOTS];
         for (slot, row) in holders(table) {
@@ -120,7 +120,7 @@ impl Table<'_> {
     }
 }
 
-/// Whether the lead has changed since the table got its owners.
+/// Whether the lead has changed since the table took over the lead's owners.
 pub(crate) fn is_behind(table: Table<'_>, lead: Table<'_>) -> bool {
     table.get(at::FOLLOWED) != lead.get(at::GENERATION)
 }

@@ -39,7 +39,7 @@ pub struct OwnMember {
     pub steered: Arc<Steered>,
     /// The member's identity.
     pub identity: Arc<Identity>,
-    /// The objects that the member shares with the others.
+    /// The objects that the member shares with the other members.
     pub(crate) shared: Arc<Shared>,
 }
 
@@ -54,7 +54,7 @@ impl Publish for Steered {
 }
 
 impl Member {
-    /// Makes the member, with its page. `before` is what the system's library has counted on the
+    /// Makes the member, with its page. `before` are the counters of the system's library for the
     /// socket before the member joined. `program` is the group's steering program, if there is one.
     pub(crate) fn new(
         identity: Identity,
@@ -65,7 +65,7 @@ impl Member {
         let steering = program.map(|(steering, _)| steering);
         let content = page::content(identity.mode(), class, steering, before);
         let create = |group_dir| Page::create(group_dir, identity.id(), &content).ok();
-        // Without a page the group's sums are unknown. Statistics show them as unknown.
+        // If the page can't be made, the statistics show the group's sums as unknown.
         let page = identity.group_dir().and_then(create);
         let page = page.ok_or_else(|| words::own(&content));
         let words = page.as_ref().map_or_else(|own| own, Page::words);
@@ -83,7 +83,7 @@ impl Member {
         }
     }
 
-    /// The member has entered its group with this membership.
+    /// Records that the member has entered its group with this membership.
     pub(crate) fn hold(&mut self, membership: Membership) {
         if let Some((_, io)) = membership.io() {
             self.words()[at::RING_BYTES].set(io.bytes() as u64);
@@ -103,7 +103,7 @@ impl Member {
         }
     }
 
-    /// The member, for a replacement of the steering program.
+    /// Returns this member for a replacement of the steering program.
     pub fn own(&self) -> Option<OwnMember> {
         Some(OwnMember {
             steered: Arc::clone(self.steered.as_ref()?),
@@ -117,8 +117,8 @@ impl Member {
         self.page.as_ref().ok()?.reopen().ok()
     }
 
-    /// Shows on the page the descriptors of what the members share, and whether the host loses the
-    /// device's packets ([`STEALS`]).
+    /// Writes to the page the descriptors of the objects that the members share, and whether the
+    /// host loses the device's packets ([`STEALS`]).
     pub(crate) fn show_shared(&self, shared: &Shared, steals: bool) {
         let numbers = shared.descriptors();
         let numbers: Vec<RawFd> = numbers.iter().map(AsRawFd::as_raw_fd).collect();
@@ -127,8 +127,8 @@ impl Member {
         self.words()[at::SHARED].set(own);
     }
 
-    /// Opens the group's rendezvous. Only the group's first member does this. If it fails, as it
-    /// does without a page, newcomers find the group only by pidfd_getfd(2).
+    /// Opens the group's rendezvous. Only the group's first member does this. Opening fails if
+    /// there is no page, for example. Then newcomers find the group only by pidfd_getfd(2).
     pub(crate) fn open_rendezvous(&self, shared: &Shared) {
         if let Ok(page) = &self.page {
             let _ = shared.open_rendezvous(page);
@@ -188,19 +188,20 @@ impl Member {
         })
     }
 
-    /// Notes on the page that the system's library reads the member. That library does not show the
-    /// packets that it has taken.
+    /// Notes on the page that the system's library reads the member. That library does not show how
+    /// many packets it has taken.
     pub fn read_by_system(&self) {
         self.words()[at::TAKEN].set(NOT_READ_BY_US);
     }
 
-    /// Publishes the system library's totals. Returns the socket's totals since it was opened, not
-    /// since it joined.
+    /// Publishes the system library's totals. Returns the socket's totals since the socket was
+    /// opened, not since it joined.
     pub fn handle_stats(&mut self, received: u32, dropped: u32) -> MemberCounters {
         let before = self.by_library;
         self.by_library.received = unwrapped(before.received, received);
         self.by_library.dropped = unwrapped(before.dropped, dropped);
-        // Add instead of set: the library of a forked child counts beside its parent's.
+        // Add instead of set: in a forked child, the library counts in addition to the parent's
+        // library.
         let more = MemberCounters {
             received: self.by_library.received - before.received,
             dropped: self.by_library.dropped - before.dropped,
@@ -217,8 +218,8 @@ impl Member {
     }
 
     /// Reads the socket's counters without the system's library, and publishes them. Any thread of
-    /// the process may call this. The kernel clears its counters when they are read, so each packet
-    /// is counted only here or only by that library. Nothing is allocated or freed.
+    /// the process may call this. The kernel clears its counters when they are read. So each packet
+    /// is counted once, either here or by the system's library. Nothing is allocated or freed.
     pub fn refresh(&self, fd: BorrowedFd<'_>) {
         // If the read fails, the old counters must keep their old time.
         self.words()[at::READING].during(|| {

@@ -53,7 +53,7 @@ impl MemberDescriptors {
     }
 
     /// Claims the ring of a living member whose application has never read it. `None` if the
-    /// application reads it by now, or if the system's library does.
+    /// application has begun to read the ring by now, or if the system's library reads it.
     pub(crate) fn borrow(&self) -> Option<Claims> {
         let is_ours = self.words[at::TAKEN].get() != NOT_READ_BY_US;
         Claims::on(&self.words[at::LOOKED_NS]).filter(|_| is_ours)
@@ -62,8 +62,8 @@ impl MemberDescriptors {
     /// How far the ring has been read.
     fn position(&self) -> Position {
         let position = self.published().get();
-        // If a reader died after its claim and before it published the number, the claim has the
-        // number.
+        // If a reader died after its claim and before it published the number of frames, the claim
+        // has this number.
         let claimed = borrowed::claimed(self.words[at::LOOKED_NS].get());
         let claimed = claimed.filter(|_| position.taken != NOT_READ_BY_US);
         Position {

@@ -1,4 +1,5 @@
-//! Membership in a steered group: slot and lifeline, and what a member's reader does for others.
+//! Membership in a steered group: the member's slot and lifeline, and the work that its reader does
+//! for other members.
 
 use crate::exchange;
 use crate::group_stats::Departed;
@@ -32,14 +33,15 @@ const BUSY: Duration = Duration::from_millis(1);
 /// How long to wait after an error.
 const FAILED: Duration = Duration::from_millis(100);
 
-/// How often a member checks that the device still has the engine that fills its rings: the kernel
-/// does not report it when somebody detaches the engine.
+/// How often a member checks that the device still has the engine that fills its rings. The kernel
+/// does not report that an engine was detached.
 const AT_DEVICE_NS: u64 = 900_000_000;
 
-/// How often a member checks whether others have joined. Those may find that it is silent.
+/// How often a member that is alone checks whether others have joined. The others may find that
+/// this member is silent.
 const ALONE_NS: u64 = 2_000_000_000;
 
-/// How many tries to follow the lead come one after the other, and the pause between them. A try
+/// How many attempts to follow the lead are made in a row, and the pause between them. An attempt
 /// fails while another member prevents it.
 const FOLLOW_TRIES: u32 = 50;
 const FOLLOW_PAUSE: Duration = Duration::from_micros(200);
@@ -47,9 +49,9 @@ const FOLLOW_PAUSE: Duration = Duration::from_micros(200);
 /// How long to wait until another reader has taken the frame that it has claimed.
 const CLAIMED_WITHIN: Duration = Duration::from_millis(1);
 
-/// A member's part in its group. When the membership ends, its lifeline hangs up, and the group
-/// notices. The membership must end after the member's socket is closed: others may then close the
-/// last duplicate of the socket.
+/// A member's part in its group. When the membership ends, its lifeline hangs up, and the other
+/// members notice. The membership must end only after the member's socket is closed: after the
+/// hang-up, other members may close the last duplicate of the socket.
 #[derive(Debug)]
 pub struct Membership {
     shared: Arc<Shared>,
@@ -60,35 +62,35 @@ pub struct Membership {
     lock: GroupLock,
     /// The process that joined. A forked child may have a copy.
     pid: u32,
-    /// Whether to look after the group even if no descriptor is ready: at first, and after another
-    /// member or an error has prevented it.
+    /// Whether to look after the group even if no descriptor is ready: at first, and after an
+    /// attempt that another member or an error has prevented.
     is_due: AtomicBool,
-    /// How often the socket has reported that the device went down, as far as the table does not
-    /// have the reports yet.
+    /// How many times the socket has reported that the device went down. Counts only the reports
+    /// that are not in the table yet.
     downs: AtomicU8,
     /// Rings of others that this member has read to the end.
     read_out: Arc<Mutex<ReadOut>>,
-    /// Words of the member's page: when the application looked for packets, how many packets were
-    /// taken, and how many of these other members took before the application first looked.
+    /// Words of the member's page: when the application looked for packets; how many packets were
+    /// taken; how many packets other members took before the application first looked.
     looked: Option<[Word; 3]>,
     /// How many frames other members had read from the ring before the application first looked. 0
     /// again once the reader has fetched this number.
     skipped: AtomicU64,
     /// Whether the application has asked for the descriptor to wait on.
     is_asked: AtomicBool,
-    /// Whether the application looks for packets for the first time. Members that nobody reads then
-    /// give up their share.
+    /// Whether the application looks for packets for the first time. Members that nobody reads lose
+    /// their share at this moment.
     is_first: AtomicBool,
     /// Whether the group's steering program gives a packet to several members.
     copies: bool,
     /// The member's slot and its rings, where an engine fills rings of its own. The member keeps
     /// the slot as long as it lives.
     io: Option<(Slot, Box<dyn MemberIo>)>,
-    /// Only kept open: nothing is written.
+    /// Only kept open: nothing is written to it.
     _lifeline: OwnedFd,
 }
 
-/// The rings that a member takes over, and after how long to try again what failed.
+/// The rings that a member takes over, and the time after which to try again if something failed.
 type LookedAfter = (Vec<Takeover>, Option<Duration>);
 
 /// A member can't look after its group now. A library can't report why, so the member tries again.
@@ -202,23 +204,24 @@ impl Membership {
         departed
     }
 
-    /// Gives the member's buckets to others at once: its handle is about to be closed. If another
-    /// member holds the lock, the others move the buckets when they notice.
+    /// Gives the member's buckets to others at once, because its handle is about to be closed. If
+    /// another member holds the lock, the others move the buckets when they notice that this member
+    /// is gone.
     pub(crate) fn depart(&self) {
         if self.pid != std::process::id() {
             return;
         }
         if let Ok(Some(_guard)) = self.lock.try_take() {
             let mut kernel = Kernel::of(&self.shared);
-            // Best effort: if it fails, others notice later.
+            // Best effort: if this fails, the other members move the buckets later.
             let _ = self.slots(&mut kernel).depart(self.cookie);
             self.count_alone();
         }
     }
 
     /// Writes the final counters of this departing member to its page, if an engine has counted its
-    /// packets and no other member is left: the engine's counters end with the group. Then the
-    /// member's slot gets no more packets. Does nothing if a successor is awaited.
+    /// packets and no other member is left: the engine's counters end with the group. Before that,
+    /// ends the packets for the member's slot. Does nothing if a successor is awaited.
     fn count_alone(&self) {
         let Some(on_device) = &self.shared.on_device else {
             return;
@@ -255,16 +258,17 @@ impl Membership {
         slot.is_none_or(|slot| table.row(slot).state != State::Newcomer)
     }
 
-    /// The application has asked for the descriptor to wait on. The first time, the member takes
-    /// its share at once. This does not count as a look for packets, because the application may
-    /// never read.
+    /// Notes that the application has asked for the descriptor to wait on. The first time, the
+    /// member takes its share at once. This does not count as a look for packets, because the
+    /// application may never read.
     pub fn note_asked(&self) {
         if !self.is_asked.swap(true, Ordering::Relaxed) {
             self.change(|slots| slots.begin_share(self.cookie));
         }
     }
 
-    /// The application looks for packets. From its first look on, no other member reads the ring.
+    /// Notes that the application looks for packets. From the application's first look on, no other
+    /// member reads the ring.
     fn note_look(&self) {
         let Some([looked, taken, by_others]) = &self.looked else {
             return;
@@ -282,9 +286,9 @@ impl Membership {
         self.is_first.store(!self.copies, Ordering::Relaxed);
     }
 
-    /// Takes the share at once, for a member that the system's library reads: its first look for
-    /// packets can't be noticed. The member reads no ring of a dead member, so it need not wait for
-    /// other readers.
+    /// Takes the share at once, for a member that the system's library reads. The first look of
+    /// that library for packets can't be noticed. The member reads no ring of a dead member, so it
+    /// need not wait for other readers.
     pub fn begin_share_unread(&self) {
         self.change(|slots| {
             slots.give_up_shares(self.cookie)?;
@@ -292,8 +296,8 @@ impl Membership {
         });
     }
 
-    /// Changes the group's slots as soon as no other member does. Best effort: another try would
-    /// fail too.
+    /// Changes the group's slots as soon as no other member is changing them. Best effort: another
+    /// attempt would fail too.
     fn change(&self, change: impl FnOnce(&mut Slots<'_, Kernel<'_>>) -> io::Result<bool>) {
         if let Ok(_guard) = self.lock.take() {
             let mut kernel = Kernel::of(&self.shared);
@@ -313,7 +317,7 @@ impl Membership {
         lead.is_some_and(|lead| lead::is_behind(self.shared.table(), lead.table()))
     }
 
-    /// Whether there is more to do than to answer a newcomer.
+    /// Whether there is more to do than to answer newcomers.
     fn is_wanted(&self) -> bool {
         let is_due = self.is_due.load(Ordering::Relaxed);
         let has_news = self.downs.load(Ordering::Relaxed) > 0;
@@ -327,12 +331,12 @@ impl Membership {
             || self.shared.lifelines.is_ready().unwrap_or(true)
     }
 
-    /// After how many nanoseconds to look after other members, if that is needed.
+    /// Nanoseconds until this member must look after other members; `None` if it need not.
     fn due_ns(&self) -> Option<u64> {
         slots::due_ns(self.shared.table(), self.cookie, clock::monotonic_ns())
     }
 
-    /// Looks after the group. On failure, says when to try again.
+    /// Looks after the group. If this fails, also returns when to try again.
     fn try_look_after(&self) -> LookedAfter {
         match self.look_after() {
             Ok(Some((inherited, again))) => (inherited, again),
@@ -341,8 +345,9 @@ impl Membership {
         }
     }
 
-    /// Takes the member's share, and takes over from members that are gone. Also returns after how
-    /// long to try again what failed. `None` if another member holds the lock.
+    /// Takes the member's share, and takes over from members that are gone. Returns the rings that
+    /// are taken over, and the time after which to try again if something failed. `None` if another
+    /// member holds the lock.
     fn look_after(&self) -> Result<Option<LookedAfter>, Failed> {
         let Some(guard) = self.lock.try_take()? else {
             return Ok(None);
@@ -378,8 +383,9 @@ impl Membership {
         Ok(Some((inherited, again)))
     }
 
-    /// Completes an exchange of the group's BPF program that its author left unfinished. Ends what
-    /// the device does for groups that are gone. False if another process holds the device's guard.
+    /// Completes an exchange of the group's BPF program that its author left unfinished. Ends the
+    /// device's work for groups that are gone. Returns false if another process holds the device's
+    /// guard.
     fn clear_device(&self, guard: &GroupGuard) -> Result<bool, Failed> {
         let Some(on_device) = &self.shared.on_device else {
             return Ok(true);
@@ -398,9 +404,11 @@ impl Membership {
         Ok(true)
     }
 
-    /// Vacates the slots whose rings this member has read to the end. Gives back borrowed rings.
+    /// Vacates the slots whose rings this member has read to the end. Returns borrowed rings to
+    /// their owners.
     fn vacate<G: KernelOps>(&self, slots: &mut Slots<'_, G>) -> io::Result<()> {
-        // No other thread locks `read_out`, but in a forked child it may have stayed locked.
+        // No other thread locks `read_out`, but `read_out` may have stayed locked in a forked
+        // child.
         let Ok(mut read_out) = self.read_out.try_lock() else {
             return Ok(());
         };
@@ -423,7 +431,7 @@ impl Membership {
             let borrowed = takeover::borrow(&self.shared, &self.read_out, slot);
             if borrowed.is_none() {
                 let mut kernel = Kernel::of(&self.shared);
-                // If this leaves the row as it is, the owner has looked for packets by now, and
+                // If this does not change the row, the owner has begun to look for packets, and
                 // keeps its ring.
                 let _ = self.slots(&mut kernel).give_back(row.cookie, self.cookie);
             }
@@ -454,8 +462,8 @@ impl GroupTasks for Membership {
 
     fn attend(&self) -> TaskResult {
         self.note_look();
-        // Answer first, as a newcomer holds the group's lock while it waits. A forked child may
-        // answer as well: it hands out the same descriptors.
+        // Answer first: a newcomer holds the group's lock while it waits for an answer. A forked
+        // child may answer as well, because it hands out the same descriptors.
         let answered = self.shared.answer();
         let (mut inherited, mut again) = match self.is_wanted() {
             true => self.try_look_after(),

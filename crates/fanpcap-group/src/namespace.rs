@@ -1,5 +1,6 @@
-//! The network namespace of a member's device, which the member's threads may leave. Packet diag
-//! reads the namespace in which its socket was opened, so a process keeps one socket for each.
+//! The network namespace of a member's device, which the member's threads may leave. A packet diag
+//! socket reads the namespace in which it was opened. So a process keeps one such socket for each
+//! namespace.
 
 use crate::roster::Roster;
 use fanpcap_linux::netlink::diag::Diag;
@@ -15,7 +16,7 @@ pub(crate) struct Namespace {
     diag: Option<Arc<Diag>>,
 }
 
-/// The namespaces that this process has, by inode number.
+/// The namespaces of this process's members, by inode number.
 static KEPT: Lock<Vec<(u64, Weak<Diag>)>> = Lock::new(Vec::new());
 
 impl Namespace {
@@ -46,7 +47,7 @@ fn kept(inode: u64) -> Option<Arc<Diag>> {
         kept.push((inode, Arc::downgrade(&diag)));
         Some(diag)
     };
-    // If a thread had the list locked when the process forked, it stays locked in the child.
+    // If a thread had the list locked when the process forked, the list stays locked in the child.
     KEPT.try_with(find)
         .unwrap_or_else(|| Some(Arc::new(Diag::open().ok()?)))
 }

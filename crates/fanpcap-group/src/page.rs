@@ -1,11 +1,12 @@
-//! Member pages: what members publish because the kernel does not show it to others. A page has the
-//! member's mode with options, its steering program, and counters that only the socket's owner can
-//! read.
+//! Member pages, in which members publish what the kernel does not show to other processes. A page
+//! has the member's mode with options, its steering program, and counters that only the socket's
+//! owner can read.
 //!
 //! A page is the file `<root>/<netns>/<ifindex>.<group>/<pid>.<socket's inode>` with one record.
 //! [`crate::root`] describes the root. The owner maps the file and updates its counters in place.
 //! The owner holds the file's lock while it lives. So an unlocked page belongs to a dead member,
-//! and whoever finds the page removes it. Only a process that may write a page can lock it.
+//! and any process that finds the page removes it. Only a process that may write a page can lock
+//! it.
 //!
 //! Beside the pages of a steered group is its rendezvous ([`crate::rendezvous`]), a socket named
 //! after the page of the member that opened it. The rendezvous is removed with the group's last
@@ -37,7 +38,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 
-/// Attempts to make a page while others remove directories above it.
+/// Attempts to make a page while other processes remove directories above it.
 const ATTEMPTS: usize = 8;
 
 /// A member's own page. Dropping it removes the file.
@@ -49,10 +50,10 @@ pub struct Page {
     group_dir: GroupDir,
     name: String,
     pid: u32,
-    /// Only the mapping has the lock, no descriptor. When a process dies, the kernel releases its
-    /// files in reverse order: descriptors first, the highest one before the others, then files
-    /// that are only mapped (`kernel/exit.c`, `task_work_run()`). So the socket has left its group
-    /// when the page becomes unlocked.
+    /// Only the mapping keeps the lock; no descriptor does. When a process dies, the kernel
+    /// releases its files in reverse order: descriptors first, the highest one before the others,
+    /// then files that are only mapped (`kernel/exit.c`, `task_work_run()`). So the socket has left
+    /// its group when the page becomes unlocked.
     words: [Word; WORDS],
 }
 
@@ -94,7 +95,7 @@ impl Page {
     /// members. The caller is the group's only member, and holds its lock.
     pub(crate) fn place_for_rendezvous(&self) -> (&Directory, String) {
         group_dir::rendezvous_sockets(&self.directory).for_each(|rendezvous| {
-            // Best effort: nobody listens on it.
+            // Best effort: no process listens on this socket any more.
             let _ = self.directory.remove_file(&rendezvous);
         });
         (&self.directory, group_dir::rendezvous_name(&self.name))
@@ -144,8 +145,9 @@ impl Drop for Page {
     }
 }
 
-/// Makes a page, locked and written before it gets its name. Tries again if the last member to
-/// leave removes the directory at the same time, or if a dead member's page has the name.
+/// Makes a page, which is locked and written before it gets its name. Tries again if the last
+/// member of the group removes the directory at the same time, or if a dead member's page has the
+/// name.
 fn make(
     group_dir: &GroupDir,
     name: &str,

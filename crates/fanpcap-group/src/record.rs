@@ -20,7 +20,7 @@ use std::os::fd::RawFd;
 pub struct MemberCounters {
     /// Packets that passed the member's filter, dropped ones included.
     pub received: u64,
-    /// Of these, packets lost because the member's ring was full.
+    /// How many of these packets were lost because the member's ring was full.
     pub dropped: u64,
 }
 
@@ -34,12 +34,12 @@ pub struct Running {
     /// Whether this member was the last to attach the steering program to the group. Only that
     /// member counts late fragments.
     pub has_set: bool,
-    /// When the counters were read, nanoseconds of `CLOCK_MONOTONIC`. 0: never; `u64::MAX`: they
-    /// can't change.
+    /// When the counters were read, nanoseconds of `CLOCK_MONOTONIC`. 0: never; `u64::MAX`: the
+    /// counters can't change.
     pub counted_ns: u64,
     /// This member's counters of the steering program.
     pub counters: Counts,
-    /// Fragments that this member's copy of the steering program has seen before the first fragment
+    /// Fragments that this member's copy of the steering program has read before the first fragment
     /// of the same datagram.
     pub late: u64,
 }
@@ -121,7 +121,7 @@ pub struct Record {
     /// The member's counters.
     pub counters: MemberCounters,
     /// Packets that our reader has taken from the ring so far; `None` where the system's library
-    /// reads. This value is current: it may be newer than `read_ns`.
+    /// reads. The reader updates this value at once, so it may be newer than `read_ns`.
     pub taken: Option<u64>,
     /// The value of `taken` at `read_ns`, to compare with `counters`.
     pub read_taken: Option<u64>,
@@ -132,12 +132,12 @@ pub struct Record {
     pub joined_ns: u64,
     /// Bytes of the rings that an engine fills for the member; 0: the socket has the ring.
     pub ring_bytes: u64,
-    /// The numbers of the process's descriptors of what the members of the group share, and of the
-    /// registry if the group has one.
+    /// Numbers of the process's descriptors of the objects that the group's members share. If the
+    /// group has a registry, the registry's descriptors are included.
     pub shared: Option<Vec<RawFd>>,
-    /// Whether the host loses the device's packets by a setting (`steal = yes`) that is refused
-    /// where the host or a container uses the device. The library checks for such a use at the
-    /// join.
+    /// Whether the host loses the device's packets because of the setting `steal = yes`. The
+    /// library refuses this setting where the host or a container uses the device, and checks for
+    /// such a use at the join.
     pub steals: bool,
     /// When the application last looked for packets; see [`Record::unread_for`].
     pub last_look: LastLook,

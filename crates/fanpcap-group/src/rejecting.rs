@@ -1,8 +1,8 @@
 //! Accounts for the periods in which a member is in its group and its filter rejects all packets.
 //!
 //! A member rejects while it joins (decision 2) and while its filter is replaced. The kernel does
-//! not count packets that a filter rejects. So the member's page has the device's count of packets
-//! in that time, which is an upper limit of the group's loss.
+//! not count packets that a filter rejects. So the member's page has the number of packets that the
+//! device counted in that time. This number is an upper limit of the group's loss.
 
 use crate::page::HeldPage;
 use crate::record::{WORDS, at};
@@ -16,7 +16,7 @@ pub(crate) const UNKNOWN: u64 = u64::MAX;
 /// directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rejecting {
-    /// Whether the member has begun to join. Before that the group gives it no packets.
+    /// Whether the member has begun to join. Before that, the group gives the member no packets.
     pub has_begun: bool,
     /// The device's count when the member began to join, if known.
     pub joined_at: Option<u64>,
@@ -60,7 +60,7 @@ impl HeldPage {
     }
 }
 
-/// The device's count right before the group could have got packets for a newcomer.
+/// The device's count right before the group could direct packets to a newcomer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BeforeJoining(u64);
 
@@ -98,8 +98,9 @@ impl Rejections {
         BeforeJoining(self.counted())
     }
 
-    /// Notes that the member is in the group, and rejected nothing as it joined. If this were noted
-    /// earlier, the group would seem to have a member while no member gets its packets.
+    /// Notes that the member is in the group, and rejected nothing as it joined. The caller notes
+    /// this only after the join. Else the group would seem to have a member while no member gets
+    /// its packets.
     pub(crate) fn is_in(&self, since: BeforeJoining) {
         self.since.set(0);
         self.joined_at.set(since.0);
@@ -173,7 +174,7 @@ mod tests {
         rejections.withdraw();
         assert!(!read(&words).has_begun && read(&words).now.is_none());
         let before = rejections.before_joining();
-        assert!(!read(&words).has_begun, "it is not in the group yet");
+        assert!(!read(&words).has_begun, "the member has not entered yet");
         rejections.is_in(before);
         let is_in = read(&words);
         assert!(is_in.has_begun && is_in.now.is_none() && is_in.joined_at >= Some(at));

@@ -1,8 +1,8 @@
-//! The rendezvous of a steered group, at which a newcomer asks for the group's descriptors. It is a
-//! Unix socket beside the member pages.
+//! The rendezvous of a steered group, at which a newcomer asks for the group's descriptors. The
+//! rendezvous is a Unix socket beside the member pages.
 //!
 //! All members have this socket, and the epoll instance of the lifelines watches it. So any member
-//! that waits or reads answers. Only root and the user who opened the socket get an answer.
+//! that waits or reads can answer. Only root and the user who opened the socket get an answer.
 
 use crate::page::{GroupDir, Page};
 use crate::record::{DESCRIPTORS, WITH_REGISTRY};
@@ -15,11 +15,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::thread;
 use std::time::Duration;
 
-/// The bytes of an answer: a magic, and the version of the descriptors that come with the answer.
+/// The bytes of an answer: a magic, and the version of the set of descriptors in the answer.
 const ANSWER: [u8; 8] = *b"FPDOOR_1";
 
-/// The socket's backlog. Only one newcomer at a time asks, as it holds the group's lock, but the
-/// connections of newcomers that have given up are still queued.
+/// The socket's backlog. A newcomer holds the group's lock while it asks, so only one asks at a
+/// time. But the connections of newcomers that have given up are still queued.
 const NEWCOMERS_MAX: i32 = 16;
 
 /// How long connect(2) may wait for a place in the backlog.
@@ -49,7 +49,8 @@ impl Rendezvous {
         }
     }
 
-    /// Listens beside the page of the group's first member, which holds the group's lock.
+    /// Binds the socket beside the page of the group's first member, and listens. That member holds
+    /// the group's lock.
     ///
     /// # Errors
     /// The errors of bind(2) and listen(2).
@@ -67,7 +68,7 @@ impl Rendezvous {
     /// Sends these descriptors to all newcomers that wait.
     ///
     /// # Errors
-    /// The errors of accept(2). Newcomers may still wait then.
+    /// The errors of accept(2). In this case, some newcomers may still wait.
     pub(crate) fn answer(&self, shared: &[BorrowedFd<'_>]) -> io::Result<()> {
         for _ in 0..=NEWCOMERS_MAX {
             match named::accept(self.as_fd()) {
@@ -193,7 +194,7 @@ impl<'a> DescriptorRequest<'a> {
             self.has_found = true;
             match error {
                 Some(error) => self.reason = NoAnswer::Error(error),
-                // An earlier reason says more.
+                // Keep the earlier reason, which is more exact.
                 None if self.has_found_any() => {}
                 None => self.reason = NoAnswer::Waiting,
             }

@@ -1,8 +1,9 @@
 //! Replaces the steering program of a group that has members.
 //!
 //! On packet sockets any member may attach the steering part to the group. The filtering part is in
-//! each member's own filter, which only its own process can change. The new program's digest goes
-//! to the group's table, where newcomers compare it. Its title goes to the pages of all members.
+//! each member's own filter, which only the member's process can change. The new steering program's
+//! digest goes to the group's table, where newcomers compare it with their own. The title goes to
+//! the pages of all members.
 
 mod on_device;
 
@@ -72,7 +73,7 @@ pub fn replace(
     table.show_program(steering, clock::monotonic_ns());
     let kept =
         program.and_then(|program| first.shared.keep_program(program.as_fd(), steering.text()));
-    // Best effort: without the kept program a member that takes over a ring waits longer for
+    // Best effort: without the kept BPF program, a member that takes over a ring waits longer for
     // packets in flight.
     let _ = kept;
     demote_others(&switching, &pages);
@@ -86,14 +87,15 @@ pub fn replace(
     gone.map_err(failed).and(told)
 }
 
-/// The first of `switching` has attached the group's new steering program. It takes over the late
-/// fragments of the member that had attached the former program.
+/// Passes on late fragments: the first of `switching` has attached the group's new steering
+/// program. It adds to its own late fragments those of the member that had attached the former
+/// program.
 fn demote_others(switching: &[Switching<'_>], pages: &[OtherPage]) {
     let Some((giver, rest)) = switching.split_first() else {
         return;
     };
     let own = rest.iter().map(|one| one.own.steered.demote());
-    // Best effort: a page that can't be written has been truncated, and is no page any more.
+    // Best effort: if a page can't be written, it has been truncated and is no longer a page.
     let others = pages.iter().map(|page| page.demote().unwrap_or(0));
     let late = own.chain(others).fold(0, u64::saturating_add);
     giver.own.steered.take_over(late);
@@ -140,13 +142,13 @@ struct Change<'a> {
     identity: &'a Identity,
     /// All members of the calling process.
     own: Vec<MemberId>,
-    /// Whether the new program drops and counts as the old program does.
+    /// Whether the new steering program drops and counts as the old one does.
     filters_alike: bool,
 }
 
 impl Change<'_> {
-    /// Opens the pages of other processes' members. Fails if one of those members would need
-    /// another filter or has no page.
+    /// Opens the pages of other processes' members. Fails if one of these members has no page, or
+    /// would need another filter.
     fn others(&self) -> Result<Vec<OtherPage>, ProgramError> {
         let group = self.identity.group();
         let others = self.members().ok_or(ProgramError::Unseen { group })?;
@@ -162,7 +164,7 @@ impl Change<'_> {
         }
     }
 
-    /// Writes the new program to the pages of the other members.
+    /// Writes the new steering program to the pages of the other members.
     fn write_pages(&self, pages: &[OtherPage]) -> Result<(), ProgramError> {
         let group = self.identity.group();
         let write = |page: &OtherPage| page.write_steering(self.steering);

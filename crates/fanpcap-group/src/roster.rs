@@ -27,7 +27,8 @@ impl RosterEntry {
         id(&self.socket)
     }
 
-    /// Whether an engine fills the rings of the socket's group: then its sockets stay silent.
+    /// Whether an engine fills the rings of the socket's group. The group's sockets are then
+    /// silent.
     pub fn is_on_engine(&self) -> bool {
         is_on_engine(&self.socket)
     }
@@ -101,7 +102,7 @@ pub fn entries() -> io::Result<Vec<RosterEntry>> {
     Roster::look().map(|roster| with_pages(roster.sockets.iter()))
 }
 
-/// The name of the device that a group of the calling thread's network namespace is on; `None`
+/// The name of the device on which a group of the calling thread's network namespace is; `None`
 /// while the group has no member.
 pub fn device_of(group: u16) -> Option<String> {
     let roster = Roster::look().ok()?;

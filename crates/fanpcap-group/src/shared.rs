@@ -20,7 +20,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicU32;
 use std::{io, iter};
 
-/// Bytes of the table without parts for classes, and with them.
+/// Bytes of the table: first without the parts for classes, then with them.
 const TABLE_LEN: u32 = 98_304;
 const TABLE_LEN_WITH_CLASSES: u32 = 393_216;
 const _: () = assert!(TABLE_LEN as usize == layout::SIZE);
@@ -51,7 +51,7 @@ pub(crate) struct Shared {
     pub(crate) on_device: Option<Box<dyn OnDevice>>,
 }
 
-/// The key of a group, as its table has it.
+/// The key of a group, as the group's table stores it.
 pub(crate) fn group_key(ifindex: u32, group: u16) -> u64 {
     (u64::from(ifindex) << 16) | u64::from(group)
 }
@@ -107,7 +107,7 @@ impl Shared {
     /// [`Shared::descriptors`].
     ///
     /// # Errors
-    /// When a descriptor is not what it should be.
+    /// When a descriptor is of the wrong kind.
     pub(crate) fn of(descriptors: Vec<OwnedFd>, key: u64) -> io::Result<Self> {
         let ([memory, into, out_of, rendezvous], device) = split(descriptors)?;
         let memory = open_memory(memory, table_len(device.is_some()))?;
@@ -144,14 +144,14 @@ impl Shared {
         all
     }
 
-    /// How many packets came for a slot's member since it joined, dropped ones included, and how
-    /// many were dropped. The engine that fills the member's rings has counted them.
+    /// Returns how many packets came for a slot's member since it joined, dropped ones included,
+    /// and how many were dropped. The engine that fills the member's rings has counted them.
     pub(crate) fn counted(&self, slot: Slot) -> Option<[u64; 2]> {
         let now = self.on_device.as_ref()?.counted(slot.0);
         Some(since(self.table(), slot, now))
     }
 
-    /// Notes what was counted for a slot before its next member came.
+    /// Notes the counts of a slot up to now, before the slot's next member comes.
     pub(crate) fn note_counted_before(&self, slot: Slot) {
         let counted = self.on_device.as_ref().map(|it| it.counted(slot.0));
         for (at, count) in (before_at(slot)..).zip(counted.into_iter().flatten()) {
@@ -204,7 +204,7 @@ impl Shared {
         sealed::read(kept.into_iter().nth(1)?, PROGRAM_MAX).ok()?
     }
 
-    /// Publishes what has become of the group's packets, if an engine counts them.
+    /// Publishes the ledger of the group's packets, if an engine counts them.
     pub(crate) fn publish_ledger(&self) {
         if let Some(on_device) = &self.on_device {
             self.table().publish_ledger(&|| on_device.ledger());
@@ -233,19 +233,19 @@ impl Shared {
     }
 }
 
-/// The counts for a slot since its member came. `now` is what was counted for the slot in all.
+/// The counts of a slot since its member came. `now` are the slot's counts since the group began.
 pub(crate) fn since(table: Table<'_>, slot: Slot, now: [u64; 2]) -> [u64; 2] {
     let before = before_at(slot);
     std::array::from_fn(|which| now[which].wrapping_sub(table.get(before + which)))
 }
 
-/// The place in the table of a slot's counts from before its member came.
+/// The index in the table of the counts that a slot had before its member came.
 fn before_at(slot: Slot) -> usize {
     at::COUNTED_BEFORE + 2 * usize::from(slot.0)
 }
 
-/// What a member hands over: the group's own descriptors, and if an engine has taken the device,
-/// the descriptors of the device.
+/// The descriptors that a member hands over: those of the group, and if an engine has taken the
+/// device, those of the device.
 type HandedOver = ([OwnedFd; DESCRIPTORS], Option<[OwnedFd; 2]>);
 
 /// Splits the descriptors that a member has handed over.
@@ -263,7 +263,7 @@ pub(crate) fn split(mut descriptors: Vec<OwnedFd>) -> io::Result<HandedOver> {
 }
 
 /// Opens only the table among the objects that a member has handed over. This needs no lock, since
-/// it does not read the descriptor store.
+/// the descriptor store is not read.
 ///
 /// # Errors
 /// When the table is not this group's.

@@ -1,21 +1,22 @@
-//! How members of a steered group come and go: the changes of its slots.
+//! Changes the slots of a steered group when members join, leave or die.
 //!
 //! The kernel's array of a group's sockets has no holes. When a socket is closed, the last one
 //! moves into its position, and all that depends on positions changes (net/packet/af_packet.c,
-//! `__fanout_unlink()`). So the socket of a member that is gone stays: the descriptor store has a
-//! duplicate, and the slot is a placeholder. A newcomer enters at the array's end. Then the
-//! placeholder is closed, and the newcomer moves into the slot. No other member's slot changes.
+//! `__fanout_unlink()`). So the socket of a member that is gone stays open: the descriptor store
+//! has a duplicate, and the slot is a placeholder. A newcomer enters at the array's end. Then the
+//! placeholder's socket is closed, and the newcomer's socket moves into the slot. No other member's
+//! slot changes.
 //!
-//! On the XDP engine members have classes. Each class has buckets and ranks of its own, which its
-//! members share, and only they take over each other's rings (`classes`).
+//! On the XDP engine members have classes. Each class has its own buckets and ranks. The members of
+//! a class share these, and take over only rings of their own class (`classes`).
 //!
 //! A group may follow another (`following`). The members of a balanced group level their loads
 //! (`rounds`).
 //!
 //! A member that is gone and has promised a successor keeps its buckets for a while (`succession`).
 //!
-//! Whoever makes a change holds the group's lock. A member that dies during a change leaves its
-//! journal; the next holder of the lock first completes that change.
+//! A process that makes a change holds the group's lock. If the process dies during a change, the
+//! change's journal stays in the table. The next holder of the lock first completes that change.
 
 mod relinked;
 mod classes;
@@ -42,7 +43,7 @@ pub(crate) trait KernelOps {
     /// Why the kernel does not let a socket into the group.
     type Refused;
 
-    /// Called before each step of a change: a test ends the process here.
+    /// Called before each step of a change: a test kills the process here.
     fn step(&mut self) {}
 
     /// Nanoseconds of `CLOCK_MONOTONIC`.
@@ -52,18 +53,18 @@ pub(crate) trait KernelOps {
     fn deposit(&mut self) -> io::Result<()>;
 
     /// Lets the newcomer's socket enter the group, at the array's end. Where an engine fills rings
-    /// by slots, packets for `slot` go into the newcomer's rings.
+    /// by slots, this directs packets for `slot` into the newcomer's rings.
     fn enter(&mut self, slot: Slot) -> Result<(), Self::Refused>;
 
     /// Where an engine fills rings by slots, ends the packets for this slot.
     fn leave(&mut self, slot: Slot) -> io::Result<()>;
 
-    /// Whether a socket has entered the group; `None` if it is not in the descriptor store.
+    /// Whether a socket has entered the group; `None` if the socket is not in the descriptor store.
     fn has_entered(&mut self, cookie: u64) -> io::Result<Option<bool>>;
 
-    /// Removes a socket from the descriptor store. If its member is gone, the socket must leave the
-    /// group. If it does not, another process has it, which is an error. `member` is the socket's
-    /// inode.
+    /// Removes a socket from the descriptor store. If the socket's member is gone, the socket must
+    /// leave the group. If the socket stays in the group, another process has it, which is an
+    /// error. `member` is the socket's inode.
     fn withdraw(&mut self, cookie: u64, member: u64) -> io::Result<()>;
 
     /// Removes a lifeline from the descriptor store.
@@ -75,8 +76,8 @@ pub(crate) trait KernelOps {
     /// Waits until packets in flight to the slots' former owners are in their rings.
     fn settle(&mut self) -> io::Result<()>;
 
-    /// The sockets of members and of the newcomer on which `ENETDOWN` is pending: the device was
-    /// down.
+    /// The sockets of members and of the newcomer on which `ENETDOWN` is pending, because the
+    /// device was down.
     fn told(&mut self) -> io::Result<Vec<u64>>;
 
     /// The group's sockets in the order in which the kernel links them after the device was down;
@@ -93,12 +94,13 @@ pub(crate) trait KernelOps {
     /// socket changes when the reader of the ring takes a packet.
     fn unread(&mut self) -> io::Result<Vec<(u64, u64)>>;
 
-    /// Lets other members read the ring of a socket in the descriptor store, until its owner does.
-    /// Returns false if the owner has read it already, or if others can't read it.
+    /// Lets other members read the ring of a socket in the descriptor store, until the ring's owner
+    /// reads it. Returns false if the owner has already read the ring, or if other members can't
+    /// read it.
     fn borrow(&mut self, cookie: u64) -> io::Result<bool>;
 }
 
-/// A group's slots. Whoever has this value holds the group's lock.
+/// A group's slots. The owner of this value holds the group's lock.
 #[derive(Debug)]
 pub(crate) struct Slots<'a, G> {
     table: Table<'a>,
@@ -152,10 +154,10 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         Ok(is_newcomer)
     }
 
-    /// A member is about to close its handle: its share and its ring go to others, or wait for its
-    /// successor. The member that takes the ring gives the share away. If all members left in the
-    /// class are without a share, they get the share at once: none of them looks for packets, and
-    /// the ring's filter may differ from theirs.
+    /// Handles a member that is about to close its handle: its share and its ring go to others, or
+    /// wait for its successor. The member that takes the ring gives the share away. If all
+    /// remaining members of the class are without a share, they get the share at once: none of them
+    /// looks for packets, and the ring's filter may differ from their filters.
     pub(crate) fn depart(&mut self, own: u64) -> io::Result<()> {
         self.repair()?;
         let Some(slot) = self.table.slot_of(own) else {
@@ -185,8 +187,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         self.prepare()?;
         let living = self.mark_gone(own)?;
         self.look_after_awaited(&living)?;
-        // One time for buckets and rings: if a ring became due between two times, nobody would give
-        // away its buckets.
+        // Use one time for buckets and rings. If a ring became due between two times, nobody would
+        // give away the buckets of its member.
         let now_ns = self.kernel.now_ns();
         self.share_out(own, now_ns);
         let orphans = self.orphans_for(own, now_ns);
@@ -205,9 +207,10 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         Ok(inherited)
     }
 
-    /// Ends the packets into the ring of a member that is gone. The member `own` shall read the
-    /// ring, unless another member has read it since before its owner died. A member of another
-    /// class only cuts the lifeline. Returns whether `own` shall read the ring.
+    /// Ends the packets into the ring of a member that is gone, and cuts its lifeline. The member
+    /// `own` shall read the ring, unless another member began to read it before its owner died. If
+    /// `own` is of another class, this only cuts the lifeline. Returns whether `own` shall read the
+    /// ring.
     fn take_ring(&mut self, slot: Slot, own: u64) -> io::Result<bool> {
         let row = self.table.row(slot);
         if !classes::may_inherit(self.table, own, &row) {
@@ -239,12 +242,12 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         Ok(!is_read)
     }
 
-    /// Members that are gone or not read, whose rings no living member reads, and which the member
-    /// `own` shall look after.
+    /// Members that `own` shall look after: they are gone or not read, and no living member reads
+    /// their rings.
     fn orphans_for(&self, own: u64, now_ns: u64) -> Vec<(Slot, Row)> {
         let table = self.table;
-        // True if the lead has just ended the wait for the member's successor: the member's buckets
-        // are not given away yet.
+        // True if the lead has just ended the wait for the member's successor, so that the member's
+        // buckets are not given away yet.
         let is_new = |row: &Row| row.keeps() && classes::may_inherit(table, own, row);
         let is_for_it = |(_, row): &(Slot, Row)| match row.state {
             State::Dead => !is_new(row) && classes::until_due(table, own, row, now_ns) == Some(0),
@@ -257,12 +260,13 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         table.rows().filter(is_for_it).collect()
     }
 
-    /// Gives away the buckets of members that are gone and whose rings `own` shall read.
+    /// Gives away the buckets of dead members whose rings `own` shall read.
     fn share_out(&mut self, own: u64, now_ns: u64) {
         self.give_away(classes::to_share_out(self.table, own, now_ns));
     }
 
-    /// Gives away the buckets of the dead members in the class of `own`, whoever reads their rings.
+    /// Gives away the buckets of the dead members in the class of `own`, even if other members read
+    /// the rings of these dead members.
     pub(crate) fn give_up_shares(&mut self, own: u64) -> io::Result<()> {
         self.repair()?;
         let is_one =
@@ -300,8 +304,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         Ok(living)
     }
 
-    /// Whether a member without a share may take its share now. It must wait while another member
-    /// still has to take over the ring and buckets of a member that is gone.
+    /// Whether a member without a share may take its share now. The member must wait while another
+    /// member still has to take over the ring and buckets of a member that is gone.
     pub(crate) fn may_begin(&mut self, own: u64) -> io::Result<bool> {
         self.repair()?;
         let slot = self.table.slot_of(own);
@@ -346,8 +350,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         self.finish();
     }
 
-    /// Moves the buckets and ranks of all classes. A class without members has no ranks, so nobody
-    /// gets its packets.
+    /// Moves the buckets and ranks of all classes. A class without members has no ranks, so no
+    /// member gets the packets of this class.
     fn move_all(&mut self, classes: &[u8], lead: Option<&Lead>) {
         let mut moved = 0;
         for &class in classes {
@@ -366,8 +370,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         self.table.note_moved(moved, self.kernel.now_ns());
     }
 
-    /// Moves no bucket of a dead member whose ring nobody has taken: later packets would arrive
-    /// before those in the ring. Returns how many buckets have moved.
+    /// Moves buckets of a class, and returns how many have moved. A dead member whose ring nobody
+    /// has taken keeps its buckets: else later packets would arrive before those in the ring.
     fn move_buckets(&mut self, class: u8, shares: &[Share]) -> usize {
         let part = self.table.part(class);
         let mut moves = rounds::plan(self.table, part, shares);

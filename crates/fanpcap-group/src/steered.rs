@@ -1,9 +1,10 @@
 //! A member's part in its group's steering program: its loaded BPF programs and their counters.
 //!
-//! If the steering program has a filtering part, the member attaches it in place of its socket's
-//! filter. The member loads the filtering part alone when it joins, and again together with the
-//! handle's own filter when the application sets one. By then the process may lack the privilege to
-//! load. Then the filtering part stays alone, and the reader runs the handle's filter.
+//! If the steering program has a filtering part, the member attaches this part in place of its
+//! socket's filter. When it joins, the member loads the filtering part alone. When the application
+//! sets a filter of the handle, the member loads the filtering part again, together with that
+//! filter. By then the process may lack the privilege to load BPF programs. Then the filtering part
+//! stays alone, and the reader runs the handle's filter.
 
 mod error;
 mod loading;
@@ -34,7 +35,8 @@ use state::State;
 pub struct Steered(Mutex<State>);
 
 /// The counters of a group whose BPF program steers, filters and counts. Only one member at a time
-/// publishes them. These functions allocate and free nothing, since signal handlers call them.
+/// publishes these counters. The functions allocate and free nothing, since signal handlers call
+/// them.
 pub(crate) trait Whole: Send + Sync {
     /// The counters, and the late fragments; `None` when another member publishes them.
     fn counted(&self) -> Option<(Counts, u64)>;
@@ -86,7 +88,8 @@ impl Steered {
         }))
     }
 
-    /// For a member on an engine whose BPF program steers, filters and counts: loads nothing.
+    /// Makes the part of a member on an engine whose BPF program steers, filters and counts. Loads
+    /// nothing.
     pub(crate) fn unloaded(steering: &Arc<Steering>) -> Self {
         Self::with(steering, None, Filters::default())
     }
@@ -113,7 +116,7 @@ impl Steered {
         self.hold().ok().map(|state| Arc::clone(&state.steering))
     }
 
-    /// Attaches the steering part to the group by the socket of any of its members.
+    /// Attaches the steering part to the group, using the socket of any member of the group.
     pub(crate) fn set(&self, loaded: Loaded, socket: BorrowedFd<'_>) -> Result<(), SteerError> {
         let attached = packet::set_fanout_program(socket, loaded.as_fd());
         attached.map_err(SteerError::Attach)?;
@@ -136,7 +139,7 @@ impl Steered {
     }
 
     /// Adds the late fragments that were counted by members which had attached the steering part
-    /// before.
+    /// earlier.
     pub(crate) fn take_over(&self, late: u64) {
         if let Ok(mut state) = self.hold() {
             state.past_late = state.past_late.saturating_add(late);
@@ -169,10 +172,10 @@ impl Steered {
         }
     }
 
-    /// Whether the counters change even while the member receives no packets. Some of them count
+    /// Whether the counters change even while the member receives no packets: some counters count
     /// dropped packets, or fragments for other members.
     pub fn goes_on(&self) -> bool {
-        // The thread that holds the state may be about to change it.
+        // If another thread holds the state, it may be about to change the state.
         self.try_hold().is_none_or(|state| state.changes())
     }
 
@@ -206,7 +209,7 @@ impl Steered {
     ) -> Result<(), SteerError> {
         let mut state = self.hold()?;
         // If the application has set a filter since `prepared` was loaded, `prepared` lacks this
-        // filter.
+        // filter and can't be used.
         let prepared = match state.generation == prepared.generation {
             true => prepared,
             false => state.prepare(steering)?,
@@ -228,7 +231,8 @@ impl Steered {
                 state.retire(&[had.bare, had.combined]);
             }
         }
-        // The group has the new program already, so publish it even if attaching failed.
+        // The group has the new steering program already. So publish it even if attaching the
+        // filter failed.
         state.show_steering();
         state.publish();
         done

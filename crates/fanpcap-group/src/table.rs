@@ -1,9 +1,9 @@
 //! The table of a steered group: owners of buckets, members in slots, and the change under way.
 //!
 //! The table is one value of a BPF array that all members map. The group's BPF program reads the
-//! table's first part ([`layout`]). The members write all of it, and change it only while they hold
-//! the group's lock. A member does not trust what others wrote: no value in the table can make it
-//! panic or read outside of the table.
+//! table's first part ([`layout`]). The members write the whole table, and change it only while
+//! they hold the group's lock. A member does not trust the values that other members wrote: no
+//! value in the table can make a member panic or read outside of the table.
 
 mod journal;
 mod part;
@@ -29,10 +29,11 @@ pub(crate) struct Table<'a> {
     pub(crate) default: Part<'a>,
     /// The buckets and ranks of the other classes.
     pub(crate) classes: Classes<'a>,
-    /// For each slot, the sticky id of the member there that gets packets; 0: nobody.
+    /// For each slot, the sticky id of the slot's member, if the member gets packets; 0: no such
+    /// member.
     pub(crate) sticky_ids: &'a [AtomicU64],
-    /// For the number in each sticky id, the stamp and the slot of the member that has this id; 0:
-    /// no member has it.
+    /// For the number in each sticky id, the stamp and the slot of the member that has this sticky
+    /// id; 0: no member has it.
     pub(crate) holders: &'a [AtomicU64],
     /// For each bucket, the packets that the BPF program of a balanced group has counted, and the
     /// count that the members last noted (`loads`).
@@ -63,21 +64,21 @@ pub(crate) mod at {
     pub(crate) const SUMS_IN_USE: usize = 7;
     /// Two places for the sums of all final counters.
     pub(crate) const SUMS: [usize; 2] = [8, 16];
-    /// The placeholder that a newcomer replaces, or that is given up: the cookie of its socket (0:
-    /// the newcomer gets the last position), and the socket's inode.
+    /// The placeholder that a newcomer replaces, or that is given up: the cookie of its socket, and
+    /// the socket's inode. Cookie 0: the newcomer gets the last position.
     pub(crate) const REPLACED: usize = 24;
     pub(crate) const REPLACED_MEMBER: usize = 25;
-    /// Digest of the group's steering program; 0: it has none yet.
+    /// Digest of the group's steering program; 0: the group has none yet.
     pub(crate) const DIGEST: usize = 26;
-    /// How often the device went down. The count rises when the slots have got the kernel's new
-    /// order.
+    /// How often the device went down. The count rises when the slots have been renumbered in the
+    /// kernel's new order.
     pub(crate) const DOWNS: usize = 27;
-    /// When to look at the rings of awaited members, nanoseconds of `CLOCK_MONOTONIC`.
+    /// When to check the rings of awaited members, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) const LOOK_NS: usize = 28;
-    /// When to look for members that do not read, nanoseconds of `CLOCK_MONOTONIC`.
+    /// When to check for members that do not read, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) const CHECK_NS: usize = 29;
-    /// The cookie of the group's first socket. It tells the group from earlier groups with the same
-    /// number.
+    /// The cookie of the group's first socket. It distinguishes the group from earlier groups with
+    /// the same number.
     pub(crate) const ID: usize = 30;
     /// The [`ID`] of the group that this group follows; 0: it follows none.
     pub(crate) const FOLLOWS: usize = 31;
@@ -91,31 +92,31 @@ pub(crate) mod at {
     pub(crate) const OLD_BUCKETS: usize = OLD_ROWS + SLOTS * ROW;
     pub(crate) const OLD_RANKS: usize = OLD_BUCKETS + BUCKETS / 8;
     pub(crate) const NEW_SLOTS: usize = OLD_RANKS + SLOTS / 8;
-    /// For each slot whose ring has unread packets, how far its reader has come (0: no unread
-    /// packets were seen), and since when, nanoseconds of `CLOCK_MONOTONIC`.
+    /// For each slot whose ring has unread packets, how far its reader has come, and since when it
+    /// has been there, nanoseconds of `CLOCK_MONOTONIC`. 0: no unread packets were found.
     pub(crate) const SEEN: usize = NEW_SLOTS + SLOTS / 8;
     /// In a group that follows another: the [`GENERATION`] that the lead had when this group last
-    /// took over the owners of buckets from it.
+    /// took over the lead's owners of buckets.
     pub(crate) const FOLLOWED: usize = SEEN + SLOTS * 2;
     /// How many groups follow this group, and their keys. The group's number in a key is 0 until
     /// that number is chosen.
     pub(crate) const DEVICE_GROUPS: usize = FOLLOWED + 1;
-    /// How many members have been succeeded by others with the same names. The upper half is part
-    /// of the last successor's cookie.
+    /// How many members have been succeeded by other members with the same names. The upper half of
+    /// the word is part of the last successor's cookie.
     pub(crate) const TAKEOVERS: usize = DEVICE_GROUPS + 1 + super::DEVICE_GROUPS_MAX;
-    /// For each slot, if an engine fills rings by slots, its counts from before the present member
+    /// For each slot, if an engine fills rings by slots, the counts from before the present member
     /// came: packets for the slot, and how many of these were dropped.
     pub(crate) const COUNTED_BEFORE: usize = TAKEOVERS + 1;
     /// The engine's counts for the whole group, as a member last published them.
     pub(crate) const LEDGER: usize = COUNTED_BEFORE + 2 * SLOTS;
     /// The group slot that the group has in the registry of its device.
     pub(crate) const GROUP_SLOT: usize = LEDGER + super::LEDGER_WORDS;
-    /// Where an engine runs the group's BPF program: whether the program has counters, which
-    /// members publish.
+    /// Where an engine runs the group's BPF program: whether this BPF program has counters, which
+    /// the members then publish.
     pub(crate) const COUNTS: usize = GROUP_SLOT + 1;
     /// The exchange of the group's BPF program that is under way; see `crate::exchange`.
     pub(crate) const EXCHANGE: usize = COUNTS + 1;
-    /// 0: the group is not balanced; 1: it is; 2: it is, and live flows move too.
+    /// 0: the group is not balanced; 1: only idle buckets move; 2: live flows move too.
     pub(crate) const BALANCE: usize = EXCHANGE + 1;
     /// When the next round of a balanced group is due, and when the last one was, nanoseconds of
     /// `CLOCK_MONOTONIC`.
@@ -139,10 +140,10 @@ pub(crate) const ROW: usize = 8;
 /// Words of a ledger.
 pub(crate) const LEDGER_WORDS: usize = 7;
 
-/// How many groups can follow one group: a handle has at most 64 devices.
+/// The largest number of groups that can follow one group: a handle has at most 64 devices.
 pub(crate) const DEVICE_GROUPS_MAX: usize = 63;
 
-/// How many elephants a round names at most.
+/// The largest number of elephants that a round names.
 pub(crate) const ELEPHANTS_MAX: usize = 4;
 
 const _: () = assert!(layout::OWN + at::END * 8 <= layout::LOADS);
@@ -165,14 +166,14 @@ pub enum State {
     Newcomer,
     /// A member with its share.
     Live,
-    /// A member that is gone. Nobody reads its ring yet.
+    /// A member that is gone. No member reads its ring yet.
     Dead,
     /// A member that is gone, whose ring another member reads.
     TakenOver,
     /// A placeholder: the socket of a member that is gone, whose ring has been read to the end.
     Vacant,
-    /// A member that is gone and has promised a successor. It keeps its buckets, and its ring goes
-    /// on filling.
+    /// A member that is gone and has promised a successor. It keeps its buckets, and packets still
+    /// come into its ring.
     Awaited,
 }
 
@@ -195,10 +196,11 @@ impl State {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Row {
     pub(crate) state: State,
-    /// How often the member's socket has reported that the device went down, as [`at::DOWNS`]
-    /// counts, modulo 256.
+    /// How often the member's socket has reported that the device went down, modulo 256, to compare
+    /// with [`at::DOWNS`].
     pub(crate) downs: u8,
-    /// The member's weight; 0: no share. For a dead member 0 means that its buckets are given away.
+    /// The member's weight; 0: no share. In a dead member's row, 0 means that its buckets are given
+    /// away.
     pub(crate) weight: u16,
     /// The member's class, 0 to 63.
     pub(crate) class: u8,
@@ -208,16 +210,16 @@ pub(crate) struct Row {
     pub(crate) cookie: u64,
     /// The member whose socket this is or was.
     pub(crate) member: u64,
-    /// The cookie of the member that reads this ring; 0: none does. The member's own cookie means,
-    /// while the member lives, that others shall read its ring. When the member is awaited or dead,
-    /// it means that the lifeline is cut.
+    /// The cookie of the member that reads this ring; 0: no member reads it. While the member
+    /// lives, its own cookie means that others shall read its ring. In the row of an awaited or
+    /// dead member, its own cookie means that the lifeline is cut.
     pub(crate) taker: u64,
     /// When this state began, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) since_ns: u64,
     /// The digest of the member's name; 0: it has none.
     pub(crate) name: u64,
     /// The member's sticky id (`sticky_ids`): a stamp, and a number in the lowest byte. A successor
-    /// gets its predecessor's.
+    /// gets the sticky id of its predecessor.
     pub(crate) sticky_id: u64,
     /// In a group that follows another: the cookie of the member's socket in the lead.
     pub(crate) lead: u64,
@@ -250,7 +252,7 @@ impl Row {
         matches!(self.state, State::Live | State::Awaited) && self.weight > 0
     }
 
-    /// Whether a dead member keeps its share, which it does until somebody takes its ring.
+    /// Whether a dead member keeps its share. It does so until another member takes its ring.
     pub(crate) fn keeps(&self) -> bool {
         self.state == State::Dead && self.weight > 0
     }
@@ -277,7 +279,7 @@ impl Row {
     }
 }
 
-/// Bits of a process id in a row; the kernel's process ids go up to 2^22 (`PID_MAX_LIMIT`). The
+/// Bits of a process id in a row; the kernel's process ids are at most 2^22 (`PID_MAX_LIMIT`). The
 /// class is in the bits above.
 const PID_BITS: u32 = 26;
 const PID_MAX: u32 = (1 << PID_BITS) - 1;

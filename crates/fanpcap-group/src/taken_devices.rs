@@ -1,5 +1,6 @@
-//! How a newcomer finds a device that its engine has taken. Any member of any group on it has the
-//! device, in this process or another. The ways are the same as in `crate::found`.
+//! Finds, for a newcomer, a device that its engine has taken. Every member of a group on the device
+//! has the device's descriptors, in this process or another. The ways to get them are the same as
+//! in `crate::found`.
 
 use crate::page::GroupDir;
 use crate::record::{DESCRIPTORS, Record};
@@ -12,12 +13,13 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// How long members may take to answer at their rendezvous. Ending members are gone by then.
+/// How long members may take to answer at their rendezvous. In this time, members that are ending
+/// disappear.
 const FOR_MEMBERS: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(10);
 
-/// Finds the device that the engine has taken; `None` when no member of another process has it. The
-/// caller holds the device's guard.
+/// Finds the device that the engine has taken; `None` when no member of another process has the
+/// device. The caller holds the device's guard.
 ///
 /// # Errors
 /// Why the device can't be reached, in words.
@@ -43,7 +45,7 @@ pub(crate) fn search(
             for record in &attached {
                 match take_over(record).and_then(open) {
                     Ok(device) => return Ok(Some(device)),
-                    // The engine has lost the device. The member has not noticed yet.
+                    // The engine has lost the device, and the member has not noticed yet.
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     Err(error) if pidfd::has_let_go(&error) => {}
                     Err(error) => {

@@ -1,5 +1,6 @@
 //! The takeover of a ring whose member is dead, or whose application has never read it. A living
-//! member reads the ring, and settles the dead member's final counters.
+//! member reads the ring. If the ring's member is dead, the living member also writes its final
+//! counters.
 
 use crate::member_descriptors::MemberDescriptors;
 use crate::record::{BEFORE, at};
@@ -17,9 +18,11 @@ use std::sync::{Arc, Mutex};
 /// has final counters, and its slot must be vacated; a living member has `None`.
 pub(crate) type ReadOut = Vec<(u64, Option<FinalCounters>)>;
 
-/// Takes over the ring of a dead member, which gets no more packets. Adds the member to `read_out`
-/// when the ring has been read to the end. The caller holds the group's lock. `own` takes the ring
-/// over. If packets go to several members, `own` already has its own copies, unless it is the dead
+/// Takes over the ring of a dead member for the member `own`. The ring gets no more packets. Adds
+/// the dead member to `read_out` when the ring has been read to the end. The caller holds the
+/// group's lock.
+///
+/// If packets go to several members, `own` already has its own copies, unless it is the dead
 /// member's successor. So copies in the ring are skipped.
 ///
 /// # Errors
@@ -56,9 +59,9 @@ pub(crate) fn take_over(
     })
 }
 
-/// Takes over the ring of a living member whose application has never read it, from where the
-/// former reader stopped. `None` if the application reads it by now. The caller holds the group's
-/// lock.
+/// Takes over the ring of a living member whose application has never read it. Reading continues
+/// where the former reader stopped. `None` if the application has begun to read the ring. The
+/// caller holds the group's lock.
 pub(crate) fn borrow(
     shared: &Shared,
     read_out: &Arc<Mutex<ReadOut>>,
@@ -92,7 +95,7 @@ fn when_read(
     })
 }
 
-/// Gives up the ring of a dead member. Returns its final counters.
+/// Gives up the ring of a dead member. Returns the member's final counters.
 pub(crate) fn give_up(shared: &Shared, slot: Slot) -> FinalCounters {
     let cookie = shared.table().row(slot).cookie;
     MemberDescriptors::of(shared, cookie).map_or(FinalCounters::UNKNOWN, |descriptors| {
@@ -102,8 +105,8 @@ pub(crate) fn give_up(shared: &Shared, slot: Slot) -> FinalCounters {
 }
 
 impl MemberDescriptors {
-    /// Returns the member's final counters, with what the kernel has counted since the member last
-    /// read them. Writes them to the member's page, and closes the socket.
+    /// Returns the member's final counters, which include what the kernel has counted since the
+    /// member's last read. Writes them to the member's page, and closes the socket.
     pub(crate) fn final_counters(self, shared: &Shared) -> FinalCounters {
         let has_counted = self.count_last(shared);
         takeover_status::end(&self.words);
@@ -119,7 +122,7 @@ impl MemberDescriptors {
         let taken = taken.map(|own| own.saturating_sub(earlier));
         let all = taken.map(|own| own.saturating_add(inherited));
         let unread = all.map(|all| received.saturating_sub(dropped).saturating_sub(all));
-        // A member that died while it read the kernel's counters has lost what it read.
+        // If a member died while it read the kernel's counters, these counters are lost.
         let has_lost = shared.on_device.is_none() && word(at::READING) != 0;
         let is_known = has_counted && all.is_some() && !has_lost;
         FinalCounters {
@@ -134,9 +137,9 @@ impl MemberDescriptors {
     }
 
     /// Updates the page with the last counts. The kernel clears a socket's counters when they are
-    /// read, so they are added. An engine's counters are totals, so they replace those on the page.
-    /// On an engine the member must be dead: a living member would add its own last reading to the
-    /// totals.
+    /// read, so they are added to the page. An engine's counters are totals, so they replace the
+    /// counters on the page. On an engine the member must be dead: a living member would add its
+    /// own last reading to the totals.
     pub(crate) fn count_last(&self, shared: &Shared) -> bool {
         let table = shared.table();
         if shared.on_device.is_some() {

@@ -1,11 +1,11 @@
-//! How far the takeover of a dead member has come, as the member's page shows. The page says how
-//! many packets the member took itself, and whether its counters are final. Packets that other
-//! members took before the member's application first read the handle do not count as taken by the
-//! member itself.
+//! The progress of a dead member's takeover, as the member's page shows it. The page says how many
+//! packets the member took itself, and whether its counters are final. Other members may have taken
+//! packets before the member's application first read the handle. Such packets do not count as
+//! taken by the member itself.
 //!
 //! The kernel clears a socket's counters when they are read. So the member that takes over adds
-//! these counters to the dead member's page. Processes that hold the page read them there:
-//! `fanpcap run` has a ledger of each member.
+//! these counters to the dead member's page. Processes that hold the page read the counters there:
+//! `fanpcap run`, for example, keeps a ledger of each member.
 
 use crate::page::{GroupDir, HeldPage};
 use crate::record::{NOT_READ_BY_US, WORDS, at};
@@ -18,15 +18,15 @@ use std::sync::atomic::{Ordering, fence};
 pub struct TakeoverStatus {
     /// Whether a member has taken the ring over. Since then the socket rejects all packets.
     pub has_begun: bool,
-    /// Packets that others have taken from the ring, before the member's application first read it
-    /// or after the member's death.
+    /// Packets that other members have taken from the ring, before the member's application first
+    /// read it or after the member's death.
     pub inherited: u64,
     /// Whether the page's counters are final: no member takes packets from the ring any more.
     pub is_final: bool,
 }
 
 impl HeldPage {
-    /// How far the member's takeover has come; `None` if the file is not a page.
+    /// The progress of the member's takeover; `None` if the file is not a page.
     pub fn takeover(&self) -> Option<TakeoverStatus> {
         let words = self.words()?;
         let (_, inherited) = taken(|at| words[at]);
@@ -46,7 +46,8 @@ pub fn may_be_taken_over(ifindex: u32, group: u16) -> bool {
     records.any(|record| record.shared.is_some())
 }
 
-/// Marks the beginning of a takeover: the packets that were taken so far are the owner's.
+/// Marks the beginning of a takeover: the owner itself has taken the packets that were taken so
+/// far.
 pub(crate) fn begin(words: &[Word; WORDS]) {
     if words[at::OWN_TAKEN].get() == 0 {
         words[at::OWN_TAKEN].set(words[at::TAKEN].get().saturating_add(1));
@@ -59,15 +60,16 @@ pub(crate) fn end(words: &[Word; WORDS]) {
     words[at::IS_FINAL].set(1);
 }
 
-/// Packets that a ring's owner has taken, and packets that others have taken before and after that,
-/// from the words of its page. `None` if the system's library has read the member.
+/// From the words of a page: the packets that the ring's owner has taken, and the packets that
+/// others have taken before and after that. The first is `None` if the system's library has read
+/// the member.
 pub(crate) fn taken(word: impl Fn(usize) -> u64) -> (Option<u64>, u64) {
     let all = word(at::TAKEN);
     if all == NOT_READ_BY_US {
         return (None, 0);
     }
     let until_end = word(at::OWN_TAKEN).checked_sub(1).unwrap_or(all);
-    // A reader may not have taken the packet that it claimed last.
+    // A reader may not have taken yet the packet that it claimed last.
     let before = borrowed::claimed(word(at::LOOKED_NS)).unwrap_or_else(|| word(at::BORROWED));
     let own = until_end.saturating_sub(before);
     (Some(own), all.saturating_sub(own))
@@ -89,7 +91,7 @@ mod tests {
         assert_eq!(now(), (Some(7), 2));
         begin(&words);
         words[at::TAKEN].set(10);
-        assert_eq!(now(), (Some(7), 3), "a second takeover");
+        assert_eq!(now(), (Some(7), 3), "a second takeover changes nothing");
         words[at::TAKEN].set(NOT_READ_BY_US);
         assert_eq!(now(), (None, 0));
     }
@@ -111,15 +113,15 @@ mod tests {
         let claim = |frames| words[at::LOOKED_NS].set((1_u64 << 63) | frames);
         claim(3);
         words[at::TAKEN].set(2);
-        assert_eq!(now(), (Some(0), 2), "one is in hand");
+        assert_eq!(now(), (Some(0), 2), "one claimed packet is not taken yet");
         words[at::TAKEN].set(3);
         assert_eq!(now(), (Some(0), 3));
         words[at::BORROWED].set(3);
         assert_eq!(borrowed::take_back(&words[at::LOOKED_NS], 70), Some(3));
         words[at::TAKEN].set(10);
-        assert_eq!(now(), (Some(7), 3), "its owner reads");
+        assert_eq!(now(), (Some(7), 3), "the owner has read 7");
         begin(&words);
         words[at::TAKEN].set(12);
-        assert_eq!(now(), (Some(7), 5), "another reads its ring");
+        assert_eq!(now(), (Some(7), 5), "another member has read 2 more");
     }
 }

@@ -1,4 +1,4 @@
-//! A steered group as its table shows it, for processes that are not members. Reading it writes
+//! Shows a steered group by its table, to processes that are not members. Reading the table writes
 //! nothing and takes no lock.
 
 use crate::found::{self, FindError, STEP};
@@ -36,7 +36,7 @@ pub struct View {
     pub changes: u64,
     /// The last change of buckets.
     pub moved: Option<Moved>,
-    /// What became of packets that came to a group on an engine, as a member last published it.
+    /// The ledger of a group on an engine, as a member last published it.
     pub ledger: Option<Ledger>,
     /// The result of the last round of a balanced group.
     pub leveled: Option<Leveled>,
@@ -94,11 +94,11 @@ pub enum UnderWay {
     Balance,
     /// This slot becomes a placeholder.
     Vacate(u8),
-    /// This slot, the last, is given up.
+    /// This slot is given up. It is the last one.
     Trim(u8),
     /// Slots get new numbers.
     Renumber,
-    /// The second slot gets all that the first slot has.
+    /// The second slot gets all buckets and ranks, and the sticky id, of the first slot.
     Succeed(u8, u8),
 }
 
@@ -130,16 +130,16 @@ pub fn name_digest(name: &str) -> u64 {
     digest(name)
 }
 
-/// How often to try to read the table without a change during the reading.
+/// How many attempts to make to read the table without a change during the reading.
 const LOOKS: usize = 8;
 
 /// How long to wait for sockets that are being closed.
 const FOR_SOCKETS: Duration = Duration::from_millis(300);
 
 impl GroupTable {
-    /// Finds the table of a group in the calling thread's network namespace, as a newcomer would.
-    /// `for_members` is the time that members may take to answer at the group's rendezvous. `None`
-    /// when the group has no steering program or no member.
+    /// Finds the table of a group in the calling thread's network namespace, in the way that a
+    /// newcomer finds it. `for_members` is the time that members may take to answer at the group's
+    /// rendezvous. `None` when the group has no steering program or no member.
     ///
     /// # Errors
     /// Why the table can't be found, in words.
@@ -156,8 +156,8 @@ impl GroupTable {
         Ok(memory.map(|memory| Self { memory, key }))
     }
 
-    /// The table of the group in which the member with this page is, if the caller may trace the
-    /// member's process.
+    /// The table of the group of the member with this page, if the caller may trace the member's
+    /// process.
     pub fn of_member(ifindex: u32, group: u16, record: &Record) -> Option<Self> {
         let key = group_key(ifindex, group);
         let memory = found::take_over(record, key, shared::table_alone);

@@ -20,9 +20,9 @@ use std::{fmt, io};
 pub enum WeighError {
     /// The group's lock can't be taken.
     Lock(SteerError),
-    /// The objects that the members share can't be obtained, for these reasons.
+    /// The objects that the members share can't be obtained. The text says why.
     Unreachable(String),
-    /// The group has no steering program, or the member is not in the group, or not any more.
+    /// The group has no steering program, or the member is not in the group.
     Gone,
     /// No other member of the group has a share of its packets.
     Last,
@@ -35,12 +35,12 @@ pub enum WeighError {
 impl fmt::Display for WeighError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Lock(error) => write!(f, "the group's lock: {error}"),
+            Self::Lock(error) => write!(f, "can't take the group's lock: {error}"),
             Self::Unreachable(reasons) => f.write_str(reasons),
             Self::Gone => f.write_str("it has left the group"),
             Self::Last => f.write_str("no other member would take its packets"),
             Self::Follows => {
-                f.write_str("shares are those of the group on the handles' first device")
+                f.write_str("the group on the handles' first device decides the shares")
             }
             Self::Failed(error) => write!(f, "the group's descriptor store: {error}"),
         }
@@ -74,13 +74,13 @@ impl From<io::Error> for WeighError {
 pub struct Drained {
     /// The words of its page; `None` without a page.
     words: Option<[Word; WORDS]>,
-    /// The packets that came into its ring; `None` if the page has the number.
+    /// The packets that came into its ring; `None` if the page shows this number.
     given: Option<u64>,
 }
 
 impl Drained {
-    /// Packets in its ring that nobody has taken; `None` if unknown, as when the system's library
-    /// reads.
+    /// Packets in its ring that nobody has taken; `None` if unknown, for example when the system's
+    /// library reads the member.
     pub fn unread(&self) -> Option<u64> {
         let words = self.words.as_ref()?;
         let page = Record::decode(&std::array::from_fn(|at| words[at].get()))?;
@@ -89,7 +89,7 @@ impl Drained {
     }
 }
 
-/// Gives a member of a group a weight other than 0, and buckets accordingly.
+/// Gives a member of a group a weight other than 0, and the number of buckets for that weight.
 ///
 /// # Errors
 /// [`WeighError`].
@@ -99,11 +99,11 @@ pub fn weigh(ifindex: u32, group: u16, member: MemberId, weight: u16) -> Result<
     })
 }
 
-/// Gives a member's buckets to others. The member stays in its group, without a share. When this
-/// returns, all packets in flight to the member are in its ring.
+/// Gives a member's buckets to other members. The member stays in its group, without a share. When
+/// this returns, all packets in flight to the member are in its ring.
 ///
 /// # Errors
-/// [`WeighError`]; then nothing has changed.
+/// [`WeighError`]. Nothing has changed in this case.
 pub fn drain(ifindex: u32, group: u16, member: MemberId) -> Result<Drained, WeighError> {
     change(ifindex, group, |shared| {
         let cookie = move_buckets(shared, member, 0)?;
@@ -111,7 +111,8 @@ pub fn drain(ifindex: u32, group: u16, member: MemberId) -> Result<Drained, Weig
         let given = given_by_engine(shared, cookie);
         let mut descriptors = MemberDescriptors::of(shared, cookie);
         if given.is_none() {
-            // No more packet comes that would make the member read its counters.
+            // After this no packet comes that would make the member read its counters, so read them
+            // here.
             descriptors = descriptors.filter(|it| it.count_last(shared));
         }
         let words = descriptors.map(|it| it.words);
@@ -119,15 +120,15 @@ pub fn drain(ifindex: u32, group: u16, member: MemberId) -> Result<Drained, Weig
     })
 }
 
-/// The packets that an engine has put into a member's rings since it came. Does not change the
-/// page: the living member itself adds there what it has not published yet.
+/// The packets that an engine has put into a member's rings since the member came. Does not change
+/// the page: the living member itself adds its unpublished counts to the page.
 fn given_by_engine(shared: &Shared, cookie: u64) -> Option<u64> {
     let slot = shared.table().slot_of(cookie)?;
     let [received, dropped] = shared.counted(slot)?;
     Some(received.saturating_sub(dropped))
 }
 
-/// Runs `work` on what the members share, under the group's lock.
+/// Runs `work` on the objects that the members share, under the group's lock.
 fn change<T>(
     ifindex: u32,
     group: u16,
@@ -141,7 +142,8 @@ fn change<T>(
     });
     let (done, lead) = shared?;
     for (ifindex, group) in lead.table().device_groups().into_iter().map(group_of) {
-        // Best effort: the members follow when they next look after their group.
+        // Best effort: if this fails, the members follow the lead when they next look after their
+        // group.
         let _ = on_device(ifindex, group, |shared| {
             let mut kernel = Kernel::of(shared);
             let slots = Slots::new(shared.table(), &mut kernel);
@@ -163,7 +165,7 @@ fn on_device<T>(
     work(&shared.ok_or(WeighError::Gone)?)
 }
 
-/// Returns the cookie of the member's socket.
+/// Moves buckets for a member's new weight. Returns the cookie of the member's socket.
 fn move_buckets(shared: &Shared, member: MemberId, weight: u16) -> Result<u64, WeighError> {
     let table = shared.table();
     let mut kernel = Kernel::of(shared);

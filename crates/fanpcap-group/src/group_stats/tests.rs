@@ -18,8 +18,8 @@ fn sums_are_over_the_members_and_no_other_pages() {
         Some(records.iter().map(|it| it.pid).collect::<Vec<_>>())
     };
     assert_eq!(told(&[1, 2], &[2, 1]), Some(vec![1, 2]));
-    assert_eq!(told(&[1], &[1, 3]), Some(vec![1]), "3 is joining");
-    assert_eq!(told(&[1, 2], &[1, 3]), None, "2 has no page");
+    assert_eq!(told(&[1], &[1, 3]), Some(vec![1]), "socket 3 is joining");
+    assert_eq!(told(&[1, 2], &[1, 3]), None, "member 2 has no page");
     assert_eq!(told(&[], &[3]), None);
 }
 

@@ -1,4 +1,4 @@
-//! Finds what a group has that a newcomer did not ask for.
+//! Finds how a group differs from the group that a newcomer asked for.
 
 use super::engine_error::EngineError;
 use super::error::JoinError;
@@ -36,7 +36,7 @@ pub(super) fn conflict(
         return Some(JoinError::OtherDevice { group, has, wants });
     }
     if (other.protocol == ETH_P_SILENT) != (own.protocol == ETH_P_SILENT) {
-        // Packet diag does not tell engines apart.
+        // Packet diag does not distinguish engines.
         let engine = Driver::of_devices();
         let [has, wants] = [other.protocol, own.protocol]
             .map(|protocol| (protocol == ETH_P_SILENT).then_some(engine.as_str()));
@@ -46,7 +46,7 @@ pub(super) fn conflict(
         let (has, wants) = (other.protocol, own.protocol);
         return Some(JoinError::OtherProtocol { group, has, wants });
     }
-    // Use only pages of members: another page may be a newcomer's, such as this one's own.
+    // Use only pages of members: any other page belongs to a newcomer, perhaps to this one.
     let mut members = roster.members_with_pages(group).into_iter();
     let runs = match members.find_map(|member| member.page) {
         Some(record) if record.mode == asked.mode => return None,

@@ -13,16 +13,17 @@ use std::io;
 pub struct EngineAsk<'a> {
     /// The handle's device and group, prepared.
     pub prepared: &'a Prepared,
-    /// What the rings shall be.
+    /// The rings that the handle asks for.
     pub ask: Ask,
     /// Whether the host loses the packets that the device receives.
     pub steal: Steal,
 }
 
-/// How often another group may take a number that was free.
+/// How many numbers to try at most: another group may take a number that was free.
 const TRIES: usize = 8;
 
-/// Joins an unused group. The kernel would give it a low number, which people choose.
+/// Joins a new group with an unused high number. The kernel would choose a low number, which people
+/// choose too.
 pub(super) fn in_new_group<T>(
     mut newcomer: Newcomer<'_>,
     join: &mut dyn FnMut(&Newcomer<'_>) -> Result<T, JoinError>,
@@ -41,8 +42,8 @@ pub(super) fn in_new_group<T>(
     }
 }
 
-/// Gives the device's packets to the group. If the group `steals`, the host loses them as long as
-/// the group lasts. The caller holds the device's guard, as for [`check`].
+/// Gives the device's packets to the group. If the group `steals`, the host loses these packets as
+/// long as the group lasts. The caller holds the device's guard, as for [`check`].
 pub(super) fn attach_group(shared: &Shared, steals: bool) -> Result<(), Refusal> {
     if let Some(on_device) = &shared.on_device {
         let number = on_device.attach(&shared.fd_store, steals)?;
@@ -52,7 +53,7 @@ pub(super) fn attach_group(shared: &Shared, steals: bool) -> Result<(), Refusal>
 }
 
 /// Checks that the device's packets still come to the group's engine. If the newcomer `steals`, the
-/// host loses them from now on, as long as the group lasts.
+/// host loses these packets from now on, as long as the group lasts.
 pub(super) fn check(newcomer: &Newcomer<'_>, shared: &Shared) -> Result<(), EngineError> {
     let (Some(engine), Some(on_device)) = (shared.engine, &shared.on_device) else {
         return Ok(());

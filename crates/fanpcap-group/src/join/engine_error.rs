@@ -14,7 +14,7 @@ pub enum EngineError {
         group: u16,
         /// The engine of the group's members: `engine xdp`, say, or `packet sockets`.
         has: String,
-        /// The engine of the handle, likewise.
+        /// The engine of the handle, in the same words.
         wants: String,
     },
     /// The group's engine was detached from the device.
@@ -24,7 +24,7 @@ pub enum EngineError {
         /// The device.
         device: String,
     },
-    /// A new group was asked for, and another handle has just taken its number.
+    /// The application asked for a new group, but another handle has just taken the number.
     Taken {
         /// The group's number.
         group: u16,
@@ -45,8 +45,8 @@ pub enum EngineError {
         /// A member's class.
         class: u8,
     },
-    /// Other groups are on the device, and none of their members could hand over what all groups on
-    /// the device share.
+    /// Other groups are on the device, and none of their members could hand over the descriptors
+    /// that all groups on the device share.
     Unreachable {
         /// The device.
         device: String,
@@ -66,8 +66,8 @@ impl fmt::Display for EngineError {
         match self {
             Self::Other { group, has, wants } => write!(
                 f,
-                "fan-out group {group} is on {has}, this handle on {wants}: all members of a group \
-                 take the same engine, or use another group",
+                "fan-out group {group} is on {has}, this handle on {wants}: open it on \
+                 the group's engine, or use another group",
             ),
             Self::Lost { group, device } => write!(
                 f,
@@ -89,15 +89,16 @@ impl fmt::Display for EngineError {
             ),
             Self::Unclassified { group, class } => write!(
                 f,
-                "fan-out group {group} has members of class {class}, which would get no packet: the \
-                 new program has no 'classify'; close them first",
+                "fan-out group {group} has members of class {class}, which would get no packet, \
+                 as the new steering program has no 'classify': close these members first",
             ),
             Self::Unreachable { device, reasons } => write!(
                 f,
-                "other groups are on {device}, and no member hands over what they share: {reasons}",
+                "other groups are on {device}, and no member hands over the shared \
+                 descriptors: {reasons}",
             ),
-            Self::Serve(error) => write!(f, "the device's BPF program: {error}"),
-            Self::Lock(error) => write!(f, "the device's lock: {error}"),
+            Self::Serve(error) => write!(f, "can't change the device's BPF program: {error}"),
+            Self::Lock(error) => write!(f, "can't take the device's lock: {error}"),
             Self::Refused(refusal) => refusal.fmt(f),
         }
     }
@@ -133,7 +134,7 @@ impl EngineError {
         }
     }
 
-    /// The descriptor store can't keep what the members share.
+    /// The descriptor store can't keep the objects that the members share.
     pub(crate) fn of_store(engine: &dyn Engine) -> impl Fn(io::Error) -> Self + '_ {
         |error| Self::Refused(engine.refusal("the group's descriptor store", error))
     }

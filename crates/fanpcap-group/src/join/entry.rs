@@ -1,5 +1,5 @@
-//! How a newcomer enters a steered group. It makes what the members share, or gets it from a
-//! member, and takes a slot.
+//! Enters a newcomer into a steered group. The newcomer makes the objects that the members share,
+//! or gets them from a member, and takes a slot.
 
 mod on_device;
 
@@ -91,7 +91,8 @@ impl<'a> Entry<'a> {
                     break (guard, membership);
                 }
                 (None, Some(asked)) if begun.is_none() => {
-                    // That takes a while. The group may have members afterwards.
+                    // Beginning a group takes a while, so release the lock. The group may have
+                    // members afterwards.
                     drop(guard);
                     begun = Some(self.begin_with(asked.prepared.shared(key, self.steering)?)?);
                 }
@@ -106,7 +107,7 @@ impl<'a> Entry<'a> {
         Ok(())
     }
 
-    /// The group's guard, and what its members share, if it has members.
+    /// Returns the group's guard, and the objects that the members share, if the group has members.
     fn find(
         &self,
         identity: &Identity,
@@ -155,7 +156,8 @@ impl<'a> Entry<'a> {
         self.take_slot(shared, placed, address, lock)
     }
 
-    /// Enters a group as its first member. All that may fail is done before the socket enters.
+    /// Enters a group as its first member. Every step that may fail is done before the socket
+    /// enters.
     fn enter_first(
         &self,
         key: u64,
@@ -278,8 +280,8 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Notes that the newcomer enters the group. Notes it again, as the group's lock and BPF
-    /// program took a while.
+    /// Notes that the newcomer is about to enter the group. An earlier note is replaced, because
+    /// taking the group's lock and loading the BPF program took a while.
     fn note_joining(&self) {
         if let Some(early) = self.early.filter(|_| self.newcomer.engine.is_none()) {
             let rejects = self.newcomer.bound.protocol == ETH_P_SILENT;
@@ -287,7 +289,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Shows on the newcomer's page what the newcomer shares with the group.
+    /// Writes to the newcomer's page which objects the newcomer shares with the group.
     fn show(&self, shared: &Shared, slot: Slot) {
         if let Some(early) = self.early {
             if let Some(before) = self.before.get() {

@@ -46,7 +46,7 @@ pub enum JoinError {
         /// The handle's device.
         wants: String,
     },
-    /// The reason is that the handle or the group has several devices.
+    /// The handle or the group has several devices, and this is the reason.
     Devices(DevicesError),
     /// The group captures another protocol.
     OtherProtocol {
@@ -137,7 +137,7 @@ impl fmt::Display for JoinError {
             ),
             Self::Stranded { group, error } => write!(
                 f,
-                "close the handle, as it has entered fan-out group {group} before this failed: {error}",
+                "close the handle: it entered fan-out group {group} before a later step failed: {error}",
             ),
             Self::Program(error) => error.fmt(f),
             Self::Engine(error) => error.fmt(f),
@@ -177,8 +177,8 @@ impl std::error::Error for JoinError {
 }
 
 impl JoinError {
-    /// Whether the group's steering program can't be loaded, or can't read the device's frames:
-    /// then a mode of the kernel's may work.
+    /// Whether the group's steering program can't be loaded, or can't read the device's frames. In
+    /// these cases a mode of the kernel's may work.
     pub fn is_of_loading(&self) -> bool {
         matches!(self, Self::Program(error) if error.is_of_loading())
     }
@@ -248,8 +248,8 @@ impl fmt::Display for DevicesError {
         match self {
             Self::Other { group, has, wants } => write!(
                 f,
-                "fan-out group {group} has the devices {has}, this handle {wants}: all members name the \
-                 same devices in the same order; or use another group",
+                "fan-out group {group} has the devices {has}, this handle {wants}: name the \
+                 same devices in the same order, or use another group",
             ),
             Self::One {
                 group,
@@ -303,7 +303,7 @@ mod tests {
     fn who_has_failed_in_the_group_is_told_to_close_the_handle_first() {
         let error = Box::new(JoinError::NotPacket);
         let said = JoinError::Stranded { group: 7, error }.to_string();
-        let begins = "close the handle, as it has entered fan-out group 7 before this failed: ";
+        let begins = "close the handle: it entered fan-out group 7 before a later step failed: ";
         assert!(said.starts_with(begins), "{said}");
     }
 }

@@ -1,5 +1,5 @@
-//! One group over several devices: the kernel has a group on each. The groups on the further
-//! devices follow the group on the first device. This file says which groups they are.
+//! One group over several devices: the kernel has a group on each device. The groups on the further
+//! devices follow the group on the first device. This file finds the numbers of these groups.
 
 use super::{DevicesError, JoinError, Newcomer, ProgramError, device, free_number, wanted};
 use crate::membership::Membership;
@@ -14,19 +14,19 @@ use std::sync::Arc;
 pub enum PerDevice<'a> {
     /// The handle's only device.
     Only,
-    /// The first of several devices. Has the interface indices of the others, in the handle's
-    /// order.
+    /// The first of several devices. Holds the interface indices of the other devices, in the
+    /// handle's order.
     First(&'a [u32]),
-    /// A further device. Has the membership of the handle's socket on the first device.
+    /// A further device. Holds the membership of the handle's socket on the first device.
     Behind(&'a Arc<Membership>),
 }
 
-/// How often another group may take a number that was free.
+/// How many numbers to try at most: another group may take a number that was free.
 const TRIES: usize = 8;
 
 impl PerDevice<'_> {
-    /// Writes into a new group's table which group it follows, and on which devices groups follow
-    /// it. `id` is the cookie of the group's first socket.
+    /// Writes into a new group's table the group that it follows, and the devices on which other
+    /// groups follow it. `id` is the cookie of the group's first socket.
     pub(super) fn begin(&self, table: Table<'_>, id: u64) {
         table.set(at::ID, id);
         table.set(at::FOLLOWS, self.follows());
@@ -69,7 +69,8 @@ impl PerDevice<'_> {
         }
     }
 
-    /// The number by which the application knows the group, if it is not the kernel's.
+    /// The number by which the application knows the group, if the kernel's group has another
+    /// number.
     pub(super) fn number(&self) -> Option<u16> {
         match self {
             Self::Behind(lead) => Some(group_of(lead.shared().table().get(at::GROUP)).1),
@@ -104,8 +105,8 @@ pub(super) fn follow<T>(
 }
 
 /// The number (`PACKET_FANOUT` id) of the kernel's group that follows `lead` on the newcomer's
-/// device. The first member that needs it chooses the highest free number: people choose low
-/// numbers. A number that another group has `taken` is replaced.
+/// device. The first member that needs this group chooses the highest free number: people choose
+/// low numbers. Replaces the number `taken`, which another group has taken.
 fn number(newcomer: &Newcomer<'_>, lead: &Membership, taken: u16) -> Result<u16, JoinError> {
     let guard = lead.lock().take();
     let _guard = guard.map_err(|error| ProgramError::of(newcomer.fanout.id, error))?;

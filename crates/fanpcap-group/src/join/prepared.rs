@@ -1,5 +1,5 @@
-//! Prepares a newcomer on an engine before its handle is activated. This does all that the engine
-//! may refuse: an activated handle could no longer change to packet sockets.
+//! Prepares a newcomer on an engine before its handle is activated. Every step that the engine may
+//! refuse is done here: an activated handle could no longer change to packet sockets.
 
 use super::{EngineError, JoinError, device};
 use crate::found::{self, Leaving};
@@ -21,15 +21,16 @@ use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A device that an engine has taken, and what a new group on it shares.
+/// A device that an engine has taken, and the objects that a new group on the device shares.
 #[derive(Debug)]
 pub struct Prepared {
     engine: &'static dyn Engine,
     pub(super) device: Box<dyn TakenDevice>,
-    /// Whether no other process can have the device before a page shows it.
+    /// Whether this process took the device itself. No other process can then have the device
+    /// before a page shows it.
     is_private: bool,
-    /// What a new group with the steering program of this digest shares; `None` for a group that
-    /// has members.
+    /// The objects that a new group shares, and the digest of its steering program; `None` for a
+    /// group that has members.
     shared: Mutex<Option<(Shared, u64)>>,
     lock: GroupLock,
     /// The newcomer's claim, kept until the first attempt to join.
@@ -86,8 +87,8 @@ pub fn prepare(
     if let Some(on_device) = on_device.filter(|_| outgoing) {
         on_device.sees_sent().map_err(EngineError::from)?;
     }
-    // An error of `found` comes last: if the engine can't serve the newcomer, the newcomer joins
-    // the members on packet sockets.
+    // Return an error of `found` only after the engine's checks. If the engine can't serve the
+    // newcomer, the newcomer joins the members on packet sockets.
     found?;
     Ok(Prepared {
         engine,
@@ -104,7 +105,7 @@ impl Prepared {
         self.engine
     }
 
-    /// Makes other newcomers wait for this one's page as long as the result is kept.
+    /// Makes other newcomers wait for this newcomer's page as long as the result is kept.
     pub(super) fn arriving(&self) -> Option<Claim> {
         let arriving = self.arriving.lock().ok().and_then(|mut it| it.take());
         arriving.or_else(|| self.lock.arrive())
@@ -115,9 +116,10 @@ impl Prepared {
         self.is_private
     }
 
-    /// What the members of a new group share, in the first attempt to join. The group gets no
-    /// packets yet. `None` if another steering program was prepared: the application has asked for
-    /// another group since, or the group ran another steering program until now.
+    /// The objects that the members of a new group share, in the first attempt to join. The group
+    /// gets no packets yet. Returns `None` if another steering program was prepared: the
+    /// application has asked for another group since, or the group ran another steering program
+    /// until now.
     pub(super) fn begin(&self, key: u64, steering: &Steering) -> Option<Shared> {
         let (shared, digest) = self.shared.lock().ok()?.take()?;
         if digest != steering.digest() {
@@ -180,11 +182,11 @@ fn new_shared(
 /// The newcomer's device, whether no other process has it, and the newcomer's claim.
 type DeviceOf = (Box<dyn TakenDevice>, bool, Option<Claim>);
 
-/// Takes or finds the device. If others have the device, they may be members that have just gone,
-/// or newcomers that no page shows yet.
+/// Takes or finds the device. If other processes have the device, they may be members that are
+/// ending, or newcomers that no page shows yet.
 ///
-/// Takes the device without the locks: its driver may need a while, and the process may be stopped
-/// in that time. If several newcomers try, the kernel gives the device to one of them.
+/// Takes the device without the locks: the device's driver may need a while, and the process may be
+/// stopped in that time. If several newcomers try, the kernel gives the device to one of them.
 fn device_of(engine: &dyn Engine, ifindex: u32, lock: &GroupLock) -> Result<DeviceOf, EngineError> {
     let mut arriving_since = None;
     let mut leaving = Leaving::new();
@@ -192,7 +194,8 @@ fn device_of(engine: &dyn Engine, ifindex: u32, lock: &GroupLock) -> Result<Devi
     loop {
         let guard = lock.take().map_err(EngineError::Lock)?;
         let device_guard = guard.device_guard().map_err(EngineError::Lock)?;
-        // Look for newcomers first: those that have arrived by now show a page.
+        // Check for newcomers before searching the pages: a newcomer that has finished by now has a
+        // page.
         arriving_since = lock
             .sees_arriving()
             .then(|| arriving_since.unwrap_or_else(Instant::now));

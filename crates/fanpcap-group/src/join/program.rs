@@ -1,4 +1,4 @@
-//! Joins a group with a steering program: all members bring the same program.
+//! Joins a group with a steering program: all members bring the same steering program.
 
 use super::entry::Entry;
 use super::ready::new_shared;
@@ -16,8 +16,8 @@ use fanpcap_linux::packet;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// Joins. All that may fail is done before the socket enters the group, as a socket leaves its
-/// group only when it is closed.
+/// Joins. Every step that may fail is done before the socket enters the group, because a socket
+/// leaves its group only when it is closed.
 pub(super) fn join(
     newcomer: &Newcomer<'_>,
     steering: &Arc<Steering>,
@@ -60,7 +60,7 @@ pub(super) fn join(
     Ok(joined)
 }
 
-/// Checks whether joining would be refused, as far as the pages show.
+/// Checks, by the members' pages, whether the group would refuse the newcomer.
 pub(super) fn foresee(
     fd: BorrowedFd<'_>,
     group: u16,
@@ -99,7 +99,8 @@ fn not_ethernet(ifindex: u32) -> JoinError {
 }
 
 /// Checks whether the first member of a group could have a steering program. Loads the steering
-/// program for that, and gives it to no group. Without a device, assumes one with Ethernet frames.
+/// program for this check, and attaches it to no group. Without a device, assumes a device with
+/// Ethernet frames.
 ///
 /// # Errors
 /// Why the steering program can't be loaded, without a group's number.

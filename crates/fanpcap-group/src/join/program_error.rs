@@ -1,4 +1,5 @@
-//! Why a handle can't join a group with a steering program, or the program can't be replaced.
+//! Why a handle can't join a group with a steering program, or why the steering program can't be
+//! replaced.
 
 use super::EngineError;
 use crate::steered::SteerError;
@@ -8,7 +9,7 @@ use fanpcap_linux::bpf::LoadError;
 use std::fmt;
 use std::io;
 
-/// Why a handle can't join with a steering program, or why the program can't be replaced.
+/// Why a handle can't join with a steering program, or why the steering program can't be replaced.
 #[derive(Debug)]
 pub enum ProgramError {
     /// The group runs another steering program.
@@ -37,8 +38,8 @@ pub enum ProgramError {
         /// Why.
         error: SteerError,
     },
-    /// The new program drops or counts differently, and other processes have members in the group.
-    /// This process can't change their filters.
+    /// The new steering program drops or counts differently, and other processes have members in
+    /// the group. This process can't change the filters of these members.
     OthersJudge {
         /// The group's number.
         group: u16,
@@ -57,12 +58,13 @@ pub enum ProgramError {
         /// The group's number.
         group: u16,
     },
-    /// A member of another process has no page, so it can't learn of the new steering program.
+    /// A member of another process has no page, so nothing can announce the new steering program to
+    /// it.
     Pageless {
         /// The group's number.
         group: u16,
     },
-    /// The group has members, but none of them could hand over what they share.
+    /// The group has members, but none of them could hand over the objects that the members share.
     Unreachable {
         /// The group's number.
         group: u16,
@@ -90,11 +92,11 @@ impl fmt::Display for ProgramError {
             ),
             Self::NotEthernet { device } => write!(
                 f,
-                "steering programs read Ethernet frames, and {device} has others: use a mode of the kernel's, \
+                "steering programs read Ethernet frames, but {device} has other frames: use a mode of the kernel's, \
                  such as hash",
             ),
             Self::AllDevices => f.write_str(
-                "steering programs, mode flow too, read Ethernet frames, and the device any has others among them: \
+                "steering programs, mode flow too, read Ethernet frames, but the device any also has other frames: \
                  name Ethernet devices (eth0, or eth0^eth1 for several), or use a mode of the kernel's, such as hash",
             ),
             Self::NotPermitted(group) => write!(
@@ -116,13 +118,13 @@ impl fmt::Display for ProgramError {
             ),
             Self::Unseen { group } => write!(
                 f,
-                "the program of fan-out group {group} can't be replaced: packet diag does not tell this thread who is in \
+                "the program of fan-out group {group} can't be replaced: packet diag does not show this thread the members of \
                  the group; call from the network namespace of its device",
             ),
             Self::Pageless { group } => write!(
                 f,
-                "the program of fan-out group {group} can't be replaced: members of other processes have no page \
-                 that would tell them{}",
+                "the program of fan-out group {group} can't be replaced: members of other processes have no page, \
+                 so the new one can't be announced to them{}",
                 root::distrust(),
             ),
             Self::Unreachable { group, reasons } => write!(
@@ -133,8 +135,8 @@ impl fmt::Display for ProgramError {
             ),
             Self::Untold { group, error } => write!(
                 f,
-                "the program of fan-out group {group} can't be replaced: a member of another process can't be told on its \
-                 page: {error}",
+                "the program of fan-out group {group} can't be replaced: the new one can't be announced on the page of \
+                 another process's member: {error}",
             ),
         }
     }

@@ -1,6 +1,6 @@
 //! Prepares a newcomer on packet sockets before it takes its group's lock. Loading BPF programs
-//! takes a while, and the process may be stopped in that time. A step that fails here, or whose
-//! result turns out unusable, is repeated under the lock.
+//! takes a while, and the process may be stopped in that time. A step is repeated under the lock if
+//! it fails here, or if its result turns out to be unusable.
 
 use super::Newcomer;
 use crate::roster::Roster;
@@ -23,7 +23,7 @@ pub(super) fn new_shared(key: u64, steering: &Steering) -> Result<Shared, SteerE
 /// [`Cell::take`].
 pub(super) type Ready = Cell<Option<(Shared, Loaded)>>;
 
-/// Makes what a new group shares, if the group seems to have no members.
+/// Makes the objects that a new group shares, if the group seems to have no members.
 pub(super) fn make(newcomer: &Newcomer<'_>, steering: &Steering) -> Ready {
     let ifindex = newcomer.bound.ifindex;
     let make = || match newcomer.group {

@@ -1,4 +1,4 @@
-//! Finds a group's mode, for a newcomer for which no mode is set.
+//! Finds a group's mode, for a newcomer whose own mode is not set.
 
 use crate::found;
 use crate::guard::GroupLock;
@@ -15,7 +15,7 @@ use std::os::fd::BorrowedFd;
 pub enum Runs {
     /// Nothing, since the group has no member.
     Nothing,
-    /// A mode of the kernel's. Without options if no page shows them.
+    /// A mode of the kernel's. The mode has no options here if no page shows them.
     Kernel(Mode),
     /// A steering program: the mode's options, and what a page shows of the steering program.
     Program(Mode, Option<Titled>),

@@ -1,4 +1,4 @@
-//! Whether a newcomer brings the steering program that its group has.
+//! Checks whether a newcomer brings the steering program that its group has.
 
 use super::{JoinError, ProgramError};
 use crate::page::MemberId;

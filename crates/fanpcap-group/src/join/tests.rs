@@ -1,5 +1,5 @@
-//! Sockets join groups on XDP on a pair of devices of the test's own. Checks which members get the
-//! packets, and what is left when all members are gone.
+//! Sockets join groups on XDP, on a pair of devices that belong to the test. Checks which members
+//! get the packets, and what is left when all members are gone.
 
 mod attempts;
 
@@ -56,7 +56,7 @@ fn asks(prepared: &Prepared) -> EngineAsk<'_> {
 
 /// A member that this process reads.
 struct Reader {
-    // Closed in this order.
+    // The fields are dropped in this order.
     records: Records,
     _socket: OwnedFd,
     member: Member,
@@ -102,7 +102,8 @@ fn silent(ifindex: u32) -> OwnedFd {
 
 fn records(ifindex: u32, membership: &Membership) -> Records {
     let (slot, rings) = membership.io().unwrap();
-    // A reader's socket lives as long as the process, but the member's must not.
+    // A reader's socket must live as long as the process. The member's socket must not, so open
+    // another one.
     let socket: &'static OwnedFd = Box::leak(Box::new(silent(ifindex)));
     match rings.input(slot, socket.as_fd(), None).unwrap().ring {
         Ring::Records(records) => records,
@@ -115,7 +116,7 @@ impl Reader {
         self.member.membership().unwrap()
     }
 
-    /// Takes the frames, and returns how many are the test's.
+    /// Takes the frames, and returns how many of them the test has sent.
     fn take(&mut self) -> usize {
         let mut count = 0;
         while self.records.open() {
@@ -163,7 +164,7 @@ fn await_shares(members: &[Reader]) {
     }
 }
 
-/// The last members leave: the device's BPF program goes with them.
+/// Closes the last members. The kernel then removes the device's BPF program.
 fn leave(members: impl IntoIterator<Item = Reader>, ifindex: u32) {
     members.into_iter().for_each(drop);
     await_so("the kernel frees all", || {
@@ -253,7 +254,7 @@ fn members_share_the_packets_and_inherit_what_one_leaves() {
         let counted = counted.unwrap();
         assert!(counted.received >= 2 * inherited as u64, "{counted:?}");
         assert_eq!(counted.dropped, 0);
-        // A newcomer joins into the hole.
+        // A newcomer joins into the slot of the member that is gone.
         all.push(join_on_xdp(ifindex, &flow).unwrap());
         await_shares(&all);
         ensure_shared(&mut all);
@@ -333,7 +334,7 @@ fn a_member_tells_of_the_group_whose_first_member_gets_nothing() {
         await_shares(&all);
         send(100);
         await_frames(&mut all, 100);
-        // What a member has published may be a tenth of a second old.
+        // The counters that a member has published may be a tenth of a second old.
         std::thread::sleep(Duration::from_millis(150));
         all[1].member.steered().unwrap().publish();
         let found = GroupTable::find(ifindex, 9, Duration::ZERO)
@@ -353,7 +354,7 @@ fn handles_without_a_group_that_join_at_once_have_groups_of_their_own() {
         let alone = choice(Group::New, "main = steer_to 0");
         let first = join_on_xdp(ifindex, &alone).unwrap();
         let number = first.member.identity().group();
-        // As if the first group had not existed when the second chose its number.
+        // The second handle chooses its number as if the first group did not exist.
         let same = choice(Group::Number(number), "main = steer_to 0");
         let prepared = prepare("xdp", ifindex, &same, false).unwrap();
         let socket = packet::open().unwrap();
@@ -431,7 +432,7 @@ fn the_last_member_that_departs_leaves_its_last_counters() {
             first.member.depart();
             !last.membership().departed().sockets.is_empty()
         });
-        assert!(!is_final(&pages[0]), "the other one reads its ring");
+        assert!(!is_final(&pages[0]), "the last member reads the first ring");
         await_so("the last one's counters", || {
             last.member.depart();
             is_final(&pages[1])
@@ -439,7 +440,7 @@ fn the_last_member_that_departs_leaves_its_last_counters() {
         let before = given(&last);
         assert_eq!(pages[1].record().unwrap().counters.received, before);
         send(40);
-        assert_eq!(given(&last), before, "nothing comes any more");
+        assert_eq!(given(&last), before, "packets came after the departure");
     });
 }
 
@@ -464,7 +465,7 @@ fn any_member_takes_the_packets_from_the_host_until_its_group_is_gone() {
         let protocol = ETH_P_ALL;
         packet::bind(host.as_fd(), Address { ifindex, protocol }).unwrap();
         let counted = || packet::take_statistics(host.as_fd()).unwrap().packets;
-        // The kernel may drop packets while the device's driver changes over.
+        // The kernel may drop packets while the device's driver is reconfigured.
         let await_host = || {
             await_so("the host's packets", || {
                 counted();
@@ -479,7 +480,8 @@ fn any_member_takes_the_packets_from_the_host_until_its_group_is_gone() {
             let asks = asks(&prepared);
             join_on(ifindex, &flow, Some(EngineAsk { steal, ..asks })).unwrap()
         };
-        // The member that steals is the device's first, its group's first, or beside another.
+        // The member that steals is the first on its device, or the first of its group, or joins
+        // another member.
         for before in [None, Some(7), Some(8)] {
             let mut first = before.map(|group| join(group, Steal::No));
             await_host();

@@ -14,11 +14,12 @@ use std::os::unix::fs::FileExt;
 
 const LEN: usize = WORDS * 8;
 
-/// How often a page is read at most until two reads in a row are equal.
+/// The largest number of reads of a page until two reads in a row are equal.
 const READINGS: usize = 4;
 
-/// Opens a page. `None` if the file is not regular, or if users other than root and the process's
-/// own may write it: they could have written anything, and could lock it.
+/// Opens a page. Returns `None` if the file is not regular, or if a user other than root and the
+/// process's own user may write it. Such a user could have written anything, and could lock the
+/// file.
 pub(super) fn open(
     directory: &Directory,
     name: &OsStr,
@@ -67,8 +68,8 @@ fn is_page(file: &File) -> bool {
 /// Reads and decodes a page.
 ///
 /// The owner changes words one by one. So this reads until two reads in a row differ only in
-/// `TAKEN`. The counters of a page that changes all the time may come from two reads; each word is
-/// whole.
+/// `TAKEN`. If a page changes all the time, its counters may come from two reads, but each single
+/// word is whole.
 pub(super) fn record(file: &File) -> Option<Record> {
     let mut words = words(file)?;
     for _ in 1..READINGS {
@@ -93,14 +94,14 @@ pub(super) fn words(file: &File) -> Option<[u64; WORDS]> {
     Some(words)
 }
 
-/// An open page of a member that may die. The page stays readable when another process has removed
+/// An open page of a member that may die. The page stays readable after another process has removed
 /// the file.
 #[derive(Debug)]
 pub struct HeldPage(pub(super) File);
 
 impl HeldPage {
-    /// The content of the page, its last content if the member is dead; `None` if the file is not a
-    /// page.
+    /// The content of the page; if the member is dead, the last content. `None` if the file is not
+    /// a page.
     pub fn record(&self) -> Option<Record> {
         record(&self.0)
     }
@@ -109,14 +110,14 @@ impl HeldPage {
         words(&self.0)
     }
 
-    /// Whether the member died while it read the kernel's counters. The packets since
-    /// [`Record::read_ns`] may then be lost from its counters.
+    /// Whether the member died while it read the kernel's counters. In this case its counters may
+    /// lack the packets since [`Record::read_ns`].
     pub fn died_reading(&self) -> bool {
         self.words().is_some_and(|words| words[at::READING] != 0)
     }
 
-    /// Whether a process still has the member: its own process, or a child by fork(2). After
-    /// exec(2) a process may have the socket, but can't read it as a member.
+    /// Whether a process still has the member's handle: the member's own process, or a child by
+    /// fork(2). After exec(2) a process may have the socket, but can't read it as a member.
     ///
     /// # Errors
     /// The error of fcntl(2).
@@ -133,9 +134,9 @@ pub(crate) struct OtherPage {
 }
 
 impl OtherPage {
-    /// Marks on the page that another member has attached a steering program in place of this
-    /// member's. Returns the late fragments that this member had counted until then; the other
-    /// member adds them to its own.
+    /// Marks on the page that another member has attached a steering program in place of the page's
+    /// owner. Returns the late fragments that the owner had counted until then. The other member
+    /// adds them to its own.
     pub(crate) fn demote(&self) -> io::Result<u64> {
         let steering = record(&self.file).and_then(|record| record.steering);
         let Some(running) = steering.filter(|running| running.has_set) else {

@@ -13,14 +13,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
-/// How many pages of one group are read at most: the kernel's limit of members
+/// The largest number of pages of one group that are read: the kernel's limit of members
 /// (`PACKET_FANOUT_MAX`).
 const PAGES_MAX: usize = 256;
 
-/// To how many rendezvous sockets of one group a newcomer sends a request at most.
+/// The largest number of rendezvous sockets of one group to which a newcomer sends a request.
 const RENDEZVOUS_MAX: usize = 16;
 
-/// How many directories [`GroupDir::sweep`] visits at most on each level.
+/// The largest number of directories that [`GroupDir::sweep`] visits on each level.
 const DIRECTORIES_MAX: usize = 256;
 
 /// The file with the locks of all groups and device registries. Only the file's owner may open it.
@@ -48,13 +48,13 @@ pub(crate) fn hash(hash: u32, bytes: &[u8]) -> u32 {
 /// The end of a rendezvous's name.
 const RENDEZVOUS: &str = ".door";
 
-/// The name of a rendezvous, made of the name of the page of the member that opens it.
+/// The name of a rendezvous, made from the name of its opener's page.
 pub(super) fn rendezvous_name(page: &str) -> String {
     format!("{page}{RENDEZVOUS}")
 }
 
-/// The names of sockets that may be rendezvous sockets, and that root or the process's own user
-/// made.
+/// The names of sockets that may be rendezvous sockets, and that were made by root or by the
+/// process's own user.
 pub(super) fn rendezvous_sockets(
     directory: &Directory,
 ) -> impl Iterator<Item = OsString> + use<'_> {
@@ -67,8 +67,8 @@ pub(super) fn rendezvous_sockets(
 
 /// Removes the rendezvous sockets of a group without pages.
 fn remove_rendezvous(directory: &Directory) {
-    // A rendezvous is made after the page of the member that opens it. So if that page is still
-    // there, the second listing shows it.
+    // List the rendezvous sockets before the pages. A member makes its page before its rendezvous,
+    // so the second listing shows the page if it still exists.
     let rendezvous_sockets: Vec<OsString> = rendezvous_sockets(directory).collect();
     if !rendezvous_sockets.is_empty() && directory.names().all(|name| is_rendezvous(&name)) {
         for rendezvous in rendezvous_sockets {
@@ -145,7 +145,7 @@ impl GroupDir {
             .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Opens the pages of living members, except `own`. Skips members that leave meanwhile.
+    /// Opens the pages of living members, except `own`. Skips members that leave during the call.
     ///
     /// # Errors
     /// `EACCES` where a page is another user's.
@@ -178,9 +178,9 @@ impl GroupDir {
     }
 
     /// Opens the file with the locks of all groups and registries. Returns the numbers of three
-    /// locks: this group's, its device registry's, and the one that newcomers to the registry
-    /// share. The locks of two groups may have the same number; then the groups wait for each
-    /// other.
+    /// locks: the lock of this group, the lock of its device's registry, and the lock that
+    /// newcomers to the registry share. The locks of two groups may have the same number; then the
+    /// groups wait for each other.
     ///
     /// # Errors
     /// `ENOENT` where there are no pages; `EACCES` where the file is another user's.
@@ -225,7 +225,7 @@ impl GroupDir {
         groups.take(DIRECTORIES_MAX).collect()
     }
 
-    /// Removes the group directory, and that of the network namespace, if they are empty.
+    /// Removes the group directory, and the directory of the network namespace, if they are empty.
     pub(super) fn remove_if_empty(&self) {
         // Best effort: rmdir(2) refuses directories that are not empty.
         let _ = self.root.open().and_then(|root| {

@@ -78,14 +78,14 @@ fn a_page_that_is_held_tells_of_the_dead() {
     let words = page.words().clone();
     assert!(held.is_had().unwrap());
     drop(page);
-    assert!(held.is_had().unwrap(), "the words are left");
+    assert!(held.is_had().unwrap(), "the words still map the page");
     words[at::BY_US[0]].set(5);
     assert_eq!(held.record().unwrap().counters.received, 5);
     drop(words);
-    // A concurrent test may be starting a process. Its child has the page until exec(2).
+    // A concurrent test may be starting a process. That process has the page until exec(2).
     let end = Instant::now() + Duration::from_secs(60);
     while held.is_had().unwrap() {
-        assert!(Instant::now() < end, "nobody has it any more");
+        assert!(Instant::now() < end, "a process still has the page");
     }
 }
 
@@ -100,7 +100,7 @@ fn a_page_that_changes_while_it_is_read_is_sane() {
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             for round in 1..=ROUNDS {
-                // A carry from the low half of the word to the high one, time and again.
+                // Makes the low half of the word carry into the high half, again and again.
                 taken.set(round << 31);
                 received.add(1 << 31);
                 dropped.add(1 << 30);
@@ -136,7 +136,7 @@ fn what_a_page_says_is_of_one_time() {
     let is_torn = |words: &[u64; WORDS]| words[at::BY_US[0]] != words[at::BY_US[1]];
     let (mut torn, mut told_torn) = (0, BTreeSet::new());
     std::thread::scope(|scope| {
-        // Dropped at the end, and by a panic.
+        // The sender is dropped at the end, and also by a panic.
         let (_reading, ended) = mpsc::channel::<()>();
         let page = &page;
         scope.spawn(move || {
@@ -158,9 +158,10 @@ fn what_a_page_says_is_of_one_time() {
             }
         }
     });
-    // The scheduler may stop the writer between the two writes.
+    // The scheduler may stop the writer between the two writes, so a few halfway states are
+    // allowed.
     assert!(told_torn.len() <= torn / 4, "{told_torn:?} of {torn}");
-    assert!(torn >= 20, "it never changed while it was read: {torn}");
+    assert!(torn >= 20, "too few reads saw a halfway state: {torn}");
 }
 
 #[test]
@@ -178,11 +179,11 @@ fn who_had_set_the_program_is_told_that_another_has() {
     page.words()[at::LATE].set(5);
     let others = group_dir.others(&[id(2)]).unwrap();
     let demoted = || others[0].demote().unwrap();
-    assert_eq!(demoted(), 0, "another had set it");
+    assert_eq!(demoted(), 0, "another member had set the program");
     page.words()[at::HAS_SET].set(1);
     assert_eq!(demoted(), 5);
     assert!(!group_dir.records()[0].steering.clone().unwrap().has_set);
-    assert_eq!(demoted(), 0, "once");
+    assert_eq!(demoted(), 0, "the fragments are returned only once");
 }
 
 #[test]
@@ -244,7 +245,7 @@ fn a_door_goes_with_the_last_page() {
     assert!(!base.0.join("fanpcap/v6/4").exists());
 }
 
-/// A rendezvous on which nobody listens any more.
+/// Makes a rendezvous socket on which no process listens.
 fn leave_rendezvous(page: &Page) -> PathBuf {
     let (_, name) = page.place_for_rendezvous();
     let path = page.group_dir.page(0, id(0)).with_file_name(name);
@@ -259,14 +260,14 @@ fn doors_of_the_dead_are_removed_and_no_other_files() {
     let group_dir = base.group_dir(4);
     let page = create(&group_dir);
     let [old, new] = [1, 2].map(|_| leave_rendezvous(&page));
-    assert!(old == new && old.exists(), "made anew");
+    assert!(old == new && old.exists(), "the same name is used again");
     let file = leave(&group_dir, "5.2.door", b"precious");
     assert_eq!(group_dir.rendezvous_sockets().unwrap().1.len(), 1);
     page.place_for_rendezvous();
     assert!(!old.exists() && file.exists());
     let rendezvous = leave_rendezvous(&page);
     let of_dead = leave(&group_dir, "1.0", &dead());
-    // Only the page goes: its member has not removed the rendezvous.
+    // Removes only the page: its member has not removed the rendezvous.
     fs::remove_file(group_dir.page(std::process::id(), id(1))).unwrap();
     let _living = create(&base.group_dir(5));
     assert!(!rendezvous.exists() && !of_dead.exists() && file.exists());

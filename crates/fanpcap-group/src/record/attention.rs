@@ -1,5 +1,5 @@
 //! Whether an application reads a member's ring. A handle that nobody reads still receives its
-//! share of the group.
+//! share of the group's packets.
 
 use super::{Record, WORDS, at};
 use fanpcap_reader::borrowed;
@@ -47,13 +47,13 @@ impl LastLook {
 }
 
 impl Record {
-    /// Returns how long ago the application last looked for packets, or joined if it has never
-    /// looked. `now_ns` is the time of `CLOCK_MONOTONIC`. `None`: the application waits for packets
-    /// now, or the time is unknown.
+    /// Returns the time since the application last looked for packets, or since the member joined
+    /// if the application has never looked. `now_ns` is the time of `CLOCK_MONOTONIC`. `None`: the
+    /// application waits for packets now, or the time is unknown.
     ///
     /// An application that waits by select(2) or poll(2) looks only when packets come. So a long
-    /// time means unread packets only if other members of the group have received packets in that
-    /// time.
+    /// time is normal in a group without packets. It means unread packets only if other members of
+    /// the group have received packets in that time.
     pub fn unread_for(&self, now_ns: u64) -> Option<Duration> {
         let since_ns = match self.last_look {
             LastLook::Unknown | LastLook::Waits => return None,
@@ -77,7 +77,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// A page as another process reads it, of a member that joined after 5 s.
+    /// The page of a member that joined at 5 s, as another process reads the page.
     fn told(taken: Option<u64>, last_look: LastLook) -> Record {
         let joined_ns = 5 * SECOND;
         let record = Record {

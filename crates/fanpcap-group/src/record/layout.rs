@@ -7,7 +7,7 @@ use std::os::fd::RawFd;
 /// [`fanpcap_engine::root`].
 pub(crate) const MAGIC: [u8; 8] = *b"FANPCAP6";
 
-/// The number of 64-bit words of a page. They are in native byte order. The words before
+/// The number of 64-bit words of a page. The words are in native byte order. The words before
 /// [`at::READ_NS`] are constant: magic; pid, mode, class and flags; the application's name (two
 /// words); device and inode of its executable; packets received and dropped that the socket had
 /// counted before it joined.
@@ -50,9 +50,10 @@ pub(crate) mod at {
     /// death another reader continues there.
     pub(crate) const BLOCK: usize = 21;
     /// One more than the value that [`TAKEN`] had when another member first took over this dead
-    /// member's ring; 0: no member has. See [`crate::takeover_status`], also for the next word.
+    /// member's ring; 0: no member has taken over the ring. See [`crate::takeover_status`], also
+    /// for the next word.
     pub(crate) const OWN_TAKEN: usize = 22;
-    /// 1: the counters are the member's last, and nobody takes packets from its ring any more.
+    /// 1: the counters are final, and no member takes packets from the ring any more.
     pub(crate) const IS_FINAL: usize = 23;
     /// The digest of the group's steering program; 0: none. The member that replaces the steering
     /// program writes this word and [`TITLE`] on all pages.
@@ -64,18 +65,18 @@ pub(crate) mod at {
     /// When the counters of the steering program were last read; [`super::UNCHANGING`] where they
     /// can't change.
     pub(crate) const COUNTED_NS: usize = 26;
-    /// Fragments that this member's copy of the steering program has seen before the first fragment
+    /// Fragments that this member's copy of the steering program has read before the first fragment
     /// of the same datagram.
     pub(crate) const LATE: usize = 27;
     /// When the member joined, nanoseconds of `CLOCK_MONOTONIC`. Constant; 0 on pages of older
     /// libraries.
     pub(crate) const JOINED_NS: usize = 28;
-    /// The numbers of the process's descriptors of what the group's members share: the table, both
-    /// ends of the descriptor store, and the rendezvous, 15 bits each; 0: not known.
+    /// Numbers of the process's descriptors of the objects that the group's members share: the
+    /// table, both ends of the descriptor store, and the rendezvous, 15 bits each; 0: not known.
     pub(crate) const SHARED: usize = 29;
-    /// The numbers of the process's descriptors of what all groups on the device share: both ends
-    /// of the registry's descriptor store; 0 where the group has no registry. Another bit is
-    /// [`super::STEALS`].
+    /// Numbers of the process's descriptors of the objects that all groups on the device share:
+    /// both ends of the registry's descriptor store; 0 where the group has no registry. Another bit
+    /// is [`super::STEALS`].
     pub(crate) const REGISTRY: usize = 30;
     /// Bytes of the rings that an engine fills for the member; 0: the socket has the ring.
     pub(crate) const RING_BYTES: usize = 31;
@@ -88,8 +89,8 @@ pub(crate) mod at {
     pub(crate) const COUNTERS: usize = TITLE + super::TITLE_WORDS;
 }
 
-/// The number of descriptors that the members of a group share: without those of a registry, and
-/// with them.
+/// The number of descriptors that the members of a group share: first without the descriptors of a
+/// registry, then with them.
 pub(crate) const DESCRIPTORS: usize = 4;
 pub(crate) const WITH_REGISTRY: usize = 6;
 

@@ -1,4 +1,4 @@
-//! The rendezvous in a directory of the test's own: members, newcomers, and other answers.
+//! The rendezvous in a directory that belongs to the test: members, newcomers, and wrong answers.
 
 use super::*;
 use crate::page::tests::{Base, create};
@@ -7,7 +7,7 @@ use std::net::{SocketAddr, UdpSocket};
 
 const SOON: Duration = Duration::from_millis(100);
 
-/// What a test's members share.
+/// The descriptors that a test's members share.
 struct Descriptors([UdpSocket; DESCRIPTORS]);
 
 impl Descriptors {

@@ -1,5 +1,5 @@
 //! Replaces the steering program of a group whose engine runs it. No member has a filtering part,
-//! so that any steering program may follow any other.
+//! so any steering program may replace any other.
 
 use crate::exchange::{self, Next};
 use crate::guard::GroupGuard;
@@ -14,7 +14,8 @@ use fanpcap_linux::file::sealed;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// Replaces the steering program of a group. `members` are all members that the process has in it.
+/// Replaces the steering program of a group. `members` are all members that the process has in the
+/// group.
 pub(super) fn replace(
     guard: &GroupGuard,
     members: &[OwnMember],
@@ -46,7 +47,8 @@ pub(super) fn replace(
     let title =
         sealed::create(shortened(steering.title())).map_err(EngineError::of_store(engine))?;
     let counts = u64::from(next.counts);
-    // If the process dies in the exchange, counters are published too often rather than never.
+    // If the process dies during the exchange, members may publish counters that do not exist. The
+    // reverse would hide existing counters.
     table.set(at::COUNTS, table.get(at::COUNTS) | counts);
     let device_guard = guard.device_guard().map_err(EngineError::Lock)?;
     if exchange::is_under_way(shared) {

@@ -1,14 +1,16 @@
 //! Classes of members. When a member is gone, the other members of its class read its ring. Members
-//! of other classes do not read it, since the packets are not theirs. They give up the ring when
-//! the class has no members left.
+//! of other classes do not read the ring, since its packets are for that class alone. They give up
+//! the ring when that class has no members left.
 //!
 //! All members wait for the hang-up of the same lifelines. Members of other classes leave the dead
-//! member to its class for a while. Then they cut the lifeline, so that it wakes nobody any more.
+//! member to its class for a while. Then they cut the lifeline, so that it does not wake any member
+//! again.
 //!
-//! The dead member keeps its buckets until another member takes its ring. That member gives them
-//! away under the same lock, and reads the ring before later packets of these buckets. So it gets
-//! the packets of a flow in their order. A member that joined lately may already have had later
-//! packets of these flows. So it also leaves the dead member to others for a while.
+//! The dead member keeps its buckets until another member takes its ring. That member gives the
+//! buckets away under the same lock, and reads the ring before later packets of these buckets. So
+//! it gets the packets of a flow in their order. This order would fail for a member that joined
+//! lately and already had later packets of these flows. Such a member also leaves the dead member
+//! to others for a while.
 
 use crate::lead::Lead;
 use crate::table::{Part, Row, State, Table};
@@ -17,12 +19,13 @@ use fanpcap_buckets::{self as buckets, Share, Slot};
 /// The class whose members do not get broadcast packets.
 const BEYOND_BROADCAST: u8 = 63;
 
-/// How long members of other classes leave a lifeline uncut, nanoseconds: it wakes the class's own
-/// members.
+/// How long members of other classes leave a lifeline uncut, nanoseconds. In this time the lifeline
+/// wakes the members of the dead member's class.
 pub(super) const LEFT_NS: u64 = 100_000_000;
 
 /// How long after its join a member counts as one that joined lately, nanoseconds. Within this time
-/// a member that hangs loses its share (`silence`), so that its ring has no older packets.
+/// a member that hangs loses its share (`silence`). So a dead member's ring has no packets that are
+/// older.
 const LATE_NS: u64 = 14_000_000_000;
 
 /// Whether the member `own` may read or give up the ring of a member that is gone.
@@ -38,14 +41,14 @@ pub(crate) fn is_of_class(table: Table<'_>, own: u64, gone: &Row) -> bool {
     slot.is_some_and(|slot| table.row(slot).class == gone.class)
 }
 
-/// Whether the member `own` has the name of a member that is gone, and so has had no packets of
-/// that member's flows.
+/// Whether the member `own` has the name of a member that is gone. If it has, it has had no packets
+/// of that member's flows.
 pub(crate) fn succeeds(table: Table<'_>, own: u64, gone: &Row) -> bool {
     let slot = table.slot_of(own).filter(|_| gone.name != 0);
     slot.is_some_and(|slot| table.row(slot).name == gone.name)
 }
 
-/// Nanoseconds until the member `own` must look after a dead member.
+/// Nanoseconds until the member `own` must look after a dead member; `None` if it need not.
 pub(super) fn until_due(table: Table<'_>, own: u64, dead: &Row, now_ns: u64) -> Option<u64> {
     let is_its = may_inherit(table, own, dead);
     if is_its && (succeeds(table, own, dead) || !has_elder(table, own, now_ns)) {
@@ -55,8 +58,8 @@ pub(super) fn until_due(table: Table<'_>, own: u64, dead: &Row, now_ns: u64) -> 
     (is_its || !is_cut(dead)).then_some(left)
 }
 
-/// Whether the member `own` joined so lately that it may have had newer packets of flows than a
-/// dead member has left, while its class has an older member.
+/// Whether the member `own` joined lately, while its class has an older member. Such a member may
+/// already have had newer packets of a flow than those in a dead member's ring.
 fn has_elder(table: Table<'_>, own: u64, now_ns: u64) -> bool {
     let Some(slot) = table.slot_of(own) else {
         return false;
@@ -83,8 +86,8 @@ fn is_cut(gone: &Row) -> bool {
     gone.taker == gone.cookie
 }
 
-/// Whether the member `own` leaves a dead member to others, which the dead member's lifeline may
-/// wake.
+/// Whether the member `own` leaves a dead member to other members. The dead member's lifeline may
+/// still have to wake them.
 pub(crate) fn leaves_to_others(table: Table<'_>, own: u64, now_ns: u64) -> bool {
     let is_left = |row: &Row| {
         let due = until_due(table, own, row, now_ns);
@@ -111,7 +114,8 @@ pub(super) fn kept(table: Table<'_>, class: u8) -> Vec<Share> {
 }
 
 /// The shares of members of a class that are gone, or have lost their place in the lead. Some of
-/// these members are closing their other sockets, or nobody has noticed their death here.
+/// these members are still closing their other sockets. The death of others has not been noticed in
+/// this group yet.
 pub(super) fn gone(table: Table<'_>, class: u8, lead: Option<&Lead>) -> Vec<Share> {
     let is_lost = |row: &Row| lead.is_some_and(|lead| lead.has_lost(row));
     let is_gone = |row: &Row| row.keeps() || (row.owns() && is_lost(row));
@@ -151,7 +155,8 @@ pub(super) fn ranks(part: Part<'_>, shares: &[Share]) -> Vec<Slot> {
     buckets::ranks(&part.ranks(), &slots)
 }
 
-/// The silent members in whose class a member that is not silent has a share.
+/// The silent members that can be replaced: in their class, a member that is not silent has a
+/// share.
 pub(super) fn replaceable(table: Table<'_>, silent: &[Slot]) -> Vec<Slot> {
     let reads = |share: &Share| !silent.contains(&share.slot);
     let has_others = |slot: &Slot| shares(table, table.row(*slot).class).iter().any(reads);

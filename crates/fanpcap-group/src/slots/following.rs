@@ -1,4 +1,4 @@
-//! A group that follows another: its members have the buckets and ranks that they have in the lead.
+//! A group that follows another: its members own the same buckets and ranks as in the lead.
 
 use super::{KernelOps, Slots, classes};
 use crate::lead::Lead;
@@ -22,8 +22,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         Ok(())
     }
 
-    /// Newcomers that have a share in the lead become live. Successors do not: they take over a
-    /// share.
+    /// Makes newcomers live that have a share in the lead. Leaves out successors, because they take
+    /// over a share.
     pub(super) fn enlist_as(&mut self, lead: &Lead) {
         for (slot, row) in self.table.rows() {
             let is_due = row.state == State::Newcomer && lead.has_share(&row);
@@ -46,12 +46,13 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         }
     }
 
-    /// Moves the buckets and ranks of a class to the members that have them in the lead. Buckets of
-    /// a member without a share here stay where they are, or go to a member that has one. While the
-    /// lead is changing, the same holds for all buckets of members that are gone. Whatever the lead
-    /// has, a member that is gone keeps its buckets and ranks here until another member takes its
-    /// ring here: else packets would arrive before those in the ring. Returns how many buckets have
-    /// moved.
+    /// Moves the buckets and ranks of a class to the members that have them in the lead. Returns
+    /// how many buckets have moved.
+    ///
+    /// If a bucket's owner in the lead has no share here, or if the lead is changing, the bucket
+    /// stays where it is. If its owner here has no share either, the bucket goes to a member that
+    /// has one. A member that is gone keeps its buckets and ranks here until another member takes
+    /// its ring here, whatever the lead has. Else packets would arrive before those in the ring.
     pub(super) fn move_as(&mut self, class: u8, lead: Option<&Lead>, shares: &[Share]) -> usize {
         let due = lead.map(|it| it.owners_in(self.table, class));
         let (due, ranks) = due.unwrap_or_default();

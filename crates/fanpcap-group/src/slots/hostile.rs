@@ -1,5 +1,5 @@
-//! Changes of tables to which another member has written anything. No change may panic, or make
-//! many calls to the kernel. The fuzz target `tables` and a test use this.
+//! Changes of tables into which another member has written arbitrary values. No change may panic,
+//! or make many calls to the kernel. The fuzz target `tables` and a test use this.
 
 use super::memory::Memory;
 use super::{KernelOps, Slots, due_ns};
@@ -13,11 +13,11 @@ const CALLS_MAX: u64 = 1000;
 
 const CHANGES: usize = 12;
 
-/// Makes changes of a table, chosen by `bytes`. When the bytes are used up, a generator that they
-/// seed makes the choices.
+/// Makes changes of a table, chosen by `bytes`. When the bytes are used up, a random generator
+/// makes the choices, with the bytes as its seed.
 ///
 /// # Panics
-/// A change is not sound.
+/// If a change panics or makes too many calls to the kernel.
 pub fn run(bytes: &[u8]) {
     let mut choice = Choice {
         bytes,

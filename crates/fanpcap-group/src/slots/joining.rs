@@ -27,7 +27,7 @@ impl<R> From<io::Error> for Unjoined<R> {
 }
 
 impl<'a, G: KernelOps> Slots<'a, G> {
-    /// The first slot that a newcomer may have and that `claims` claims for it.
+    /// The first slot that a newcomer may have and for which `claims` succeeds.
     pub(crate) fn choose(
         &mut self,
         claims: &mut dyn FnMut(Slot) -> bool,
@@ -36,9 +36,9 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         Ok(self.open_slots().find(|slot| claims(*slot)))
     }
 
-    /// The slots that a newcomer may have. The first slot beyond the array's end is for any
-    /// newcomer. The further ones are for newcomers on an engine that leave the slots before theirs
-    /// to others.
+    /// The slots that a newcomer may have: placeholders, free slots, and slots beyond the array's
+    /// end. Any newcomer may have the first slot beyond the end. Only newcomers on an engine use
+    /// further slots, when they leave the earlier slots to other newcomers.
     fn open_slots(&self) -> impl Iterator<Item = Slot> + use<'a, G> {
         let table = self.table;
         let is_open = move |slot: &Slot| {
@@ -48,8 +48,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         (0..=u8::MAX).map(Slot).take(MEMBERS_MAX).filter(is_open)
     }
 
-    /// Joins a newcomer. The newcomer owns no bucket yet, if other members own some. Returns its
-    /// slot: the `chosen` slot, or else the first that it may have.
+    /// Joins a newcomer. If other members own buckets, the newcomer owns none yet. Returns the
+    /// newcomer's slot: the `chosen` slot, or else the first slot that the newcomer may have.
     pub(crate) fn join(
         &mut self,
         newcomer: &Row,

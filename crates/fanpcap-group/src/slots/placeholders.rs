@@ -6,8 +6,8 @@ use fanpcap_buckets::Slot;
 use std::io;
 
 impl<G: KernelOps> Slots<'_, G> {
-    /// The ring of a member that is gone has been read to its end: its slot becomes a placeholder.
-    /// If the slot is at the array's end, it is given up.
+    /// Makes a slot a placeholder, after the ring of its dead member has been read to the end. If
+    /// the slot is at the array's end, gives the slot up.
     pub(crate) fn vacate(&mut self, cookie: u64, final_counters: &FinalCounters) -> io::Result<()> {
         self.prepare()?;
         let Some(slot) = self.table.slot_of(cookie) else {
@@ -36,7 +36,8 @@ impl<G: KernelOps> Slots<'_, G> {
                 break;
             };
             let row = self.table.row(slot);
-            // On an engine newcomers may have left slots to other newcomers that never came.
+            // On an engine there may be slots that newcomers left to other newcomers, which never
+            // came.
             if !matches!(row.state, State::Vacant | State::Free) {
                 break;
             }
@@ -56,7 +57,7 @@ impl<G: KernelOps> Slots<'_, G> {
         Ok(())
     }
 
-    /// Notes the placeholder that goes; a default row means none.
+    /// Notes the placeholder that is about to be removed; a default row means none.
     pub(super) fn replace(&mut self, row: &Row) {
         self.table.set(at::REPLACED, row.cookie);
         self.table.set(at::REPLACED_MEMBER, row.member);

@@ -2,9 +2,9 @@
 //! the order of their creation (net/packet/af_packet.c, `packet_notifier()`).
 //!
 //! Each member's socket reports this once, by an error that the member's reader takes. The members'
-//! rows count these errors, and the table says after how many of them the slots were last
-//! renumbered. A pending error on a member's socket counts too. So a newcomer can renumber the
-//! slots while all members are in callbacks, and nobody does it twice.
+//! rows count these errors. The table says after how many of them the slots were last renumbered. A
+//! pending error on a member's socket counts too. So a newcomer can renumber the slots while all
+//! members are in callbacks, and the slots are not renumbered twice.
 
 use super::{KernelOps, Slots};
 use crate::table::{Journal, Row, State, at};
@@ -20,7 +20,7 @@ impl<G: KernelOps> Slots<'_, G> {
         let told = self.kernel.told()?;
         let known = self.table.get(at::DOWNS);
         let ahead = |(_, row): (Slot, Row)| {
-            // Nobody takes the error from the socket of a member that is gone.
+            // No reader takes the error from the socket of a member that is gone.
             let is_member = matches!(row.state, State::Live | State::Newcomer);
             let is_told = is_member && told.contains(&row.cookie);
             ahead(row.downs.wrapping_add(is_told.into()), low(known))
@@ -35,8 +35,8 @@ impl<G: KernelOps> Slots<'_, G> {
         Ok(())
     }
 
-    /// A member has taken this many errors from its socket. The device was down at least as often:
-    /// a pending error hides the next.
+    /// Notes that a member has taken this many errors from its socket. The device was down at least
+    /// as often: while an error is pending, the socket reports no further one.
     pub(crate) fn note_downs(&mut self, own: u64, count: u8) -> io::Result<()> {
         self.repair()?;
         if let Some(slot) = self.table.slot_of(own) {
@@ -55,8 +55,8 @@ impl<G: KernelOps> Slots<'_, G> {
     }
 
     /// Renumbers the slots by their sockets' positions in `order`, in one change. Returns false if
-    /// `order` does not have the table's sockets: then a member that can list those renumbers the
-    /// slots later.
+    /// `order` does not have all sockets of the table. In this case a member that can list these
+    /// sockets renumbers the slots later.
     fn renumber(&mut self, order: &[u64]) -> bool {
         let position = |cookie| order.iter().position(|&it| it == cookie);
         let mut new: [u8; SLOTS] = std::array::from_fn(|slot| u8::try_from(slot).unwrap_or(0));
@@ -90,7 +90,7 @@ impl<G: KernelOps> Slots<'_, G> {
     }
 }
 
-/// How far a count is ahead of another, modulo 256; 0 if it is not ahead.
+/// How far `count` is ahead of `known`, modulo 256; 0 if it is not ahead.
 fn ahead(count: u8, known: u8) -> u8 {
     match count.wrapping_sub(known) {
         ahead @ 0..=127 => ahead,

@@ -1,9 +1,10 @@
 //! Rounds of a balanced group. They move buckets from members that get more than their share of the
 //! packets to members that get less.
 //!
-//! The group's BPF program counts the packets of each bucket. The first member that comes does the
-//! next round: usually the one in the lowest slot. The table has all that a round needs of the
-//! round before. A round has no journal, since each of its moves is complete by itself.
+//! The group's BPF program counts the packets of each bucket. The first member that finds the next
+//! round due does it: usually the member in the lowest slot. The table has all figures of the last
+//! round that the next one needs. A round has no journal, since each of its moves is complete by
+//! itself.
 
 use super::silence::until;
 use super::{KernelOps, Slots, classes};
@@ -17,15 +18,16 @@ use std::sync::atomic::Ordering;
 /// The interval between rounds, nanoseconds.
 pub(super) const ROUND_NS: u64 = 250_000_000;
 
-/// How much later a member does a round than the member in the slot before, up to slot [`LAST`].
+/// How much later a member does a round than the member in the slot before. Slots after [`LAST`]
+/// add no delay.
 const STAGGER_NS: u64 = 100_000_000;
 const LAST: u8 = 10;
 
 /// After a pause this long the counts may have wrapped.
 pub(super) const PAUSE_NS: u64 = 5_000_000_000;
 
-/// How many packets for each member a round needs. With this many, the members' loads differ by
-/// chance by 2 %; with fewer, by more.
+/// How many packets for each member a round needs. With this many packets, chance alone makes the
+/// members' loads differ by 2 %; with fewer, by more.
 pub(super) const PACKETS: u64 = 2500;
 
 /// Nanoseconds until the member in this slot shall do a round; `None` if the group is not balanced.
@@ -55,8 +57,8 @@ impl<G: KernelOps> Slots<'_, G> {
             return;
         }
         let shares = classes::shares(table, 0);
-        // An awaited member keeps its buckets for its successor, and a dead member for the member
-        // that takes it over. So there is no round meanwhile.
+        // An awaited member keeps its buckets for its successor. A dead member keeps its buckets
+        // for the member that takes it over. So there is no round while the group has such members.
         let mut rows = table.rows();
         let is_kept = rows.any(|(_, row)| row.state == State::Awaited || row.keeps());
         if is_kept || table.packets() < PACKETS * shares.len() as u64 {
@@ -76,7 +78,8 @@ impl<G: KernelOps> Slots<'_, G> {
     }
 }
 
-/// The moves of a round. Notes what the round finds, and what the next round needs.
+/// Returns the moves of a round. Notes the result of the round, and the figures that the next round
+/// needs.
 fn next_shifts(table: Table<'_>, shares: &[Share], balance: Balance, now_ns: u64) -> Vec<Shift> {
     let Loads { packets, idle } = table.take_loads(now_ns);
     let mut owners = vec![0; packets.len()];
@@ -111,9 +114,9 @@ fn next_shifts(table: Table<'_>, shares: &[Share], balance: Balance, now_ns: u64
     round.shifts
 }
 
-/// The fewest moves after which each member owns its share of the buckets. In a balanced group a
-/// member that owns buckets has that number as its share, so that no bucket moves between such
-/// members. The others get buckets by their weights.
+/// The fewest moves after which each member owns its share of the buckets. In a balanced group, the
+/// share of a member that owns buckets is the number that it owns. So no bucket moves between such
+/// members. The other members get buckets by their weights.
 pub(super) fn plan(table: Table<'_>, part: Part<'_>, shares: &[Share]) -> Vec<Move> {
     let owners = part.owners(shares);
     let mut owned = [0; SLOTS];

@@ -1,7 +1,8 @@
-//! Members that live but do not read lose their share until they look for packets again. A callback
-//! may hang, a process be stopped, or a forked child merely hold its parent's descriptors.
+//! Members that live but do not read lose their share until they look for packets again. Their
+//! callback may hang, their process may be stopped, or a forked child may merely hold its parent's
+//! descriptors.
 //!
-//! About every two seconds, one member looks at all rings. For each ring with unread packets, it
+//! About every two seconds, one member checks all rings. For each ring with unread packets, it
 //! notes in the table how far the reader has come.
 
 use super::{KernelOps, Slots, classes};
@@ -12,28 +13,30 @@ use std::io;
 /// A member that has unread packets and takes none for this many nanoseconds loses its share.
 pub(super) const SILENT_NS: u64 = 10_000_000_000;
 
-/// The interval between looks, nanoseconds.
+/// The interval between checks, nanoseconds.
 pub(super) const CHECK_NS: u64 = 2_000_000_000;
 
-/// How much later a member looks than the member in the slot before: one look is enough.
+/// How much later a member checks than the member in the slot before, so that only one member
+/// checks.
 const STAGGER_NS: u64 = 500_000;
 
-/// Nanoseconds until the member in this slot shall look at all rings.
+/// Nanoseconds until the member in this slot shall check all rings.
 pub(super) fn until_check(table: Table<'_>, slot: Slot, now_ns: u64) -> u64 {
     let later_ns = u64::from(slot.0) * STAGGER_NS;
     until(table.get(at::CHECK_NS), later_ns, CHECK_NS, now_ns)
 }
 
-/// How many nanoseconds are left until `due_ns + later_ns`, for what is due every `period_ns`.
+/// How many nanoseconds are left until `due_ns + later_ns`, for an event that is due every
+/// `period_ns`.
 pub(super) fn until(due_ns: u64, later_ns: u64, period_ns: u64, now_ns: u64) -> u64 {
     let left = due_ns.wrapping_add(later_ns).wrapping_sub(now_ns);
-    // The time is over, or was set by another clock.
+    // A larger value means that the time has passed, or that another clock set it.
     if left > period_ns + later_ns { 0 } else { left }
 }
 
 impl<G: KernelOps> Slots<'_, G> {
-    /// Gives away the share of members that do not read, if it is time to look for them. The member
-    /// `own` reads.
+    /// Gives away the share of members that do not read, if a check for such members is due. The
+    /// member `own` reads.
     pub(crate) fn look_for_silent(&mut self, own: u64) -> io::Result<()> {
         let now_ns = self.kernel.now_ns();
         let live = self
@@ -55,7 +58,7 @@ impl<G: KernelOps> Slots<'_, G> {
             let progress = unread.iter().find(|(it, _)| *it == cookie);
             let seen = progress.map_or(0, |(_, progress)| mixed(cookie, *progress));
             let word = at::SEEN + 2 * usize::from(slot.0);
-            // If nobody could look, perhaps nobody could read either.
+            // If no member could check the rings in time, perhaps no member could read either.
             if self.table.get(word) != seen || late_ns > CHECK_NS {
                 self.table.set(word + 1, now_ns);
                 self.table.set(word, seen);

@@ -1,9 +1,9 @@
-//! Succession: the buckets and the ring of a named member wait for the next member of that name.
+//! Succession: the buckets and the ring of a named member wait for the next member with that name.
 //!
-//! The member that is gone keeps its buckets, and its ring goes on filling. Its successor gets
-//! exactly these buckets when it looks for packets, and takes over the ring. The group waits for a
-//! grace period, but no longer than until the ring is half full. Then the buckets are given away,
-//! as for any member that is gone.
+//! The member that is gone keeps its buckets, and packets still come into its ring. Its successor
+//! gets exactly these buckets when the successor's application looks for packets, and takes over
+//! the ring. The group waits for a grace period, but no longer than until the ring is half full.
+//! Then the buckets are given away, like those of any member that is gone.
 
 use super::rounds::until_round;
 use super::silence::until_check;
@@ -14,12 +14,12 @@ use fanpcap_buckets::layout::SLOTS;
 use std::io;
 use std::sync::atomic::Ordering;
 
-/// How long the group waits for a successor, nanoseconds: first for its join, then again until it
-/// looks for packets.
+/// How long the group waits for a successor, nanoseconds: first for the successor's join, then
+/// again until the successor looks for packets.
 pub(super) const GRACE_NS: u64 = 2_000_000_000;
 
-/// How often to look whether rings are half full, nanoseconds. Large rings take longer to map, so a
-/// look may use only one part in [`LOOK_PART`] of the time.
+/// How often to check whether rings are half full, nanoseconds. Large rings take longer to map, so
+/// a check may use only one part in [`LOOK_PART`] of the time.
 const LOOK_NS: u64 = 20_000_000;
 const LOOK_PART: u64 = 20;
 const LOOK_NS_MAX: u64 = 500_000_000;
@@ -41,14 +41,14 @@ fn nth(name: u64, nth: u64) -> u64 {
     }
 }
 
-/// The row of a member that leaves. Without a share it has nothing to keep.
+/// The row of a member that leaves. A member without a share keeps nothing.
 pub(super) fn left_by(table: Table<'_>, row: &Row) -> Row {
     let (state, weight) = match row.owns() {
         true if row.name != 0 => (State::Awaited, row.weight),
         true => (State::Dead, row.weight),
         false => (State::Dead, 0),
     };
-    // The member's own cookie would mean that its lifeline is cut.
+    // A taker that is the member's own cookie would mean that its lifeline is cut.
     let taker = match unread::is_read(table, row) {
         true => row.taker,
         false => 0,
@@ -62,7 +62,7 @@ pub(super) fn left_by(table: Table<'_>, row: &Row) -> Row {
 }
 
 /// Nanoseconds until the member `own` must look after members that are or may be gone, or after
-/// itself if it has no share. `None` if it need not look after any. The caller needs no lock.
+/// itself if it has no share. `None` if there is no such member. The caller needs no lock.
 pub(crate) fn due_ns(table: Table<'_>, own: u64, now_ns: u64) -> Option<u64> {
     let mut live = table.rows().filter(|(_, row)| row.state == State::Live);
     let has_others = live.any(|(_, row)| row.cookie != own);
@@ -80,20 +80,21 @@ pub(crate) fn due_ns(table: Table<'_>, own: u64, now_ns: u64) -> Option<u64> {
     table.rows().filter_map(due).min()
 }
 
-/// Nanoseconds left of the grace period. A member with another clock ends it.
+/// Nanoseconds left of the grace period; 0 if another clock set its begin.
 fn grace(row: &Row, now_ns: u64) -> u64 {
     GRACE_NS.saturating_sub(now_ns.wrapping_sub(row.since_ns))
 }
 
-/// Nanoseconds until the next look at the rings.
+/// Nanoseconds until the next check of the rings.
 fn until_look(table: Table<'_>, now_ns: u64) -> u64 {
     let left = table.get(at::LOOK_NS).wrapping_sub(now_ns);
-    // The time is over, or was set by another clock.
+    // A larger value means that the time has passed, or that another clock set it.
     if left > LOOK_NS_MAX { 0 } else { left }
 }
 
 impl Table<'_> {
-    /// Counts a succession, once for each successor: the change may be completed a second time.
+    /// Counts a succession. Counts each successor only once, as the change may be completed a
+    /// second time.
     fn count_takeover(&self, successor: u64) {
         let (word, last) = (self.get(at::TAKEOVERS), successor << 32);
         if word & !COUNT != last {
@@ -111,8 +112,8 @@ impl Table<'_> {
 const COUNT: u64 = u32::MAX as u64;
 
 impl<G: KernelOps> Slots<'_, G> {
-    /// The digest for a newcomer of this name: the first that no member of the class has. So the
-    /// `k`th handle of a process succeeds the `k`th handle of the process before.
+    /// The digest for a newcomer of this name: the first one that no member of the class has. So
+    /// the `k`th handle of a process succeeds the `k`th handle of the former process.
     pub(super) fn free_name(&self, name: u64, class: u8) -> u64 {
         let is_free = |digest: &u64| {
             let mut rows = self.table.rows();
@@ -135,8 +136,8 @@ impl<G: KernelOps> Slots<'_, G> {
         rows.find_map(|(slot, row)| is_it(&row).then_some(slot))
     }
 
-    /// A newcomer has joined. If it succeeds an awaited member, the wait starts again, this time
-    /// until the newcomer looks for packets.
+    /// Called when a newcomer has joined. If the newcomer succeeds an awaited member, the wait
+    /// starts again, this time until the newcomer looks for packets.
     pub(super) fn await_longer(&mut self, newcomer: Slot) {
         if let Some(slot) = self.predecessor(&self.table.row(newcomer)) {
             self.set_state(slot, State::Awaited);
@@ -180,8 +181,8 @@ impl<G: KernelOps> Slots<'_, G> {
         self.finish();
     }
 
-    /// Cuts the lifelines of awaited members, which have hung up. Ends the wait for successors that
-    /// do not come in time. `living` are the sockets of living members.
+    /// Cuts the hung-up lifelines of awaited members. Ends the wait for successors that do not come
+    /// in time. `living` are the sockets of living members.
     pub(super) fn look_after_awaited(&mut self, living: &[u64]) -> io::Result<()> {
         let rows = self.table.rows();
         let awaited: Vec<(Slot, Row)> = rows

@@ -1,5 +1,5 @@
-//! Members of a simulated group come, go, and die between any two steps of a change. Each bucket
-//! has one living owner, no other member's buckets move, and each packet is read once.
+//! Members of a simulated group join, leave, and die between any two steps of a change. Each bucket
+//! has one living owner, no buckets move between members that stay, and each packet is read once.
 
 mod world;
 mod takeover;
@@ -27,7 +27,7 @@ fn owned(world: &World) -> Vec<usize> {
     counts
 }
 
-/// A group of this many members, all with their share.
+/// A group of this many members, all with a share.
 fn group(members: usize) -> World {
     filled(World::new(7), members)
 }
@@ -165,7 +165,7 @@ fn a_newcomer_numbers_the_slots_when_nobody_has_noticed_that_the_device_was_down
     world.check();
     for member in world.members() {
         world.hear(member);
-        assert_eq!(world.owners(), before, "its news is none");
+        assert_eq!(world.owners(), before, "the slots were renumbered earlier");
     }
 }
 
@@ -178,7 +178,7 @@ fn a_member_keeps_its_seat_when_its_slot_gets_another_number() {
     world.settle_all();
     let newcomer = world.open();
     world.join(newcomer).unwrap();
-    // The sticky id has the number of the member that is gone, and a new stamp.
+    // The sticky id has the number that the former member had, and a new stamp.
     assert_eq!(world.sticky_id(newcomer), (newcomer << 8) | 1);
     world.flap();
     world.hear(taker);
@@ -197,7 +197,8 @@ fn a_drained_members_buckets_alone_move_until_nobody_else_is_there() {
     for (before, after) in before.iter().zip(world.owners()) {
         assert!(*before == after || (*before == drained && after != drained));
     }
-    // The drained member leaves, and nothing moves. Or it gets a weight, and takes its share.
+    // Either the drained member leaves, and nothing moves, or it gets a weight, and takes its
+    // share.
     let mut left = world.clone();
     left.depart(drained);
     left.attend(other);
@@ -227,7 +228,8 @@ fn a_full_group_and_a_store_without_room_refuse_a_newcomer() {
     let one_more = world.open();
     assert!(matches!(world.join(one_more), Err(Unjoined::Full)));
     world.check();
-    // Joins into a hole, although the group has all positions except one.
+    // The newcomer can join into a placeholder, although all but one of the group's positions are
+    // taken.
     world.close(world.in_slot(1));
     let taker = world.in_slot(0);
     world.attend(taker);
@@ -242,7 +244,7 @@ fn a_full_group_and_a_store_without_room_refuse_a_newcomer() {
     world.check();
 }
 
-/// Kills the member that makes a change, at every step: the next member completes the change.
+/// Kills the member that makes a change, at every step. The next member must complete the change.
 #[test]
 fn who_dies_in_any_step_of_any_change_is_finished_by_the_next() {
     type Change = fn(&mut World, u64) -> Result<u64, Killed>;
@@ -302,20 +304,21 @@ fn who_dies_in_any_step_of_any_change_is_finished_by_the_next() {
             if is_whole {
                 break;
             }
-            // Most steps move one bucket each; a few of them stand for all.
+            // Most steps move one bucket each, so after the first 50 only some of the steps are
+            // tested.
             steps += if steps < 50 { 1 } else { 41 };
         }
         assert!(steps > 0, "{name}: {steps} steps");
     }
 }
 
-/// How many runs, each of 40 events. `FANPCAP_RUNS` sets another number.
+/// The number of runs, each with 40 events. `FANPCAP_RUNS` sets another number.
 fn runs() -> u64 {
     let runs = std::env::var("FANPCAP_RUNS").ok();
     runs.and_then(|runs| runs.parse().ok()).unwrap_or(200)
 }
 
-/// Lets members come, go and die, and checks that the ledger adds up at the end.
+/// Lets members join, leave and die, and checks that the ledger adds up at the end.
 fn live_and_settle(mut world: World) {
     world.live(40);
     world.recover();

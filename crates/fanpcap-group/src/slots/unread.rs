@@ -1,11 +1,11 @@
 //! Members that were never read. A group's first member has a share before its application reads
-//! it, as libpcap buffers from the activation on. When another member is read, the share goes to
-//! the members that are read, and one of them reads the first member's ring: its application may
-//! have opened the handle for another purpose. When the application looks for packets, the member
-//! gets its share and its ring back.
+//! it, because libpcap buffers packets from the activation on. When another member is read, the
+//! share goes to the members that are read, and one of these members reads the first member's ring.
+//! The first member's application may have opened the handle for another purpose. When this
+//! application looks for packets, its member gets its share and its ring back.
 //!
-//! If others shall read a member's ring, the member's row names the reader, or the member itself
-//! while there is no reader.
+//! If other members shall read a member's ring, the member's row names the reader. While there is
+//! no reader, the row names the member itself.
 
 use super::{KernelOps, Slots, classes};
 use crate::table::{Journal, Row, State, Table};
@@ -13,8 +13,8 @@ use fanpcap_buckets::Slot;
 use std::io;
 
 impl<G: KernelOps> Slots<'_, G> {
-    /// The member `own` is read for the first time, and has its share. Members of its class that
-    /// were never read lose theirs.
+    /// Called when the member `own` is read for the first time, and has its share. Members of its
+    /// class that were never read lose their share.
     pub(crate) fn replace_unread(&mut self, own: u64) -> io::Result<()> {
         let Some(slot) = self.table.slot_of(own) else {
             return Ok(());
@@ -51,7 +51,7 @@ impl<G: KernelOps> Slots<'_, G> {
 
     /// The member in this slot takes its share. If its application looks for packets, no other
     /// member reads its ring any more. An application that has only asked for its descriptor has
-    /// not looked. Returns the row.
+    /// not looked for packets. Returns the row.
     pub(super) fn take_back(&mut self, slot: Slot) -> io::Result<Row> {
         let row = self.table.row(slot);
         let is_member = matches!(row.state, State::Live | State::Newcomer);
@@ -65,7 +65,7 @@ impl<G: KernelOps> Slots<'_, G> {
     }
 
     /// Makes the member `own` read the ring of a living member, unless that member's application
-    /// has begun to read it. Returns whether `own` shall read it.
+    /// has begun to read the ring. Returns whether `own` shall read the ring.
     pub(super) fn take_unread(&mut self, slot: Slot, own: u64) -> io::Result<bool> {
         let row = self.table.row(slot);
         let is_unread = self.kernel.borrow(row.cookie)?;
@@ -75,8 +75,8 @@ impl<G: KernelOps> Slots<'_, G> {
         Ok(is_unread)
     }
 
-    /// The member `own` has read a ring to its end, and the ring's owner was alive when this began.
-    /// If the owner is gone by now, the ring must be taken over: the owner may have read on.
+    /// Called when the member `own` has read a ring to its end that it borrowed from a living
+    /// owner. If the owner is gone by now, the ring must be taken over: the owner may have read on.
     pub(crate) fn give_back(&mut self, cookie: u64, own: u64) -> io::Result<()> {
         self.repair()?;
         let Some(slot) = self.table.slot_of(cookie) else {
@@ -107,8 +107,8 @@ impl<G: KernelOps> Slots<'_, G> {
     }
 }
 
-/// Whether another member reads this member's ring, and has done so since before this member died,
-/// if it is dead.
+/// Whether another member reads this member's ring. If this member is dead, the other member must
+/// have begun before the death.
 pub(super) fn is_read(table: Table<'_>, row: &Row) -> bool {
     row.taker != 0 && row.taker != row.cookie && classes::has_taker(table, row)
 }

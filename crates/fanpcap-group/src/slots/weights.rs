@@ -1,4 +1,5 @@
-//! Changes the weight of a member. With a weight of 0 it is drained: it stays, and owns no bucket.
+//! Changes the weight of a member. A member with the weight 0 is drained: it stays in the group and
+//! owns no bucket.
 
 use super::{KernelOps, Slots, classes};
 use crate::table::{Journal, Row, State};
@@ -12,13 +13,14 @@ pub(crate) enum Weighed {
     Done,
     /// The member is not in the group, or not any more.
     Gone,
-    /// Without this member nobody of its class would have a share.
+    /// Without this member, no member of its class would have a share.
     Last,
 }
 
 impl<G: KernelOps> Slots<'_, G> {
-    /// Gives a member another weight, and buckets accordingly; a weight of 0 gives none. Packets in
-    /// flight to the member, and those in its ring, stay its own.
+    /// Gives a member another weight, and the number of buckets for that weight; a weight of 0
+    /// gives none. Packets in flight to the member, and those in its ring, still belong to the
+    /// member.
     pub(crate) fn weigh(&mut self, cookie: u64, weight: u16) -> io::Result<Weighed> {
         self.repair()?;
         self.mark_gone(0)?;
@@ -39,7 +41,8 @@ impl<G: KernelOps> Slots<'_, G> {
         if weight == 0 && !rows.any(is_other) {
             return Ok(Weighed::Last);
         }
-        // A member that gets more has buckets of others, whose rings may have earlier packets.
+        // A member that gets more weight gets buckets of other members, whose rings may have
+        // earlier packets.
         let since_ns = match weight > row.weight {
             true => now_ns,
             false => row.since_ns,
@@ -56,8 +59,9 @@ impl<G: KernelOps> Slots<'_, G> {
         Ok(Weighed::Done)
     }
 
-    /// Nobody of a class has a share, but its packets must go somewhere: newcomers become live. If
-    /// there are none, live members without a weight get one.
+    /// Gives a share to members of a class in which no member has one: the packets of the class
+    /// must be delivered. Newcomers become live. If there are no newcomers, live members without a
+    /// weight get a weight.
     pub(super) fn enlist(&mut self, class: u8) {
         let members = classes::members(self.table, class);
         for &slot in &members {

@@ -37,7 +37,7 @@ impl fmt::Display for SteerError {
                 "it can't be loaded together with a member's own filter: write shorter ones, or set \
                  net.core.optmem_max higher",
             ),
-            Self::Pages(error) => write!(f, "locking the group's pages: {error}"),
+            Self::Pages(error) => write!(f, "can't lock the group's pages: {error}"),
             Self::Busy => f.write_str("another thread or process is changing it: try again"),
             Self::BusyBy(process) => {
                 let (pid, is_stopped) = (process.pid, process.is_stopped());

@@ -34,8 +34,9 @@ impl Filters {
         let filter = self.combined.as_ref().or(self.bare.as_ref());
         let attach = |filter: &Loaded| match packet::attach_program(socket, filter.as_fd()) {
             // The kernel charges the new filter while the old one, which may be as long, is still
-            // attached. Replace the old filter by a short one that rejects all packets. Packets are
-            // lost in that moment, but no packet comes in unfiltered.
+            // attached. So replace the old filter by a short one that rejects all packets, and then
+            // attach the new filter. Packets are lost in that moment, but no packet comes in
+            // unfiltered.
             Err(error) if optmem::is_no_room(&error) => {
                 Filter::reject_all().attach(socket)?;
                 let attached = packet::attach_program(socket, filter.as_fd());

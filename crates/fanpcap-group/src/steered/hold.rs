@@ -1,7 +1,7 @@
 //! Locks the state of a member's steering program: one thread changes it at a time.
 //!
-//! The thread that has the lock blocks its signals. A handler that leaves by siglongjmp(3) would
-//! never unlock it.
+//! The thread that has the lock blocks its signals: a signal handler that leaves by siglongjmp(3)
+//! would never unlock the state.
 
 use super::{Filtering, State, SteerError, Steered};
 use fanpcap_linux::packet::Filter;
@@ -13,7 +13,7 @@ use std::sync::MutexGuard;
 use std::thread;
 use std::time::Duration;
 
-/// Milliseconds to wait for another thread.
+/// How many milliseconds to wait for another thread.
 const PATIENCE: u32 = 1000;
 
 /// The locked state. Dropping this unlocks the state, and then unblocks the signals.
@@ -76,9 +76,9 @@ impl Steered {
 }
 
 impl Unchanging<'_> {
-    /// Combines the filtering part with the filter `own` that the application has just set. The
-    /// kernel now runs `own` alone. This attaches both together, or the filtering part alone if
-    /// both can't be loaded.
+    /// Combines the filtering part with the filter `own` that the application has just set. At the
+    /// call, the kernel runs `own` alone. This attaches both filters together. If they can't be
+    /// loaded together, it attaches the filtering part alone.
     ///
     /// # Errors
     /// See [`SteerError`]. The kernel may then run `own` alone.

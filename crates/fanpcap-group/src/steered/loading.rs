@@ -36,7 +36,8 @@ pub(super) fn load_filter_with(steering: &Steering, own: &Filter) -> Option<Load
     load_with_room(&filter.ok()??).ok()
 }
 
-/// If the room is unknown, loads anyway: attaching then reports the lack of room.
+/// Loads a filter, and checks that a socket has room for it. If the room is unknown, loads it
+/// anyway: attaching the filter then reports the lack of room.
 fn load_with_room(filter: &Object) -> Result<Loaded, SteerError> {
     let loaded = Loaded::load(filter, "fanpcap_filter").map_err(SteerError::Load)?;
     match optmem::has_room(loaded.as_fd()) {
@@ -45,8 +46,8 @@ fn load_with_room(filter: &Object) -> Result<Loaded, SteerError> {
     }
 }
 
-/// Adds the counters of a filter to `counts`. Counters can go down, by `dec`. Allocates nothing,
-/// for signal handlers.
+/// Adds the counters of a filter to `counts`. A counter may decrease, by `dec`. Allocates nothing,
+/// because signal handlers call this.
 pub(super) fn add_counters(filter: &Loaded, counts: &mut Counts) -> io::Result<()> {
     let Some(map) = filter.map(COUNTERS_MAP) else {
         return Ok(());
@@ -59,8 +60,8 @@ pub(super) fn add_counters(filter: &Loaded, counts: &mut Counts) -> io::Result<(
     Ok(())
 }
 
-/// Fragments that came before the first fragment of their datagram, and so may have gone elsewhere
-/// than their flow. Allocates nothing.
+/// Fragments that came before the first fragment of their datagram, and so may have gone to another
+/// member than their flow. Allocates nothing.
 pub(super) fn late(fanout: &Loaded) -> io::Result<u64> {
     let mut late = [0];
     let map = fanout.map(LATE_MAP);
@@ -68,7 +69,7 @@ pub(super) fn late(fanout: &Loaded) -> io::Result<u64> {
     Ok(late[0])
 }
 
-/// Whether the steering part counts such fragments.
+/// Whether the steering part counts fragments that came before the first fragment.
 pub(super) fn counts_late(fanout: &Loaded) -> bool {
     fanout.map(LATE_MAP).is_some()
 }

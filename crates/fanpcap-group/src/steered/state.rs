@@ -87,8 +87,8 @@ impl State {
             });
         }
         let filters = Filters::load(steering, self.own.as_ref())?;
-        // If the reader runs the handle's filter already, it may go on. But the filter must not
-        // move from the kernel to the reader.
+        // If the reader runs the handle's filter already, it may continue to do so. But the filter
+        // must not move from the kernel to the reader.
         let is_in_kernel = self.own.is_some() && !self.filters.lack_own();
         if is_in_kernel && filters.lack_own() {
             return Err(SteerError::Beside);

@@ -1,13 +1,13 @@
-//! A member's steering without privileges. Filters that were loaded before the application set
-//! another filter are not used.
+//! A member's part in a steering program, without privileges. Filters that were loaded before the
+//! application set another filter are not used.
 
 use super::*;
 use crate::record::tests::steering;
 use std::fs::File;
 use std::os::fd::AsFd;
 
-/// A member of a group whose program neither drops nor counts. Nothing is loaded or attached for
-/// it, so any descriptor serves as its socket.
+/// A member of a group whose steering program neither drops nor counts. Nothing is loaded or
+/// attached for this member, so any descriptor serves as its socket.
 pub(super) fn member() -> (Steered, File) {
     let steering = Arc::new(steering("main = steer_rrobin"));
     let steered = Steered::load(&steering, None).unwrap();
@@ -31,5 +31,5 @@ fn what_was_loaded_before_a_filter_is_set_is_loaded_again() {
     drop(unchanging);
     // Loading fails without privileges, and attaching fails because /dev/null is not a socket.
     let gone = steered.switch_to(&dropping, stale, file.as_fd());
-    assert!(gone.is_err(), "the stale filters were taken");
+    assert!(gone.is_err(), "the stale filters were used");
 }

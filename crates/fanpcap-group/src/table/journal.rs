@@ -11,15 +11,15 @@ pub(crate) enum Journal {
     Nothing,
     /// The newcomer of [`at::NEWCOMER`] joins into this slot.
     Join(Slot),
-    /// Buckets move to the members that are live by their rows.
+    /// Buckets move to the members that are live in their rows.
     Balance,
-    /// A slot becomes a placeholder, and the sums in this place become valid.
+    /// A slot becomes a placeholder, and the sums in this one of the two places become valid.
     Vacate(Slot, u8),
     /// The last slot is given up.
     Trim(Slot),
     /// Slots get new numbers.
     Renumber,
-    /// The second slot gets all that the first slot has.
+    /// The second slot gets all buckets and ranks, and the sticky id, of the first slot.
     Succeed(Slot, Slot),
 }
 

@@ -26,8 +26,8 @@ impl Table<'_> {
         (ledger.at_ns > 0).then_some(ledger)
     }
 
-    /// Publishes what `read` returns. Several members may do so at once: then the figures of one
-    /// reading stay, and never those of a reading that began before another.
+    /// Publishes the figures that `read` returns. Several members may publish at once. Then the
+    /// figures of one reading stay, and a reading never replaces the figures of a later reading.
     pub(crate) fn publish_ledger(&self, read: &dyn Fn() -> Ledger) {
         let Some(at_ns) = self.words.get(at::LEDGER) else {
             return;

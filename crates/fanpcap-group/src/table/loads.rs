@@ -49,18 +49,18 @@ impl Elephant {
     }
 }
 
-/// What buckets have got since the last round.
+/// The packets of each bucket since the last round.
 #[derive(Debug)]
 pub(crate) struct Loads {
     /// The number of packets of each bucket.
     pub(crate) packets: Vec<u64>,
-    /// The buckets that had no packets for [`IDLE`], or none since the group began.
+    /// The buckets without packets for the time [`IDLE`], or since the group began.
     pub(crate) idle: Vec<bool>,
 }
 
 /// How long a bucket without packets may still have a live flow, in units of [`AGE_NS`].
 const IDLE: u32 = 100;
-/// The unit of a bucket's age: how long it has had no packets.
+/// The unit of a bucket's age, which is the time since the bucket's last packet.
 const AGE_NS: u64 = 100_000_000;
 /// A note has the age in the bits above those of the count.
 const AGE_SHIFT: u32 = 24;
@@ -74,7 +74,7 @@ impl Table<'_> {
         self.set(at::DIGEST, steering.digest());
     }
 
-    /// Notes which buckets move. The caller must note the group's digest after that.
+    /// Notes which buckets move. The caller must note the group's digest after this call.
     pub(crate) fn set_balance(&self, balance: Option<Balance>, now_ns: u64) {
         let balance = match balance {
             None => 0,
@@ -88,7 +88,7 @@ impl Table<'_> {
     }
 
     /// Notes that nothing has been counted so far. In a new group, no bucket has a flow. In a group
-    /// that has run without counts, any bucket may have one.
+    /// that has run without counts, any bucket may have a flow.
     fn begin_rounds(&self, now_ns: u64) {
         let age = match self.get(at::DIGEST) {
             0 => AGE_MAX,
@@ -117,7 +117,8 @@ impl Table<'_> {
         buckets.map(|it| u64::from(since(read(it)))).sum()
     }
 
-    /// What buckets have got since the last round. Notes their counts and ages for the next round.
+    /// Returns the packets of each bucket since the last round. Notes the counts and ages of the
+    /// buckets for the next round.
     pub(crate) fn take_loads(&self, now_ns: u64) -> Loads {
         let aged_ns = now_ns.wrapping_sub(self.get(at::ROUNDED_NS));
         self.set(at::ROUNDED_NS, now_ns);
@@ -140,7 +141,7 @@ impl Table<'_> {
         loads
     }
 
-    /// What the last round found.
+    /// The result of the last round.
     pub(crate) fn leveled(&self) -> Option<Leveled> {
         let balance = self.balance()?;
         let elephants = self.words_at::<ELEPHANTS_MAX>(at::ELEPHANTS);
@@ -180,7 +181,7 @@ fn read(bucket: &[AtomicU32]) -> [u32; 2] {
     [0, 1].map(|at: usize| bucket[at].load(Ordering::Relaxed))
 }
 
-/// Packets that were counted since the note.
+/// Packets of a bucket that were counted since its note was written.
 fn since([count, note]: [u32; 2]) -> u32 {
     count.wrapping_sub(note) & COUNT_MASK
 }

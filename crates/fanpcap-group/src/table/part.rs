@@ -12,7 +12,7 @@ pub(crate) struct Part<'a> {
     pub(crate) buckets: &'a [AtomicU8],
     /// The slot of each rank.
     pub(crate) ranks: &'a [AtomicU8],
-    /// The number of ranks, in one entry.
+    /// The number of ranks, as a slice with one entry.
     pub(crate) rank_count: &'a [AtomicU32],
 }
 
@@ -52,7 +52,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The part of all members except those of class 63. Only its ranks are used.
+    /// The part of all members except those of class 63. Only the ranks of this part are used.
     pub(crate) fn everybody(self) -> Part<'a> {
         self.classes.part(EVERYBODY)
     }

@@ -1,5 +1,5 @@
-//! Renumbers slots: what the rows, buckets and ranks were before, and what they become. Only groups
-//! on packet sockets need this. Their members have no classes.
+//! Renumbers slots: keeps copies of the former rows, buckets and ranks, and writes the new ones.
+//! Only groups on packet sockets need this. Their members have no classes.
 
 use super::{Part, ROW, Table, at, row_at};
 use fanpcap_buckets::Slot;

@@ -1,5 +1,5 @@
 //! Sticky ids, by which the BPF program of a sticky group remembers members. A sticky id is a stamp
-//! and a number. The number of a slot would not do, as other members get the slot.
+//! and a number. A slot's number would not suffice, because another member may get the slot.
 
 use super::{Row, Table};
 use fanpcap_buckets::Slot;
@@ -22,8 +22,8 @@ impl Row {
 }
 
 impl Table<'_> {
-    /// A sticky id for the newcomer with this socket. Its number is the lowest that no slot except
-    /// `slot` has.
+    /// A sticky id for the newcomer with this socket. Its number is the lowest that no slot other
+    /// than `slot` uses.
     pub(crate) fn free_sticky_id(&self, cookie: u64, slot: Slot) -> u64 {
         let mut is_taken = [false; SLOTS];
         for (_, row) in self.rows().filter(|(it, _)| *it != slot) {

@@ -1,23 +1,24 @@
-//! The sums over the members that are gone: two places, of which one is valid.
+//! The sums over the members that are gone. The table has two places for the sums, of which one is
+//! valid.
 
 use super::{Table, at};
 
 /// Sums over the members that are gone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FinalCounters {
-    /// How many members these are.
+    /// The number of members that are gone.
     pub members: u64,
-    /// Packets that the kernel received for them, dropped ones included.
+    /// Packets that the kernel received for these members, dropped ones included.
     pub received: u64,
-    /// Of these, packets that found no room in their rings.
+    /// How many of these packets found no room in the members' rings.
     pub dropped: u64,
-    /// Packets that they took themselves.
+    /// Packets that these members took themselves.
     pub taken: u64,
-    /// Packets that others took from their rings.
+    /// Packets that other members took from the rings of these members.
     pub inherited: u64,
-    /// Packets in their rings that nobody took.
+    /// Packets in the rings of these members that no member took.
     pub unread: u64,
-    /// Members with an unknown figure.
+    /// The number of these members with an unknown figure.
     pub unknown: u64,
 }
 
@@ -63,7 +64,7 @@ impl Table<'_> {
         gone
     }
 
-    /// Writes the sums to the place that is not valid yet. Returns that place.
+    /// Writes the sums to the place that is not valid. Returns that place.
     pub(crate) fn prepare_gone(&self, gone: &FinalCounters) -> u8 {
         let other = u8::from(self.get(at::SUMS_IN_USE) & 1 == 0);
         let mut gone = *gone;

@@ -1,7 +1,7 @@
-//! A newcomer whose rings an engine fills. When a slot's packets are directed into the newcomer's
-//! rings, the kernel waits for packets in flight. So this happens without the group's lock, with
-//! which a stopped process would keep all others out of the group. The newcomer claims the slot,
-//! and other newcomers take the next slot.
+//! Enters a newcomer whose rings an engine fills. When a slot's packets are directed into the
+//! newcomer's rings, the kernel waits for packets in flight. The newcomer does not hold the group's
+//! lock during this wait: if its process were stopped, no other newcomer could join. Instead the
+//! newcomer claims the slot, and other newcomers take the next slots.
 
 use super::Entry;
 use crate::guard::{Claim, GroupGuard, GroupLock};
@@ -19,8 +19,9 @@ use fanpcap_linux::wait::clock;
 use std::io;
 use std::sync::Arc;
 
-/// A newcomer's rings in its future slot. They get no packets before it has joined. If it does not
-/// join, the slot is emptied; if it dies, the next newcomer in this slot replaces the rings.
+/// A newcomer's rings in its future slot. The rings get no packets before the newcomer has joined.
+/// If the newcomer does not join, the slot is emptied. If the newcomer dies, the next newcomer in
+/// this slot replaces the rings.
 pub(super) struct Placed {
     shared: Arc<Shared>,
     pub(super) slot: Slot,
@@ -37,19 +38,20 @@ impl Drop for Placed {
     }
 }
 
-/// A group on an engine, before the group has a member. It is made without the group's lock,
-/// because making rings takes a while.
+/// A group on an engine, before the group has a member. The group is made without its lock, because
+/// making rings takes a while.
 pub(super) struct Begun {
     placed: Placed,
-    /// Whether the device's packets come to the group. No other process has the device then.
+    /// Whether the device's packets come to the group. If they do, no other process has the device.
     is_attached: bool,
 }
 
 const FIRST: Slot = Slot(0);
 
 impl Entry<'_> {
-    /// Begins a group before its lock is taken, if the newcomer is prepared for that: no other
-    /// process has any part of the group yet. If this fails, it is tried again.
+    /// Begins a group before its lock is taken, if the newcomer has prepared a new group. No other
+    /// process has any part of that group yet. If this fails, the caller begins the group again
+    /// under the lock.
     pub(super) fn begin(&self, key: u64) -> Option<Begun> {
         let asked = self.newcomer.engine.as_ref()?;
         let mut begun = self
@@ -95,9 +97,9 @@ impl Entry<'_> {
         Ok(membership)
     }
 
-    /// Claims a slot of a group that has members, and places the newcomer's rings there. Releases
-    /// the group's lock during this time. The group can't end, because the newcomer has its
-    /// descriptor store.
+    /// Claims a slot of a group that has members, and places the newcomer's rings in the slot.
+    /// Releases the group's lock during this time. The group can't end meanwhile, because the
+    /// newcomer has the group's descriptor store.
     pub(super) fn place_beside(
         &self,
         shared: &Arc<Shared>,
@@ -118,14 +120,14 @@ impl Entry<'_> {
         let slot = slots.choose(&mut claims);
         let slot = slot.map_err(|error| self.failed("the group's descriptor store", error))?;
         let slot = slot.ok_or(JoinError::Full(self.newcomer.fanout.id))?;
-        // Without pages there are no claims, so keep the lock.
+        // Without pages no other newcomer could see a claim, so keep the lock.
         let kept = (!lock.is_seen()).then_some(guard);
         let placed = self.place(shared, slot, claim)?;
         let guard = kept.map_or_else(|| lock.take(), Ok);
         Ok((guard.map_err(|error| self.steer(error))?, Some(placed)))
     }
 
-    /// Directs the packets of a slot that nobody has into the newcomer's rings.
+    /// Directs the packets of a free slot into the newcomer's rings.
     #[inline(never)]
     fn place(
         &self,
@@ -154,7 +156,8 @@ impl Entry<'_> {
         })
     }
 
-    /// Notes, once, what the device has counted before the newcomer may get packets.
+    /// Notes what the device has counted before the newcomer may get packets. Only the first call
+    /// notes a count.
     fn note_before(&self) {
         let rejections = self.early.map(Member::rejections);
         let before = self.before.get();
@@ -162,8 +165,8 @@ impl Entry<'_> {
             .set(before.or_else(|| rejections.map(|it| it.before_joining())));
     }
 
-    /// Checks that the device's packets still come to the group. Makes the host lose them if the
-    /// newcomer asks for that.
+    /// Checks that the device's packets still come to the group. Makes the host lose these packets
+    /// if the newcomer asks for that.
     pub(super) fn check_device(
         &self,
         shared: &Shared,

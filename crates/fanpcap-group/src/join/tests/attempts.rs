@@ -1,5 +1,6 @@
-//! Attempts to join: a later one, and one for another group than was prepared. Checks the locks:
-//! rings are made without the group's lock, the registry is opened under the device's lock.
+//! A second attempt to join, and an attempt to join another group than the prepared one. Also
+//! checks the locks: rings are made without the group's lock, the registry is opened under the
+//! device's lock.
 
 use super::*;
 use crate::guard::GroupLock;
@@ -13,8 +14,8 @@ use fanpcap_ring::Remains;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// The lock of a group, how often rings were made while it was free, and how often the registry was
-/// opened for a steering program.
+/// The lock of a group, how often rings were made while the lock was free, and how often the
+/// registry was opened for a steering program.
 #[derive(Debug)]
 struct Watch {
     lock: GroupLock,
@@ -140,7 +141,7 @@ fn who_joins_again_makes_its_rings_without_the_groups_lock() {
     on_pair(|ifindex| {
         let flow = choice(Group::Number(7), "main = steer_flow");
         let (prepared, watch) = watched(ifindex, &flow);
-        // The first member, then one beside it.
+        // First the group's first member joins, then another member.
         let first = join_on(ifindex, &flow, Some(asks(&prepared))).unwrap();
         assert_eq!(watch.free.load(Ordering::Relaxed), 1);
         let second = join_on_xdp(ifindex, &flow).unwrap();
@@ -159,7 +160,8 @@ fn a_steering_program_waits_for_who_changes_the_devices_registry() {
         let member = join_on(ifindex, &flow, Some(asks(&prepared))).unwrap();
         let next = choice(Group::Number(7), "main = steer_rrobin");
         let (own, next) = ([member.member.own().unwrap()], next.steering.unwrap());
-        // Takes the lock as another process does that changes another group's slot.
+        // Takes the registry's lock, as another process does that changes the slot of another
+        // group.
         let other = GroupDir::of(ifindex, 8).unwrap();
         let (file, [_, registry, _]) = other.locks().unwrap();
         assert!(lock::try_take_byte(&file, registry).unwrap());

@@ -1,4 +1,4 @@
-//! On XDP newcomers claim slots before they join. Other newcomers meanwhile take the next slots.
+//! On XDP newcomers claim slots before they join. Until then, other newcomers take the next slots.
 
 use super::*;
 
@@ -16,10 +16,10 @@ fn a_slot_that_is_claimed_is_left_to_its_newcomer() {
     world.join_at(other, Slot(3)).unwrap();
     world.begin_share(other);
     world.check();
-    // This also holds if the array's end is beyond the slot.
+    // The slot is still claimed when the array's end is beyond it.
     assert_eq!(world.table().positions(), 4);
     assert_eq!(world.choose(last, &[slot]), Some(Slot(4)));
-    assert_eq!(world.choose(last, &[]), Some(slot), "its newcomer is gone");
+    assert_eq!(world.choose(last, &[]), Some(slot), "the claim has ended");
     world.join_at(claims, slot).unwrap();
     world.begin_share(claims);
     world.check();

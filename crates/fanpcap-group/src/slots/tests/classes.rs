@@ -1,4 +1,4 @@
-//! Members of classes: each class shares out its own packets, and looks after its own members.
+//! Members of classes: each class divides its own packets, and looks after its own members.
 
 use super::world::World;
 use crate::slots::classes::LEFT_NS;
@@ -35,7 +35,7 @@ fn the_first_member_of_each_class_owns_all_of_its_buckets() {
     assert!(!world.table().part(1).has_ranks());
     let next = world.open_in(2);
     world.join(next).unwrap();
-    assert_eq!(count(&world.owners_in(2), other), BUCKETS, "not yet");
+    assert_eq!(count(&world.owners_in(2), other), BUCKETS, "no share yet");
     world.begin_share(next);
     assert_eq!(count(&world.owners_in(2), next), BUCKETS / 2);
     assert_eq!(count(&world.owners_in(0), first), BUCKETS);
@@ -71,7 +71,7 @@ fn a_death_moves_the_dead_ones_buckets_within_its_class() {
             let expected = if *before == dead { taker } else { *before };
             assert_eq!(*after, expected);
         }
-        assert_eq!(world.taker_of(dead), Some(taker), "one of its class");
+        assert_eq!(world.taker_of(dead), Some(taker), "a member of its class");
         world.settle_all();
         assert_eq!(world.lost()[1], 0);
         world.check();
@@ -84,7 +84,7 @@ fn what_a_class_leaves_is_given_up_when_it_has_no_members() {
     let (mut world, members) = two_classes();
     world.send(300);
     let [no_member, _] = world.lost();
-    assert_eq!(no_member, 100, "class 63 has had nobody");
+    assert_eq!(no_member, 100, "class 63 never had a member");
     for member in [members[2], members[3]] {
         world.close(member);
     }
@@ -121,17 +121,17 @@ fn members_of_another_class_stop_the_hang_up_where_the_dead_ones_class_does_not(
     assert_eq!(
         count(&world.owners_in(2), hangs),
         BUCKETS / 2,
-        "who reads the ring is to give them away"
+        "only the member that reads the ring may give the buckets away"
     );
     assert!(due(&world).is_some_and(|ns| ns > 0 && ns <= LEFT_NS));
     world.idle(LEFT_NS);
     assert_eq!(due(&world), Some(0));
     world.attend(other);
-    assert!(!world.has_lifeline(dead), "it wakes nobody any more");
-    assert_eq!(count(&world.owners_in(2), hangs), BUCKETS / 2, "nobody has");
+    assert!(!world.has_lifeline(dead), "another class cuts the lifeline");
+    assert_eq!(count(&world.owners_in(2), hangs), BUCKETS / 2, "none moved");
     assert!(
         due(&world) > Some(LEFT_NS),
-        "its own next look for silent members"
+        "only the next check for silent members is due"
     );
     assert_eq!(state(&world), Some(State::Dead));
     world.attend(hangs);
@@ -142,7 +142,7 @@ fn members_of_another_class_stop_the_hang_up_where_the_dead_ones_class_does_not(
     world.check_ledger();
 }
 
-/// The member's own cookie in its row says that others shall read its ring.
+/// A member's own cookie as its taker means that others shall read its ring.
 #[test]
 fn members_of_another_class_stop_the_hang_up_of_one_that_was_never_read() {
     let mut world = World::with_classes(7);
@@ -177,7 +177,7 @@ fn the_last_member_of_a_class_can_not_be_drained() {
     assert_eq!(
         count(&world.owners_in(2), members[2]),
         BUCKETS,
-        "it gets a weight"
+        "the drained member gets a weight again"
     );
     world.settle_all();
     world.check();
@@ -201,7 +201,7 @@ fn a_member_that_is_silent_keeps_its_share_where_its_class_has_nobody_else() {
     assert_eq!(
         count(&world.owners_in(0), members[0]),
         BUCKETS,
-        "the other is silent"
+        "the silent member keeps its share"
     );
     assert_eq!(changes(&world), before + 1);
 }
@@ -227,7 +227,7 @@ fn a_successor_has_its_predecessors_class() {
     assert_eq!(
         world.awaited(),
         [members[1]],
-        "a member of another class is none"
+        "a member of another class is no successor"
     );
     let successor = world.open_named(7);
     world.set_class(successor, 2);

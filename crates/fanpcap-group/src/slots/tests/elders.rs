@@ -1,4 +1,4 @@
-//! A member that joined lately leaves a member that is gone to older members for a while.
+//! A member that joined lately leaves a dead member to older members for a while.
 
 use super::owned;
 use super::world::World;
@@ -7,8 +7,8 @@ use crate::slots::rounds::ROUND_NS;
 use crate::slots::succession::GRACE_NS;
 use fanpcap_config::steering::Balance;
 
-/// Three members, of which the second is gone. The third knows this, and leaves the second to the
-/// first.
+/// Three members, of which the second is gone. The third has noticed this, and leaves the second to
+/// the first.
 fn left() -> (World, u64, u64) {
     let mut world = World::new(7);
     let [_, gone, late] = [(); 3].map(|()| {
@@ -28,7 +28,8 @@ fn left() -> (World, u64, u64) {
 #[test]
 fn who_takes_a_ring_when_the_time_is_just_over_gives_the_buckets_away() {
     let (mut world, gone, late) = left();
-    // In steps of a nanosecond, so that the time ends between any two readings of the clock.
+    // The clock advances by one nanosecond at each reading, so that the time ends between any two
+    // readings.
     world.slow_down(1);
     let mut taken = 0;
     let ends = LEFT_NS - 50..LEFT_NS + 2;
@@ -47,7 +48,7 @@ fn who_takes_a_ring_when_the_time_is_just_over_gives_the_buckets_away() {
     assert!(taken > 0 && taken < ends.count());
 }
 
-/// Another change is made meanwhile.
+/// Makes another change while the dead member's ring is not taken yet.
 #[test]
 fn nobody_gets_a_dead_members_buckets_before_somebody_has_its_ring() {
     type Change = fn(&mut World, u64);
@@ -115,7 +116,7 @@ fn one_that_nobody_succeeds_in_time_keeps_its_buckets_until_somebody_has_its_rin
     world.idle(GRACE_NS);
     world.attend(late);
     assert_eq!((world.awaited(), world.taker_of(gone)), (Vec::new(), None));
-    assert!(world.owners() == before, "they moved");
+    assert!(world.owners() == before, "buckets moved too early");
     world.attend(first);
     assert_eq!(world.taker_of(gone), Some(first));
     assert_eq!(owned(&world), [2048, 2048]);

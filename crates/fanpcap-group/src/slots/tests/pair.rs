@@ -1,5 +1,5 @@
-//! One group over two devices. Members have a socket on each, and the second group follows the
-//! first.
+//! One group over two devices. Members have a socket on each device, and the second kernel group
+//! follows the first.
 
 use super::world::{Killed, World};
 
@@ -71,7 +71,7 @@ impl Pair {
         self.other.idle(ns);
     }
 
-    /// One member after the other joins and takes its share; 0 means no name.
+    /// Members join and take their shares, one after the other. The name 0 means no name.
     fn come<const N: usize>(&mut self, names: [u64; N]) -> [u64; N] {
         names.map(|name| {
             self.idle(1_000_000);
@@ -210,7 +210,8 @@ fn half_taken() -> (Pair, [u64; 3]) {
     (pair, members)
 }
 
-/// Otherwise other members would get the bucket's next packets before the packets in the ring.
+/// A bucket of a dead member must not move before its ring is taken: the new owner would get later
+/// packets before those in the ring.
 #[test]
 fn who_follows_moves_no_dead_members_buckets_before_somebody_has_its_ring() {
     type Change = fn(&mut Pair, u64);
@@ -277,14 +278,15 @@ fn who_follows_waits_for_no_successor_when_the_lead_does_not() {
     pair.other.behind(&pair.lead);
     pair.other.follow(late);
     pair.other.attend(late);
-    assert!(pair.other.owners() == before, "before its ring is taken");
+    assert!(pair.other.owners() == before, "buckets moved too early");
     pair.act(first, LOOK, u64::MAX).unwrap();
     assert_eq!(pair.other.taker_of(gone), Some(first));
     pair.check();
     pair.check_ledger();
 }
 
-/// The lead ends the wait for one member while the following group gives away another's buckets.
+/// The lead ends the wait for one member while the following group gives away the buckets of
+/// another.
 #[test]
 fn who_follows_takes_no_ring_whose_buckets_are_not_given_away() {
     let mut pair = Pair::new(7);
@@ -310,7 +312,8 @@ fn who_follows_takes_no_ring_whose_buckets_are_not_given_away() {
     pair.check_ledger();
 }
 
-/// Kills the member that changes both groups at every step in either: the next member repairs it.
+/// Kills the member that changes both groups, at every step in either group. The next member must
+/// repair the groups.
 #[test]
 fn who_dies_between_the_groups_is_followed_by_the_others() {
     let four = Pair::of(4);

@@ -20,8 +20,8 @@ fn buckets_of(world: &World, slot: u8) -> Vec<usize> {
     (0..BUCKETS).filter(|&at| owners[at] == member).collect()
 }
 
-/// Flows of equal size in every eighth bucket, and more flows at one member, so that it has 1.5
-/// times its share.
+/// Flows of equal size in every eighth bucket, and more flows at one member, so that this member
+/// has 1.5 times its share.
 fn skewed(world: &World) -> Vec<(usize, u32)> {
     let even = (0..BUCKETS).step_by(8).map(|bucket| (bucket, FLOW));
     let mut flows: Vec<(usize, u32)> = even.collect();
@@ -45,12 +45,12 @@ fn the_busiest_member_is_level_with_the_others_within_few_rounds() {
     assert!(above[0] > 400 && above[10..].iter().all(|&above| above <= 50));
     let owners = world.owners();
     rounds(&mut world, &flows, 3);
-    assert_eq!(world.owners(), owners, "nothing moves any more");
+    assert_eq!(world.owners(), owners, "a bucket moved in a leveled group");
     let leveled = world.table().leveled().unwrap();
     assert_eq!((leveled.rounds, leveled.elephants), (23, vec![]));
 }
 
-/// Live flows stay. New flows, each in a bucket that has had none, level the members.
+/// Live flows stay. New flows arrive in buckets that had none, and level the members.
 #[test]
 fn new_flows_level_the_members_where_live_ones_stay() {
     let mut world = group(Balance::Idle);
@@ -113,7 +113,7 @@ fn a_few_packets_move_nothing_until_there_are_enough() {
     world.round(&flows);
     assert_eq!(world.owners(), owners);
     world.round(&flows);
-    assert_ne!(world.owners(), owners, "both together are enough");
+    assert_ne!(world.owners(), owners, "two rounds have enough packets");
 }
 
 #[test]
@@ -130,7 +130,8 @@ fn a_bucket_is_idle_when_nothing_has_come_for_ten_seconds() {
         world.round(&flows);
         assert_eq!(world.owners(), owners);
     }
-    // A round is 250 ms, and ages are counted in whole tenths.
+    // A round takes 250 ms, but ages are counted in whole tenths of a second, so more rounds are
+    // needed.
     for _ in 0..12 {
         world.round(&flows);
     }
@@ -143,7 +144,7 @@ fn a_bucket_is_idle_when_nothing_has_come_for_ten_seconds() {
     );
 }
 
-/// What a group counted earlier is unknown: each bucket may have a live flow.
+/// The counts from before are unknown: each bucket may have a live flow.
 #[test]
 fn in_a_group_that_is_balanced_later_a_bucket_is_idle_after_ten_seconds() {
     let plain = filled(World::new(7), 4);
@@ -163,7 +164,7 @@ fn in_a_group_that_is_balanced_later_a_bucket_is_idle_after_ten_seconds() {
     }
 }
 
-/// Counts wrap to 0.
+/// The counts wrap to 0 during the pause.
 #[test]
 fn after_a_pause_nothing_moves_by_what_was_counted_within_it() {
     let mut world = group(Balance::All);

@@ -1,10 +1,11 @@
-//! Members that live but do not read: others get their share until they look for packets again.
+//! Members that live but do not read: other members get their share until they look for packets
+//! again.
 
 use super::group;
 use super::world::World;
 use crate::slots::silence::{CHECK_NS, SILENT_NS};
 
-/// This much time passes, while the members of `readers` read and look after their group.
+/// Lets this much time pass, while the members of `readers` read and look after their group.
 fn pass(world: &mut World, ns: u64, readers: &[u64]) {
     for _ in 0..ns / CHECK_NS {
         world.idle(CHECK_NS);
@@ -27,7 +28,7 @@ fn who_does_not_read_loses_its_share_and_gets_it_back() {
         .filter(|it| *it != silent)
         .collect();
     pass(&mut world, SILENT_NS, &readers);
-    assert_eq!(world.owners(), before, "not so soon");
+    assert_eq!(world.owners(), before, "the share moved too early");
     pass(&mut world, SILENT_NS / 2, &readers);
     for (before, after) in before.into_iter().zip(world.owners()) {
         assert!(if before == silent {

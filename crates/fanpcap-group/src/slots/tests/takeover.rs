@@ -1,4 +1,4 @@
-//! Named members go, and others with their names come after them.
+//! Named members leave or die, and new members join with their names.
 
 use super::world::World;
 use crate::slots::succession::GRACE_NS;
@@ -41,10 +41,10 @@ fn a_successor_gets_buckets_and_ring_and_nothing_else_moves() {
         }
         let sticky_id = world.sticky_id(named);
         let before = die(&mut world, named);
-        assert_eq!(world.owners(), before, "nothing moves before");
+        assert_eq!(world.owners(), before, "buckets moved without a successor");
         world.send(50);
         let successor = come_back(&mut world);
-        assert_eq!(world.owners(), before, "it has not looked for packets yet");
+        assert_eq!(world.owners(), before, "the successor has not read yet");
         world.send(50);
         world.begin_share(successor);
         world.attend(successor);
@@ -73,7 +73,7 @@ fn when_the_grace_period_ends_others_have_it_all() {
     world.check();
     world.settle_all();
     world.check_ledger();
-    // A member that comes later is a newcomer like any other.
+    // A further member with the name is an ordinary newcomer.
     let late = come_back(&mut world);
     world.begin_share(late);
     world.check();
@@ -132,7 +132,7 @@ fn a_newcomer_alone_with_one_that_is_awaited_gets_all_in_the_end() {
     let idle = world.open();
     world.join(idle).unwrap();
     let before = die(&mut world, named);
-    assert_eq!(world.owners(), before, "a newcomer takes nothing from it");
+    assert_eq!(world.owners(), before, "a newcomer took buckets");
     world.end_grace();
     assert!(world.owners().iter().all(|owner| *owner == idle));
     world.check();
@@ -149,7 +149,7 @@ fn what_an_awaited_one_had_taken_over_its_successor_reads() {
     // The second member has read nothing yet.
     world.close(second);
     world.recover();
-    assert_eq!(world.taker_of(named), Some(second), "nobody else's");
+    assert_eq!(world.taker_of(named), Some(second), "another took the ring");
     let third = come_back(&mut world);
     world.begin_share(third);
     world.attend(third);

@@ -1,5 +1,5 @@
 //! A group's first member is never read. Other members get its share and its packets as soon as one
-//! of them is read.
+//! of these members is read.
 
 use super::owned;
 use super::world::World;
@@ -49,7 +49,7 @@ fn who_is_read_after_all_gets_its_share_and_its_ring() {
     assert_eq!(owned(&world), [2048, 2048]);
     assert_eq!(world.table().row(Slot(0)).taker, 0);
     world.attend(second);
-    assert_eq!(world.borrowed(), [], "nobody reads its ring beside it");
+    assert_eq!(world.borrowed(), [], "only the owner reads its ring");
     world.check();
 }
 
@@ -76,7 +76,7 @@ fn who_dies_while_its_ring_is_read_is_inherited_once() {
     world.close(first);
     world.attend(second);
     assert_eq!(world.table().row(Slot(0)).state, State::TakenOver);
-    assert_eq!(world.borrowed(), [(first, second)], "by the same member");
+    assert_eq!(world.borrowed(), [(first, second)], "the same member reads");
     world.settle_all();
     world.check();
     world.check_ledger();
@@ -111,7 +111,8 @@ fn who_reads_at_last_and_falls_silent_keeps_its_ring() {
     world.look(second);
     world.close(second);
     world.attend(third);
-    // No member had a share, so the first has one again. Then it is read.
+    // No other member had a share, so the first member has one again. Then the first member is
+    // read.
     world.settle_all();
     world.look(first);
     world.look(third);
@@ -123,7 +124,7 @@ fn who_reads_at_last_and_falls_silent_keeps_its_ring() {
         world.attend(third);
     }
     assert_eq!(owned(&world), [0, 4096]);
-    assert_eq!(world.borrowed(), [], "its owner may go on at any time");
+    assert_eq!(world.borrowed(), [], "the owner may read again");
     world.close(first);
     world.attend(third);
     assert_eq!(world.taker_of(first), Some(third));
@@ -148,7 +149,7 @@ fn who_only_asks_for_its_descriptor_is_read_by_who_reads_it_already() {
     assert_eq!(
         world.borrowed(),
         [(first, second)],
-        "nobody reads it beside"
+        "only one member reads the ring"
     );
     world.settle_all();
     world.check_ledger();
@@ -164,7 +165,7 @@ fn who_is_left_has_all_when_the_only_reader_closes() {
         world.look(second);
         world.send(20);
         world.depart(second);
-        assert_eq!(owned(&world), [2048, 2048], "nobody has looked since");
+        assert_eq!(owned(&world), [2048, 2048], "no application has looked");
         world.look(third);
         assert_eq!(world.taker_of(second), Some(third));
         world.read_borrowed();
@@ -194,5 +195,5 @@ fn who_dies_while_it_leaves_all_to_who_is_left_is_finished_by_the_next() {
             return;
         }
     }
-    panic!("it takes more steps");
+    panic!("the change has more steps than were tested");
 }

@@ -1,5 +1,5 @@
-//! A simulated kernel with one group, and processes that may die at any step. The kernel has the
-//! group's array, sockets and rings, and the descriptor store.
+//! A simulated kernel with one group, and processes that may die at any step. The simulated kernel
+//! has the group's array, the sockets with their rings, and the descriptor store.
 
 mod check;
 mod sticky_ids;
@@ -30,10 +30,10 @@ pub(super) struct Killed;
 
 #[derive(Clone, Debug, Default)]
 struct Socket {
-    /// Whether the socket's process lives and has it open.
+    /// Whether the socket's process lives and has the socket open.
     is_open: bool,
     refuses: bool,
-    /// Nobody has taken the error that reports that the device was down.
+    /// Whether the socket still has a pending error because the device was down.
     is_told: bool,
     /// Numbers of unread packets.
     ring: Vec<u64>,
@@ -50,7 +50,7 @@ enum StoredFd {
 /// The whole simulation except the table.
 #[derive(Clone, Debug, Default)]
 struct Kernel {
-    /// The group's sockets, as `fanout->arr`.
+    /// The group's sockets, as in the kernel's `fanout->arr`.
     array: Vec<u64>,
     /// For each slot, the socket into whose ring an engine puts the slot's packets; `None`: slots
     /// are positions of the array.
@@ -59,7 +59,7 @@ struct Kernel {
     classes: Vec<u8>,
     /// Sockets that their owners have read.
     read: BTreeSet<u64>,
-    /// Packets of a class without members, and packets that were unread when a class lost its last
+    /// Packets for a class without members, and packets that were unread when a class lost its last
     /// member.
     no_member: u64,
     unread: u64,
@@ -67,7 +67,7 @@ struct Kernel {
     sockets: BTreeMap<u64, Socket>,
     fd_store: Vec<StoredFd>,
     store_is_full: bool,
-    /// The member that makes a change can't list the group's sockets.
+    /// Whether the member that makes a change is unable to list the group's sockets.
     is_blind: bool,
     /// The member whose change is under way, and after how many steps it dies.
     actor: u64,
@@ -76,10 +76,10 @@ struct Kernel {
     sent: u64,
     /// Nanoseconds that have passed without packets.
     idle_ns: u64,
-    /// Nanoseconds between two readings of the clock, and the sum of them so far.
+    /// Nanoseconds between two readings of the clock, and the sum of these so far.
     between_looks_ns: u64,
     looks_ns: Cell<u64>,
-    /// How many packets ended with a group, and the packets that members took.
+    /// The number of packets that ended with a group, and the packets that members took.
     ended: u64,
     taken: BTreeSet<u64>,
     random: u64,
@@ -95,7 +95,7 @@ impl Kernel {
         (z ^ (z >> 31)) % below
     }
 
-    /// Closes a socket that neither its process nor the descriptor store has any more.
+    /// Closes a socket that is open neither in its process nor in the descriptor store.
     fn release(&mut self, cookie: u64) {
         let is_open = self.sockets.get(&cookie).is_some_and(|it| it.is_open);
         if is_open || self.fd_store.contains(&StoredFd::Socket(cookie)) {
@@ -153,7 +153,7 @@ impl KernelOps for Kernel {
             assert_eq!(
                 rings.insert(slot.0, self.actor),
                 None,
-                "{slot:?} is another's"
+                "another socket has {slot:?}"
             );
             self.step();
         }
@@ -306,7 +306,7 @@ impl World {
         self.join_in(own, Some(slot))
     }
 
-    /// The first slot that a newcomer may have, except those that others have claimed.
+    /// The first slot that a newcomer may have, except the slots that other newcomers have claimed.
     pub(super) fn choose(&mut self, own: u64, claimed: &[Slot]) -> Option<Slot> {
         let mut claims = |slot: Slot| !claimed.contains(&slot);
         self.change(own, |slots| slots.choose(&mut claims)).unwrap()
@@ -356,7 +356,7 @@ impl World {
         self.close(own);
     }
 
-    /// What a member does after a lifeline has hung up.
+    /// Does the work of a member after a lifeline has hung up.
     pub(super) fn attend(&mut self, own: u64) {
         let slots = self.change(own, |slots| slots.take_over(own)).unwrap();
         for slot in slots {
@@ -364,7 +364,7 @@ impl World {
         }
     }
 
-    /// The members that have taken rings over read them to the end.
+    /// The members that have taken over rings read these rings to the end.
     pub(super) fn settle_all(&mut self) {
         self.settle(self.takers.clone());
     }
@@ -392,14 +392,14 @@ impl World {
         }
     }
 
-    /// Takes packets from a ring. Returns how many.
+    /// Takes packets from a ring. Returns the number of these packets.
     fn take(&mut self, cookie: u64, most: usize) -> u64 {
         let Some(socket) = self.kernel.sockets.get_mut(&cookie) else {
             return 0;
         };
         let count = socket.ring.len().min(most);
         for packet in socket.ring.drain(..count) {
-            assert!(self.kernel.taken.insert(packet), "had twice");
+            assert!(self.kernel.taken.insert(packet), "read twice");
         }
         socket.taken += count as u64;
         count as u64

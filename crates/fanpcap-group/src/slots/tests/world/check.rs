@@ -1,4 +1,4 @@
-//! What holds in a simulated group when no change is under way.
+//! Checks that a simulated group is consistent when no change is under way.
 
 use super::{StoredFd, World};
 use crate::table::{Journal, Row, State};
@@ -33,7 +33,7 @@ impl World {
             StoredFd::Lifeline(_) => None,
         });
         let deposited: BTreeSet<u64> = sockets.collect();
-        assert_eq!(deposited, cookies.into_iter().collect(), "the fd_store");
+        assert_eq!(deposited, cookies.into_iter().collect(), "store and rows");
     }
 
     /// Checks that the kernel and the engine have the members in the table's slots.
@@ -43,11 +43,11 @@ impl World {
             return;
         };
         let array: BTreeSet<u64> = self.kernel.array.iter().copied().collect();
-        assert_eq!(array, cookies.iter().copied().collect(), "the array");
+        assert_eq!(array, cookies.iter().copied().collect(), "array and rows");
         let is_filled = |row: &Row| !matches!(row.state, State::TakenOver | State::Vacant);
         let filled = rows.iter().filter(|(_, row)| is_filled(row));
         let filled: BTreeMap<u8, u64> = filled.map(|(slot, row)| (slot.0, row.cookie)).collect();
-        assert_eq!(*rings, filled, "rings");
+        assert_eq!(*rings, filled, "rings and slots");
     }
 
     fn check_shares(&self, rows: &[(Slot, Row)]) {
@@ -62,11 +62,11 @@ impl World {
         }
         if self.kernel.rings.is_some() && !everybody.is_empty() {
             let ranks = self.in_slots(&self.table().everybody().ranks());
-            assert_eq!(ranks, everybody, "everybody");
+            assert_eq!(ranks, everybody, "ranks of everybody");
         }
     }
 
-    /// Checks that each owner in a class has its share, and that nobody else has a bucket.
+    /// Checks that each owner in a class has its share, and that no other member has a bucket.
     fn check_class(&self, class: u8, live: &[u64], has_ended: bool) {
         let part = self.table().part(class);
         let ranks = part.ranks();

@@ -63,7 +63,7 @@ impl World {
         part.has_ranks().then(|| self.in_slot(slot))
     }
 
-    /// One member of each class looks after the group. When the others have had their time, one
+    /// One member of each class looks after the group. When the time of these members is over, one
     /// member of any class does.
     pub(super) fn attend_classes(&mut self) {
         let mut seen = Vec::new();
@@ -79,7 +79,7 @@ impl World {
         }
     }
 
-    /// Nobody reads this ring. Returns 0: nobody has taken over a packet.
+    /// Gives up a ring, which no member reads. Returns 0, because no packet is taken over.
     pub(super) fn give_up(&mut self, cookie: u64) -> u64 {
         if let Some(socket) = self.kernel.sockets.get_mut(&cookie) {
             self.kernel.unread += socket.ring.drain(..).count() as u64;

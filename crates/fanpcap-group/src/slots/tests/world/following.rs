@@ -1,4 +1,4 @@
-//! What a group that follows another does.
+//! What the members of a following group do.
 
 use super::World;
 

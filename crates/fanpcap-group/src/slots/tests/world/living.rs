@@ -1,4 +1,4 @@
-//! Random events: members come, read, go and die.
+//! Random events: members join, read, leave and die.
 
 use super::World;
 use std::collections::BTreeMap;
@@ -31,8 +31,8 @@ impl World {
                 let which = usize::try_from(self.kernel.random(count)).unwrap();
                 self.act(members[which], event, kill);
             }
-            // Before packets come, complete the renumbering in which a member was killed, and all
-            // that nobody has noticed.
+            // Before packets come, complete any renumbering in which a member was killed, and any
+            // work that no member has noticed.
             let first = self.members().first().copied();
             if let Some(member) = self.kernel.rings.is_none().then_some(first).flatten() {
                 self.attend(member);
@@ -71,7 +71,7 @@ impl World {
         });
     }
 
-    /// This member reads the rings that it has taken over to the end.
+    /// Makes this member read to the end the rings that it has taken over.
     fn settle_own(&mut self, taker: u64) {
         let own = self.takers.iter().filter(|(_, it)| **it == taker);
         let own: BTreeMap<u64, u64> = own.map(|(cookie, it)| (*cookie, *it)).collect();

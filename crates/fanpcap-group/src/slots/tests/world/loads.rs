@@ -23,7 +23,7 @@ impl World {
         memory
     }
 
-    /// Gives the group a steering program that says which buckets move.
+    /// Gives the group a steering program with this rule of which buckets move.
     pub(in super::super) fn set_balance(&self, balance: Option<Balance>) {
         let table = self.table();
         table.set_balance(balance, self.kernel.now_ns());
@@ -35,7 +35,7 @@ impl World {
         self.memory.loads[2 * bucket].fetch_add(packets, Ordering::Relaxed);
     }
 
-    /// As many packets as a round needs come to random buckets, most of them to a few buckets.
+    /// Counts as many packets as a round needs in random buckets, most of them in a few buckets.
     pub(super) fn count_at_random(&mut self) {
         if self.table().balance().is_none() {
             return;

@@ -11,8 +11,8 @@ impl World {
         sockets.for_each(|socket| socket.is_told = true);
     }
 
-    /// As [`World::flap`], unless a member has not taken the last error: that member could not tell
-    /// the two errors apart, and the members that can may die.
+    /// As [`World::flap`], unless a member has not taken the last error. That member could not
+    /// distinguish the two errors, and the members that can may die.
     pub(in super::super) fn flap_once(&mut self) {
         let is_told = |cookie: &u64| self.kernel.sockets[cookie].is_told;
         if !self.members().iter().any(is_told) {
@@ -20,12 +20,14 @@ impl World {
         }
     }
 
-    /// From now on the threads that make changes can't list the group's sockets, or can again.
+    /// From now on, sets whether the threads that make changes are unable to list the group's
+    /// sockets.
     pub(in super::super) fn blind(&mut self, is_blind: bool) {
         self.kernel.is_blind = is_blind;
     }
 
-    /// A member takes the error, and notes it before it can be killed: others may have missed it.
+    /// A member takes the error, and notes it before the member can be killed: other members may
+    /// have missed the error.
     pub(in super::super) fn hear(&mut self, own: u64) {
         self.change(own, |slots| slots.repair()).unwrap();
         let socket = self.kernel.sockets.get_mut(&own);

@@ -1,4 +1,4 @@
-//! The sticky ids by which the BPF program of a sticky group knows the members.
+//! The sticky ids by which the BPF program of a sticky group identifies the members.
 
 use super::World;
 use crate::table::{Row, State};
@@ -12,8 +12,8 @@ impl World {
         row.map_or(0, |(_, row)| row.sticky_id)
     }
 
-    /// Checks that each member has its own number, by which the BPF program finds its slot. The BPF
-    /// program finds no slot for members that are gone.
+    /// Checks that each member has its own number, by which the BPF program finds the member's
+    /// slot. For members that are gone, the BPF program finds no slot.
     pub(super) fn check_sticky_ids(&self, rows: &[(Slot, Row)]) {
         let load = |words: &[AtomicU64]| -> Vec<u64> {
             words.iter().map(|it| it.load(Ordering::Relaxed)).collect()

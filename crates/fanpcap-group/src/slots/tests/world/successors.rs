@@ -55,7 +55,8 @@ impl World {
         assert!(self.members().is_empty() || self.awaited().is_empty());
     }
 
-    /// Checks that the successor has exactly the buckets of `awaited`, and no others moved.
+    /// Checks that the successor has exactly the buckets of `awaited`, and that no other buckets
+    /// moved.
     pub(super) fn check_succession(&self, before: &[u64], awaited: u64, successor: u64) {
         for (&before, after) in before.iter().zip(self.owners_in(self.class(successor))) {
             let expected = if before == awaited { successor } else { before };

@@ -9,7 +9,7 @@ impl World {
         self.attend(own);
     }
 
-    /// As [`World::look`], without what the member does for others then.
+    /// As [`World::look`], but the member then does nothing for other members.
     pub(crate) fn replace_unread(&mut self, own: u64) {
         self.kernel.read.insert(own);
         self.takers.remove(&own);
@@ -22,7 +22,7 @@ impl World {
         self.kernel.fd_store.contains(&StoredFd::Lifeline(cookie))
     }
 
-    /// The members that read rings of living members read them to the end.
+    /// Makes the members that read rings of living members read these rings to the end.
     pub(crate) fn read_borrowed(&mut self) {
         for (cookie, reader) in self.takers.clone() {
             let is_borrowed = self.members().contains(&cookie);
