@@ -396,6 +396,10 @@ mod tests {
         assert_eq!(json["total"]["uncounted_at_most"], 6);
         let never = Absent { times: 0, ..ABSENT };
         assert_eq!(of(Account::ZERO, never).besides(), "");
-        assert!(of(uncounted(None), never).text().contains("is unknown"));
+        assert!(
+            of(uncounted(None), never)
+                .text()
+                .contains("an unknown number")
+        );
     }
 }
