@@ -1,4 +1,5 @@
-//! Any bytes as choices: a group's table that others wrote to, and the members' changes of it.
+//! Any bytes as choices: a group's table to which others wrote, and the members' changes of the
+//! table.
 #![no_main]
 
 use fanpcap_group::hostile;
