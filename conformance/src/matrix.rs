@@ -87,7 +87,7 @@ pub fn page(rows: &[Row], version: &str) -> Result<String> {
         "# What is compared with the system's library\n\n\
          Written by `cargo run -p fanpcap-conformance -- matrix`, as root, with libpcap {version}.\n\n\
          {} programs in `c/` show one behaviour each. A program runs on the system's library, and on ours\n\
-         in {} ways ({names}). Output and exit status must be the same each time.\n\n\
+         in {} ways ({names}). Output and exit status must be the same.\n\n\
          {runs} comparisons were made: {} found no difference, {differing} found an intended difference.\n\
          The system's library exports {} symbols; the programs use {covered} of them.\n",
         rows.len(),

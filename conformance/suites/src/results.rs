@@ -201,7 +201,7 @@ struct Lines {
     notes: Vec<String>,
 }
 
-/// The page, from what it was and what was run now.
+/// The new page, from the old page and the results of this run.
 fn merged(before: &str, now: &[Lines]) -> String {
     let (mut table, mut notes) = (Vec::new(), Vec::new());
     for suite in suites::ALL {

@@ -59,7 +59,7 @@ fn prepare(place: &Place) -> Result<Built> {
     Ok(Built { dir, version })
 }
 
-/// Where cargo unpacked the crate.
+/// The directory in which cargo has unpacked the crate.
 fn packed_source(fetched: &Path, place: &Place, log: &Path) -> Result<PathBuf> {
     let mut metadata = cargo(fetched, place)?;
     metadata.args(["metadata", "--format-version=1", "--offline"]);
