@@ -14,7 +14,11 @@ fn every_symbol_is_used_and_the_matrix_is_current() -> Result<()> {
         .iter()
         .filter(|symbol| matrix::users(&rows, symbol).next().is_none())
         .collect();
-    assert_eq!(unused, Vec::<&String>::new(), "no program uses these symbols");
+    assert_eq!(
+        unused,
+        Vec::<&String>::new(),
+        "no program uses these symbols"
+    );
 
     // The page may have been written with another release of libpcap.
     let written = fs::read_to_string(matrix::PAGE)?;

@@ -44,7 +44,10 @@ impl Calls {
             client.send(TEXT)?;
             let (len, from) = self.server.recv_from(&mut text)?;
             self.server.send_to(&text[..len], from)?;
-            ensure!(client.recv(&mut text)? == TEXT.len(), "a reply is shorter than the request");
+            ensure!(
+                client.recv(&mut text)? == TEXT.len(),
+                "a reply is shorter than the request"
+            );
         }
         Ok(2 * self.clients.len())
     }

@@ -106,7 +106,7 @@ impl Etcd {
     /// # Errors
     /// The member does not run.
     pub fn kill(&mut self, index: usize) -> Result<()> {
-        let mut child = self.members[index].take().context("this member of etcd does not run")?;
+        let mut child = self.members[index].take().context("member not running")?;
         child.kill()?;
         child.wait()?;
         Ok(())
@@ -117,7 +117,7 @@ impl Etcd {
     /// # Errors
     /// The member does not run.
     pub fn signal(&self, index: usize, name: &str) -> Result<()> {
-        let child = self.members[index].as_ref().context("this member of etcd does not run")?;
+        let child = self.members[index].as_ref().context("member not running")?;
         member::signal(child.id(), name)
     }
 

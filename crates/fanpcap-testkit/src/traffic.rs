@@ -126,7 +126,10 @@ pub fn frame(flow: Flow, direction: Direction, sequence: u64, payload_len: usize
             (headers::UDP, headers::udp(ports, &payload))
         }
     };
-    ensure!(segment.len() < LONGEST, "a payload of {payload_len} bytes is too long for a packet");
+    ensure!(
+        segment.len() < LONGEST,
+        "a payload of {payload_len} bytes is too long for a packet"
+    );
     headers::complete((source.ip(), destination.ip()), protocol, &mut segment);
     let (mut kind, mut packet) = match (source.ip(), destination.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {

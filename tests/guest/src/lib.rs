@@ -184,9 +184,15 @@ pub fn ensure_as_before(device: &Device, before: &BTreeMap<String, String>) -> R
     let now = state(device);
     for name in before.keys().chain(now.keys()) {
         let (is, was) = (now.get(name), before.get(name));
-        ensure!(is == was, "{name} is now {is:?}; before the test it was {was:?}");
+        ensure!(
+            is == was,
+            "{name} is now {is:?}; before the test it was {was:?}"
+        );
     }
-    ensure!(journal::journals()?.is_empty(), "a journal of changes remains");
+    ensure!(
+        journal::journals()?.is_empty(),
+        "a journal of changes remains"
+    );
     Ok(())
 }
 

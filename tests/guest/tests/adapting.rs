@@ -309,7 +309,10 @@ fn however_it_ends_the_table_comes_back() -> Result<()> {
         bench.ensure_table_is_back()?;
         let mut killed = end_by(SIGKILL)?;
         killed.wait()?;
-        ensure!(table(device)? != bench.table, "the killed command restored it");
+        ensure!(
+            table(device)? != bench.table,
+            "the killed command restored it"
+        );
         // The next start restores the table first.
         let next = bench.adapt(&["--adapt", "--rounds", "1"])?;
         let said = finish(next)?;

@@ -134,7 +134,11 @@ fn two_members_share_what_four_channels_receive() -> Result<()> {
         frames.len()
     );
     let split = capture::split_flows(&captures);
-    ensure!(split.is_empty(), "{} flows reached both members", split.len());
+    ensure!(
+        split.is_empty(),
+        "{} flows reached both members",
+        split.len()
+    );
     ensure!(
         captures.iter().all(|capture| !capture.packets.is_empty()),
         "a member received no packet"
@@ -168,6 +172,9 @@ fn the_engine_on_xdp_serves_the_card_or_says_why_not() -> Result<()> {
     println!("told: {said}");
     cards.send(&frames)?;
     finish(vec![member], frames.len())?;
-    ensure!(!has_xdp(&cards.far.name)?, "the XDP program is still attached");
+    ensure!(
+        !has_xdp(&cards.far.name)?,
+        "the XDP program is still attached"
+    );
     Ok(())
 }

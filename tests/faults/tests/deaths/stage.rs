@@ -320,7 +320,7 @@ fn die_on(wire: &Wire, library: &Path, change: &Change, part: usize) -> Result<u
             stage.audit()
         );
     }
-    let (count, _) = stage.run(change, 0).context("the run in which the victim is not killed")?;
+    let (count, _) = stage.run(change, 0).context("without a kill")?;
     let [first, last] = change.around;
     let is_tried = |at: &u64| *at <= first || *at + last > count || at % STRIDE == 0;
     let mut killed = 0;
@@ -330,7 +330,7 @@ fn die_on(wire: &Wire, library: &Path, change: &Change, part: usize) -> Result<u
         killed += u32::from(is_killed);
     }
     print(&format!(
-        "{count} steps; members were killed at {killed} of them"
+        "{count} steps; members were killed at {killed} of these steps"
     ));
     Ok(killed)
 }
