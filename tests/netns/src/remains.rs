@@ -208,7 +208,7 @@ fn pages() -> Result<Vec<String>> {
     Ok(left)
 }
 
-/// Names of ours in the BPF file system, where we pin nothing.
+/// Names with our prefix in the BPF file system. We pin nothing there.
 fn pins() -> Vec<String> {
     let entries = fs::read_dir("/sys/fs/bpf").into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
