@@ -114,8 +114,8 @@ pub fn apparmor_hinders() -> bool {
     Profile::find(Path::new("/")).is_some_and(|profile| profile.hinders())
 }
 
-/// Does the work, then prints its messages, including those from before an error. Standard output
-/// may close at any time, but that must not stop the work.
+/// Does the work, then prints its messages, including messages from before an error. The work is
+/// complete even if standard output is closed.
 fn told(work: impl FnOnce(&mut String) -> Result<()>) -> Result<ExitCode> {
     let mut said = String::new();
     let done = work(&mut said);
@@ -175,8 +175,8 @@ fn disable_system(root: &Path, directory: Option<&Path>, said: &mut String) -> R
     Ok(())
 }
 
-/// Adds our block to AppArmor's profile. `asked` says that the user asked for that, so the command
-/// must report something.
+/// Adds our block to AppArmor's profile. `asked` means that the user asked for this change, so the
+/// command must report the result.
 fn enable_apparmor(root: &Path, directory: &Path, asked: bool, said: &mut String) -> Result<()> {
     let Some(profile) = Profile::find(root) else {
         if asked {
@@ -218,8 +218,8 @@ fn disable_apparmor(root: &Path, asked: bool, said: &mut String) -> Result<()> {
 fn warn(change: &Change) {
     if let Change::NotLoaded(reason) = change {
         streams::note(&format!(
-            "fanpcap: AppArmor's profile of tcpdump was not loaded anew, so that the running one stays until it is: \
-             {reason}\n"
+            "fanpcap: AppArmor's profile of tcpdump was not reloaded, so the old profile stays in \
+             force until it is: {reason}\n"
         ));
     }
 }

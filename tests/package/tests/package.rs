@@ -182,7 +182,7 @@ fn enable_refuses_when_another_library_would_come_first() -> Result<()> {
     fs::write(root.file("/etc/ld.so.conf"), config)?;
     root.run("chmod 777 /usr/lib/*/fanpcap")?;
     let said = root.run("fanpcap enable --system || true")?;
-    ensure!(said.contains("others than root may change"), "{said}");
+    ensure!(said.contains("users other than root may change"), "{said}");
     ensure!(!root.file(CONF).exists());
     Ok(())
 }

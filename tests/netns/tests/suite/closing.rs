@@ -94,7 +94,7 @@ fn packets_on_their_way_to_a_closing_member_are_counted_too() -> Result<()> {
             let of_round = lost.refused.context("the refused were not counted")?;
             refused += of_round;
             let its = taken + lost.unread + lost.dropped + of_round;
-            others += offered.checked_sub(its).context("the member had more packets than were offered")?;
+            others += offered.checked_sub(its).context("more than were offered")?;
             let what = format!("{others} packets at the other member in round {round}: {lost:?}");
             await_totals(&what, |sum| sum.received == others)?;
         }

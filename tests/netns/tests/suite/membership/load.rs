@@ -167,7 +167,7 @@ impl Sending {
     /// sockets.
     fn stop(mut self) -> Result<u32> {
         self.stop.store(true, Ordering::Relaxed);
-        let sender = self.sender.take().context("the sender has already stopped")?;
+        let sender = self.sender.take().context("the sender has stopped")?;
         let (sent, nanoseconds) = sender.join().expect("the sender does not panic")?;
         let rate = sent as f64 * 1e6 / nanoseconds as f64;
         print(&format!("{rate:.0} kpps offered"));

@@ -237,7 +237,7 @@ impl<'a> Scene<'a> {
         let (slot, begun) = (self.slot(member)?, Instant::now());
         if is_held {
             self.late =
-                Some("its child kept the ring until it ended, long after other members had the share");
+                Some("its child kept the ring long after other members had its share");
         }
         let recorder = &mut self.members[member];
         let ended = match is_held {
