@@ -257,15 +257,15 @@ static pcap_t *of_pageless(void)
 	return p;
 }
 
-/* A member of the user nobody, which has no page. */
+/* The other member runs as the user nobody, so it has no page. */
 static pcap_t *unreachable(void)
 {
 	member_elsewhere(ALL, as_nobody);
 	return joined(created(device), 7, ALL);
 }
 
-/* The caller has left the group's network namespace. */
-/* A forked child has not the socket by which its parent asks who is in the group. */
+/* The caller has left the group's network namespace. The caller is a forked child, because a child
+   lacks the socket by which its parent asks the kernel who is in the group. */
 static pcap_t *of_unseen(void)
 {
 	pcap_t *p = joined(created(device), 7, TCP);

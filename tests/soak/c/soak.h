@@ -153,7 +153,7 @@ static inline void drain(pcap_t *p, pcap_handler callback, void *user)
 }
 
 /* Checks the ledger when the ring is empty: received packets must be the delivered plus the dropped
-   packets. Closes the handle and returns the number of dropped packets. */
+   packets. Returns the number of dropped packets. */
 static inline unsigned close_ledger(pcap_t *p, const char *name, unsigned long delivered)
 {
 	struct pcap_stat stat = stats(p);

@@ -100,7 +100,7 @@ pub(crate) struct Change {
     pub(crate) around: [u64; 2],
     /// The least number of steps at which a victim must have been killed.
     pub(crate) least: u32,
-    /// Starts the members that join before the victim joins.
+    /// Starts the victim, and the members that must join before it.
     pub(crate) prepare: fn(&mut Stage<'_>) -> Result<Victim>,
     pub(crate) act: fn(&mut Stage<'_>, &mut Victim) -> Result<()>,
 }
