@@ -1,5 +1,5 @@
-//! Any bytes as choices: a group's table to which others wrote, and the members' changes of the
-//! table.
+//! The bytes choose what happens to a group's table: other processes write to the table, and the
+//! members change it.
 #![no_main]
 
 use fanpcap_group::hostile;

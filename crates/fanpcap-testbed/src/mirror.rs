@@ -126,7 +126,7 @@ impl Mirror {
         let filter = ["filter", "replace", "dev", INLET, "ingress"];
         let place = ["pref", &preference, "handle", "1", "protocol", "all"];
         let select = ["bpf", "bytecode", &code];
-        // After `continue` the frame goes on to the next node's filter.
+        // After `continue` the next node's filter gets the frame.
         let copy = [
             "action", "mirred", "egress", "mirror", "dev", &port, "continue",
         ];
@@ -134,7 +134,7 @@ impl Mirror {
     }
 
     /// Cuts a node off the control network, or joins it again. After a join, both ends can send.
-    /// The node's mirrored traffic goes on.
+    /// The node's mirrored traffic continues.
     ///
     /// # Errors
     /// `ip` failed, the message has its output; or the link doesn't come up.

@@ -1,4 +1,4 @@
-//! A cancelled thread ends as it does on the system's library, and its process goes on.
+//! A cancelled thread ends as it does on the system's library, and its process continues.
 
 use anyhow::{Result, ensure};
 use fanpcap_loading::{compile, on_ours, run};

@@ -14,8 +14,8 @@ use crate::frame::{CLIENT, Ends, Frame, Mac, Packet, SERVER, Segment, echo, ip, 
 use crate::scene::{Outcome, on_scene};
 
 const MEMBERS: usize = 4;
-/// A number of selectors that is large enough for each of four members. It is such that dealing out
-/// frames in turn does not give the expected result.
+/// A number of selectors that is large enough for each of four members. With this number, dealing
+/// out frames in turn does not give the expected result.
 const MANY: u8 = 61;
 const PORTS: Ends<u16> = (40000, 80);
 
