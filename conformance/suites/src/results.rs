@@ -268,8 +268,8 @@ const HEAD: &str = "\
 
 Written by `make conformance-full` and `make bindings`. Numbers are tests that passed: on the system's libpcap, on
 ours with nothing set, and on ours with `PCAP_DRIVER=tpacket` and `PCAP_DRIVER=xdp`. Equal means that the same tests
-passed on all four. On XDP two tests of libpcap's expect a warning: they open `lo` and `any`, which have no driver that
-receives, and packet sockets are read instead.
+passed on all four. On XDP two of libpcap's tests expect a warning: they open `lo` and `any`, which have no driver
+that receives, so packet sockets are read instead.
 
 | suite | what it is | version | system | ours | tpacket | xdp | | date, system's library, kernel, our commit |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |

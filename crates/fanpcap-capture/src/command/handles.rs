@@ -85,7 +85,7 @@ impl<'a> Source<'a> {
         // Several handles outside a group would capture each packet several times.
         ensure!(
             self.arguments.threads == 1 || (group.is_some() && group == self.group),
-            "{device}: the settings put the threads' handles in no group, or in several; name one by --group"
+            "{device}: the settings put the threads' handles in no group or in several groups; name one group by --group"
         );
         Ok(handle)
     }
