@@ -1,4 +1,4 @@
-/* Savefiles: made, printed, and compared. */
+/* Functions that create, print and compare savefiles. */
 
 static inline void print_file(const char *path)
 {
@@ -12,7 +12,7 @@ static inline void print_file(const char *path)
 		fclose(file);
 }
 
-/* A dumping callback whose packets all have times of their own choice. */
+/* A dumping callback that gives each packet a fixed time of its own. */
 static inline void dump_timeless(u_char *user, const struct pcap_pkthdr *header, const u_char *bytes)
 {
 	static long time = 1700000000;

@@ -1,4 +1,5 @@
-/* Shared by the C programs: devices, frames of known kinds, and waiting for their arrival. */
+/* Shared by the C programs: devices, frames of known kinds, and functions that wait for the frames.
+   */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_packet.h>
@@ -13,8 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* NUMBERED is an ethertype for experiments (IEEE 802): no host answers it. A handle's timeout is short, so
-   that blocks are handed over soon. After SETTLED ms the kernel has handed over all that it had. */
+/* NUMBERED is an ethertype for experiments (IEEE 802), which no host answers. TIMEOUT is short, so
+   that the kernel passes on blocks soon. After SETTLED ms the kernel has passed on all blocks. */
 enum {
 	NUMBERED = 0x88b5,
 	HEADER = 14,
@@ -28,7 +29,7 @@ enum {
 /* The wire's ends: frames leave at NEAR and arrive at FAR. */
 static const char *near = "va", *far = "vb";
 
-/* Whatever hangs must end, and what it has said must not be lost with it. */
+/* Ends a program that hangs. Its output so far must not be lost. */
 __attribute__((constructor)) static void limit(void)
 {
 	alarm(LIMIT_SECONDS);
@@ -63,7 +64,8 @@ static inline void sleep_ms(long ms)
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 }
 
-/* Handles. Version 2 and 3 are those of the packet socket's ring: immediate mode or not. */
+/* Handles. Versions 2 and 3 are those of the packet socket's ring: with immediate mode and without.
+   */
 
 static inline pcap_t *created(const char *device, int version)
 {
@@ -88,7 +90,7 @@ static inline pcap_t *opened(const char *device, int version)
 	return activated(created(device, version));
 }
 
-/* Compiles and sets a filter, and prints what comes of it; without one, closes the handle. */
+/* Compiles and sets a filter, and prints the result. Closes the handle if that fails. */
 static inline int tried(pcap_t *p, const char *expression)
 {
 	struct bpf_program program;
@@ -120,8 +122,8 @@ static inline unsigned received(pcap_t *p)
 	return stat.ps_recv;
 }
 
-/* Waits until the handle has received COUNT packets since it was activated, and may read all of them.
-   What is missing after so many seconds does not come. */
+/* Waits until the handle has received COUNT packets since its activation, and can read all of them.
+   Gives up after some seconds. */
 static inline void settle(pcap_t *p, unsigned count)
 {
 	double end = now() + PATIENCE_SECONDS;
@@ -134,7 +136,7 @@ static inline void settle(pcap_t *p, unsigned count)
 
 /* Frames. */
 
-/* A socket that sends on DEVICE and receives nothing. */
+/* Opens a socket that sends on DEVICE and receives nothing. */
 static inline int port_of(const char *device)
 {
 	struct sockaddr_ll to = { .sll_family = AF_PACKET, .sll_ifindex = (int)if_nametoindex(device) };
@@ -150,7 +152,7 @@ static inline void send_frame(int port, const void *frame, size_t size)
 		fail("send", strerror(errno));
 }
 
-/* Ethernet's header, to FAR from NEAR; returns where the payload begins. */
+/* Writes an Ethernet header, to FAR from NEAR. Returns where the payload begins. */
 static inline unsigned char *header(unsigned char *frame, unsigned type)
 {
 	static const unsigned char ends[12] = { 2, 0, 0, 0, 0, 0x0b, 2, 0, 0, 0, 0, 0x0a };
@@ -166,7 +168,8 @@ static inline unsigned char *put32(unsigned char *at, unsigned number)
 	return (unsigned char *)memcpy(at, &number, sizeof number) + sizeof number;
 }
 
-/* COUNT frames of SIZE bytes, numbered from FIRST; the bytes behind the number differ from frame to frame. */
+/* Sends COUNT frames of SIZE bytes, numbered from FIRST. The bytes after the number differ from
+   frame to frame. */
 static inline void send_sized(int port, unsigned first, unsigned count, size_t size)
 {
 	unsigned char frame[65536];
@@ -183,7 +186,7 @@ static inline void send_numbered(int port, unsigned first, unsigned count)
 	send_sized(port, first, count, SMALLEST);
 }
 
-/* An IPv4 datagram by UDP in an Ethernet frame; returns its size. */
+/* Writes an IPv4 UDP datagram in an Ethernet frame. Returns its size. */
 static inline size_t datagram(unsigned char *frame, unsigned from_port, unsigned to_port, size_t payload)
 {
 	static const unsigned char ip[20] = { 0x45, 0, 0, 0, 0, 1, 0, 0, 64, 17, 0, 0,
@@ -206,7 +209,8 @@ static inline unsigned number_of(const u_char *bytes)
 	return ntohl(number);
 }
 
-/* Sends frames until the handle has received COUNT: a link that comes up loses what is sent too early. */
+/* Sends frames until the handle has received COUNT, because a link that has just come up drops the
+   first frames. */
 static inline void send_until(int port, pcap_t *p, unsigned count)
 {
 	static const unsigned char frame[SMALLEST] = { 2, 0, 0, 0, 0, 0x0b };
@@ -217,7 +221,7 @@ static inline void send_until(int port, pcap_t *p, unsigned count)
 	}
 }
 
-/* Runs a command, and waits until DEVICE is in a state that ip shows. */
+/* Runs a command, and waits until ip shows DEVICE in the state STATE. */
 static inline void change(const char *command, const char *device, const char *state)
 {
 	char question[128];
@@ -228,7 +232,7 @@ static inline void change(const char *command, const char *device, const char *s
 		sleep_ms(10);
 }
 
-/* Sets a device up or down, by a socket that is there already. */
+/* Sets a device up or down, by a socket that is already open. */
 static inline void set_up_by(int control, const char *device, int up)
 {
 	struct ifreq request = { 0 };
@@ -248,7 +252,7 @@ static inline void set_up(const char *device, int up)
 
 /* Reading. */
 
-/* A callback that prints the frame's number, where that has been captured. */
+/* A callback that prints the frame's number, if the captured part contains it. */
 static inline void print_number(u_char *user, const struct pcap_pkthdr *header, const u_char *bytes)
 {
 	(void)user;
@@ -266,7 +270,7 @@ static inline void print_size(u_char *user, const struct pcap_pkthdr *header, co
 	printf(" %u", header->len);
 }
 
-/* A callback that counts. */
+/* A callback that counts packets. */
 static inline void count_packet(u_char *user, const struct pcap_pkthdr *header, const u_char *bytes)
 {
 	(void)header;
@@ -274,14 +278,15 @@ static inline void count_packet(u_char *user, const struct pcap_pkthdr *header, 
 	++*(unsigned *)user;
 }
 
-/* Reads what is there, without waiting, and returns the number of packets; settle() comes first. */
+/* Reads all queued packets without waiting, and returns their number. Callers call settle() first.
+   */
 static inline int drain(pcap_t *p, pcap_handler callback, void *user)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";
 	int blocking = pcap_getnonblock(p, errbuf) == 0, count = 0, rc;
 	if (blocking)
 		pcap_setnonblock(p, 1, errbuf);
-	/* After a block of which nothing passed there may be another. */
+	/* After a block in which no packet passed the filter, another block may follow. */
 	for (int idle = 0; idle < 3; idle += rc == 0) {
 		if ((rc = pcap_dispatch(p, -1, callback, user)) < 0) {
 			printf("pcap_dispatch: %d %s\n", rc, pcap_geterr(p));

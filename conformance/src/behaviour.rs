@@ -1,4 +1,4 @@
-//! The behaviours: one C program each, in a directory for each family of them.
+//! The behaviours of libpcap: one C program for each, in a directory for each family of programs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,25 +9,25 @@ use fanpcap_testkit::{Scratch, needs};
 
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/c");
 
-/// A behaviour of libpcap and the program that shows it.
+/// A behaviour of libpcap and the program that shows this behaviour.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Behaviour {
-    /// `FAMILY/PROGRAM`, as the file is called.
+    /// `FAMILY/PROGRAM`, from the program's path.
     pub name: String,
 }
 
 impl Behaviour {
-    /// The one of this name.
+    /// The behaviour with this name.
     pub fn named(name: &str) -> Self {
         Self {
             name: name.to_owned(),
         }
     }
 
-    /// All of them, in order of their names.
+    /// All behaviours, in order of their names.
     ///
     /// # Errors
-    /// When the directory can't be read.
+    /// The directory can't be read.
     pub fn all() -> Result<Vec<Self>> {
         let mut found = Vec::new();
         for family in entries(Path::new(PROGRAMS))? {
@@ -40,10 +40,10 @@ impl Behaviour {
         Ok(found)
     }
 
-    /// Those of one family.
+    /// The behaviours of one family.
     ///
     /// # Errors
-    /// When there is none.
+    /// The family has no programs.
     pub fn of_family(family: &str) -> Result<Vec<Self>> {
         let mut members = Self::all()?;
         members.retain(|behaviour| behaviour.family() == family);
@@ -64,7 +64,7 @@ impl Behaviour {
     /// The behaviour that the program shows: the comment on its first line.
     ///
     /// # Errors
-    /// When it has none.
+    /// The first line has no comment.
     pub fn title(&self) -> Result<String> {
         let text = fs::read_to_string(self.source()).with_context(|| self.name.clone())?;
         let first = text.lines().next().unwrap_or_default();
@@ -78,7 +78,7 @@ impl Behaviour {
     /// Compiles the program against the installed libpcap, as any distribution would.
     ///
     /// # Errors
-    /// What the compiler says; warnings are errors.
+    /// The compiler's messages; warnings are errors.
     pub fn compile(&self, scratch: &Scratch, flags: &[&str]) -> Result<PathBuf> {
         needs::libpcap_headers()?;
         let program = scratch.new_file(&self.name.replace('/', "-"));

@@ -6,7 +6,7 @@ use std::cmp::max;
 const LINES: usize = 40;
 const WIDTH: usize = 160;
 
-/// The first lines of what [`whole`] says.
+/// The first lines of the result of [`whole`].
 pub fn difference(first: &str, second: &str) -> String {
     let whole = whole(first, second);
     let mut lines = whole
@@ -19,8 +19,8 @@ pub fn difference(first: &str, second: &str) -> String {
     }
 }
 
-/// Lines that only the first text has, with `- `, and that only the second has, with `+ `, each
-/// with the line before it that both have.
+/// The lines that only the first text has, with `- `, and the lines that only the second text has,
+/// with `+ `. Before each of them is the last line that both texts have.
 fn whole(first: &str, second: &str) -> String {
     let (a, b): (Vec<&str>, Vec<&str>) = (first.lines().collect(), second.lines().collect());
     let common = common_after(&a, &b);
@@ -46,7 +46,7 @@ fn whole(first: &str, second: &str) -> String {
     text
 }
 
-/// For each pair of positions, how many lines in order both texts have from there on.
+/// For each pair of positions: the length of the longest common subsequence of lines from there on.
 fn common_after(a: &[&str], b: &[&str]) -> Vec<Vec<usize>> {
     let mut common = vec![vec![0; b.len() + 1]; a.len() + 1];
     for i in (0..a.len()).rev() {

@@ -1,4 +1,4 @@
-//! MATRIX.md: each behaviour and each exported symbol, with what the comparisons found.
+//! MATRIX.md: each behaviour and each exported symbol, with the results of the comparisons.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -10,30 +10,30 @@ use crate::run::Differences;
 use crate::variant::COMPARED;
 use crate::{Behaviour, Variant, parallel, reasons, run, symbols};
 
-/// The file.
+/// Path of MATRIX.md.
 pub const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/MATRIX.md");
 
-/// So many programs at a time: they wait more than they work.
+/// Number of programs that run at the same time: they spend most of the time waiting.
 const WORKERS: usize = 4;
 
-/// How many programs are named for a symbol.
+/// Maximum number of programs that the page names for a symbol.
 const NAMED: usize = 3;
 
-/// A behaviour, what its program uses, and where it differs from the system's.
+/// A behaviour, the symbols that its program uses, and the variants in which it differs.
 #[derive(Debug)]
 pub struct Row {
     /// The behaviour.
     pub behaviour: Behaviour,
     /// The exported symbols that its program uses.
     pub uses: BTreeSet<String>,
-    /// The variants in which it differs.
+    /// The variants in which the behaviour differs from the system's library.
     pub differs: Differences,
 }
 
-/// The rows as they must be: no difference but those that have a reason.
+/// The rows without runs of the programs: the only differences are those that have a reason.
 ///
 /// # Errors
-/// When a program can't be compiled.
+/// A program can't be compiled.
 pub fn expected() -> Result<Vec<Row>> {
     rows(|behaviour| {
         let listed = |variant: Variant| {
@@ -44,10 +44,10 @@ pub fn expected() -> Result<Vec<Row>> {
     })
 }
 
-/// The rows as they are, by running every program in every way.
+/// The rows as observed, by running every program in every variant.
 ///
 /// # Errors
-/// When a program can't be run, or one fails on the system's library.
+/// A program can't be run, or fails on the system's library.
 pub fn observed() -> Result<Vec<Row>> {
     rows(|behaviour| run::differences(behaviour, &COMPARED))
 }
@@ -73,7 +73,7 @@ fn rows(differs: impl Fn(&Behaviour) -> Result<Differences> + Sync) -> Result<Ve
 /// The page for these rows.
 ///
 /// # Errors
-/// When a program doesn't say what it shows.
+/// A program's first line has no title.
 pub fn page(rows: &[Row], version: &str) -> Result<String> {
     let exported = symbols::exported()?;
     let covered = exported
@@ -87,9 +87,9 @@ pub fn page(rows: &[Row], version: &str) -> Result<String> {
         "# What is compared with the system's library\n\n\
          Written by `cargo run -p fanpcap-conformance -- matrix`, as root, with libpcap {version}.\n\n\
          {} programs in `c/` show one behaviour each. A program runs on the system's library, and on ours\n\
-         in {} ways ({names}); its output and its end must be the same.\n\n\
-         Of {runs} comparisons {} found no difference, {differing} one that is meant. Of the {} symbols that the\n\
-         system's library exports, {covered} are used.\n",
+         in {} ways ({names}). Output and exit status must be the same.\n\n\
+         {runs} comparisons were made: {} found no difference, {differing} found an intended difference.\n\
+         The system's library exports {} symbols; the programs use {covered} of them.\n",
         rows.len(),
         COMPARED.len(),
         runs - differing,
@@ -141,7 +141,7 @@ fn behaviours(text: &mut String, rows: &[Row]) -> Result<()> {
 
 fn by_symbol(text: &mut String, rows: &[Row], exported: &BTreeSet<String>) {
     text.push_str(
-        "\n## Symbols\n\nHow many programs use it, and in how many of them all is the same.\n\n",
+        "\n## Symbols\n\nHow many programs use each symbol, and how many of these programs behave the same.\n\n",
     );
     let _ = writeln!(
         text,

@@ -1,10 +1,10 @@
-//! Work on many things by a few threads.
+//! Maps many items with a few threads.
 
 use std::panic;
 use std::sync::Mutex;
 use std::thread::{self, ScopedJoinHandle};
 
-/// Maps each item by one of `workers` threads. The results are in no order.
+/// Maps the items in `workers` threads. The order of the results is not defined.
 pub fn map<T: Send, R: Send>(
     items: Vec<T>,
     workers: usize,

@@ -2,7 +2,7 @@
 
 use crate::Variant;
 
-/// Behaviour, variant, and why it differs there.
+/// Behaviour, variant, and why the behaviour differs in this variant.
 pub const REASONS: &[(&str, Variant, &str)] = &[
     (
         "filters/queued_direction",
@@ -13,17 +13,17 @@ pub const REASONS: &[(&str, Variant, &str)] = &[
     (
         "handles/own_fanout",
         Variant::Group,
-        "the handle is a member already: the kernel says so",
+        "the handle is a member already, so the kernel refuses to add its socket to a group",
     ),
     (
         "handles/two",
         Variant::Group,
-        "the two are members of one group: each packet goes to one",
+        "both handles are members of one group, so each packet goes to only one of them",
     ),
     (
         "handles/unprivileged",
         Variant::Group,
-        "the error goes on with what joining a group needs",
+        "the error also names the rights that joining a group needs",
     ),
     ("reading/longjump", Variant::Tpacket, LEFT_IS_READ),
     ("reading/longjump", Variant::Group, LEFT_IS_READ),
@@ -42,18 +42,18 @@ pub const REASONS: &[(&str, Variant, &str)] = &[
     (
         "filters/too_long",
         Variant::Xdp,
-        "a filter that is too long for the kernel cuts packets too, as the kernel would have it",
+        "a filter that is too long for the kernel also cuts packets, as the kernel would",
     ),
     (
         "handles/buffers",
         Variant::Xdp,
-        "ring buffers have a least size, and the warnings of devices without a driver are told",
+        "ring buffers have a minimum size, and devices without a driver cause warnings",
     ),
     ("handles/defaults", Variant::Xdp, FALLS_BACK),
     (
         "handles/many",
         Variant::Xdp,
-        "a handle has more descriptors: its rings, those of its device and of its group",
+        "a handle has more descriptors: for its rings, its device and its group",
     ),
     ("handles/open_live", Variant::Xdp, FALLS_BACK),
     ("handles/own_fanout", Variant::Xdp, NO_SOCKET),
@@ -67,30 +67,31 @@ pub const REASONS: &[(&str, Variant, &str)] = &[
         "reading/selectable",
         Variant::Xdp,
         "the descriptor is readable once after activation: \
-         the first read looks after the handle's group",
+         the first read does work for the handle's group",
     ),
     (
         "reading/stalled",
         Variant::Xdp,
-        "ring buffers have a least size, which holds all of these packets",
+        "ring buffers have a minimum size, which holds all of these packets",
     ),
     ("reading/timeouts", Variant::Xdp, NO_BLOCKS),
 ];
 
-const KNOWS_DIRECTION: &str = "packets that were queued are filtered again as the kernel does it; \
-    the system's library doesn't know their direction there, and loses them";
-const LEFT_IS_READ: &str = "a packet whose callback leaves by longjmp() has been read; \
-    the system's library delivers it again";
+const KNOWS_DIRECTION: &str = "our library filters queued packets again as the kernel does; \
+    the system's library doesn't know the direction of these packets, and loses them";
+const LEFT_IS_READ: &str = "our library does not deliver a packet again whose callback left by \
+    longjmp(); the system's library does";
 
-const FALLS_BACK: &str = "packet sockets are read on devices without a driver that receives, \
-    and a warning says so";
-const WHOLE_FRAME: &str = "the tag is in the frame already when it is cut, and its length counts; \
-    the system's library cuts before it puts the tag back";
-const SENT_TAGS: &str = "filters see the first tag of a sent packet beside it too, whoever put it \
-    there; they run on sent packets in the reader, and what they reject was received";
-const NO_SOCKET: &str = "pcap_fileno() is an epoll descriptor, and no socket: packets do not come \
-    by one";
-const NO_BLOCKS: &str = "there are no blocks: packets can be read as soon as they are there";
+const FALLS_BACK: &str = "on devices without a driver that receives, our library reads packet \
+    sockets and warns";
+const WHOLE_FRAME: &str = "our library cuts the frame with the tag in it, so the snapshot length \
+    includes the tag; the system's library cuts before it puts the tag back";
+const SENT_TAGS: &str = "for filters, the first tag of a sent packet is always beside the packet, \
+    even if the sender put it into the frame; sent packets that the filter rejects count as \
+    received, because the reader filters them";
+const NO_SOCKET: &str = "pcap_fileno() is an epoll descriptor, not a socket, because packets come \
+    by no socket";
+const NO_BLOCKS: &str = "the rings have no blocks: packets can be read as soon as they arrive";
 const BROKEN_BEFORE: &str = "a loop that was broken before the call delivers nothing; \
     the system's library delivers one packet first";
 

@@ -1,4 +1,4 @@
-//! One run of a C program: in a network namespace of its own, between the two ends of a wire.
+//! One run of a C program, in its own network namespace, between the two ends of a wire.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,13 +15,14 @@ use crate::{Behaviour, Variant, parallel, reasons};
 
 /// The devices on which programs send and capture.
 const DEVICES: [&str; 2] = ["va", "vb"];
-/// The suffix of the system's own string in `pcap_lib_version()`.
+/// The suffix that our library appends to the system's string in `pcap_lib_version()`.
 pub const MARK: &str = concat!(" + fanpcap ", env!("CARGO_PKG_VERSION"));
 
-/// How variants differ from the system's library, those that do.
+/// How each variant differs from the system's library. Variants that behave the same are left out.
 pub type Differences = BTreeMap<Variant, String>;
 
-/// Runs a behaviour's program in each of these ways and compares with what it says on the system's.
+/// Runs a behaviour's program in each of these variants, and compares the output with that on the
+/// system's library.
 ///
 /// # Errors
 /// The differences that have no reason, and the reasons that have no difference.
@@ -36,10 +37,11 @@ pub fn compare(behaviour: &Behaviour, variants: &[Variant]) -> Result<()> {
     Ok(())
 }
 
-/// How each of these variants differs from the system's, where it does.
+/// How each of these variants differs from the system's library. Variants that behave the same are
+/// left out.
 ///
 /// # Errors
-/// When the program can't be compiled or run, or fails on the system's library.
+/// The program can't be compiled or run, or fails on the system's library.
 pub fn differences(behaviour: &Behaviour, variants: &[Variant]) -> Result<Differences> {
     let scratch = Scratch::new()?;
     let program = behaviour.compile(&scratch, &[])?;
@@ -47,7 +49,7 @@ pub fn differences(behaviour: &Behaviour, variants: &[Variant]) -> Result<Differ
         let ended = run_in_scene(&scratch, variant.command(&program)?)?;
         Ok((variant, ended))
     };
-    // Side by side: most of a run's time is waiting.
+    // Run all variants at the same time, because a run mostly waits.
     let all = [&[Variant::System], variants].concat();
     let workers = all.len();
     let runs = parallel::map(all, workers, &on).into_iter();
@@ -70,11 +72,11 @@ pub fn differences(behaviour: &Behaviour, variants: &[Variant]) -> Result<Differ
     Ok(differing)
 }
 
-/// Runs a command in a new namespace with a wire between two devices, which it gets as arguments,
-/// in a directory of its own.
+/// Runs a command in a new namespace with a wire between two devices, in its own directory. The
+/// command gets the devices as arguments.
 ///
 /// # Errors
-/// When the namespace can't be made, or the program doesn't end.
+/// The namespace can't be created, or the program doesn't end.
 pub fn run_in_scene(scratch: &Scratch, mut command: Command) -> Result<Ended> {
     let directory = scratch.new_file("run");
     fs::create_dir(&directory)?;
@@ -88,7 +90,7 @@ pub fn run_in_scene(scratch: &Scratch, mut command: Command) -> Result<Ended> {
     })
 }
 
-/// All that a run said, by line.
+/// The output of a run, by line, and its end.
 fn transcript(ended: &Ended) -> String {
     let complaints = ended.err.lines().map(|line| format!("stderr: {line}\n"));
     let out = ended.out.trim_end_matches('\n');
@@ -99,10 +101,11 @@ fn transcript(ended: &Ended) -> String {
     )
 }
 
-/// Runs a program that watches its memory, or is watched by `watcher`, and says what was found.
+/// Runs a program that checks its own memory, or is checked by `watcher`. Fails if errors were
+/// found.
 ///
 /// # Errors
-/// What was found, or that the program failed.
+/// The errors that were found; or the program failed.
 pub fn run_watched(scratch: &Scratch, watcher: &[&str], program: &Path) -> Result<()> {
     let mut command = Variant::Tpacket.command(watcher[0])?;
     command.args(&watcher[1..]).arg(program);

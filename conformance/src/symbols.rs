@@ -10,7 +10,7 @@ use fanpcap_loading::system_library;
 /// The names that the system's library exports.
 ///
 /// # Errors
-/// When there is no such library, or no `nm`.
+/// The system has no libpcap, or `nm` is missing.
 pub fn exported() -> Result<BTreeSet<String>> {
     let symbols = names(&["-D", "--defined-only"], &system_library()?)?;
     ensure!(!symbols.is_empty(), "the system's library exports nothing");
@@ -20,16 +20,16 @@ pub fn exported() -> Result<BTreeSet<String>> {
 /// The symbols that a program uses: undefined symbols, or data that it copies at its start.
 ///
 /// # Errors
-/// When there is no `nm`.
+/// `nm` is missing.
 pub fn used(program: &Path, exported: &BTreeSet<String>) -> Result<BTreeSet<String>> {
     let symbols = names(&["-D"], program)?;
     Ok(symbols.intersection(exported).cloned().collect())
 }
 
-/// The system's libpcap's version, as its file is called.
+/// The version of the system's libpcap, from its file name.
 ///
 /// # Errors
-/// When there is no such library.
+/// The system has no libpcap.
 pub fn version() -> Result<String> {
     let path = system_library()?;
     let name = path
@@ -38,10 +38,10 @@ pub fn version() -> Result<String> {
         .to_string_lossy()
         .into_owned();
     let version = name.strip_prefix("libpcap.so.").map(str::to_owned);
-    version.with_context(|| format!("a version in {name}"))
+    version.with_context(|| format!("no version in {name}"))
 }
 
-/// Lines are `ADDRESS TYPE NAME`, without the address where a symbol is undefined.
+/// The names that `nm` prints. A line is `ADDRESS TYPE NAME`; an undefined symbol has no address.
 fn names(options: &[&str], file: &Path) -> Result<BTreeSet<String>> {
     let done = Command::new("nm")
         .args(options)

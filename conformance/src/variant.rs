@@ -1,4 +1,4 @@
-//! The variants of a run: the system's library, and each kind of handle of ours.
+//! The variants of a run: the system's library, and our library with each kind of handle.
 
 use std::env;
 use std::ffi::OsStr;
@@ -12,13 +12,14 @@ use fanpcap_loading::{on_ours, on_system};
 pub enum Variant {
     /// The system's library.
     System,
-    /// Ours with nothing set: the system's handle as it is.
+    /// Our library with no setting: it passes the system's handle on unchanged.
     Staged,
-    /// Ours with its own reader of the packet socket.
+    /// Our library with its own reader of packet sockets.
     Tpacket,
-    /// Ours as the only member of a group.
+    /// Our library with a handle that is the only member of a group.
     Group,
-    /// Ours with an XDP program on the device, which passes all packets on to the host.
+    /// Our library with an XDP program on the device. The program also passes all packets to the
+    /// host.
     Xdp,
 }
 
@@ -31,7 +32,7 @@ pub const COMPARED: [Variant; 4] = [
 ];
 
 impl Variant {
-    /// Its name in reports.
+    /// The variant's name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::System => "system",
@@ -42,12 +43,12 @@ impl Variant {
         }
     }
 
-    /// The variables that make it.
+    /// The variables that select this variant.
     pub const fn environment(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::System | Self::Staged => &[],
             Self::Tpacket => &[("PCAP_DRIVER", "tpacket")],
-            // A group is on one device: each has its own.
+            // A group has only one device, so each device has its own group.
             Self::Group => &[
                 ("PCAP_GROUP", "7"),
                 ("PCAP_GROUP_va", "8"),
@@ -60,10 +61,10 @@ impl Variant {
         }
     }
 
-    /// A command that runs `program` in this way.
+    /// A command that runs `program` in this variant.
     ///
     /// # Errors
-    /// When our library isn't staged.
+    /// Our library isn't staged.
     pub fn command(self, program: impl AsRef<OsStr>) -> Result<Command> {
         let mut command = match self {
             Self::System => on_system(program),
@@ -74,7 +75,7 @@ impl Variant {
     }
 }
 
-/// The variants in `CONFORMANCE_ONLY`, separated by commas, or all.
+/// The variants in `CONFORMANCE_ONLY`, separated by commas; all variants if it is not set.
 pub fn compared() -> Vec<Variant> {
     let Ok(only) = env::var("CONFORMANCE_ONLY") else {
         return COMPARED.to_vec();

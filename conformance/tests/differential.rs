@@ -1,10 +1,10 @@
-//! Each behaviour on the system's library and on ours: the same output, the same end.
+//! Each behaviour on the system's library and on ours must have the same output and the same end.
 
 use anyhow::Result;
 use fanpcap_conformance::{Behaviour, Variant, run, variant};
 use fanpcap_testkit::Scratch;
 
-/// A test for each program, in a module for each family of them.
+/// A test for each program, in a module for each family of programs.
 macro_rules! differential {
     ($($family:ident: $($program:ident)*;)*) => {
         $(mod $family {
@@ -63,7 +63,7 @@ fn the_libraries_are_the_systems_and_ours() -> Result<()> {
     Ok(())
 }
 
-/// Else the column of XDP would be that of packet sockets.
+/// Otherwise the column of XDP would show results of packet sockets.
 #[test]
 #[ignore = "needs root: live handles in network namespaces"]
 fn handles_on_xdp_have_the_device() -> Result<()> {

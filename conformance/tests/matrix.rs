@@ -1,4 +1,5 @@
-//! MATRIX.md says what the programs are and use now; every exported symbol is used by one of them.
+//! MATRIX.md must match the programs and the symbols that they use. Each exported symbol must be
+//! used by a program.
 
 use std::fs;
 
@@ -13,9 +14,13 @@ fn every_symbol_is_used_and_the_matrix_is_current() -> Result<()> {
         .iter()
         .filter(|symbol| matrix::users(&rows, symbol).next().is_none())
         .collect();
-    assert_eq!(unused, Vec::<&String>::new(), "no program uses them");
+    assert_eq!(
+        unused,
+        Vec::<&String>::new(),
+        "no program uses these symbols"
+    );
 
-    // The page may have been written beside another release of libpcap.
+    // The page may have been written with another release of libpcap.
     let written = fs::read_to_string(matrix::PAGE)?;
     let version = written
         .split_once("with libpcap ")

@@ -1,4 +1,4 @@
-//! Runs C programs under a memory checker, on our own reader: no bad access, no leak.
+//! Runs C programs under a memory checker, on our own reader: no invalid access, no leak.
 
 use std::process::Command;
 
@@ -7,7 +7,8 @@ use fanpcap_conformance::{Behaviour, parallel, run};
 use fanpcap_loading::skip;
 use fanpcap_testkit::Scratch;
 
-/// The sanitizer's shadow memory collides with some kernels' address space randomization.
+/// With the address space randomization of some kernels, the sanitizer's shadow memory collides
+/// with other mappings.
 const PLAIN: &[&str] = &["setarch", "-R"];
 const SANITIZER: &[&str] = &["-fsanitize=address"];
 const VALGRIND: &[&str] = &[
@@ -21,8 +22,8 @@ const VALGRIND: &[&str] = &[
 /// The shortest of the programs.
 const VERSION: &str = "names/version";
 
-/// The sanitizer sees the programs' own accesses and all leaks; valgrind also what libraries
-/// access.
+/// The sanitizer detects all leaks and invalid accesses of the program itself. valgrind also
+/// detects invalid accesses in libraries.
 const BY_VALGRIND: [&str; 6] = [
     "contents/vlan_any",
     "filters/queued_half",
@@ -70,7 +71,7 @@ fn every_family_has_its_test() -> Result<()> {
     for behaviour in Behaviour::all()? {
         ensure!(
             FAMILIES.contains(&behaviour.family()),
-            "{} is in none",
+            "{} is not in the list of tests",
             behaviour.name
         );
     }

@@ -1,5 +1,5 @@
-//! Computes a fingerprint of the command's sources. By the fingerprint, the command recognises that
-//! another program, such as `fanpcap-bench`, comes from another build.
+//! Computes a fingerprint of the command's sources. The command compares it with the fingerprint of
+//! another program, such as `fanpcap-bench`, to detect that the program comes from another build.
 
 use std::collections::BTreeSet;
 use std::io;

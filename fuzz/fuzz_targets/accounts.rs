@@ -1,4 +1,4 @@
-//! Reports of any numbers: a ledger takes or refuses them, and its sums do not overflow.
+//! Reports with any numbers. A ledger accepts or refuses them, and its sums do not overflow.
 #![no_main]
 
 use fanpcap_buckets::layout::BUCKETS;
@@ -6,7 +6,7 @@ use fanpcap_cluster::witness::{Beacon, Ledger, LedgerSettings, Report, Summary};
 use fanpcap_cluster::{NodeId, Revision};
 use libfuzzer_sys::fuzz_target;
 
-/// Bytes of a report: what to do then, the node, the boot, and eight numbers.
+/// Bytes of a report: the action after it, the node, the boot, and eight numbers.
 const STEP: usize = 3 + 8 * 8;
 
 fn report(node: u8, boot: u8, numbers: [u64; 8]) -> Report {

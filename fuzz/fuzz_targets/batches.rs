@@ -1,4 +1,4 @@
-//! Messages to an analyzer: what is read lies within them.
+//! Messages to an analyzer. All accesses lie within the message.
 #![no_main]
 
 use fanpcap_cluster::record::{Batch, decode_ack, decode_counts, paper_headers};

@@ -1,4 +1,5 @@
-//! Any text as cluster.conf, and good files changed: read, or refused with a place that is there.
+//! Any text as cluster.conf, and changed valid files. The parser accepts the text, or refuses it
+//! with a place that exists.
 #![no_main]
 
 use fanpcap_clusterd::conf::{Conf, Engine, Mode, Placed};
@@ -12,7 +13,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// Every key stands in one of these.
+/// Valid files. Every key occurs in one of them.
 const GOOD: [&str; 3] = [
     "cluster = office\nkey_file = /k1\nkey_file = /k2\ncoordinators = 10.0.0.1:7700, \
      [fd00::2]:7700\nmulticast = 239.255.70.1:7700\nmulticast_ttl = 3\nheartbeat = 2s\n\
@@ -27,7 +28,7 @@ const GOOD: [&str; 3] = [
      mode = capture\nanalyzers = 10.0.0.9:7710\ntransport = dicap\ndicap_port = 7711\n",
 ];
 
-/// The same, once they were checked.
+/// The same files, after a check.
 static GOODS: LazyLock<[&str; 3]> = LazyLock::new(|| {
     GOOD.map(|good| {
         Conf::parse(good, SOURCE).expect("a good file");
@@ -50,7 +51,8 @@ fn check(text: &str) {
     assert_eq!(unplaced(again), unplaced(conf));
 }
 
-/// A mistake has its place; what is missing has none, and the file is named.
+/// Checks that an error in a line has its place. An error about a missing setting has no place, but
+/// names the file.
 fn check_report(text: &str, report: &Report) {
     let _ = report.render(255);
     match &report.place {
@@ -88,7 +90,7 @@ fn unplaced(mut conf: Conf) -> Conf {
     conf
 }
 
-/// A file with these settings.
+/// The text of a file with these settings.
 fn written(conf: &Conf) -> String {
     let mut file = File(String::new());
     file.set("cluster", Some(&conf.cluster));
@@ -191,8 +193,9 @@ impl File {
     }
 }
 
-/// Changes a line of the file: one character for which, then its new text. An empty one removes the
-/// line; one that begins with '+' is added, and one with '=' replaces the value only.
+/// Changes a line of the file. The first character of `change` selects the line, the rest is its
+/// new text. An empty text removes the line. With '+' a line is added, and with '=' only the value
+/// is replaced.
 fn change_line(lines: &mut Vec<String>, change: &str) {
     let mut rest = change.chars();
     let Some(at) = rest.next() else {
@@ -214,10 +217,11 @@ fn change_line(lines: &mut Vec<String>, change: &str) {
     }
 }
 
-/// What the grammar, or a part of it, has a use for.
+/// The characters that have a meaning in a part of the grammar.
 const MARKS: &[u8] = b"=#,*:/. \n\r\"[]0-+s\xff";
 
-/// Changes a byte of the file, doubles it or adds one: two bytes for where, one for what.
+/// Changes a byte of the file, doubles it or adds one. Two bytes select the place, one byte the
+/// change.
 fn change_byte(text: &mut Vec<u8>, [high, low, what]: [u8; 3]) {
     let at = usize::from(u16::from_be_bytes([high, low]));
     let (is_new, at) = (at % 2 == 1, at / 2 % (text.len() + 1));
@@ -233,8 +237,8 @@ fn change_byte(text: &mut Vec<u8>, [high, low, what]: [u8; 3]) {
     }
 }
 
-// The text itself, and as changes of a good file: one byte for which file and what changes, then
-// the changes, of bytes or, one to a line, of lines.
+// Tries the bytes as the text itself, and as changes of a valid file. One byte selects the file and
+// whether bytes or lines change. The other bytes are the changes, for lines one change to a line.
 fuzz_target!(|bytes: &[u8]| {
     check(&String::from_utf8_lossy(bytes));
     let Some((which, changes)) = bytes.split_first() else {

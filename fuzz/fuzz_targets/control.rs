@@ -1,4 +1,5 @@
-//! Any bytes as a control message with a right seal: read and written again alike, or refused.
+//! Any bytes as a control message with a valid seal: refused, or decoded and encoded again without
+//! a change.
 #![no_main]
 
 use fanpcap_cluster::control::{Assembly, Body, ClusterId, Envelope, Key, Keys, Message, State};

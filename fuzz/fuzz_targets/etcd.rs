@@ -1,4 +1,4 @@
-//! The keys and values of a cluster in etcd: the first byte says which key, the rest is its value.
+//! The keys and values of a cluster in etcd. The first byte selects the key, the rest is the value.
 #![no_main]
 
 use fanpcap_cluster::{NodeId, Wishes};

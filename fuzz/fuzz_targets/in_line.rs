@@ -1,5 +1,5 @@
-//! What a node reads: frames like the coordinator's, which are taken if their number was announced,
-//! and once; and records of the BPF program's rings.
+//! The input of a node: frames like the coordinator's, and records of the BPF program's rings. The
+//! node accepts a frame once, and only if its number was announced.
 #![no_main]
 
 use fanpcap_select::in_line::{InLine, Kind};
@@ -44,8 +44,9 @@ fn judge(bytes: &[u8]) {
     }
 }
 
-// The bytes themselves, and behind the first, which is its length, as changes of a beacon: one for
-// the place, one for the value.
+// Tries the bytes as a frame itself. Then tries the bytes after the first as changes of a beacon:
+// the first byte is the length to which the beacon is cut. Each change has one byte for the place
+// and one for the value.
 fuzz_target!(|bytes: &[u8]| {
     judge(bytes);
     if let Some((head, captured)) = record::read(bytes) {

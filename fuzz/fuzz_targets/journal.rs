@@ -1,4 +1,4 @@
-//! Any text as the journal of a device's changes: refused, or written again as it is read.
+//! Any text as the journal of a device's changes: refused, or written again without a change.
 #![no_main]
 
 use fanpcap_nic::journal::entry::Content;

@@ -1,4 +1,4 @@
-//! Any text as a steering program: compiled, or refused with a place in it, never a panic.
+//! Any text as a steering program: compiled, or refused with a place in the text. It never panics.
 #![no_main]
 
 use fanpcap_steer::tree;

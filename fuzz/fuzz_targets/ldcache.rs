@@ -1,4 +1,4 @@
-//! The loader's cache: any bytes yield paths within them, never a panic.
+//! Any bytes as the loader's cache. The paths found lie within the bytes, and nothing panics.
 #![no_main]
 
 use fanpcap_pcap::ldcache;

@@ -1,5 +1,5 @@
-//! BPF ring buffers whose memory others write while it is read: what is read lies within them, and
-//! all reading ends.
+//! BPF ring buffers whose memory other processes write while it is read. All reads lie within the
+//! buffer, and all reading ends.
 #![no_main]
 
 #[path = "../../crates/fanpcap-ring/tests/program/mod.rs"]

@@ -1,5 +1,5 @@
-//! Any bytes as a sealed message or as an analyzer's answer: refused, as nobody guesses a seal.
-//! With a right seal: believed once, and never with a byte changed.
+//! Any bytes as a sealed message or as an analyzer's answer are refused, because nobody can guess a
+//! seal. A message with a valid seal is accepted once, and never with a changed byte.
 #![no_main]
 
 use fanpcap_cluster::NodeId;
@@ -33,7 +33,7 @@ fn forged(keys: &Keys, bytes: &[u8]) {
     assert!(Pass::default().hear(keys, &HEAD, bytes).is_err());
 }
 
-/// A message with these bytes behind its head.
+/// A message with these bytes after its header.
 fn message(bytes: &[u8]) -> Vec<u8> {
     let mut message = encode_number(&HEAD, Kind::Records, 0);
     message.truncate(HEAD_BYTES);
@@ -43,7 +43,8 @@ fn message(bytes: &[u8]) -> Vec<u8> {
     message
 }
 
-// The first two bytes say which byte of the sealed message changes, the third how.
+// The first two bytes select the byte of the sealed message that changes, the third byte selects
+// the change.
 fuzz_target!(|bytes: &[u8]| {
     let keys = keys();
     forged(&keys, bytes);

@@ -1,4 +1,4 @@
-//! Any config file and variables: read, or refused with a place, never a panic.
+//! Any config file and variables: accepted, or refused with a place. It never panics.
 #![no_main]
 
 use fanpcap_config::device::Device;
@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 const INTERFACES: [&str; 3] = ["eth0", "wan-1", "eth0_1"];
 
-// Three parts, NUL between them: the config file, variables (one to a line), the device.
+// The input has three parts with NUL between them: the config file, the variables (one a line), and
+// the device.
 fuzz_target!(|bytes: &[u8]| {
     let text = String::from_utf8_lossy(bytes);
     let mut parts = text.split('\0');

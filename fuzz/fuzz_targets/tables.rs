@@ -1,4 +1,5 @@
-//! Any bytes as choices: a group's table that others wrote to, and the members' changes of it.
+//! The bytes choose what happens to a group's table: other processes write to the table, and the
+//! members change it.
 #![no_main]
 
 use fanpcap_group::hostile;

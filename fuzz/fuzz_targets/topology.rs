@@ -1,4 +1,5 @@
-//! Any bytes as a cluster's topology: refused, or one that nodes can follow, written as it is read.
+//! Any bytes as a cluster's topology: refused, or a topology that nodes can follow and that is
+//! written again without a change.
 #![no_main]
 
 use fanpcap_cluster::reshape::{self, Goal, Member};
@@ -7,7 +8,7 @@ use fanpcap_select::Selection;
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 
-/// Made once: that takes longer than to read them.
+/// Made once, because making the topologies takes longer than reading them.
 static GOOD: LazyLock<[Vec<u8>; 2]> = LazyLock::new(good);
 
 /// A topology of three nodes and a union that changes it, as bytes.
@@ -36,8 +37,9 @@ fn check(bytes: &[u8]) {
     }
 }
 
-// The bytes themselves, and as changes of a good topology: one byte for which, then two for a place
-// and one for the value. What goes beyond the end makes it longer.
+// Tries the bytes as a topology itself, and as changes of a valid topology. One byte selects the
+// topology; then each change has two bytes for the place and one for the value. A place beyond the
+// end makes the topology longer.
 fuzz_target!(|bytes: &[u8]| {
     check(bytes);
     let Some((which, changes)) = bytes.split_first() else {

@@ -1,11 +1,11 @@
-//! Any frame: walked to its end, and what a part of it says of its flow the whole says too, never a
-//! panic.
+//! Any frame is parsed to its end without a panic. What a part of the frame reveals about its flow,
+//! the complete frame reveals too.
 #![no_main]
 
 use fanpcap_wire::{FlowKey, Frame, Ip, Layers, Tag};
 use libfuzzer_sys::fuzz_target;
 
-/// Everything that is told of a packet, and of those that it quotes and carries.
+/// Reads all properties of a packet, and of the packets that it quotes and carries.
 fn walk(layers: &Layers<'_>, depth: usize) {
     if let Some(link) = layers.link() {
         assert!(link.tags().count() <= fanpcap_wire::TAGS_MAX);
@@ -19,13 +19,14 @@ fn walk(layers: &Layers<'_>, depth: usize) {
     let [low, high] = FlowKey::of(ip).ends();
     assert!(low <= high);
     if let Some(inner) = layers.inner() {
-        // Each carrier has taken bytes from what is left.
+        // Each carrier has used some of the remaining bytes.
         assert!(inner.ip().is_some() && depth > 0);
         walk(&inner, depth - 1);
     }
 }
 
-// The first byte says whether a tag is beside the frame, the second how much of it was captured.
+// The first byte says whether a tag is beside the frame, the second byte how much of the frame was
+// captured.
 fuzz_target!(|bytes: &[u8]| {
     let [kind, len, bytes @ ..] = bytes else {
         return;

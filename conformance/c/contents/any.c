@@ -1,4 +1,4 @@
-/* The any device: both its link types, every field of their headers, packets of several devices, both ways. */
+/* The any device: its two link types, all header fields, packets of several devices, both directions. */
 #include <pcap/dlt.h>
 #include "../wire.h"
 
@@ -15,7 +15,7 @@ static void send_all(int wire, int back, int loopback)
 	unsigned char frame[SMALLEST] = { 0 };
 	send_numbered(wire, 1, 2);
 	send_numbered(back, 100, 1);
-	/* To all, and to somebody else. */
+	/* Frames to all hosts, and to another host. */
 	header(frame, NUMBERED);
 	memset(frame, 0xff, 6);
 	send_frame(wire, frame, sizeof frame);
@@ -23,7 +23,7 @@ static void send_all(int wire, int back, int loopback)
 	send_frame(wire, frame, sizeof frame);
 	frame[0] = 6;
 	send_frame(wire, frame, sizeof frame);
-	/* No Ethernet type but a length: LLC. */
+	/* A length instead of an Ethernet type: LLC. */
 	header(frame, 46);
 	memset(frame + HEADER, 0x42, 3);
 	send_frame(wire, frame, sizeof frame);
@@ -45,7 +45,7 @@ int main(void)
 		int link = links[i % 2], snaplen = snaplens[i / 2 % 3], version = 2 + i / 6;
 		pcap_t *p = created("any", version);
 		pcap_set_snaplen(p, snaplen);
-		/* Room for all of them, which may be long. */
+		/* A buffer that holds all packets, which may be long. */
 		pcap_set_buffer_size(p, 32 << 20);
 		activated(p);
 		int rc = pcap_set_datalink(p, link);

@@ -1,4 +1,4 @@
-/* Directions: set before and after packets are queued, what the statistics then count, and what is refused. */
+/* Directions: set before and after packets are queued, the statistics after that, and the refused directions. */
 #include "../wire.h"
 
 static void mixed(int in, int out)

@@ -1,4 +1,4 @@
-/* The loopback: each packet once, in each direction that can be asked for. */
+/* The loopback device: each packet once, in each direction that a program can set. */
 #include "../wire.h"
 
 static void print_packet(u_char *user, const struct pcap_pkthdr *header, const u_char *bytes)
@@ -11,7 +11,7 @@ static void print_packet(u_char *user, const struct pcap_pkthdr *header, const u
 	printf("\n");
 }
 
-/* Datagrams to the discard port of this host. */
+/* Sends datagrams to the discard port of this host. */
 static void babble(int count)
 {
 	struct sockaddr_in from = { .sin_family = AF_INET, .sin_port = htons(4000) };

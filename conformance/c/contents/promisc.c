@@ -1,4 +1,4 @@
-/* Promiscuous mode: the device's count of those who want it, until the handle is closed; warnings where there is none. */
+/* Promiscuous mode: the device's count of its users until the handle is closed; warnings of devices without the mode. */
 #include "../wire.h"
 
 static void print_promiscuity(const char *when)

@@ -1,4 +1,4 @@
-/* The snapshot length: what is captured of frames of all sizes, with a filter and without. */
+/* The snapshot length: captured bytes of frames of all sizes, with and without a filter. */
 #include "../wire.h"
 
 static const size_t sizes[] = { 14, 18, 59, 60, 61, 64, 65, 95, 96, 97, 128, 1000, 1513, 1514 };

@@ -1,4 +1,4 @@
-/* Time stamp types and precisions: lists, names, what a handle accepts. */
+/* Time stamp types and precisions: lists, names, and the values that a handle accepts. */
 #include "../wire.h"
 
 static void list(const char *device)

@@ -1,4 +1,4 @@
-/* Time stamps in micro- and nanoseconds: they grow, lie between sending and reading, and have their unit. */
+/* Time stamps in micro- and nanoseconds: they increase, lie between sending and reading, and have the right unit. */
 #include "../wire.h"
 
 struct state {

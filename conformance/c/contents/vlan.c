@@ -1,4 +1,4 @@
-/* VLAN tags that the kernel has removed are put back: 802.1Q, 802.1ad, stacked, VID 0. */
+/* VLAN tags that the kernel has removed are inserted again: 802.1Q, 802.1ad, stacked, VID 0. */
 #include "../wire.h"
 #include "../tags.h"
 #include "../taggings.h"

@@ -14,7 +14,8 @@ static void *down_and_up(void *argument)
 	set_up(far, 0);
 	sleep_ms(80);
 	set_up(far, 1);
-	/* A reader that has not looked since would find the packet first. */
+	/* Waits until the reader has noticed that the device was down. Otherwise the reader would find the
+	   packet first. */
 	for (int ms = 0; ms < 5000 && pcap_get_required_select_timeout(sender->p); ms++)
 		sleep_ms(1);
 	sleep_ms(20);

@@ -1,4 +1,4 @@
-/* A device that goes down and up while its reader is in another namespace, or may open no more files. */
+/* A device that goes down and up while its reader is in another network namespace, or can't open files. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>
@@ -16,7 +16,7 @@ static void *read_one(void *argument)
 {
 	struct reader *reader = argument;
 	unsigned count = 0;
-	/* For this thread alone. */
+	/* Only this thread changes its namespace. */
 	if (reader->where & ELSEWHERE && unshare(CLONE_NEWNET) != 0)
 		fail("unshare", strerror(errno));
 	int rc = pcap_loop(reader->p, 1, count_packet, (u_char *)&count);
@@ -24,7 +24,7 @@ static void *read_one(void *argument)
 	return NULL;
 }
 
-/* With the lowest limit that there is, nothing can be opened. */
+/* With this lowest limit, the process can't open any file. */
 static struct rlimit files;
 
 static void limit_files(int limited)

@@ -1,4 +1,4 @@
-/* pcap_init(): what it returns, and what it changes for the calls after it. */
+/* pcap_init(): its results, and its effect on later calls. */
 #include "../wire.h"
 
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"

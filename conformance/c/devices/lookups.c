@@ -9,7 +9,7 @@ static void net(const char *device)
 	printf("%s: %d [%s] %08x %08x\n", device ? device : "none", rc, errbuf, ntohl(net), ntohl(mask));
 }
 
-/* The header calls it deprecated, and programs call it. */
+/* The header marks the function as deprecated, but programs still call it. */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 static void device(void)
 {

@@ -1,4 +1,4 @@
-/* A device that is removed while its handle waits, has packets, or doesn't block: what is returned and said. */
+/* A device that is removed while its handle waits, has packets, or doesn't block: the results and messages. */
 #include <pthread.h>
 #include "../wire.h"
 

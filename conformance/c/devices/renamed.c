@@ -1,4 +1,4 @@
-/* A device that is renamed while its handle is open: packets go on. */
+/* A device that is renamed while its handle is open: packets still arrive. */
 #include "../wire.h"
 
 int main(void)

@@ -1,4 +1,4 @@
-/* Savefiles that are cut short or damaged: where reading ends, and what it says. */
+/* Savefiles that are cut short or damaged: where reading ends, and with which message. */
 #include "../wire.h"
 #include "../savefile.h"
 

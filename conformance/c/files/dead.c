@@ -1,4 +1,4 @@
-/* Handles without a device: what they say of themselves, and what they can't do. */
+/* Handles without a device: the properties that they report, and the calls that fail. */
 #include "../wire.h"
 #include "../savefile.h"
 

@@ -1,4 +1,4 @@
-/* Savefiles that can't be opened, written or appended to; standard output; a stream of the program's own. */
+/* Savefiles that can't be opened, written or appended to; standard output; a stream that the program opened. */
 #include <fcntl.h>
 #include "../wire.h"
 #include "../savefile.h"
@@ -38,7 +38,7 @@ int main(void)
 	printf("own stream: %s, at %ld\n", yes(pcap_dump_file(dumper) == stream), pcap_dump_ftell(dumper));
 	pcap_dump_close(dumper);
 	print_file("stream.pcap");
-	/* Standard output is a file here. */
+	/* The test has redirected standard output to a file. */
 	fflush(stdout);
 	int saved = dup(1);
 	dup2(open("stdout.pcap", O_WRONLY | O_CREAT, 0600), 1);

@@ -1,4 +1,4 @@
-/* Savefiles of live packets: byte for byte the same, for each device, link type and precision, and appended to. */
+/* Savefiles of live packets: equal byte for byte, for each device, link type and precision, and when appended to. */
 #include <pcap/dlt.h>
 #include "../wire.h"
 #include "../savefile.h"
@@ -36,7 +36,7 @@ static void dump(const char *device, int version, int link, int precision, int p
 	pcap_close(p);
 }
 
-/* As most programs do it: the dumper's function is the callback. */
+/* Passes the dumper's function as the callback, as most programs do. */
 static void dump_directly(int port)
 {
 	struct pcap_pkthdr *header;

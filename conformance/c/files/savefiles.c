@@ -1,4 +1,4 @@
-/* Savefiles read back: every opener, precision and byte order, filters, the end, and functions that ask. */
+/* Savefiles read back: every opening function, precision and byte order, filters, the end, and query functions. */
 #include <fcntl.h>
 #include "../wire.h"
 #include "../savefile.h"

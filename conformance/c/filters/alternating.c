@@ -1,4 +1,4 @@
-/* Filters that alternate while packets come without end: after each, only packets that it lets through. */
+/* Filters that alternate under constant traffic: after each change, only packets that the new filter passes. */
 #include <pthread.h>
 #include "../wire.h"
 

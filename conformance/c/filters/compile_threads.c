@@ -1,4 +1,4 @@
-/* Threads that compile together, and set filters on handles of their own. */
+/* Threads that compile at the same time, and set filters on their own handles. */
 #include <pthread.h>
 #include "../wire.h"
 

@@ -1,4 +1,4 @@
-/* What many expressions compile to, on live handles of all kinds and on handles without a device. */
+/* The compiled code of many expressions, on live handles of all kinds and on handles without a device. */
 #include <pcap/dlt.h>
 #include "../wire.h"
 

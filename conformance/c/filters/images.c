@@ -1,4 +1,4 @@
-/* Programs without a handle: dumped in each form, as text by instruction, validated, and run on packets. */
+/* BPF programs without a handle: dumped in each form, printed by instruction, validated, and run on packets. */
 #include "../wire.h"
 
 static struct bpf_program compiled(pcap_t *p, const char *expression)

@@ -1,4 +1,4 @@
-/* Filters on direction and interface, which only the kernel has, once the queue is drained. */
+/* Filters on direction and interface, which only the kernel can check, after the queue is drained. */
 #include "../wire.h"
 #include "../tags.h"
 
@@ -17,7 +17,8 @@ static void capture(int in, int out, const char *device, int version, const char
 	printf("%s, version %d, %s:", device, version, expression);
 	if (!tried(p, expression))
 		return;
-	/* The first packets are filtered twice, as they might have been queued before. */
+	/* The library filters the first packets too, because they might have been queued before the filter
+	   was set. */
 	send_some(in, out);
 	sleep_ms(SETTLED);
 	drain(p, count_packet, &count);

@@ -1,10 +1,10 @@
-/* Which packets each of many expressions lets through, tagged and untagged, coming and going. */
+/* The packets that each of many expressions passes, tagged and untagged, received and sent. */
 #include "../wire.h"
 #include "../tags.h"
 
 static void mark(u_char *user, const struct pcap_pkthdr *header, const u_char *bytes)
 {
-	/* The payload's size tells which frame it is. */
+	/* The payload's size identifies the frame. */
 	const u_char *at = memchr(bytes + 12, 0x45, header->caplen - 12);
 	unsigned size = at ? (unsigned)(at[2] << 8 | at[3]) - 28 - 60 : 99;
 	if (size < 2 * TAGGINGS)

@@ -1,4 +1,4 @@
-/* A filter for which the kernel has no memory left runs in user space, with a warning on standard error. */
+/* A filter for which the kernel has no memory runs in user space, with a warning on standard error. */
 #include <fcntl.h>
 #include "../wire.h"
 
@@ -16,7 +16,8 @@ int main(void)
 	for (int version = 2; version <= 3; version++) {
 		limit_option_memory("131072");
 		pcap_t *p = opened(far, version);
-		/* Too little for this filter, enough for the one that rejects all. */
+		/* A limit that is too small for this filter, but large enough for the filter that rejects all
+		   packets. */
 		limit_option_memory("300");
 		filter(p, "ether[17] & 1 == 1 and (udp port 1 or udp port 2 or ether proto 0x88b5 or tcp port 5 or tcp port 6)");
 		limit_option_memory("131072");

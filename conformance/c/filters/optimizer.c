@@ -10,7 +10,7 @@ static void show(const char *what, int rc, struct bpf_program *program)
 	}
 }
 
-/* The header calls it deprecated, and programs call it. */
+/* The header marks the function as deprecated, but programs still call it. */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 static void without_handle(const char *expression, int link)
 {

@@ -1,4 +1,4 @@
-/* A filter that replaces another while packets are queued: those are filtered again, by the new one. */
+/* A filter that replaces another while packets are queued: the new filter is applied to the queued packets. */
 #include "../wire.h"
 
 static void replace(int port, int version, const char *first, const char *second)
@@ -16,7 +16,7 @@ static void replace(int port, int version, const char *first, const char *second
 	printf("version %d, %s, then %s:", version, first ? first : "none", second);
 	printf(" -> %d\n", drain(p, print_number, NULL));
 	print_stats(p);
-	/* What comes later is filtered by the kernel alone. */
+	/* Only the kernel filters later packets. */
 	unsigned before = received(p);
 	send_numbered(port, 30, 4);
 	settle(p, before + 2);

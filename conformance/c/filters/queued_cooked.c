@@ -1,4 +1,4 @@
-/* Filters on the any device, with either link type: while packets are queued, and later. */
+/* Filters on the any device, with each of its link types: while packets are queued, and later. */
 #include <pcap/dlt.h>
 #include "../wire.h"
 #include "../tags.h"
@@ -23,7 +23,7 @@ static void replace(int in, int out, int link, const char *expression)
 	if (!tried(p, expression))
 		return;
 	printf(" -> %d,", drain(p, print_size, NULL));
-	/* Once more, as the first packets are filtered twice. */
+	/* Two rounds, because the library also filters the first packets. */
 	for (int i = 0; i < 2; i++) {
 		send_some(in, out);
 		sleep_ms(SETTLED);

@@ -1,4 +1,4 @@
-/* Filters on a packet's direction, which only the kernel has, set while packets are queued. */
+/* Filters on a packet's direction, which only the kernel can check, set while packets are queued. */
 #include "../wire.h"
 #include "../tags.h"
 #include "../queued.h"

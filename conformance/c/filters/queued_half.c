@@ -16,7 +16,7 @@ int main(void)
 		send_numbered(port, 20, 8);
 		settle(p, 22);
 		printf(" -> %d\n", drain(p, print_number, NULL));
-		/* Wraps of the ring bring nothing back. */
+		/* After the ring has wrapped, no old packet may appear again. */
 		filter(p, "");
 		send_numbered(port, 50, 3);
 		settle(p, 25);

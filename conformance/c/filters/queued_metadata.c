@@ -1,4 +1,4 @@
-/* Filters on VLAN tags, which the kernel keeps beside the packet, set while packets are queued. */
+/* Filters on VLAN tags, which the kernel stores outside the packet, set while packets are queued. */
 #include "../wire.h"
 #include "../tags.h"
 #include "../queued.h"

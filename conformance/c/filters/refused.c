@@ -1,4 +1,4 @@
-/* Filters that pcap_setfilter() and pcap_compile() refuse, and that the filter before stays in force. */
+/* Filters that pcap_setfilter() and pcap_compile() refuse: the previous filter stays in force. */
 #include "../wire.h"
 
 static void set(pcap_t *p, const char *what, struct bpf_program *program)

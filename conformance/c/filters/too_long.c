@@ -14,7 +14,7 @@ static void length(int port, int version, unsigned instructions)
 	pcap_t *p = opened(far, version);
 	for (unsigned i = 0; i < instructions; i++)
 		code[i] = (struct bpf_insn)BPF_STMT(BPF_LD | BPF_IMM, i);
-	/* Odd numbers pass, cut to 32 bytes. */
+	/* Passes odd numbers, cut to 32 bytes. */
 	code[instructions - 4] = (struct bpf_insn)BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 17);
 	code[instructions - 3] = (struct bpf_insn)BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 1, 0, 1);
 	code[instructions - 2] = (struct bpf_insn)BPF_STMT(BPF_RET | BPF_K, 32);
@@ -27,7 +27,7 @@ static void length(int port, int version, unsigned instructions)
 	sleep_ms(SETTLED);
 	printf(" -> %d\n", drain(p, print_cut, NULL));
 	print_stats(p);
-	/* A short one takes its place. */
+	/* A short filter replaces the long one. */
 	filter(p, "ether[17] & 3 == 0");
 	send_numbered(port, 20, 8);
 	sleep_ms(SETTLED);

@@ -1,4 +1,4 @@
-/* Filters whose return value cuts packets, with tags and with snapshot lengths of their own. */
+/* Filters whose return value truncates packets, with VLAN tags and different snapshot lengths. */
 #include "../wire.h"
 #include "../tags.h"
 

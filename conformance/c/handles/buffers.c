@@ -1,8 +1,8 @@
-/* Buffer sizes: what activation makes of them, with the snapshot lengths and modes that they go with. */
+/* Buffer sizes: the result of activation with several snapshot lengths and modes. */
 #include "../wire.h"
 
-/* The smallest rings have one block. All packets must be in it before the kernel hands it over, also
-   when the sender has to wait for the processor: the rest would be lost. */
+/* The smallest rings have one block. All packets must be in the block before the kernel passes it
+   on, even if the sender waits for the processor. Otherwise the last packets would be lost. */
 enum { BLOCK_MS = 250 };
 
 static void open_with(int port, const char *device, int version, int snaplen, int buffer)
@@ -17,7 +17,7 @@ static void open_with(int port, const char *device, int version, int snaplen, in
 		unsigned count = 0;
 		printf(", %d", pcap_bufsize(p));
 		send_numbered(port, 0, 3);
-		/* All devices together see a packet as it leaves and as it comes. */
+		/* The any device receives a packet both when it is sent and when it arrives. */
 		settle(p, strcmp(device, "any") == 0 ? 6 : 3);
 		if (version == 3)
 			sleep_ms(BLOCK_MS);

@@ -1,4 +1,4 @@
-/* A child that closes a handle of its parent's, or activates one that its parent created: both go on. */
+/* A child closes a handle of its parent, or activates a handle that its parent created: both processes continue. */
 #include <sys/wait.h>
 #include "../wire.h"
 

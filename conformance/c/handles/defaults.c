@@ -1,4 +1,4 @@
-/* What a handle says of itself when nothing is set, on each kind of device. */
+/* The properties of a handle with no setting, on each kind of device. */
 #include "../wire.h"
 
 static void print_all(const char *device)

@@ -1,4 +1,4 @@
-/* Where errors are told: pcap_geterr(), pcap_perror(), and that a later success leaves them. */
+/* Error messages: pcap_geterr() and pcap_perror(); a later success does not clear them. */
 #include "../wire.h"
 
 int main(void)
@@ -15,7 +15,7 @@ int main(void)
 	printf("[%s]\n", pcap_geterr(p));
 	filter(p, "ip");
 	printf("[%s]\n", pcap_geterr(p));
-	/* The text is the handle's, which a program may write to. */
+	/* The text belongs to the handle, and a program may write to it. */
 	strcpy(pcap_geterr(p), "my own");
 	pcap_perror(p, "program");
 	pcap_close(other);

@@ -1,4 +1,4 @@
-/* A handle that was opened before fork(): the child reads it, and closes it, and the parent goes on. */
+/* A handle that was opened before fork(): the child reads and closes it, and the parent continues. */
 #include <sys/wait.h>
 #include "../wire.h"
 
@@ -28,7 +28,8 @@ int main(void)
 		printf("version %d\n", version);
 		pcap_t *p = opened(far, version);
 		in_child(p, port);
-		/* The ring is shared, the place in it is not; what has been read is the kernel's again. */
+		/* Parent and child share the ring but not the position in it. Blocks that one process has read
+		   belong to the kernel again. */
 		pcap_t *fresh = opened(far, version);
 		pcap_close(p);
 		send_numbered(port, 10, 3);

@@ -1,4 +1,4 @@
-/* Parent and child each with a handle of their own, opened on both sides of fork(). */
+/* Parent and child with one handle each: one was opened before fork(), the other after fork(). */
 #include <sys/wait.h>
 #include "../wire.h"
 

@@ -1,4 +1,4 @@
-/* Packets sent by pcap_inject() and pcap_sendpacket(): what arrives, and what each size or device is answered. */
+/* Packets sent by pcap_inject() and pcap_sendpacket(): which packets arrive, and the result for each size or device. */
 #include "../wire.h"
 
 static void print_packet(u_char *user, const struct pcap_pkthdr *header, const u_char *bytes)
@@ -31,7 +31,7 @@ int main(void)
 			try(p, sizes[i]);
 		pcap_setnonblock(p, 1, errbuf);
 		try(p, 77);
-		/* A handle does not see what it sends itself. */
+		/* A handle does not receive the packets that it sends itself. */
 		settle(receiver, 8);
 		printf("  received:");
 		printf(" -> %d\n", drain(receiver, print_packet, NULL));

@@ -1,4 +1,4 @@
-/* Link types: lists of each kind of device, DOCSIS and back, the cooked ones, what is refused. */
+/* Link types: the lists of each kind of device, a change to DOCSIS and back, the cooked types, and refused types. */
 #include <pcap/dlt.h>
 #include "../wire.h"
 

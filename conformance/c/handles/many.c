@@ -1,4 +1,4 @@
-/* Many handles opened and closed: no descriptor and no thread is left behind. */
+/* Many handles opened and closed: no descriptor and no thread remains. */
 #include <dirent.h>
 #include <linux/netlink.h>
 #include <sys/socket.h>
@@ -17,7 +17,8 @@ static int entries(const char *path)
 	return count;
 }
 
-/* The sockets that ask the kernel who is in a group: the members of a process share one. */
+/* Counts the sockets that ask the kernel for the members of a group. All members in a process share
+   one socket. */
 static int diagnoses(void)
 {
 	int count = 0;
@@ -42,7 +43,8 @@ int main(void)
 			pcap_set_buffer_size(handles[i], 300000);
 			activated(handles[i]);
 		}
-		/* A program may have a thousand of them: how many a handle takes is not said, but few. */
+		/* A program may have a thousand handles. The exact number of a handle's descriptors is not
+		   specified, but it must be small. */
 		int more = entries("/proc/self/fd") - before, shared = diagnoses();
 		printf("open: few descriptors %s, %d threads more\n",
 		       yes(shared <= 1 && more - shared <= 4 * HANDLES), entries("/proc/self/task") - threads);

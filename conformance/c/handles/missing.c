@@ -1,4 +1,4 @@
-/* Devices that aren't there, or have no such name: errors of pcap_activate() and pcap_open_live(). */
+/* Devices that don't exist, or with an impossible name: errors of pcap_activate() and pcap_open_live(). */
 #include "../wire.h"
 
 static void try(const char *device)

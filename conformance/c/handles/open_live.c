@@ -1,4 +1,4 @@
-/* pcap_open_live() against pcap_create() and pcap_activate(): the same handle. */
+/* pcap_open_live() makes the same handle as pcap_create() and pcap_activate(). */
 #include "../wire.h"
 
 static void describe(pcap_t *p, int port, const char *how)

@@ -1,4 +1,4 @@
-/* A program that joins a fan-out group itself, by the handles' descriptors: each packet goes to one of them. */
+/* A program that puts its handles' sockets into a fanout group itself: each packet goes to one handle. */
 #include "../wire.h"
 
 static void await_both(pcap_t **members, unsigned count)

@@ -1,4 +1,4 @@
-/* What each setter returns and says: on a created handle, and on one that is activated already. */
+/* The result and message of each setter: on a created handle, and on an activated handle. */
 #include "../wire.h"
 
 static void report(pcap_t *p, const char *what, int rc)

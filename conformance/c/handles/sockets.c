@@ -1,4 +1,4 @@
-/* pcap_fileno() is a bound packet socket, which programs may use as such. */
+/* pcap_fileno() is a bound packet socket, which programs may use as a socket. */
 #include <linux/filter.h>
 #include "../wire.h"
 
@@ -31,7 +31,7 @@ static void describe(const char *device, int version)
 	pcap_close(p);
 }
 
-/* A filter that the program attaches itself, behind the library's back. */
+/* Attaches a filter to the socket without a call of the library. */
 static void own_filter(int port)
 {
 	struct sock_filter odd[] = { BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 17), BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 1, 0, 1),

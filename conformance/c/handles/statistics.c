@@ -1,4 +1,4 @@
-/* What the statistics count: totals since activation, only what the filter lets through, read or not. */
+/* The statistics: totals since activation, only of packets that pass the filter, whether read or not. */
 #include "../wire.h"
 
 int main(void)

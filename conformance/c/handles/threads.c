@@ -1,4 +1,4 @@
-/* Threads with one handle each, on devices of their own: each sees what is its own. */
+/* Threads with one handle each, on different devices: each receives only its device's packets. */
 #include <pthread.h>
 #include "../wire.h"
 
@@ -35,7 +35,7 @@ int main(void)
 		for (int i = 0; i < 2; i++) {
 			readers[i].p = created(readers[i].device, readers[i].version);
 			pcap_set_snaplen(readers[i].p, 100);
-			/* Nothing is dropped, however late a reader is. */
+			/* The buffer is so large that the kernel drops no packet, even if a reader is slow. */
 			pcap_set_buffer_size(readers[i].p, 16 << 20);
 			activated(readers[i].p);
 			pcap_setdirection(readers[i].p, PCAP_D_IN);

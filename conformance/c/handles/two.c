@@ -1,4 +1,4 @@
-/* Two handles on one device in one process: each sees every packet, with its own filter, counters and mode. */
+/* Two handles on one device in one process: each gets every packet, with its own filter, counters and mode. */
 #include "../wire.h"
 
 static void await_both(pcap_t *one, pcap_t *other, unsigned count)

@@ -1,4 +1,4 @@
-/* What every function that takes a handle does with one that isn't activated. */
+/* The result of every function that takes a handle, for a handle that isn't activated. */
 #include "../wire.h"
 
 static void number(pcap_t *p, const char *name, long rc)

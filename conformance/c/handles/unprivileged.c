@@ -1,4 +1,4 @@
-/* Without the capability, handles can't be opened: the errors; and those that were opened before go on. */
+/* Without CAP_NET_RAW, opening a handle fails with an error; handles that are already open still work. */
 #include "../wire.h"
 
 int main(void)
@@ -19,7 +19,7 @@ int main(void)
 	*errbuf = 0;
 	later = pcap_open_live("any", 100, 1, 10, errbuf);
 	printf("open_live: %s [%s]\n", yes(later != NULL), errbuf);
-	/* As daemons do that give up their rights after opening. */
+	/* Some daemons give up their privileges after they have opened their handles. */
 	filter(open, "ether[17] & 1 == 0");
 	send_numbered(port, 0, 6);
 	settle(open, 3);

@@ -13,7 +13,7 @@ static void ether(const char *text)
 	free(address);
 }
 
-/* The header calls the first of these deprecated, and programs call it. */
+/* The header marks the first of these functions as deprecated, but programs still call it. */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 static void host(const char *name)
 {

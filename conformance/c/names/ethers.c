@@ -1,4 +1,4 @@
-/* pcap_next_etherent(): lines of an ethers file, also those that are none. */
+/* pcap_next_etherent(): valid and invalid lines of an ethers file. */
 #include "../wire.h"
 #include <pcap/namedb.h>
 

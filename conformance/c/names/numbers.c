@@ -1,4 +1,4 @@
-/* Names of ports, protocols, ethertypes and LLC, by the data symbol eproto_db, too. */
+/* Names of ports, protocols, ethertypes and LLC, also from the data symbol eproto_db. */
 #include "../wire.h"
 #include <pcap/namedb.h>
 

@@ -1,4 +1,4 @@
-/* Texts of status codes and of errno's values, by threads of their own, too. */
+/* Texts of status codes and of errno's values, also when several threads ask for them. */
 #include <pthread.h>
 #include "../wire.h"
 

@@ -1,4 +1,4 @@
-/* Without a timeout, packets wait until a block of the ring is full, and then come in order. */
+/* Without a timeout, packets wait until a block of the ring is full, and then arrive in order. */
 #include "../wire.h"
 
 static void check_order(u_char *user, const struct pcap_pkthdr *header, const u_char *bytes)

@@ -1,4 +1,4 @@
-/* pcap_breakloop() before a call and within the callback: what is returned, and that nothing is lost. */
+/* pcap_breakloop() before a call and within the callback: the results, and no packet is lost. */
 #include "../wire.h"
 
 static pcap_t *breaking;

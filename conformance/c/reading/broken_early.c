@@ -1,4 +1,4 @@
-/* pcap_breakloop() by a signal handler at any moment of pcap_activate(): the first read hears of it. */
+/* pcap_breakloop() by a signal handler at any moment of pcap_activate(): the first read ends with the break. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>
@@ -8,7 +8,7 @@
 enum { MOST = 400 };
 
 static pcap_t *breaking;
-/* The handler runs at the call of this number of those below, counted down. */
+/* Counts down the calls below. The handler runs when the counter reaches 0. */
 static volatile int countdown;
 
 static void on_signal(int signal)
@@ -23,7 +23,8 @@ static void step(void)
 		raise(SIGUSR1);
 }
 
-/* Of what either library calls meanwhile, the moments between are told by these. */
+/* Defines wrappers of functions that both libraries call during activation. A wrapper marks a
+   moment between two steps. */
 #define INTERPOSED(type, name, parameters, arguments)          \
 	type name parameters                                   \
 	{                                                      \
@@ -43,7 +44,8 @@ INTERPOSED(int, setsockopt, (int fd, int level, int name, const void *value, soc
 INTERPOSED(void *, mmap, (void *at, size_t size, int rights, int flags, int fd, off_t offset),
            (at, size, rights, flags, fd, offset))
 
-/* Whether the activation had so many moments; a mark for each read that has not heard. */
+/* Whether the activation had this many moments. Prints a mark for each read that has not noticed
+   the break. */
 static int broken_at(int moment, int port)
 {
 	pcap_t *p = breaking = created(far, 3);
@@ -52,7 +54,8 @@ static int broken_at(int moment, int port)
 	activated(p);
 	int reached = countdown == 0;
 	countdown = 0;
-	/* Broken before it can be woken, the system's reader waits for a packet, which it leaves where it is. */
+	/* If the break comes before the system's reader can be woken, the reader waits for a packet. It
+	   does not take this packet from the ring. */
 	send_numbered(port, 0, 1);
 	int rc = reached ? pcap_loop(p, 1, count_packet, (u_char *)&count) : PCAP_ERROR_BREAK;
 	if (rc != PCAP_ERROR_BREAK || count != 0)

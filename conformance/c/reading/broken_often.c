@@ -1,4 +1,4 @@
-/* pcap_breakloop() again and again from another thread, and signals, while packets come: none is lost or repeated. */
+/* Repeated pcap_breakloop() from another thread, and signals, while packets arrive: none is lost or repeated. */
 #include <pthread.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -51,7 +51,7 @@ int main(void)
 		unsigned broken = 0;
 		pcap_t *p = created(far, version);
 		pcap_set_snaplen(p, 100);
-		/* Nothing is dropped, however late the reader is. */
+		/* The buffer is so large that the kernel drops no packet, even if the reader is slow. */
 		pcap_set_buffer_size(p, 16 << 20);
 		activated(p);
 		stop = 0;

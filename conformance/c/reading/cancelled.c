@@ -1,4 +1,4 @@
-/* A thread that is cancelled while it waits in pcap_loop() ends; another may go on reading. */
+/* A thread that is cancelled while it waits in pcap_loop() ends; another thread may continue to read. */
 #include <pthread.h>
 #include "../wire.h"
 
@@ -29,7 +29,7 @@ int main(void)
 		send_numbered(port, 0, 3);
 		for (int ms = 0; seen < 3 && ms < PATIENCE_SECONDS * 1000; ms++)
 			sleep_ms(1);
-		/* It waits again. */
+		/* The other thread waits now. */
 		sleep_ms(SETTLED);
 		pthread_cancel(thread);
 		pthread_join(thread, &result);

@@ -1,4 +1,4 @@
-/* A reader that waits while another thread sends: every packet once, in order, with its bytes. */
+/* A reader that waits while another thread sends: it gets every packet once, in order, with the right bytes. */
 #include <pthread.h>
 #include "../wire.h"
 
@@ -35,7 +35,7 @@ int main(void)
 		pthread_t thread;
 		pcap_t *p = created(far, version);
 		pcap_set_snaplen(p, 1000);
-		/* Nothing is dropped, however late the reader is. */
+		/* The buffer is so large that the kernel drops no packet, even if the reader is slow. */
 		pcap_set_buffer_size(p, 16 << 20);
 		activated(p);
 		pthread_create(&thread, NULL, send_all, &port);

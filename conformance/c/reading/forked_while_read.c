@@ -1,4 +1,4 @@
-/* fork() while another thread waits in pcap_loop(): the child can read the handle, and the parent goes on. */
+/* fork() while another thread waits in pcap_loop(): the child can read the handle, and the parent continues. */
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -18,7 +18,7 @@ static void *loop(void *argument)
 	return NULL;
 }
 
-/* A child that waits for ever must not leave its parent stopped. */
+/* Continues the parent if the child waits for ever. */
 static void overdue(int signal)
 {
 	(void)signal;
@@ -26,7 +26,8 @@ static void overdue(int signal)
 	_exit(OVERDUE);
 }
 
-/* Both have the ring: the parent must not take what the child waits for. */
+/* Stops the parent: both processes read the same ring, and the parent must not take packets for
+   which the child waits. */
 static void stop_parent(void)
 {
 	char path[64], line[128], state = 0;
@@ -68,7 +69,8 @@ static void in_child(pcap_t *p, int port, int reads)
 		alarm(CHILD_SECONDS);
 		reads ? child_reads(p, port) : child_looks(p);
 		fflush(stdout);
-		/* Not exit(): a sanitizer would look for the thread that is not here. */
+		/* Call _exit(), not exit(): a sanitizer would search for the reading thread, which does not exist
+		   in the child. */
 		_exit(0);
 	}
 	waitpid(child, &status, 0);
@@ -83,7 +85,8 @@ static void fork_while_read(int version, int port, int reads)
 	pthread_create(&thread, NULL, loop, &waiting);
 	sleep_ms(SETTLED);
 	in_child(waiting.p, port, reads);
-	/* The place in the ring is not shared: what the child has read keeps its parent from all after it. */
+	/* The processes do not share the position in the ring. So the parent does not read the child's
+	   packets, nor any later packet. */
 	if (reads)
 		pcap_breakloop(waiting.p);
 	else

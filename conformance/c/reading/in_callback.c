@@ -1,4 +1,4 @@
-/* What a callback may call on its own handle: statistics, a filter, a direction, packets to send, a handle of its own. */
+/* Calls on the handle in its own callback: statistics, a filter, a direction, sending; and a new handle. */
 #include "../wire.h"
 
 static pcap_t *own;

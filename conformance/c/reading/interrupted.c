@@ -1,4 +1,4 @@
-/* Signals whose handlers don't break the loop leave a waiting reader waiting. */
+/* Signals whose handlers don't break the loop do not end a reader's wait. */
 #include <pthread.h>
 #include <signal.h>
 #include "../wire.h"
@@ -20,7 +20,8 @@ static void *disturb(void *port)
 	for (int i = 0; i < SIGNALS; i++) {
 		sleep_ms(30);
 		pthread_kill(reader, SIGUSR1);
-		/* One that comes before the last is handled counts as that one. */
+		/* Waits until each signal is handled: a signal that comes before the previous one is handled is
+		   merged with it. */
 		for (int wait = 0; handled <= i && wait < 60000; wait++)
 			sleep_ms(1);
 	}

@@ -1,4 +1,4 @@
-/* A signal handler that leaves a waiting read by siglongjmp(), as time-outs are made: the next read goes on. */
+/* A signal handler that leaves a waiting read by siglongjmp(), as programs implement timeouts: the next read works. */
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/time.h>
@@ -28,7 +28,7 @@ static int read_one(pcap_t *p, int call)
 	return rc;
 }
 
-/* The alarm of limit() is the same timer. */
+/* The alarm of limit() uses the same timer. */
 static void timed_out(pcap_t *p, int call)
 {
 	signal(SIGALRM, leave);

@@ -1,4 +1,4 @@
-/* A callback that leaves by longjmp(): which packets come then. */
+/* A callback that leaves by longjmp(): which packets are delivered after that. */
 #include <setjmp.h>
 #include "../wire.h"
 

@@ -1,4 +1,4 @@
-/* A callback that reads another handle, and breaks that one's loop or its own. */
+/* A callback that reads another handle, and breaks the loop of that handle or of its own. */
 #include "../wire.h"
 
 static pcap_t *outer, *inner;

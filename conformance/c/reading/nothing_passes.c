@@ -1,11 +1,11 @@
-/* When packets come of which none passes the handle's direction, pcap_dispatch() returns 0, or waits on. */
+/* If no arriving packet has the handle's direction, pcap_dispatch() returns 0, or continues to wait. */
 #include <pthread.h>
 #include "../wire.h"
 
 static void *send_later(void *port)
 {
 	sleep_ms(100);
-	/* One that arrives, after those that left. */
+	/* Sends one packet that arrives, after the packets that left. */
 	send_numbered(*(int *)port, 99, 1);
 	return NULL;
 }

@@ -1,4 +1,4 @@
-/* What pcap_next() and pcap_next_ex() return stays as it is until the next call, whatever arrives meanwhile. */
+/* The results of pcap_next() and pcap_next_ex() do not change until the next call, even if packets arrive. */
 #include "../wire.h"
 
 enum { SIZE = 400 };
@@ -18,8 +18,8 @@ int main(void)
 		struct pcap_pkthdr *first, *second, third;
 		const u_char *one, *two, *three;
 		pcap_t *p = created(far, version);
-		/* Small: what follows goes through the whole ring. In version 3 that is two blocks: the kernel's
-		   timer may end one between the first packets. */
+		/* A small ring, so that later packets use all of it. In version 3 the ring has two blocks,
+		   because the kernel's timer may close a block between the first packets. */
 		pcap_set_snaplen(p, 512);
 		pcap_set_buffer_size(p, 300000);
 		activated(p);

@@ -1,4 +1,4 @@
-/* The selectable descriptor: readable by poll, select and epoll when packets are there, and only then. */
+/* The selectable descriptor: poll, select and epoll report it as readable only when there are packets. */
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include "../wire.h"

@@ -1,4 +1,4 @@
-/* A reader that stalls: what was received is what is delivered and what was dropped, exactly. */
+/* A reader that stalls: delivered and dropped packets add up exactly to received packets. */
 #include "../wire.h"
 
 static void ordered(u_char *user, const struct pcap_pkthdr *header, const u_char *bytes)
@@ -27,7 +27,7 @@ int main(void)
 		printf("version %d: received %u, dropped some %s, delivered some %s\n", version, stat.ps_recv,
 		       yes(stat.ps_drop > 0), yes(count > 0));
 		printf("  received - dropped - delivered = %d\n", (int)(stat.ps_recv - stat.ps_drop) - count);
-		/* It goes on. */
+		/* The reader continues. */
 		send_sized(port, 5000, 20, 1000);
 		settle(p, 3020);
 		count += drain(p, ordered, &last);

@@ -1,8 +1,8 @@
-/* How long a few packets wait for the handle's timeout, of none, 10 ms, 1 s and -1, in blocks and immediately. */
+/* How long a few packets wait with timeouts of 0, 10 ms, 1 s and -1, in blocks and in immediate mode. */
 #include "../wire.h"
 
-/* Sends packets to a new handle, and looks soon whether they are there. On a machine that is too
-   busy, the look comes too late and shows nothing: then another handle is tried. */
+/* Sends packets to a new handle, and soon checks whether they can be read. On a very busy machine
+   this check may come too late and prove nothing. Then the function tries another handle. */
 static pcap_t *looked_early(int port, int version, int timeout, int *rc, int *early)
 {
 	for (int tries = 1;; tries++) {
@@ -18,7 +18,7 @@ static pcap_t *looked_early(int port, int version, int timeout, int *rc, int *ea
 	}
 }
 
-/* Whether packets are there at once, and later than the timeout. */
+/* Prints whether packets can be read at once, and after the timeout. */
 static void waits(int port, int version, int timeout)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";

@@ -1,4 +1,4 @@
-/* A small ring that wraps many times: each packet once, in order, whole. */
+/* A small ring that wraps many times: each packet once, in order, complete. */
 #include "../wire.h"
 
 struct state {
@@ -22,7 +22,8 @@ int main(void)
 		unsigned sent = 0;
 		pcap_t *p = created(far, version);
 		pcap_set_snaplen(p, 2000);
-		/* The kernel's timer may end a block at any time, and a round must have room in what is left. */
+		/* The kernel's timer may close a block at any time, and the packets of a round must fit in the
+		   remaining blocks. */
 		pcap_set_buffer_size(p, version == 3 ? 1 << 20 : 300000);
 		activated(p);
 		for (int round = 0; round < 20; round++) {

@@ -152,7 +152,7 @@ public final class Pcap4jLive {
     } catch (PcapNativeException expected) {
       return;
     }
-    throw new AssertionError("a wrong filter was taken");
+    throw new AssertionError("a wrong filter was accepted");
   }
 
   private static void brokenLoop() throws Exception {
@@ -174,7 +174,7 @@ public final class Pcap4jLive {
         breaker.join();
         return;
       }
-      throw new AssertionError("the loop ended otherwise");
+      throw new AssertionError("the loop ended without InterruptedException");
     }
   }
 

@@ -1,5 +1,5 @@
-/* Says whether an activated handle's device has an XDP program, and which file has the function by which the handle
-   is read: the first word of a pcap_t. */
+/* Prints whether the device of an activated handle has an XDP program, and which file contains the
+   function that reads the handle. This function is the first word of a pcap_t. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +27,7 @@ static const char *hook(const char *device)
 	snprintf(command, sizeof command, "ip -o link show dev %s", device);
 	ip = popen(command, "r");
 	if (!ip || !fgets(line, sizeof line, ip)) {
-		fprintf(stderr, "%s tells nothing\n", command);
+		fprintf(stderr, "%s prints nothing\n", command);
 		exit(1);
 	}
 	pclose(ip);

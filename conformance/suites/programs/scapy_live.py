@@ -131,7 +131,7 @@ CHECKS = [version, sockets, interfaces, sniff, sniff_with_filter, sniff_with_tim
 for number, check in enumerate(CHECKS, 1):
     try:
         check()
-    except Exception as error:  # whatever it is, the other checks go on
+    except Exception as error:  # after any error, the other checks run
         print(f"# {check.__name__}: {type(error).__name__}: {error}")
         print(f"not ok {number} - {check.__name__}")
     else:

@@ -43,7 +43,8 @@ impl Arguments {
         })
     }
 
-    /// A run on some variants only helps to investigate a difference.
+    /// Whether the results are kept. A run on only some variants helps to investigate a difference,
+    /// so its results are not kept.
     pub(crate) fn keeps_results(&self) -> bool {
         self.variants == Variant::ALL
     }

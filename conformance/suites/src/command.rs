@@ -1,4 +1,4 @@
-//! Commands that end: bounded in time, their output in a log.
+//! Commands with a time limit, whose output goes to a log.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// How one ended, and what it printed.
+/// The exit code and output of a command.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
     pub(crate) said: String,
 }
 
-/// A command that is ended, with all that it started, after `limit`. timeout(1) gives it a process
-/// group of its own for that.
+/// A command that ends after `limit` at the latest, with all its children. For this, timeout(1)
+/// gives the command its own process group.
 pub(crate) fn bounded(program: impl AsRef<OsStr>, limit: Duration) -> Command {
     let mut command = Command::new("timeout");
     command
@@ -26,7 +26,7 @@ pub(crate) fn bounded(program: impl AsRef<OsStr>, limit: Duration) -> Command {
     command
 }
 
-/// Runs it to its end; its output, both kinds, goes to the new file `log`.
+/// Runs a command to its end. Its standard output and standard error go to the new file `log`.
 pub(crate) fn run(command: &mut Command, log: &Path) -> Result<Ended> {
     let file = File::create(log).with_context(|| format!("writing {}", log.display()))?;
     let status = command
@@ -46,7 +46,7 @@ pub(crate) fn run(command: &mut Command, log: &Path) -> Result<Ended> {
     })
 }
 
-/// Runs a step of a build, and fails with its last lines if it does.
+/// Runs a step of a build. If it fails, returns an error with its last lines.
 pub(crate) fn step(command: &mut Command, log: &Path) -> Result<String> {
     let ended = run(command, log)?;
     if !ended.status.success() {
@@ -68,9 +68,9 @@ fn last_lines(text: &str) -> String {
     lines.join(" / ")
 }
 
-/// timeout(1)'s own exit code.
+/// The exit code of timeout(1) when the time is over.
 const TIMED_OUT: i32 = 124;
-/// For steps of builds.
+/// Time limit of a build's step.
 pub(crate) const BUILD: Duration = Duration::from_secs(600);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Fetches the suites' sources, each through its registry's ordinary client.
+//! Fetches the suites' sources, each with its registry's ordinary client.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,9 +10,9 @@ use anyhow::{Context, Result, ensure};
 use crate::command::{self, BUILD};
 use crate::place::Place;
 
-/// The source of a Debian package, unpacked and, where its patches can be had, patched. The
-/// machine's own package sources are asked for sources too, by lists of ours that change nothing on
-/// the machine.
+/// The unpacked source of a Debian package, with the package's patches if they are available. Uses
+/// the machine's own package sources, extended by their source packages. The extended lists are our
+/// own, so nothing changes on the machine.
 pub(crate) fn debian_source(place: &Place, package: &str) -> Result<PathBuf> {
     place.made(&format!("debian/{package}"), |dir| {
         let apt = Apt::new(place)?;
@@ -21,7 +21,7 @@ pub(crate) fn debian_source(place: &Place, package: &str) -> Result<PathBuf> {
         if whole.is_ok() {
             unpack_patched(dir, &log)
         } else {
-            // The original alone will do: only the packaging is missing then.
+            // The original source is enough: only the packaging is missing then.
             apt.get(
                 dir,
                 &["source", "--download-only", "--tar-only", package],
@@ -33,7 +33,7 @@ pub(crate) fn debian_source(place: &Place, package: &str) -> Result<PathBuf> {
     Ok(place.dir(&format!("debian/{package}"))?.join(SOURCE))
 }
 
-/// The version of the source that [`debian_source`] has.
+/// The version of the source that [`debian_source`] has unpacked.
 pub(crate) fn debian_version(source: &Path) -> Result<String> {
     let dir = source.parent().context("a source's directory")?;
     let file = only_file(dir, ".orig.tar.")?;
@@ -47,7 +47,7 @@ pub(crate) fn debian_version(source: &Path) -> Result<String> {
         .to_owned())
 }
 
-/// Unpacks an archive with one directory in it as `dir`.
+/// Unpacks an archive that contains one directory. The directory becomes `dir`.
 pub(crate) fn unpack(archive: &Path, dir: &Path, log: &Path) -> Result<()> {
     fs::create_dir_all(dir)?;
     let mut tar = command::bounded("tar", BUILD);
@@ -58,7 +58,7 @@ pub(crate) fn unpack(archive: &Path, dir: &Path, log: &Path) -> Result<()> {
     command::step(&mut tar, log).map(drop)
 }
 
-/// The one file in `dir` whose name has `part` in it (signatures apart).
+/// The only file in `dir` whose name contains `part`, apart from signatures.
 pub(crate) fn only_file(dir: &Path, part: &str) -> Result<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).with_context(|| dir.display().to_string())? {
@@ -77,7 +77,7 @@ pub(crate) fn only_file(dir: &Path, part: &str) -> Result<PathBuf> {
     Ok(found.remove(0))
 }
 
-/// Where a program is, if it is installed.
+/// The path of a program, if it is installed.
 pub(crate) fn installed(program: &str) -> Result<PathBuf> {
     let said = Command::new("sh")
         .args(["-c", r#"command -v "$1""#, "sh", program])
@@ -90,7 +90,7 @@ pub(crate) fn installed(program: &str) -> Result<PathBuf> {
     Ok(PathBuf::from(path))
 }
 
-/// The first line that a program prints, for its version.
+/// The first line that a program prints with these arguments, for its version.
 pub(crate) fn first_line(program: &str, arguments: &[&str]) -> Result<String> {
     let said = Command::new(program)
         .args(arguments)
@@ -102,7 +102,7 @@ pub(crate) fn first_line(program: &str, arguments: &[&str]) -> Result<String> {
 
 fn unpack_patched(dir: &Path, log: &Path) -> Result<()> {
     let mut unpack = command::bounded("dpkg-source", BUILD);
-    // apt-get has compared every file with the signed lists.
+    // No check is needed: apt-get has compared every file with the signed lists.
     unpack
         .args(["--no-check", "-x"])
         .arg(only_file(dir, ".dsc")?)
@@ -110,7 +110,7 @@ fn unpack_patched(dir: &Path, log: &Path) -> Result<()> {
     command::step(&mut unpack, log).map(drop)
 }
 
-/// apt-get with lists, caches and sources of its own.
+/// apt-get with separate lists, caches and sources.
 struct Apt {
     options: Vec<OsString>,
 }
@@ -134,7 +134,7 @@ impl Apt {
             option.push(path);
             options.extend(["-o".into(), option]);
         }
-        // apt's own user may not write here.
+        // apt's own user can't write to this directory.
         options.extend(["-o".into(), "APT::Sandbox::User=root".into()]);
         let apt = Self { options };
         let log = place.log("fetch.apt")?;
@@ -154,7 +154,7 @@ impl Apt {
     }
 }
 
-/// A line for the sources of every source of packages that the machine has.
+/// For each package source of the machine, a line that adds its source packages.
 fn source_lines(log: &Path) -> Result<String> {
     let mut targets = command::bounded("apt-get", BUILD);
     let format = "deb-src $(REPO_URI) $(RELEASE) $(COMPONENT)";

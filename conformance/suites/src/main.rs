@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all that ran passed as often on our library as on the system's.
+/// Runs the suites. Returns whether all of them passed as often on our library as on the system's.
 fn run(arguments: &Arguments) -> Result<bool> {
     let place = Place::new()?;
     let staged = library_dir()?;
@@ -67,7 +67,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
     Ok(report.all_equal())
 }
 
-/// One suite on each variant; or the reason why it can't be had.
+/// Runs one suite on each variant. Returns the reason if the suite isn't available.
 fn compare(suite: &'static Suite, variants: &[Variant], place: &Place, staged: &Path) -> Row {
     let built = match (suite.prepare)(place) {
         Ok(built) => built,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Counts of one run, and the names of what failed.
+/// Counts of one run, and the names of the failed tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) passed: usize,
@@ -25,7 +25,7 @@ impl Outcome {
         }
     }
 
-    /// Names may come twice; each failure counts.
+    /// Counts a failure. A name may occur several times, and each failure counts.
     pub(crate) fn fail(&mut self, name: &str) {
         let mut unique = name.to_owned();
         let mut number = 2;
@@ -44,7 +44,7 @@ impl Outcome {
         }
     }
 
-    /// Whether the same passed in both.
+    /// Whether the same tests passed in both outcomes.
     pub(crate) fn equals(&self, other: &Self) -> bool {
         self.passed == other.passed && self.failing == other.failing
     }

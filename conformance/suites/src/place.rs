@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// A directory outside of the repository's files: `FANPCAP_SUITES_DIR`, else target/suites.
+/// A directory outside the repository's files: `FANPCAP_SUITES_DIR`, or else target/suites.
 #[derive(Debug)]
 pub(crate) struct Place {
     root: PathBuf,
@@ -23,14 +23,14 @@ impl Place {
         Ok(Self { root })
     }
 
-    /// A directory that exists.
+    /// The path of a directory, which is created if it does not exist.
     pub(crate) fn dir(&self, name: &str) -> Result<PathBuf> {
         let path = self.root.join(name);
         fs::create_dir_all(&path).with_context(|| format!("making {}", path.display()))?;
         Ok(path)
     }
 
-    /// A directory that exists and is empty.
+    /// The path of an empty directory. Earlier contents are removed.
     pub(crate) fn empty_dir(&self, name: &str) -> Result<PathBuf> {
         let path = self.root.join(name);
         if path.exists() {
@@ -39,7 +39,8 @@ impl Place {
         self.dir(name)
     }
 
-    /// A directory that `make` has filled, now or earlier. Its unfinished parts are made again.
+    /// The path of a directory that `make` has filled, now or earlier. An unfinished directory is
+    /// filled again.
     pub(crate) fn made(
         &self,
         name: &str,
@@ -56,7 +57,7 @@ impl Place {
         Ok(dir)
     }
 
-    /// Full output of what runs on behalf of `name`.
+    /// The file for the full output of the commands that run for `name`.
     pub(crate) fn log(&self, name: &str) -> Result<PathBuf> {
         Ok(self.dir("logs")?.join(format!("{name}.log")))
     }

@@ -1,4 +1,4 @@
-//! Proves what a run used: the libraries that its processes loaded, and which library read their
+//! Proves what a run used: the libraries that its processes loaded, and the library that read their
 //! handles.
 
 use std::fs;
@@ -14,16 +14,17 @@ use crate::suite::program;
 use crate::variant::Variant;
 use crate::wire;
 
-/// Processes that loaded a libpcap.
+/// Number of processes that loaded a libpcap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Loads {
-    /// Ours, and perhaps the system's behind it.
+    /// Processes that loaded our library, and perhaps the system's behind it.
     ours: usize,
-    /// Another one only.
+    /// Processes that loaded only another libpcap.
     others: usize,
 }
 
-/// Checks that every process of the session that loaded a libpcap loaded the variant's.
+/// Checks that every process of the session that loaded a libpcap loaded the libpcap of the
+/// variant.
 pub(crate) fn loads(session: &Session) -> Result<()> {
     let mut loads = Loads::default();
     for entry in fs::read_dir(&session.loads)? {
@@ -45,9 +46,9 @@ pub(crate) fn loads(session: &Session) -> Result<()> {
     Ok(())
 }
 
-/// Checks that a handle opened in this session, on its wire, is read by the variant's reader: by
-/// our library's function with a driver, else by the system's. The device has an XDP program on the
-/// XDP engine only.
+/// Checks that the variant's reader reads a handle that is opened in this session, on its wire.
+/// With a driver, the reader is a function of our library, otherwise a function of the system's.
+/// Only on the XDP engine, the device must have an XDP program.
 pub(crate) fn reader(place: &Place, session: &Session) -> Result<()> {
     let built = place.dir("reader")?.join("reader");
     let mut cc = command::bounded("cc", BUILD);
@@ -57,7 +58,7 @@ pub(crate) fn reader(place: &Place, session: &Session) -> Result<()> {
         .arg("-ldl");
     command::step(&mut cc, &place.log("build.reader")?)?;
     let mut reader = session.program(&built, LIMIT);
-    // It is none of the suite's processes.
+    // This process does not belong to the suite, so its loads do not count.
     reader.arg(wire::DEVICE).env_remove("LD_DEBUG");
     let said = command::step(&mut reader, &session.log("reader"))?;
     let last = said.lines().last().unwrap_or_default();
@@ -72,7 +73,7 @@ pub(crate) fn reader(place: &Place, session: &Session) -> Result<()> {
 }
 
 impl Loads {
-    /// Counts a process by what the loader said in it (ld.so(8), `LD_DEBUG=libs`).
+    /// Counts a process by the loader's messages (ld.so(8), `LD_DEBUG=libs`).
     fn add(&mut self, said: &str, staged: &Path) {
         let initialised: Vec<&str> = said
             .lines()
@@ -91,7 +92,7 @@ impl Loads {
     }
 }
 
-/// Also a copy that a package brought along, such as libpcap-1a2b.so.1.9.1.
+/// Whether the path is a libpcap, including a copy from a package, such as libpcap-1a2b.so.1.9.1.
 fn is_libpcap(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     name.strip_prefix("libpcap")

@@ -1,4 +1,4 @@
-//! The comparison, for the terminal and for RESULTS.md.
+//! The results of the comparison, for the terminal and for RESULTS.md.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub(crate) struct Row {
     suite: &'static Suite,
     version: String,
     runs: Vec<(Variant, Result<Outcome, String>)>,
-    /// Why there are none.
+    /// Why the suite has no runs.
     skipped: Option<String>,
 }
 
@@ -44,7 +44,7 @@ impl Row {
         }
     }
 
-    /// Whether every run came to its end, and the same passed in each.
+    /// Whether every run came to its end, and the same tests passed in each run.
     fn equal(&self) -> bool {
         let mut outcomes = self.runs.iter().map(|(_, outcome)| outcome.as_ref());
         match outcomes.next() {
@@ -64,7 +64,7 @@ impl Row {
         }
     }
 
-    /// For the terminal.
+    /// The results as text for the terminal.
     pub(crate) fn lines(&self) -> String {
         let mut lines = Vec::new();
         for (variant, outcome) in &self.runs {
@@ -78,7 +78,7 @@ impl Row {
         lines.join("\n")
     }
 
-    /// The table's line. Its first cell is what [`merged`] knows it by.
+    /// The suite's row of the table. [`merged`] identifies the row by its first cell.
     fn cells(&self, day: &str) -> String {
         let cell = |wanted| match self.runs.iter().find(|(variant, _)| *variant == wanted) {
             Some((_, Ok(outcome))) => outcome.passed.to_string(),
@@ -92,7 +92,8 @@ impl Row {
         format!("| {name} | {what} | {version} | {cells} | {verdict} | {day} |")
     }
 
-    /// Remarks beside the numbers: a line for each variant, or one for all.
+    /// Remarks about the numbers: a line for each variant, or one line if all variants have the
+    /// same remark.
     fn notes(&self) -> Vec<String> {
         let name = self.suite.name;
         if let Some(reason) = &self.skipped {
@@ -139,7 +140,7 @@ fn note(outcome: &Result<Outcome, String>) -> String {
     parts.join("; ")
 }
 
-/// All that was run.
+/// The results of all suites.
 #[derive(Debug)]
 pub(crate) struct Report {
     day: String,
@@ -160,13 +161,14 @@ impl Report {
         self.rows.push(row);
     }
 
-    /// A run in which no suite could be had proves nothing, and is none.
+    /// Whether all suites are equal. A run in which no suite was available proves nothing, so it is
+    /// not equal.
     pub(crate) fn all_equal(&self) -> bool {
         let ran = self.rows.iter().any(|row| row.skipped.is_none());
         ran && self.rows.iter().all(Row::equal)
     }
 
-    /// Counts suites, as a test runner counts tests.
+    /// A line with the number of suites, like the closing line of a test runner.
     pub(crate) fn closing_line(&self) -> String {
         let skipped = self.rows.iter().filter(|row| row.skipped.is_some()).count();
         let failed = self.rows.iter().filter(|row| !row.equal()).count();
@@ -174,7 +176,7 @@ impl Report {
         format!("{passed} passed, {failed} failed, {skipped} skipped")
     }
 
-    /// Rewrites the lines of the suites that ran; those of others stay.
+    /// Rewrites the lines of the suites that ran. The lines of other suites stay.
     pub(crate) fn write(&self) -> Result<()> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("RESULTS.md");
         let before = fs::read_to_string(&path).unwrap_or_default();
@@ -199,7 +201,7 @@ struct Lines {
     notes: Vec<String>,
 }
 
-/// The page, from what it was and what was run now.
+/// The new page, from the old page and the results of this run.
 fn merged(before: &str, now: &[Lines]) -> String {
     let (mut table, mut notes) = (Vec::new(), Vec::new());
     for suite in suites::ALL {
@@ -220,7 +222,7 @@ fn starting(text: &str, prefix: &str) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// The version of the system's library, as its package says.
+/// The version of the system's library, from its Debian package.
 fn system_version() -> Result<String> {
     for package in ["libpcap0.8", "libpcap0.8t64"] {
         let said = Command::new("dpkg-query")
@@ -241,7 +243,7 @@ fn kernel() -> Result<String> {
     Ok(numbers.join("."))
 }
 
-/// What of fanpcap was tested.
+/// The commit of fanpcap that was tested.
 fn commit() -> String {
     let said = Command::new("git")
         .args(["rev-parse", "--short=10", "HEAD"])
@@ -266,8 +268,8 @@ const HEAD: &str = "\
 
 Written by `make conformance-full` and `make bindings`. Numbers are tests that passed: on the system's libpcap, on
 ours with nothing set, and on ours with `PCAP_DRIVER=tpacket` and `PCAP_DRIVER=xdp`. Equal means that the same tests
-passed on all four. On XDP two tests of libpcap's expect a warning: they open `lo` and `any`, which have no driver that
-receives, and packet sockets are read instead.
+passed on all four. On XDP two of libpcap's tests expect a warning: they open `lo` and `any`, which have no driver
+that receives, so packet sockets are read instead.
 
 | suite | what it is | version | system | ours | tpacket | xdp | | date, system's library, kernel, our commit |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |

@@ -11,14 +11,15 @@ use crate::command;
 use crate::place::Place;
 use crate::variant::Variant;
 
-/// Programs started from here run on one variant and leave word of the libraries that they loaded.
+/// Programs that start here run on one variant, and leave a record of the libraries that they
+/// loaded.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) variant: Variant,
     pub(crate) staged: PathBuf,
     /// The loader's messages, a file for each process.
     pub(crate) loads: PathBuf,
-    /// For the files of the suite's programs; empty at first.
+    /// Directory for files of the suite's programs; empty at first.
     pub(crate) scratch: PathBuf,
     logs: PathBuf,
     name: String,
@@ -37,8 +38,8 @@ impl Session {
         })
     }
 
-    /// A program of the suite, ended after `limit`. It sees /sys of its network namespace: libpcap
-    /// looks there for what the devices are.
+    /// A program of the suite, which ends after `limit` at the latest. It sees /sys of its network
+    /// namespace, where libpcap reads the types of devices.
     pub(crate) fn program(&self, program: impl AsRef<OsStr>, limit: Duration) -> Command {
         let mut command = command::bounded("unshare", limit);
         command
@@ -51,7 +52,7 @@ impl Session {
         command
     }
 
-    /// The log of one part of the suite, or of all of it when `part` is empty.
+    /// The log of one part of the suite, or of the whole suite if `part` is empty.
     pub(crate) fn log(&self, part: &str) -> PathBuf {
         let dot = if part.is_empty() { "" } else { "." };
         self.logs.join(format!("{}{dot}{part}.log", self.name))

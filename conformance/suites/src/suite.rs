@@ -8,40 +8,40 @@ use crate::outcome::Outcome;
 use crate::place::Place;
 use crate::session::Session;
 
-/// A suite of tests: how it is had and how it is run.
+/// A test suite: how it is obtained and how it is run.
 #[derive(Debug)]
 pub(crate) struct Suite {
-    /// Its name on the command line.
+    /// Name of the suite on the command line.
     pub(crate) name: &'static str,
-    /// Its description, for the results.
+    /// Description of the suite, for the results.
     pub(crate) what: &'static str,
     /// The traffic on the wire during the run.
     pub(crate) traffic: Traffic,
-    /// Fetches and builds it; an error is the reason why it can't be had here.
+    /// Fetches and builds the suite. An error is the reason why the suite isn't available here.
     pub(crate) prepare: fn(&Place) -> Result<Built>,
-    /// Runs it once, in a network namespace with the device [`crate::wire::DEVICE`].
+    /// Runs the suite once, in a network namespace with the device [`crate::wire::DEVICE`].
     pub(crate) run: fn(&Built, &Session) -> Result<Outcome>,
 }
 
 /// A suite that is ready to run.
 #[derive(Debug)]
 pub(crate) struct Built {
-    /// Where it is.
+    /// Directory of the suite.
     pub(crate) dir: PathBuf,
-    /// Its version, and those of what it runs with.
+    /// Version of the suite, and of the interpreter or compiler that it uses.
     pub(crate) version: String,
 }
 
 /// The traffic that arrives on the device while a suite runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Traffic {
-    /// Nothing.
+    /// No frames.
     Silent,
-    /// Frames without end, some thousand a second.
+    /// A constant stream of frames, some thousand a second.
     Constant,
 }
 
-/// A program of ours that tries a binding whose own tests can't be had.
+/// The path of one of our programs, which tests a binding whose own tests aren't available.
 pub(crate) fn program(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("programs")

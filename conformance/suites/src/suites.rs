@@ -11,7 +11,7 @@ mod testprogs;
 
 use crate::suite::Suite;
 
-/// All of them.
+/// All suites.
 pub(crate) static ALL: [&Suite; 8] = [
     &testprogs::SUITE,
     &tcpdump::SUITE,

@@ -1,10 +1,10 @@
-//! The output of our own programs that try a binding: the Test Anything Protocol.
+//! Parses the output of our own programs that test a binding: the Test Anything Protocol.
 
 use anyhow::{Context, Result, ensure};
 
 use crate::outcome::Outcome;
 
-/// A line for each test, and the plan at the end.
+/// Parses a line for each test, and the plan at the end.
 pub(crate) fn parse(said: &str) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     for line in said.lines() {
@@ -15,7 +15,7 @@ pub(crate) fn parse(said: &str) -> Result<Outcome> {
         }
     }
     let plan = said.lines().find_map(|line| line.strip_prefix("1.."));
-    let planned: usize = plan.context("the program broke off")?.trim().parse()?;
+    let planned: usize = plan.context("the program ended early")?.trim().parse()?;
     let seen = outcome.executed();
     ensure!(seen == planned, "{seen} tests seen, {planned} planned");
     Ok(outcome)

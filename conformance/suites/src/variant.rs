@@ -29,7 +29,7 @@ impl Variant {
         }
     }
 
-    /// The engine that its environment asks for.
+    /// The engine that the variant's environment selects.
     pub(crate) fn driver(self) -> Option<&'static str> {
         match self {
             Self::System | Self::Staged => None,
@@ -41,7 +41,8 @@ impl Variant {
         Self::ALL.into_iter().find(|variant| variant.name() == name)
     }
 
-    /// Makes `command` load this variant's library from `staged`, whatever is set around us.
+    /// Makes `command` load this variant's library from `staged`, whatever this process's
+    /// environment sets.
     pub(crate) fn apply(self, command: &mut Command, staged: &Path) {
         for (name, _) in env::vars_os() {
             let text = name.to_string_lossy();

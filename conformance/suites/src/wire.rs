@@ -17,11 +17,12 @@ pub(crate) const DEVICE: &str = "wire0";
 const PEER: &str = "wire1";
 const ADDRESS: &str = "192.0.2.2/24";
 const PEER_ADDRESS: &str = "192.0.2.1/24";
-/// The receiver of the frames that the testkit makes, so that they arrive as the host's own.
+/// The destination address of the testkit's frames. With this address, the host accepts the frames
+/// as its own.
 const MAC: &str = "02:00:00:00:00:0b";
 
 /// Runs `work` in a new network namespace with [`DEVICE`], while a sender at the wire's other end,
-/// in another one, makes the traffic. Both namespaces end with it.
+/// in another namespace, sends the traffic. Both namespaces end with `work`.
 pub(crate) fn within<T: Send>(
     traffic: Traffic,
     work: impl FnOnce() -> Result<T> + Send,
@@ -63,7 +64,7 @@ fn during<T>(
     thread::scope(|scope| {
         let sender = scope.spawn(|| send_until(&done, peer, &frames));
         let result = work();
-        // Relaxed: the flag orders nothing, and the join below does.
+        // Relaxed: the flag need not order other accesses, and the join below does.
         done.store(true, Ordering::Relaxed);
         let sent = sender.join().expect("the sender does not panic");
         let result = result?;
@@ -87,6 +88,7 @@ fn send_until(done: &AtomicBool, peer: BorrowedFd<'_>, frames: &[Frame]) -> Resu
 
 const SEED: u64 = 1;
 const FRAMES: u64 = 960;
-/// Some 6000 packets and 1.3 MB a second: a block of the default ring fills in 0.2 s.
+/// Frames in one system call. About 6000 packets and 1.3 MB a second are sent, so a block of the
+/// default ring fills in 0.2 s.
 const BATCH: usize = 32;
 const PAUSE: Duration = Duration::from_millis(5);

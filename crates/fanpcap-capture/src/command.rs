@@ -116,31 +116,34 @@ const LIVE: [&str; 11] = [
 
 const FIGURES: &str = "\
 Figures:
-  Each second: packets captured so far, and per second the packets and bits captured, the packets \
-dropped by the kernel for want of room in a ring, and for the device the packets that it received and \
-dropped.
-  Each thread begins to capture when its handle is open; rates begin, as does --seconds, when all are. \
-Totals and the time of the summary are since the first was opened.
-  At the end, per thread and exactly: `received by filter` is what the kernel had for the thread's ring, \
-and must be the sum of `captured`, `dropped by kernel` and `filtered late`: if it is not, the program \
-fails. Filtered late is what the kernel let through, before the filter was set, and libpcap rejected \
-afterwards; where the kernel can't run the filter at all it is all that was rejected. `dropped by \
-interface` is the device's, the same for all threads.
-  The program reads what is in its rings before it ends, which may take up to a second, or longer with \
---work; a second signal ends it at once. With --count it does not read the rest. What it left it says: with \
-a --timeout above 333 the kernel may hold packets back for longer than that second.
-  With --write, `written` is what is in the savefiles, which a full disk makes less than `captured`.
-  `link received` counts what the device took off the wire while the program ran, whoever it was for. \
-It is more than what the threads received when a filter rejects packets or other members of the group \
-take some, and less when the host sends packets, which are captured too.
-  When there are several threads, each flow is seen by one of them under `hash`, from when the last has \
-joined.
+  Each second the program prints the packets captured so far. It also prints, per second, the packets and \
+bits captured, and the packets that the kernel dropped because a ring was full. For the device it prints, \
+per second, the packets that the device received and dropped.
+  Each thread begins to capture when its handle is open. The rates and --seconds begin when all handles \
+are open. The totals and the time of the summary begin when the first handle was opened.
+  At the end the program prints exact figures for each thread. `received by filter` is the number of \
+packets that the kernel received for the thread's ring. It must be the sum of `captured`, `dropped by \
+kernel` and `filtered late`; otherwise the program fails. `filtered late` is the number of packets that \
+came before the filter was set, and that libpcap rejected afterwards. If the kernel can't run the filter \
+at all, `filtered late` is the number of all rejected packets. `dropped by interface` is a counter of the \
+device, so it is the same for all threads.
+  Before it ends, the program reads the packets in its rings. That may take up to a second, or longer with \
+--work. A second signal ends the program at once. With --count it does not read these packets. The program \
+prints how many packets it has left unread. With a --timeout above 333 there may be some, because the \
+kernel may hold packets back for longer than a second.
+  With --write, `written` is the number of packets in the savefiles. If the disk is full, `written` is \
+less than `captured`.
+  `link received` is the number of all packets that the device received while the program ran. It is \
+greater than the threads' `received by filter` if a filter rejects packets, or if other members of the \
+group get some. It is less if the host sends packets, because these are captured too.
+  If there are several threads, under `hash` one thread gets all packets of a flow, from the time when the \
+last thread has joined.
 
 JSON:
-  One object a line; `kind` is `interval` or `summary`. `threads` is a list, in their order, of what `total` \
-is the sum of. Fields are named as the figures above; those that nobody knows, as the kernel's of a \
-savefile, are null. `left` is what was received but neither captured nor dropped nor filtered late, and \
-`adds_up` whether that is 0 for each thread.";
+  One object a line; `kind` is `interval` or `summary`. `threads` is the list of the threads, in order, and \
+`total` is their sum. The fields are named like the figures above. A figure that is unknown is null, such \
+as the kernel's figures for a savefile. `left` is the number of packets that were received, but neither \
+captured, nor dropped, nor filtered late. `adds_up` is true if `left` is 0 for each thread.";
 
 /// Runs `fanpcap capture`.
 ///
@@ -175,7 +178,7 @@ fn check_write(write: Option<&str>, threads: u16) -> Result<()> {
     );
     ensure!(
         threads == 1 || file.contains(THREAD),
-        "--write {file}: each of the {threads} threads writes a file of its own; put %i, its number, in the name"
+        "--write {file}: each of the {threads} threads writes a separate file; put %i, the thread's number, in the name"
     );
     Ok(())
 }

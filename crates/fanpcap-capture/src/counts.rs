@@ -151,7 +151,8 @@ mod tests {
         assert_eq!(rest(5, 5, true), is(5, 0, 0));
         assert_eq!(rest(6, 5, true), is(0, 0, 6));
         assert_eq!(rest(6, 5, false), is(0, 6, 0));
-        // More packets came out than went in. That is an error, whenever the reading ended.
+        // More packets left the ring than came in. That is an error even if the ring was not read
+        // to the end.
         assert_eq!(counts(11, 10, 0, 0).rest(), Some(is(0, 0, 1)));
         assert_eq!(Counts::default().rest(), None);
     }

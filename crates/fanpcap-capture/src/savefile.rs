@@ -58,11 +58,13 @@ impl Savefiles {
         let identity = identity(&file.metadata()?);
         if identity.is_some() && identity == self.source {
             bail!(
-                "this is the file that is read (--read), and writing would destroy it; name another"
+                "--read reads this file, and writing would destroy it; name another file"
             );
         }
         if identity.is_some_and(|identity| !self.made.insert(identity)) {
-            bail!("this is the file of another thread, by another name; name files of their own");
+            bail!(
+                "another thread writes this file under another name; name a separate file for each"
+            );
         }
         if identity.is_some() {
             file.set_len(0)?;
@@ -74,8 +76,8 @@ impl Savefiles {
 /// Standard input as a file.
 const STDIN: &str = "/dev/stdin";
 
-/// Device and inode, which identify a file under any name. `None` for a device or a pipe: several
-/// threads may write to it.
+/// Device and inode, which identify a file under any name. `None` for a device or a pipe, to which
+/// several threads may write.
 fn identity(facts: &fs::Metadata) -> Option<(u64, u64)> {
     facts.is_file().then(|| (facts.dev(), facts.ino()))
 }
@@ -161,7 +163,7 @@ fn header(handle: &Handle) -> PcapHeader {
     }
 }
 
-/// The link type's number in a file. It differs from the DLT in these cases on Linux (libpcap,
+/// The link type's number in a file. On Linux it differs from the DLT in these cases (libpcap,
 /// pcap-common.c, `map`).
 fn link_type(datalink: i32) -> u32 {
     match datalink {
@@ -174,7 +176,7 @@ fn link_type(datalink: i32) -> u32 {
     }
 }
 
-/// The low 32 bits. The format has no room for more.
+/// The low 32 bits: the format has no room for more.
 fn low(number: i64) -> u32 {
     let [a, b, c, d, ..] = number.to_le_bytes();
     u32::from_le_bytes([a, b, c, d])
@@ -229,7 +231,7 @@ mod tests {
         let cause = error.downcast_ref::<io::Error>().unwrap();
         assert_eq!(cause.kind(), ErrorKind::StorageFull);
         assert_eq!(savefile.written, 3);
-        // The writer must not try again: it would write packets after half a packet.
+        // The writer must not try again: it would write complete packets after an incomplete one.
         savefile.flush().unwrap();
         assert_eq!(savefile.written, 3);
     }

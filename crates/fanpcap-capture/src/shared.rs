@@ -1,5 +1,5 @@
-//! State that all threads share. It has the number of packets left to capture, and each thread's
-//! last counters.
+//! State that all threads share: the number of packets left to capture, and each thread's last
+//! counters.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

@@ -53,7 +53,7 @@ impl Reader {
         let _ends_all = EndsAll;
         let read = self.read(shared);
         if read.is_err() {
-            // The counters of a failed thread are worth reporting, if the kernel still returns any.
+            // Report the counters of a failed thread too, if the kernel still returns them.
             let _ = self.counter.ask_kernel(&mut self.handle, self.offline);
         }
         let written = self.counter.finish();
@@ -98,8 +98,8 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads the ring to its end; false after giving up. The kernel passes on a block that is not
-    /// full after one to two timeouts, and a timeout may be very long.
+    /// Reads the ring to its end. Returns false if the thread gives up. The kernel passes on a
+    /// block that is not full only after one or two timeouts, and a timeout may be very long.
     fn drain(&mut self, shared: &Shared) -> Result<bool> {
         self.handle.set_nonblock(true)?;
         let handed_over = self.timeout.saturating_mul(3);

@@ -146,8 +146,8 @@ impl ExternalCommand {
         let found = places.into_iter().find(|place| place.exists());
         let found = found.with_context(|| {
             format!(
-                "{verb} is a program of its own, {name}, which is not installed: there is neither \
-                 {beside} nor {installed}"
+                "{verb} needs the separate program {name}, which is not installed: there is \
+                 neither {beside} nor {installed}"
             )
         })?;
         check_owners(&found, &command)?;
@@ -159,7 +159,7 @@ impl ExternalCommand {
 /// Refuses a program that can be changed by a user who can't change the command itself. Root and
 /// the calling user can change both.
 fn check_owners(program: &Path, command: &Path) -> Result<()> {
-    let owner = fs::metadata(command).context("reading whose this command is")?;
+    let owner = fs::metadata(command).context("reading the owner of this command")?;
     let place = program.parent().unwrap_or(program);
     for path in [place, program] {
         let about =
@@ -167,7 +167,7 @@ fn check_owners(program: &Path, command: &Path) -> Result<()> {
         let is_known = directory::is_roots_or_own(&about) || about.uid() == owner.uid();
         ensure!(
             is_known && !directory::others_may_write(&about),
-            "{} is not run: others than root and you can change {}",
+            "{} is not run: users other than root and you can change {}",
             program.display(),
             path.display()
         );

@@ -1,5 +1,5 @@
-//! Subcommands of `fanpcap` that are separate programs. They are located, and run only if they come
-//! from the command's own build.
+//! Subcommands of `fanpcap` that are separate programs. The functions locate these programs, and
+//! run them only if they come from the command's own build.
 #![forbid(unsafe_code)]
 
 mod build;

@@ -33,7 +33,7 @@ pub fn directory() -> Result<PathBuf> {
         .nth(levels)
         .context("where this command is")?;
     let multiarch = format!("lib/{}-linux-gnu/fanpcap", env::consts::ARCH);
-    // The last two places are those of a build: target/release, and the stage in
+    // The last two directories are those of a build: target/release, and the staged library for
     // target/fanpcap/bin.
     let places = [
         multiarch.as_str(),

@@ -114,8 +114,8 @@ pub fn apparmor_hinders() -> bool {
     Profile::find(Path::new("/")).is_some_and(|profile| profile.hinders())
 }
 
-/// Does the work, then prints its messages, including those from before an error. Standard output
-/// may close at any time, but that must not stop the work.
+/// Does the work, then prints its messages, including messages from before an error. The work is
+/// complete even if standard output is closed.
 fn told(work: impl FnOnce(&mut String) -> Result<()>) -> Result<ExitCode> {
     let mut said = String::new();
     let done = work(&mut said);
@@ -149,10 +149,12 @@ fn enable_system(root: &Path, directory: &Path, said: &mut String) -> Result<()>
         *said += &format!("  before {}\n", other.display());
     }
     *said += "\
-Every program that is started from now on and uses libpcap loads it. Those that run keep theirs;
-those linked with libpcap statically, or that name its directory themselves, are not reached.
-Nothing changes for them without settings: /etc/pcap.conf or the environment, see pcap.conf(5).
-To take it back: fanpcap disable --system
+Every program that is started from now on and uses libpcap loads this library. Running programs keep
+the library that they have loaded. Programs that are linked statically, or that name a directory of
+libpcap themselves, do not load this library.
+Without settings, programs work as before. Settings are in /etc/pcap.conf or the environment, see
+pcap.conf(5).
+To undo this: fanpcap disable --system
 ";
     Ok(())
 }
@@ -171,12 +173,12 @@ fn disable_system(root: &Path, directory: Option<&Path>, said: &mut String) -> R
         Some(first) => format!("{name} is now {}\n", first.display()),
         None => format!("The loader has no {name} now.\n"),
     };
-    *said += "Programs that run keep theirs.\n";
+    *said += "Running programs keep the library that they have loaded.\n";
     Ok(())
 }
 
-/// Adds our block to AppArmor's profile. `asked` says that the user asked for that, so the command
-/// must report something.
+/// Adds our block to AppArmor's profile. `asked` means that the user asked for this change, so the
+/// command must report the result.
 fn enable_apparmor(root: &Path, directory: &Path, asked: bool, said: &mut String) -> Result<()> {
     let Some(profile) = Profile::find(root) else {
         if asked {
@@ -190,7 +192,7 @@ fn enable_apparmor(root: &Path, directory: &Path, asked: bool, said: &mut String
     if change != Change::None {
         *said += &format!("AppArmor: a block in {file} allows tcpdump what members need.\n");
     } else if asked {
-        *said += &format!("AppArmor: {file} allows it already.\n");
+        *said += &format!("AppArmor: {file} already allows tcpdump what members need.\n");
     }
     warn(&change);
     Ok(())
@@ -199,7 +201,7 @@ fn enable_apparmor(root: &Path, directory: &Path, asked: bool, said: &mut String
 fn disable_apparmor(root: &Path, asked: bool, said: &mut String) -> Result<()> {
     let Some(profile) = Profile::find(root) else {
         if asked {
-            *said += "AppArmor: no block of ours there.\n";
+            *said += "AppArmor: there is no block of fanpcap.\n";
         }
         return Ok(());
     };
@@ -208,7 +210,7 @@ fn disable_apparmor(root: &Path, asked: bool, said: &mut String) -> Result<()> {
         let file = profile.file().display().to_string();
         *said += &format!("AppArmor: removed the block in {file}.\n");
     } else if asked {
-        *said += "AppArmor: no block of ours there.\n";
+        *said += "AppArmor: there is no block of fanpcap.\n";
     }
     warn(&change);
     Ok(())
@@ -218,8 +220,8 @@ fn disable_apparmor(root: &Path, asked: bool, said: &mut String) -> Result<()> {
 fn warn(change: &Change) {
     if let Change::NotLoaded(reason) = change {
         streams::note(&format!(
-            "fanpcap: AppArmor's profile of tcpdump was not loaded anew, so that the running one stays until it is: \
-             {reason}\n"
+            "fanpcap: AppArmor's profile of tcpdump was not reloaded, so the old profile stays in \
+             force until it is: {reason}\n"
         ));
     }
 }

@@ -67,7 +67,7 @@ pub fn resolve(path: &Path) -> io::Result<PathBuf> {
         };
         path = parent.join(target);
     }
-    Err(io::Error::other("symbolic links go round in a circle"))
+    Err(io::Error::other("the symbolic links form a cycle"))
 }
 
 /// A random part of a file name that no other user can guess.
@@ -120,7 +120,7 @@ impl Part {
                 }
             }
         }
-        bail!("no name is free beside {}", to.display())
+        bail!("no free temporary name beside {}", to.display())
     }
 
     /// Renames the file to its final name.
@@ -159,7 +159,7 @@ pub(crate) fn ensure_apart(sources: &[PathBuf], to: &Path) -> Result<()> {
     };
     match sources.iter().find(|source| id(source) == Some(own)) {
         Some(source) => bail!(
-            "{} is the same file as {}, which is to be merged",
+            "{} is the same file as {}, which is one of the files to merge",
             to.display(),
             source.display()
         ),

@@ -247,7 +247,7 @@ fn is_cut(error: &PcapError) -> bool {
 }
 
 /// Reads a file in pieces. The reader's buffer has the size of the largest packet, but reading in
-/// pieces touches only the part that is needed.
+/// pieces touches only the needed part of the buffer.
 struct Pieces(File);
 
 impl Read for Pieces {

@@ -117,7 +117,7 @@ impl<'a> Sink<'a> {
             Writer::PcapNg(writer) => {
                 let block = EnhancedPacketBlock {
                     interface_id: u32::try_from(interface)?,
-                    // The crate treats every unit as a nanosecond.
+                    // The crate treats every unit as a nanosecond, so pass the number of units.
                     timestamp: Duration::from_nanos(packet.stamp / self.unit),
                     original_len: packet.original_len,
                     data: Cow::Owned(packet.data),
@@ -185,7 +185,7 @@ fn pcap<'a>(
 fn raw(packet: &Packet, unit: u64) -> Result<RawPcapPacket<'_>> {
     let (seconds, rest) = (packet.stamp / SECOND, packet.stamp % SECOND);
     Ok(RawPcapPacket {
-        ts_sec: u32::try_from(seconds).context("a stamp after 2106, which pcap can't hold")?,
+        ts_sec: u32::try_from(seconds).context("a time stamp after 2106, which pcap can't store")?,
         ts_frac: u32::try_from(rest / unit)?,
         incl_len: u32::try_from(packet.data.len())?,
         orig_len: packet.original_len,

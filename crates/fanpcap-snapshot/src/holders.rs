@@ -24,7 +24,7 @@ pub(crate) struct Holders {
 
 impl Holders {
     /// Finds the owners of `sockets`, each given with its likely owner. Checks the likely owner
-    /// first. Searches all processes only for a socket that is new or has moved.
+    /// first. Searches all processes only for a socket that is new, or whose owner has changed.
     pub(crate) fn find(&mut self, sockets: &BTreeMap<u32, Option<u32>>) {
         self.known.retain(|inode, descriptor| {
             let holds = |path: &PathBuf| stat::socket(path) == Some(*inode);
@@ -198,6 +198,6 @@ pub(crate) mod tests {
             holders.find(&[(inode, None)].into());
             Ok(holders.process(inode).is_none().then_some(()))
         };
-        await_for("nobody to have it", LIMIT, is_gone).unwrap();
+        await_for("all copies of the socket to be closed", LIMIT, is_gone).unwrap();
     }
 }

@@ -1,5 +1,6 @@
-//! Whether the host has begun to use devices whose packets are stolen from it (`steal = yes`). The
-//! library checks only when a handle is activated. The commands that watch a group go on checking.
+//! Checks whether the host has begun to use devices whose packets are stolen from it (`steal =
+//! yes`). The library checks only when a handle is activated. The commands that watch a group
+//! continue to check.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -22,8 +23,8 @@ pub struct HostUse {
 }
 
 impl HostUse {
-    /// Why the host or a container may need the packets of these devices. A device that the kernel
-    /// can't be queried about has no reason.
+    /// Why the host or a container may need the packets of these devices. If the kernel can't be
+    /// asked about a device, the device has no reason.
     pub fn look(&mut self, devices: BTreeSet<u32>) -> &BTreeMap<u32, &'static str> {
         let begin = Instant::now();
         if devices != self.devices || self.next.is_some_and(|next| begin >= next) {

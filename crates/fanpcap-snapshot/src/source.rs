@@ -167,7 +167,8 @@ impl Source {
         seen.iter().map(socket).collect()
     }
 
-    /// The owner of a socket. If /proc hides the owner, the member page still has its name.
+    /// The owner of a socket. If /proc hides the owner, the member page still has the application's
+    /// name.
     fn process(&self, seen: &RosterEntry) -> Option<Process> {
         let found = self.holders.process(seen.socket.inode);
         let Some(page) = &seen.page else { return found };

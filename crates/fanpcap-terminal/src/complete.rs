@@ -9,7 +9,7 @@ use fanpcap_linux::interface;
 
 use crate::streams;
 
-/// The candidate if a file name is expected: the shell completes file names itself.
+/// The candidate that means a file name: the shell completes file names itself.
 pub const FILES: &str = ":files";
 
 /// Prints what the last word may be, a line for each

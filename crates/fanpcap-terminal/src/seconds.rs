@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Parses a number of seconds.
 ///
 /// # Errors
-/// The text is no number in this range.
+/// The text is not a number in this range.
 pub fn seconds(text: &str, range: &RangeInclusive<f64>) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| range.contains(seconds));
     let seconds = seconds.map(Duration::from_secs_f64);

@@ -63,7 +63,7 @@ pub fn serve(
     metrics: impl FnMut() -> Result<String> + Send,
 ) -> Result<ExitCode> {
     let listener = TcpListener::bind(address).with_context(|| format!("listening at {address}"))?;
-    let address = listener.local_addr().context("the address listened at")?;
+    let address = listener.local_addr().context("reading the listener's address")?;
     streams::note(&format!("fanpcap: serving http://{address}/metrics\n"));
     let metrics = Mutex::new(metrics);
     thread::scope(|scope| {
@@ -84,9 +84,9 @@ fn work<M: FnMut() -> Result<String>>(listener: &TcpListener, metrics: &Mutex<M>
         };
         let served = connection.and_then(|(stream, _)| talk(stream, PATIENCE, &mut now));
         if let Err(error) = served {
-            // The next connection is served nevertheless. Pause, because without free descriptors
-            // accept(2) would fail again immediately.
-            streams::note(&format!("fanpcap: a request: {error}\n"));
+            // An error of one connection does not stop the server. Pause, because without free
+            // descriptors accept(2) would fail again immediately.
+            streams::note(&format!("fanpcap: a request failed: {error}\n"));
             thread::sleep(Duration::from_millis(100));
         }
     }

@@ -1,6 +1,6 @@
-//! Writes text to standard output and standard error. A reader that closes its pipe early, like
-//! `head`, causes no error. Names of devices and programs may contain characters that act on a
-//! terminal. These are not written.
+//! Writes text to standard output and standard error. If the reader closes its pipe early, like
+//! `head`, that is no error. Names of devices and programs may contain characters that control a
+//! terminal. The functions do not write these characters.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -40,7 +40,7 @@ pub fn print_as(
     }
 }
 
-/// The exit status of a command that is done, or has failed at a part of its work.
+/// The exit status of a command: success if `is_done`, failure if a part of its work failed.
 pub fn status(is_done: bool) -> ExitCode {
     match is_done {
         true => ExitCode::SUCCESS,
@@ -61,7 +61,7 @@ pub fn ended(done: Result<ExitCode>) -> ExitCode {
     })
 }
 
-/// An error with its causes. A cause whose text the message already contains is left out.
+/// An error with its causes. A cause is left out if the message already contains its text.
 pub fn words(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {
@@ -82,7 +82,7 @@ fn write(out: &mut impl Write, text: &str) -> io::Result<Reader> {
     }
 }
 
-/// Whether a character acts on a terminal, other than the line end and the tabulator.
+/// Whether a character controls a terminal, other than the line end and the tabulator.
 fn acts(letter: char) -> bool {
     letter.is_control() && !matches!(letter, '\n' | '\t')
 }

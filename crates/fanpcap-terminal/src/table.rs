@@ -1,7 +1,7 @@
 //! Tables of text.
 
-/// The lines of a table: each column is as wide as its widest cell. A row may have fewer cells. A
-/// last cell that is aligned left is not padded.
+/// The lines of a table. Each column is as wide as its widest cell. A row may have fewer cells than
+/// the others. A left-aligned last cell is not padded.
 pub fn lines(rows: &[Vec<String>], is_left: impl Fn(usize) -> bool) -> Vec<String> {
     let length = |cell: &String| cell.chars().count();
     let width = |column: usize| {

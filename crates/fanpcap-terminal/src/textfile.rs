@@ -129,7 +129,7 @@ fn write_new(
 }
 
 fn keep(file: &File, before: &Metadata) -> io::Result<()> {
-    // This may fail, because only root and members of the group may set it.
+    // fchown(2) fails if this user is neither root nor a member of the group.
     let is_kept = fchown(file, None, Some(before.gid())).is_ok();
     let mode = before.mode() & 0o777;
     // The group bits of the mode were meant for the old group. Another group must not get them.

@@ -12,8 +12,8 @@ use fanpcap_linux::wait::{clock, stop};
 /// In an emulated machine `limit` is multiplied by `FANPCAP_PATIENCE`.
 ///
 /// # Errors
-/// The condition's own error, at once. If `limit` is over, or this process was asked to end, an
-/// error that contains `what`.
+/// Returns the error of `condition` at once. Returns an error that contains `what` when `limit` is
+/// over, or when this process was asked to end.
 pub fn await_for<T>(
     what: &str,
     limit: Duration,
@@ -30,10 +30,10 @@ pub fn await_for<T>(
             return Ok(value);
         }
         if stop::is_requested() {
-            bail!("told to stop while waiting for {what}");
+            bail!("asked to end while waiting for {what}");
         }
         if late {
-            bail!("waited {} s in vain for {what}", limit.as_secs());
+            bail!("waited {} s for {what}, without success", limit.as_secs());
         }
         thread::sleep((begun.elapsed() / 8).clamp(SHORTEST, LONGEST));
     }
@@ -44,7 +44,7 @@ pub fn await_for<T>(
 /// # Panics
 /// The condition does not hold within [`LIMIT`].
 pub fn await_so(what: &str, mut is_so: impl FnMut() -> bool) {
-    await_for(what, LIMIT, || Ok(is_so().then_some(()))).expect("it comes to be so");
+    await_for(what, LIMIT, || Ok(is_so().then_some(()))).expect("the condition holds in time");
 }
 
 /// How many times longer all waits may take.
@@ -76,8 +76,8 @@ fn slowness() -> f64 {
     (taken * 1e9 / WORK_NS as f64).max(1.0)
 }
 
-/// CPU time of the work that is timed. It is longer than a turn on the CPU, so that other threads
-/// get their turns.
+/// CPU time of the work that is timed. It is longer than a time slice of the scheduler, so that
+/// other threads run in between.
 const WORK_NS: u64 = 20_000_000;
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ impl Capture {
     /// does not exist yet.
     pub fn read_so_far(path: &Path) -> Self {
         let mut packets = Vec::new();
-        // An error is the end of what has been written so far.
+        // An error marks the end of the bytes that have been written so far.
         let _ = for_each_record(path, |record, unit| packets.push(Packet::of(&record, unit)));
         Self { packets }
     }
@@ -92,12 +92,12 @@ pub fn frames(path: &Path) -> Result<Vec<Vec<u8>>> {
     Ok(frames)
 }
 
-/// The flows that more than one of the captures saw.
+/// The flows of which more than one of the captures has packets.
 pub fn split_flows(captures: &[Capture]) -> BTreeSet<FlowKey> {
     split_by(captures, |flow| flow)
 }
 
-/// Makes keys from flows by `key`, and returns the keys that more than one of the captures saw.
+/// Makes keys from flows by `key`, and returns the keys that occur in more than one capture.
 pub fn split_by<T: Ord>(captures: &[Capture], key: impl Fn(FlowKey) -> T) -> BTreeSet<T> {
     let keys = |capture: &Capture| {
         capture
@@ -114,7 +114,7 @@ pub fn split_by<T: Ord>(captures: &[Capture], key: impl Fn(FlowKey) -> T) -> BTr
         .collect()
 }
 
-/// How often each sequence number was captured, all captures together.
+/// How often each sequence number was captured, in all captures together.
 pub fn sequences(captures: &[Capture]) -> BTreeMap<u64, usize> {
     tally(
         captures

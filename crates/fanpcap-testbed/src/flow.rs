@@ -24,7 +24,7 @@ pub struct FlowKey {
 }
 
 impl FlowKey {
-    /// The key of a conversation between two ends, in whichever order.
+    /// The key of a conversation between two ends. The order of the ends does not matter.
     pub fn new(transport: Option<Transport>, one: SocketAddr, other: SocketAddr) -> Self {
         Self {
             transport,

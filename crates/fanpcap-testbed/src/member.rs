@@ -1,5 +1,4 @@
-//! Runs applications on our library. Starts them, waits for them, stops them, and reads their
-//! output.
+//! Starts applications on our library, waits for them, stops them, and reads their output.
 
 use std::env;
 use std::ffi::OsStr;
@@ -27,7 +26,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// An application that prints `ready` on some stream once it captures.
+    /// An application that prints `ready` on standard output or standard error once it captures.
     ///
     /// # Errors
     /// Our library isn't staged.
@@ -55,8 +54,8 @@ impl Program {
         }
     }
 
-    /// tcpdump on `device`, which writes each packet to `file` at once. It stays root, so that it
-    /// may write the file, and has a buffer that no test fills.
+    /// tcpdump on `device`, which writes each packet to `file` at once. tcpdump stays root, because
+    /// only root may write the file. Its buffer is so large that no test fills it.
     ///
     /// # Errors
     /// Our library isn't staged.
@@ -107,7 +106,8 @@ impl Program {
     /// Starts the application and waits until it captures.
     ///
     /// # Errors
-    /// The application ends first, or does not capture in time. The message has its output.
+    /// The application ends before it captures, or does not capture in time. The message has its
+    /// output.
     pub fn start(self, scratch: &Scratch) -> Result<Member> {
         let ready = self.ready;
         let mut member = self.spawn(scratch)?;
@@ -284,7 +284,7 @@ impl Ended {
         Capture::read(
             self.capture
                 .as_deref()
-                .context("a program without a capture file")?,
+                .context("this application writes no capture file")?,
         )
     }
 
@@ -323,7 +323,7 @@ pub fn wait_for_members(group: u16, members: usize) -> Result<()> {
     )
 }
 
-/// Waits until the members have written `packets` packets to their files, all together.
+/// Waits until the files of all members together have `packets` packets.
 ///
 /// # Errors
 /// The files do not have the packets in time.
@@ -337,8 +337,7 @@ pub fn wait_for_packets(members: &[Member], packets: usize) -> Result<()> {
 }
 
 /// Waits until the members have written `packets` packets, stops them and returns what they
-/// captured. The kernel's counters must add up to the same number, so that no packet is left in a
-/// ring.
+/// captured. The kernel's counters must have the same sum: then no packet is left in a ring.
 ///
 /// # Errors
 /// Packets are missing, were dropped, or are too many.

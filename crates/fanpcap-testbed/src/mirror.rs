@@ -1,4 +1,4 @@
-//! A mirror port on one machine: what is sent on one device arrives at each of several nodes.
+//! A mirror port on one machine: each frame sent on one device arrives at each of several nodes.
 
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -29,8 +29,8 @@ const ADDRESS: &str = "02:00:00:00:00:fe";
 /// Nodes behind a mirror port, each in a separate network namespace, and a control network that
 /// connects them with the calling thread's namespace.
 ///
-/// Frames are copied by tc's mirred action, in the softirq that the sender's system call runs. So a
-/// sender is as slow as the mirror with all its nodes: at top speed, with four nodes, 260,000
+/// tc's mirred action copies the frames, in the softirq that the sender's system call runs. So the
+/// sender also spends the time for the copies to all nodes. At top speed, with four nodes, 260,000
 /// frames a second arrived at each node, and none was lost. If a node's CPU is busy, its ring of
 /// 256 frames fills up, and further frames wait in the queue of its port ([`veth::queue`]). An XDP
 /// program that broadcasts to the nodes has no such queue.
@@ -115,8 +115,8 @@ impl Mirror {
         result
     }
 
-    /// Makes the node's mirror port leave out this share of the frames at random: none for 0, all
-    /// for 1.
+    /// Makes the node's mirror port drop this share of the frames at random: 0 drops none, 1 drops
+    /// all.
     ///
     /// # Errors
     /// `tc` failed; the message has its output.
@@ -126,7 +126,7 @@ impl Mirror {
         let filter = ["filter", "replace", "dev", INLET, "ingress"];
         let place = ["pref", &preference, "handle", "1", "protocol", "all"];
         let select = ["bpf", "bytecode", &code];
-        // After `continue` the frame goes on to the next node's filter.
+        // After `continue` the next node's filter gets the frame.
         let copy = [
             "action", "mirred", "egress", "mirror", "dev", &port, "continue",
         ];
@@ -134,7 +134,7 @@ impl Mirror {
     }
 
     /// Cuts a node off the control network, or joins it again. After a join, both ends can send.
-    /// The node's mirrored traffic goes on.
+    /// The node's mirrored traffic continues.
     ///
     /// # Errors
     /// `ip` failed, the message has its output; or the link doesn't come up.
@@ -157,8 +157,8 @@ impl Mirror {
         Ok(veth::counters(&port(node))?.sent)
     }
 
-    /// The number of frames that the machine dropped between the sender and each node. No node is
-    /// to blame for these.
+    /// The number of frames that the machine dropped between the sender and each node. These drops
+    /// happen before the node's kernel receives the frames.
     ///
     /// # Errors
     /// A device is gone.
@@ -197,7 +197,7 @@ fn configure(address: Ipv4Addr) -> Result<()> {
     veth::ip(&format!("route add 224.0.0.0/4 dev {CONTROL}"))
 }
 
-/// A classic BPF program, as tc(8) reads it, that rejects this share of frames at random.
+/// A classic BPF program, in the syntax of tc(8), that rejects this share of frames at random.
 fn bytecode(share: f64) -> String {
     #[allow(
         clippy::cast_possible_truncation,
@@ -248,7 +248,7 @@ mod tests {
         .unwrap();
     }
 
-    /// The node's kernel looks for frames only every five milliseconds.
+    /// The node's kernel polls for frames only every five milliseconds.
     #[test]
     #[ignore = "needs root: network namespaces, sysfs"]
     fn a_node_that_takes_frames_now_and_then_gets_all() {

@@ -32,7 +32,7 @@ impl Scratch {
                     let files = AtomicUsize::new(0);
                     return Ok(Self { path, files });
                 }
-                // A test that was killed has left this directory.
+                // An earlier test that was killed has left this directory behind.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error).context(format!("making {}", path.display())),
             }

@@ -26,13 +26,13 @@ pub struct Counters {
     pub receive_dropped: u64,
     /// Packets sent.
     pub sent: u64,
-    /// Packets dropped on their way to the other end: a veth's ring had no room.
+    /// Packets dropped on their way to the other end because its ring was full.
     pub send_dropped: u64,
 }
 
 impl Veth {
     /// Creates the pair. Each device has `queues` transmit and receive queues, no offloads and no
-    /// ARP, and is up. Frames wait where the other end has no room ([`queue`]).
+    /// ARP, and is up. Frames wait while the other end's ring is full ([`queue`]).
     ///
     /// # Errors
     /// `ip`, `ethtool` or `tc` failed; the message has its output.
@@ -61,8 +61,8 @@ pub fn offloads_off(device: &str) -> Result<()> {
     offloads(device, "off")
 }
 
-/// Makes frames wait while the other end's ring of 256 frames is full. It fills up while that end's
-/// CPU does something else. Without a queueing discipline, veth drops such frames
+/// Makes frames wait while the other end's ring of 256 frames is full. The ring fills up while the
+/// CPU of the other end does something else. Without a queueing discipline, veth drops such frames
 /// (drivers/net/veth.c, `veth_xmit`, since Linux 6.16; an older veth always drops them).
 ///
 /// # Errors
@@ -93,7 +93,8 @@ pub fn set_queues(device: &str, which: &str, count: usize) -> Result<()> {
     run("ethtool", &format!("-L {device} {which} {count}"))
 }
 
-/// Makes the device put the VLAN tags of sent frames into the frames, instead of beside them.
+/// Makes the device insert the VLAN tags into sent frames. Otherwise the tags travel beside the
+/// frames, as metadata.
 ///
 /// # Errors
 /// `ethtool` failed; the message has its output.

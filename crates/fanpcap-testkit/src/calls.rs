@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 
 use crate::await_for::LIMIT;
 
-/// The flows. Their sockets stay in the network namespaces in which they were made.
+/// The flows. Each socket stays in the network namespace in which it was created.
 #[derive(Debug)]
 pub struct Calls {
     server: UdpSocket,
@@ -44,7 +44,10 @@ impl Calls {
             client.send(TEXT)?;
             let (len, from) = self.server.recv_from(&mut text)?;
             self.server.send_to(&text[..len], from)?;
-            ensure!(client.recv(&mut text)? == TEXT.len(), "a reply is shorter");
+            ensure!(
+                client.recv(&mut text)? == TEXT.len(),
+                "a reply is shorter than the request"
+            );
         }
         Ok(2 * self.clients.len())
     }

@@ -47,7 +47,7 @@ pub fn serve(addresses: &[IpAddr], count: usize) -> Result<Servers> {
     Ok(Servers { threads })
 }
 
-/// Holds `count` conversations by TCP and as many by UDP with each server, one after another.
+/// Holds `count` TCP and `count` UDP conversations with each server, one after another.
 ///
 /// # Errors
 /// A reply is missing or differs from the request.
@@ -78,7 +78,7 @@ pub fn babble(sink: &UdpSocket, sockets: usize, count: usize) -> Result<()> {
         }
         for _ in 0..count {
             sink.recv(&mut datagram)
-                .context("a datagram that fills blocks")?;
+                .context("sending a datagram that fills blocks")?;
         }
     }
     Ok(())
@@ -112,13 +112,14 @@ fn hold_by_tcp(server: SocketAddr) -> Result<()> {
     stream.shutdown(Shutdown::Write)?;
     let mut reply = Vec::new();
     stream.read_to_end(&mut reply)?;
-    ensure!(reply == MESSAGE, "the reply differs");
+    ensure!(reply == MESSAGE, "the reply differs from the request");
     Ok(())
 }
 
 fn hold_by_udp(server: SocketAddr) -> Result<()> {
-    // A port for each conversation: the kernel reuses UDP ports, and two conversations on one port
-    // would be one flow. (It does not reuse a TCP port while the closed connection waits.)
+    // Each conversation has a port of its own: the kernel reuses UDP ports, and two conversations
+    // on one port would be one flow. (The kernel does not reuse a TCP port while the closed
+    // connection waits.)
     static NEXT_PORT: AtomicU16 = AtomicU16::new(10_000);
     let port = NEXT_PORT.fetch_add(1, Ordering::Relaxed);
     let any: IpAddr = match server {
@@ -133,7 +134,7 @@ fn hold_by_udp(server: SocketAddr) -> Result<()> {
         socket.send(&MESSAGE)?;
         ensure!(
             socket.recv(&mut reply)? == MESSAGE.len(),
-            "the reply is shorter"
+            "the reply is shorter than the request"
         );
     }
     Ok(())

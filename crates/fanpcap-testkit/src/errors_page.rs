@@ -9,8 +9,8 @@ use anyhow::{Context, Result, ensure};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors.md");
 
-/// Compares the page's blocks under the heading `section` with `produced`, which has the texts by
-/// the errors' names. With `FANPCAP_BLESS` in the environment, rewrites the blocks instead.
+/// Compares the page's blocks under the heading `section` with `produced`, which maps errors' names
+/// to their texts. With `FANPCAP_BLESS` in the environment, rewrites the blocks instead.
 ///
 /// # Errors
 /// The page differs from `produced`; the error has the first difference.
@@ -20,11 +20,11 @@ pub fn check(section: &str, produced: &BTreeMap<String, String>) -> Result<()> {
     let shown = |name: &str| produced.get(name).map(|text| wrapped(text));
     let (listed, rewritten) = blocks(&page, section, shown)?;
     for (name, block) in &listed {
-        let now = shown(name).with_context(|| format!("'{name}' is not produced"))?;
+        let now = shown(name).with_context(|| format!("no test has produced '{name}'"))?;
         let same = now == *block || blessing;
         ensure!(
             same,
-            "'{name}' says now (FANPCAP_BLESS=1 rewrites the page):\n{now}\nnot:\n{block}"
+            "'{name}' is now (FANPCAP_BLESS=1 rewrites the page):\n{now}\nthe page has:\n{block}"
         );
     }
     for name in produced.keys() {

@@ -13,7 +13,8 @@ use crate::await_for::{LIMIT, await_for};
 use crate::member;
 use crate::scratch::Scratch;
 
-/// The members of one etcd. Dropping this value kills them, including stopped members.
+/// The members of one etcd. Dropping this value kills all of them, including members that are
+/// stopped.
 #[derive(Debug)]
 pub struct Etcd {
     directory: Scratch,
@@ -30,14 +31,14 @@ impl Etcd {
     /// they have a leader.
     ///
     /// # Errors
-    /// There is no etcd here, which is printed as SKIP; or the members have no leader in time.
+    /// No etcd is installed, which is printed as SKIP; or the members have no leader in time.
     pub fn start(count: usize, arguments: &[&str]) -> Result<Self> {
         let hosts = (1..).map(|last| Ipv4Addr::new(127, 0, 0, last));
         Self::start_on(&hosts.take(count).collect::<Vec<_>>(), arguments)
     }
 
-    /// Works like [`Etcd::start`], but with a member on each of these addresses, which other hosts
-    /// may reach.
+    /// Works like [`Etcd::start`], but starts a member on each of these addresses. Other hosts may
+    /// reach these addresses.
     ///
     /// # Errors
     /// As [`Etcd::start`].
@@ -71,10 +72,10 @@ impl Etcd {
         (0..self.members.len()).map(|i| self.endpoint(i)).collect()
     }
 
-    /// Starts a member that does not run, with the data that it had.
+    /// Starts a member again that does not run. The member keeps its data.
     ///
     /// # Errors
-    /// It can't be started.
+    /// The member can't be started.
     pub fn restart(&mut self, index: usize) -> Result<()> {
         let name = |index: usize| format!("m{index}");
         let peer = |index: usize| format!("http://{}:2380", self.hosts[index]);
@@ -105,7 +106,7 @@ impl Etcd {
     /// # Errors
     /// The member does not run.
     pub fn kill(&mut self, index: usize) -> Result<()> {
-        let mut child = self.members[index].take().context("it does not run")?;
+        let mut child = self.members[index].take().context("member not running")?;
         child.kill()?;
         child.wait()?;
         Ok(())
@@ -116,7 +117,7 @@ impl Etcd {
     /// # Errors
     /// The member does not run.
     pub fn signal(&self, index: usize, name: &str) -> Result<()> {
-        let child = self.members[index].as_ref().context("it does not run")?;
+        let child = self.members[index].as_ref().context("member not running")?;
         member::signal(child.id(), name)
     }
 
@@ -229,7 +230,7 @@ impl Etcd {
     /// The log of a member.
     ///
     /// # Errors
-    /// Its log can't be read.
+    /// The log can't be read.
     pub fn log(&self, index: usize) -> Result<String> {
         Ok(fs::read_to_string(
             self.directory.file(&format!("m{index}.log")),
@@ -247,14 +248,14 @@ impl Drop for Etcd {
     }
 }
 
-/// The path of one of etcd's programs: in the directory that `FANPCAP_ETCD_DIR` names, or else in
-/// the system's.
+/// The path of one of etcd's programs. The program is in the directory that `FANPCAP_ETCD_DIR`
+/// names, or else in the system's directory for programs.
 fn program(name: &str) -> PathBuf {
     let directory = env::var_os("FANPCAP_ETCD_DIR").unwrap_or_else(|| "/usr/bin".into());
     PathBuf::from(directory).join(name)
 }
 
-/// Checks that there are etcd and etcdctl.
+/// Checks that etcd and etcdctl are installed.
 ///
 /// # Errors
 /// One of them is missing, or this process is not root. If one is missing, SKIP has been printed,

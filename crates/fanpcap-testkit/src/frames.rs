@@ -13,7 +13,7 @@ pub const MAC_SOURCE: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub const DESTINATION: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 /// The sender of IPv4 packets.
 pub const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-/// TCP from port 8080 to 80, with a header of 24 bytes that is cut off after the 20th.
+/// A TCP header from port 8080 to port 80. Its length field says 24 bytes, but only 20 follow.
 pub const TCP: [u8; 20] = [
     0x1f, 0x90, 0, 80, 0, 0, 0, 7, 0, 0, 0, 0, 0x60, 0x12, 0, 0, 0, 0, 0, 0,
 ];
@@ -23,8 +23,8 @@ pub fn ethernet(kind: u16, payload: &[u8]) -> Vec<u8> {
     headers::ethernet(MAC_DESTINATION, MAC_SOURCE, kind, payload)
 }
 
-/// An IPv4 packet with these flags and offset, with the identification 0x1234 and the type of
-/// service 0xb8, which the checksum does not include.
+/// An IPv4 packet with these flags and offset. The identification is 0x1234. The type of service is
+/// 0xb8. The checksum is right.
 pub fn v4(protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
     let header = Ipv4 {
         ends: (SOURCE, DESTINATION),

@@ -14,7 +14,7 @@ use crate::await_for::{LIMIT, await_for};
 use crate::calls::Calls;
 use crate::{conversation, netns, veth};
 
-/// The device of the host that the calling thread is on; members capture here.
+/// The device of the host on which the calling thread runs. Members capture on this device.
 pub const DEVICE: &str = "demo-b";
 
 /// The peer's end of the wire, on which [`Hosts::on_peer`] works.
@@ -49,7 +49,7 @@ impl Hosts {
         Self::on(DEVICE)
     }
 
-    /// Works like [`Hosts::new`], but the device of the serving host has this name.
+    /// Works like [`Hosts::new`], but gives the device of the serving host this name.
     ///
     /// # Errors
     /// As [`Hosts::new`].
@@ -67,7 +67,7 @@ impl Hosts {
         hosts.on_peer(|| configure(PEER_DEVICE, PEER_HOST, (HOST, MAC)))?;
         veth::await_up(device)?;
         hosts.on_peer(|| veth::await_up(PEER_DEVICE))?;
-        // Wait, because both hosts first report their IPv6 multicast groups on the wire.
+        // Wait: first, both hosts send reports of their IPv6 multicast groups on the wire.
         await_silence(device)?;
         Ok(hosts)
     }
@@ -82,12 +82,12 @@ impl Hosts {
         let servers = conversation::serve(&HOST, each)?;
         self.on_peer(|| conversation::hold(&HOST, each))?;
         servers.finish()?;
-        // Wait, because TCP delays the last acknowledgements by 40 ms or more.
+        // Wait: TCP delays the last acknowledgements by 40 ms or more.
         let after = await_silence(self.device)?;
         Ok(usize::try_from(after - before)?)
     }
 
-    /// Starts this many flows that last.
+    /// Starts `count` flows that last.
     ///
     /// # Errors
     /// A socket can't be created.
@@ -97,7 +97,7 @@ impl Hosts {
         Ok(calls)
     }
 
-    /// A TCP connection: this host's end, and the peer's.
+    /// A TCP connection. Returns this host's end, then the peer's end.
     ///
     /// # Errors
     /// The peer can't connect.
@@ -108,13 +108,13 @@ impl Hosts {
         Ok([listener.accept()?.0, peers])
     }
 
-    /// Fills the current block of each ring in a group of `members` under `hash`, with packets
-    /// outside any conversation: an application that opens its handle with a timeout of 0 gets
-    /// packets only in whole blocks.
+    /// Fills the current block of each ring in a group of `members` under `hash`. An application
+    /// that opens its handle with a timeout of 0 gets packets only in complete blocks. The packets
+    /// belong to no conversation.
     ///
-    /// A block has 256 KiB. With a snapshot length of 160 bytes, as softflowd has, a packet takes
-    /// 248 bytes, so 1,056 packets fill the block. Each member gets 2,048 packets on average. The
-    /// flows are small and so many that chance does not halve a member's share.
+    /// A block has 256 KiB. With a snapshot length of 160 bytes, as softflowd sets, a packet takes
+    /// 248 bytes, so 1,056 packets fill the block. Each member gets 2,048 packets on average. There
+    /// are so many small flows that no member gets less than half of its average share by chance.
     ///
     /// # Errors
     /// A packet can't be sent.
@@ -170,7 +170,7 @@ fn configure(device: &str, own: [IpAddr; 2], neighbour: ([IpAddr; 2], &str)) -> 
 /// Waits until no packet passes any more and returns the number of packets so far.
 fn await_silence(device: &str) -> Result<u64> {
     let mut before = packets_on_wire(device)?;
-    await_for("the wire to fall silent", LIMIT, || {
+    await_for("the end of all traffic on the wire", LIMIT, || {
         thread::sleep(Duration::from_millis(250));
         let now = packets_on_wire(device)?;
         Ok((mem::replace(&mut before, now) == now).then_some(now))

@@ -1,4 +1,5 @@
-//! What tests and demos share: the testbed, and on it traffic, conversations, etcd and C programs.
+//! Code that tests and demos share: the testbed, traffic on it, conversations, etcd, and C
+//! programs.
 
 pub mod conversation;
 pub mod calls;

@@ -12,7 +12,8 @@ use fanpcap_testbed::library::staged;
 
 use crate::needs;
 
-/// The programs that this process has compiled, by their sources. An open file outlives its name.
+/// The programs that this process has compiled, by their sources. An open file stays readable after
+/// its name is removed.
 static COMPILED: Mutex<BTreeMap<PathBuf, File>> = Mutex::new(BTreeMap::new());
 
 /// Compiles a C program against the staged headers and library, or copies the result of an earlier
@@ -31,8 +32,9 @@ pub fn compile_c(source: &Path, program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies a program in another process: a child that another thread forks at this moment would keep
-/// the new file open for writing, and nobody could execute it (ETXTBSY).
+/// Copies a program in a child process. If this process wrote the new file, a child that another
+/// thread forks at this moment would keep the file open for writing. Then execve(2) would fail
+/// (ETXTBSY).
 fn copy(earlier: File, program: &Path) -> Result<()> {
     // Remove the old file first, as the linker does: a running program keeps its file.
     if program.exists() {

@@ -1,12 +1,12 @@
-//! Addresses of the loopback network that no other process uses, whatever else runs.
+//! Addresses of the loopback network that no other process uses at the same time.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 /// An address at which no process listens. If the test got a port from the kernel and closed it,
-/// another process might get the port before the test uses it. So this process has its own IP
-/// address in 127.0.0.0/8.
+/// another process might get the port before the test uses it. So this process uses an IP address
+/// in 127.0.0.0/8 that no other process uses.
 ///
 /// # Panics
 /// After 60,000 calls.

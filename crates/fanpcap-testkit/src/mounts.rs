@@ -39,7 +39,7 @@ mod tests {
     use super::*;
     use crate::Scratch;
 
-    /// A root that is a directory and no mount, with the machine's executables.
+    /// A root that is a plain directory, not a mount, with the machine's executables.
     const CHROOT: &str = "for dir in usr bin lib lib64; do \
                               test ! -e /$dir || { mkdir \"$0/$dir\" && mount --rbind /$dir \"$0/$dir\"; } \
                           done && exec chroot \"$0\" unshare --mount true";

@@ -1,4 +1,5 @@
-//! Checks requirements that a machine may lack. If it lacks one, the test prints SKIP and ends.
+//! Checks requirements that a machine may lack. If a requirement is missing, the test prints SKIP
+//! and ends.
 
 use std::fs;
 use std::path::Path;
@@ -10,9 +11,8 @@ const HEADER: &str = "/usr/include/pcap/pcap.h";
 
 /// Checks that C programs can be compiled against libpcap.
 ///
-/// # Errors
-/// The headers are missing. SKIP has been printed then, so the test counts as skipped, however it
-/// ends.
+/// The headers are missing. In this case SKIP has been printed, so the test counts as skipped,
+/// however it ends.
 #[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
 pub fn libpcap_headers() -> Result<()> {
     if !Path::new(HEADER).exists() {
@@ -25,7 +25,7 @@ pub fn libpcap_headers() -> Result<()> {
 /// Checks that kernel threads are visible. Processes of a nested PID namespace see none.
 ///
 /// # Errors
-/// No kernel thread is visible. SKIP has been printed then.
+/// No kernel thread is visible. In this case SKIP has been printed.
 #[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
 pub fn kernel_threads() -> Result<()> {
     // Process 2 starts all other kernel threads.

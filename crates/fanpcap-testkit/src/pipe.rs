@@ -1,4 +1,5 @@
-//! A named pipe where a program expects a file: opening it waits for a writer that never comes.
+//! A named pipe where a program expects a file. Opening the pipe waits for a writer, which never
+//! comes.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,11 +10,11 @@ use anyhow::{Context, Result, ensure};
 
 use crate::await_for::LIMIT;
 
-/// Creates the pipe `path` and returns the result of `open` for it. The name is free again
-/// afterwards.
+/// Creates the pipe `path`, calls `open` with the path and returns the result of `open`. Removes
+/// the pipe at the end.
 ///
 /// # Errors
-/// `open` has not returned after [`LIMIT`], or there can be no pipe.
+/// `open` has not returned after [`LIMIT`], or the pipe can't be created.
 pub fn opened<T: Send + 'static>(
     path: &Path,
     open: impl FnOnce(&Path) -> T + Send + 'static,
@@ -26,5 +27,5 @@ pub fn opened<T: Send + 'static>(
     thread::spawn(move || done.send(open(&own)));
     let result = result.recv_timeout(LIMIT);
     std::fs::remove_file(path)?;
-    result.with_context(|| format!("{} is waited for", path.display()))
+    result.with_context(|| format!("opening {}, a pipe without a writer", path.display()))
 }

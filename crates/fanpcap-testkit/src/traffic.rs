@@ -81,7 +81,8 @@ pub fn flows(seed: u64, each: u16) -> Vec<Flow> {
 }
 
 /// One frame for each of `sequences`. Flow, direction and length of the payload, 12 to 267 bytes,
-/// are drawn from `seed`. If the flows came in turn, `lb` would look the same as `hash`.
+/// are drawn from `seed`. If the flows came one after another in a fixed order, `lb` would
+/// distribute them like `hash`.
 ///
 /// # Errors
 /// A frame can't be built.
@@ -125,7 +126,10 @@ pub fn frame(flow: Flow, direction: Direction, sequence: u64, payload_len: usize
             (headers::UDP, headers::udp(ports, &payload))
         }
     };
-    ensure!(segment.len() < LONGEST, "a payload of {payload_len} bytes");
+    ensure!(
+        segment.len() < LONGEST,
+        "a payload of {payload_len} bytes is too long for a packet"
+    );
     headers::complete((source.ip(), destination.ip()), protocol, &mut segment);
     let (mut kind, mut packet) = match (source.ip(), destination.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
@@ -145,7 +149,7 @@ pub fn frame(flow: Flow, direction: Direction, sequence: u64, payload_len: usize
             };
             (IPV6, header.around(&segment))
         }
-        _ => bail!("a flow with both IPv4 and IPv6"),
+        _ => bail!("one end of the flow has an IPv4 address, the other an IPv6 address"),
     };
     if let Some(vlan) = flow.vlan {
         packet = headers::tag(vlan.value(), kind, &packet);
@@ -175,7 +179,7 @@ fn tcp(source: SocketAddr, destination: SocketAddr) -> Tcp {
 pub fn fragments(frame: &Frame, part: usize) -> Result<Vec<Frame>> {
     let (source, destination) = frame.flow.ends(frame.direction);
     let (IpAddr::V4(source), IpAddr::V4(destination)) = (source.ip(), destination.ip()) else {
-        bail!("the fragments of a frame that is not IPv4");
+        bail!("only IPv4 frames can be cut into fragments");
     };
     let link_len = if frame.flow.vlan.is_some() { 18 } else { 14 };
     let (link, packet) = frame.bytes.split_at(link_len);
@@ -200,8 +204,8 @@ pub fn fragments(frame: &Frame, part: usize) -> Result<Vec<Frame>> {
 
 fn ipv4_flow(transport: Transport, index: u16, random: &mut Random) -> Flow {
     let [high, low] = index.to_be_bytes();
-    // The index in the client's address keeps flows apart, whatever the other numbers that are
-    // drawn.
+    // The client's address contains the index, so flows differ even if all their other numbers are
+    // the same.
     let client = Ipv4Addr::new(10, 1, high, low);
     let server = Ipv4Addr::new(10, 2, random.byte(), random.byte());
     flow(transport, client.into(), server.into(), random)

@@ -1,5 +1,5 @@
-/* System calls as the tracer treats them: their names, which ones fail for want of descriptors, which
-   ones signals interrupt, and which ones are left alone. */
+/* System calls as the tracer treats them: their names, which calls fail for lack of descriptors,
+   which calls signals interrupt, and which calls are left alone. */
 #ifndef calls_h
 #define calls_h
 
@@ -7,18 +7,19 @@
 #include <sys/syscall.h>
 
 enum {
-	/* Makes a descriptor. */
+	/* The call makes a descriptor. */
 	OPENS = 1,
-	/* A signal may interrupt it (signal(7)). */
+	/* A signal may interrupt the call (signal(7)). */
 	WAITS = 2,
-	/* Its first or second argument is a path, which belongs to its name. */
+	/* The call's first or second argument is a path, which is part of the printed name. */
 	PATH_FIRST = 4,
 	PATH_SECOND = 8,
-	/* Its second and third argument belong to its name: level and option. */
+	/* The call's second and third argument, level and option, are part of the printed name. */
 	OPTION = 16,
-	/* Its second argument belongs to its name: a request, a command. */
+	/* The call's second argument, a request or command, is part of the printed name. */
 	REQUEST = 32,
-	/* Never fails where this is used, or nothing can be undone when it does. */
+	/* The call never fails where the library uses it, or the library can undo nothing when it fails.
+	   */
 	LEFT_ALONE = 64,
 };
 
@@ -78,7 +79,7 @@ static const struct call calls[] = {
 	{ SYS_rmdir, "rmdir", PATH_FIRST },
 	{ SYS_unlink, "unlink", PATH_FIRST },
 #endif
-	/* close() and munmap() give back what there is, whatever they say. */
+	/* close() and munmap() free the descriptor or memory, whatever they return. */
 	{ SYS_close, "close", LEFT_ALONE },
 	{ SYS_munmap, "munmap", LEFT_ALONE },
 	{ SYS_futex, "futex", LEFT_ALONE },
@@ -94,7 +95,7 @@ static const struct call calls[] = {
 	{ SYS_nanosleep, "nanosleep", LEFT_ALONE },
 	{ SYS_clock_nanosleep, "clock_nanosleep", LEFT_ALONE },
 	{ SYS_exit_group, "exit_group", LEFT_ALONE },
-	/* The allocator's: running out of memory is another subject. */
+	/* The allocator's calls. These tests do not cover a lack of memory. */
 	{ SYS_brk, "brk", LEFT_ALONE },
 	{ SYS_madvise, "madvise", LEFT_ALONE },
 	{ SYS_getrandom, "getrandom", LEFT_ALONE },

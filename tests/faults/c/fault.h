@@ -1,4 +1,5 @@
-/* How a program asks its tracer for a failure: a prctl() of a number that the kernel does not know. */
+/* How a program asks its tracer for a failure: by a prctl() with a number that the kernel does not
+   have. */
 #ifndef fault_h
 #define fault_h
 
@@ -6,19 +7,20 @@
 
 enum { FAULT_ARM = 0x66616e70, FAULT_DISARM = 0x66616e71 };
 
-/* How calls fail: for want of memory or a descriptor; for want of permission; as if by a signal (only
-   calls that signals interrupt are counted then); for want of a descriptor from then on (only calls that
-   make one are counted). */
+/* How calls fail. RESOURCES: for lack of memory or descriptors. DENIED: for lack of permission.
+   INTERRUPTED: as if a signal interrupted them; only calls that signals interrupt are counted.
+   EXHAUSTED: for lack of descriptors, from the nth call on; only calls that make a descriptor are
+   counted. */
 enum pass { RESOURCES, DENIED, INTERRUPTED, EXHAUSTED, PASSES };
 
-/* The failure of the `nth` system call that the calling thread makes from here on; none for 0. The
-   tracer fills in the rest when it happens. */
+/* The request that the `nth` system call of the calling thread from now on fails; 0 for no failure.
+   The tracer fills in the other fields when the call fails. */
 struct fault {
 	long nth;
 	long pass;
 	long happened;
 	long error;
-	/* The call as a reader knows it: name, option, path. */
+	/* The call in readable form: name, option, path. */
 	char call[160];
 };
 

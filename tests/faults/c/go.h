@@ -1,4 +1,5 @@
-/* One go at an operation: what it returned, what is wrong with that, and what all operations check. */
+/* One run of an operation: what it returned, what is wrong with the result, and the checks of all
+   operations. */
 #ifndef go_h
 #define go_h
 
@@ -9,24 +10,25 @@
 #include <string.h>
 #include <pcap/fanout.h>
 
-/* The system's library has none of these. */
+/* The system's library has none of these functions. */
 #pragma weak pcap_fanout
 #pragma weak pcap_fanout_group
 #pragma weak pcap_fanout_stats
 
-/* Rings of some thousand goes, each of which the kernel clears. */
+/* The test makes some thousand runs, and the kernel clears the ring for each: so the rings are
+   small. */
 enum { TIMEOUT_MS = 10, RING_BYTES = 1 << 20 };
 
 static const char *device;
 static int group = -1;
 
-/* One go at the operation. */
+/* One run of the operation. */
 struct go {
 	struct fault *fault;
-	/* What the operation returned; less than 0: it failed, with a message. */
+	/* What the operation returned. A negative value means that it failed, with a message. */
 	int status;
 	char message[PCAP_ERRBUF_SIZE];
-	/* What is wrong, in words. */
+	/* What is wrong with the result, in words. */
 	char wrong[512];
 };
 
@@ -79,7 +81,7 @@ static pcap_t *opened(void)
 	return p;
 }
 
-/* A handle that says it is open hears every frame, once, and is where it was to be. */
+/* Checks an activated handle: it receives every frame once, and it is in the right group. */
 static void check_works(struct go *go, pcap_t *p)
 {
 	struct seen seen = { 0, 0 };

@@ -4,8 +4,9 @@
 
 #include "go.h"
 
-/* Creates and activates. A handle that could not join is activated again; one that the system's library
-   could not activate (it has no descriptor) may only be closed: that library crashes otherwise. */
+/* Creates and activates a handle. A handle that could not join its group is activated again. A
+   handle that the system's library could not activate has no descriptor. It may only be closed,
+   because that library crashes otherwise. */
 static void open_handle(struct go *go)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";
@@ -35,7 +36,7 @@ static void open_handle(struct go *go)
 	pcap_close(p);
 }
 
-/* The group is in the environment. */
+/* The group is set by the environment. */
 static void open_live(struct go *go)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";
@@ -53,7 +54,7 @@ static void open_live(struct go *go)
 	pcap_close(p);
 }
 
-/* Never activated. */
+/* A handle that is created and never activated. */
 static void create_only(struct go *go)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";

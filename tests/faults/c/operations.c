@@ -1,6 +1,6 @@
-/* Does one operation again and again while its first, second, third ... system call fails: operations
-   OPERATION PASS DEVICE SENDER [GROUP], under the tracer. With a group the handle is a member. A line for
-   each failure: number, call, errno, status, what is wrong, message. */
+/* Repeats one operation while its first, second, third ... system call fails. Usage, under the
+   tracer: operations OPERATION PASS DEVICE SENDER [GROUP]. With a group the handle is a member.
+   Prints a line for each failure: number, call, errno, status, what is wrong, message. */
 #define _GNU_SOURCE
 #include "opening.h"
 #include "reading.h"
@@ -58,8 +58,8 @@ static void print_line(const struct go *go, int nth)
 	       go->wrong[0] != '\0' ? go->wrong : "-", go->message);
 }
 
-/* One failure, then a go without any in the same process. Pages may stay when taking them away failed,
-   until then. */
+/* Runs the operation with one failure, then without a failure in the same process. If the failed
+   call should have removed pages, they may stay until the second run. */
 static int go_twice(const struct operation *operation, struct fault *fault, int pass, int nth)
 {
 	struct fault none = { 0 };
@@ -84,7 +84,7 @@ static int go_twice(const struct operation *operation, struct fault *fault, int 
 	return fault->happened != 0;
 }
 
-/* The same in a process that has not used the library before. */
+/* Like go_twice(), but in a process that has not used the library before. */
 static int go_twice_afresh(const struct operation *operation, struct fault *fault, int pass, int nth)
 {
 	int status = -1;
@@ -105,7 +105,7 @@ static void loop(const struct operation *operation, int pass)
 	int afresh = operation->run == load, nth = 1;
 	struct fault *fault = mmap(NULL, sizeof(*fault), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-	/* What a first use takes for good is no leak. */
+	/* Memory and descriptors that the first use allocates and keeps are no leak. */
 	if (!afresh)
 		operation->run(&(struct go){ .fault = &(struct fault){ 0 } });
 	do

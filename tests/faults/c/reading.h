@@ -32,7 +32,7 @@ static void set_filter(struct go *go)
 	pcap_close(p);
 }
 
-/* With packets waiting: none of them is lost. */
+/* Dispatches while packets wait in the ring. No packet may be lost. */
 static void dispatch_waiting(struct go *go)
 {
 	struct seen seen = { 0, 0 };
@@ -79,7 +79,7 @@ static void dispatch_blocked(struct go *go)
 	while (go->status == 0);
 	disarm();
 	pthread_join(breaker, NULL);
-	/* That it was told to stop is no failure. */
+	/* pcap_breakloop() ended the loop, which is no failure. */
 	if (go->status == PCAP_ERROR_BREAK)
 		go->status = 0;
 	keep_message(go, pcap_geterr(p));
@@ -87,7 +87,7 @@ static void dispatch_blocked(struct go *go)
 	pcap_close(p);
 }
 
-/* A call that fails takes no packets from the counters, nor does it make any up. */
+/* Reads the statistics. A failed call must not change the counters. */
 static void read_stats(struct go *go)
 {
 	struct pcap_stat stat = { 0, 0, 0 };
@@ -116,7 +116,7 @@ static void check_fanout_stats(struct go *go, const struct pcap_fanout_stat *st,
 		wrong(go, "%sgroup-received-%llu", when, (unsigned long long)st->group_received);
 }
 
-/* What such a call cannot know it must not say. */
+/* After a failure, the fields that the call could not read must be empty. */
 static void read_fanout_stats(struct go *go)
 {
 	const uint32_t all = PCAP_FANOUT_STAT_RECEIVED | PCAP_FANOUT_STAT_DROPPED | PCAP_FANOUT_STAT_MEMBERS |
@@ -139,7 +139,8 @@ static void read_fanout_stats(struct go *go)
 	pcap_close(beside);
 }
 
-/* There and back: a handle that may block again needs something that wakes it. */
+/* Sets non-blocking mode, then blocking mode. A handle that may block again needs a descriptor that
+   wakes it. */
 static void set_nonblock(struct go *go)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";

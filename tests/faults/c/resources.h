@@ -1,4 +1,4 @@
-/* What a process holds of the system: descriptors, mapped rings, threads, and pages of its members. */
+/* The resources of a process: descriptors, mapped rings, threads, and its members' pages. */
 #ifndef resources_h
 #define resources_h
 
@@ -31,7 +31,7 @@ static inline int entries_of(const char *path, char *numbers)
 		if (entry->d_name[0] == '.')
 			continue;
 		count++;
-		/* The directory's own descriptor goes with it. */
+		/* Leaves out the descriptor of the directory itself, which is closed below. */
 		if (numbers != NULL && number < DESCRIPTORS && number != dirfd(directory))
 			numbers[number] = 1;
 	}
@@ -63,7 +63,8 @@ static inline int count_matches(const char *pattern)
 	return count;
 }
 
-/* Pages of members in this network namespace, and their directories: wherever they are kept on this machine. */
+/* Counts members' pages in this network namespace, and the pages' directories, in both places where
+   a machine may keep them. */
 static inline int count_pages(void)
 {
 	char pattern[96];
@@ -87,7 +88,7 @@ static inline void take_stock(struct resources *now)
 	now->pages = count_pages();
 }
 
-/* Writes the words for what is there `now` and was not before, except pages. */
+/* Writes a word for each resource that is in `now` but was not in `before`, except pages. */
 static inline void tell_leaks(const struct resources *before, const struct resources *now, char *words,
 			      size_t size)
 {

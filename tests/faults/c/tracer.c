@@ -1,7 +1,8 @@
-/* Runs a program and makes the system calls fail that it asks to: tracer PROGRAM ARGUMENT... By ptrace(2),
-   so that a call is seen whoever makes it: the library, the system's, the standard library or libc within
-   itself. The program stops at each call only while one is to fail; else a filter by seccomp(2) stops it
-   where it asks for that. */
+/* Runs a program and makes system calls fail when the program asks for it. Usage: tracer PROGRAM
+   ARGUMENT... The tracer uses ptrace(2), so it catches a call whoever makes it: our library, the
+   system's library, the standard library, or libc itself. The program stops at each system call
+   only while a call is to fail. At other times a filter by seccomp(2) stops it only at its
+   requests. */
 #define _GNU_SOURCE
 #include "calls.h"
 #include "fault.h"
@@ -27,14 +28,16 @@
 		 PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL | \
 		 PTRACE_O_TRACESECCOMP)
 
-/* The first argument's low half: both kinds of machine that this runs on have it first. */
+/* The low half of the first argument. It comes first in memory on both architectures that run this
+   test. */
 #define REQUEST_AT offsetof(struct seccomp_data, args)
 
-/* What is asked for now: by which thread, and where its struct fault is. */
+/* The current request: the thread that made it, the address of its struct fault, and a copy of the
+   struct. */
 static pid_t asking;
 static unsigned long asked_at;
 static struct fault fault;
-/* The thread is in the call that is to fail. */
+/* The thread is inside the call that is to fail. */
 static int failing;
 
 static void fail(const char *call)
@@ -59,7 +62,7 @@ static void copy_out(pid_t thread, void *from, unsigned long to, size_t size)
 		fail("process_vm_writev");
 }
 
-/* A path may end just before memory that cannot be read. */
+/* Copies byte by byte: a path may end just before memory that cannot be read. */
 static void copy_path(pid_t thread, unsigned long from, char *to, size_t size)
 {
 	size_t len = 0;
@@ -128,7 +131,7 @@ static void set_word(pid_t thread, int set, void *value, size_t size)
 		fail("PTRACE_SETREGSET");
 }
 
-/* No such call is made; what it returns is set when it ends. */
+/* Makes the kernel skip the call. The result is set when the call returns. */
 static void skip_call(pid_t thread)
 {
 #if defined(__aarch64__)
@@ -194,7 +197,7 @@ static void at_entry(pid_t thread, const struct ptrace_syscall_info *info)
 	skip_call(thread);
 }
 
-/* Whether one of the thread's next calls is to fail, or the one that it is in. */
+/* Whether the thread's current call or one of its next calls is to fail. */
 static int is_watched(pid_t thread)
 {
 	int is_to_come = fault.happened ? fault.pass == EXHAUSTED : fault.nth > 0;
@@ -218,7 +221,8 @@ static void at_stop(pid_t thread)
 	}
 }
 
-/* The signal that a stopped thread gets now: its own, unless the stop was for us. */
+/* The signal to deliver to a stopped thread: the signal that stopped it, or 0 if the tracer caused
+   the stop. */
 static int signal_of(int status)
 {
 	int signal = WSTOPSIG(status);
@@ -246,14 +250,15 @@ static int trace(pid_t program)
 			continue;
 		if (WSTOPSIG(status) == (SIGTRAP | 0x80) || status >> 16 == PTRACE_EVENT_SECCOMP)
 			at_stop(thread);
-		/* It may have been killed meanwhile. */
+		/* The thread may have been killed in the meantime. */
 		if (ptrace(is_watched(thread) ? PTRACE_SYSCALL : PTRACE_CONT, thread, 0,
 			   (void *)(long)signal_of(status)) != 0 && errno != ESRCH)
 			fail("PTRACE_CONT");
 	}
 }
 
-/* The calling program, and what it starts, stops where it asks for a failure. */
+/* Installs the filter that stops this program, and its children, at their requests for a failure.
+   */
 static void stop_at_requests(void)
 {
 	struct sock_filter filter[] = {

@@ -1,4 +1,4 @@
-/* The wire of an operation: frames that are sent, and how many of them a handle reads. */
+/* The wire of an operation: sends frames, and counts how many of them a handle reads. */
 #ifndef wire_h
 #define wire_h
 
@@ -64,8 +64,8 @@ static inline int await_frames(pcap_t *p, int milliseconds)
 	return poll(&ready, 1, milliseconds) > 0;
 }
 
-/* Waits until frames that were sent have arrived, as a loaded machine may deliver them later. Asking the
-   handle for them would be another call of what is tested. */
+/* Waits until sent frames have arrived, because a loaded machine may deliver them later. Does not
+   ask the handle for its counters: that would be another call of the tested library. */
 static inline void settle(pcap_t *p)
 {
 	const struct timespec pause = { .tv_nsec = 10000000 };
@@ -82,8 +82,9 @@ static inline long now_ms(void)
 	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Reads until there have been FRAMES of ours, for a limited time, and what else is there by then. Never
-   in pcap_dispatch() without packets: a handle that hears nothing would not come back. */
+/* Reads until FRAMES of our frames have come, for a limited time, and counts other frames that come
+   until then. Does not call pcap_dispatch() without packets: a handle that receives nothing would
+   never return. */
 static inline void read_frames(pcap_t *p, struct seen *seen)
 {
 	long end = now_ms() + READ_MS;

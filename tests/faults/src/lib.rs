@@ -11,9 +11,9 @@ use std::thread;
 use anyhow::{Context, Result, bail, ensure};
 use fanpcap_testkit::{Scratch, Veth, library, netns, veth};
 
-/// The device that operations are done on.
+/// The device on which operations run.
 pub const DEVICE: &str = "vb";
-/// Its other name.
+/// The alternative name of [`DEVICE`].
 pub const OTHER_NAME: &str = "longname0";
 /// The group of members.
 pub const GROUP: u16 = 7;
@@ -21,7 +21,7 @@ pub const GROUP: u16 = 7;
 /// The device at which frames enter.
 const FAR_DEVICE: &str = "va";
 
-/// How calls fail; c/fault.h says what each means.
+/// How calls fail; c/fault.h describes each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pass {
     /// `ENOMEM`, `EMFILE`.
@@ -30,11 +30,11 @@ pub enum Pass {
     Denied,
     /// `EINTR`.
     Interrupted,
-    /// `EMFILE`, and again and again from then on.
+    /// `EMFILE`, for every call from then on.
     Exhausted,
 }
 
-/// All of them.
+/// All kinds of failure.
 pub const PASSES: [Pass; 4] = [
     Pass::Resources,
     Pass::Denied,
@@ -53,19 +53,19 @@ impl Pass {
     }
 }
 
-/// What runs below the operation.
+/// The library under the operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Library {
     /// Our library.
     Ours,
-    /// The system's, without us.
+    /// The system's library, without ours.
     Systems,
 }
 
-/// An operation, and the handle that it is done on or with.
+/// An operation, and the kind of handle that it uses.
 #[derive(Clone, Copy, Debug)]
 pub struct Loop {
-    /// Its name in c/operations.c.
+    /// Name of the operation in c/operations.c.
     pub operation: &'static str,
     /// The library.
     pub library: Library,
@@ -78,7 +78,7 @@ pub struct Loop {
 }
 
 impl Loop {
-    /// On our library, with a plain handle.
+    /// The operation on our library, with a plain handle.
     pub fn plain(operation: &'static str) -> Self {
         Self {
             operation,
@@ -89,7 +89,7 @@ impl Loop {
         }
     }
 
-    /// On our library, with a member.
+    /// The operation on our library, with a member.
     pub fn member(operation: &'static str) -> Self {
         Self {
             member: true,
@@ -97,7 +97,7 @@ impl Loop {
         }
     }
 
-    /// On the system's library.
+    /// The operation on the system's library.
     pub fn systems(operation: &'static str) -> Self {
         Self {
             library: Library::Systems,
@@ -105,10 +105,10 @@ impl Loop {
         }
     }
 
-    /// Runs it for these passes at once, each in a network namespace of its own.
+    /// Runs the operation for these passes at the same time, each in its own network namespace.
     ///
     /// # Errors
-    /// When the scene can't be made, or the program ends before it has finished.
+    /// The namespace can't be set up, or the program ends before it has finished.
     pub fn run(&self, programs: &Programs, passes: &[Pass]) -> Result<Vec<Failure>> {
         thread::scope(|scope| {
             let start = |&pass| scope.spawn(move || self.run_pass(pass, programs));
@@ -143,9 +143,10 @@ impl Loop {
         lines.map(|line| Failure::parse(pass, line)).collect()
     }
 
-    /// The program in the calling thread's namespace, with no settings but these.
+    /// The program in the calling thread's namespace, with no settings but those of the operation.
     fn command(&self, pass: Pass, programs: &Programs) -> Result<Command> {
-        // A /run of its own: pages of others would be looked at, too, and make the loop longer.
+        // A private /run: the library would also look at other tests' pages, which would make the
+        // loop longer.
         let private = "mount -t tmpfs tmpfs /run && exec \"$@\"";
         let mut command = Command::new("unshare");
         command.args(["-m", "sh", "-c", private, "sh"]);
@@ -169,7 +170,7 @@ impl Loop {
     }
 }
 
-/// The tracer and the program that it runs, compiled.
+/// The compiled tracer, and the compiled program that it runs.
 #[derive(Debug)]
 pub struct Programs {
     tracer: PathBuf,
@@ -178,10 +179,10 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Compiles them.
+    /// Compiles both programs.
     ///
     /// # Errors
-    /// What the compiler says.
+    /// The compiler's messages.
     pub fn compile() -> Result<Self> {
         let scratch = Scratch::new()?;
         let compile = |name: &str| {
@@ -197,22 +198,23 @@ impl Programs {
     }
 }
 
-/// One go at an operation in which a system call failed; the last of a pass, in which none did.
+/// One run of an operation in which a system call failed. In the last run of a pass, no call
+/// failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// How it failed.
+    /// How the call failed.
     pub pass: Pass,
-    /// Which call it was, of those that the pass counts.
+    /// The number of the call among those that the pass counts.
     pub nth: usize,
-    /// The call with its option or path; none: nothing failed.
+    /// The call with its option or path; `None` if no call failed.
     pub call: Option<String>,
-    /// What it failed with.
+    /// The error that the call returned.
     pub errno: String,
     /// What the operation returned.
     pub status: i32,
-    /// The error in the result, in the words of c/operations.c.
+    /// What is wrong with the result, in the words of c/operations.c.
     pub wrong: BTreeSet<String>,
-    /// The message that came with it.
+    /// The operation's message.
     pub message: String,
 }
 

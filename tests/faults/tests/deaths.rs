@@ -1,5 +1,5 @@
-//! Members of a steered group that are killed at each step of each change: the next member
-//! completes or undoes it, and table, kernel, descriptor store and pages agree afterwards.
+//! Kills members of a steered group at each step of each change. The next member must complete or
+//! undo the change, and then table, kernel, descriptor store and pages must agree.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::await_for;
@@ -15,7 +15,7 @@ fn join(_: &mut Stage<'_>, victim: &mut Victim) -> Result<()> {
         .expect(&format!("open {}", PROGRAMS[0]), "opened 0")
 }
 
-/// A newcomer joins; there are members.
+/// A newcomer joins a group that has members.
 const JOIN: Change = Change {
     survivors: 2,
     hole: false,
@@ -27,7 +27,7 @@ const JOIN: Change = Change {
     act: join,
 };
 
-/// A member leaves, in one step: the others do the rest.
+/// A member leaves, in one step. The other members make the remaining steps.
 const LEAVE: Change = Change {
     around: [10, 10],
     least: 1,
@@ -36,7 +36,7 @@ const LEAVE: Change = Change {
     ..JOIN
 };
 
-/// A member looks after one that ends.
+/// A member handles the end of another member.
 const BURY: Change = Change {
     around: [10, 110],
     prepare: |stage| {
@@ -138,7 +138,7 @@ fn the_first_member_of_another_group_joins_on_xdp() -> Result<()> {
     })
 }
 
-/// The device goes on to serve one group alone.
+/// Afterwards the device serves only one group.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_member_clears_the_group_slot_of_another_group_on_xdp() -> Result<()> {
@@ -152,7 +152,7 @@ fn a_member_clears_the_group_slot_of_another_group_on_xdp() -> Result<()> {
             Ok(Victim { it, other })
         },
         act: |stage, victim| {
-            ensure!(stage.serves_several()?, "the device serves one group");
+            ensure!(stage.serves_several()?, "the device serves only one group");
             drop(victim.other.take());
             await_for("the group slot to be cleared", LIMIT, || {
                 victim.it.count(0)?;
@@ -180,7 +180,7 @@ fn a_member_replaces_the_program_on_xdp() -> Result<()> {
     })
 }
 
-/// Longer than anybody waits for.
+/// Tests that last too long for the usual runs.
 mod long {
     use super::*;
 

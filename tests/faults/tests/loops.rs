@@ -1,5 +1,5 @@
-//! After any failed system call nothing crashes or leaks, a refused application gets the reason,
-//! and the next attempt succeeds.
+//! Makes system calls fail one after another. After any failure nothing crashes or leaks, a refused
+//! application gets the reason, and the next attempt succeeds.
 
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
@@ -8,10 +8,11 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_faults::{Failure, Loop, OTHER_NAME, PASSES, Pass, Programs};
 use fanpcap_testkit::mounts;
 
-/// The ways to read a plain handle's ring; every loop on an open handle is done with each.
+/// The ways to read a plain handle's ring. Each loop on an open handle runs with each of them.
 const DRIVERS: [&[(&str, &str)]; 2] = [&[], &[("PCAP_DRIVER", "tpacket")]];
 
-/// Errors of the system's library itself. Excused where that library, run alone, shows it.
+/// Errors of the system's library itself. The test excuses an error of ours if the system's library
+/// makes the same error when it runs alone.
 struct Systems {
     operation: &'static str,
     wrong: &'static str,
@@ -110,17 +111,17 @@ fn a_plain_handle_fails_in_the_words_of_the_systems() -> Result<()> {
     for operation in ["open", "setfilter", "dispatch-blocked", "stats"] {
         let ours = outcomes(&Loop::plain(operation).run(&scene.programs, &PASSES)?);
         let systems = outcomes(&Loop::systems(operation).run(&scene.programs, &PASSES)?);
-        // Ours makes some calls of its own before.
+        // Our library makes some calls of its own first.
         let other = systems.difference(&ours).next();
         ensure!(
             other.is_none(),
-            "{operation}: ours has no {other:?} in {ours:#?}"
+            "{operation}: on our library {other:?} is missing: {ours:#?}"
         );
     }
     Ok(())
 }
 
-/// The calls that failed, with what came of it.
+/// The calls that failed, with their results.
 fn outcomes(failures: &[Failure]) -> BTreeSet<(Option<String>, String, i32, String)> {
     let outcome = |failure: &Failure| {
         let Failure {
@@ -135,7 +136,7 @@ fn outcomes(failures: &[Failure]) -> BTreeSet<(Option<String>, String, i32, Stri
     failures.iter().map(outcome).collect()
 }
 
-/// The operations run with mounts of their own. Says so where there can be none.
+/// Whether the operations can't run here, because they need their own mounts. Prints the reason.
 #[expect(clippy::print_stdout, reason = "what a test prints is how it says so")]
 fn is_hindered() -> Result<bool> {
     let hindrance = mounts::hindrance()?;
@@ -157,13 +158,13 @@ impl Scene {
         Ok(Self { programs, systems })
     }
 
-    /// Nothing is wrong but what the system's library does, too.
+    /// Checks that there is no error that the system's library does not make too.
     fn ensure_sound(&self, of: Loop, passes: &[Pass]) -> Result<()> {
         if is_hindered()? {
             return Ok(());
         }
         let failures = of.run(&self.programs, passes)?;
-        // A dispatch makes no system call when packets wait.
+        // A dispatch makes no system call while packets wait.
         let some =
             of.operation == "dispatch" || failures.iter().any(|failure| failure.call.is_some());
         ensure!(some, "{of:?}: no system call failed");
@@ -176,10 +177,10 @@ impl Scene {
         Ok(())
     }
 
-    /// The system's library does that, too, as [`SYSTEMS`] says.
+    /// Checks that the system's library also makes this error, as [`SYSTEMS`] states.
     fn ensure_systems_does(&self, wrong: &str) -> Result<()> {
         let systems = SYSTEMS.iter().find(|systems| systems.wrong == wrong);
-        let systems = systems.with_context(|| format!("{wrong} is new"))?;
+        let systems = systems.with_context(|| format!("{wrong}: not in SYSTEMS"))?;
         if self.systems.get().is_none() {
             let failures = Loop::systems(systems.operation).run(&self.programs, &PASSES)?;
             let _ = self.systems.set(failures);
@@ -188,7 +189,7 @@ impl Scene {
         let does = failures.any(|failure| failure.wrong.contains(wrong));
         ensure!(
             does,
-            "the system's library has no {wrong}: {}",
+            "the system's library no longer makes the error {wrong}: {}",
             systems.reason
         );
         Ok(())

@@ -1,6 +1,6 @@
-/* Runs a program and kills it after the nth of its system calls that change a device or a journal:
-   dies N PROGRAM [ARG...]. Exits with 0 when it has killed the program, with 3 when that has ended
-   before. */
+/* Runs a program and kills it after the nth system call that changes a device or a journal. Usage:
+   dies N PROGRAM [ARG...]. Exits with 0 if it has killed the program, with 3 if the program has
+   ended before. */
 #define _GNU_SOURCE
 #include <linux/ethtool.h>
 #include <linux/filter.h>
@@ -20,7 +20,7 @@
 
 enum { KILLED = 0, FAILED = 2, ENDED = 3 };
 
-/* In struct ifreq of an x86-64 kernel. */
+/* The offset in struct ifreq on x86-64. */
 enum { IFR_DATA = 16 };
 
 static void fail(const char *call)
@@ -48,7 +48,8 @@ static int sets(pid_t pid, uint64_t ifreq)
 	return 0;
 }
 
-/* Devices are changed by ioctl() and write(); a journal is written to a new file and renamed. */
+/* Devices are changed by ioctl() and write(). A journal is written to a new file, which is then
+   renamed. */
 static const int calls[] = { SYS_ioctl, SYS_write, SYS_rename, SYS_renameat, SYS_renameat2 };
 
 enum { CALLS = sizeof calls / sizeof calls[0] };
@@ -65,7 +66,7 @@ static int changes(pid_t pid, uint64_t number, const __uint64_t *args)
 	return 1;
 }
 
-/* Has these calls stop the calling process, and no others: emulation is slow. */
+/* Makes only these calls stop the calling process: emulation is slow. */
 static void stop_at_calls(void)
 {
 	struct sock_filter filter[CALLS + 3] = {
@@ -82,7 +83,8 @@ static void stop_at_calls(void)
 		_exit(FAILED);
 }
 
-/* Goes on to the next entry into one of the calls, or with PTRACE_SYSCALL to the return from it. */
+/* Continues to the next entry into one of the calls, or with PTRACE_SYSCALL to the return from the
+   call. */
 static void go_on(pid_t pid, int request)
 {
 	int status, signal = 0;

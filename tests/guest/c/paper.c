@@ -1,5 +1,5 @@
-/* The snippets of the paper that proposed these calls, in the form of its prototypes: paper DEVICE.
-   Prints what it reads back. */
+/* The snippets of the paper that proposed these calls, with the paper's prototypes. Usage: paper
+   DEVICE. Prints the values that it reads back. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>

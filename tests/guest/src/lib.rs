@@ -26,25 +26,25 @@ const MARK: &str = "fanpcap.guest";
 const NEAR: &str = "52:54:00:00:00:00";
 const FAR: &str = "52:54:00:00:00:01";
 const LIMIT: Duration = Duration::from_secs(60);
-/// More at a time may overrun the far card's ring of 256 buffers.
+/// Larger bursts may overrun the far card's ring of 256 buffers.
 const BURST: usize = 32;
 
-/// The cards of a guest, for one test at a time.
+/// The cards of a guest. Only one test at a time has them.
 #[derive(Debug)]
 pub struct Cards {
-    /// Where frames are sent.
+    /// The card on which frames are sent.
     pub near: Device,
-    /// Where they arrive.
+    /// The card at which the frames arrive.
     pub far: Device,
     sender: Injector,
     _turn: MutexGuard<'static, ()>,
 }
 
 impl Cards {
-    /// The cards, up and with all channels. None, with the reason printed, outside a guest.
+    /// The cards, up and with all channels. Outside a guest, prints the reason and returns `None`.
     ///
     /// # Errors
-    /// When they can't be set up.
+    /// The cards can't be set up.
     #[allow(clippy::print_stdout, reason = "the tally reads it")]
     pub fn of_guest() -> Result<Option<Self>> {
         static TURN: Mutex<()> = Mutex::new(());
@@ -52,14 +52,14 @@ impl Cards {
             println!("SKIP: only a guest has these cards (make test-guest)");
             return Ok(None);
         }
-        // A test that failed left nothing that the next one does not set.
+        // A test that failed has left nothing that the next test does not set itself.
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let (near, far) = (card(NEAR)?, card(FAR)?);
         for card in [&near, &far] {
             // A test that failed may have left changes.
             Journal::open(card)?.restore(&Settings(card));
             offloads_off(&card.name)?;
-            // Frames go from anybody to anybody.
+            // Promiscuous mode: frames may have any addresses.
             ip(&format!("link set {} promisc on up", card.name))?;
             set_channels(card, channels::read(card)?.most[3])?;
             await_up(&card.name)?;
@@ -75,15 +75,15 @@ impl Cards {
     /// Frames of many flows.
     ///
     /// # Errors
-    /// When they can't be built.
+    /// The frames can't be built.
     pub fn frames() -> Result<Vec<Frame>> {
         traffic::frames(1, &traffic::flows(1, 16), 0..400)
     }
 
-    /// Sends frames and checks that the far card has received as many.
+    /// Sends frames and checks that the far card has received the same number of frames.
     ///
     /// # Errors
-    /// When it has not.
+    /// The far card has received fewer frames.
     pub fn send(&self, frames: &[Frame]) -> Result<()> {
         let received = || counters(&self.far.name).map(|counters| counters.received);
         for burst in frames.chunks(BURST) {
@@ -103,7 +103,7 @@ impl Cards {
 /// Sets how many channels receive and send, and waits for the link.
 ///
 /// # Errors
-/// When the device has not as many afterwards.
+/// The device has another number of channels afterwards.
 pub fn set_channels(device: &Device, combined: u32) -> Result<()> {
     let wanted = Wanted {
         combined: Some(combined),
@@ -119,7 +119,7 @@ pub fn set_channels(device: &Device, combined: u32) -> Result<()> {
 /// Runs ethtool and returns its output.
 ///
 /// # Errors
-/// When it fails, with its complaint.
+/// ethtool fails; the error has its message.
 pub fn ethtool(arguments: &[&str]) -> Result<String> {
     let done = Command::new("ethtool").args(arguments).output();
     let done = done.context("starting ethtool")?;
@@ -132,7 +132,7 @@ pub fn ethtool(arguments: &[&str]) -> Result<String> {
 /// The staged `fanpcap` command.
 ///
 /// # Errors
-/// When it isn't staged.
+/// The command isn't staged.
 pub fn fanpcap() -> Result<PathBuf> {
     Ok(library::library_dir()?.join("../bin/fanpcap"))
 }
@@ -140,7 +140,7 @@ pub fn fanpcap() -> Result<PathBuf> {
 /// Runs `fanpcap tune` and returns its output.
 ///
 /// # Errors
-/// When it fails, with its output.
+/// The command fails; the error has its output.
 pub fn tune(arguments: &[&str]) -> Result<String> {
     let done = Command::new(fanpcap()?)
         .arg("tune")
@@ -156,7 +156,7 @@ pub fn tune(arguments: &[&str]) -> Result<String> {
 /// Compiles a C program of this package.
 ///
 /// # Errors
-/// The compiler's complaint.
+/// The compiler's messages.
 pub fn compile(name: &str, scratch: &Scratch) -> Result<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("c/{name}.c"));
     let program = scratch.file(name);
@@ -164,7 +164,7 @@ pub fn compile(name: &str, scratch: &Scratch) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// All settings of a device, and the CPUs that its interrupts were asked to go to.
+/// All settings of a device, and the CPUs that its interrupts were assigned to.
 pub fn state(device: &Device) -> BTreeMap<String, String> {
     let facts = Facts::of(device);
     let irqs = facts.interrupts.iter().map(|(interrupt, affinity)| {
@@ -176,7 +176,7 @@ pub fn state(device: &Device) -> BTreeMap<String, String> {
     values.chain(irqs).collect()
 }
 
-/// Checks that a device is as it was, and that no change of it is written down any more.
+/// Checks that a device has its former settings, and that no journal of changes remains.
 ///
 /// # Errors
 /// The first setting that differs.
@@ -184,16 +184,22 @@ pub fn ensure_as_before(device: &Device, before: &BTreeMap<String, String>) -> R
     let now = state(device);
     for name in before.keys().chain(now.keys()) {
         let (is, was) = (now.get(name), before.get(name));
-        ensure!(is == was, "{name} is {is:?} and was {was:?}");
+        ensure!(
+            is == was,
+            "{name} is now {is:?}; before the test it was {was:?}"
+        );
     }
-    ensure!(journal::journals()?.is_empty(), "a journal is left");
+    ensure!(
+        journal::journals()?.is_empty(),
+        "a journal of changes remains"
+    );
     Ok(())
 }
 
-/// How often each of these interrupts has come, by CPU.
+/// How often each of these interrupts has occurred, by CPU.
 ///
 /// # Errors
-/// When there is no such interrupt.
+/// The kernel does not list one of the interrupts.
 pub fn counts(interrupts: &[Interrupt]) -> Result<Vec<Vec<u64>>> {
     interrupts.iter().map(count).collect()
 }
@@ -212,7 +218,7 @@ fn count(interrupt: &Interrupt) -> Result<Vec<u64>> {
 /// The receive interrupts of a card, by channel.
 ///
 /// # Errors
-/// When a channel has none.
+/// A channel has no receive interrupt.
 pub fn receiving(device: &Device) -> Result<Vec<Interrupt>> {
     let channels = channels::read(device)?.combined;
     (0..channels)

@@ -1,5 +1,5 @@
-//! `fanpcap tune --adapt` on a card with four receive queues: skewed flows become level, elephants
-//! are named, and the indirection table comes back.
+//! `fanpcap tune --adapt` on a card with four receive queues: it balances skewed flows, names
+//! elephant flows, and restores the indirection table.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -24,19 +24,19 @@ const SIGKILL: i32 = 9;
 /// A round may take ten seconds.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// So many frames at a time, and as much time between them, overrun no queue.
+/// Bursts of this size, with a pause of this length between them, overrun no queue.
 const BURST: usize = 16;
 const PAUSE: Duration = Duration::from_millis(4);
 
-/// A card with a table, by whose hash packets can be counted.
+/// A card with an indirection table, whose hash the test can compute.
 struct Bench {
     cards: Cards,
-    /// The table before anything adapts it.
+    /// The table before the command changes it.
     table: Vec<u32>,
 }
 
 impl Bench {
-    /// None, with the reason printed, where there is no such card.
+    /// Returns `None` and prints the reason if the guest has no such card.
     #[allow(clippy::print_stdout, reason = "the tally reads it")]
     fn of_guest() -> Result<Option<Self>> {
         let Some(cards) = Cards::of_guest()? else {
@@ -60,7 +60,7 @@ impl Bench {
         output.spawn().context("starting fanpcap")
     }
 
-    /// Sends frames over and over again while `work` runs.
+    /// Sends the frames repeatedly while `work` runs.
     fn while_sending<T>(&self, frames: &[Frame], work: impl FnOnce() -> Result<T>) -> Result<T> {
         let sender = Injector::open(&self.cards.near.name)?;
         let is_done = AtomicBool::new(false);
@@ -106,8 +106,8 @@ impl Bench {
         Ok(toeplitz(&key, &input) as usize % self.table.len())
     }
 
-    /// Frames of many flows. The large flows come to queue 0, with the same proportions in each
-    /// part.
+    /// Frames of many flows. The large flows arrive at queue 0. Each part of the frames has the
+    /// same proportions.
     fn skewed(&self) -> Result<Vec<Frame>> {
         let mut flows = traffic::flows(16, 100);
         let mut is_elsewhere = Vec::new();
@@ -116,7 +116,7 @@ impl Bench {
         }
         let mut order: Vec<usize> = (0..flows.len()).collect();
         order.sort_by_key(|&it| is_elsewhere[it]);
-        // The rest in any order.
+        // The other flows may be in any order.
         order[30..].sort_unstable();
         flows = order.into_iter().map(|it| flows[it]).collect();
         let sizes = (0..).map(|rank| 600 / (rank + 15));
@@ -130,8 +130,9 @@ impl Bench {
     }
 }
 
-/// Turns on what adapting needs, and names if it is off. It stays on: virtio_net does not hash at
-/// all any more once it is off again.
+/// Turns on receive hashing, which adapting needs. First checks that the command names the feature
+/// while it is off. Leaves the feature on: after virtio_net has turned it off once more, it does
+/// not hash any more.
 fn ensure_hash_is_passed_on(device: &Device) -> Result<()> {
     let feature = Setting::Feature("rx-hashing".to_owned());
     if value(device, feature)? == "off" {
@@ -149,7 +150,7 @@ fn ensure_hash_is_passed_on(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// So many frames of each flow, evenly spread.
+/// The given number of frames of each flow, evenly mixed.
 fn mixed(flows: &[(Flow, usize)]) -> Result<Vec<Frame>> {
     let mut order: Vec<(usize, usize)> = Vec::new();
     for (number, &(_, count)) in flows.iter().enumerate() {
@@ -163,7 +164,8 @@ fn mixed(flows: &[(Flow, usize)]) -> Result<Vec<Frame>> {
     order.into_iter().map(frame).collect()
 }
 
-/// "RSS Hashing Types", "Introduction to Receive Side Scaling": the hash of the key and the fields.
+/// The hash of the key and the fields, by "RSS Hashing Types" in "Introduction to Receive Side
+/// Scaling".
 fn toeplitz(key: &[u8], input: &[u8]) -> u32 {
     let word = |at: usize| {
         let bytes = [key[at], key[at + 1], key[at + 2], key[at + 3], key[at + 4]];
@@ -236,7 +238,7 @@ fn skewed_flows_are_level_within_twenty_rounds_and_the_table_comes_back() -> Res
     let found = excesses(&said)?;
     ensure!(found.len() == 10, "{said}");
     ensure!(found[0] > 40.0, "{said}");
-    // Chance moves a queue above that now and then.
+    // By chance a queue exceeds 5 % now and then.
     let level = found[5..].iter().filter(|&&excess| excess <= 5.0);
     ensure!(level.count() >= 3, "{said}");
     ensure!(said.contains(", as before"), "{said}");
@@ -307,8 +309,11 @@ fn however_it_ends_the_table_comes_back() -> Result<()> {
         bench.ensure_table_is_back()?;
         let mut killed = end_by(SIGKILL)?;
         killed.wait()?;
-        ensure!(table(device)? != bench.table, "nobody has put it back");
-        // The next start puts it back first.
+        ensure!(
+            table(device)? != bench.table,
+            "the killed command restored it"
+        );
+        // The next start restores the table first.
         let next = bench.adapt(&["--adapt", "--rounds", "1"])?;
         let said = finish(next)?;
         ensure!(said.contains("as before"), "{said}");

@@ -1,4 +1,4 @@
-//! Network cards with channels: what is set holds, and captures on them are whole.
+//! Network cards with channels: settings take effect, and captures on the cards are complete.
 
 use std::fs;
 
@@ -52,7 +52,7 @@ fn interrupts_come_to_the_cpu_that_they_were_given() -> Result<()> {
             let asked = interrupts::affinity(interrupt.number)?.asked;
             ensure!(asked == [cpu], "{asked:?}");
         }
-        // The controller changes over with the next interrupt.
+        // The interrupt controller switches to the new CPU with the next interrupt.
         cards.send(&frames)?;
         let before = counts(&interrupts)?;
         cards.send(&frames)?;
@@ -97,14 +97,14 @@ fn the_table_of_receive_side_scaling_chooses_the_channel() -> Result<()> {
     ensure!(spread == [true; 4], "{spread:?}");
     ethtool(&["-X", name, "equal", "1"])?;
     let alone = used();
-    // A table that was set keeps the channels that it names.
+    // A table that was set by hand fixes the number of channels that ethtool can set.
     ethtool(&["-X", name, "default"])?;
     let alone = alone?;
     ensure!(alone == [true, false, false, false], "{alone:?}");
     Ok(())
 }
 
-/// tcpdump on the far card; its group and engine are set by who starts it.
+/// tcpdump on the far card. The caller sets the group and the engine.
 fn tcpdump(cards: &Cards, scratch: &Scratch) -> Result<Program> {
     Program::tcpdump(&cards.far.name, scratch.new_file("pcap"))
 }
@@ -134,10 +134,14 @@ fn two_members_share_what_four_channels_receive() -> Result<()> {
         frames.len()
     );
     let split = capture::split_flows(&captures);
-    ensure!(split.is_empty(), "{} flows at both members", split.len());
+    ensure!(
+        split.is_empty(),
+        "{} flows reached both members",
+        split.len()
+    );
     ensure!(
         captures.iter().all(|capture| !capture.packets.is_empty()),
-        "a member got nothing"
+        "a member received no packet"
     );
     Ok(())
 }
@@ -149,7 +153,7 @@ fn the_engine_on_xdp_serves_the_card_or_says_why_not() -> Result<()> {
     let Some(cards) = Cards::of_guest()? else {
         return Ok(());
     };
-    // virtio_net wants channels left for what XDP programs send.
+    // virtio_net needs free channels for the packets that XDP programs send.
     set_channels(&cards.far, 2)?;
     let scratch = Scratch::new()?;
     let frames = Cards::frames()?;
@@ -168,6 +172,9 @@ fn the_engine_on_xdp_serves_the_card_or_says_why_not() -> Result<()> {
     println!("told: {said}");
     cards.send(&frames)?;
     finish(vec![member], frames.len())?;
-    ensure!(!has_xdp(&cards.far.name)?, "the program is still there");
+    ensure!(
+        !has_xdp(&cards.far.name)?,
+        "the XDP program is still attached"
+    );
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! A card's channels and interrupts as applications place them, by calls and by settings: the
-//! interrupts come to the CPUs that were named, and everything is as before afterwards.
+//! Applications place a card's channels and interrupts, by calls and by settings. The interrupts
+//! occur on the named CPUs, and the old settings are restored at the end.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,8 @@ use fanpcap_guest_tests::{
 use fanpcap_testkit::member::finish;
 use fanpcap_testkit::{Program, Scratch};
 
-/// Two channels; the interrupts of each on the CPU of its number.
+/// Settings with two channels. The interrupts of each channel go to the CPU with the channel's
+/// number.
 fn settings(cards: &Cards, scratch: &Scratch) -> Result<PathBuf> {
     let name = &cards.far.name;
     let text = format!("combined_channels@{name} = 2\nirq@{name}.0 = 0\nirq@{name}.1 = 1\n");
@@ -28,12 +29,13 @@ fn channels(cards: &Cards) -> Result<String> {
         .to_owned())
 }
 
-/// Checks that frames come by two channels, with interrupts on the CPUs of their numbers only.
+/// Checks that frames arrive by two channels, with interrupts only on the CPUs with the channels'
+/// numbers.
 fn ensure_placed(cards: &Cards) -> Result<()> {
     ensure!(channels(cards)? == "2", "{} channels", channels(cards)?);
     let interrupts = receiving(&cards.far)?;
     let frames = Cards::frames()?;
-    // The controller changes over with the next interrupt.
+    // The interrupt controller switches to the new CPU with the next interrupt.
     cards.send(&frames)?;
     let before = counts(&interrupts)?;
     cards.send(&frames)?;
@@ -42,7 +44,7 @@ fn ensure_placed(cards: &Cards) -> Result<()> {
         let grown = |cpu: usize| after[cpu] - before[cpu];
         ensure!(
             grown(channel) > 0,
-            "channel {channel} got nothing on its CPU"
+            "channel {channel} had no interrupt on its CPU"
         );
         let elsewhere = (0..after.len()).find(|cpu| *cpu != channel && grown(*cpu) > 0);
         ensure!(

@@ -1,5 +1,5 @@
-//! `fanpcap tune` on a card with channels: each setting of a plan holds and comes back exactly,
-//! also after a crash at any point, and what somebody else has set stays.
+//! `fanpcap tune` on a card with channels. Each setting of a plan takes effect and is restored
+//! exactly, also after a crash at any point. Settings that another program has changed stay.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +23,8 @@ use fanpcap_testkit::Scratch;
 use fanpcap_testkit::library::library_dir;
 use fanpcap_testkit::veth::{ip, offloads_on};
 
-/// The value that ethtool has after a heading; the last one, as the largest values come first.
+/// The value that ethtool prints after a heading. Takes the last value, because ethtool prints the
+/// maximum values first.
 fn shown(option: &str, device: &str, heading: &str) -> Result<String> {
     let said = ethtool(&[option, device])?;
     let value = said
@@ -55,7 +56,7 @@ fn read(path: PathBuf) -> Result<String> {
         .to_owned())
 }
 
-/// A card that a host uses: an address, offloads, packet steering, and a short ring.
+/// A card as a host uses it: an address, offloads, packet steering, and a short ring.
 struct InUse<'a>(&'a Device);
 
 impl<'a> InUse<'a> {
@@ -72,14 +73,14 @@ impl<'a> InUse<'a> {
 impl Drop for InUse<'_> {
     fn drop(&mut self) {
         let name = &self.0.name;
-        // The next test finds what it needs, or says so.
+        // Ignore errors: the next test checks the state that it needs.
         let _ = ip(&format!("addr flush dev {name}"));
         let _ = fs::write(sysfs(self.0, "queues/rx-0/rps_cpus"), "0");
         let _ = ethtool(&["-G", name, "rx", "256"]);
     }
 }
 
-/// Puts everything back and checks that each change was undone.
+/// Restores all settings and checks that each change was undone.
 fn restore(device: &Device) -> Result<()> {
     for undone in Journal::open(device)?.restore(&Settings(device)) {
         let is_undone = matches!(
@@ -101,7 +102,7 @@ fn each_setting_of_a_plan_holds_and_comes_back() -> Result<()> {
     let _in_use = InUse::begin(device)?;
     let before = state(device);
     let mut facts = Facts::of(device);
-    // As if the ring had been too short.
+    // The count that a ring that is too short would cause.
     facts.missed = 1000;
     let wishes = Wishes {
         queues: Some(2),
@@ -120,7 +121,7 @@ fn each_setting_of_a_plan_holds_and_comes_back() -> Result<()> {
     ensure_as_before(device, &before)
 }
 
-/// Checks with other tools what a plan for two queues on these CPUs sets.
+/// Checks with other tools the settings of a plan for two queues on these CPUs.
 fn ensure_each_setting(device: &Device, cpus: &[usize]) -> Result<()> {
     let name = device.name.as_str();
     ensure!(shown("-l", name, "Combined:")? == "2");
@@ -221,7 +222,7 @@ fn after_a_crash_at_any_point_of_apply_everything_comes_back() -> Result<()> {
         restore_after(points, device, &before)?;
     }
     println!("killed after each of {points} calls, {:?}", begun.elapsed());
-    ensure!(points > 20, "{points} calls change something");
+    ensure!(points > 20, "only {points} calls change something");
     restore_after(points, device, &before)
 }
 
@@ -230,8 +231,8 @@ fn restore_after(points: u32, device: &Device, before: &BTreeMap<String, String>
     restored.with_context(|| format!("killed after call {points}"))
 }
 
-/// Runs `fanpcap tune --apply` until its call of this number that changes something. Returns
-/// whether it got so far.
+/// Kills `fanpcap tune --apply` after system call `number` of those that change something. Returns
+/// false if the command made fewer such calls.
 fn is_killed_after(number: u32, dies: &Path, device: &Device) -> Result<bool> {
     let done = Command::new(dies)
         .env("LD_LIBRARY_PATH", library_dir()?)

@@ -1,5 +1,5 @@
-/* A program on the system's library opens ours at run time, for itself only: beside LIBRARY. Says in
-   which group the handles are that ours made. */
+/* A program on the system's library opens our library at run time, for its own use only. Usage:
+   beside LIBRARY. Prints in which group our library's handles are. */
 #include <dlfcn.h>
 #include <pcap/pcap.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "%s\n", errbuf);
 		return 2;
 	}
-	/* The program's own functions stay the system's. */
+	/* The program's own calls still reach the system's library. */
 	fprintf(stderr, "%s\n", pcap_lib_version());
 	printf("open_live %d, create %d\n", group(opened), group(created));
 	close(created);

@@ -1,5 +1,6 @@
-/* A thread makes one call with a cancellation pending, then meets a cancellation point: cancelled CALL.
-   Prints nothing but what is wrong: the thread was not cancelled, or the library no longer works. */
+/* A thread makes one call with a cancellation pending, then reaches a cancellation point. Usage:
+   cancelled CALL. Prints only errors: the thread was not cancelled, or the library no longer works.
+   */
 #include <pcap/pcap.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -37,7 +38,8 @@ static void stats(pcap_t *p)
 	(void)pcap_stats(p, &stat);
 }
 
-/* Without traffic and without a timeout it waits for good, unless the cancellation ends it. */
+/* Without traffic and without a timeout, the call waits for ever unless the cancellation ends it.
+   */
 static void next_ex(pcap_t *p)
 {
 	struct pcap_pkthdr *header;
@@ -47,7 +49,8 @@ static void next_ex(pcap_t *p)
 
 static const struct call {
 	const char *name;
-	/* What it needs. The first call of a process does more than others, so these have no handle. */
+	/* The handle that the call needs. The first call of a process does more than later calls, so these
+	   calls have no handle. */
 	enum { NO_HANDLE, CREATED, ACTIVE } needs;
 	void (*make)(pcap_t *p);
 } calls[] = {
@@ -96,7 +99,7 @@ int main(int argc, char **argv)
 	pthread_join(thread, &result);
 	if (result != PTHREAD_CANCELED)
 		puts("the thread was not cancelled");
-	/* Nothing was left locked. */
+	/* Checks that no lock is still held. */
 	pcap_close(handle(1));
 	return 0;
 }

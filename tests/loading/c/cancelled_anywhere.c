@@ -1,5 +1,5 @@
-/* Threads that may be cancelled at any instruction are cancelled while they call pcap_stats().
-   Prints nothing but what is wrong: a thread was not cancelled. An abort ends it. */
+/* Cancels threads that may be cancelled at any instruction, while they call pcap_stats(). Prints
+   only errors: a thread was not cancelled. If the library aborts, the program ends. */
 #include <pcap/pcap.h>
 #include <pthread.h>
 #include <semaphore.h>

@@ -1,4 +1,4 @@
-/* Uses the two data symbols, which a program that isn't position-independent copies at its start. */
+/* Uses the two data symbols. A program that isn't position-independent copies them at its start. */
 #include <pcap/pcap.h>
 #include <pcap/namedb.h>
 #include <stdio.h>

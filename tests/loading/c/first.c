@@ -1,5 +1,6 @@
-/* The first call of a process, while another thread loads a plugin that makes one, too: first PLUGIN
-   same|other. It is the plugin's call or another. */
+/* Makes the first call of a process while another thread loads a plugin that makes a call too.
+   Usage: first PLUGIN same|other. Both calls are of the same function, or of different functions.
+   */
 #include <dlfcn.h>
 #include <pcap/pcap.h>
 #include <pthread.h>
@@ -13,7 +14,7 @@ enum { LIMIT_SECONDS = 60 };
 
 static atomic_int loading, calling, returned;
 
-/* Whether the main thread, which is number getpid(), waits for something. */
+/* Whether the main thread, whose thread id is getpid(), is waiting. */
 static int main_waits(void)
 {
 	char path[64], state = 0;
@@ -26,8 +27,9 @@ static int main_waits(void)
 	return state == 'S';
 }
 
-/* Called by the plugin's constructor, which has the loader's lock. Returns when the main thread is in
-   the middle of its call, because that needs the lock, or has got through without. */
+/* The plugin's constructor calls this function while it holds the loader's lock. The function
+   returns when the main thread waits in its call for that lock, or when the call has ended without
+   the lock. */
 void plugin_is_loading(void)
 {
 	atomic_store(&loading, 1);

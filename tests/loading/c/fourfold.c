@@ -1,5 +1,6 @@
-/* Four threads that capture, each with handles of its own, one after the other: fourfold DEVICE FAR. Says how many packets
-   each round has read, of FRAMES that are sent from FAR: the settings say whether the threads share them. */
+/* Four threads capture, each with its own handles, which it opens one after another. Usage:
+   fourfold DEVICE FAR. Prints how many packets each round has read, while FRAMES frames are sent
+   from FAR. The settings decide whether the threads share the packets. */
 #include <pcap/pcap.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -79,7 +80,8 @@ static void *capture(void *place)
 	return place;
 }
 
-/* Reads what the threads have until it is THREADS times FRAMES or, for a second, FRAMES and no more. */
+/* Waits until the threads have read THREADS times FRAMES packets. Also returns when they have read
+   FRAMES packets and read no more for a second. */
 static unsigned await_packets(void)
 {
 	const struct timespec pause = { .tv_nsec = 10000000 };

@@ -1,4 +1,5 @@
-/* Opens what the callback programs read: a savefile, or `live:DEVICE` with traffic of our own. */
+/* Opens what the callback programs read: a savefile, or `live:DEVICE` with traffic from this
+   program. */
 #include <arpa/inet.h>
 #include <pcap/pcap.h>
 #include <stdio.h>
@@ -21,7 +22,7 @@ static inline pcap_t *open_source(const char *source)
 	return p;
 }
 
-/* Datagrams to the discard port of this host. */
+/* Sends datagrams to the discard port of this host. */
 static inline void send_some(const char *source, int count)
 {
 	struct sockaddr_in to;
@@ -38,7 +39,8 @@ static inline void send_some(const char *source, int count)
 	close(fd);
 }
 
-/* Packets that can still be read; a live handle has time-outs before its first. */
+/* Reads the remaining packets. On a live handle, the timeout may expire several times before the
+   first packet comes. */
 static inline int read_rest(pcap_t *p, int most)
 {
 	struct pcap_pkthdr *header;

@@ -1,5 +1,5 @@
-/* Opens a handle in a callback of pcap_loop(), in a program that has loaded the system's library, too:
-   inside LIBRARY. Says in which group the handles are. */
+/* Opens a handle in a callback of pcap_loop(), in a program that has also loaded the system's
+   library. Usage: inside LIBRARY. Prints in which group the handles are. */
 #include <dlfcn.h>
 #include "handle.h"
 
@@ -19,7 +19,8 @@ static void open_another(u_char *user, const struct pcap_pkthdr *header, const u
 
 int main(int argc, char **argv)
 {
-	/* Before the first call, at which ours looks for that library itself. */
+	/* The library is loaded before the first call: in that call our library searches for the system's
+	   library itself. */
 	if (!dlopen(argc > 1 ? argv[1] : "", RTLD_NOW | RTLD_LOCAL)) {
 		fprintf(stderr, "%s\n", dlerror());
 		return 1;

@@ -1,4 +1,5 @@
-/* A live handle from creation to close, with traffic of its own; prints nothing that varies. */
+/* A live handle from creation to close, with traffic from this program. Prints nothing that differs
+   between runs. */
 #include <dirent.h>
 #include "handle.h"
 
@@ -55,7 +56,8 @@ int main(int argc, char **argv)
 	printf("direction %d\n", pcap_setdirection(p, PCAP_D_IN));
 	send_some("live:lo", 20);
 	printf("read %d\n", read_rest(p, 20));
-	/* On a loopback the other direction is rejected in user space, and counted by the kernel. */
+	/* On a loopback device, user space rejects packets of the other direction. The kernel has counted
+	   them. */
 	printf("stats %d", pcap_stats(p, &stat));
 	printf(" %u %u %u\n", stat.ps_recv, stat.ps_drop, stat.ps_ifdrop);
 	printf("threads: %d\n", threads() - before);

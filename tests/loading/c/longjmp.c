@@ -1,4 +1,4 @@
-/* Leaves pcap_loop() and pcap_dispatch() by longjmp, then goes on reading. */
+/* Leaves pcap_loop() and pcap_dispatch() by longjmp(), then continues to read. */
 #include <setjmp.h>
 #include "handle.h"
 

@@ -1,4 +1,4 @@
-/* Opens devices that aren't there, by pcap_open_live(), and prints why that failed: missing DEVICE... */
+/* Opens absent devices by pcap_open_live(), and prints why that failed. Usage: missing DEVICE... */
 #include <pcap/pcap.h>
 #include <stdio.h>
 

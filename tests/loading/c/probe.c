@@ -1,4 +1,5 @@
-/* Uses most of what works without packets; prints the same on the system's libpcap as on ours. */
+/* Calls most functions that work without packets. Prints the same on the system's libpcap and on
+   ours. */
 #include <dirent.h>
 #include <pcap/pcap.h>
 #include <pcap/namedb.h>
@@ -46,7 +47,7 @@ static void read_savefile(const char *path)
 	pcap_close(p);
 }
 
-/* The list is released by free(), as some programs do: both libraries must use the program's malloc. */
+/* Some programs release the list by free(), so both libraries must use the program's malloc(). */
 static void link_types(void)
 {
 	int *list = NULL;

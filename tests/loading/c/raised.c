@@ -1,4 +1,4 @@
-/* Opens a live handle and says whether the process has raised privileges (AT_SECURE). */
+/* Opens a live handle and prints whether the process has raised privileges (AT_SECURE). */
 #include <pcap/pcap.h>
 #include <stdio.h>
 #include <sys/auxv.h>

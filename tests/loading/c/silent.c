@@ -1,4 +1,5 @@
-/* Does what a program does at its start and prints nothing: whatever appears is the library's. */
+/* Makes the calls that a program makes at its start, and prints nothing. Any output is the
+   library's. */
 #include <pcap/pcap.h>
 
 int main(int argc, char **argv)

@@ -1,4 +1,4 @@
-/* Leaves pcap_loop() and pcap_dispatch() by a C++ exception, then goes on reading. */
+/* Leaves pcap_loop() and pcap_dispatch() by a C++ exception, then continues to read. */
 #include <stdexcept>
 #include "handle.h"
 

@@ -1,4 +1,4 @@
-/* Threads that make the first call of the process together. */
+/* Several threads make the first call of the process at the same time. */
 #include <pcap/pcap.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Prints the library's version and why a handle can't be made, if so. */
+/* Prints the library's version, and the error if no handle can be created. */
 #include <pcap/pcap.h>
 #include <stdio.h>
 

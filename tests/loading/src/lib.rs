@@ -30,7 +30,7 @@ impl Ended {
     /// Standard output of a program that succeeded.
     ///
     /// # Errors
-    /// When it did not.
+    /// The program did not succeed.
     pub fn success(self) -> Result<String> {
         ensure!(
             self.status.success(),
@@ -47,7 +47,7 @@ impl Ended {
 /// Compiles one of the programs in `c/` against the installed libpcap, as any distribution would.
 ///
 /// # Errors
-/// What the compiler says; warnings are errors.
+/// The compiler's messages; warnings are errors.
 pub fn compile(scratch: &Scratch, source: &str, flags: &[&str]) -> Result<PathBuf> {
     needs::libpcap_headers()?;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("c").join(source);
@@ -70,7 +70,7 @@ pub fn compile(scratch: &Scratch, source: &str, flags: &[&str]) -> Result<PathBu
     Ok(program)
 }
 
-/// A program without settings, and so on the system's library.
+/// A command that runs the program without settings, and therefore on the system's library.
 pub fn on_system(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in env::vars_os() {
@@ -82,25 +82,25 @@ pub fn on_system(program: impl AsRef<OsStr>) -> Command {
             command.env_remove(name);
         }
     }
-    // An empty config file, so that the machine's own has no say.
+    // The config file is empty, because the machine's own config file must have no effect.
     command.env("PCAP_CONFIG", "/dev/null");
     command
 }
 
-/// The same on our library.
+/// A command that runs the program on our library, without settings.
 ///
 /// # Errors
-/// When it isn't staged.
+/// Our library isn't staged.
 pub fn on_ours(program: impl AsRef<OsStr>) -> Result<Command> {
     let mut command = on_system(program);
     command.env("LD_LIBRARY_PATH", library_dir()?);
     Ok(command)
 }
 
-/// Runs a program to its end, which must come in time.
+/// Runs a program to its end, within a time limit.
 ///
 /// # Errors
-/// When it can't be started or goes on for too long.
+/// The program can't be started, or does not end in time.
 pub fn run(scratch: &Scratch, command: &mut Command) -> Result<Ended> {
     let (out, err) = (scratch.new_file("out"), scratch.new_file("err"));
     command
@@ -125,11 +125,11 @@ pub fn run(scratch: &Scratch, command: &mut Command) -> Result<Ended> {
     })
 }
 
-/// Checks that a program that judges files finds no fault; without the program the test is skipped,
-/// and this is false.
+/// Checks that a program that validates files finds no error. Returns false and skips the test if
+/// the program isn't installed.
 ///
 /// # Errors
-/// What it finds.
+/// The errors that the program finds.
 pub fn is_judged(scratch: &Scratch, judge: &mut Command) -> Result<bool> {
     let name = judge.get_program().to_string_lossy().into_owned();
     let Ok(ended) = run(scratch, judge) else {
@@ -147,10 +147,11 @@ pub fn is_judged(scratch: &Scratch, judge: &mut Command) -> Result<bool> {
 /// A savefile with some TCP and UDP packets.
 ///
 /// # Errors
-/// When it can't be written.
+/// The file can't be written.
 pub fn savefile(scratch: &Scratch) -> Result<PathBuf> {
     let mut bytes = Vec::new();
-    // Microseconds, version 2.4, no zone, snapshot length, Ethernet.
+    // The header's words: the magic number for microseconds, version 2.4, two zero words, snapshot
+    // length, Ethernet.
     for word in [0xa1b2_c3d4, 0x0004_0002, 0, 0, 65535, 1] {
         bytes.extend(u32::to_ne_bytes(word));
     }
@@ -166,12 +167,12 @@ pub fn savefile(scratch: &Scratch) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The first of these files that is there.
+/// The first of these files that exists.
 pub fn found(paths: &[&str]) -> Option<PathBuf> {
     paths.iter().map(PathBuf::from).find(|path| path.exists())
 }
 
-/// Says that a test can't do its work here, and why: it then counts as skipped, not as passed.
+/// Reports that a test can't run here, and why. The test then counts as skipped, not as passed.
 #[expect(clippy::print_stdout, reason = "what a test prints is how it says so")]
 pub fn skip(reason: &str) {
     println!("SKIP: {reason}");
@@ -180,7 +181,7 @@ pub fn skip(reason: &str) {
 /// The file of the system's library.
 ///
 /// # Errors
-/// When there is none.
+/// There is no such file.
 pub fn system_library() -> Result<PathBuf> {
     let machine = env::consts::ARCH;
     let directories = [
@@ -192,7 +193,7 @@ pub fn system_library() -> Result<PathBuf> {
         .map(|dir| Path::new(dir).join(LIBRARY))
         .into_iter()
         .find(|path| path.exists());
-    path.context("no libpcap.so.0.8 of the system's")?
+    path.context("the system has no libpcap.so.0.8")?
         .canonicalize()
         .context("its file")
 }

@@ -1,5 +1,5 @@
-//! The files in packaging/examples: the application that each is for reads it, and its commands
-//! run.
+//! The files in packaging/examples: the application of each file accepts it, and the commands in
+//! the files run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,13 +31,14 @@ fn the_units_are_what_systemd_understands() -> Result<()> {
         let unit = text(name)?.replace("/usr/bin/fanpcap", &command);
         verify.arg(scratch.write(name, &unit)?);
     }
-    // A drop-in is read with a unit of its service, wherever systemd looks for these.
+    // A drop-in is checked together with a unit of its service, in a directory that systemd
+    // searches.
     let service = "[Service]\nExecStart=/bin/true\n";
     verify.arg(scratch.write("fanpcap-example.service", service)?);
     let dropins = scratch.file("fanpcap-example.service.d");
     fs::create_dir(&dropins)?;
     fs::write(dropins.join("group.conf"), text("fanpcap-group.conf")?)?;
-    // It ignores unknown settings, with a warning.
+    // systemd ignores unknown settings, with a warning.
     is_judged(&scratch, &mut verify).map(drop)
 }
 
@@ -124,7 +125,8 @@ fn the_containers_share_the_hosts_network_and_pages_alone() -> Result<()> {
         let text = text(name)?;
         let lines = text.lines().map(str::trim);
         for line in lines.filter(|line| !line.starts_with('#')) {
-            // With another's processes in sight, CAP_SYS_PTRACE leads to that one's files.
+            // If a container can see processes of other containers, CAP_SYS_PTRACE gives access to
+            // their files.
             for word in ["pid: host", "ipc: host", "hostPID", "hostIPC", "privileged"] {
                 ensure!(!line.starts_with(word), "{name}: {line}");
             }
@@ -171,7 +173,7 @@ fn the_units_command_shares_packets_with_the_units_capabilities() -> Result<()> 
     })
 }
 
-/// Runs the unit's command, as systemd does for the device, with files in `directory`.
+/// Runs the unit's command as systemd runs it for the device, with files in `directory`.
 fn command_of_unit(directory: &Path) -> Result<String> {
     let unit = text(UNIT)?.replace("\\\n", " ");
     let lines = unit.lines();

@@ -1,5 +1,6 @@
-//! The installed tree and the manual pages: the pages are well-formed and complete. Their programs,
-//! built against the installed tree as a user builds them, work as described.
+//! The installed tree and the manual pages. The pages must be well-formed and complete. The
+//! programs in the pages, built against the installed tree as a user builds them, must work as
+//! described.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,8 +50,8 @@ fn the_installed_command_finds_the_installed_library() -> Result<()> {
         library.canonicalize()?.display()
     );
     ensure!(said == line, "{said}");
-    // As a shell takes it: the program that it starts then is on our library, until it is taken
-    // back.
+    // Run the lines as a shell runs them. A program that the shell starts after `enable` is on our
+    // library, until `disable`.
     let script = "eval \"$(\"$0\" enable)\"; tcpdump --version; \
                   eval \"$(\"$0\" disable)\"; echo \"left: $LD_LIBRARY_PATH\"";
     let mut shell = on_system("sh");
@@ -87,7 +88,7 @@ fn completions_documents_and_the_pkg_config_file_are_installed() -> Result<()> {
         let mut command = on_system(shell);
         match run(&tree.scratch, command.arg("-n").arg(&path)) {
             Ok(ended) => ended.success().map(|_| ())?,
-            // A shell that isn't here has no say.
+            // This shell isn't installed, so skip it.
             Err(_) => continue,
         }
     }
@@ -111,7 +112,7 @@ fn bash_completes_what_belongs_there_and_no_internals() -> Result<()> {
         .prefix()
         .join("share/bash-completion/completions/fanpcap");
     let command = tree.prefix().join("bin/fanpcap");
-    // As bash calls it: the words so far, the last of which is the one to complete.
+    // Call the function as bash does: with all words so far. The last word is the one to complete.
     let text = ". \"$1\"; shift; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _fanpcap; \
                 printf '%s\\n' \"${COMPREPLY[@]}\"";
     let completed = |words: &[&str]| -> Result<String> {
@@ -129,7 +130,7 @@ fn bash_completes_what_belongs_there_and_no_internals() -> Result<()> {
         (&["ben"], "bench\n"),
         (&["bench", "steerin"], "steering\n"),
         (&["top", "--sort", "drops"], "drops\n"),
-        // Files are the shell's own.
+        // No candidates: the shell completes file names itself.
         (&["lang", "check", ""], "\n"),
     ] {
         let said = completed(words)?;
@@ -188,7 +189,7 @@ fn the_pages_tell_of_every_function() -> Result<()> {
         .into_iter()
         .filter(|name| !told.contains(name) && !inner.contains(&&**name))
         .collect();
-    ensure!(untold.is_empty(), "the pages don't tell of {untold:?}");
+    ensure!(untold.is_empty(), "the pages don't mention {untold:?}");
     Ok(())
 }
 
@@ -243,7 +244,7 @@ fn share(said: &str, thread: usize) -> Result<u64> {
 #[ignore = "needs root: captures in a network namespace"]
 fn with_weak_symbols_two_processes_share() -> Result<()> {
     let tree = Tree::install()?;
-    // Built on a system that has never heard of us.
+    // Build the program on a system where fanpcap was never installed.
     let program = tree.compile("weak.c", Path::new("/nonexistent"))?;
     on_wire(|send| {
         let start = || {
@@ -295,7 +296,7 @@ fn with_weak_symbols_a_plain_libpcap_serves_too() -> Result<()> {
     Ok(())
 }
 
-/// Runs `test` in a namespace; what it is given sends the frames past the device vb.
+/// Runs `test` in a namespace. The function that `test` gets sends frames, all of which pass vb.
 fn on_wire(test: impl FnOnce(&dyn Fn() -> Result<()>) -> Result<()> + Send) -> Result<()> {
     netns::within_new(|| {
         Veth::new("va", "vb", 1)?;
@@ -325,7 +326,8 @@ fn uninstall_removes_what_install_made_and_nothing_else() -> Result<()> {
     let before = tree.listing()?;
     tree.make("install")?;
     ensure!(tree.prefix().join("lib/fanpcap/libpcap.so").exists());
-    // Again, as for an update: the directories that the first one made are still known.
+    // Install again, as for an update. The list of directories from the first installation must be
+    // kept.
     tree.make("install")?;
     tree.make("uninstall")?;
     let after = tree.listing()?;
@@ -333,7 +335,7 @@ fn uninstall_removes_what_install_made_and_nothing_else() -> Result<()> {
     Ok(())
 }
 
-/// The files that `make install` creates, in a directory of the test.
+/// The files that `make install` creates, in a directory of this test.
 struct Tree {
     scratch: Scratch,
 }
@@ -347,7 +349,7 @@ impl Tree {
         Ok(tree)
     }
 
-    /// `make install` or `make uninstall`.
+    /// Runs `make install` or `make uninstall`.
     fn make(&self, goal: &str) -> Result<()> {
         let mut command = on_system("make");
         command
@@ -361,7 +363,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Every file and directory.
+    /// All files and directories of the tree.
     fn listing(&self) -> Result<Vec<String>> {
         let mut find = on_system("find");
         find.arg(self.prefix()).args(["-mindepth", "1"]);
@@ -375,7 +377,7 @@ impl Tree {
         self.scratch.file("prefix")
     }
 
-    /// Extracts a program from the pages and compiles it as they say.
+    /// Extracts a program from the pages and compiles it as the pages describe.
     fn compile(&self, name: &str, prefix: &Path) -> Result<PathBuf> {
         needs::libpcap_headers()?;
         let source = self.scratch.write(name, &program(name)?)?;
@@ -390,14 +392,14 @@ impl Tree {
         Ok(output)
     }
 
-    /// A program on the installed library.
+    /// A command that runs a program on the installed library.
     fn program(&self, program: &Path) -> Result<Program> {
         let library = self.prefix().join("lib/fanpcap");
         Ok(Program::new(program, "capturing")?.set("LD_LIBRARY_PATH", library))
     }
 }
 
-/// The text of the program that introduces itself with this name.
+/// The text of the program whose first comment has this name.
 fn program(name: &str) -> Result<String> {
     for page in pages()? {
         let text = fs::read_to_string(&page)?;
@@ -415,7 +417,7 @@ fn program(name: &str) -> Result<String> {
     anyhow::bail!("no page has the program {name}")
 }
 
-/// The page's source without its escapes.
+/// The page's text without roff escapes.
 fn plain(text: &str) -> String {
     text.replace("\\-", "-")
         .replace("\\&", "")
@@ -426,7 +428,7 @@ fn pages() -> Result<Vec<PathBuf>> {
     files(&root().join("docs/man"))
 }
 
-/// What is in a directory.
+/// The files in a directory.
 fn files(dir: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(dir).with_context(|| format!("reading {}", dir.display()))?;
     let files: Vec<PathBuf> = entries
@@ -440,8 +442,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Lines of examples that are for a machine of one's own: they change it, measure for long, or need
-/// what is not here.
+/// Parts of example lines that need a separate machine. Such lines change the machine, measure for
+/// a long time, or need programs or devices that are missing here.
 #[rustfmt::skip]
 const NOT_HERE: [&str; 9] = [
     "p cluster", "p node", "p coord", "p analyzer", "--system", "bench steering", "bench compare", "eval ", "p group",
@@ -469,11 +471,12 @@ fn the_examples_of_the_commands_pages_work() -> Result<()> {
         scratch.write("steer.pfq", "main = tcp >-> steer_flow\n")?;
         let directory = scratch.file("steer.pfq");
         let directory = directory.parent().context("a directory")?.to_owned();
-        // The input of the other examples: a capture of the traffic that is sent.
+        // The input file of the other examples: a capture of the traffic that the test sends.
         let bin = tree.prefix().join("bin");
         let path = format!("{}:{}", bin.display(), std::env::var("PATH")?);
         let try_line = |line: &str| -> Result<()> {
-            // Traffic until the line ends, which a signal does where it would go on.
+            // Send traffic until the line's command ends. A signal ends a command that would run
+            // for ever.
             let script = format!(
                 "fanpcap gen -i eth1 --rate 5k --seconds 6 >/dev/null 2>&1 & \
                  timeout --preserve-status -s INT 4 sh -c '{}'; code=$?; kill $!; \

@@ -1,4 +1,4 @@
-/* What pcap/fanout.h promises, checked call by call: api DEVICE. */
+/* Checks call by call that the library behaves as pcap/fanout.h describes. Usage: api DEVICE. */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,7 +60,8 @@ static void modes(const char *device)
 	pcap_close(p);
 }
 
-/* Programs need Ethernet frames, which not all devices have; all can be shared by the kernel's modes. */
+/* Steering programs need Ethernet frames, which not all devices have. The kernel's modes work on
+   all devices. */
 static void modes_on_all_devices(void)
 {
 	pcap_t *p = handle("any");
@@ -123,13 +124,14 @@ static void statistics(const char *device)
 
 	st.size = 0;
 	CHECK(pcap_fanout_stats(one, &st) == PCAP_ERROR, one);
-	/* A caller that was built before there were counters of programs. */
+	/* A caller that was built before the structure had counters of steering programs. */
 	memset(&st, 0xff, sizeof(st));
 	st.size = offsetof(struct pcap_fanout_stat, counters);
 	CHECK(st.size == 64, one);
 	CHECK(pcap_fanout_stats(one, &st) == 0, one);
 	CHECK(st.members == 2 && st.counters[0] == UINT64_MAX && st.late == UINT64_MAX, one);
-	/* A caller that was built when the structure had grown: what came later stays as it was. */
+	/* A caller that was built for a larger structure. The library must not change the additional
+	   fields. */
 	memset(&later, 0xff, sizeof(later));
 	later.known.size = sizeof(later);
 	CHECK(pcap_fanout_stats(one, &later.known) == 0, one);
@@ -146,7 +148,7 @@ static void refusals(const char *device)
 	CHECK(pcap_fanout(p, -2, "hash") == PCAP_ERROR, p);
 	CHECK(pcap_fanout(p, 7, "hahs") == PCAP_ERROR, p);
 	CHECK(strstr(pcap_geterr(p), "hahs") != NULL, p);
-	/* What was refused is not remembered. */
+	/* A refused group is not kept. */
 	CHECK(pcap_activate(p) == 0, p);
 	CHECK(pcap_fanout_group(p) == PCAP_ERROR, p);
 	CHECK(pcap_fanout(p, 7, NULL) == 0, p);

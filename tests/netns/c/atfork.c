@@ -1,5 +1,5 @@
-/* A child closes handles in a fork handler of its program's: atfork DEVICE GROUP first|last. The handler
-   is registered before the program's first handle or after its last. */
+/* A child closes handles in a fork handler of its program. Usage: atfork DEVICE GROUP first|last.
+   The program registers the handler before its first handle or after its last handle. */
 #include "scene.h"
 #include <pthread.h>
 #include <signal.h>
@@ -15,7 +15,7 @@ static void close_both(void)
 	pcap_close(member);
 }
 
-/* Not by alarm(): signals may be blocked while a process forks. */
+/* Does not use alarm(), because signals may be blocked while a process forks. */
 static int await_end(pid_t child)
 {
 	const struct timespec pause = { .tv_nsec = 1000000 };
@@ -51,7 +51,7 @@ int main(int argc, char **argv)
 	if (child == 0)
 		_exit(0);
 	status = await_end(child);
-	/* What a child closes stays open in its parent. */
+	/* Handles that a child closes stay open in its parent. */
 	printf("status %d, members %llu\n", status, (unsigned long long)fanout_stats(stays).members);
 	pcap_close(stays);
 	pcap_close(member);

@@ -1,7 +1,9 @@
-/* A member that has something else to do: burdened DEVICE GROUP MODE slow|ticks|asks MICROSECONDS [immediate|stays].
-   slow: each callback takes so long. ticks: a signal comes every so often. asks: so long after the last one comes a
-   signal whose handler asks for the counters, in which each packet must be that the program has had. Says "ready",
-   and when it is interrupted "N packets, N asked, N missing"; stays: and does not end then. GROUP may be - for the environment's. */
+/* A busy member. Usage: burdened DEVICE GROUP MODE slow|ticks|asks MICROSECONDS [immediate|stays].
+   slow: each callback takes MICROSECONDS. ticks: a signal comes every MICROSECONDS. asks:
+   MICROSECONDS after the last signal comes another one. Its handler asks for the counters, which
+   must include each packet that the program has received. Prints "ready", and when it is
+   interrupted "N packets, N asked, N missing". stays: does not end then. GROUP may be - for the
+   environment's group. */
 #include "scene.h"
 #include <errno.h>
 #include <signal.h>
@@ -37,7 +39,8 @@ static void ask(int signal)
 		asked++;
 		missing += stat.ps_recv - stat.ps_drop < (unsigned)had;
 	}
-	/* Anew each time, so that the program gets on however long this takes. */
+	/* Starts the timer again each time, so that the program makes progress however long the handler
+	   takes. */
 	ask_in(asks_us);
 	errno = error;
 }

@@ -1,5 +1,5 @@
-/* What pcap/fanout.h promises of channels, checked call by call on a device with 4 receive channels that has no
-   interrupts: channels DEVICE. Leaves it with 2. */
+/* Checks call by call that channels behave as pcap/fanout.h describes. Usage: channels DEVICE. The
+   device has 4 receive channels without interrupts. The program leaves it with 2 channels. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* A child with a member of its own asks for counters while its parent's are unread: counted DEVICE GROUP
-   SENDER. Says what the parent then has of 200 packets. */
+/* A child with its own member asks for counters while its parent's counters are unread. Usage:
+   counted DEVICE GROUP SENDER. Prints what the parent's counters then say of 200 packets. */
 #include "scene.h"
 #include <sys/wait.h>
 
@@ -12,7 +12,7 @@ static void count(u_char *packets, const struct pcap_pkthdr *header, const u_cha
 	++*(int *)packets;
 }
 
-/* Not by await_received(): the kernel forgets counters that were read. */
+/* Does not use await_received(), because the kernel clears counters when they are read. */
 static void read_all(pcap_t *p)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";

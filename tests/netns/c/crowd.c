@@ -1,10 +1,10 @@
-/* Many members in one process, with small rings, told what to do line by line on standard input:
-   crowd DEVICE GROUP.
+/* Many members in one process, with small rings. Reads commands line by line on standard input.
+   Usage: crowd DEVICE GROUP.
 
-     join COUNT    handles join until there are COUNT; says "COUNT members", or how many there are,
+     join COUNT    handles join until there are COUNT; prints "COUNT members", or how many there are,
                    then why the next was refused
-     look          each handle takes what is there; says "PACKETS packets"
-     close N       closes handle N; says "COUNT members" */
+     look          each handle reads its waiting packets; prints "PACKETS packets"
+     close N       closes handle N; prints "COUNT members" */
 #include "scene.h"
 #include <sys/resource.h>
 
@@ -22,7 +22,7 @@ static void take(u_char *user, const struct pcap_pkthdr *header, const u_char *b
 	packets++;
 }
 
-/* Null when it is refused, after having said why. */
+/* Returns null if the join is refused, after it has printed the reason. */
 static pcap_t *joined(const char *device, int group)
 {
 	char errbuf[PCAP_ERRBUF_SIZE];
@@ -34,7 +34,7 @@ static pcap_t *joined(const char *device, int group)
 	if (pcap_fanout(p, group, "flow") == 0 && pcap_activate(p) >= 0) {
 		if (pcap_setnonblock(p, 1, errbuf) != 0)
 			fail("pcap_setnonblock", errbuf);
-		/* So that it takes its share. */
+		/* Reads once, so that the member takes its share. */
 		pcap_dispatch(p, 1, take, NULL);
 		return p;
 	}
@@ -51,7 +51,7 @@ static void join(const char *device, int group, int most)
 		if (p == NULL)
 			return;
 		handles[count++] = p;
-		/* The kernel can't stand filters by the thousands. */
+		/* A pause, because the kernel can't handle thousands of new filters at once. */
 		usleep(10000);
 	}
 	printf("%d members\n", count);

@@ -1,6 +1,6 @@
-/* A member that goes on in a child, as daemons do: daemon DEVICE GROUP MODE COUNT. The parent opens it, says "ready"
-   and waits to be killed. The child reads COUNT packets, says "child has N packets" and ends, without closing
-   the handle. */
+/* A member that continues in a child, as in daemons. Usage: daemon DEVICE GROUP MODE COUNT. The
+   parent opens the handle, prints "ready" and waits to be killed. The child reads COUNT packets,
+   prints "child has N packets" and ends without closing the handle. */
 #include "scene.h"
 
 static unsigned long packets;

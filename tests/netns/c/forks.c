@@ -1,4 +1,5 @@
-/* Children, forked while another thread asks for counters, close a plain handle: forks DEVICE GROUP. */
+/* Children close a plain handle. They are forked while another thread asks for counters. Usage:
+   forks DEVICE GROUP. */
 #include "scene.h"
 #include <pthread.h>
 #include <sched.h>
@@ -46,7 +47,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < CHILDREN; i++) {
 		unsigned long before = atomic_load(&asked);
 
-		/* The thread is at it again by now. */
+		/* By now the thread has begun to ask again. */
 		while (atomic_load(&asked) == before)
 			sched_yield();
 		if (close_in_child(plain) != 0) {

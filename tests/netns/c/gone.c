@@ -1,5 +1,5 @@
-/* Reads f1^f2 on, whatever a read says, until a packet with tag 9 has come, or reads fail for a while: prints
-   the tags, and the first error. */
+/* Reads f1^f2, even after errors, until a packet with tag 9 has come, or reads have failed for a
+   while. Prints the tags, and the first error. */
 #include "wires.h"
 
 enum { LAST = 9, FAILURES = 150 };

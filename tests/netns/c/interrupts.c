@@ -1,6 +1,7 @@
-/* Signal handlers that interrupt malloc() on threads that have called libpcap never before: interrupts DEVICE
-   breakloop|stats GROUP|- [beside]. The handler calls pcap_breakloop() or pcap_stats() on a plain handle; another handle is
-   in GROUP, or has just a setting of its own. "beside": another thread looks up the member all the time meanwhile. */
+/* Signal handlers interrupt malloc() on threads that have never called libpcap before. Usage:
+   interrupts DEVICE breakloop|stats GROUP|- [beside]. The handler calls pcap_breakloop() or
+   pcap_stats() on a plain handle. Another handle is in GROUP, or for - has only a setting of its
+   own. "beside": at the same time another thread looks up the member all the time. */
 #define _GNU_SOURCE
 #include "scene.h"
 #include <pthread.h>
@@ -45,7 +46,7 @@ static void *look_up(void *unused)
 {
 	sigset_t all;
 
-	/* The signals are for the others. */
+	/* This thread blocks the signals, so that the other threads get them. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	while (!atomic_load(&stopped))
@@ -79,7 +80,7 @@ static void interrupt_once(int round)
 	clock_gettime(CLOCK_REALTIME, &limit);
 	limit.tv_sec += LIMIT_SECONDS;
 	if (pthread_timedjoin_np(thread, NULL, &limit) != 0) {
-		/* Nothing that allocates: malloc() is locked for good. */
+		/* Must not allocate: malloc() stays locked. */
 		_exit(write(STDOUT_FILENO, "the handler hangs\n", 18) == 18 ? 1 : 2);
 	}
 }

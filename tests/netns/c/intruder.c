@@ -1,6 +1,6 @@
-/* Another user without capabilities, who tries to get at a group, and to be in its way:
-   intruder DIRECTORY PID... Says "got WHAT" of each attempt that succeeds, and "tried" after each
-   round of all. The members' pages and doors are below DIRECTORY. */
+/* Another user without capabilities, who tries to get access to a group, and to disturb it. Usage:
+   intruder DIRECTORY PID... Prints "got WHAT" for each attempt that succeeds, and "tried" after
+   each round of all attempts. The members' pages and rendezvous sockets are below DIRECTORY. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -54,11 +54,11 @@ static void at_process(const char *text)
 	close(process);
 }
 
-/* Knocks, says something, and listens to no answer. */
+/* Connects to the rendezvous socket, sends something, and ignores the answer. */
 static void at_door(const char *path)
 {
 	struct sockaddr_un name = { .sun_family = AF_UNIX };
-	/* In the abstract namespace anybody may have the name. */
+	/* Any user may bind this name in the abstract namespace. */
 	int liar = socket(AF_UNIX, SOCK_SEQPACKET, 0);
 
 	for (int n = 0; n < 100; n++) {
@@ -101,7 +101,7 @@ static void at_file(const char *path)
 			got("a writable mapping", path);
 		if (fcntl(fd, F_OFD_SETLK, &lock) == 0)
 			got("a write lock", path);
-		/* These do not count; it keeps them. */
+		/* Read locks are allowed and do not count. The intruder keeps them. */
 		lock.l_type = F_RDLCK;
 		fcntl(fd, F_OFD_SETLK, &lock);
 		flock(fd, LOCK_EX | LOCK_NB);

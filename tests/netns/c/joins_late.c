@@ -1,5 +1,6 @@
-/* A handle that joins when packets wait in its ring: joins_late DEVICE GROUP SENDER. 100 come before it
-   joins and 50 after; it reads them all once it gets SIGUSR1. */
+/* A handle that joins while packets wait in its ring. Usage: joins_late DEVICE GROUP SENDER. 100
+   packets come before the join and 50 after it. The program reads all of them when it gets SIGUSR1.
+   */
 #include "scene.h"
 #include <signal.h>
 

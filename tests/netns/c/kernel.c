@@ -1,5 +1,5 @@
-/* What the kernel's own test of fan-out groups checks (psock_fanout), through handles: kernel CASE DEVICE
-   SENDER. Ends with "all checks passed". */
+/* The checks of the kernel's own test of fanout groups (psock_fanout), made with handles. Usage:
+   kernel CASE DEVICE SENDER. Prints "all checks passed" at the end. */
 #include "scene.h"
 #include <arpa/inet.h>
 #include <linux/if_ether.h>
@@ -23,7 +23,7 @@ static void check(int holds, const char *condition, int line, pcap_t *p)
 	exit(1);
 }
 
-/* A handle with a small ring that has asked for a group. */
+/* A handle with a small ring that has requested a group. */
 static pcap_t *asking(int group, const char *mode)
 {
 	pcap_t *p = created(device);
@@ -54,7 +54,8 @@ static void ensure_refused(int group, const char *mode)
 	pcap_close(p);
 }
 
-/* Nobody but those with the group's mode and options gets in, and the group is as it was. */
+/* Only handles with the group's mode and options may join. A refused join must not change the
+   group. */
 static void others_stay_out(void)
 {
 	static const char *const modes[MODES] = {
@@ -84,14 +85,15 @@ static void rollover_twice(void)
 
 	CHECK(pcap_fanout(p, GROUP, "rollover+rollover") == PCAP_ERROR, p);
 	CHECK(strstr(pcap_geterr(p), "rollover") != NULL, p);
-	/* What was refused is not remembered: nobody has the group. */
+	/* A refused group is not kept: the handle is in no group. */
 	CHECK(pcap_activate(p) == 0, p);
 	CHECK(pcap_fanout_group(p) == PCAP_ERROR, p);
 	pcap_close(member(GROUP, "lb"));
 	pcap_close(p);
 }
 
-/* New groups are others, each hears everything, and their numbers are numbers as any. */
+/* New groups have different numbers, and each receives all packets. Handles can join them by these
+   numbers. */
 static void new_groups(void)
 {
 	pcap_t *first = member(PCAP_FANOUT_NEW, "lb"), *other = member(PCAP_FANOUT_NEW, "lb"), *joined;
@@ -109,14 +111,14 @@ static void new_groups(void)
 	CHECK(received(first) == FRAMES / 2, first);
 	CHECK(received(joined) == FRAMES / 2, joined);
 	pcap_close(first);
-	/* The group lives on with the one that joined by number. */
+	/* The group continues with the member that joined by number. */
 	ensure_refused(number, "hash");
 	pcap_close(joined);
 	pcap_close(member(number, "hash"));
 	pcap_close(other);
 }
 
-/* A member without a handle, which is quicker to make. */
+/* A member without a handle, which is created faster. */
 static void join_bare(void)
 {
 	struct sockaddr_ll address = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL) };
@@ -138,7 +140,7 @@ static void full_group(void)
 	CHECK(pcap_activate(one_more) < 0, one_more);
 	CHECK(strstr(pcap_geterr(one_more), "256") != NULL, one_more);
 	pcap_close(last);
-	/* The refused one gets the place that has become free. */
+	/* The handle that was refused gets the place that is now free. */
 	CHECK(pcap_activate(one_more) == 0, one_more);
 	CHECK(fanout_stats(one_more).members == MEMBERS_MAX, one_more);
 }
@@ -163,7 +165,8 @@ static pid_t hold_in_child(const char *mode)
 	return child;
 }
 
-/* A group ends with its last member, however that one ends; who was refused keeps nothing alive. */
+/* A group ends with its last member, however that member ends. A refused handle does not keep the
+   group alive. */
 static void reused_number(void)
 {
 	pcap_t *last, *refused;

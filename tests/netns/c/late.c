@@ -1,5 +1,5 @@
-/* Two handles join a group by pcap_fanout() long after their activation: late DEVICE GROUP SENDER. Says
-   what each counter has of the packets before and after. */
+/* Two handles join a group by pcap_fanout() long after their activation. Usage: late DEVICE GROUP
+   SENDER. Prints each counter after packets before and after the join. */
 #include "scene.h"
 
 enum { BEFORE = 50, AFTER = 10 };

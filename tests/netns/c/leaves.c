@@ -1,5 +1,6 @@
-/* A signal handler leaves libpcap's calls by siglongjmp(): leaves DEVICE GROUP filter|replace. Each time it does so at
-   another of the call's setsockopt(2); the same call must work thereafter. Sockets get no more than 20 filters a second. */
+/* A signal handler leaves libpcap's calls by siglongjmp(). Usage: leaves DEVICE GROUP
+   filter|replace. Each time it leaves at another setsockopt(2) of the call. After that, the same
+   call must work. Sockets get at most 20 filters a second. */
 #define _GNU_SOURCE
 #include "scene.h"
 #include <setjmp.h>
@@ -14,7 +15,7 @@ static volatile sig_atomic_t left_to_signal;
 static pcap_t *p;
 static int group;
 
-/* In the place of the C library's: the library's calls come here. */
+/* Replaces the C library's function: our library's calls reach this function. */
 int setsockopt(int fd, int level, int name, const void *value, socklen_t len)
 {
 	if (left_to_signal > 0 && --left_to_signal == 0)

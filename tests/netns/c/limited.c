@@ -1,5 +1,5 @@
-/* A member of a process that may not make files of any size (RLIMIT_FSIZE):
- * limited DEVICE GROUP MODE [stays]. */
+/* A member of a process that can't write files of any size (RLIMIT_FSIZE). Usage: limited DEVICE
+   GROUP MODE [stays]. */
 #include "scene.h"
 #include <sys/resource.h>
 
@@ -15,7 +15,7 @@ int main(int argc, char **argv)
 	if (setrlimit(RLIMIT_FSIZE, &none) != 0)
 		fail("setrlimit", "refused");
 	p = opened(argv[1], atoi(argv[2]), argv[3]);
-	/* What is printed goes to a file. */
+	/* Raises the limit again, because standard output is a file. */
 	if (setrlimit(RLIMIT_FSIZE, &before) != 0)
 		return 1;
 	printf("%llu members, sums %s\n", (unsigned long long)fanout_stats(p).members,

@@ -1,6 +1,6 @@
-/* A steered group's last member is closed, and its socket is gone a second later, as on a busy
-   machine: a child has it too. Meanwhile the next one opens: lingers DEVICE GROUP. Says how many
-   members the group has then. */
+/* A steered group's last member is closed, but its socket ends only a second later, as on a busy
+   machine: a child also has the socket. In that second the next member opens. Usage: lingers DEVICE
+   GROUP. Prints how many members the group has then. */
 #include "scene.h"
 #include <sys/wait.h>
 

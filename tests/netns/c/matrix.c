@@ -1,6 +1,7 @@
-/* Tries modes in groups that run others: matrix DEVICE OWN|RAW MODE... Prints a line for each two modes: which member
-   came first, which second, and what the library said, or "joined". The first member is a handle of the library's
-   (OWN), or a socket without a page (RAW). */
+/* Tries modes in groups that run other modes. Usage: matrix DEVICE OWN|RAW MODE... Prints a line
+   for each pair of modes: the first member's mode, the second member's mode, and the library's
+   message or "joined". The first member is a handle of the library (OWN), or a socket without a
+   page (RAW). */
 #include <pcap/pcap.h>
 #include <pcap/fanout.h>
 #include <arpa/inet.h>
@@ -15,7 +16,7 @@
 
 static const char *device;
 
-/* Joins with a handle, which says why not. */
+/* Joins with a handle. On a refusal, the handle has the reason. */
 static pcap_t *joined(int group, const char *mode)
 {
 	char errbuf[PCAP_ERRBUF_SIZE];
@@ -25,7 +26,7 @@ static pcap_t *joined(int group, const char *mode)
 		fprintf(stderr, "pcap_create: %s\n", errbuf);
 		exit(2);
 	}
-	/* The kernel frees a socket's filter later than it is detached: do not hurry. */
+	/* A pause, because the kernel frees a detached filter of a socket later. */
 	usleep(20000);
 	if (pcap_fanout(p, group, mode) == 0 && pcap_activate(p) >= 0)
 		return p;
@@ -34,7 +35,8 @@ static pcap_t *joined(int group, const char *mode)
 	return NULL;
 }
 
-/* PACKET_FANOUT's number of a mode with its options; what is no mode of the kernel's is a program. */
+/* PACKET_FANOUT's number of a mode with its options. A text that is no mode of the kernel is a
+   steering program. */
 static int numbers(const char *mode)
 {
 	static const struct { const char *name; int number; } modes[] = {

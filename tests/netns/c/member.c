@@ -1,5 +1,6 @@
-/* A capturing program that joins a group by call, if told to: member DEVICE SNAPLEN [GROUP MODE].
-   SNAPLEN 0: not set. Says what it got, then "ready", then captures until it is interrupted. */
+/* A capturing program. Joins a group by a call if the arguments name a group. Usage: member DEVICE
+   SNAPLEN [GROUP MODE]. With SNAPLEN 0 it does not set the snapshot length. Prints the results of
+   its calls, then "ready", then captures until it is interrupted. */
 
 #include <signal.h>
 #include <stdio.h>

@@ -1,10 +1,12 @@
-/* What is changed after the first of the packets that f1^f2 has: merged_change filter|direction
-   plain|immediate. Prints the tags of what is delivered before and after. */
+/* Changes a filter or direction after the first packet of f1^f2 has been read. Usage: merged_change
+   filter|direction plain|immediate. Prints the tags of the packets that are delivered before and
+   after the change. */
 #include "wires.h"
 
 enum { TIMEOUT_MS = 20, SETTLED_MS = 150, BEFORE = 6 };
 
-/* Waits until all of COUNT packets can be read, and no longer has to wait for earlier ones. */
+/* Waits until all COUNT packets can be read. No packet must still be held back for earlier packets.
+   */
 static void settle(pcap_t *p, unsigned count)
 {
 	await_received(p, NULL, count);
@@ -16,7 +18,7 @@ static void read_all(pcap_t *p)
 	char errbuf[PCAP_ERRBUF_SIZE] = "";
 	int n = pcap_setnonblock(p, 1, errbuf);
 
-	/* One that returns 0 may have met packets that do not pass: there may be others behind them. */
+	/* A call that returns 0 may have read only packets that do not pass. More packets may follow. */
 	for (int i = 0; i < 10 && n >= 0; i++)
 		n = pcap_dispatch(p, -1, print_tag, NULL);
 	if (n < 0)

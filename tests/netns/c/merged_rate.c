@@ -1,5 +1,5 @@
-/* Counts what is lost of packets that come on f1 at a rate: merged_rate DEVICES loop|select TIMEOUT_MS
-   PER_SECOND COUNT. */
+/* Counts lost packets while packets come on f1 at a given rate. Usage: merged_rate DEVICES
+   loop|select TIMEOUT_MS PER_SECOND COUNT. */
 #define _GNU_SOURCE
 #include "wires.h"
 #include <sys/wait.h>

@@ -1,5 +1,6 @@
-/* A handle on f1^f2 that can't be had of f2 when it is first activated: merged_retry missing|taken. Says what the
-   activations return and what is read after each; f1's group has a member from before. */
+/* A handle on f1^f2 whose first activation fails on f2. Usage: merged_retry missing|taken. Prints
+   the results of the activations and the packets read after each. An earlier member is in f1's
+   group. */
 #include "wires.h"
 
 enum { FRAMES = 20, TAKEN = 4 };
@@ -10,7 +11,8 @@ static void run(const char *command)
 		fail(command, "failed");
 }
 
-/* What the two read of EXPECTED packets; those that are missing after a while do not come. */
+/* What the member and the handle have read of EXPECTED packets. Packets that are missing after a
+   while do not come. */
 struct counts {
 	unsigned member, p;
 };
@@ -33,7 +35,7 @@ static struct counts read_all(pcap_t *member, pcap_t *p, unsigned expected)
 	return counts;
 }
 
-/* FRAMES come on a device; those on f1 to all members of its group in turn. */
+/* Sends FRAMES frames on a device. Frames on f1 go to all members of its group in turn. */
 static void share(const char *when, int port, pcap_t *member, pcap_t *p)
 {
 	struct counts counts;
@@ -45,7 +47,7 @@ static void share(const char *when, int port, pcap_t *member, pcap_t *p)
 	       counts.member, counts.p);
 }
 
-/* Of the group that f2 would join. */
+/* A member of the group that f2 would join. */
 static pcap_t *holder;
 
 static void hinder(int missing)

@@ -1,5 +1,6 @@
-/* A program that selects on f1^f2: merged_select blocking|nonblocking plain|immediate. With a blocking handle
-   it reads one packet whenever the descriptor is readable; else it says how often it was woken. */
+/* A program that calls select() on f1^f2. Usage: merged_select blocking|nonblocking
+   plain|immediate. With a blocking handle it reads one packet whenever the descriptor is readable.
+   Otherwise it prints how often it was woken. */
 #include "wires.h"
 #include <sys/wait.h>
 
@@ -12,13 +13,15 @@ static int is_readable(pcap_t *p, int ms)
 	return poll(&fd, 1, ms) > 0;
 }
 
-/* A read that waits for what the descriptor has promised ends by the alarm, without the last line. */
+/* If the descriptor is readable but the read waits, the alarm ends the program, and the last line
+   is missing. */
 static void one_by_one(pcap_t *p, const int ports[2])
 {
 	unsigned count = 0, sent = 0;
 	double longest = 0;
 
-	/* One packet, two of a device while the other is silent, three of both, and one again. */
+	/* Sends one packet, then two of one device while the other is silent, then three of both, then
+	   one. */
 	for (int step = 0; step < 4; step++) {
 		for (int i = 0; i <= step % 3; i++, sent++)
 			send_tag(ports[step < 2 ? 0 : i % 2], step);

@@ -1,5 +1,5 @@
-/* A thread leaves the network namespace of its member: moves DEVICE GROUP SENDER MODE. Says before and
-   after which counters are known. */
+/* A thread leaves the network namespace of its member. Usage: moves DEVICE GROUP SENDER MODE.
+   Prints before and after that which counters are known. */
 #define _GNU_SOURCE
 #include "scene.h"
 #include <sched.h>

@@ -1,6 +1,7 @@
-/* A member that never asks for counters: never_asks DEVICE GROUP MODE BUFFER STALL_AT [immediate|poll|idle]. Says
-   "ready"; after STALL_AT packets (0: never) "stalled", and reads no more; "N packets" when it is
-   interrupted. One that is idle reads nothing at all. BUFFER is of bytes, 0 the library's choice. GROUP may be - for the environment's. */
+/* A member that never asks for counters. Usage: never_asks DEVICE GROUP MODE BUFFER STALL_AT
+   [immediate|poll|idle]. Prints "ready". After STALL_AT packets (0: never) prints "stalled" and
+   reads no more. Prints "N packets" when it is interrupted. idle: it reads nothing at all. BUFFER
+   is in bytes; 0 is the library's default. GROUP may be - for the environment's group. */
 #include "scene.h"
 #include <poll.h>
 #include <signal.h>
@@ -28,7 +29,7 @@ static void count(u_char *user, const struct pcap_pkthdr *header, const u_char *
 	}
 }
 
-/* As programs do that have a loop of their own. */
+/* Polls and reads, as in programs with their own event loop. */
 static void poll_and_read(void)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";

@@ -1,5 +1,5 @@
-/* A program on vb that sends itself frames at va: on_xdp WHAT. Each prints one line, or why it
-   fails. */
+/* A program on vb that sends frames to itself from va. Usage: on_xdp WHAT. Each WHAT prints one
+   line, or why it fails. */
 #define _GNU_SOURCE
 #include "wires.h"
 #include <errno.h>
@@ -77,12 +77,12 @@ static unsigned read_all(pcap_t *p, unsigned count)
 	unsigned found = 0;
 	double last = now();
 
-	/* A read that waits would wait for a packet for ever, as the system's libpcap does. */
+	/* In blocking mode a read would wait for a packet for ever, as in the system's libpcap. */
 	if (pcap_setnonblock(p, 1, errbuf) != 0)
 		fail("pcap_setnonblock", errbuf);
 
 	while (found < count) {
-		/* On a busy machine a second may pass before the read. */
+		/* Checked before the read, because on a busy machine a second may pass before the read. */
 		int is_over = now() >= last + 1;
 
 		if (dispatch(p, &found) > 0)
@@ -93,8 +93,8 @@ static unsigned read_all(pcap_t *p, unsigned count)
 	return found;
 }
 
-/* When each packet was sent, by this process or a child, and when it was read. A busy machine lets
-   some wait for the processor. A fault of ours lets many wait. */
+/* When this process or a child sent each packet, and when the packet was read. On a busy machine
+   some packets wait for the processor. With an error in the library, many packets wait. */
 struct trip {
 	double sent, read;
 };
@@ -115,7 +115,7 @@ static void send_noted(struct trip *trip, int tag)
 	send_tag(port, tag);
 }
 
-/* Whether more than a fifth of the packets waited longer. */
+/* Whether more than a fifth of the packets waited longer than that. */
 static const char *are_late(const struct trip *trips, unsigned count, double longest)
 {
 	unsigned late = 0;
@@ -125,7 +125,7 @@ static const char *are_late(const struct trip *trips, unsigned count, double lon
 	return late > count / 5 ? "yes" : "no";
 }
 
-/* A program that polls without a time-out. */
+/* A program that polls without a timeout. */
 static void polled(pcap_t *p)
 {
 	struct pollfd fd = { .fd = pcap_get_selectable_fd(p), .events = POLLIN };
@@ -168,7 +168,7 @@ static void nonblock(pcap_t *p)
 		fail("pcap_setnonblock", errbuf);
 	for (int i = 0; i < 100; i++)
 		dispatch(p, &count);
-	/* A wait takes the time-out. */
+	/* If each read waited, it would take the timeout. */
 	if (now() - begin > 100 * TIMEOUT_MS / 1e3 / 2)
 		fail("nonblock", "it waits");
 	send_many(FEW, OURS, SMALLEST);
@@ -257,7 +257,7 @@ static void full(pcap_t *p)
 static pcap_t *broken;
 static volatile unsigned had;
 
-/* Once the packets have been read: on a busy machine that may take longer than a second. */
+/* After the packets have been read, which may take longer than a second on a busy machine. */
 static void on_alarm(int signal)
 {
 	(void)signal;
@@ -311,7 +311,8 @@ static double now_since_1970(void)
 	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-/* Early is a stamp from before the packet was sent, late one from after it was read. */
+/* An early time stamp is from before the packet was sent. A late one is from after the packet was
+   read. */
 struct seen {
 	unsigned count, late, early, backwards, wrong;
 	unsigned caplen, len;
@@ -350,7 +351,7 @@ static void stamped(pcap_t *p, unsigned caplen, int is_nano)
 	       seen.backwards, seen.wrong);
 }
 
-/* One packet at a time, each of which must be there at once. */
+/* One packet at a time. Each packet must be readable at once. */
 static void immediate(pcap_t *p)
 {
 	struct trip *all = trips();
@@ -415,7 +416,7 @@ static void gone(pcap_t *p)
 		dispatch(p, &count);
 	send_many(FEW, OURS, SMALLEST);
 	found = read_all(p, FEW);
-	/* The handle is read meanwhile. */
+	/* The device is removed while the handle is read. */
 	if (system("ip link del va &") != 0)
 		fail("ip", "link del va");
 	for (end = now() + HANG; now() < end && status >= 0;)
@@ -437,7 +438,7 @@ static void forked(void)
 		set_filter(p, "ether proto 0x88b5");
 		if (fork() > 0)
 			_exit(0);
-		/* The parent's end must not be the member's. */
+		/* The parent's end must not end the member. */
 		sleep_ms(300);
 		send_many(MANY, OURS, SMALLEST);
 		send_many(FEW, OTHERS, SMALLEST);
@@ -453,8 +454,8 @@ static void forked(void)
 	printf("%u packets\n", found);
 }
 
-/* Parent and child both read what comes: each packet is had by one of them at least. Then the
-   parent alone. */
+/* Parent and child both read the packets. At least one of them must get each packet. Then only the
+   parent reads. */
 static void both(pcap_t *p)
 {
 	unsigned sent = 0, found = 0, childs;
@@ -487,7 +488,7 @@ static void both(pcap_t *p)
 	printf("all %s, then %u packets\n", found >= sent ? "read" : "not read", read_all(p, UINT32_MAX));
 }
 
-/* A program that polls without a time-out until it is told why nothing comes any more. */
+/* A program that polls without a timeout until it gets the reason why no more packets come. */
 static void lost(pcap_t *p)
 {
 	struct pollfd fd = { .fd = pcap_get_selectable_fd(p), .events = POLLIN };

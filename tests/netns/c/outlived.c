@@ -1,5 +1,5 @@
-/* A member is closed while a program lives that was started before: outlived DEVICE GROUP SENDER. Says
-   what the group's other member then gets of 100 packets. */
+/* A member is closed while a child process still runs that was started before. Usage: outlived
+   DEVICE GROUP SENDER. Prints what the group's other member then gets of 100 packets. */
 #include "scene.h"
 
 enum { FRAMES = 100 };
@@ -14,7 +14,7 @@ int main(int argc, char **argv)
 		fail("usage", "outlived DEVICE GROUP SENDER");
 	stays = opened(argv[1], atoi(argv[2]), "lb");
 	goes = opened(argv[1], atoi(argv[2]), "lb");
-	/* Lives until the pipe is closed, on whatever descriptors it was left. */
+	/* The child runs until the pipe is closed, with all descriptors that it inherited. */
 	program = popen("cat >/dev/null", "w");
 	if (program == NULL)
 		fail("popen", "failed");

@@ -1,4 +1,5 @@
-/* Joins a group among whose pages somebody has planted something: planted DEVICE GROUP pipe|link. */
+/* Joins a group after another user has planted pipes or links among its pages. Usage: planted
+   DEVICE GROUP pipe|link. */
 #include "scene.h"
 #include <net/if.h>
 #include <sys/stat.h>
@@ -33,7 +34,8 @@ static void plant(const char *kind, const char *name)
 		fail(kind, name);
 }
 
-/* As another member's page, and where this process will make its own, finished or not. */
+/* Plants them as another member's page, and at the names that this process will use for its own
+   page. */
 static void plant_all(const char *kind)
 {
 	char name[32];

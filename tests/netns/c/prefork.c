@@ -1,5 +1,5 @@
-/* Two members, each left to a child of its own, as servers do: prefork DEVICE GROUP SENDER. Each child,
-   one after the other, says what its member has of 100 packets. */
+/* Two members, each read by a separate child, as in preforking servers. Usage: prefork DEVICE GROUP
+   SENDER. One after the other, the children print what their member has received of 100 packets. */
 #include "scene.h"
 #include <sys/wait.h>
 
@@ -47,7 +47,7 @@ int main(int argc, char **argv)
 		fail("usage", "prefork DEVICE GROUP SENDER");
 	for (int i = 0; i < CHILDREN; i++)
 		members[i] = opened(argv[1], atoi(argv[2]), "lb");
-	/* Where a steering program spreads, a member has its share once it has been read. */
+	/* Under a steering program, a member has its share once it has been read. */
 	for (int i = 0; i < CHILDREN; i++)
 		look(members[i]);
 	send_frames(argv[3], FRAMES);

@@ -1,11 +1,11 @@
-/* A member that records each packet in FILE, mapped, so that nothing that it got is lost when it is
-   killed: records DEVICE GROUP MODE FILE [immediate|small|nobody|away|idle|daemon|holds]... Says
-   "ready" before it looks for packets. small: its ring has 4 MiB. nobody: it has given up all
-   privileges by then. away: it has left the device's network namespace by then. idle: it reads
-   nothing before SIGUSR1. SIGUSR2: it sets another filter, which all frames pass, and says
-   "filter N.". daemon: goes on in a child, and says "child PID."; the parent ends at
-   SIGUSR1. holds: a child has it all and does nothing; it says "child PID." too. Ends at SIGTERM,
-   and by itself after a minute. */
+/* A member that records each packet in FILE. FILE is mapped, so that no received packet is lost
+   when the member is killed. Usage: records DEVICE GROUP MODE FILE
+   [immediate|small|nobody|away|idle|daemon|holds]... Prints "ready" before it reads packets. Ends
+   at SIGTERM, or after ten minutes. small: its ring has 4 MiB. nobody: it has given up all
+   privileges before "ready". away: it has left the device's network namespace before "ready". idle:
+   it reads nothing before SIGUSR1. SIGUSR2: it sets another filter, which all frames pass, and
+   prints "filter N.". daemon: continues in a child, and prints "child PID."; the parent ends at
+   SIGUSR1. holds: a child has the handle too and does nothing; the member prints "child PID.". */
 #define _GNU_SOURCE
 #include "scene.h"
 #include <fcntl.h>
@@ -59,7 +59,7 @@ static void record(u_char *user, const struct pcap_pkthdr *header, const u_char 
 	if (header->caplen < STAMP + 8 || count == MOST)
 		return;
 	bytes += STAMP;
-	/* The packet in whose callback it is killed counts too. */
+	/* A packet counts even if the member is killed in its callback. */
 	records->packets[count].number =
 		(unsigned)bytes[0] << 24 | bytes[1] << 16 | bytes[2] << 8 | bytes[3];
 	__atomic_store_n(&records->packets[count].arrived_us, arrived_us, __ATOMIC_RELEASE);
@@ -87,7 +87,7 @@ static void drop_privileges(void)
 		fail("setuid", "not permitted");
 }
 
-/* The parent's descriptors close with it. */
+/* The parent's descriptors are closed when it ends. */
 static void go_on_in_child(void)
 {
 	pid_t child = fork();

@@ -1,5 +1,5 @@
-/* Does one thing that the library must refuse and prints the reason that it gives: refused CASE DEVICE
-   OTHER_DEVICE. */
+/* Does one thing that the library must refuse, and prints the library's reason. Usage: refused CASE
+   DEVICE OTHER_DEVICE. */
 #define _GNU_SOURCE
 #include <pcap/pcap.h>
 #include <pcap/fanout.h>
@@ -40,7 +40,7 @@ static pcap_t *activated(const char *name)
 	return p;
 }
 
-/* A handle that has asked for the group; the reason is on it when that was refused. */
+/* A handle that has requested the group. If that was refused, the handle has the reason. */
 static pcap_t *joined(pcap_t *p, int group, const char *mode)
 {
 	if (pcap_fanout(p, group, mode) == 0)
@@ -123,7 +123,7 @@ static pcap_t *stats_without_size(void)
 	return p;
 }
 
-/* With PCAP_GROUP=7 and another mode in the environment. */
+/* Expects PCAP_GROUP=7 and another mode in the environment. */
 static pcap_t *set_by_variable(void)
 {
 	pcap_t *p = created(device);
@@ -143,7 +143,7 @@ static pcap_t *other_program(void)
 	return joined(created(device), 7, UDP);
 }
 
-/* Goes on as another user, or as root, with these of the capabilities 0 to 63. */
+/* Continues as another user or as root, with the given capabilities (bits 0 to 63). */
 static void keep(int user, unsigned long long capabilities)
 {
 	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
@@ -174,7 +174,7 @@ static pcap_t *without_cap_bpf(void)
 	return joined(created(device), 7, TCP);
 }
 
-/* What sockets of this namespace may have of memory. */
+/* Limits the option memory of sockets in this namespace. */
 static void limit(const char *bytes)
 {
 	FILE *file = fopen("/proc/sys/net/core/optmem_max", "w");
@@ -193,13 +193,13 @@ static pcap_t *without_room(void)
 	return p;
 }
 
-/* A device that the test has made, whose frames are no Ethernet frames. */
+/* A device that the test has created. Its frames are not Ethernet frames. */
 static pcap_t *not_ethernet(void) { return joined(created("notether"), 7, TCP); }
 
-/* Among all devices there may be such ones. */
+/* The device any may include devices without Ethernet frames. */
 static pcap_t *all_devices(void) { return joined(created("any"), 7, TCP); }
 
-/* A member in another process, which lives as long as this one. */
+/* A member in another process, which runs as long as this process. */
 static void member_elsewhere(const char *program, void (*first)(void))
 {
 	int parent[2], child[2];
@@ -224,7 +224,7 @@ static void member_elsewhere(const char *program, void (*first)(void))
 static void as_it_is(void) {}
 static void as_nobody(void) { keep(65534, NET_RAW | BPF); }
 
-/* A page is a file. */
+/* The process can't create files, so it can't create a page. */
 static void without_files(void)
 {
 	struct rlimit none = { 0, 0 };
@@ -257,15 +257,15 @@ static pcap_t *of_pageless(void)
 	return p;
 }
 
-/* Nobody's member has no page. */
+/* The other member runs as the user nobody, so it has no page. */
 static pcap_t *unreachable(void)
 {
 	member_elsewhere(ALL, as_nobody);
 	return joined(created(device), 7, ALL);
 }
 
-/* The caller has left the group's network namespace. */
-/* A forked child has not the socket by which its parent asks who is in the group. */
+/* The caller has left the group's network namespace. The caller is a forked child, because a child
+   lacks the socket by which its parent asks the kernel who is in the group. */
 static pcap_t *of_unseen(void)
 {
 	pcap_t *p = joined(created(device), 7, TCP);
@@ -328,7 +328,7 @@ static pcap_t *several_not_alike(void)
 	return p;
 }
 
-/* Without a library there is no handle to ask. */
+/* Without the system's library there is no handle that could return the error. */
 static pcap_t *no_system_library(void)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";

@@ -1,5 +1,5 @@
-/* A member for each of several names of its thread: renamed DEVICE NAME... Says what pcap_activate()
-   warns of, then "ready", and holds its members until it is interrupted. */
+/* Opens a member for each of several names of its thread. Usage: renamed DEVICE NAME... Prints the
+   warnings of pcap_activate(), then "ready". Keeps its members until it is interrupted. */
 #include "scene.h"
 #include <signal.h>
 #include <sys/prctl.h>

@@ -1,8 +1,10 @@
-/* A handle that its group refused joins another: retry DEVICE SENDER at-once|by-activation [FILTER]. Says
-   what it then reads of 10 packets; with a filter, which it sets in between, many others come first. */
+/* A handle that one group refused joins another group. Usage: retry DEVICE SENDER
+   at-once|by-activation [FILTER]. Prints what it then reads of 10 packets. FILTER is set between
+   the two joins, and many other packets come before the 10 packets. */
 #include "scene.h"
 
-/* The others fill blocks of the ring: libpcap itself filters the first after a new filter. */
+/* The other packets fill blocks of the ring, because libpcap itself filters the first packets after
+   a new filter. */
 enum { TAKEN = 7, OTHER = 8, FRAMES = 10, OTHER_FRAMES = 3000 };
 
 struct packets {

@@ -1,4 +1,5 @@
-/* What several programs need: handles, frames of their own, and waiting until these have arrived. */
+/* Shared by several programs: handles, the programs' own frames, and waiting for the frames'
+   arrival. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,7 +24,7 @@ static inline pcap_t *created(const char *device)
 	return p;
 }
 
-/* A handle in a group, or a plain one where MODE is null. */
+/* Opens a handle in a group, or a plain handle if MODE is null. */
 static inline pcap_t *opened(const char *device, int group, const char *mode)
 {
 	pcap_t *p = created(device);
@@ -87,8 +88,8 @@ static inline struct pcap_fanout_stat fanout_stats(pcap_t *p)
 	return st;
 }
 
-/* Waits until two handles (the second may be null) have received COUNT packets together. What is
-   missing after a minute does not come; the caller prints what there is. */
+/* Waits until two handles (the second may be null) have received COUNT packets together. Gives up
+   after a minute; then the caller prints the counters. */
 static inline void await_received(pcap_t *p, pcap_t *other, unsigned count)
 {
 	const struct timespec pause = { .tv_nsec = 1000000 };

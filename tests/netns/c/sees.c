@@ -1,5 +1,5 @@
-/* What is known of a group where pages are in /dev/shm: sees DEVICE GROUP. Says how many pages are there while it is a
-   member, and whether the group's sums are known. */
+/* Reads the data of a group whose pages are in /dev/shm. Usage: sees DEVICE GROUP. Prints how many
+   pages exist while it is a member, and whether the group's sums are known. */
 #include "scene.h"
 #include <glob.h>
 

@@ -1,5 +1,5 @@
-/* Captures on several devices in one handle and prints each packet's device mark, number and the order of
-   stamps: several DEVICES MODE COUNT [FILTER]. */
+/* Captures on several devices with one handle. Prints each packet's device mark and number, and
+   whether the time stamps are in order. Usage: several DEVICES MODE COUNT [FILTER]. */
 #include <pcap/pcap.h>
 #include <pcap/fanout.h>
 #include <poll.h>
@@ -18,7 +18,7 @@ static void callback(u_char *user, const struct pcap_pkthdr *header, const u_cha
 		unordered++;
 	last = header->ts;
 	packets++;
-	/* Source address of the frame: the wire and the number on it. */
+	/* The source address of the frame contains the number of the wire and the frame's number on it. */
 	printf("packet %u %u\n", data[6], (unsigned)data[10] << 8 | data[11]);
 }
 
@@ -28,7 +28,8 @@ static int fail(pcap_t *p, const char *what)
 	return 1;
 }
 
-/* The packet sockets of this namespace that hear all protocols, by the column of the kernel's table. */
+/* Counts this namespace's packet sockets that receive all protocols, by a column of
+   /proc/net/packet. */
 static int listening(void)
 {
 	char line[256];

@@ -1,6 +1,7 @@
-/* The members of one group, and a witness outside of it: shared DEVICE MEMBERS FANOUT FRAMES DIRECTORY.
-   Writes what each member gets to DIRECTORY/NUMBER.pcap. Ends when FRAMES frames have passed the device and the members have
-   read what they were given of them, and says what it knows then. */
+/* The members of one group, and a witness handle outside the group. Usage: shared DEVICE MEMBERS
+   FANOUT FRAMES DIRECTORY. Writes each member's packets to DIRECTORY/NUMBER.pcap. Ends when FRAMES
+   frames have passed the device and the members have read all their packets. Then prints the
+   counters. */
 #include "scene.h"
 #include <poll.h>
 
@@ -54,7 +55,7 @@ static void read_all(int count)
 	}
 }
 
-/* Whether packets wait that a member was given and has not read. */
+/* Whether a member has packets that it has not read. */
 static int more_waits(int count)
 {
 	for (int i = 0; i < count; i++) {
@@ -68,7 +69,8 @@ static int more_waits(int count)
 	return 0;
 }
 
-/* What a member knows of itself. Asking publishes it, so that the group's sums, asked for later, are those of all. */
+/* Prints a member's counters. Asking for them also publishes them, so that the group's sums, which
+   are asked for later, include all members. */
 static void report(int number, const struct member *member)
 {
 	struct pcap_fanout_stat st = fanout_stats(member->handle);
@@ -106,13 +108,14 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	count = atoi(argv[2]);
 	frames = (unsigned)atoi(argv[4]);
-	/* It hears of each frame after the group, because it was there first. */
+	/* The kernel gives each frame to the witness after the group, because the witness was there first.
+	   */
 	witness = opened(argv[1], 0, NULL);
 	for (int i = 0; i < count; i++) {
 		snprintf(path, sizeof(path), "%s/%d.pcap", argv[5], i);
 		open_member(&members[i], argv[1], argv[3], path);
 	}
-	/* Who has looked for packets has its share. */
+	/* A member has its share once it has read. */
 	read_all(count);
 	puts("ready");
 	while ((received(witness) < frames || more_waits(count)) && time(NULL) < end)

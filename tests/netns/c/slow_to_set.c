@@ -1,5 +1,6 @@
-/* Preloaded: waits for SLOW_MS before a socket gives its group a steering program, so that another comes meanwhile; or
-   before it sets the option of PF_PACKET's whose number is SLOW_OPTION. */
+/* A preloaded library. Waits SLOW_MS before a socket gives its group a steering program, so that
+   another member comes in this time. With SLOW_OPTION, waits before PF_PACKET's option of that
+   number is set. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <linux/if_packet.h>

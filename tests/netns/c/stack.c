@@ -1,4 +1,5 @@
-/* A thread with a stack of so many KiB opens a handle in a group and closes it: stack DEVICE KIB MODE. */
+/* A thread with a stack of KIB KiB opens a handle in a group and closes it. Usage: stack DEVICE KIB
+   MODE. */
 #include "scene.h"
 #include <pthread.h>
 

@@ -1,28 +1,28 @@
-/* Members of a group with a steering program, told what to do line by line on standard input:
-   steered DEVICE GROUP.
+/* Members of a group with a steering program. Reads commands line by line from standard input.
+   Usage: steered DEVICE GROUP.
 
-     open PROGRAM        a new handle joins, and looks for packets, so that it has its share; says
+     open PROGRAM        a new handle joins, and reads once, so that it has its share; prints
                          "opened N" or "refused: ..."; - stands for no program and no mode
-     ring BYTES          rings of handles that are opened from now on are so large
+     ring BYTES          size of the rings of handles that are opened from now on
      keep                handles that are refused stay open from now on
-     plain               a new handle in no group; says "opened N"
+     plain               a new handle in no group; prints "opened N"
      filter N TEXT       pcap_setfilter() on handle N
-     fanout N PROGRAM    pcap_fanout() on handle N, a member: says "done" or "refused: ..."
+     fanout N PROGRAM    pcap_fanout() on handle N, a member; prints "done" or "refused: ..."
      race N USECONDS FILTER ; PROGRAM
-                         pcap_setfilter() on handle N after that while pcap_fanout() on handle 0
+                         pcap_setfilter() on handle N after USECONDS, while pcap_fanout() on handle 0
      race N USECONDS = PROGRAM ; PROGRAM
-                         pcap_fanout() on both; says "done" or "refused: ..."
-     read N              a thread reads handle N from now on, and waits
+                         pcap_fanout() on both handles; prints "done" or "refused: ..."
+     read N              a thread reads handle N from now on, in blocking mode
      poll N              a thread reads handle N when its descriptor is readable, and waits by epoll
-     count N             reads what is there; says "N has COUNT packets"
-     stats N             says "N: members M counters A B C group A B C"; the first three
-     late N              says "N: late COUNT", or "N: late unknown"
-     sum N               says "N: group R": packets that the group has received
-     age N               says "N: MILLISECONDS ms old": the group's counters
+     count N             reads the waiting packets; prints "N has COUNT packets"
+     stats N             prints "N: members M counters A B C group A B C"; the first three
+     late N              prints "N: late COUNT", or "N: late unknown"
+     sum N               prints "N: group R": packets that the group has received
+     age N               prints "N: MILLISECONDS ms old": the age of the group's counters
      ask N               pcap_stats() on handle N
      close N             pcap_close() on handle N
-     undumpable          keeps its descriptors from other processes of its user
-     nobody              gives up root and all capabilities
+     undumpable          prevents other processes of its user from getting its descriptors
+     nobody              gives up the user root and all capabilities
      quit */
 
 #include <pthread.h>
@@ -106,7 +106,7 @@ static void set_filter(pcap_t *p, const char *text)
 	pcap_freecode(&filter);
 }
 
-/* What another thread does to a handle, after a while. */
+/* An action of another thread on a handle, after a delay. */
 struct job {
 	pcap_t *p;
 	useconds_t after;

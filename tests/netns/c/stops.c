@@ -1,4 +1,5 @@
-/* Preloaded: stops itself, once, before the bpf(2) command of the number that STOPS names. */
+/* A preloaded library. The process stops itself, once, before the bpf(2) command whose number STOPS
+   names. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <signal.h>

@@ -1,5 +1,6 @@
-/* A member that tells its group's sums: sums DEVICE GROUP MODE OWN. For each SIGUSR1 it waits until its
-   own packets have come, OWN of them, and says what it knows; SIGINT ends it. */
+/* A member that prints its group's sums. Usage: sums DEVICE GROUP MODE OWN. At each SIGUSR1 it
+   waits until it has received OWN packets itself, and prints the counters that it knows. SIGINT
+   ends it. */
 #include "scene.h"
 #include <signal.h>
 

@@ -1,5 +1,5 @@
-/* Opens and closes a thousand handles in threads, in a group and not, and tells what is left of them:
-   thousand DEVICE. */
+/* Opens and closes a thousand handles in threads, with and without a group. Prints the resources
+   that remain. Usage: thousand DEVICE. */
 #include <dirent.h>
 #include <pcap/fanout.h>
 #include <pcap/pcap.h>
@@ -43,7 +43,7 @@ static int descriptors(void)
 	return count;
 }
 
-/* Lines of a file that have `part` in them. */
+/* Counts the lines of a file that contain `part`. */
 static int lines(const char *path, const char *part)
 {
 	char line[512];

@@ -1,5 +1,6 @@
-/* Four threads, each with a handle of its own in one group: threads DEVICE PACKETS. Two join before
-   activation, two after. Ends when they have seen PACKETS packets together, or after 20 seconds. */
+/* Four threads, each with its own handle, in one group. Usage: threads DEVICE PACKETS. Two handles
+   join before activation, two after. Ends when they have read PACKETS packets together, or after 20
+   seconds. */
 
 #include <poll.h>
 #include <pthread.h>
@@ -67,13 +68,14 @@ static void *capture(void *argument)
 
 	if (pthread_barrier_wait(&joined) == PTHREAD_BARRIER_SERIAL_THREAD)
 		puts("ready");
-	/* Never in pcap_dispatch() for good: a thread whose share has come gets no packet to return for. */
+	/* Does not wait in pcap_dispatch() for ever: after a thread has got its share, no packet ends its
+	   wait. */
 	while (atomic_load(&total) < expected && time(NULL) < end) {
 		poll(&ring, 1, 50);
 		if (pcap_dispatch(p, -1, count, (u_char *)self) < 0)
 			fail(self->number, "pcap_dispatch", pcap_geterr(p));
 	}
-	/* Each reads its own counters before any sums them up. */
+	/* Each thread reads its own counters before any thread asks for the sums. */
 	self->stat.size = sizeof(self->stat);
 	for (int round = 0; round < 2; round++) {
 		if (pcap_fanout_stats(p, &self->stat) != 0)

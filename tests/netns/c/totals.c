@@ -1,5 +1,5 @@
-/* Three threads read one member's counters while packets arrive: totals DEVICE GROUP. Says the total once
-   it is interrupted. */
+/* Three threads read one member's counters while packets arrive. Usage: totals DEVICE GROUP. Prints
+   the total when it is interrupted. */
 #include "scene.h"
 #include <pthread.h>
 #include <signal.h>

@@ -1,8 +1,9 @@
-/* A program that waits by itself: waits DEVICE FILE HOW [unread | asked]. HOW is which call gives the descriptor and how
-   it waits on that: fileno-poll, fileno-select, fileno-epoll, fileno-edge, fd-poll, fd-epoll; fd-timer reads by a
-   timer and asks for the descriptor alone; blind reads by a timer and asks for nothing. With a second handle it never
-   reads the first; asked: asks that one for its descriptor. Says "ready", writes each packet to FILE, until it is
-   interrupted. */
+/* A program that waits for packets by its own means. Usage: waits DEVICE FILE HOW [unread | asked].
+   HOW names the call that returns the descriptor, and the way to wait on the descriptor:
+   fileno-poll, fileno-select, fileno-epoll, fileno-edge, fd-poll, fd-epoll. fd-timer reads by a
+   timer and only asks for the descriptor. blind reads by a timer and does not ask for the
+   descriptor. unread: opens a handle first that it never reads. asked: also asks that handle for
+   its descriptor. Prints "ready", and writes each packet to FILE until it is interrupted. */
 #include "scene.h"
 #include <poll.h>
 #include <signal.h>
@@ -47,7 +48,7 @@ static int watched(int fd, unsigned events)
 	return epoll;
 }
 
-/* Waits as HOW says. False when there is nothing to read. */
+/* Waits in the way HOW. Returns false if there is nothing to read. */
 static int woken(const char *how, int fd, int epoll)
 {
 	struct pollfd polled = { .fd = fd, .events = POLLIN };

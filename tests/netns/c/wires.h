@@ -1,4 +1,5 @@
-/* What the programs on f1^f2 need: frames that they send themselves on n1 and n2, the wires' other ends. */
+/* Shared by the programs on f1^f2: frames that they send themselves on n1 and n2, the other ends of
+   the wires. */
 #include "scene.h"
 #include <errno.h>
 #include <net/if.h>
@@ -8,7 +9,7 @@
 
 enum { TAG_AT = 14, SMALLEST = 60, LIMIT_SECONDS = 60 };
 
-/* Whatever hangs must end, and what it has said must not be lost with it. */
+/* Ends a program that hangs. Its output so far must not be lost. */
 __attribute__((constructor)) static void limit(void)
 {
 	alarm(LIMIT_SECONDS);
@@ -28,7 +29,7 @@ static inline void sleep_ms(int ms)
 	poll(NULL, 0, ms);
 }
 
-/* A socket that sends on DEVICE and receives nothing. */
+/* Opens a socket that sends on DEVICE and receives nothing. */
 static inline int port_of(const char *device)
 {
 	struct sockaddr_ll to = { .sll_family = AF_PACKET, .sll_ifindex = (int)if_nametoindex(device) };
@@ -39,7 +40,7 @@ static inline int port_of(const char *device)
 	return port;
 }
 
-/* A frame whose first byte behind the header is TAG. */
+/* Sends a frame whose first byte after the header is TAG. */
 static inline void send_tag(int port, int tag)
 {
 	unsigned char frame[SMALLEST] = { 2, 0, 0, 0, 0, 0x0b, 2, 0, 0, 0, 0, 0x0a, 0x88, 0xb5 };
@@ -63,7 +64,7 @@ static inline void count_packet(u_char *user, const struct pcap_pkthdr *header, 
 	++*(unsigned *)user;
 }
 
-/* A handle on both devices; in immediate mode, if HOW says so. */
+/* Opens a handle on both devices, in immediate mode if HOW says so. */
 static inline pcap_t *opened_how(const char *devices, const char *how, int timeout_ms)
 {
 	pcap_t *p = created(devices);

@@ -1,4 +1,5 @@
-/* A kernel that lacks a feature: preloaded, makes calls of bpf(2) fail as they do there. WITHOUT names it. */
+/* A preloaded library that imitates a kernel without a feature. It makes calls of bpf(2) fail as
+   they do on such a kernel. WITHOUT names the feature. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -8,7 +9,7 @@
 #include <string.h>
 #include <sys/syscall.h>
 
-/* Numbers of linux/bpf.h that older headers lack. */
+/* Numbers from linux/bpf.h that are missing in older headers. */
 enum { RINGBUF = 27, LINK_CREATE = 28, ATTACH_XDP = 37, ATTACH_TCX_EGRESS = 47, HAS_FRAGS = 1 << 5 };
 
 static int error_of(long command, const union bpf_attr *attr, const char *without)

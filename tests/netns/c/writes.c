@@ -1,7 +1,7 @@
-/* An application that writes into its packets: writes DEVICE FILE [immediate|next|behind]... Each
-   packet goes into FILE as it came, then all of its bytes change. immediate: in immediate mode.
-   next: reads by pcap_next_ex(), and looks whether the packet's bytes stay until it reads again.
-   behind: also writes the byte behind each packet. Says "ready", and ends at SIGINT. */
+/* An application that writes into its packets. Usage: writes DEVICE FILE [immediate|next|behind]...
+   Writes each packet unchanged to FILE, then changes all of its bytes. immediate: in immediate
+   mode. next: reads by pcap_next_ex(), and checks that the packet's bytes stay unchanged until the
+   next read. behind: also writes the byte after each packet. Prints "ready", and ends at SIGINT. */
 #include <pcap.h>
 #include <signal.h>
 #include <stdio.h>

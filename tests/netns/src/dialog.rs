@@ -1,4 +1,5 @@
-//! A dialog with a process: it gets commands line by line and answers each with one or more lines.
+//! A dialog with a process: the process gets commands line by line, and answers each command with
+//! one or more lines.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -8,7 +9,7 @@ use fanpcap_testkit::library;
 
 use crate::{DEVICE, Wire};
 
-/// `c/steered.c`, running.
+/// A running `c/steered.c`.
 #[derive(Debug)]
 pub struct Dialog {
     child: Child,
@@ -17,15 +18,15 @@ pub struct Dialog {
 }
 
 impl Dialog {
-    /// Starts it for members of a group at the wire's end; of a new one by -1.
+    /// Starts the program for members of a group at the wire's end; -1 means a new group.
     ///
     /// # Errors
-    /// When it can't be built or started.
+    /// The program can't be compiled or started.
     pub fn start(wire: &Wire, group: impl Into<i32>) -> Result<Self> {
         Self::behind(wire, group, &[])
     }
 
-    /// The same behind a command that starts it, such as one that takes privileges away.
+    /// Starts the program by another command, for example a command that takes privileges away.
     ///
     /// # Errors
     /// As [`Dialog::start`].
@@ -33,12 +34,12 @@ impl Dialog {
         Self::of(wire, "steered", group, before)
     }
 
-    /// The same with another program that is started as `c/steered.c` is.
+    /// Starts another program that has the same arguments as `c/steered.c`.
     ///
     /// # Errors
     /// As [`Dialog::start`].
     pub fn of(wire: &Wire, name: &str, group: impl Into<i32>, before: &[&str]) -> Result<Self> {
-        // Built anew, it would be another program to the library.
+        // Do not compile the program again: the library would consider it another program.
         let built = wire.scratch.file(name);
         let program = match built.exists() {
             true => built,
@@ -63,16 +64,16 @@ impl Dialog {
         Ok(dialog)
     }
 
-    /// Its process.
+    /// The process that runs the program.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// The next line that it says.
+    /// The next line of the program's output.
     ///
     /// # Errors
-    /// When it ends instead.
+    /// The program ends instead.
     pub fn hear(&mut self) -> Result<String> {
         let mut line = String::new();
         self.from.read_line(&mut line)?;
@@ -86,37 +87,37 @@ impl Dialog {
         Ok(())
     }
 
-    /// Says a line, whose answer is to be heard.
+    /// Sends a line. The answer must be read by [`Dialog::hear`].
     ///
     /// # Errors
-    /// When it has ended.
+    /// The program has ended.
     pub fn tell(&mut self, line: &str) -> Result<()> {
         Ok(writeln!(self.to, "{line}")?)
     }
 
-    /// Says a line and returns the answer.
+    /// Sends a line and returns the answer.
     ///
     /// # Errors
-    /// When there is none.
+    /// There is no answer.
     pub fn ask(&mut self, line: &str) -> Result<String> {
         self.tell(line)?;
         self.hear()
     }
 
-    /// Says a line that is to be answered so.
+    /// Sends a line and checks that the answer is `answer`.
     ///
     /// # Errors
-    /// When it isn't.
+    /// The answer differs.
     pub fn expect(&mut self, line: &str, answer: &str) -> Result<()> {
         let said = self.ask(line)?;
         ensure!(said == answer, "{line:?}: not {answer:?} but {said:?}");
         Ok(())
     }
 
-    /// Opens a handle under a program, beside other programs.
+    /// Opens a handle under a steering program, while other members run other programs.
     ///
     /// # Errors
-    /// When it can't be opened.
+    /// The handle can't be opened.
     pub fn open_beside(&mut self, program: &str) -> Result<()> {
         let mut said = self.ask(&format!("open {program}"))?;
         if said.starts_with("warned: ") {
@@ -126,10 +127,10 @@ impl Dialog {
         Ok(())
     }
 
-    /// The packets that a handle has got so far.
+    /// The packets that a handle has received so far.
     ///
     /// # Errors
-    /// When it doesn't say.
+    /// The program does not print the number.
     pub fn count(&mut self, handle: usize) -> Result<usize> {
         let said = self.ask(&format!("count {handle}"))?;
         let count = said.split(' ').nth(2).and_then(|count| count.parse().ok());

@@ -1,5 +1,5 @@
 //! The scene of the tests with real packets: a wire in a network namespace, members that capture at
-//! its far end, and common checks.
+//! its far end, and checks that several tests share.
 
 pub mod dialog;
 pub mod remains;
@@ -18,8 +18,8 @@ use fanpcap_testkit::{capture, library, member, netns, veth};
 
 pub use fanpcap_testkit::member::finish;
 
-/// A veth pair in a namespace of its own: requests enter at `va`, replies at `vb`, where members
-/// capture, so that they see requests come and replies go.
+/// A veth pair in a new namespace. Requests enter at `va`, replies at `vb`, where members capture.
+/// So members see requests arrive and replies leave.
 #[derive(Debug)]
 pub struct Wire {
     /// The test's files.
@@ -37,7 +37,7 @@ pub const FAR_DEVICE: &str = "va";
 /// Runs a test with a wire whose devices have `queues` queues.
 ///
 /// # Errors
-/// The test's, or that the wire can't be made.
+/// The error of the test; or the wire can't be created.
 pub fn on_wire<T: Send>(queues: usize, test: impl FnOnce(&Wire) -> Result<T> + Send) -> Result<T> {
     netns::within_new(|| {
         Veth::new(FAR_DEVICE, DEVICE, queues)?;
@@ -51,27 +51,27 @@ pub fn on_wire<T: Send>(queues: usize, test: impl FnOnce(&Wire) -> Result<T> + S
 }
 
 impl Wire {
-    /// tcpdump at the wire's end, with a file of its own, without settings.
+    /// tcpdump at the wire's end, with a separate file and without settings.
     ///
     /// # Errors
-    /// When our library isn't staged.
+    /// Our library isn't staged.
     pub fn tcpdump(&self) -> Result<Program> {
         self.tcpdump_on(DEVICE)
     }
 
-    /// The same on a device of another name.
+    /// tcpdump at a device with another name.
     ///
     /// # Errors
-    /// When our library isn't staged.
+    /// Our library isn't staged.
     pub fn tcpdump_on(&self, device: &str) -> Result<Program> {
         let number = self.files.replace(self.files.get() + 1);
         Program::tcpdump(device, self.scratch.file(&format!("{number}.pcap")))
     }
 
-    /// Starts `count` tcpdump in a group and waits until they capture.
+    /// Starts `count` copies of tcpdump in a group and waits until they capture.
     ///
     /// # Errors
-    /// When one of them fails.
+    /// A copy fails.
     pub fn start_group(&self, count: usize, group: u16, mode: &str) -> Result<Vec<Member>> {
         let start = |_| self.tcpdump()?.group(group, mode).start(&self.scratch);
         let members = (0..count).map(start).collect::<Result<_>>()?;
@@ -80,17 +80,17 @@ impl Wire {
         Ok(members)
     }
 
-    /// Sends frames in order, each from its side, and checks that all of them reached the packet
-    /// sockets.
+    /// Sends frames in order, requests at one end and replies at the other. Checks that all frames
+    /// reached the packet sockets.
     ///
     /// # Errors
-    /// When one can't be sent or was dropped on the way.
+    /// A frame can't be sent, or was dropped on the way.
     pub fn send(&self, frames: &[Frame]) -> Result<()> {
         self.send_with(frames, |frame| frame.direction)
     }
 
-    /// Sends frames in order, both directions from the far side, as a tap delivers them; otherwise
-    /// like [`Wire::send`].
+    /// Sends frames in order, both directions from the far end, as a tap delivers them. Otherwise
+    /// works like [`Wire::send`].
     ///
     /// # Errors
     /// As [`Wire::send`].
@@ -106,11 +106,11 @@ impl Wire {
         Ok(())
     }
 
-    /// Sends frames of any kind, also such as the host drops once the packet sockets have them;
-    /// each from its side, in order, and checks that all of them passed the device.
+    /// Sends frames of any kind, each at its end and in order. Includes frames that the host drops
+    /// after the packet sockets have received them. Checks that all frames passed the device.
     ///
     /// # Errors
-    /// When one can't be sent or did not pass.
+    /// A frame can't be sent or did not pass the device.
     pub fn send_bytes<'a>(
         &self,
         frames: impl Iterator<Item = (Direction, &'a [u8])>,
@@ -135,10 +135,10 @@ impl Wire {
         Ok(())
     }
 
-    /// Compiles a program of this package's `c` directory.
+    /// Compiles a program of this crate's `c` directory.
     ///
     /// # Errors
-    /// What the compiler says.
+    /// The compiler's messages.
     pub fn compile(&self, name: &str) -> Result<PathBuf> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("c")
@@ -149,10 +149,11 @@ impl Wire {
     }
 }
 
-/// Waits until all members with a steering program wait for packets: then each has its share.
+/// Waits until all members with a steering program wait for packets. Then each member has its
+/// share.
 ///
 /// # Errors
-/// When one of them does not within the usual time.
+/// A member does not wait for packets within the usual time.
 pub fn wait_for_shares() -> Result<()> {
     let waits = |entry: &RosterEntry| match &entry.page {
         Some(page) if page.steering.is_some() => {
@@ -165,10 +166,10 @@ pub fn wait_for_shares() -> Result<()> {
     })
 }
 
-/// Checks that every frame was captured once, by whichever member.
+/// Checks that every frame was captured exactly once, by any member.
 ///
 /// # Errors
-/// When it wasn't.
+/// A frame was captured never or more than once.
 pub fn ensure_each_once(captures: &[Capture], frames: &[Frame]) -> Result<()> {
     let seen = capture::sequences(captures);
     for frame in frames {
@@ -189,7 +190,7 @@ pub fn ensure_each_once(captures: &[Capture], frames: &[Frame]) -> Result<()> {
 /// Checks that no flow was captured by more than one member.
 ///
 /// # Errors
-/// When one was.
+/// A flow was captured by several members.
 pub fn ensure_flows_whole(captures: &[Capture]) -> Result<()> {
     let split = capture::split_flows(captures);
     if let Some(flow) = split.first() {

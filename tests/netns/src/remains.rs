@@ -1,4 +1,5 @@
-//! What applications leave in the kernel and on the machine when all of them have ended: nothing.
+//! Checks that applications leave nothing in the kernel and on the machine when all of them have
+//! ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,13 +18,13 @@ use fanpcap_testkit::await_for::{LIMIT, await_for};
 
 use crate::{Wire, on_wire};
 
-/// How often the watcher looks at what the applications hold.
+/// Time between two checks of the objects that the applications hold.
 const EVERY: Duration = Duration::from_millis(20);
 
-/// Runs a test with a wire, as [`on_wire`] does, and checks that nothing is left.
+/// Runs a test with a wire, as [`on_wire`] does, and checks that nothing remains.
 ///
 /// # Errors
-/// The test's, or what is left.
+/// The error of the test; or the objects that remain.
 pub fn on_wire_that_ends_clean<T: Send>(
     queues: usize,
     test: impl FnOnce(&Wire) -> Result<T> + Send,
@@ -31,30 +32,30 @@ pub fn on_wire_that_ends_clean<T: Send>(
     on_wire(queues, |wire| leaves_nothing(|| test(wire)))
 }
 
-/// Runs a test whose applications have all ended afterwards, however they end. Checks that soon
-/// after it nothing of theirs is left in the calling thread's network namespace: BPF programs, maps
-/// and links, pages of living members, pinned files, settings of devices.
+/// Runs a test at whose end all applications have ended, in any way. Checks that soon afterwards
+/// nothing of the applications remains in the calling thread's network namespace: BPF programs,
+/// maps and links, pages of living members, pinned files, settings of devices.
 ///
 /// # Errors
-/// The test's; what is left; or that the applications had no BPF link, as they have on the engine
-/// on XDP.
+/// The error of the test; the objects that remain; or the applications had no BPF link, which the
+/// XDP engine always has.
 pub fn leaves_nothing<T>(test: impl FnOnce() -> Result<T>) -> Result<T> {
     let (tested, held) = watched(test)?;
     let has_link = held.iter().any(|it| matches!(it, ObjectId::Link(_)));
-    ensure!(has_link, "nobody had a BPF link");
+    ensure!(has_link, "no application had a BPF link");
     Ok(tested)
 }
 
-/// The same for applications that may end before anybody has looked at what they hold. Then that
-/// alone is not looked for afterwards.
+/// Like [`leaves_nothing`], for applications that may end before their BPF objects have been
+/// listed. Objects that were not listed are not searched for afterwards.
 ///
 /// # Errors
-/// The test's; or what is left.
+/// The error of the test; or the objects that remain.
 pub fn leaves_nothing_soon<T>(test: impl FnOnce() -> Result<T>) -> Result<T> {
     watched(test).map(|(tested, _)| tested)
 }
 
-/// Returns what the test's applications were seen to hold, of which nothing is left.
+/// Returns the objects that the test's applications held. None of these objects remains.
 fn watched<T>(test: impl FnOnce() -> Result<T>) -> Result<(T, BTreeSet<ObjectId>)> {
     let before = settings()?;
     let is_over = AtomicBool::new(false);
@@ -69,7 +70,7 @@ fn watched<T>(test: impl FnOnce() -> Result<T>) -> Result<(T, BTreeSet<ObjectId>
     let tested = tested?;
     let held = held?;
     let mut left = String::new();
-    await_for("all that is left to go", LIMIT, || {
+    await_for("the end of all that remains", LIMIT, || {
         left = remains(&held, &before)?;
         Ok(left.is_empty().then_some(()))
     })
@@ -77,7 +78,7 @@ fn watched<T>(test: impl FnOnce() -> Result<T>) -> Result<(T, BTreeSet<ObjectId>
     Ok((tested, held))
 }
 
-/// Tells the watcher to end, also when the test panics.
+/// Tells the watcher to end, even if the test panics.
 struct OnDrop<'a>(&'a AtomicBool);
 
 impl Drop for OnDrop<'_> {
@@ -100,7 +101,7 @@ fn watch(is_over: &AtomicBool) -> Result<BTreeSet<ObjectId>> {
 }
 
 /// The applications in a network namespace. A child of the test has the test's descriptors until it
-/// has become another program; the kernel closes them before it renames the thread.
+/// has executed another program. The kernel closes these descriptors before it renames the thread.
 fn processes_in(namespace: u64) -> impl Iterator<Item = u32> {
     let name = format!("net:[{namespace}]");
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -118,7 +119,7 @@ fn processes_in(namespace: u64) -> impl Iterator<Item = u32> {
     })
 }
 
-/// What is left, in words; empty: nothing.
+/// The objects that remain, in words; empty if nothing remains.
 fn remains(held: &BTreeSet<ObjectId>, before: &BTreeMap<u32, Settings>) -> Result<String> {
     let mut left = Vec::new();
     for object in held {
@@ -139,7 +140,7 @@ fn remains(held: &BTreeSet<ObjectId>, before: &BTreeMap<u32, Settings>) -> Resul
     Ok(left.join(", "))
 }
 
-/// The processes that have some of these objects: number, program, network namespace, objects.
+/// The processes that hold some of these objects: number, program, network namespace, objects.
 fn holders(objects: &BTreeSet<ObjectId>) -> String {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -153,13 +154,13 @@ fn holders(objects: &BTreeSet<ObjectId>) -> String {
     format!("held by: {}", processes.join("; "))
 }
 
-/// A device's settings, which captures may change for a while.
+/// A device's settings that captures may change for a time.
 #[derive(Debug)]
 struct Settings {
     device: String,
     has_xdp: bool,
     promiscuity: u32,
-    /// What `ethtool -k` says.
+    /// The output of `ethtool -k`.
     features: String,
 }
 
@@ -169,7 +170,7 @@ impl Settings {
     }
 }
 
-/// Those of all devices in the calling thread's network namespace, by index.
+/// The settings of all devices in the calling thread's network namespace, by index.
 fn settings() -> Result<BTreeMap<u32, Settings>> {
     let links = link::links()?.into_iter();
     let links = links.filter(|link| link.kind == "veth");
@@ -188,8 +189,8 @@ fn settings() -> Result<BTreeMap<u32, Settings>> {
     links.map(of).collect()
 }
 
-/// Pages of living members in the calling thread's network namespace. Those of members that were
-/// killed are removed by whoever looks.
+/// Pages of living members in the calling thread's network namespace. The page of a killed member
+/// is removed by the next process that lists the pages.
 fn pages() -> Result<Vec<String>> {
     let mut left = Vec::new();
     for version in fs::read_dir("/run/fanpcap").into_iter().flatten().flatten() {
@@ -207,7 +208,7 @@ fn pages() -> Result<Vec<String>> {
     Ok(left)
 }
 
-/// Names of ours in the BPF file system, where we pin nothing.
+/// Names with our prefix in the BPF file system. We pin nothing there.
 fn pins() -> Vec<String> {
     let entries = fs::read_dir("/sys/fs/bpf").into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());

@@ -1,4 +1,4 @@
-//! A VLAN tag beside each frame that a device sends, as a VLAN device with offload puts it there.
+//! Adds a VLAN tag beside each frame that a device sends, as a VLAN device with offload does.
 
 use anyhow::{Context, Result};
 use fanpcap_bpf::{Instruction, ProgramKind};
@@ -6,27 +6,27 @@ use fanpcap_linux::bpf::{Attached, Hook, LoadedProgram};
 use fanpcap_linux::interface;
 use std::fs;
 
-/// Sends the frames of a device with a tag, as long as it lives. The kernel keeps the tag in the
-/// skb and not in the frame: `bpf_skb_vlan_push` does what the driver of a VLAN device does, and
-/// the kernels that tests run on may have no VLAN devices.
+/// Adds a tag to each frame that a device sends, while this value exists. The kernel keeps the tag
+/// in the skb and not in the frame. `bpf_skb_vlan_push` does what the driver of a VLAN device does.
+/// The kernels on which the tests run may have no VLAN devices.
 #[derive(Debug)]
 pub struct Tagger {
     link: Attached,
 }
 
 impl Tagger {
-    /// Tags what `device` sends with `vlan`.
+    /// Adds the tag `vlan` to the frames that `device` sends.
     ///
     /// # Errors
-    /// When the kernel refuses the BPF program.
+    /// The kernel refuses the BPF program.
     pub fn on(device: &str, vlan: u16) -> Result<Self> {
         Self::of(device, TAG, vlan)
     }
 
-    /// Tags what `device` sends with this protocol and control information.
+    /// Adds a tag with this protocol and control information to the frames that `device` sends.
     ///
     /// # Errors
-    /// When the kernel refuses the BPF program.
+    /// The kernel refuses the BPF program.
     pub fn of(device: &str, protocol: u16, vlan: u16) -> Result<Self> {
         let code = [
             Instruction::set(2, protocol.to_be().into()),
@@ -43,16 +43,17 @@ impl Tagger {
 }
 
 impl Drop for Tagger {
-    /// At once: a process that another test starts may have a copy of the link's descriptor.
+    /// Detaches at once: a process that another test starts may have a copy of the link's
+    /// descriptor.
     fn drop(&mut self) {
         let _ = self.link.detach();
     }
 }
 
-/// Whether XDP programs that tail-call are told tags beside frames, since Linux 6.16.
+/// Whether XDP programs that use tail calls can read tags beside frames, since Linux 6.16.
 ///
 /// # Errors
-/// Without /proc.
+/// /proc can't be read.
 pub fn are_tags_told() -> Result<bool> {
     let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
     let mut numbers = release.split(|it: char| !it.is_ascii_digit());

@@ -1,5 +1,5 @@
-//! docs/errors.md, sections "Joining a group" and "Loading": the kernel and the library produce
-//! each listed message.
+//! docs/errors.md, sections "Joining a group" and "Loading". The kernel and the library must
+//! produce each listed message.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use fanpcap_netns::{DEVICE, FAR_DEVICE, Wire, on_wire};
 use fanpcap_testkit::{Program, errors_page, member, veth};
 
-/// The cases of c/refused.c about groups, with what is set in the environment.
+/// The cases of c/refused.c about groups, with the environment variables of each case.
 const JOINING: [Case; 29] = [
     ("not-a-packet-socket", &[]),
     ("not-a-live-handle", &[]),
@@ -44,7 +44,7 @@ const JOINING: [Case; 29] = [
     ("stats-without-size", &[]),
 ];
 
-/// The one about the system's library.
+/// The case about the system's library.
 const LOADING: [Case; 1] = [(
     "no-system-library",
     &[("FANPCAP_LIBPCAP", "/nonexistent/libpcap.so.0.8")],
@@ -52,7 +52,7 @@ const LOADING: [Case; 1] = [(
 
 type Case = (&'static str, &'static [(&'static str, &'static str)]);
 
-/// One test for both sections, as blessing writes the page whole.
+/// One test for both sections, because FANPCAP_BLESS rewrites the whole page.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn the_page_lists_every_refusal_as_it_is() -> Result<()> {
@@ -68,11 +68,11 @@ fn the_page_lists_every_refusal_as_it_is() -> Result<()> {
     })
 }
 
-/// What the cases say, by their names.
+/// The messages of the cases, by their names.
 fn produced(wire: &Wire, cases: &[Case]) -> Result<BTreeMap<String, String>> {
     let program = wire.compile("refused")?;
     let said = |&(case, variables): &Case| {
-        // What the case before leaves in the group may end a little later than its program.
+        // The members of the previous case may end a little later than its program.
         member::wait_for_members(7, 0)?;
         let mut refused = Program::new(&program, "")?.args([case, DEVICE, FAR_DEVICE]);
         for (name, value) in variables {

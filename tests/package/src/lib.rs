@@ -1,5 +1,5 @@
-//! A clean Debian in a directory, for the package: debootstrap makes it once, and each test copies
-//! it.
+//! A clean Debian in a directory, for tests of the package. debootstrap makes it once, and each
+//! test copies it.
 
 mod listing;
 
@@ -19,18 +19,19 @@ const TOOLS: &str = "tcpdump apparmor";
 const ENTER: &str = "mount -t proc proc \"$0/proc\" && mount -t sysfs -o ro sysfs \"$0/sys\" \
                      && exec chroot \"$0\" \"$@\"";
 
-/// A Debian of one test's own; it goes with the value.
+/// A copy of the clean Debian for one test. Dropping the value removes it.
 #[derive(Debug)]
 pub struct Root {
-    // Before the directory goes, nothing must run in it: tests wait for their programs.
+    // Processes must have ended before the directory is removed: the tests wait for their programs.
     scratch: Scratch,
 }
 
 impl Root {
-    /// A copy of the clean Debian; none, with the reason printed, where there can't be one.
+    /// A copy of the clean Debian. Prints the reason and returns `None` if this machine can't have
+    /// one.
     ///
     /// # Errors
-    /// When the copy fails.
+    /// The copy fails.
     pub fn new() -> Result<Option<Self>> {
         let base = match base() {
             Ok(base) => base,
@@ -46,10 +47,10 @@ impl Root {
         Ok(Some(root))
     }
 
-    /// The same with the package installed.
+    /// A copy of the clean Debian with the package installed.
     ///
     /// # Errors
-    /// What apt-get says.
+    /// apt-get's output if it fails.
     pub fn with_package() -> Result<Option<Self>> {
         let Some(root) = Self::new()? else {
             return Ok(None);
@@ -58,12 +59,12 @@ impl Root {
         Ok(Some(root))
     }
 
-    /// Its directory.
+    /// The directory of this Debian.
     pub fn path(&self) -> PathBuf {
         self.scratch.file("root")
     }
 
-    /// A file of it, by its path inside.
+    /// The path of a file in this Debian, given its path inside.
     pub fn file(&self, path: &str) -> PathBuf {
         self.path().join(path.trim_start_matches('/'))
     }
@@ -73,27 +74,29 @@ impl Root {
         &self.scratch
     }
 
-    /// Installs the package as a user does, or installs it anew.
+    /// Installs the package as a user does. Installs it again if it is installed.
     ///
     /// # Errors
-    /// What apt-get says.
+    /// apt-get's output if it fails.
     pub fn install(&self) -> Result<()> {
         fs::copy(package()?, self.file("tmp/fanpcap.deb"))?;
         self.run("apt-get install -y -qq --no-install-recommends --reinstall /tmp/fanpcap.deb")?;
         Ok(())
     }
 
-    /// The arguments of `unshare` that run a command in it, in the caller's network namespace.
+    /// The arguments of `unshare` that run a command inside this Debian, in the caller's network
+    /// namespace.
     pub fn entered(&self, command: &[&str]) -> Vec<String> {
         let path = self.path().display().to_string();
         let words = ["--mount", "sh", "-c", ENTER, &path];
         words.iter().chain(command).map(|&w| w.to_owned()).collect()
     }
 
-    /// A line of the shell to its end in it: what it printed, both streams.
+    /// Runs a shell line to its end inside this Debian. Returns its standard output and standard
+    /// error.
     ///
     /// # Errors
-    /// When it fails, with what it printed.
+    /// The line fails; the error has its output.
     pub fn run(&self, line: &str) -> Result<String> {
         let line = format!("exec 2>&1; {line}");
         let mut command = Command::new("unshare");
@@ -113,7 +116,7 @@ pub fn skip(reason: &str) {
     println!("SKIP: {reason}");
 }
 
-/// Whether packages can be built here; when not, it says so.
+/// Whether packages can be built here. Prints the reason if not.
 pub fn can_build() -> bool {
     let can = Command::new("dh").arg("--list").output().is_ok();
     if !can {
@@ -125,7 +128,7 @@ pub fn can_build() -> bool {
 /// The package that `make deb` built.
 ///
 /// # Errors
-/// When there is none, or several.
+/// There is no package, or more than one.
 pub fn package() -> Result<PathBuf> {
     let dir = workspace().join("target/fanpcap");
     let entries = fs::read_dir(&dir).with_context(|| format!("reading {}", dir.display()))?;
@@ -151,7 +154,7 @@ pub fn workspace() -> PathBuf {
 /// A command's standard output.
 ///
 /// # Errors
-/// When it fails, with what it printed.
+/// The command fails; the error has its output.
 pub fn success(command: &mut Command) -> Result<String> {
     let done = command
         .output()
@@ -166,7 +169,7 @@ pub fn success(command: &mut Command) -> Result<String> {
     Ok(out.into_owned())
 }
 
-/// The clean Debian of the machine's own release, made when it isn't there yet.
+/// The clean Debian of the same release as this machine. Creates it if it does not exist yet.
 fn base() -> Result<PathBuf> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let guard = ONE_AT_A_TIME.lock();
@@ -188,7 +191,7 @@ fn base() -> Result<PathBuf> {
         let install = "apt-get install -y -qq --no-install-recommends";
         root.run(&format!("timeout 300 {install} {TOOLS}"))?;
         root.run("apt-get clean && rm -rf /var/lib/apt/lists/*")?;
-        // Under its name it is complete.
+        // Rename the directory when it is complete.
         let half = dir.join(".half");
         success(Command::new("rm").arg("-rf").arg(&half))?;
         success(Command::new("cp").arg("-a").arg(root.path()).arg(&half))?;
@@ -199,7 +202,7 @@ fn base() -> Result<PathBuf> {
 
 /// The package is for the release that it is built on.
 fn release() -> Result<String> {
-    let text = fs::read_to_string("/etc/os-release").context("which distribution this is")?;
+    let text = fs::read_to_string("/etc/os-release").context("reading which distribution this is")?;
     let value = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         Some(line.trim_matches('"').to_owned())
@@ -208,10 +211,10 @@ fn release() -> Result<String> {
         value("ID=").as_deref() == Some("debian"),
         "this machine is not a Debian"
     );
-    value("VERSION_CODENAME=").context("a release without a name")
+    value("VERSION_CODENAME=").context("this release has no name")
 }
 
-/// Where this machine gets its Debian from.
+/// The mirror from which this machine installs Debian's packages.
 fn mirror() -> Result<String> {
     let format = "$(ORIGIN) $(COMPONENT) $(REPO_URI)";
     let mut apt = Command::new("apt-get");

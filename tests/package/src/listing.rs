@@ -8,29 +8,29 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Files that a package manager writes for itself, and files of no package.
+/// Files that a package manager writes for itself, and files that belong to no package.
 const LEFT_OUT: [&str; 8] = [
     "proc",
     "sys",
     "tmp",
     "var/log",
     "var/cache",
-    // The states of what was installed automatically, rewritten each time.
+    // The list of automatically installed packages, which is rewritten each time.
     "var/lib/apt",
-    // The file before the last change, and locks.
+    // The status file before the last change, and lock files.
     "var/lib/dpkg/status-old",
     "var/lib/dpkg/lock",
 ];
 
-/// Each path with its mode, owner and content; times don't count.
+/// Each path with its mode, owner and content. Times are not compared.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Listing(BTreeMap<PathBuf, String>);
 
 impl Listing {
-    /// Everything below `root`.
+    /// Lists all files below `root`.
     ///
     /// # Errors
-    /// When something can't be read.
+    /// A file can't be read.
     pub fn of(root: &Path) -> Result<Self> {
         let mut entries = BTreeMap::new();
         walk(root, Path::new(""), &mut entries)?;

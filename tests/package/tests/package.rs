@@ -1,4 +1,4 @@
-//! The Debian package: in a clean Debian it installs, works, and is removed without a trace.
+//! The Debian package is installed in a clean Debian, works there, and is removed without a trace.
 
 use std::fs;
 use std::process::Command;
@@ -11,7 +11,7 @@ use fanpcap_testkit::{Capture, FlowKey, Member, Program, await_for, capture};
 
 const CONF: &str = "/etc/ld.so.conf.d/00-fanpcap.conf";
 const LOCAL: &str = "/etc/apparmor.d/local/usr.bin.tcpdump";
-/// Conversations of each kind, of which there are four.
+/// Conversations of each kind. There are four kinds.
 const EACH: usize = 8;
 
 #[test]
@@ -39,7 +39,7 @@ fn the_control_file_names_what_the_package_needs() -> Result<()> {
     let addresses: Vec<&str> = control.lines().filter(|line| line.contains('@')).collect();
     ensure!(
         matches!(addresses[..], [line] if line.starts_with("Maintainer: ") && line.ends_with('>')),
-        "a place is left open: {control}"
+        "a placeholder was not replaced: {control}"
     );
     ensure!(!control.contains("root@localhost"), "{control}");
     Ok(())
@@ -100,7 +100,7 @@ fn enabled_plain_tcpdump_loads_the_library_until_disabled() -> Result<()> {
     }
     let version = root.run("tcpdump --version")?;
     ensure!(version.contains("+ fanpcap "), "{version}");
-    // The block and the rules that it includes are what AppArmor understands.
+    // AppArmor's parser must accept the block and the rules that it includes.
     let parse = "apparmor_parser --skip-kernel-load --skip-cache";
     root.run(&format!("{parse} /etc/apparmor.d/usr.bin.tcpdump"))?;
     let preprocess = format!("{parse} --preprocess /etc/apparmor.d/usr.bin.tcpdump");
@@ -112,15 +112,15 @@ fn enabled_plain_tcpdump_loads_the_library_until_disabled() -> Result<()> {
             .contains("Already enabled")
     );
     let twice = enabled.differences(&Listing::of(&root.path())?);
-    ensure!(twice.is_empty(), "twice is once: {twice:?}");
+    ensure!(twice.is_empty(), "a second enable changed files: {twice:?}");
 
     let said = root.run("fanpcap disable --system")?;
     ensure!(said.contains("Removed"), "{said}");
-    // From outside too, as builders of images do.
+    // Enable from outside the root directory too, as image builders do.
     let (command, dir) = (root.file("/usr/bin/fanpcap"), root.path());
     for word in ["enable", "disable"] {
         let mut outside = Command::new(&command);
-        // Not the library that other tests are for.
+        // Unset the library's directory, which other tests use.
         outside.env_remove("FANPCAP_LIB_DIR");
         success(outside.args([word, "--system", "--root"]).arg(&dir))?;
         let is_ours = root.run("tcpdump --version")?.contains("+ fanpcap ");
@@ -153,7 +153,7 @@ fn a_reader_that_goes_and_a_failure_to_disable_keep_nothing_half_done() -> Resul
         "{block}"
     );
     ensure!(root.run(&format!("stat -c %a {CONF}"))?.trim() == "644");
-    // The package goes all the same when its command can't take back what it did.
+    // The package is removed even if its command can't undo what it has changed.
     root.run("printf '#!/bin/sh\\nexit 1\\n' >/usr/bin/fanpcap")?;
     let said = root.run("dpkg --remove fanpcap")?;
     ensure!(said.contains("not all of"), "{said}");
@@ -177,11 +177,12 @@ fn enable_refuses_when_another_library_would_come_first() -> Result<()> {
     ensure!(said.contains(&told), "{said}");
     let left = before.differences(&Listing::of(&root.path())?);
     ensure!(left.is_empty(), "{left:?}");
-    // Nor may others than root change what every program loads.
+    // enable refuses a library that users other than root can change, because all programs would
+    // load it.
     fs::write(root.file("/etc/ld.so.conf"), config)?;
     root.run("chmod 777 /usr/lib/*/fanpcap")?;
     let said = root.run("fanpcap enable --system || true")?;
-    ensure!(said.contains("others than root may change"), "{said}");
+    ensure!(said.contains("users other than root may change"), "{said}");
     ensure!(!root.file(CONF).exists());
     Ok(())
 }
@@ -197,7 +198,7 @@ fn an_upgrade_keeps_it_enabled_and_purge_leaves_no_trace() -> Result<()> {
     root.run("fanpcap enable --system")?;
     root.install()?;
     ensure!(root.run("tcpdump --version")?.contains("+ fanpcap "));
-    // As a member leaves it that was killed.
+    // A killed member leaves its page and directory behind.
     for pages in ["/run/fanpcap/1.5", "/dev/shm/fanpcap/1.5"] {
         fs::create_dir_all(root.file(pages))?;
     }
@@ -224,7 +225,8 @@ fn the_dockerfiles_commands_make_an_image_that_works() -> Result<()> {
     let name = package.file_name().context("the package's name")?;
     fs::copy(&package, root.file("tmp").join(name))?;
     for command in commands {
-        // The lists, which are larger than all else, were there when tcpdump was installed.
+        // The package lists exceed all other data. They exist already: installing tcpdump needed
+        // them.
         root.run(&command.replace("apt-get update", "true"))?;
     }
     ensure!(root.run("tcpdump --version")?.contains("+ fanpcap "));
@@ -240,7 +242,7 @@ fn two_plain_tcpdumps_share_once_enabled() -> Result<()> {
         return Ok(());
     };
     root.run("fanpcap enable --system")?;
-    // A thread of its own, as it moves between network namespaces.
+    // Use a separate thread, because it moves to other network namespaces.
     let shared = thread::scope(|scope| scope.spawn(|| share(&root)).join());
     shared.expect("no panic")
 }
@@ -276,7 +278,7 @@ fn share(root: &Root) -> Result<()> {
     Ok(())
 }
 
-/// tcpdump in the root, with nothing but a group.
+/// Starts tcpdump in the root directory, with no settings but a group.
 fn start(root: &Root, file: &str) -> Result<Member> {
     let tcpdump = [
         "tcpdump", "-n", "-U", "-Z", "root", "-i", DEVICE, "-w", file,

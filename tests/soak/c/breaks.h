@@ -1,5 +1,5 @@
-/* Handles in pcap_loop() that another thread breaks at random moments: one that gets packets, one that
-   gets none and so is asleep. No break may be lost. */
+/* Handles in pcap_loop() that another thread breaks at random moments. One handle gets packets. The
+   other gets none, so its reader sleeps. No break may be lost. */
 #ifndef breaks_h
 #define breaks_h
 
@@ -60,7 +60,7 @@ static inline void *break_on(void *argument)
 	struct looped *self = argument;
 
 	while (!atomic_load(&stop)) {
-		/* Often at once: then the other thread is just about to wait. */
+		/* Often breaks without a pause: then the other thread is just about to wait. */
 		sleep_us(drawn(&seed, 2) == 0 ? 0 : drawn(&seed, 10000));
 		break_once(self);
 	}
@@ -75,7 +75,7 @@ static inline void start_breaks(void)
 	for (int i = 0; i < LOOPS; i++)
 		loops[i].p = opened(BREAKS_BUFFER);
 	set_filter(loops[1].p, text);
-	/* What came before the filter is delivered, and counted. */
+	/* Packets that came before the filter are delivered and counted. */
 	for (int i = 0; i < LOOPS; i++) {
 		pthread_create(&loops[i].reader, NULL, loop_on, &loops[i]);
 		pthread_create(&loops[i].breaker, NULL, break_on, &loops[i]);
@@ -94,7 +94,7 @@ static inline void end_breaks(void)
 		struct looped *self = &loops[i];
 
 		pthread_join(self->breaker, NULL);
-		/* The reader may have begun to wait after the last break. */
+		/* Breaks again, because the reader may have begun to wait after the last break. */
 		pcap_breakloop(self->p);
 		pthread_join(self->reader, NULL);
 		drain(self->p, count_looped, (u_char *)&self->delivered);

@@ -1,4 +1,4 @@
-/* Threads that open and close handles all the time, each time in another way. */
+/* Threads that continuously open and close handles, each time in another way. */
 #ifndef churn_h
 #define churn_h
 
@@ -16,7 +16,8 @@ static inline void count_churned(u_char *user, const struct pcap_pkthdr *header,
 	atomic_fetch_add(&read_ever, 1);
 }
 
-/* By settings before activation, by call after it, by pcap_open_live(), or without a group. */
+/* Opens a handle with its group set before activation, by a call after activation, by
+   pcap_open_live(), or without a group. */
 static inline pcap_t *open_somehow(unsigned *seed)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";

@@ -1,5 +1,5 @@
-/* One handle that changes its filter all the time and never gets a packet that a filter of before would
-   have passed, nor misses one that the filter of now passes. */
+/* One handle that continuously changes its filter. It must get no packet that only an earlier
+   filter passes, and must miss no packet that the current filter passes. */
 #ifndef filters_h
 #define filters_h
 
@@ -10,7 +10,7 @@ enum { FILTERS_BUFFER = 4 << 20 };
 struct filtered {
 	int color;
 	unsigned long packets;
-	/* The number of the last packet of this colour; the next has the next. */
+	/* The number of the last packet of this colour. The next packet must have the next number. */
 	unsigned long long last;
 	unsigned long missing;
 };
@@ -24,7 +24,7 @@ static inline void check_packet(u_char *argument, const struct pcap_pkthdr *head
 	unsigned long long number = number_of(bytes);
 
 	if (color_of(header, bytes) != self->color)
-		fail("a packet", "passed by a filter of before");
+		fail("a packet", "passed only by an earlier filter");
 	if (self->packets > 0 && number <= self->last)
 		fail("a packet", "delivered again or out of order");
 	if (self->packets > 0)

@@ -1,5 +1,5 @@
-/* Two handles that read all the time, or too slowly for what comes, while another thread asks for their
-   counters. */
+/* Two handles that another thread asks for their counters all the time. One handle is read without
+   pause, the other too slowly for its packets. */
 #ifndef resident_h
 #define resident_h
 
@@ -37,7 +37,7 @@ static inline void *read_on(void *argument)
 	return NULL;
 }
 
-/* Totals never go back, and nothing is delivered that was not received. */
+/* Checks that no total decreases, and that no more packets are delivered than were received. */
 static inline void *ask_on(void *argument)
 {
 	struct pcap_fanout_stat st = { .size = sizeof(st) };
@@ -93,7 +93,7 @@ static inline void end_threads(struct resident *self)
 	pthread_join(self->asker, NULL);
 }
 
-/* Leaves while frames are sent on: then there is no end of the books. */
+/* The visitor leaves while frames are still sent, so its final counters can't be compared. */
 static inline void end_visitor(void)
 {
 	for (int i = 0; i < RESIDENTS; i++) {
@@ -111,7 +111,7 @@ static inline void end_resident(void)
 		end_threads(self);
 		drain(self->p, count_packet, (u_char *)&self->delivered);
 		dropped = close_ledger(self->p, i == 0 ? "first" : "second", atomic_load(&self->delivered));
-		/* More must have come than could be read, or this shows nothing. */
+		/* The kernel must have dropped packets, or this test proves nothing. */
 		if (is_slow && dropped == 0)
 			fail("a slow reader", "lost nothing");
 		pcap_close(self->p);

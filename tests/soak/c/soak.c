@@ -1,5 +1,6 @@
-/* A capturing process of the soak: soak ROLE DEVICE [GROUP MODE]. Says "ready", then how it goes, until it
-   is interrupted; then its ledgers. What must not be ends it with a line that begins with FAIL. */
+/* A capturing process of the soak. Usage: soak ROLE DEVICE [GROUP MODE]. Prints "ready", then its
+   progress until it is interrupted, then its ledgers. After an error it prints a line that begins
+   with FAIL, and ends. */
 #include "breaks.h"
 #include "churn.h"
 #include "filters.h"
@@ -26,7 +27,7 @@ static void play(const struct role *role)
 	const struct timespec period = { .tv_sec = TELL_SECONDS };
 	sigset_t interrupt;
 
-	/* Blocked in all threads, and waited for here. */
+	/* All threads block the signal, and the main thread waits for it here. */
 	sigemptyset(&interrupt);
 	sigaddset(&interrupt, SIGINT);
 	pthread_sigmask(SIG_BLOCK, &interrupt, NULL);

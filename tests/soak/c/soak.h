@@ -1,4 +1,5 @@
-/* What all roles of the soak share: handles, frames as they are marked, time, chance, and giving up. */
+/* Shared by all roles of the soak: handles, the format of the frames, time, random numbers, and
+   errors. */
 #ifndef soak_h
 #define soak_h
 
@@ -13,20 +14,20 @@
 #include <pcap/fanout.h>
 
 enum {
-	/* The ethertype of all frames, and another that nobody sends. */
+	/* The ethertype of all frames, and another ethertype that nobody sends. */
 	OURS = 0x88b5,
 	NOBODYS = 0x88b6,
-	/* Behind the Ethernet header: a colour, then its frames' number, big-endian. */
+	/* After the Ethernet header: a colour, then the frame's number within the colour, big-endian. */
 	COLOR_AT = 14,
 	NUMBER_AT = 15,
 	MARKED_LEN = 23,
 	COLORS = 4,
 	TIMEOUT_MS = 20,
-	/* Nothing takes longer, on a machine that stalls for seconds either. */
+	/* The longest time of any step, even on a machine that stalls for seconds. */
 	LIMIT_MS = 10000,
 };
 
-/* What the program was started for. */
+/* The arguments of the program. */
 static const char *device;
 static int group = -1;
 static const char *mode;
@@ -54,7 +55,7 @@ static inline void sleep_us(long us)
 	nanosleep(&pause, NULL);
 }
 
-/* xorshift (Marsaglia, 2003): each thread has its own. */
+/* xorshift (Marsaglia, 2003). Each thread has its own state. */
 static inline unsigned drawn(unsigned *seed, unsigned below)
 {
 	*seed ^= *seed << 13;
@@ -91,7 +92,7 @@ static inline pcap_t *created(int buffer)
 	return p;
 }
 
-/* A handle in the group, if the program was given one. */
+/* Opens a handle in the group, or a plain handle if the program was given no group. */
 static inline pcap_t *opened(int buffer)
 {
 	pcap_t *p = created(buffer);
@@ -107,7 +108,7 @@ static inline void set_filter(pcap_t *p, const char *text)
 {
 	struct bpf_program program;
 
-	/* Handles in other threads may be in the compiler: it has a lock of its own. */
+	/* The compiler has its own lock, so other threads may compile at the same time. */
 	if (pcap_compile(p, &program, text, 1, PCAP_NETMASK_UNKNOWN) != 0)
 		fail("pcap_compile", pcap_geterr(p));
 	if (pcap_setfilter(p, &program) != 0)
@@ -124,7 +125,8 @@ static inline struct pcap_stat stats(pcap_t *p)
 	return stat;
 }
 
-/* Reads once if there is anything within some milliseconds; whether there may be more. */
+/* Waits some milliseconds for packets and reads once. Returns whether more packets may be in the
+   ring. */
 static inline int read_some(pcap_t *p, int milliseconds, pcap_handler callback, void *user)
 {
 	struct pollfd ready = { .fd = pcap_get_selectable_fd(p), .events = POLLIN };
@@ -138,7 +140,8 @@ static inline int read_some(pcap_t *p, int milliseconds, pcap_handler callback, 
 	return count != 0;
 }
 
-/* Reads what is left once nothing is sent any more: the last block comes with the timeout. */
+/* Reads the remaining packets after the end of the traffic. The last block arrives after the
+   timeout. */
 static inline void drain(pcap_t *p, pcap_handler callback, void *user)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";
@@ -149,15 +152,15 @@ static inline void drain(pcap_t *p, pcap_handler callback, void *user)
 		;
 }
 
-/* What the handle was given must be what it delivered and what it lost, which is returned; unread there is
-   nothing. */
+/* Checks the ledger when the ring is empty: received packets must be the delivered plus the dropped
+   packets. Returns the number of dropped packets. */
 static inline unsigned close_ledger(pcap_t *p, const char *name, unsigned long delivered)
 {
 	struct pcap_stat stat = stats(p);
 
 	printf("ledger %s: received %u, delivered %u, dropped %u\n", name, stat.ps_recv, (unsigned)delivered,
 	       stat.ps_drop);
-	/* Modulo 2^32, as libpcap's counters are. */
+	/* Compares modulo 2^32, because libpcap's counters have 32 bits. */
 	if (stat.ps_recv != (unsigned)delivered + stat.ps_drop)
 		fail(name, "the ledger does not add up");
 	return stat.ps_drop;

@@ -1,4 +1,4 @@
-//! The processes that run all the time: c/soak.c in each of its roles, watched.
+//! The processes that run during the whole soak, with their vitals: c/soak.c in each of its roles.
 
 use anyhow::{Context, Result, bail, ensure};
 use fanpcap_testkit::Member;
@@ -6,10 +6,10 @@ use fanpcap_testkit::Member;
 use crate::stage::{Group, SHARED, Stage};
 use crate::vitals::{self, Vitals};
 
-/// Ways to read a plain handle's ring, for the roles that have one.
+/// The ways to read a plain handle's ring, for the roles that have plain handles.
 const DRIVERS: [Option<&str>; 2] = [None, Some("tpacket")];
 
-/// A role, and the group of its handles; `None`: plain handles.
+/// A role, and the group of its handles; `None` for plain handles.
 const ROLES: [(&str, Option<Group>); 9] = [
     ("resident", Some(SHARED)),
     ("resident", None),
@@ -22,7 +22,7 @@ const ROLES: [(&str, Option<Group>); 9] = [
     ("churn", Some(SHARED)),
 ];
 
-/// All of them.
+/// All processes.
 pub(crate) struct Cast(Vec<Player>);
 
 struct Player {
@@ -48,7 +48,7 @@ impl Cast {
         Ok(Self(players))
     }
 
-    /// Looks at each once; one that has ended has failed.
+    /// Takes the vitals of each process. Returns an error if a process has ended.
     pub(crate) fn sample(&mut self) -> Result<()> {
         for player in &mut self.0 {
             let look = Vitals::of(player.member.pid());
@@ -61,7 +61,7 @@ impl Cast {
         Ok(())
     }
 
-    /// How each goes, by its own last words, and what it holds.
+    /// The progress of each process, from its last line of output, and its resources.
     pub(crate) fn tell(&self) -> Result<String> {
         let mut lines = Vec::new();
         for Player {
@@ -81,7 +81,7 @@ impl Cast {
         Ok(lines.join("\n     "))
     }
 
-    /// Tells all of them to end.
+    /// Asks all processes to end.
     pub(crate) fn interrupt(&self) -> Result<()> {
         self.0.iter().try_for_each(|player| {
             let told = player.member.signal("INT");
@@ -89,7 +89,8 @@ impl Cast {
         })
     }
 
-    /// Waits for the end of all; each closes its books. Then says whether anything has grown.
+    /// Waits for the end of all processes, which check their ledgers. Then checks whether any
+    /// resource has grown.
     pub(crate) fn end(self, tell: &dyn Fn(&str)) -> Result<()> {
         for Player {
             name,

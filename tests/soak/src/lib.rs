@@ -1,6 +1,7 @@
-//! The soak: all operations at once for a given time, in a network namespace of its own. Traffic
-//! runs without pause. Processes capture all the time, change filters, break loops, open and close
-//! handles. Members come and go, some killed. All counters must add up, and no resource may grow.
+//! The soak: all operations at once for a given time, in a new network namespace. Traffic never
+//! pauses. Some processes capture all the time; others change filters, break loops, open and close
+//! handles. Members join and leave, and some are killed. All counters must add up, and no resource
+//! may grow.
 #![forbid(unsafe_code)]
 
 mod sender;
@@ -21,16 +22,18 @@ use sender::Sender;
 use stage::Stage;
 use visitors::Visitors;
 
-/// The device at which frames enter, and the one at which all capture.
+/// The device at which frames enter, and the device at which all processes capture.
 const DEVICES: (&str, &str) = ("va", "vb");
 
-/// How often the vitals are taken.
+/// Time between two readings of the vitals.
 const SAMPLE: Duration = Duration::from_millis(200);
 
-/// Runs it. `tell` gets how it goes each `every`, and the summary at the end.
+/// Runs the soak. Calls `tell` with the progress after each `every`, and with the summary at the
+/// end.
 ///
 /// # Errors
-/// What went wrong first: a program ended or said so, a ledger does not add up, something grew.
+/// The first error: a process ended or reported an error, a ledger does not add up, or a resource
+/// grew.
 pub fn run(duration: Duration, every: Duration, tell: &(dyn Fn(&str) + Sync)) -> Result<()> {
     netns::within_new(|| {
         let (near, far) = DEVICES;
@@ -50,7 +53,8 @@ pub fn run(duration: Duration, every: Duration, tell: &(dyn Fn(&str) + Sync)) ->
             let visiting = scope.spawn(|| visitors.run(&stage, &no_visits));
             let gone = || visiting.is_finished() || sending.is_finished();
             let watched = watch(&mut cast, duration, every, &progress, &gone);
-            // The filters wait for frames: those go on until all are told to end.
+            // The roles that change filters wait for frames, so the traffic must go on until all
+            // processes are asked to end.
             no_visits.store(true, Ordering::Release);
             let visited = visiting.join().expect("the visitors do not panic");
             no_frames.store(true, Ordering::Release);
@@ -64,7 +68,7 @@ pub fn run(duration: Duration, every: Duration, tell: &(dyn Fn(&str) + Sync)) ->
     })
 }
 
-/// Takes vitals until the time is over, or something goes wrong: here, or with the threads beside.
+/// Takes vitals until the time is over or an error occurs, here or in the other threads.
 fn watch(
     cast: &mut Cast,
     duration: Duration,
@@ -85,7 +89,7 @@ fn watch(
     Ok(())
 }
 
-/// A seed from the clock, so that no two runs are alike.
+/// A seed from the clock, so that each run is different.
 fn seed() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(1, |now| u64::from(now.subsec_nanos()) ^ now.as_secs())

@@ -10,14 +10,14 @@ use fanpcap_testkit::Injector;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// As c/soak.h has them.
+/// The values of c/soak.h.
 const COLORS: u8 = 4;
 const ETHERTYPE: u16 = 0x88b5;
 const FRAME_LEN: u64 = 60;
 const FRAME_LEN_MAX: u64 = 1000;
 
-/// Frames in one system call, and what is waited after them at most: about 20000 frames in a
-/// second.
+/// Frames in one system call, and the longest pause after them. Together they give about 20000
+/// frames a second.
 const BATCH: usize = 64;
 const PAUSE_US: u64 = 6000;
 
@@ -38,7 +38,7 @@ impl Sender {
         }
     }
 
-    /// Sends until it is asked to stop.
+    /// Sends until `stop` is set.
     pub(crate) fn run(&self, stop: &AtomicBool) -> Result<()> {
         let mut random = Pcg64Mcg::seed_from_u64(self.seed);
         let mut numbers = [0_u64; COLORS as usize];
@@ -58,7 +58,7 @@ impl Sender {
     }
 }
 
-/// A broadcast frame of a colour and a length by random, with that colour's next number.
+/// A broadcast frame of random colour and length, with the next number of its colour.
 fn frame(random: &mut Pcg64Mcg, numbers: &mut [u64; COLORS as usize]) -> Vec<u8> {
     let color = random.random_range(..COLORS);
     let number = &mut numbers[usize::from(color)];

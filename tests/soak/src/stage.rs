@@ -31,7 +31,7 @@ impl Stage {
         })
     }
 
-    /// A process in a role, whose handles are in the group; `None`: plain handles.
+    /// A process in a role, whose handles are in the group; `None` for plain handles.
     pub(crate) fn program(&self, role: &str, group: Option<Group>) -> Result<Program> {
         let program = Program::new(&self.program, "ready")?.args([role, self.device]);
         Ok(match group {

@@ -1,5 +1,5 @@
-//! Members that come and go: processes that join the shared group and leave it soon, half of them
-//! killed.
+//! Members that stay for a short time: processes that join the shared group and soon leave it. Half
+//! of them are killed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -11,13 +11,13 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::stage::{SHARED, Stage};
 
-/// How long one stays at most, and what is waited for the next.
+/// The longest stay of a visitor, and the longest pause before the next visitor.
 const STAY_MS: u64 = 400;
 const PAUSE_MS: u64 = 100;
 
 const SIGKILL: i32 = 9;
 
-/// Counts them.
+/// Starts visitors and counts them.
 pub(crate) struct Visitors {
     seed: u64,
     left: AtomicU64,
@@ -30,7 +30,7 @@ impl Visitors {
         Self { seed, left, killed }
     }
 
-    /// Has one after the other until it is told to stop.
+    /// Starts one visitor after another until `stop` is set.
     pub(crate) fn run(&self, stage: &Stage, stop: &AtomicBool) -> Result<()> {
         let mut random = Pcg64Mcg::seed_from_u64(self.seed);
         while !stop.load(Ordering::Acquire) {

@@ -5,12 +5,12 @@ use std::fs;
 
 use anyhow::{Context, Result, ensure};
 
-/// One look at a process.
+/// The resources of a process at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Vitals {
-    /// Resident memory, KiB; rings are in it.
+    /// Resident memory in KiB, including rings.
     pub(crate) rss: u64,
-    /// Resident memory that is no file's, KiB: the heap and stacks.
+    /// Resident memory that belongs to no file, in KiB: the heap and stacks.
     pub(crate) anonymous: u64,
     pub(crate) descriptors: u64,
     pub(crate) mappings: u64,
@@ -49,18 +49,20 @@ impl Vitals {
     }
 }
 
-/// What may come and go from one quarter's least to another's: the threads that open handles may
-/// have one more at each look, with its ring; allocators keep an arena more or less.
+/// Allowed growth from one quarter's minimum to another's. The threads that open handles may have
+/// one more handle open in each reading, with its ring. Allocators may keep one arena more.
 const MORE_DESCRIPTORS: u64 = 6;
 const MORE_MAPPINGS: u64 = 8;
 const MORE_RSS_KIB: u64 = 4096;
 const MORE_ANONYMOUS_KIB: u64 = 1024;
 
-/// The looks that are warming up, at most: a minute; in a short run a fifth of all.
+/// The number of first readings that count as warm-up: those of a minute, and in a short run a
+/// fifth of all readings.
 const WARM_UP: usize = 300;
 
-/// Compares the least of the first and of the last quarter after the warm-up: what leaks is never
-/// given back, and the least has the fewest of the handles that are open for a moment.
+/// Compares the minimum of the first and of the last quarter after the warm-up. Leaked memory is
+/// never freed, so a leak raises the minimum. Handles that are open for a moment affect the minimum
+/// least.
 pub(crate) fn ensure_flat(name: &str, looks: &[Vitals]) -> Result<String> {
     let looks = &looks[(looks.len() / 5).min(WARM_UP)..];
     let quarter = (looks.len() / 4).max(1);
@@ -84,7 +86,7 @@ pub(crate) fn ensure_flat(name: &str, looks: &[Vitals]) -> Result<String> {
     Ok(format!("{name}: {}", told.join(", ")))
 }
 
-/// One of the numbers.
+/// Reads one of the numbers.
 type Kind = fn(&Vitals) -> u64;
 
 fn least(looks: &[Vitals], of: Kind) -> u64 {

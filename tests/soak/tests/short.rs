@@ -1,4 +1,4 @@
-//! A soak of some seconds: finds what fails at once.
+//! A soak of some seconds, which finds errors that occur at once.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The tests of gopacket's binding, in Go: files, filters, a live handle closed by another thread.
+//! The tests of gopacket's binding, in Go: files, filters, and a live handle that another thread
+//! closes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,7 +55,7 @@ fn run(built: &Built, session: &Session) -> Result<Outcome> {
     parse(&session.run("", &mut tests)?.said)
 }
 
-/// Where the package's files are: its tests read captures there.
+/// The directory of the package's files, where its tests read captures.
 fn package_dir(built: &Built, session: &Session) -> Result<PathBuf> {
     let package = format!("{MODULE}/pcap");
     let mut list = go(&built.dir);
@@ -66,7 +67,8 @@ fn package_dir(built: &Built, session: &Session) -> Result<PathBuf> {
     Ok(PathBuf::from(dir))
 }
 
-/// A line for each test, those within others indented, and `PASS` or `FAIL` alone at the end.
+/// Parses the output: a line for each test, indented for subtests, and `PASS` or `FAIL` alone at
+/// the end.
 fn parse(said: &str) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     for line in said.lines() {

@@ -36,7 +36,8 @@ fn prepare(place: &Place) -> Result<Built> {
 }
 
 fn run(built: &Built, session: &Session) -> Result<Outcome> {
-    // Tests that begin with 5 are of other modules, those without a number of the distribution.
+    // Tests whose names begin with 5 belong to other modules. Tests without a number check the
+    // distribution.
     let mut files = Vec::new();
     for entry in fs::read_dir(built.dir.join("t"))? {
         let name = entry?.file_name().to_string_lossy().into_owned();
@@ -54,7 +55,7 @@ fn run(built: &Built, session: &Session) -> Result<Outcome> {
     parse(&said)
 }
 
-/// The Test Anything Protocol as prove(1) shows it, and its closing lines.
+/// Parses the Test Anything Protocol as prove(1) prints it, and prove's closing lines.
 fn parse(said: &str) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     let mut file = "";
@@ -67,8 +68,8 @@ fn parse(said: &str) -> Result<Outcome> {
             if directive.contains("SKIP") {
                 outcome.skipped += 1;
             } else {
-                // Expected failures count as prove(1) counts them. The descriptions have addresses
-                // and numbers of the run in them, so they are no names.
+                // Count expected failures as prove(1) counts them. A test's description contains
+                // addresses and numbers of the run, so it can't identify the test.
                 let name = format!("{file} #{number}");
                 outcome.add(&name, passed || directive.contains("TODO"));
             }
@@ -78,7 +79,7 @@ fn parse(said: &str) -> Result<Outcome> {
     let tests = counted(said)?;
     ensure!(seen == tests, "{seen} tests seen, {tests} counted");
     outcome.skipped += whole_files;
-    // A file that breaks off fails, whatever its tests said.
+    // A file that ends early fails, whatever its tests printed.
     for line in said.lines().filter(|line| line.contains("(Wstat: ")) {
         if !line.contains("(Wstat: 0 ") {
             outcome.fail(line.split_whitespace().next().unwrap_or_default());
@@ -87,7 +88,7 @@ fn parse(said: &str) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Whether it is ok, its number, and the directive after `#`, in capitals.
+/// Parses a test's line: whether it is ok, its number, and the directive after `#`, in capitals.
 fn test_line(line: &str) -> Option<(bool, &str, String)> {
     let (passed, rest) = match line.strip_prefix("not ok ") {
         Some(rest) => (false, rest),

@@ -1,4 +1,4 @@
-//! pcap4j, in Java: a program of ours, because no package of pcap4j has its tests.
+//! pcap4j, in Java. We run our own program, because no package of pcap4j contains its tests.
 
 use std::fs;
 use std::time::Duration;
@@ -41,7 +41,7 @@ fn prepare(place: &Place) -> Result<Built> {
             .arg(format!("-DoutputDirectory={}", dir.join("lib").display()));
         command::step(&mut maven, &log).map(drop)
     })?;
-    // Ours may have changed.
+    // Compile again, because our program may have changed.
     let mut javac = command::bounded("javac", BUILD);
     javac
         .args(["-cp", "lib/*", "-d", "classes"])

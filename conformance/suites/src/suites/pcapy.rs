@@ -1,4 +1,5 @@
-//! The tests of pcapy-ng, a Python binding, built here: its wheels bring a libpcap of their own.
+//! The tests of pcapy-ng, a Python binding. We build it here, because its wheels contain their own
+//! libpcap.
 
 use std::path::Path;
 use std::process::Command;
@@ -70,7 +71,7 @@ fn run(built: &Built, session: &Session) -> Result<Outcome> {
         let said = session.run(file, &mut tests)?.said;
         outcome.absorb(parse(&said).with_context(|| file.to_owned())?);
     }
-    // Its own tests that capture are switched off.
+    // pcapy-ng's own live tests are switched off, so run our program.
     let mut live = session.program(built.dir.join("venv/bin/python"), LIMIT);
     live.arg(program("pcapy_live.py")).arg(wire::DEVICE);
     live.current_dir(&session.scratch);
@@ -78,7 +79,8 @@ fn run(built: &Built, session: &Session) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// unittest's closing lines: the failures' headings, `Ran N tests`, and counts unless all passed.
+/// Parses unittest's closing lines: the headings of failures, `Ran N tests`, and the counts unless
+/// all tests passed.
 fn parse(said: &str) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     for kind in ["FAIL: ", "ERROR: "] {

@@ -1,4 +1,4 @@
-//! The tests of the Rust crate pcap: on a mocked library, on files, on a tap device, in its
+//! The tests of the Rust crate pcap: with a mocked library, on files, on a tap device, and in its
 //! documentation.
 
 use std::env;
@@ -40,10 +40,11 @@ fn prepare(place: &Place) -> Result<Built> {
     })?;
     let dir = place.made(&format!("rust-pcap-{VERSION}/source"), |dir| {
         let packed = packed_source(&fetched, place, &log)?;
-        // Registries' copies are shared and read-only by custom; tests write beside themselves.
+        // Work on a copy: registries' copies are shared and read-only, but the tests write files
+        // beside the sources.
         let mut copy = command::bounded("cp", BUILD);
         command::step(copy.arg("-r").arg(packed.join(".")).arg(dir), &log)?;
-        // Whatever workspace is further up is none of its business.
+        // The crate must not become part of a workspace in a parent directory.
         let manifest = dir.join("Cargo.toml");
         let text = fs::read_to_string(&manifest)? + "\n[workspace]\n";
         fs::write(&manifest, text).context("the crate's manifest")
@@ -58,11 +59,11 @@ fn prepare(place: &Place) -> Result<Built> {
     Ok(Built { dir, version })
 }
 
-/// Where cargo unpacked the crate.
+/// The directory in which cargo has unpacked the crate.
 fn packed_source(fetched: &Path, place: &Place, log: &Path) -> Result<PathBuf> {
     let mut metadata = cargo(fetched, place)?;
     metadata.args(["metadata", "--format-version=1", "--offline"]);
-    // Only one string is wanted of this JSON.
+    // The code needs only one string of this JSON.
     let said = command::step(&mut metadata, log)?;
     let end = format!("/pcap-{VERSION}/Cargo.toml");
     said.split('"')
@@ -83,7 +84,7 @@ fn target(place: &Place) -> Result<PathBuf> {
     place.dir(&format!("rust-pcap-{VERSION}/target"))
 }
 
-/// The cargo that runs us.
+/// The cargo that runs this program.
 fn program() -> OsString {
     env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
@@ -104,7 +105,7 @@ fn run(built: &Built, session: &Session) -> Result<Outcome> {
     parse(&session.run("", &mut tests)?.said)
 }
 
-/// A line for each test, and one at the end of each program.
+/// Parses the output: a line for each test, and a line at the end of each test program.
 fn parse(said: &str) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     for line in said.lines() {

@@ -1,4 +1,5 @@
-//! scapy, in Python, on libpcap: a program of ours, because no package of scapy has its tests.
+//! scapy, in Python, on libpcap. We run our own program, because no package of scapy contains its
+//! tests.
 
 use std::time::Duration;
 
@@ -42,7 +43,7 @@ fn run(built: &Built, session: &Session) -> Result<Outcome> {
     python
         .arg(program("scapy_live.py"))
         .arg(wire::DEVICE)
-        // It keeps files in the user's home otherwise.
+        // Otherwise scapy would keep files in the user's home directory.
         .env("HOME", &session.scratch)
         .current_dir(&session.scratch);
     tap::parse(&session.run("", &mut python)?.said)

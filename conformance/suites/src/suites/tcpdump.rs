@@ -1,4 +1,4 @@
-//! tcpdump's own tests: the installed program prints the captures that come with its source.
+//! tcpdump's own tests: the installed program prints the captures in tcpdump's source.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(crate) static SUITE: Suite = Suite {
 fn prepare(place: &Place) -> Result<Built> {
     fetch::installed("tcpdump")?;
     let dir = fetch::debian_source(place, "tcpdump")?;
-    // The tests ask config.h what the program was built with; the options are the package's.
+    // The tests read in config.h how the program was built. Use the package's build options.
     if !dir.join("config.h").exists() {
         let mut configure = command::bounded("./configure", BUILD);
         configure
@@ -43,7 +43,8 @@ fn run(built: &Built, session: &Session) -> Result<Outcome> {
     parse(&session.run("", &mut tests)?.said)
 }
 
-/// One line for each test; at the end how many failed and passed.
+/// Parses the output: one line for each test, and at the end the numbers of failed and passed
+/// tests.
 fn parse(said: &str) -> Result<Outcome> {
     let mut outcome = Outcome::default();
     for line in said.lines() {

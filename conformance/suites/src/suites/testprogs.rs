@@ -1,4 +1,4 @@
-//! libpcap's own test programs: those of its source that need no more than the library.
+//! libpcap's own test programs: those in its source that need only the library.
 
 mod cases;
 mod judge;
@@ -35,7 +35,7 @@ fn prepare(place: &Place) -> Result<Built> {
         let source = program.with_extension("c");
         if source.exists() && !program.exists() {
             let mut cc = command::bounded("cc", BUILD);
-            // The programs use its headers for compilers, which no package installs.
+            // The programs use libpcap's headers for compilers, which no package installs.
             cc.args(["-O1", "-g", "-D_GNU_SOURCE", "-I."])
                 .arg(&source)
                 .arg("-o")
@@ -50,7 +50,7 @@ fn prepare(place: &Place) -> Result<Built> {
     Ok(Built { dir, version })
 }
 
-/// The cases that last, all together, while the others run one by one.
+/// Runs the long cases all together, while the other cases run one by one.
 fn run(built: &Built, session: &Session) -> Result<Outcome> {
     let programs = built.dir.join("testprogs");
     let (long, short): (Vec<&Case>, Vec<&Case>) = CASES
@@ -84,7 +84,7 @@ fn count(outcome: &mut Outcome, case: &Case, verdict: Result<Verdict>) {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Passed,
-    /// The program is not in this version, or what runs it is not on this machine.
+    /// The program is not in this version, or the machine lacks a command that runs it.
     Skipped,
 }
 
@@ -94,7 +94,7 @@ fn run_case(case: &Case, programs: &Path, session: &Session) -> Result<Verdict> 
     if !program.exists() || (under_valgrind && fetch::installed("valgrind").is_err()) {
         return Ok(Verdict::Skipped);
     }
-    // A program that is interrupted must have written what it had to say by then.
+    // Use stdbuf: an interrupted program must have written all its output before the signal.
     let mut command = session.program("stdbuf", limit(case.stop));
     command.args(["-oL", "sh", "-c", FEW_FILES, "sh"]);
     if case.stop == Stop::Interrupted {
@@ -122,8 +122,8 @@ fn limit(stop: Stop) -> Duration {
     }
 }
 
-/// One of the programs opens files until there are no more.
+/// A limit of open files, because one of the programs opens files until it can open no more.
 const FEW_FILES: &str = r#"ulimit -n 1024 && exec "$@""#;
 
-/// Longer than the longest timeout of a capture, 1 s.
+/// A time that is longer than the longest timeout of a capture, 1 s.
 const AFTER: &str = "2.5";

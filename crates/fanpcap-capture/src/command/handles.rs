@@ -1,4 +1,4 @@
-//! Opens the threads' handles one after another, in one group, with the filter.
+//! Opens the threads' handles one after another, in one group, and sets the filter.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap::request::Request;
@@ -85,15 +85,15 @@ impl<'a> Source<'a> {
         // Several handles outside a group would capture each packet several times.
         ensure!(
             self.arguments.threads == 1 || (group.is_some() && group == self.group),
-            "{device}: the settings put the threads' handles in no group, or in several; name one by --group"
+            "{device}: the settings put the threads' handles in no group or in several groups; name one group by --group"
         );
         Ok(handle)
     }
 
     /// Sets the filter, if there is one. Returns the maximum number of unfiltered packets in the
-    /// ring. A handle joins its group when it is activated, and can get a filter only after that.
-    /// If it joined later, it would first receive the other members' packets too. libpcap rejects
-    /// unfiltered packets when the thread reads them.
+    /// ring. A handle joins its group when it is activated, and its filter can be set only after
+    /// that. If the handle joined later, it would first receive the other members' packets too.
+    /// libpcap rejects unfiltered packets when the thread reads them.
     fn set_filter(&self, handle: &mut Handle) -> Result<u64> {
         let expression = self.arguments.expression();
         if expression.is_empty() {
@@ -133,7 +133,8 @@ fn choose(arguments: &Arguments, library: &Library, device: &str) -> Result<Grou
     Ok(GroupChoice::Call(arguments.group))
 }
 
-/// Whether the settings name a group. The library reports wrong settings.
+/// Whether the settings name a group. The library reports wrong settings, so this function ignores
+/// them.
 fn is_set(device: &str) -> bool {
     let Some(request) = Request::new(device) else {
         return false;

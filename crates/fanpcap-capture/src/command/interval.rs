@@ -25,13 +25,13 @@ pub(super) struct Interval {
 struct Rates {
     /// Packets captured since the start.
     captured: u64,
-    /// Packets received since the start, by the kernel's counter; `None` for a savefile.
+    /// Packets received since the start, as counted by the kernel; `None` for a savefile.
     received_by_filter: Option<u64>,
     dropped_by_kernel: Option<u64>,
     captured_per_second: f64,
     bits_per_second: f64,
-    /// Packets per second that found no room in the ring, called "application dropped" in the
-    /// paper; `None` for a savefile.
+    /// Packets per second that were dropped because the ring was full, called "application dropped"
+    /// in the paper; `None` for a savefile.
     dropped_per_second: Option<f64>,
 }
 

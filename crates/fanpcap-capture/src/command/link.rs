@@ -42,8 +42,8 @@ pub(super) struct Reading {
 }
 
 impl Link {
-    /// The interfaces of `device`; `None` if it is not a network interface, like `nflog` and
-    /// `usbmon1`.
+    /// The interfaces of `device`; `None` if the device is not a network interface, like `nflog`
+    /// and `usbmon1`.
     pub(super) fn of(device: &str) -> Option<Self> {
         let device = Device::classify(device, |name| interface::index(name).is_some());
         let parts = device.parts().iter();

@@ -15,7 +15,7 @@ pub(super) fn ring_bytes(text: &str) -> Result<i32> {
     let number: u64 = number
         .parse()
         .context("write a number of KiB, or one with K, M or G behind it")?;
-    ensure!(number > 0, "no ring is that small");
+    ensure!(number > 0, "a ring needs at least 1 KiB");
     let bytes = number.checked_mul(1 << shift);
     let bytes = bytes.and_then(|bytes| i32::try_from(bytes).ok());
     bytes.context("libpcap's rings are below 2 GiB")

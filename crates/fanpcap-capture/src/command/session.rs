@@ -150,7 +150,7 @@ fn ready_line(arguments: &Arguments, library: &Library, first: &Handle) -> Strin
 fn watch(arguments: &Arguments, threads: &Threads, link: Option<&Link>) -> Result<()> {
     let start = Instant::now();
     let mut screen = Screen::new(arguments);
-    // No rate includes the packets that arrived while the handles were opened.
+    // The rates do not include packets that arrived while the handles were opened.
     let mut last = Last {
         told: threads.ask(),
         link: link.map_or(Ok(None), Link::read)?,

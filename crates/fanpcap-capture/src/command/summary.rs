@@ -134,8 +134,8 @@ impl Summary {
         match self.rest.off {
             0 => Ok(()),
             off => bail!(
-                "the figures disagree by {off} packets: of a thread, received by filter is not captured + \
-                 dropped by kernel + filtered late; please report it, with the summary"
+                "the figures disagree by {off} packets: for a thread, received by filter differs \
+                 from captured + dropped by kernel + filtered late; please report this with the summary"
             ),
         }
     }

@@ -9,7 +9,7 @@ use fanpcap_pcap::Handle;
 use super::{Arguments, open, session};
 use crate::{Counts, Each};
 
-/// What to capture.
+/// The device, threads, group, mode and time of a capture.
 #[derive(Clone, Debug)]
 pub struct Task {
     /// The device.

@@ -114,7 +114,7 @@ fn two_threads_do_not_write_one_file() {
         std::os::unix::fs::symlink("0.pcap", wire.scratch.file("1.pcap"))?;
         let ended = wire.program("--threads 2")?.run(&wire.scratch)?;
         assert!(!ended.status.success(), "{}", ended.said);
-        let error = "this is the file of another thread, by another name";
+        let error = "another thread writes this file under another name";
         assert!(ended.said.contains(error), "{}", ended.said);
         assert!(ended.said.contains("1.pcap"), "{}", ended.said);
         Ok(())

@@ -266,7 +266,11 @@ mod tests {
             let text = enabled(Some(before));
             assert!(text.contains("include if exists \"/usr/share/fanpcap/apparmor\""));
             assert!(text.contains("\"/usr/lib/fanpcap/*.so*\" mr,"));
-            assert_eq!(enabled(Some(&text)), text, "twice is once");
+            assert_eq!(
+                enabled(Some(&text)),
+                text,
+                "a second enable changes nothing"
+            );
             assert_eq!(without_block(&text).as_deref(), Some(before));
         }
     }

@@ -115,7 +115,7 @@ impl Loader {
                     .with_context(|| format!("looking at {}", path.display()))?;
                 ensure!(
                     entry.uid() == 0 && entry.mode() & 0o022 == 0,
-                    "others than root may change {}: install fanpcap where only root writes, \
+                    "users other than root may change {}: install fanpcap where only root writes, \
                      as make install does",
                     path.display()
                 );

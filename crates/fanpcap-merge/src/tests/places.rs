@@ -39,7 +39,7 @@ fn a_link_stays_and_what_it_names_is_replaced_with_its_rights() {
     );
     fs::write(&source, PCAP.write(&vec![(7000, vec![7])])).unwrap();
     symlink("far/all.pcap", &link).unwrap();
-    // The link leads to nothing yet.
+    // The link points to a file that does not exist yet.
     ensure_writable(&link).unwrap();
     merge(std::slice::from_ref(&source), &link).unwrap();
     assert_eq!(read_pcap(&far).1.len(), 1);

@@ -20,7 +20,8 @@ fn devices_that_are_gone_are_named_so() {
     assert_eq!(unlisted_name(7), "#7");
 }
 
-/// A member is in another PID namespace. The pid on its page is that of another process here.
+/// A member is in another PID namespace. In this namespace, the pid on its page belongs to another
+/// process.
 #[test]
 fn the_pid_on_a_page_is_checked() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

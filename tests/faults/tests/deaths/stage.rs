@@ -1,4 +1,5 @@
-//! A group in which a victim is killed at each step of a change, and what must hold then.
+//! A group in which a victim is killed at each step of a change, and the checks of the state after
+//! that.
 
 use std::cell::Cell;
 use std::env;
@@ -27,20 +28,20 @@ pub(crate) const OTHER_GROUP: u16 = 8;
 /// The group's steering programs; a change may replace one by the other.
 pub(crate) const PROGRAMS: [&str; 2] = ["main = steer_flow", "main = steer_rrobin"];
 
-/// Many steps are the same move of one more bucket. Only every Nth of these is tried.
+/// Many steps move one more bucket each. The test tries only every Nth of these steps.
 const STRIDE: u64 = 307;
 
-/// Bytes of a ring, which has some hundred frames at most. The kernel clears the ring of each of a
-/// thousand members, of 16 MiB by default, and of 96 on XDP.
+/// Bytes of a ring, which holds some hundred frames at most in these tests. The kernel clears the
+/// ring of each of a thousand members. The default rings have 16 MiB, on XDP 96 MiB.
 const RING: u32 = 4 << 20;
 
-/// Groups among which the steps are dealt out.
+/// Number of groups that share the steps between them.
 const PARTS: usize = 2;
 
-/// Thousands of changes of filters and BPF programs a second have hung the kernel.
+/// Without pauses, thousands of changes of filters and BPF programs a second have hung the kernel.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The library with the feature `faults`, which is not the one that users have.
+/// The library with the feature `faults`, which users' library does not have.
 fn library() -> Result<&'static Path> {
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
     let build = || {
@@ -51,7 +52,7 @@ fn library() -> Result<&'static Path> {
         build
             .current_dir(&root)
             .args(["build", "--quiet", "-p", "fanpcap-abi"]);
-        // The crates are those that this test is made of.
+        // Build the same crates that this test is built from.
         build.args(["--features", "fanpcap-group/faults"]);
         build.status().ok().filter(|it| it.success())?;
         let library = target.join("with-faults");
@@ -76,38 +77,38 @@ pub(crate) struct Stage<'a> {
     survivors: Vec<Dialog>,
     /// A member of another group, which gets all packets too.
     beside: Option<Dialog>,
-    /// The steps of the victim, and at which it ends.
+    /// The number of steps that the victim has made, and the number of the step at which it ends.
     steps: [Word; 2],
     steps_file: PathBuf,
-    /// `PCAP_DRIVER=` and the engine of all.
+    /// `PCAP_DRIVER=` and the engine of all members.
     driver: String,
-    /// Which of the two the group runs, as far as its members know.
+    /// Index in [`PROGRAMS`] of the program that the group runs, as far as its members know.
     pub(crate) runs: Cell<usize>,
 }
 
 /// The victim's action, and the other members that it needs.
 pub(crate) struct Change {
-    /// Members that stay.
+    /// Number of members that survive.
     pub(crate) survivors: usize,
-    /// Whether a placeholder lies among them.
+    /// Whether there is a placeholder between the members.
     pub(crate) hole: bool,
-    /// Whether another group is on the device.
+    /// Whether the device has another group.
     pub(crate) beside: bool,
-    /// The engine of all.
+    /// The engine of all members.
     pub(crate) driver: &'static str,
-    /// How many steps at least are before the moves of buckets, and after them.
+    /// The least number of steps before the moves of buckets, and after them.
     pub(crate) around: [u64; 2],
-    /// At how many steps at least somebody is killed.
+    /// The least number of steps at which a victim must have been killed.
     pub(crate) least: u32,
-    /// Members who join before the victim does.
+    /// Starts the victim, and the members that must join before it.
     pub(crate) prepare: fn(&mut Stage<'_>) -> Result<Victim>,
     pub(crate) act: fn(&mut Stage<'_>, &mut Victim) -> Result<()>,
 }
 
-/// Who is to die.
+/// The member that is to be killed.
 pub(crate) struct Victim {
     pub(crate) it: Dialog,
-    /// Another member, for whom it does something.
+    /// Another member, on which the victim acts.
     pub(crate) other: Option<Dialog>,
 }
 
@@ -132,7 +133,7 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// A process that may open handles in a group; its steps count, or not.
+    /// A process that may open handles in a group. `counts` says whether its steps are counted.
     fn start(&self, group: u16, counts: bool) -> Result<Dialog> {
         let library = format!("LD_LIBRARY_PATH={}", self.library.display());
         let steps = format!("FANPCAP_FAULTS={}", self.steps_file.display());
@@ -172,7 +173,8 @@ impl<'a> Stage<'a> {
         audit::audit(self.ifindex, GROUP)
     }
 
-    /// Waits until all agrees, while the survivors look for packets.
+    /// Waits until table, kernel, descriptor store and pages agree, while the survivors read
+    /// packets.
     fn await_agreement(&mut self) -> Result<()> {
         let count = self.survivors.len();
         let mut said = String::new();
@@ -192,20 +194,20 @@ impl<'a> Stage<'a> {
         awaited.with_context(|| said.clone())
     }
 
-    /// Whether the device's BPF program is that of several groups.
+    /// Whether the device's BPF program is the one that serves several groups.
     pub(crate) fn serves_several(&self) -> Result<bool> {
         let xdp = link::get(self.ifindex)?.xdp;
         let name = xdp.map(|xdp| bpf::program_name(xdp.program)).transpose();
-        // It may just be replaced.
+        // The program may be replaced at this moment.
         Ok(name
             .ok()
             .flatten()
             .is_some_and(|name| name == "fanpcap_root"))
     }
 
-    /// Checks that all agrees once the next member has come, and when it is gone again. One that
-    /// was killed before it had deposited anything is noticed by nobody: the next change completes
-    /// or undoes its own.
+    /// Checks the state after the next member has joined, and after that member has left. A victim
+    /// that was killed before it deposited anything is not noticed. Then the next change completes
+    /// or undoes the victim's change.
     fn ensure_next_repairs(&mut self) -> Result<()> {
         let next = self.member(false)?;
         self.survivors.push(next);
@@ -223,7 +225,8 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Packets that the survivors have got, and who is beside them.
+    /// Packets that the survivors have received, and packets that the member of the other group has
+    /// received.
     fn counts(&mut self) -> Result<[usize; 2]> {
         let sum = |readers: &mut dyn Iterator<Item = &mut Dialog>| {
             let counts = readers.map(|it| it.count(0));
@@ -233,7 +236,8 @@ impl<'a> Stage<'a> {
         Ok([own, sum(&mut self.beside.iter_mut())?])
     }
 
-    /// Checks that the survivors get each of some frames once, and so does who is beside them.
+    /// Checks that the survivors receive each of some frames once, and the member of the other
+    /// group too.
     fn ensure_all_arrive(&mut self) -> Result<()> {
         let before = self.counts()?;
         let frames = traffic::frames(3, &traffic::flows(3, 60), 0..120)?;
@@ -253,8 +257,8 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Has the victim make a change, and kills it before step `at` of that; 0: not at all. Returns
-    /// how many steps there were, and whether it was killed.
+    /// Lets the victim make a change, and kills it before step `at` of the change; 0 means that it
+    /// is not killed. Returns how many steps the victim made, and whether it was killed.
     fn run(&mut self, change: &Change, at: u64) -> Result<(u64, bool)> {
         self.steps[1].set(0);
         let mut victim = (change.prepare)(self)?;
@@ -275,8 +279,8 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Kills a victim at each step of a change. Two groups do so side by side, each in its namespace,
-/// as they mostly wait.
+/// Kills a victim at each step of a change. Several groups do so at the same time, each in its own
+/// namespace, because they spend most of the time waiting.
 pub(crate) fn die_in_each_step(change: &Change) -> Result<()> {
     let library = library()?;
     let die = |part| {
@@ -298,7 +302,7 @@ pub(crate) fn die_in_each_step(change: &Change) -> Result<()> {
     Ok(())
 }
 
-/// Goes through the steps of which this part is. Returns at how many somebody was killed.
+/// Runs the change once for each step of this part. Returns at how many steps a victim was killed.
 fn die_on(wire: &Wire, library: &Path, change: &Change, part: usize) -> Result<u32> {
     let mut stage = Stage::new(wire, library, change.driver)?;
     if change.beside {
@@ -316,7 +320,7 @@ fn die_on(wire: &Wire, library: &Path, change: &Change, part: usize) -> Result<u
             stage.audit()
         );
     }
-    let (count, _) = stage.run(change, 0).context("nobody is killed")?;
+    let (count, _) = stage.run(change, 0).context("without a kill")?;
     let [first, last] = change.around;
     let is_tried = |at: &u64| *at <= first || *at + last > count || at % STRIDE == 0;
     let mut killed = 0;
@@ -326,7 +330,7 @@ fn die_on(wire: &Wire, library: &Path, change: &Change, part: usize) -> Result<u
         killed += u32::from(is_killed);
     }
     print(&format!(
-        "{count} steps; {killed} members killed at as many of them"
+        "{count} steps; members were killed at {killed} of these steps"
     ));
     Ok(killed)
 }

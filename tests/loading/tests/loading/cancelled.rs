@@ -1,4 +1,4 @@
-//! A cancelled thread ends as on the system's library: its process goes on.
+//! A cancelled thread ends as it does on the system's library, and its process continues.
 
 use anyhow::{Result, ensure};
 use fanpcap_loading::{compile, on_ours, run};
@@ -51,7 +51,7 @@ fn without_a_group_threads_are_cancelled_anywhere() -> Result<()> {
     threads_are_cancelled_anywhere(None)
 }
 
-/// ettercap cancels its threads so.
+/// ettercap cancels its threads in this way.
 #[test]
 #[ignore = "needs root: a live handle in a network namespace"]
 fn in_a_group_threads_are_cancelled_anywhere() -> Result<()> {

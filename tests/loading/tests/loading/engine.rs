@@ -1,4 +1,4 @@
-//! The system library behind ours: FANPCAP_LIBPCAP, and the error when there is none.
+//! The system's library behind ours: FANPCAP_LIBPCAP, and the error if no such library is found.
 
 use std::process::Command;
 
@@ -27,7 +27,7 @@ fn ours_is_not_taken_for_the_systems() -> Result<()> {
     let scratch = Scratch::new()?;
     let program = compile(&scratch, "version.c", &[])?;
     let system = run(&scratch, &mut on_system(&program))?.success()?;
-    // Also a copy, which is another file than the one that is loaded.
+    // A copy must work too. It is another file than the loaded one.
     let copy = scratch.file(LIBRARY);
     std::fs::copy(library_dir()?.join(LIBRARY), &copy)?;
     for ours in [library_dir()?.join(LIBRARY), copy] {
@@ -63,7 +63,8 @@ fn without_a_system_library_every_path_tried_is_named() -> Result<()> {
     let scratch = Scratch::new()?;
     let program = compile(&scratch, "version.c", &[])?;
     let (ours, system) = (library_dir()?.join(LIBRARY), system_library()?);
-    // Ours in place of the system's: found everywhere, and refused as ourselves everywhere.
+    // Our library replaces the system's file. So the search finds our library in all directories,
+    // and refuses it everywhere.
     let mut command = Command::new("unshare");
     command.args([
         "-m",

@@ -1,4 +1,4 @@
-//! The first call of a process loads the system's library, whatever the loader is doing.
+//! The first call of a process loads the system's library, in any state of the loader.
 
 use anyhow::{Result, ensure};
 use fanpcap_loading::{compile, on_ours, run};

@@ -1,4 +1,5 @@
-//! A live handle behaves as the system's: without settings, and alone in a group.
+//! A live handle of our library behaves like the system's, without settings and as the only member
+//! of a group.
 
 use std::path::Path;
 use std::process::Command;

@@ -50,8 +50,8 @@ fn a_program_with_a_file_capability_ignores_the_environment() -> Result<()> {
     })
 }
 
-/// The loader ignores LD_LIBRARY_PATH too; a program that names our directory itself still gets
-/// here.
+/// The loader also ignores LD_LIBRARY_PATH. So the program itself names our directory, and reaches
+/// our library.
 fn program_for_nobody(scratch: &Scratch) -> Result<PathBuf> {
     let library = scratch.file(LIBRARY);
     fs::copy(library_dir()?.join(LIBRARY), &library)?;
@@ -64,7 +64,7 @@ fn program_for_nobody(scratch: &Scratch) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// With settings that stop every handle, if they are read.
+/// A command with settings that would make every handle fail if the library read them.
 fn misconfigured(program: &Path, scratch: &Scratch) -> Command {
     let mut command = on_system(program);
     command

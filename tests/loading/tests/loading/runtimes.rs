@@ -1,4 +1,4 @@
-//! Runtimes that watch or replace memory: sanitizers, other allocators, valgrind.
+//! Runtimes that check or replace memory functions: sanitizers, other allocators, valgrind.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use crate::ways::{MARK, compare};
 
 #[test]
 fn address_sanitizer() -> Result<()> {
-    // Memory that the system's library keeps is not our leak.
+    // Do not report leaks: the system's library keeps memory, which is no leak of ours.
     sanitized("address", "ASAN_OPTIONS", "detect_leaks=0")
 }
 
@@ -27,7 +27,8 @@ fn sanitized(which: &str, variable: &str, options: &str) -> Result<()> {
         return Ok(());
     }
     compare(&[&flag], |program, _| {
-        // The sanitizers' shadow memory collides with some kernels' address space randomization.
+        // With the address space randomization of some kernels, the sanitizers' shadow memory
+        // collides with other mappings.
         let mut command = on_ours("setarch")?;
         command.arg("-R").arg(program).env(variable, options);
         Ok(command)

@@ -1,4 +1,4 @@
-//! Sanitizers find nothing in an application whose threads capture, each with handles of its own.
+//! Sanitizers find no error in an application whose threads capture, each with its own handles.
 
 use anyhow::{Result, ensure};
 use fanpcap_loading::{compile, on_ours, run, skip};
@@ -12,7 +12,7 @@ const SHARED: &str = "400 packets\n400 packets\n400 packets\n400 packets\n";
 type Sanitizer = (&'static str, &'static str, &'static str);
 
 const THREAD: Sanitizer = ("thread", "TSAN_OPTIONS", "exitcode=66");
-// Memory that the system's library keeps is not our leak.
+// Do not report leaks: the system's library keeps memory, which is no leak of ours.
 const ADDRESS: Sanitizer = ("address", "ASAN_OPTIONS", "detect_leaks=0");
 const UNDEFINED: Sanitizer = ("undefined", "UBSAN_OPTIONS", "halt_on_error=1");
 
@@ -42,8 +42,8 @@ fn ensure_clean((which, variable, options): Sanitizer) -> Result<()> {
         "fourfold.c",
         &flags.each_ref().map(String::as_str),
     ) else {
-        // Without the sanitizer it compiles, so that a defect in the source is not taken for a
-        // missing one.
+        // Compile once without the sanitizer. So an error in the source is not mistaken for a
+        // missing sanitizer.
         compile(&scratch, "fourfold.c", &["-pthread"])?;
         skip(&format!("the compiler has no {which} sanitizer"));
         return Ok(());
@@ -54,8 +54,8 @@ fn ensure_clean((which, variable, options): Sanitizer) -> Result<()> {
             ("PCAP_DRIVER", "tpacket", ALL),
             ("PCAP_GROUP_vb", "7", SHARED),
         ] {
-            // The sanitizers' shadow memory collides with some kernels' address space
-            // randomization.
+            // With the address space randomization of some kernels, the sanitizers' shadow memory
+            // collides with other mappings.
             let mut command = on_ours("setarch")?;
             command.arg("-R").arg(&program).args(["vb", "va"]);
             command.env(variable, options).env(setting, value);

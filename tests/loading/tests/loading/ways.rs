@@ -7,7 +7,7 @@ use fanpcap_loading::{
 };
 use fanpcap_testkit::Scratch;
 
-/// The suffix of the system's own string in pcap_lib_version().
+/// The suffix that our library appends to the system's string in pcap_lib_version().
 pub(crate) const MARK: &str = concat!(" + fanpcap ", env!("CARGO_PKG_VERSION"));
 
 #[test]
@@ -48,8 +48,8 @@ fn position_dependent_programs_all_is_as_on_the_system() -> Result<()> {
     compare(&["-no-pie"], |program, _| on_ours(program))
 }
 
-/// Runs the probe on the system's library and as `how` says on ours: the same output, and our
-/// version.
+/// Runs the probe on the system's library, and on our library in the way that `how` sets up. Checks
+/// that the output is the same, and that the version is ours.
 pub(crate) fn compare(
     flags: &[&str],
     how: impl Fn(&std::path::Path, &Scratch) -> Result<std::process::Command>,
@@ -83,7 +83,8 @@ fn a_copied_data_symbol_is_the_systems() -> Result<()> {
         let program = compile(&scratch, "data.c", flags)?;
         let system = run(&scratch, &mut on_system(&program))?.success()?;
         let ours = run(&scratch, &mut on_ours(&program)?)?.success()?;
-        // pcap_version is constant: the release whose interface this is, of the same length.
+        // pcap_version is a constant of the same length: the release whose interface our library
+        // has.
         let (own, rest) = ours.split_once(' ').context("two words")?;
         let (theirs, system) = system.split_once(' ').context("two words")?;
         ensure!(

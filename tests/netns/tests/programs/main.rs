@@ -1,6 +1,6 @@
-//! Unmodified applications from Debian share real traffic by PCAP_GROUP and PCAP_FANOUT: each gets
-//! its share, and together they get every packet once. This test generates the table of
-//! docs/programs.md.
+//! Unmodified applications from Debian share real traffic by PCAP_GROUP and PCAP_FANOUT. Each
+//! application gets its share, and together they get every packet once. This test generates the
+//! table of docs/programs.md.
 
 mod readers;
 mod subjects;
@@ -23,7 +23,7 @@ use fanpcap_testkit::{conversation, member, netns, veth};
 use crate::readers::Flows;
 use crate::subjects::{SUBJECTS, Sees, Subject, Tells};
 
-/// What a program left.
+/// The output of a program that has ended.
 struct Output {
     path: PathBuf,
     said: String,
@@ -32,19 +32,19 @@ struct Output {
 /// How copies share the traffic.
 struct Way {
     copies: usize,
-    /// The group's mode; `None`: the default.
+    /// The group's mode; `None` for the default.
     mode: Option<&'static str>,
     engine: Engine,
-    /// The first copy is killed before the traffic comes.
+    /// The first copy is killed before the traffic begins.
     is_first_killed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Engine {
     Socket,
-    /// The XDP engine is asked for.
+    /// The applications request the XDP engine.
     Xdp,
-    /// The same, where the engine can't serve.
+    /// The applications request the XDP engine, but it can't serve.
     InsteadOfXdp,
 }
 
@@ -54,7 +54,8 @@ type Team = Vec<&'static Subject>;
 /// Conversations of each kind: TCP and UDP, over IPv4 and IPv6.
 const EACH: usize = 16;
 
-/// No program tells when it has read all that it was given: a block timeout of a second, and some.
+/// No program reports that it has read all its packets, so the test waits: a block timeout of a
+/// second, and some more.
 const GRACE: Duration = Duration::from_millis(1500);
 
 #[test]
@@ -114,7 +115,7 @@ fn programs_without_cap_bpf_share_by_packet_sockets_instead() -> Result<()> {
 #[test]
 #[ignore = "needs root: run by make test"]
 fn different_programs_in_one_group_on_xdp() -> Result<()> {
-    // Others take the warning that the group has another program for an error.
+    // Other programs treat as an error the warning that the group contains another program.
     let names = ["tcpdump", "ngrep", "argus"];
     let is_named = |subject: &&Subject| names.contains(&subject.name);
     let present = |subject: &&Subject| subject.hindrance().is_none();
@@ -141,7 +142,7 @@ fn on_xdp(copies: usize) -> Way {
     }
 }
 
-/// Each of these programs in a group of its own. Why some of them can't be tried.
+/// Runs each of these programs in a separate group. Returns why some of them can't be tried.
 fn all_share(way: &Way, takes_part: impl Fn(&Subject) -> bool) -> Result<Vec<String>> {
     let (here, absent): (Vec<_>, Vec<_>) = SUBJECTS
         .iter()
@@ -154,7 +155,7 @@ fn all_share(way: &Way, takes_part: impl Fn(&Subject) -> bool) -> Result<Vec<Str
     Ok(hindrances.collect())
 }
 
-/// The teams capture the same conversations, all at once.
+/// All teams capture the same conversations at the same time.
 fn share(way: &Way, teams: &[Team]) -> Result<()> {
     netns::within_new(|| {
         let hosts = Hosts::new()?;
@@ -167,17 +168,17 @@ fn share(way: &Way, teams: &[Team]) -> Result<()> {
 
 fn share_between(hosts: &Hosts, way: &Way, teams: &[Team]) -> Result<()> {
     let scratch = Scratch::new()?;
-    // At the wire's other end, where no XDP program sees the frames first.
+    // This capture is at the wire's other end, where no XDP program gets the frames first.
     let whole = Program::tcpdump(PEER_DEVICE, scratch.file("whole"))?;
     let whole = hosts.on_peer(|| whole.start(&scratch))?;
     let started = teams.iter().zip(1..);
     let started = started.map(|(team, group)| start(team, group, way, &scratch));
     let mut started = started.collect::<Result<Vec<_>>>()?;
-    // Members with a poll of their own do not tell when each has its share.
+    // Members that poll themselves do not report when they have their shares.
     thread::sleep(GRACE);
     if way.is_first_killed {
         for copies in &mut started {
-            // With its children: pmacctd's hold its descriptors.
+            // Also kills its children, because those of pmacctd hold its descriptors.
             drop(copies.remove(0));
         }
         thread::sleep(GRACE);
@@ -198,8 +199,8 @@ fn share_between(hosts: &Hosts, way: &Way, teams: &[Team]) -> Result<()> {
     Ok(())
 }
 
-/// Gives the members in the calling thread's namespace the time to read all that they were given,
-/// as their pages tell: most do at once, and some never.
+/// Gives the members in the calling thread's namespace time to read all their packets, according to
+/// their pages. Most members do so at once, and some never do.
 fn await_read() {
     const LONGEST: Duration = Duration::from_secs(10);
     let mut last = None;
@@ -229,7 +230,7 @@ fn start(team: &Team, group: u16, way: &Way, scratch: &Scratch) -> Result<Vec<Co
     Ok(copies)
 }
 
-/// Ends the programs of a group. What each found, and what all of them tell.
+/// Ends the programs of a group. Returns what each program found, and what all of them can report.
 fn found(team: &Team, copies: Vec<Copy>) -> Result<(Vec<Flows>, Tells)> {
     let found = team.iter().zip(copies).map(|(subject, copy)| {
         let flows = conversations((subject.read)(&copy.finish()?));
@@ -248,7 +249,7 @@ fn wanted(whole: &Capture, sees: Sees) -> Flows {
     flows.filter(|(flow, _)| seen(flow)).collect()
 }
 
-/// Without what fills blocks.
+/// Removes the traffic that only fills blocks.
 fn conversations(flows: Result<Flows>) -> Result<Flows> {
     let held = |flow: &FlowKey| flow.has_port(conversation::PORT);
     flows.map(|flows| flows.into_iter().filter(|(flow, _)| held(flow)).collect())
@@ -258,20 +259,23 @@ fn compare(expected: &Flows, found: &[Flows], tells: Tells) -> Result<()> {
     ensure!(!expected.is_empty(), "no traffic");
     let mut together = Flows::new();
     for flows in found {
-        ensure!(!flows.is_empty(), "one copy got nothing");
+        ensure!(!flows.is_empty(), "one copy found no conversation");
         for (flow, packets) in flows {
             let elsewhere = together.insert(*flow, *packets).is_some();
-            ensure!(!elsewhere, "{flow} is at both copies");
+            ensure!(!elsewhere, "both copies found {flow}");
         }
     }
     for (flow, packets) in expected {
         let told = together.remove(flow);
         let told = told.with_context(|| format!("nobody has {flow}"))?;
         let whole = tells == Tells::Conversations || told == *packets;
-        ensure!(whole, "{told} packets of {packets} of {flow}");
+        ensure!(whole, "{flow}: {told} of {packets} packets were found");
     }
     let foreign = together.keys().next();
-    ensure!(foreign.is_none(), "{foreign:?} was never sent");
+    ensure!(
+        foreign.is_none(),
+        "a copy found {foreign:?}, which was never sent"
+    );
     Ok(())
 }
 
@@ -307,11 +311,11 @@ impl Copy {
         })
     }
 
-    /// Ends it as a user would and collects what it left.
+    /// Ends the program as a user would and collects its output.
     fn finish(self) -> Result<Output> {
         let asked = self.ask.as_deref().map(answer).transpose()?;
         self.member.signal("INT")?;
-        // Some end with the signal itself.
+        // Some programs end by the signal itself.
         let ended = self.member.wait()?;
         Ok(Output {
             path: self.output,

@@ -9,7 +9,8 @@ use fanpcap_testkit::{Capture, FlowKey, Transport};
 
 use crate::{Output, answer};
 
-/// Conversations and, where the program tells, how many packets of each it had; otherwise 0.
+/// The conversations with the number of packets of each. The number is 0 if the program does not
+/// report it.
 pub(crate) type Flows = BTreeMap<FlowKey, usize>;
 
 /// A pcap file.
@@ -68,7 +69,7 @@ pub(crate) fn pmacctd(output: &Output) -> Result<Flows> {
     })
 }
 
-/// Argus records, by its own reader.
+/// Argus records, read by argus' own reader.
 pub(crate) fn argus(output: &Output) -> Result<Flows> {
     let command = format!(
         "ra -n -c , -r {} -s proto saddr sport daddr dport pkts",
@@ -116,7 +117,7 @@ fn tcpflow_end(text: &str) -> Option<SocketAddr> {
     ))
 }
 
-/// Several lines may tell of one conversation, each of some of its packets.
+/// Reads all items. Several lines may describe one conversation, each for a part of its packets.
 fn all<T>(
     items: impl Iterator<Item = T>,
     read: impl Fn(T) -> Option<(FlowKey, usize)>,

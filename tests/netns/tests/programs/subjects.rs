@@ -1,4 +1,4 @@
-//! The applications that the tests run, and how each is told what to do.
+//! The applications that the tests run, and the command line of each.
 
 use std::process::Command;
 
@@ -7,32 +7,34 @@ use anyhow::Result;
 use crate::Output;
 use crate::readers::{self, Flows};
 
-/// A program of the matrix.
+/// A program of the table.
 pub(crate) struct Subject {
     pub(crate) name: &'static str,
-    /// Debian's package.
+    /// The name of Debian's package.
     pub(crate) package: &'static str,
-    /// What it says once it captures; nothing: being in its group must do.
+    /// The text that the program prints once it captures. If it is empty, the test waits only until
+    /// the program is in its group.
     pub(crate) ready: &'static str,
-    /// Its command line; `@` stands for the path of its output.
+    /// The program's command line; `@` stands for the path of its output.
     pub(crate) command: &'static str,
-    /// What of the traffic it looks at.
+    /// The part of the traffic that the program reports.
     pub(crate) sees: Sees,
-    /// What it tells of a conversation.
+    /// What the program reports about a conversation.
     pub(crate) tells: Tells,
-    /// The conversations that it found, from its output after its end.
+    /// Reads the conversations that the program found, from its output after its end.
     pub(crate) read: fn(&Output) -> Result<Flows>,
-    /// A command that tells its findings while it runs; its output stands in for the program's.
+    /// A command that prints the program's findings while it runs. The command's output replaces
+    /// the program's output.
     pub(crate) ask: Option<&'static str>,
-    /// It has CAP_BPF when it opens the device, if it was started with it.
+    /// The program still has CAP_BPF when it opens the device, if it was started with CAP_BPF.
     pub(crate) keeps_bpf: bool,
 }
 
 impl Subject {
-    /// Why it can't be tried on this machine.
+    /// The reason why the program can't be tried on this machine.
     pub(crate) fn hindrance(&self) -> Option<String> {
         let name = self.name;
-        // argus looks for a machine's identifier first, unless -X comes before.
+        // argus first searches for the machine's identifier, unless -X comes before.
         let options: &[&str] = if name == "argus" {
             &["-X", "-h"]
         } else {
@@ -55,9 +57,9 @@ pub(crate) enum Sees {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tells {
-    /// That it was there.
+    /// The program reports only that the conversation occurred.
     Conversations,
-    /// How many packets it had, too.
+    /// The program also reports the number of packets.
     Packets,
 }
 

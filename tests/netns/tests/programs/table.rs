@@ -1,4 +1,4 @@
-//! The table of docs/programs.md: the applications that have just passed.
+//! The table of docs/programs.md, which lists the applications that have just passed.
 
 use std::env;
 use std::fs;

@@ -1,4 +1,4 @@
-//! Age of a steering program's counters on the pages of members that get no packet.
+//! The age of a steering program's counters on the pages of members that get no packet.
 
 use std::fs;
 use std::thread;
@@ -16,10 +16,10 @@ use fanpcap_testkit::{Member, Transport, member};
 
 const GROUP: u16 = 7;
 
-/// Counts all packets, and lets those of TCP through, of which there are none.
+/// Counts all packets, and passes TCP packets, which the test does not send.
 const COUNTS: &str = "main = inc 0 >-> tcp >-> inc 1 >-> steer_flow";
 
-/// Of one transport.
+/// Frames of one transport.
 fn frames(seed: u64, transport: Transport) -> Result<Vec<Frame>> {
     let frames = traffic::frames(seed, &traffic::flows(seed, 30), 0..1000)?;
     let of_it = frames
@@ -35,7 +35,7 @@ fn start(wire: &Wire, program: &str) -> Result<Member> {
     Ok(member)
 }
 
-/// What the member's page says.
+/// The contents of the member's page.
 fn page(pid: u32) -> Result<Record> {
     let seen = roster::entries()?;
     let mut pages = seen.into_iter().filter_map(|seen| seen.page);
@@ -48,7 +48,7 @@ fn counted_ns(pid: u32) -> Result<u64> {
     Ok(steering.context("no program on the page")?.counted_ns)
 }
 
-/// The group's first two counters, as a member of another process is told them.
+/// The group's first two counters, as a member in another process reads them.
 fn told(other: &mut Dialog) -> Result<(usize, usize)> {
     let said = other.ask("stats 0")?;
     let (_, group) = said.split_once(" group ").with_context(|| said.clone())?;
@@ -79,13 +79,13 @@ fn what_a_program_drops_is_counted_before_the_eyes_of_others() -> Result<()> {
         let steering = page.steering.context("a program")?;
         ensure!(
             steering.counters[0] > 0,
-            "all went to the other: {steering:?}"
+            "all packets went to the other member: {steering:?}"
         );
         Ok(())
     })
 }
 
-/// How often a process has waited so far.
+/// How often a process has waited for packets so far.
 fn waits(pid: u32) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let mut lines = status.lines();
@@ -97,7 +97,7 @@ fn waits(pid: u32) -> Result<u64> {
 #[ignore = "needs root: run by make test"]
 fn who_waits_reads_counters_ten_times_a_second_and_only_where_there_are_any() -> Result<()> {
     const PERIOD: Duration = Duration::from_secs(2);
-    // How often it must wait, and may at most in a second.
+    // How often the process must wait in a second, and how often it may wait at most.
     for (program, least, most) in [(COUNTS, 10, 12), ("main = tcp >-> steer_rrobin", 0, 0)] {
         on_wire(1, |wire| {
             let member = start(wire, program)?;
@@ -114,7 +114,8 @@ fn who_waits_reads_counters_ten_times_a_second_and_only_where_there_are_any() ->
             })?;
             let most = begin.elapsed().as_secs_f64() * f64::from(most) + 3.0;
             ensure!(waits as f64 <= most, "{program}: {waits} waits");
-            // At some looks a busy machine has kept the reader from its CPU.
+            // On a busy machine some readings find the reader kept from its CPU, so the test uses
+            // the median.
             ages.sort_unstable();
             let age = ages[ages.len() / 2];
             ensure!(age < Duration::from_secs(1), "{program}: {ages:?}");
@@ -128,7 +129,7 @@ fn who_waits_reads_counters_ten_times_a_second_and_only_where_there_are_any() ->
 #[ignore = "needs root: run by make test"]
 fn who_is_away_shows_how_old_its_counters_are() -> Result<()> {
     on_wire(1, |wire| {
-        // Nobody reads their handles.
+        // No process reads these handles.
         let mut away = Dialog::start(wire, GROUP)?;
         let mut other = Dialog::start(wire, GROUP)?;
         away.open_beside(COUNTS)?;
@@ -146,7 +147,7 @@ fn who_is_away_shows_how_old_its_counters_are() -> Result<()> {
             before >= 300 && told(&mut other)?.0 < frames.len(),
             "{before} ms"
         );
-        // It publishes by the way.
+        // This call also publishes the counters.
         await_for("younger counters", LIMIT, || {
             away.expect("ask 0", "done")?;
             Ok((age(&mut other)? < before).then_some(()))

@@ -22,8 +22,8 @@ fn random_flows_are_dealt_out_evenly() -> Result<()> {
         outcome.ensure_all_came()?;
         let shares = outcome.shares();
         println!("{FLOWS} flows over {MEMBERS} members: {shares:?}");
-        // Binomial: 8192 expected, σ = √(65536 · ⅛ · ⅞) = 84.7; 5 σ is exceeded once in 200 000
-        // seeds.
+        // Binomial: the expected value is 8192, σ = √(65536 · ⅛ · ⅞) = 84.7. One seed of 200 000
+        // exceeds 5 σ.
         let fair = 8192 - 423..=8192 + 423;
         ensure!(
             shares.iter().all(|share| fair.contains(share)),
@@ -33,8 +33,8 @@ fn random_flows_are_dealt_out_evenly() -> Result<()> {
     })
 }
 
-/// Addresses and ports that grow together cancel each other out where hashes are made by XOR of all
-/// four, as with the key 6D:5A.
+/// If addresses and ports increase together, they cancel each other out in a hash that is an XOR of
+/// all four. The hash with the key 6D:5A is such a hash.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn clients_whose_ports_grow_with_their_addresses_are_dealt_out_too() -> Result<()> {

@@ -1,4 +1,4 @@
-//! Named frames, and steering programs that select some of them for some members.
+//! Named frames, and steering programs that send some of these frames to some members.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,33 +9,33 @@ use crate::frame::{CLIENT, Ends, Frame, Packet, SERVER, Segment};
 use crate::frame::{echo, fragments, in_vxlan, ip, sctp, segment, tcp, turned, udp};
 use crate::scene::{Outcome, Scene};
 
-/// One of the cast.
+/// One of the named frames.
 pub(crate) struct Player {
     name: &'static str,
-    /// What it has in common with those of its flow.
+    /// The name of the flow, which is the same for all frames of the flow.
     flow: &'static str,
     frame: Frame,
 }
 
-/// Who gets some of the frames; those that no row has, nobody gets.
+/// The member that gets some of the frames. No member gets the frames that are in no row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Row<'a> {
-    /// The member of this number.
+    /// The member with this number gets the frames.
     At(usize, &'a [&'a [&'a str]]),
-    /// One member all of them, whichever.
+    /// One member gets all of the frames. It may be any member.
     Together(&'a [&'a [&'a str]]),
-    /// One member those of each flow.
+    /// For each flow, one member gets the flow's frames.
     ByFlow(&'a [&'a [&'a str]]),
-    /// Anybody.
+    /// Any members get the frames.
     Somewhere(&'a [&'a [&'a str]]),
 }
 
-/// A program, and who gets what under it.
+/// A steering program, and the member that each frame must reach.
 pub(crate) type Case<'a> = (&'a str, &'a [Row<'a>]);
 
 pub(crate) const MEMBERS: usize = 4;
 
-/// By transport and family; each frame is in one of these.
+/// The names by transport and family. Each frame is in one of these lists.
 pub(crate) const TCP4: &[&str] = &["http>", "http<", "old", "vlan10"];
 pub(crate) const TCP6: &[&str] = &["https6>", "https6<"];
 pub(crate) const UDP4: &[&str] = &[
@@ -48,8 +48,8 @@ pub(crate) const ICMP6: &[&str] = &["ping6>", "ping6<"];
 pub(crate) const OTHER4: &[&str] = &["sctp>", "sctp<", "ospf"];
 pub(crate) const NO_IP: &[&str] = &["arp"];
 
-/// The frames. `>` goes to the server, `<` comes back from it: the first arrives, the second
-/// leaves.
+/// The frames. `>` in a name marks a frame to the server, which arrives. `<` marks a frame from the
+/// server, which leaves.
 pub(crate) fn cast() -> Vec<Player> {
     let mut cast = both_ways();
     cast.extend(one_way());
@@ -59,7 +59,7 @@ pub(crate) fn cast() -> Vec<Player> {
 
 /// Conversations.
 fn both_ways() -> Vec<Player> {
-    // Version 2, a payload type, and the rest of the header; a sender's report.
+    // RTP: version 2, a payload type, and the rest of the header. RTCP: a sender's report.
     let (rtp, rtcp) = (
         [0x80, 8, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1],
         [0x80, 200, 0, 1, 0, 0, 0, 1],
@@ -127,7 +127,7 @@ fn both_ways() -> Vec<Player> {
     players
 }
 
-/// What a server gets or a router says.
+/// Frames that a server receives or that a router sends.
 fn one_way() -> Vec<Player> {
     let request = ip(
         address(("10.0.0.2", "192.168.0.42")),
@@ -158,7 +158,7 @@ fn one_way() -> Vec<Player> {
     ]
 }
 
-/// What goes to groups, is no IP, has a tag, or is in a tunnel.
+/// Frames to multicast groups, frames that are not IP, frames with a tag, and frames in a tunnel.
 fn of_all_kinds() -> Vec<Player> {
     let everybody = (CLIENT, [0xff; 6]);
     let routers = (CLIENT, [0x01, 0, 0x5e, 0, 0, 5]);
@@ -216,12 +216,12 @@ fn address((from, to): Ends<&str>) -> Ends<IpAddr> {
     (parse(from), parse(to))
 }
 
-/// Runs each program on the cast and compares.
+/// Runs each program on the frames and compares the result.
 pub(crate) fn check(scene: &Scene<'_>, cases: &[Case<'_>]) -> Result<()> {
     check_on(scene, &cast(), cases)
 }
 
-/// The same on a cast of one's own.
+/// Like [`check`], with other frames.
 pub(crate) fn check_on(scene: &Scene<'_>, cast: &[Player], cases: &[Case<'_>]) -> Result<()> {
     let frames: Vec<Frame> = cast.iter().map(|player| player.frame.clone()).collect();
     let mut faults = Vec::new();
@@ -255,22 +255,25 @@ fn compare(cast: &[Player], outcome: &Outcome, rows: &[Row<'_>]) -> Result<()> {
         for name in names.concat() {
             let (flow, owner) = rest
                 .remove(name)
-                .with_context(|| format!("{name} twice or unknown"))?;
-            let owner = owner.with_context(|| format!("{name} came to nobody"))?;
+                .with_context(|| format!("{name} occurs twice or is unknown"))?;
+            let owner = owner.with_context(|| format!("{name} reached no member"))?;
             let home = home(flow);
             let first = *homes.entry(home).or_insert(owner);
             ensure!(
                 home.is_empty() || first == owner,
-                "{name} came to {owner}, others to {first}"
+                "{name} reached member {owner}, other frames of its row member {first}"
             );
             if let Row::At(member, _) = row {
-                ensure!(owner == *member, "{name} came to {owner}");
+                ensure!(
+                    owner == *member,
+                    "{name} reached member {owner}, not {member}"
+                );
             }
         }
     }
     for (name, (_, owner)) in rest {
         if let Some(owner) = owner {
-            bail!("{name} came to {owner}, and should to nobody");
+            bail!("{name} reached member {owner}, but should reach none");
         }
     }
     Ok(())

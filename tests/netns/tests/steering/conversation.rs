@@ -6,19 +6,19 @@ use rand_pcg::rand_core::RngCore;
 use crate::frame::{Frame, Packet};
 use crate::talk::{Talk, Way, Wrap, seen};
 
-/// Flows whose packets mix on the wire, in most tests.
+/// Number of flows whose packets are interleaved on the wire, in most tests.
 pub(crate) const AT_ONCE: usize = 64;
 
-/// A frame, and what it belongs to.
+/// A frame, and the flow and datagram that it belongs to.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) frame: Frame,
     pub(crate) kind: &'static str,
     pub(crate) flow: usize,
-    /// It is an ICMP error about the flow.
+    /// The frame is an ICMP error about the flow.
     pub(crate) error: bool,
     pub(crate) datagram: Option<usize>,
-    /// A later fragment of the datagram comes before its first one.
+    /// A later fragment of the datagram is sent before the first fragment.
     pub(crate) late: bool,
 }
 
@@ -48,7 +48,7 @@ impl<'a> Speaker<'a> {
         }
     }
 
-    /// The next packet's way.
+    /// The properties of the next packet on the wire.
     pub(crate) fn way(&mut self, reply: bool) -> Way {
         Way {
             reply,
@@ -64,7 +64,7 @@ impl<'a> Speaker<'a> {
         self.put((self.wrap)(packet, way), reply);
     }
 
-    /// Sends the error about a request.
+    /// Sends the ICMP error about a request.
     pub(crate) fn complain(&mut self, talk: &Talk) {
         self.say(&talk.refusal(), true);
         self.parts
@@ -74,7 +74,7 @@ impl<'a> Speaker<'a> {
             .error = true;
     }
 
-    /// Sends what `say` says as the fragments of one datagram.
+    /// Sends the packets of `say` as the fragments of one datagram.
     pub(crate) fn in_fragments(
         &mut self,
         datagram: usize,
@@ -94,7 +94,8 @@ impl<'a> Speaker<'a> {
         }
     }
 
-    /// Sends a frame. One flow in two is seen by a tap, the other by its server.
+    /// Sends a frame. In every second flow the frames arrive as at a tap; in the others as at the
+    /// flow's server.
     pub(crate) fn put(&mut self, bytes: Vec<u8>, reply: bool) {
         let leaves = reply && self.flow / 4 % 2 == 0;
         self.parts.push(Part {
@@ -108,14 +109,14 @@ impl<'a> Speaker<'a> {
     }
 }
 
-/// Payload that no other packet has, as long as this.
+/// A payload of length `len` that no other packet has.
 pub(crate) fn data(flow: usize, packet: usize, len: usize) -> Vec<u8> {
     let mut data = [flow.to_be_bytes(), packet.to_be_bytes()].concat();
     data.resize(len, 0x5a);
     data
 }
 
-/// So many flows at a time, each in its order.
+/// Interleaves `at_once` flows at a time. The frames of each flow stay in order.
 pub(crate) fn interleaved(seed: u64, at_once: usize, conversations: Vec<Vec<Part>>) -> Vec<Part> {
     let mut random = Pcg64Mcg::new(seed.into());
     let mut waiting = conversations.into_iter().map(Vec::into_iter);

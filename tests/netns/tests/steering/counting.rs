@@ -1,4 +1,4 @@
-//! Samples and counters: each member's own filter keeps and counts.
+//! Samples and counters: the filter of each member samples and counts.
 
 use anyhow::{Result, ensure};
 
@@ -11,7 +11,7 @@ const FLOWS: u16 = 400;
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_sample_is_the_first_of_so_many_that_come_there() -> Result<()> {
-    // Every other frame is none that comes there.
+    // Every second frame is one that the program drops.
     let frames: Vec<Frame> = (0..200_u16)
         .map(|number| {
             if number % 2 == 0 {
@@ -59,7 +59,7 @@ fn each_member_samples_its_share() -> Result<()> {
             stayed
                 .clone()
                 .all(|(sample, whole)| sample.is_none() || sample == whole),
-            "sampling changed who gets what"
+            "sampling changed the members of some frames"
         );
         Ok(())
     })
@@ -83,7 +83,7 @@ fn counters_add_up_over_the_members() -> Result<()> {
         .collect();
     on_scene(1, |scene| {
         let outcome = scene.share(program, MEMBERS, &frames)?;
-        // What drops is dropped by some member's filter, which counts it before.
+        // A dropped packet is dropped by the filter of one member, which counts the packet first.
         let half = i64::from(FLOWS) / 2;
         let expected = [half, half / 2, 2 * half, -half / 2];
         let counter = |number| outcome.told.get(&format!("counter{number}")).copied();

@@ -12,7 +12,7 @@ const IP: [&[&str]; 7] = [TCP4, UDP4, ICMP4, OTHER4, TCP6, UDP6, ICMP6];
 const ALL: [&[&str]; 8] = [TCP4, UDP4, ICMP4, OTHER4, TCP6, UDP6, ICMP6, NO_IP];
 const NOT_UDP: [&[&str]; 6] = [TCP4, ICMP4, OTHER4, TCP6, ICMP6, NO_IP];
 const FRAGMENTS: &[&str] = &["head", "tail"];
-/// UDP over IPv4, but for fragments and tags.
+/// UDP over IPv4, except fragments and tagged frames.
 const WHOLE_UDP4: &[&str] = &[
     "dns>", "dns<", "sip", "rtp>", "rtp<", "rtcp>", "rtcp<", "dhcp", "vxlan",
 ];
@@ -21,7 +21,7 @@ const TO_SUBNET: &[&str] = &[
     "http>", "old", "vlan10", "dns>", "head", "tail", "sip", "rtp>", "rtcp>", "ping>", "sctp>",
 ];
 const FROM_SUBNET: &[&str] = &["http<", "dns<", "rtp<", "rtcp<", "vlan42", "ping<", "sctp<"];
-/// TCP over IPv4 with a time to live that is not low.
+/// TCP over IPv4 with a time to live above the limit.
 const YOUNG4: &[&str] = &["http>", "http<", "vlan10"];
 
 #[test]
@@ -247,7 +247,7 @@ const CONDITIONS: &[Case<'_>] = &[
 ];
 
 const BEYOND: &[Case<'_>] = &[
-    // A pcap expression sees the tag in the frame, as libpcap's own filters do.
+    // In a pcap expression the tag is part of the frame, as in libpcap's own filters.
     (
         "filter \"tcp port 80\" >-> steer_flow",
         &[ByFlow(&[&["http>", "http<", "old"]])],

@@ -1,6 +1,6 @@
-//! Flow consistency: under `flow`, one of eight members gets both directions of a flow, the ICMP
-//! errors about it, and its packets in tunnels. The test prints the result of the kernel's `hash`
-//! on the same frames beside.
+//! Flow consistency. Under `flow`, one of eight members gets both directions of a flow, the ICMP
+//! errors about the flow, and the flow's packets in tunnels. For comparison, the test prints the
+//! result of the kernel's `hash` on the same frames.
 
 use anyhow::{Result, ensure};
 use rand_pcg::Pcg64Mcg;
@@ -11,7 +11,7 @@ use crate::scene::on_scene;
 use crate::talk::{TRANSPORTS, Talk, WRAPS};
 use crate::together::{beside, both_modes, flows, flows_split, split_without_errors};
 
-/// Flows of each way, family and transport.
+/// Number of flows for each encapsulation, family and transport.
 const EACH: usize = 40;
 
 #[test]
@@ -44,7 +44,7 @@ fn flows_stay_at_one_member_both_ways_and_in_tunnels() -> Result<()> {
     })
 }
 
-/// Requests and replies of each flow, and an error about it.
+/// Requests and replies of each flow, and an ICMP error about the flow.
 fn conversations(seed: u64) -> Vec<Vec<Part>> {
     let mut random = Pcg64Mcg::new(seed.into());
     let mut conversations = Vec::new();

@@ -1,5 +1,6 @@
-//! Fragments: under `flow` a datagram is never split, and goes with its flow if its first fragment
-//! came first. The test prints the result of the kernel's `hash` on the same frames beside.
+//! Fragments. Under `flow` a datagram is never split, and it reaches its flow's member if its first
+//! fragment came first. For comparison, the test prints the result of the kernel's `hash` on the
+//! same frames.
 
 use anyhow::{Result, ensure};
 use rand_pcg::Pcg64Mcg;
@@ -12,7 +13,7 @@ use crate::together::{
     MEMBERS, beside, both_modes, datagrams, datagrams_split, flows, flows_split, late_datagrams,
 };
 
-/// Flows of each way.
+/// Number of flows for each encapsulation.
 const FLOWS: usize = 120;
 
 #[test]
@@ -38,7 +39,7 @@ fn fragments_stay_with_their_datagram_and_its_flow() -> Result<()> {
         let counted = flow.told.get("late").copied();
         ensure!(
             counted == i64::try_from(late).ok(),
-            "{counted:?} of {late} counted as late"
+            "{counted:?} datagrams counted as late, of {late}"
         );
         Ok(())
     })
@@ -63,8 +64,9 @@ fn fragments_of_a_tunnels_own_packets_stay_together() -> Result<()> {
     })
 }
 
-/// The kernel's table forgets by and large what was not used for longest. Datagrams of some
-/// hundreds of flows are in flight here, and more come by than the table holds.
+/// The kernel's table removes roughly the least recently used entries. In this test, datagrams of
+/// some hundred flows are incomplete at the same time, and more datagrams pass than the table can
+/// hold.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_datagram_in_flight_is_not_forgotten_for_those_that_are_complete() -> Result<()> {
@@ -79,14 +81,14 @@ fn a_datagram_in_flight_is_not_forgotten_for_those_that_are_complete() -> Result
             datagrams_split(&parts, &outcome).len(),
         );
         println!("{torn} of {all} datagrams split");
-        ensure!(all > 16384, "the table holds {all}");
+        ensure!(all > 16384, "{all} datagrams are too few to fill the table");
         ensure!(torn == 0, "{torn} of {all} datagrams split");
         Ok(())
     })
 }
 
-/// How packets are wrapped, and whether options of IPv6 are before the ports, in the first fragment
-/// only.
+/// How packets are encapsulated, and whether options of IPv6 come before the ports, in the first
+/// fragment only.
 type Pieces = (&'static str, Wrap, bool);
 
 const WAYS: [Pieces; 5] = [
@@ -97,8 +99,8 @@ const WAYS: [Pieces; 5] = [
     ("options", plain, true),
 ];
 
-/// Datagrams whole and in fragments; of every fourth flow the last one comes with its first
-/// fragment last.
+/// Datagrams, some of them in fragments. In every fourth flow, the first fragment of the last
+/// datagram comes last.
 fn fragmented_conversations(seed: u64, ways: &[Pieces], flows: usize) -> Vec<Vec<Part>> {
     let mut random = Pcg64Mcg::new(seed.into());
     let mut conversations = Vec::new();
@@ -130,7 +132,7 @@ fn fragmented_conversations(seed: u64, ways: &[Pieces], flows: usize) -> Vec<Vec
     conversations
 }
 
-/// Packets in VXLAN, of whose own packets each comes in fragments.
+/// Packets in VXLAN, where the outer packets are fragmented.
 fn conversations_cut_outside(seed: u64) -> Vec<Vec<Part>> {
     let mut random = Pcg64Mcg::new(seed.into());
     let mut conversations = Vec::new();

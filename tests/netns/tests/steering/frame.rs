@@ -1,26 +1,27 @@
-//! Frames layer by layer, from the inside out: each layer takes its payload and has the number by
-//! which the next layer names it. Checksums of TCP, UDP and ICMP are 0, as no test reads them.
+//! Frames layer by layer, from the inside out. Each layer takes its payload and has the number by
+//! which the next layer identifies it. Checksums of TCP, UDP and ICMP are 0, because no test reads
+//! them.
 
 use std::net::IpAddr;
 
 use fanpcap_gen::headers::{self, IPV4, IPV6, Ipv4, Ipv6, MORE_FRAGMENTS, TCP, Tcp, UDP};
 use fanpcap_testkit::Direction;
 
-/// A frame, and which way it passes the device where members capture.
+/// A frame, and its direction at the device where members capture.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     pub(crate) direction: Direction,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What an Ethernet frame carries, and its type there.
+/// The payload of an Ethernet frame, and the payload's Ethernet type.
 #[derive(Clone, Debug)]
 pub(crate) struct Packet {
     kind: u16,
     bytes: Vec<u8>,
 }
 
-/// What an IP packet carries, and its protocol there.
+/// The payload of an IP packet, and the payload's protocol.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
     protocol: u8,
@@ -31,18 +32,18 @@ pub(crate) struct Segment {
 pub(crate) type Ends<T> = (T, T);
 pub(crate) type Mac = [u8; 6];
 
-/// The two hosts that speak in most frames.
+/// The two hosts of most frames.
 pub(crate) const CLIENT: Mac = [0x02, 0, 0, 0, 0, 0x0a];
 pub(crate) const SERVER: Mac = [0x02, 0, 0, 0, 0, 0x0b];
 
 impl Frame {
-    /// It comes in, as from the wire or a tap.
+    /// The frame arrives, as from the wire or a tap.
     pub(crate) fn arriving(bytes: Vec<u8>) -> Self {
         let direction = Direction::Request;
         Self { direction, bytes }
     }
 
-    /// This host sends it.
+    /// This host sends the frame.
     pub(crate) fn leaving(bytes: Vec<u8>) -> Self {
         let direction = Direction::Reply;
         Self { direction, bytes }
@@ -56,28 +57,28 @@ impl Packet {
         Self { kind, bytes }
     }
 
-    /// The same with another byte at this place.
+    /// The packet with another byte at this place.
     pub(crate) fn with(mut self, at: usize, value: u8) -> Self {
         self.bytes[at] = value;
         self
     }
 
-    /// As the payload of an Ethernet frame.
+    /// The packet as the payload of an Ethernet frame.
     pub(crate) fn between(&self, (from, to): Ends<Mac>) -> Vec<u8> {
         headers::ethernet(to, from, self.kind, &self.bytes)
     }
 
-    /// From client to server.
+    /// The packet in an Ethernet frame from client to server.
     pub(crate) fn framed(&self) -> Vec<u8> {
         self.between((CLIENT, SERVER))
     }
 
-    /// Behind a tag of this type: 0x8100 is 802.1Q's, 0x88a8 is 802.1ad's.
+    /// The packet after a tag of this type: 0x8100 is 802.1Q's type, 0x88a8 is 802.1ad's.
     pub(crate) fn tagged(&self, tag: u16, vlan: u16) -> Self {
         Self::other(tag, &headers::tag(vlan, self.kind, &self.bytes))
     }
 
-    /// Behind MPLS labels, the outermost first (RFC 3032).
+    /// The packet after MPLS labels, the outermost first (RFC 3032).
     pub(crate) fn labelled(&self, labels: &[u32]) -> Self {
         let last = labels.len().saturating_sub(1);
         let entry = |(place, label): (usize, &u32)| {
@@ -89,7 +90,7 @@ impl Packet {
         Self::other(0x8847, &bytes)
     }
 
-    /// In a PPPoE session (RFC 2516).
+    /// The packet in a PPPoE session (RFC 2516).
     pub(crate) fn in_session(&self, session: u16) -> Self {
         let protocol: u16 = if self.kind == IPV4 { 0x0021 } else { 0x0057 };
         let mut bytes = vec![0x11, 0];
@@ -100,19 +101,19 @@ impl Packet {
         Self::other(0x8864, &bytes)
     }
 
-    /// Itself as what an IP packet carries (RFC 2003, RFC 2473).
+    /// The packet as the payload of an IP packet (RFC 2003, RFC 2473).
     pub(crate) fn in_ip(&self) -> Segment {
         let protocol = if self.kind == IPV4 { 4 } else { 41 };
         segment(protocol, &[&self.bytes])
     }
 
-    /// In GRE with a key (RFC 2890).
+    /// The packet in GRE with a key (RFC 2890).
     pub(crate) fn in_gre(&self, key: u32) -> Segment {
         let head = [&[0x20, 0][..], &self.kind.to_be_bytes(), &key.to_be_bytes()];
         segment(47, &[&head.concat(), &self.bytes])
     }
 
-    /// In GTP-U, from this UDP port (3GPP TS 29.281).
+    /// The packet in GTP-U, from this UDP port (3GPP TS 29.281).
     pub(crate) fn in_gtp(&self, port: u16, tunnel: u32) -> Segment {
         let mut data = vec![0x30, 0xff];
         data.extend(short(self.bytes.len()));
@@ -121,8 +122,8 @@ impl Packet {
         udp((port, 2152), &data)
     }
 
-    /// An ICMP error about it: of IPv4 destination unreachable, of IPv6 the same (RFC 792, RFC
-    /// 4443). The packet is quoted with eight bytes of what it carries.
+    /// An ICMP error about the packet: destination unreachable, for IPv4 and for IPv6 (RFC 792, RFC
+    /// 4443). The error quotes the packet's header and eight bytes of its payload.
     pub(crate) fn refused(&self) -> Segment {
         let (protocol, kind, quoted) = if self.kind == IPV4 {
             (ICMP, 3, 28)
@@ -135,32 +136,33 @@ impl Packet {
 }
 
 impl Segment {
-    /// Behind IPv6's destination options, which are padding (RFC 8200 section 4.6).
+    /// The packet's payload after IPv6's destination options, which are padding (RFC 8200 section
+    /// 4.6).
     pub(crate) fn behind_options(&self) -> Self {
         segment(60, &[&[self.protocol, 0, 1, 4, 0, 0, 0, 0], &self.bytes])
     }
 }
 
-/// In VXLAN, from this UDP port (RFC 7348).
+/// The frame in VXLAN, from this UDP port (RFC 7348).
 pub(crate) fn in_vxlan(frame: &[u8], port: u16, network: u32) -> Segment {
     let head = [0x0800_0000_u32.to_be_bytes(), (network << 8).to_be_bytes()].concat();
     udp((port, 4789), &[&head, frame].concat())
 }
 
-/// In Geneve with an option, from this UDP port (RFC 8926).
+/// The frame in Geneve with an option, from this UDP port (RFC 8926).
 pub(crate) fn in_geneve(frame: &[u8], port: u16, network: u32) -> Segment {
     let head = [&[0x02, 0, 0x65, 0x58][..], &(network << 8).to_be_bytes()].concat();
     let option = [0x01, 0x02, 0x80, 1, 0xde, 0xad, 0xbe, 0xef];
     udp((port, 6081), &[&head, &option[..], frame].concat())
 }
 
-/// In ERSPAN of type II, by GRE with a sequence number.
+/// The frame in ERSPAN of type II, in GRE with a sequence number.
 pub(crate) fn in_erspan(frame: &[u8], sequence: u32) -> Segment {
     let gre = [&[0x10, 0, 0x88, 0xbe][..], &sequence.to_be_bytes()].concat();
     segment(47, &[&gre, &[0x10, 0x01, 0, 0x05, 0, 0, 0, 0], frame])
 }
 
-/// What an IP packet of any protocol carries.
+/// The payload of an IP packet of any protocol.
 pub(crate) fn segment(protocol: u8, parts: &[&[u8]]) -> Segment {
     let bytes = parts.concat();
     Segment { protocol, bytes }
@@ -180,14 +182,14 @@ pub(crate) fn tcp(ports: Ends<u16>, data: &[u8]) -> Segment {
     segment(TCP, &[&header.around(data)])
 }
 
-/// With a DATA chunk (RFC 9260).
+/// An SCTP packet with a DATA chunk (RFC 9260).
 pub(crate) fn sctp(ports: Ends<u16>, data: &[u8]) -> Segment {
     let tail = [0, 0, 0, 1, 0, 0, 0, 0];
     let chunk = [&[0, 3][..], &short(data.len() + 16), &[0; 12]].concat();
     segment(SCTP, &[&both(ports), &tail, &chunk, data])
 }
 
-/// An echo request, or the reply to one.
+/// An echo request, or its reply.
 pub(crate) fn echo(ipv4: bool, reply: bool, data: &[u8]) -> Segment {
     let (protocol, kind) = match (ipv4, reply) {
         (true, false) => (ICMP, 8),
@@ -203,7 +205,7 @@ pub(crate) fn ip(ends: Ends<IpAddr>, carried: &Segment) -> Packet {
     piece(ends, *protocol, None, bytes)
 }
 
-/// The fragments of an IP packet, cut every `every` bytes, which are a multiple of eight.
+/// The fragments of an IP packet, of `every` bytes each (a multiple of eight).
 pub(crate) fn fragments(
     ends: Ends<IpAddr>,
     identification: u16,
@@ -255,7 +257,7 @@ fn piece(ends: Ends<IpAddr>, protocol: u8, fragment: Option<Fragment>, bytes: &[
     }
 }
 
-/// The other way round.
+/// The same ends in the other direction.
 pub(crate) fn turned<T>((one, other): Ends<T>) -> Ends<T> {
     (other, one)
 }

@@ -13,11 +13,11 @@ use crate::frame::{Frame, fragments, udp};
 
 const GROUP: u16 = 7;
 
-/// Two that drop and count nothing.
+/// Two programs that drop and count nothing.
 const FIRST: &str = "main = steer_flow";
 const SECOND: &str = "main = if is_udp then steer_flow else steer_p2p";
 
-/// A datagram whose later fragment comes first.
+/// Sends a datagram whose later fragment comes first.
 fn send_late(wire: &Wire, identification: u16) -> Result<()> {
     let ends = ([10, 0, 0, 1].into(), [192, 168, 0, 13].into());
     let parts = fragments(ends, identification, &udp((5000, 6000), &[7; 1000]), 512);
@@ -33,7 +33,7 @@ fn send_late(wire: &Wire, identification: u16) -> Result<()> {
     )
 }
 
-/// The maps that a process has open, but for the table that all members share.
+/// The number of maps that a process has open, without the table that all members share.
 fn maps(pid: u32) -> Result<usize> {
     let links = fs::read_dir(format!("/proc/{pid}/fd"))?.flatten();
     let links = links.filter_map(|link| fs::read_link(link.path()).ok());
@@ -55,12 +55,12 @@ fn late_fragments_are_told_by_who_set_the_program_last() -> Result<()> {
         one.expect("late 0", "0: late 1")?;
         other.expect(&format!("fanout 0 {SECOND}"), "done")?;
         send_late(wire, 2)?;
-        // It goes on from there.
+        // The counter continues from there.
         other.expect("late 0", "0: late 2")?;
         one.expect("late 0", "0: late 2")?;
         let has = maps(one.pid())?;
-        ensure!(has == 0, "{has} maps are left of {had}");
-        // Who set the program last is gone.
+        ensure!(has == 0, "{has} of {had} maps are still open");
+        // The member that attached the last program has ended.
         drop(other);
         one.expect("count 0", "0 has 4 packets")?;
         member::wait_for_members(GROUP, 1)?;
@@ -87,7 +87,7 @@ fn a_processs_other_handle_lets_go_of_the_old_program() -> Result<()> {
         send_late(wire, 3)?;
         own.expect("late 1", "1: late 3")?;
         let has = maps(own.pid())?;
-        ensure!(has == had, "{has} maps, {had} at first");
+        ensure!(has == had, "{has} maps are open, at first {had}");
         Ok(())
     })
 }
@@ -108,14 +108,14 @@ fn of_two_that_come_first_at_once_one_alone_tells() -> Result<()> {
         let [one, other] = [maps(both[0].pid())?, maps(both[1].pid())?];
         ensure!((one > 0) != (other > 0), "{one} and {other} maps");
         send_late(wire, 1)?;
-        // Who has set the program brings its page up to date when it is asked.
+        // The member that attached the program publishes the counter when it is asked.
         let setter = usize::from(other > 0);
         both[setter].expect("late 0", "0: late 1")?;
         both[1 - setter].expect("late 0", "0: late 1")
     })
 }
 
-/// Compiles what makes a program wait before it gives a group a steering program.
+/// Compiles the library that delays a process before it gives a group a steering program.
 pub(crate) fn slow_to_set(wire: &Wire) -> Result<String> {
     const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/c/slow_to_set.c");
     let object = wire.scratch.file("slow_to_set.so");

@@ -1,5 +1,5 @@
-//! Groups with steering programs, on real packets. The tests write down the expected result from
-//! the frames; no part of the compiler computes it.
+//! Groups with steering programs, on real packets. The tests derive the expected result from the
+//! frames; no part of the compiler computes it.
 
 mod age;
 mod balance;

@@ -1,5 +1,5 @@
-//! A newcomer joins before a replacement or after it, and other members ignore it before it is in
-//! the group.
+//! A newcomer joins before a replacement of the program or after it. Other members ignore the
+//! newcomer before it is in the group.
 
 use std::thread;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::late::slow_to_set;
 
 const GROUP: u16 = 7;
 
-/// Two that drop and count nothing.
+/// Two programs that drop and count nothing.
 const FIRST: &str = "main = steer_flow";
 const SECOND: &str = "main = if is_udp then steer_flow else steer_p2p";
 
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_newcomer_waits_for_a_replacement() -> Result<()> {
-    // Less than the longest that anybody waits for a turn.
+    // Less than the longest time that a member waits for a lock.
     const SLOWLY: &str = "SLOW_MS=600";
     const BEGUN: Duration = Duration::from_millis(200);
     on_wire(1, |wire| {
@@ -47,7 +47,7 @@ fn a_newcomer_waits_for_a_replacement() -> Result<()> {
 #[test]
 #[ignore = "needs root: run by make test"]
 fn who_is_about_to_join_is_in_no_sum() -> Result<()> {
-    // PACKET_FANOUT.
+    // SLOW_OPTION is PACKET_FANOUT.
     const SLOWLY: [&str; 2] = ["SLOW_MS=1000", "SLOW_OPTION=18"];
     on_wire(1, |wire| {
         let preload = format!("LD_PRELOAD={}", slow_to_set(wire)?);
@@ -62,7 +62,7 @@ fn who_is_about_to_join_is_in_no_sum() -> Result<()> {
                 Ok((group_dir.records().len() >= 2).then_some(()))
             })?;
             let sums = one.ask("stats 0")?;
-            ensure!(!joining.is_finished(), "it has joined");
+            ensure!(!joining.is_finished(), "the newcomer has joined already");
             ensure!(sums.starts_with("0: members 1 "), "{sums}");
             joining.join().map_err(|_| anyhow!("a panic"))?
         })?;

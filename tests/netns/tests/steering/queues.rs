@@ -12,9 +12,9 @@ use crate::scene::on_scene;
 const QUEUES: usize = 4;
 const FLOWS: u16 = 100;
 
-/// A veth device tells no queue: the number is still that of the sender's transmit queue, by which
-/// the kernel's `qm` goes. A driver that tells writes one more than the queue's number there
-/// (include/linux/skbuff.h, `skb_record_rx_queue`), and 0 is none.
+/// A veth device does not record a receive queue, so the skb still has the number of the sender's
+/// transmit queue, which the kernel's `qm` uses. A driver that records the queue stores the queue's
+/// number plus one (include/linux/skbuff.h, `skb_record_rx_queue`); 0 means no queue.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn queues_are_those_that_the_kernel_tells() -> Result<()> {
@@ -35,7 +35,7 @@ fn queues_are_those_that_the_kernel_tells() -> Result<()> {
             let owner = outcome.owners[place];
             ensure!(
                 owner == Some(expected),
-                "frame {place} came to {owner:?}, not to {expected}"
+                "frame {place} reached member {owner:?}, not {expected}"
             );
         }
         println!("{} frames by queue: {:?}", frames.len(), outcome.shares());
@@ -54,7 +54,7 @@ fn cpus_are_members_modulo_members() -> Result<()> {
         for (cpu, owner) in sent_by(&senders).zip(&outcome.owners) {
             ensure!(
                 *owner == Some(cpu % 4),
-                "a frame on CPU {cpu} came to {owner:?}"
+                "a frame on CPU {cpu} reached member {owner:?}"
             );
         }
         println!(
@@ -66,8 +66,8 @@ fn cpus_are_members_modulo_members() -> Result<()> {
     })
 }
 
-/// A device with several queues has the kernel hash what is sent on it; one with a single queue has
-/// not.
+/// For a device with several queues, the kernel computes the hash of packets that are sent. For a
+/// device with a single queue, it does not.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn the_kernels_hash_is_used_where_there_is_one() -> Result<()> {
@@ -90,12 +90,12 @@ fn the_kernels_hash_is_used_where_there_is_one() -> Result<()> {
                 .filter(|(rss, flow)| rss != flow)
                 .count();
             println!(
-                "{queues} queues: {moved} of {} frames elsewhere than by flow",
+                "{queues} queues: {moved} of {} frames reached another member than under flow",
                 frames.len()
             );
             ensure!(
                 (moved > 0) == hashed,
-                "{queues} queues: {moved} frames elsewhere than by flow"
+                "{queues} queues: {moved} frames reached another member than under flow"
             );
             Ok(())
         })?;
@@ -103,7 +103,7 @@ fn the_kernels_hash_is_used_where_there_is_one() -> Result<()> {
     Ok(())
 }
 
-/// A request and its reply, both from the far side, so that one device hashes both.
+/// A request and its reply, both sent at the far end, so that one device computes the hash of both.
 fn conversation(flow: u16) -> [Frame; 2] {
     let (client, server) = ([10, 0, 0, 1].into(), [192, 168, 0, 42].into());
     let port = 40000 + flow;
@@ -118,7 +118,7 @@ fn request_and_reply(flow: u16) -> [Frame; 2] {
     [request, Frame::leaving(reply.bytes)]
 }
 
-/// A CPU, and the frames that are sent there.
+/// A CPU, and the frames that are sent on this CPU.
 type Sender = (usize, Vec<Frame>);
 
 fn senders() -> Result<Vec<Sender>> {
@@ -145,7 +145,7 @@ fn all(senders: &[Sender]) -> Vec<Frame> {
         .collect()
 }
 
-/// The CPU of each of all frames.
+/// The CPU of each frame.
 fn sent_by(senders: &[Sender]) -> impl Iterator<Item = usize> {
     senders
         .iter()
@@ -157,7 +157,8 @@ fn send(senders: &[Sender]) -> Result<()> {
         let body = || -> Result<()> {
             pin(*cpu)?;
             let far = Injector::open_bypass(FAR_DEVICE)?;
-            // The device's own taps see nothing that skips the queueing discipline.
+            // Frames must pass the queueing discipline, because the device's own taps do not see
+            // other frames.
             let near = Injector::open(DEVICE)?;
             for frame in frames {
                 match frame.direction {

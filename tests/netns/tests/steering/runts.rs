@@ -1,5 +1,5 @@
-//! Runts: frames that end within their headers, down to one byte after Ethernet's. Fields that are
-//! cut off are absent, and all other fields are present.
+//! Runts: frames that end within their headers, down to one byte after the Ethernet header. Fields
+//! that are cut off count as absent. All other fields count as present.
 
 use anyhow::{Result, ensure};
 
@@ -8,12 +8,13 @@ use crate::scene::on_scene;
 
 const MEMBERS: usize = 4;
 const LINK: usize = 14;
-/// Of Ethernet and IPv4, and of Ethernet and IPv6: BPF_PROG_TEST_RUN takes none that is shorter.
+/// Lengths of the headers of Ethernet and IPv4, and of Ethernet and IPv6. BPF_PROG_TEST_RUN refuses
+/// shorter frames.
 const SHORTEST: [usize; 2] = [34, 54];
 const PORTS: usize = 4;
 const TCP_HEADER: usize = 20;
 
-/// A frame of TCP that was cut.
+/// A truncated frame of TCP.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     ipv4: bool,
@@ -21,7 +22,7 @@ struct Cut {
     len: usize,
 }
 
-/// What must be left of a frame for a program to let it through.
+/// Whether a program passes a frame, given what is left of the frame.
 type Passes = fn(&Cut) -> bool;
 
 #[test]
@@ -51,11 +52,11 @@ fn what_is_cut_off_is_not_there() -> Result<()> {
             for (cut, owner) in cuts.iter().zip(&outcome.owners) {
                 ensure!(
                     owner.is_some() == passes(cut),
-                    "{program}: {cut:?} came to {owner:?}"
+                    "{program}: {cut:?} reached member {owner:?}"
                 );
             }
         }
-        // The mode `flow` loses nothing.
+        // Under the mode `flow` no frame is lost.
         scene.share("flow", MEMBERS, &frames)?.ensure_all_came()?;
         let runts = cuts.iter().filter(|cut| !cut.has(0)).count();
         println!(
@@ -73,8 +74,8 @@ fn a_cut_packet_goes_by_what_is_left() -> Result<()> {
     let frames: Vec<Frame> = cuts.iter().map(frame).collect();
     on_scene(1, |scene| {
         let outcome = scene.share("main = steer_flow", MEMBERS, &frames)?;
-        // Without ports by the addresses, with them by both: one member for each, the same in both
-        // directions.
+        // Frames without ports are steered by their addresses, frames with ports by addresses and
+        // ports. Each kind has one member, the same in both directions.
         for ipv4 in [true, false] {
             for with_ports in [false, true] {
                 let alike = cuts.iter().zip(&outcome.owners).filter(|(cut, _)| {
@@ -93,13 +94,13 @@ fn a_cut_packet_goes_by_what_is_left() -> Result<()> {
 }
 
 impl Cut {
-    /// Whether this much was left behind the IP header.
+    /// Whether the frame still has this many bytes after the IP header.
     fn has(&self, behind: usize) -> bool {
         self.len >= SHORTEST[usize::from(!self.ipv4)] + behind
     }
 }
 
-/// Every length from one byte behind Ethernet's header to the whole.
+/// Frames of every length, from one byte after the Ethernet header to the complete frame.
 fn cuts() -> Vec<Cut> {
     let mut cuts = Vec::new();
     for ipv4 in [true, false] {

@@ -1,5 +1,5 @@
-//! One group with a steering program: sends frames past its members and collects what each member
-//! got.
+//! One group with a steering program. Sends frames past its members and collects each member's
+//! packets.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
@@ -19,14 +19,14 @@ pub(crate) struct Scene<'a> {
     shared: PathBuf,
 }
 
-/// Who got what.
+/// Which member got which frame.
 #[derive(Debug)]
 pub(crate) struct Outcome {
-    /// Of each frame in the order of sending, the member that got it.
+    /// For each frame, in the order of sending, the member that got the frame.
     pub(crate) owners: Vec<Option<usize>>,
-    /// As many as were in the group.
+    /// The number of members in the group.
     pub(crate) members: usize,
-    /// What the group told at the end, by name.
+    /// The group's counters at the end, by name.
     pub(crate) told: BTreeMap<String, i64>,
 }
 
@@ -42,7 +42,8 @@ pub(crate) fn on_scene<T: Send>(
 }
 
 impl Scene<'_> {
-    /// Starts a group under a mode or program, sends the frames past it, and tells who got them.
+    /// Starts a group under a mode or program, sends the frames past it, and returns which member
+    /// got each frame.
     pub(crate) fn share(&self, fanout: &str, members: usize, frames: &[Frame]) -> Result<Outcome> {
         self.share_sent_by(fanout, members, frames, || {
             let frames = frames.iter();
@@ -51,7 +52,7 @@ impl Scene<'_> {
         })
     }
 
-    /// The same with all frames arriving by way of one CPU, on which the kernel then runs the
+    /// Like [`Scene::share`], but all frames arrive on one CPU, on which the kernel then runs the
     /// program.
     pub(crate) fn share_on_one_cpu(
         &self,
@@ -69,7 +70,7 @@ impl Scene<'_> {
         })
     }
 
-    /// The same with frames that `send` sends.
+    /// Like [`Scene::share`], but `send` sends the frames.
     pub(crate) fn share_sent_by(
         &self,
         fanout: &str,
@@ -113,12 +114,15 @@ impl Outcome {
         );
         ensure!(number("dropped")? == 0, "a member's ring was full");
         let captured: usize = got.iter().map(Vec::len).sum();
-        ensure!(number("received")? == captured, "packets stayed in a ring");
+        ensure!(
+            number("received")? == captured,
+            "not all packets were read from the rings"
+        );
 
         let mut places = HashMap::new();
         for (place, frame) in frames.iter().enumerate() {
             let twin = places.insert(&frame.bytes[..], place);
-            ensure!(twin.is_none(), "frames {twin:?} and {place} are the same");
+            ensure!(twin.is_none(), "frames {twin:?} and {place} are equal");
         }
         let mut owners = vec![None; frames.len()];
         for (member, packets) in got.iter().enumerate() {
@@ -129,7 +133,7 @@ impl Outcome {
                 let other = owners[*place].replace(member);
                 ensure!(
                     other.is_none(),
-                    "frame {place} came to {other:?} and {member}"
+                    "frame {place} reached both members {other:?} and {member}"
                 );
             }
         }
@@ -152,42 +156,45 @@ impl Outcome {
         (0..self.members).map(count).collect()
     }
 
-    /// Checks that every frame came to somebody.
+    /// Checks that every frame reached a member.
     pub(crate) fn ensure_all_came(&self) -> Result<()> {
         let lost = self.owners.iter().position(Option::is_none);
-        ensure!(lost.is_none(), "frame {lost:?} came to nobody");
+        ensure!(lost.is_none(), "frame {lost:?} reached no member");
         Ok(())
     }
 
-    /// Checks that frames of one key came to one member, that each member got some, and that frames
-    /// without a key came to nobody.
+    /// Checks three things: frames of one key reached one member, each member got some frames, and
+    /// frames without a key reached no member.
     pub(crate) fn ensure_steered_by<K: Ord + Debug>(&self, keys: &[Option<K>]) -> Result<()> {
-        ensure!(keys.len() == self.owners.len(), "a key for each frame");
+        ensure!(
+            keys.len() == self.owners.len(),
+            "not one key for each frame"
+        );
         let mut homes = BTreeMap::new();
         for (place, (key, owner)) in keys.iter().zip(&self.owners).enumerate() {
             let (Some(key), Some(owner)) = (key, owner) else {
                 ensure!(
                     key.is_none() && owner.is_none(),
-                    "frame {place} of {key:?} came to {owner:?}"
+                    "frame {place} of {key:?} reached member {owner:?}"
                 );
                 continue;
             };
             let home = *homes.entry(key).or_insert(*owner);
             ensure!(
                 home == *owner,
-                "frame {place} of {key:?} came to {owner}, not to {home}"
+                "frame {place} of {key:?} reached member {owner}, not {home}"
             );
         }
         ensure!(
             !self.shares().contains(&0),
-            "a member got nothing: {:?}",
+            "a member got no frame: {:?}",
             self.shares()
         );
         Ok(())
     }
 }
 
-/// The `name=value` words of all lines, added up.
+/// The sums of the `name=value` words of all lines, by name.
 fn told(said: &str) -> BTreeMap<String, i64> {
     let mut told = BTreeMap::new();
     let words = said.lines().flat_map(|line| line.split(' '));

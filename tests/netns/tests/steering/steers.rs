@@ -1,5 +1,5 @@
-//! The selector of each steering function: frames with equal selectors go to one member, frames
-//! with different ones to all members.
+//! The selector of each steering function. Frames with equal selectors reach one member. Frames
+//! with different selectors are spread over all members.
 
 mod addresses;
 mod links;
@@ -14,16 +14,15 @@ use crate::frame::{CLIENT, Ends, Frame, Mac, Packet, SERVER, Segment, echo, ip, 
 use crate::scene::{Outcome, on_scene};
 
 const MEMBERS: usize = 4;
-/// Enough that each of four members gets one of them, and such that what is dealt out in turn does
-/// not look right.
+/// A number of selectors that is large enough for each of four members. With this number, dealing
+/// out frames in turn does not give the expected result.
 const MANY: u8 = 61;
 const PORTS: Ends<u16> = (40000, 80);
 
-/// A frame with what it goes by; without it must not come.
+/// A frame with its selector. A frame without a selector must reach no member.
 type Keyed = (Frame, Option<u64>);
 
-/// Frames for each of the numbers, in the order of their places so that neighbours are of different
-/// numbers.
+/// Makes frames for each number. The frames are ordered so that neighbours have different numbers.
 fn each(frames: impl Fn(u8) -> Vec<Keyed>) -> Vec<Keyed> {
     let mut all: Vec<_> = (0..MANY)
         .flat_map(|n| frames(n).into_iter().enumerate())
@@ -46,7 +45,7 @@ fn outcome_of(program: &str, keyed: &[Keyed]) -> Result<Outcome> {
     on_scene(1, |scene| scene.share(program, MEMBERS, &frames))
 }
 
-/// How many numbers have frames of key `n` and of key `n + plus` at different members.
+/// For how many numbers the frames of key `n` and of key `n + plus` reach different members.
 fn apart(frames: &[Keyed], outcome: &Outcome, plus: u64) -> usize {
     let owner = |key: u64| {
         let place = frames.iter().position(|(_, known)| *known == Some(key));
@@ -76,7 +75,7 @@ fn between4(from: Ipv4Addr, to: Ipv4Addr) -> Packet {
     ip((from.into(), to.into()), &tcp(PORTS, b"data"))
 }
 
-/// TCP of pair `n` of hosts, of which there are several by `place`.
+/// A TCP packet of pair `n` of hosts. `place` distinguishes several packets of a pair.
 fn packet4(n: u8, place: u8, ports: Ends<u16>) -> Packet {
     carried4(n, place, &tcp(ports, b"data"))
 }
@@ -88,7 +87,7 @@ fn carried4(n: u8, place: u8, carried: &Segment) -> Packet {
     )
 }
 
-/// What comes back.
+/// The reply to [`packet4`].
 fn back4(n: u8, place: u8, ports: Ends<u16>) -> Packet {
     ip(
         (remote(n, 100 + place).into(), remote(n, place).into()),

@@ -61,7 +61,8 @@ const CASES: &[Case<'_>] = &[
             Together(&[FIVE]),
         ],
     ),
-    // Four tags are passed over, and what is behind them is no network header if it is a fifth.
+    // The program skips four tags. If a fifth tag follows, the bytes after the four tags are no
+    // network header.
     (
         "filter (eth_type .== 0x0800) >-> steer_to 1",
         &[At(1, IPV4)],
@@ -76,7 +77,7 @@ const CASES: &[Case<'_>] = &[
         "steer_link",
         &[Together(&[UNTAGGED, Q, AD, QINQ, PRIORITY, FOUR, FIVE])],
     ),
-    // As libpcap sees it: the tags are in the frame.
+    // In libpcap's expressions the tags are part of the frame.
     (
         "filter \"udp port 53\" >-> steer_to 1",
         &[At(1, &[UNTAGGED])],
@@ -97,7 +98,7 @@ const CASES: &[Case<'_>] = &[
 #[ignore = "needs root: run by make test"]
 fn a_field_is_of_the_frame_without_the_tag_beside_it() -> Result<()> {
     on_scene(1, |scene| {
-        // Byte 14 is IPv4's first, or the first of a tag that is in the frame.
+        // Byte 14 is the first byte of IPv4, or of a tag that is in the frame.
         let header = Together(&[UNTAGGED, &["q>", "ad>", "priority>"]]);
         let tag = Together(&[&["q<", "ad<"], QINQ, FOUR, FIVE]);
         let rows = &[header, tag, Somewhere(&[&["priority<"]])];
@@ -105,8 +106,8 @@ fn a_field_is_of_the_frame_without_the_tag_beside_it() -> Result<()> {
     })
 }
 
-/// Tags of a frame with their types, the innermost first, and the names of the frames that have
-/// them.
+/// The tags of a frame with their types, the innermost first, and the names of the frames that have
+/// these tags.
 type Tags = (&'static [&'static str], &'static [(u16, u16)]);
 
 const TAGS: [Tags; 7] = [
@@ -128,7 +129,7 @@ const TAGS: [Tags; 7] = [
     ),
 ];
 
-/// Frames of as many flows, the first of each coming in, the other going out.
+/// Frames with their flows. The first frame of each flow arrives, the other leaves.
 fn cast() -> Vec<Player> {
     (40000..)
         .zip(TAGS)

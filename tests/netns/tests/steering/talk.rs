@@ -8,7 +8,7 @@ use rand_pcg::rand_core::RngCore;
 use crate::frame::{CLIENT, Ends, Frame, Mac, Packet, SERVER, Segment};
 use crate::frame::{in_erspan, in_geneve, in_vxlan, ip, sctp, tcp, turned, udp};
 
-/// What carries the ports.
+/// The transport, which carries the ports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Transport {
     Tcp,
@@ -18,7 +18,7 @@ pub(crate) enum Transport {
 
 pub(crate) const TRANSPORTS: [Transport; 3] = [Transport::Tcp, Transport::Udp, Transport::Sctp];
 
-/// One flow's ends.
+/// The two ends of one flow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Talk {
     pub(crate) transport: Transport,
@@ -27,7 +27,7 @@ pub(crate) struct Talk {
 }
 
 impl Talk {
-    /// Flow `number` with addresses and ports drawn at random; no two have the same client.
+    /// Flow `number` with random addresses and ports. No two flows have the same client.
     pub(crate) fn draw(
         random: &mut Pcg64Mcg,
         transport: Transport,
@@ -49,7 +49,7 @@ impl Talk {
                 Ipv6Addr::new(0xfd00, 2, 0, 0, 0, 0, 0, host).into(),
             )
         };
-        // Neither a tunnel's port nor that of RTP, nor the same for both.
+        // The ports must not be those of a tunnel or of RTP, and must differ from each other.
         let client_port = u16::from_be_bytes([drawn[2], drawn[3]]) | 0x8000;
         let server_port = u16::from_be_bytes([drawn[4], drawn[5]]) & 0x03ff | 1;
         Self {
@@ -73,7 +73,7 @@ impl Talk {
         ip(self.ends(reply), &self.segment(reply, data))
     }
 
-    /// What that packet carries.
+    /// The payload of that packet.
     pub(crate) fn segment(&self, reply: bool, data: &[u8]) -> Segment {
         let ports = if reply {
             (self.server.1, self.client.1)
@@ -87,8 +87,8 @@ impl Talk {
         }
     }
 
-    /// What a router on the way, which has an address of its own, tells the client: that a request
-    /// was refused.
+    /// The error that a router on the way, which has its own address, sends to the client: a
+    /// request was refused.
     pub(crate) fn refusal(&self) -> Packet {
         let router: IpAddr = match self.client.0 {
             IpAddr::V4(_) => Ipv4Addr::new(172, 16, 0, 1).into(),
@@ -99,7 +99,7 @@ impl Talk {
     }
 }
 
-/// How one packet gets over the wire.
+/// How one packet is sent over the wire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
     pub(crate) reply: bool,
@@ -107,7 +107,7 @@ pub(crate) struct Way {
     pub(crate) vlan: u16,
     /// Whether a tunnel's own packets are IPv4.
     pub(crate) outer_ipv4: bool,
-    /// What a tunnel or a label switch picks as it likes, for each packet.
+    /// A number that a tunnel or a label switch chooses freely for each packet.
     pub(crate) entropy: u16,
 }
 
@@ -184,13 +184,13 @@ impl Way {
         directed(ends, self.reply)
     }
 
-    /// The tunnel's own packet in its frame.
+    /// The tunnel's outer packet in its frame.
     fn over(self, carried: &Segment) -> Vec<u8> {
         ip(self.tunnel_ends(), carried).between(self.macs())
     }
 }
 
-/// Frames of a flow, seen by a tap or by one of its hosts.
+/// A frame of a flow, as a tap or one of the flow's hosts receives or sends it.
 pub(crate) fn seen(bytes: Vec<u8>, leaves: bool) -> Frame {
     if leaves {
         Frame::leaving(bytes)

@@ -11,7 +11,7 @@ use crate::scene::{Outcome, Scene};
 
 pub(crate) const MEMBERS: usize = 8;
 
-/// Sends everything twice: past a group under `flow` and past one under the kernel's `hash`.
+/// Sends the frames twice: past a group under `flow`, and past a group under the kernel's `hash`.
 pub(crate) fn both_modes(scene: &Scene<'_>, parts: &[Part]) -> Result<(Outcome, Outcome)> {
     let frames: Vec<Frame> = parts.iter().map(|part| part.frame.clone()).collect();
     let flow = scene.share("flow", MEMBERS, &frames)?;
@@ -21,7 +21,7 @@ pub(crate) fn both_modes(scene: &Scene<'_>, parts: &[Part]) -> Result<(Outcome, 
     Ok((flow, hash))
 }
 
-/// What is one thing by its key, with the name of its kind.
+/// Flows or datagrams by their keys, with the name of their kind.
 pub(crate) type Things<K> = BTreeSet<(&'static str, K)>;
 
 pub(crate) fn flows(parts: &[Part]) -> Things<usize> {
@@ -36,7 +36,8 @@ pub(crate) fn datagram(part: &Part) -> Option<(&'static str, (usize, usize))> {
     Some((part.kind, (part.flow, part.datagram?)))
 }
 
-/// Flows at several members, not counting datagrams whose first fragment did not come first.
+/// Flows that reached several members. Datagrams whose first fragment did not come first are not
+/// counted.
 pub(crate) fn flows_split(parts: &[Part], outcome: &Outcome) -> Things<usize> {
     split(parts, outcome, |part| {
         (!part.late).then_some((part.kind, part.flow))
@@ -68,7 +69,7 @@ pub(crate) fn split<K: Ord + Copy>(
     several.map(|(thing, _)| thing).collect()
 }
 
-/// How many there are, and how many of them are not where their flow is.
+/// The number of late datagrams, and how many of them did not reach their flow's member.
 pub(crate) fn late_datagrams(parts: &[Part], outcome: &Outcome) -> (usize, usize) {
     let owned = || parts.iter().zip(&outcome.owners);
     let homes: BTreeMap<usize, Option<usize>> = owned()

@@ -17,7 +17,8 @@ use crate::two_wires::on_two_wires;
 
 const GROUP: u16 = 7;
 
-/// Most looks at a page find it no older: at some a busy machine has kept the reader from its CPU.
+/// The largest age of a page in most readings. In some readings a busy machine has kept the reader
+/// from its CPU.
 const FRESH: Duration = Duration::from_millis(600);
 
 #[test]
@@ -52,7 +53,10 @@ fn ensure_fresh_while_behind(packets: u64) -> Result<()> {
         last = Some(page.counters.received);
         thread::sleep(Duration::from_millis(100));
     }
-    ensure!(last == Some(packets), "{last:?} while behind");
+    ensure!(
+        last == Some(packets),
+        "{last:?} counted while the reader was behind, not {packets}"
+    );
     ensure_mostly_fresh(ages, FRESH)
 }
 
@@ -74,7 +78,8 @@ fn counters_are_read_ten_times_a_second_however_fast_packets_come() -> Result<()
                 thread::sleep(Duration::from_millis(300));
                 count_readings(PERIOD)
             })?;
-            // Ten, and some for the ring's being empty now and then: no more than one each 90 ms.
+            // Ten readings a second, and some more because the ring is empty now and then: at most
+            // one in 90 ms.
             let most = lasted.as_millis() / 90 + 2;
             ensure!(
                 u128::from(readings) <= most,
@@ -86,8 +91,8 @@ fn counters_are_read_ten_times_a_second_however_fast_packets_come() -> Result<()
     })
 }
 
-/// How often the one page's counters were read in a period, which is longer where they were read
-/// five times only; and how long it was.
+/// How often the page's counters were read in a period, and the length of the period. The period is
+/// longer if there were only five readings.
 fn count_readings(period: Duration) -> Result<(u64, Duration)> {
     let page = || pages()?.pop().context("no page");
     let (mut last, mut readings) = (page()?.read_ns, 0);
@@ -177,7 +182,7 @@ fn a_quiet_device_is_not_forgotten_for_a_busy_one() -> Result<()> {
     })
 }
 
-/// Does `work` while so many threads send the frames as fast as they can.
+/// Runs `work` while this many threads send the frames as fast as they can.
 pub(crate) fn while_flooding<T>(
     senders: usize,
     frames: &[Frame],
@@ -221,7 +226,7 @@ pub(crate) fn start(wire: &Wire, how: &[&str]) -> Result<Member> {
     Ok(member)
 }
 
-/// Longer than anybody waits for.
+/// Tests that last too long for the usual runs.
 mod long {
     use super::*;
 

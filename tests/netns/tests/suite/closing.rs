@@ -1,4 +1,4 @@
-//! Members that die during fast traffic: the packets that they lost, and the takeover.
+//! Members that are killed during fast traffic: the packets that they lost, and the takeover.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -23,7 +23,7 @@ use crate::trust::start_hog;
 
 const GROUP: u16 = 7;
 
-/// A member, as who looks after it holds it.
+/// A member as its takeover sees it.
 struct Watched {
     member: Member,
     page: HeldPage,
@@ -56,8 +56,8 @@ impl Watched {
     }
 }
 
-/// The kernel would release a descriptor's file before the socket's, and the page's lock with it
-/// (decision 14).
+/// The page's lock must end after the socket. If the lock were bound to a descriptor, the kernel
+/// would release it before the socket (decision 14).
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_member_keeps_no_descriptor_of_its_page() -> Result<()> {
@@ -94,16 +94,20 @@ fn packets_on_their_way_to_a_closing_member_are_counted_too() -> Result<()> {
             let of_round = lost.refused.context("the refused were not counted")?;
             refused += of_round;
             let its = taken + lost.unread + lost.dropped + of_round;
-            others += offered.checked_sub(its).context("more than was offered")?;
-            let what = format!("{others} at the other in round {round}: {lost:?}");
+            others += offered.checked_sub(its).context("more than were offered")?;
+            let what = format!("{others} packets at the other member in round {round}: {lost:?}");
             await_totals(&what, |sum| sum.received == others)?;
         }
-        ensure!(refused > 0, "none came while a member was being closed");
+        ensure!(
+            refused > 0,
+            "no packet came while a member was being closed"
+        );
         Ok(())
     })
 }
 
-/// What was offered to the group, taken by the killed member, and lost with it.
+/// Kills a member in a flood. Returns the packets offered to the group, the packets that the killed
+/// member had taken, and the packets lost with it.
 fn kill_in_a_flood(wire: &Wire, frames: &[Frame]) -> Result<(u64, u64, Lost)> {
     let mut killed = start_on(wire, 1, &["lb", "0", "0"])?;
     member::wait_for_members(GROUP, 2)?;
@@ -180,7 +184,10 @@ fn a_strangers_lock_keeps_no_dead_members_socket_in_the_group() -> Result<()> {
         let killed = Watched::new(killed.pop().context("no member")?)?;
         killed.kill()?;
         hog.wait_until_says(&format!("has {}.", killed.member.pid()))?;
-        ensure!(!killed.page.is_had()?, "a stranger has it");
+        ensure!(
+            !killed.page.is_had()?,
+            "another process still holds the page's lock"
+        );
         close_counting(&killed.page, killed.socket)?;
         Ok(())
     })
@@ -198,7 +205,7 @@ fn a_handle_that_was_closed_is_nobodys() -> Result<()> {
         })?;
         close_counting(&stays.page, stays.socket)?;
         let lives = !stays.process.ends_within(Some(Duration::ZERO))?;
-        ensure!(lives, "it has ended");
+        ensure!(lives, "the process has ended");
         Ok(())
     })
 }

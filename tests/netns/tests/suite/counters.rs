@@ -1,4 +1,4 @@
-//! Counters are exact for every reader, and a sum is reported only if all its parts are known.
+//! Counters are exact for every reader. A sum is reported only if all its parts are known.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_netns::dialog::Dialog;
@@ -21,7 +21,7 @@ fn threads_that_read_at_once_make_no_packets() -> Result<()> {
         let said = totals.stop()?.said;
         let received = said.lines().find_map(|line| line.strip_prefix("received "));
         let received: usize = received.with_context(|| said.clone())?.parse()?;
-        // The system's library adds without a lock, so that threads may lose packets to each other.
+        // The system's library adds without a lock, so concurrent threads may lose counts.
         ensure!(received > 0 && received <= PACKETS, "{said}");
         Ok(())
     })
@@ -31,7 +31,7 @@ fn threads_that_read_at_once_make_no_packets() -> Result<()> {
 #[ignore = "needs root: run by make test"]
 fn sums_wait_for_a_member_that_never_read_its_counters() -> Result<()> {
     on_wire(1, |wire| {
-        // Neither reads packets, which would publish its counters by the way.
+        // Neither member reads packets, because reading would also publish its counters.
         let program = wire.compile("sums")?;
         let start = || {
             let sums = Program::new(&program, "ready")?.args([DEVICE, "7", "lb", "200"]);
@@ -55,7 +55,7 @@ fn sums_wait_for_a_member_that_never_read_its_counters() -> Result<()> {
     })
 }
 
-/// What the kernel gave to members of a steered group that are gone is in the group's sums.
+/// The group's sums include the packets that the kernel gave to members that have ended.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn the_sums_of_a_steered_group_have_those_of_the_killed() -> Result<()> {
@@ -68,7 +68,7 @@ fn the_sums_of_a_steered_group_have_those_of_the_killed() -> Result<()> {
         };
         let (mut first, mut second, third) = (start()?, start()?, start()?);
         let frames = traffic::frames(1, &traffic::flows(1, 60), 0..600)?;
-        // Two are killed: one with packets in its ring, and one that has read its own.
+        // Two members are killed: one with packets in its ring, and one that has read its ring.
         wire.send(&frames)?;
         drop(third);
         first.expect("read 0", "done")?;
@@ -81,7 +81,7 @@ fn the_sums_of_a_steered_group_have_those_of_the_killed() -> Result<()> {
     })
 }
 
-/// Waits until a member says that its group has received so many packets.
+/// Waits until a member reports that its group has received `packets` packets.
 fn await_sum(member: &mut Dialog, packets: usize) -> Result<()> {
     let sum = format!("0: group {packets}");
     await_for("the sum of all members", LIMIT, || {

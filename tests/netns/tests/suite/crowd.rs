@@ -1,4 +1,4 @@
-//! How many members a steered group may have, by the kernel's limits and by the user's.
+//! How many members a steered group may have, by the limits of the kernel and of a user.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ fn ensure_all_arrive(wire: &Wire, crowd: &mut Dialog, seed: u64) -> Result<()> {
     crowd.expect("look", &format!("{FRAMES} packets"))
 }
 
-/// A group of 255 members takes no other one until one leaves.
+/// A group of 255 members refuses another member until one leaves.
 fn ensure_places_come_back(wire: &Wire, crowd: &mut Dialog) -> Result<()> {
     for (seed, gone) in [(1, 100), (2, 0), (3, 254)] {
         let refused = crowd.ask("join 256")?;
@@ -38,12 +38,12 @@ fn ensure_places_come_back(wire: &Wire, crowd: &mut Dialog) -> Result<()> {
     ensure_all_arrive(wire, crowd, 4)
 }
 
-/// Users of no other test: the kernel counts descriptors in queues by user.
+/// A user that no other test uses: the kernel counts descriptors in queues by user.
 const USER: &str = "64997";
 const OTHER: &str = "64998";
 
-/// The words that start a program as this user in a volume of its own, with two capabilities and so
-/// many descriptors.
+/// The command that starts a program as this user in a separate volume, with two capabilities and a
+/// limit of descriptors.
 fn limited(volume: &Volume, user: &str, files: &str) -> Vec<String> {
     let mut words: Vec<String> = volume.over_run().into_iter().map(str::to_owned).collect();
     words.extend(["prlimit", files].map(str::to_owned));
@@ -62,7 +62,7 @@ fn borrowed(words: &[String]) -> Vec<&str> {
     words.iter().map(String::as_str).collect()
 }
 
-/// By default net.core.wmem_max is enough for the descriptor store of 255 members.
+/// The default of net.core.wmem_max is enough for the descriptor store of 255 members.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn who_is_not_root_has_255_members_and_their_places_or_is_told_which_limit_is_too_low() -> Result<()>
@@ -101,12 +101,12 @@ fn who_has_too_many_descriptors_in_queues_is_refused_with_the_reason() -> Result
                 if said != "opened 0" {
                     break said;
                 }
-                ensure!(members.len() < 40, "nobody is refused");
+                ensure!(members.len() < 40, "no member was refused");
                 members.push(member);
             };
             ensure!(refused.contains("(ulimit -n)"), "{refused}");
             ensure!(members.len() > 10, "{} members: {refused}", members.len());
-            // Who is in there has all that it needs to bury another.
+            // A member that has joined has all descriptors that it needs to remove another member.
             drop(members.pop());
             await_for("a place", LIMIT, || {
                 members.first_mut().context("the first")?.count(0)?;
@@ -126,11 +126,11 @@ fn who_has_too_many_descriptors_in_queues_is_refused_with_the_reason() -> Result
     })
 }
 
-/// Longer than anybody waits for.
+/// Tests that last too long for the usual runs.
 mod long {
     use super::*;
 
-    /// As the other user's crowd above, with all capabilities.
+    /// Like the other user's crowd above, but with all capabilities.
     #[test]
     #[ignore = "needs root: run by make test"]
     fn a_steered_group_has_255_members_and_a_place_again_when_one_leaves() -> Result<()> {
@@ -141,7 +141,7 @@ mod long {
         })
     }
 
-    /// The kernel closes the sockets of a process one after the other.
+    /// The kernel closes the sockets of a process one after another.
     #[test]
     #[ignore = "needs root: run by make test"]
     fn a_newcomer_waits_for_the_sockets_of_a_crowd_that_was_killed() -> Result<()> {

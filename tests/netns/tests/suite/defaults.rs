@@ -1,5 +1,5 @@
-//! Members without a mode: they take their group's own. The first takes `flow`, or `hash` where
-//! that can't be loaded.
+//! Members without a mode take their group's own mode. The first member takes `flow`, or `hash` if
+//! `flow` can't be loaded.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,7 +25,7 @@ const WITHOUT_BPF: [&str; 5] = [
     "-all",
 ];
 
-/// What the members of a group run, one after the other.
+/// The modes of a group's members, in order.
 fn modes(group: u16) -> Result<Vec<String>> {
     let entries = roster::entries()?.into_iter();
     let of_group = entries.filter(|entry| entry.is_in(group));
@@ -68,16 +68,16 @@ fn where_flow_cannot_be_loaded_it_is_hash() -> Result<()> {
         let mut one = Dialog::behind(wire, 7, &WITHOUT_BPF)?;
         one.expect("open -", "opened 0")?;
         ensure_all_run(7, "hash", 1)?;
-        // Whoever could load it takes the group's own.
+        // A member that could load `flow` takes the group's own mode.
         let mut two = Dialog::start(wire, 7)?;
         two.expect("open -", "opened 0")?;
         ensure_all_run(7, "hash", 2)?;
         let mut nobody = start_with(wire, "net_raw")?;
         nobody.expect("open -", "opened 0")?;
-        // Who asks for a mode gets it, or the reason.
+        // A member that asks for a mode gets the mode, or the reason why not.
         let said = Dialog::behind(wire, 8, &WITHOUT_BPF)?.ask("open flow")?;
         ensure!(said.contains("needs CAP_BPF beside CAP_NET_RAW"), "{said}");
-        // It runs as root.
+        // The application runs as root, so the message must not advise to run it as root.
         let is_right = said.contains("has given up before") && !said.contains("run as root");
         ensure!(is_right, "{said}");
         let any = wire.tcpdump_on("any")?.set("PCAP_GROUP", "9");
@@ -140,7 +140,7 @@ fn a_steering_program_that_was_replaced_is_had_from_the_group() -> Result<()> {
     })
 }
 
-/// A member of another library, of which nobody tells the options.
+/// A member of another library. No page reports its options.
 fn foreign(group: u16, flags: u16) -> Result<OwnedFd> {
     let socket = packet::open()?;
     let ifindex = interface::index(DEVICE).context("no device")?;
@@ -176,13 +176,13 @@ fn first_members_that_come_at_once_are_in_one_group() -> Result<()> {
     on_wire(1, |wire| {
         for group in 30..36 {
             let start = |number: usize| match number % 2 {
-                // Some can't load `flow`, in half of the groups.
+                // In half of the groups, some members can't load `flow`.
                 1 if group % 2 == 1 => Dialog::behind(wire, group, &WITHOUT_BPF),
                 _ => Dialog::start(wire, group),
             };
             let mut all = (0..6).map(start).collect::<Result<Vec<_>>>()?;
             for one in &mut all {
-                // Who may not have its descriptors needs one that reads.
+                // A member that can't get the group's descriptors needs a member that reads.
                 one.tell("open -")?;
                 one.tell("read 0")?;
             }

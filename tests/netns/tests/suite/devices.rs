@@ -17,7 +17,7 @@ fn several_virtual_devices_are_several_devices() -> Result<()> {
     })
 }
 
-/// Why a handle on these devices can't have a group.
+/// The reason why a handle on these devices can't have a group.
 fn refusal(wire: &Wire, devices: &str) -> Result<String> {
     let program = Program::new(wire.compile("member")?, "")?.group(5, "hash");
     let ended = program.args([devices, "0"]).run(&wire.scratch)?;

@@ -1,4 +1,4 @@
-//! Child processes of a capturing process neither hang in its locks nor stay in its groups.
+//! Child processes of a capturing process do not hang in its locks, and do not stay in its groups.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::{DEVICE, FAR_DEVICE, Wire, on_wire};

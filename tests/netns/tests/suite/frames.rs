@@ -1,5 +1,5 @@
-//! Frames on the XDP engine are those on a packet socket beside it: VLAN tags, 9000 bytes, and
-//! time stamps.
+//! Frames on the XDP engine equal those on a packet socket beside it: VLAN tags, frames of 9000
+//! bytes, and time stamps.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -132,7 +132,8 @@ fn frames_of_9000_bytes_are_whole() -> Result<()> {
 fn stamps_rise_and_are_those_of_a_packet_socket() -> Result<()> {
     const FRAMES: u64 = 3000;
     const QUEUES: usize = 2;
-    // What the scheduler or the hypervisor puts between the driver's hook and the socket's.
+    // The number of packets that the scheduler or the hypervisor may delay between the driver's
+    // hook and the socket's.
     const MAY_BE_LATE: usize = 30;
     on_wire_that_ends_clean(QUEUES, |wire| {
         let members = start(wire, &["--time-stamp-precision=nano"])?;
@@ -163,7 +164,8 @@ fn stamps_rise_and_are_those_of_a_packet_socket() -> Result<()> {
     })
 }
 
-/// Checks that the stamps of each flow's packets rise in each direction: a queue has all of them.
+/// Checks that in each direction the stamps of a flow's packets increase. All these packets come
+/// from one queue.
 fn ensure_rising(packets: &[Packet], frames: &[Frame]) -> Result<()> {
     let mut last = BTreeMap::<(FlowKey, bool), Duration>::new();
     for packet in packets {
@@ -173,7 +175,7 @@ fn ensure_rising(packets: &[Packet], frames: &[Frame]) -> Result<()> {
         let before = last.insert(way, packet.stamp);
         ensure!(
             before.is_none_or(|before| before <= packet.stamp),
-            "frame {sequence} at {:?}, the one before it at {before:?}",
+            "frame {sequence} at {:?}, the previous frame at {before:?}",
             packet.stamp
         );
     }
@@ -192,7 +194,7 @@ fn start(wire: &Wire, arguments: &[&str]) -> Result<Vec<Member>> {
     Ok(members)
 }
 
-/// What each of the two has captured, `count` frames.
+/// The frames that each of the two has captured, `count` frames each.
 fn finish(wire: &Wire, members: Vec<Member>, count: usize) -> Result<[Vec<Vec<u8>>; 2]> {
     let counts = || members.iter().map(Member::captured).collect::<Vec<_>>();
     let waited = member::wait_for_packets(&members, 2 * count);
@@ -208,7 +210,7 @@ fn finish(wire: &Wire, members: Vec<Member>, count: usize) -> Result<[Vec<Vec<u8
 const TAGGINGS: [&[(u16, u16)]; 7] = [
     &[],
     &[(TAG, 5)],
-    // Only a priority.
+    // A tag with only a priority.
     &[(TAG, 0xe000)],
     &[(SERVICE_TAG, 5)],
     &[(SERVICE_TAG, 5), (TAG, 6)],
@@ -216,7 +218,7 @@ const TAGGINGS: [&[(u16, u16)]; 7] = [
     &[(TAG, 7), (TAG, 5), (TAG, 6)],
 ];
 
-/// A datagram with these tags, to a port by its number.
+/// A datagram with these tags, to a port that depends on its number.
 fn tagged(tags: &[(u16, u16)], number: u16) -> Vec<u8> {
     let untagged = (IPV4, v4(UDP, 0, &udp(7, number, &[0x5a; 40])));
     let put = |(kind, packet): (u16, Vec<u8>), &(outer, vlan): &(u16, u16)| {
@@ -226,7 +228,7 @@ fn tagged(tags: &[(u16, u16)], number: u16) -> Vec<u8> {
     ethernet(kind, &packet)
 }
 
-/// A datagram of so many bytes, all of them different from their neighbours.
+/// A datagram of `size` bytes. Neighbouring bytes differ.
 fn sized(size: usize) -> Vec<u8> {
     const HEADERS: usize = 14 + 20 + 8;
     let payload: Vec<u8> = (0..=250).cycle().take(size - HEADERS).collect();

@@ -1,4 +1,4 @@
-//! Several groups on one device: each sees all the traffic, under its own mode.
+//! Several groups on one device: each group gets all the traffic, and shares it under its own mode.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::{DEVICE, ensure_each_once, ensure_flows_whole, finish, on_wire, shares};

@@ -1,5 +1,5 @@
-//! Another user, who has no capabilities, gets nothing of a group, and is not in its way
-//! (`docs/security.md`).
+//! Another user, who has no capabilities, gets access to nothing of a group, and does not disturb
+//! it (`docs/security.md`).
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ fn start_intruder(wire: &Wire, members: &[&Dialog]) -> Result<Member> {
     intruder.start(&wire.scratch)
 }
 
-/// Checks that these members and nobody else get all of some frames.
+/// Checks that only these members get all of some frames.
 fn ensure_all_arrive(wire: &Wire, members: &mut [Dialog], seed: u64) -> Result<()> {
     let count = |members: &mut [Dialog]| {
         let counts = members.iter_mut().map(|member| member.count(0));
@@ -50,7 +50,7 @@ fn another_user_gets_nothing_of_a_group_and_is_not_in_its_way() -> Result<()> {
         let intruder = start_intruder(wire, &before)?;
         ensure_all_arrive(wire, &mut members, 1)?;
         for seed in 2..6 {
-            // A member is killed and buried, and another joins, while the intruder tries.
+            // While the intruder tries, a member is killed and removed, and another member joins.
             let began = Instant::now();
             drop(members.remove(0));
             ensure_all_arrive(wire, &mut members, seed)?;
@@ -66,8 +66,8 @@ fn another_user_gets_nothing_of_a_group_and_is_not_in_its_way() -> Result<()> {
     })
 }
 
-/// A `/run` that is not in memory, so that the pages are in `/dev/shm`, of which another user has
-/// taken all room.
+/// A `/run` that is not in memory, so that the pages are in `/dev/shm`. Another user has filled
+/// `/dev/shm`.
 const FULL: &str = "mount --bind /usr /run && mount -t tmpfs -o mode=1777,size=64k tmpfs /dev/shm && \
                     { setpriv --reuid=65534 --regid=65534 --clear-groups \
                     dd if=/dev/zero of=/dev/shm/all bs=4k 2>/dev/null; exec \"$@\"; }";

@@ -117,10 +117,14 @@ fn the_same_program_is_no_warning() -> Result<()> {
     })
 }
 
-/// The program fails, and says each of `words`.
+/// Checks that the program fails, and that its output contains each of `words`.
 fn ensure_refused(wire: &Wire, program: Program, words: &[&str]) -> Result<()> {
     let ended = program.run(&wire.scratch)?;
-    ensure!(!ended.status.success(), "it went on:\n{}", ended.said);
+    ensure!(
+        !ended.status.success(),
+        "the program succeeded:\n{}",
+        ended.said
+    );
     for word in words {
         ensure!(ended.said.contains(word), "no {word:?} in:\n{}", ended.said);
     }

@@ -1,4 +1,4 @@
-//! Joining late: a handle that has already captured, and a handle that another group has refused.
+//! Late joins: a handle that has already captured, and a handle that another group has refused.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::{DEVICE, FAR_DEVICE, on_wire};
@@ -10,7 +10,7 @@ fn packets_before_the_group_count_for_the_handle_only() -> Result<()> {
     on_wire(1, |wire| {
         let program = Program::new(wire.compile("late")?, "")?.args([DEVICE, "7", FAR_DEVICE]);
         let ended = program.run(&wire.scratch)?;
-        // Each had 50 before, and has one half of 10 since.
+        // Each handle received 50 packets before its join, and half of 10 packets since.
         let line = "received 5, group_received 10, ps_recv 55\n";
         ensure!(ended.said == line.repeat(2), "{}", ended.said);
         Ok(())

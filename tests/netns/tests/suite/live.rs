@@ -1,4 +1,5 @@
-//! Live pages: of members whose applications never read counters, and of members that were killed.
+//! Live pages: pages of members whose applications never read counters, and pages of killed
+//! members.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -69,7 +70,7 @@ fn what_a_stalled_member_lost_is_told_once_it_reads_again() -> Result<()> {
             let members = start(wire, 2, &["lb", "524288", "0", how])?;
             let frames = traffic::frames(1, &traffic::flows(1, 20), 0..PACKETS)?;
             wire.send(&frames[..2000])?;
-            // On a busy machine a reader of such a small ring loses some even here.
+            // On a busy machine, the reader of such a small ring loses some packets even here.
             await_totals("the first packets", |sum| {
                 sum.received == 2000 && sum.taken + sum.dropped == 2000
             })?;
@@ -119,7 +120,7 @@ fn what_a_killed_member_lost_is_known_to_the_packet() -> Result<()> {
         wire.send_as_tap(&traffic::frames(2, &traffic::flows(1, 20), 0..30_000)?)?;
         killed.signal("KILL")?;
         ensure!(process.ends_within(Some(LIMIT))?, "it lives");
-        // Others find the page stale, and remove it.
+        // Other members find the page stale, and remove it.
         ensure!(group_dir.records().len() == 1);
         wire.send_as_tap(&frames)?;
         let closed = while_sending(&frames, || Ok(close_counting(&held, socket)?))?;
@@ -131,11 +132,11 @@ fn what_a_killed_member_lost_is_known_to_the_packet() -> Result<()> {
         let lost = closed.lost(&page).context("nothing known")?;
         let refused = lost.refused.context("the refused were not counted")?;
         let all = [lost.unread, lost.dropped, refused];
-        // Whether any come while the socket is being closed is up to the scheduler.
+        // Whether packets come while the socket is being closed depends on the scheduler.
         ensure!(lost.unread > 0 && lost.dropped > 0, "{lost:?}");
         let others = offered - HANDED - all.iter().sum::<u64>();
-        let what = format!("{others} packets at the other, {lost:?}");
-        // On a busy machine its ring may fill.
+        let what = format!("{others} packets at the other member, {lost:?}");
+        // On a busy machine the ring of the other member may fill.
         await_totals(&what, |sum| {
             sum.received == others && sum.taken + sum.dropped == others
         })?;
@@ -144,7 +145,7 @@ fn what_a_killed_member_lost_is_known_to_the_packet() -> Result<()> {
     })
 }
 
-/// Does `work` while frames arrive, and some before and after.
+/// Runs `work` while frames arrive. Some frames also arrive before and after.
 fn while_sending<T>(frames: &[Frame], work: impl FnOnce() -> Result<T>) -> Result<T> {
     let done = AtomicBool::new(false);
     let (started, has_started) = mpsc::channel();
@@ -242,10 +243,11 @@ fn pages_tell_which_handles_nobody_reads() -> Result<()> {
             let page = page.context("no page")?;
             anyhow::Ok((page.unread_for(monotonic_ns()), page.is_never_read()))
         };
-        await_for("who loops to wait", LIMIT, || {
+        await_for("the looping program to wait", LIMIT, || {
             Ok((told(&loops)? == (None, false)).then_some(()))
         })?;
-        // It looks every 50 ms; how long ago depends on the scheduler.
+        // The program checks for packets every 50 ms. How long ago the last check was depends on
+        // the scheduler.
         ensure!(!told(&polls)?.1, "it was read");
         for (unread, never) in [(&idle, true), (&stalled, false)] {
             let (unread_for, is_never_read) = told(unread)?;
@@ -256,7 +258,7 @@ fn pages_tell_which_handles_nobody_reads() -> Result<()> {
     })
 }
 
-/// What the pages say together.
+/// The sums of the counters on all pages.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sum {
     pub(crate) received: u64,
@@ -288,7 +290,7 @@ pub(crate) fn oldest_of(pages: &[Record]) -> Duration {
     Duration::from_nanos(monotonic_ns().saturating_sub(oldest))
 }
 
-/// Checks that half of the looks found counters that were no older.
+/// Checks that in half of the readings the counters were not older than `limit`.
 pub(crate) fn ensure_mostly_fresh(mut ages: Vec<Duration>, limit: Duration) -> Result<()> {
     ages.sort_unstable();
     let middle = ages.get(ages.len() / 2).context("no look")?;
@@ -313,7 +315,8 @@ fn packets_of(said: &str) -> Result<u64> {
     Ok(packets.with_context(|| said.to_owned())?.parse()?)
 }
 
-/// Starts programs that never ask, in a group; `how` is MODE BUFFER STALL_AT and so on.
+/// Starts programs that never ask for counters, in a group. `how` is MODE BUFFER STALL_AT and so
+/// on.
 pub(crate) fn start(wire: &Wire, count: usize, how: &[&str]) -> Result<Vec<Member>> {
     let members = start_on(wire, count, how)?;
     member::wait_for_members(GROUP, count)?;

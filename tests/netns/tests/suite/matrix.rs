@@ -1,4 +1,5 @@
-//! Every mode in a group of every other mode: the refusal names both.
+//! A member of every mode tries to join a group of every other mode. The refusal must name both
+//! modes.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_netns::{DEVICE, on_wire};
@@ -23,7 +24,7 @@ const MODES: [&str; 13] = [
     ALL,
 ];
 
-/// Its kind, as the kernel has it, and its options.
+/// A mode's name in the kernel, and its options.
 fn parts(mode: &str) -> (&str, &str) {
     let (name, options) = mode.split_at(mode.find('+').unwrap_or(mode.len()));
     match name {
@@ -32,7 +33,7 @@ fn parts(mode: &str) -> (&str, &str) {
     }
 }
 
-/// How a message shows it.
+/// The mode as a message shows it.
 fn shown(mode: &str) -> String {
     match mode {
         TCP | ALL => format!("the steering program '{mode}'"),
@@ -40,7 +41,7 @@ fn shown(mode: &str) -> String {
     }
 }
 
-/// What is said in a group of number `group` whose members' pages tell that it runs `runs`.
+/// The message in group `number`, whose members' pages report that it runs `runs`.
 fn with_pages(runs: &str, asked: &str) -> String {
     let ((kind, options), (asked_kind, asked_options)) = (parts(runs), parts(asked));
     let texts = [runs, asked].map(|mode| mode.strip_suffix(parts(mode).1).unwrap_or(mode));
@@ -60,10 +61,10 @@ fn with_pages(runs: &str, asked: &str) -> String {
 }
 
 fn ensure_differ(one: (&str, &str), other: (&str, &str)) {
-    assert_ne!(one, other, "two programs of one name");
+    assert_ne!(one, other, "two programs have one name");
 }
 
-/// The same where the kernel alone tells, which has no options.
+/// The message if only the kernel reports the group's mode. The kernel does not report options.
 fn without_pages(runs: &str, asked: &str) -> String {
     let ((kind, options), (asked_kind, asked_options)) = (parts(runs), parts(asked));
     let asked = shown(asked);
@@ -112,6 +113,6 @@ fn a_refusal_names_both_modes() -> Result<()> {
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_refusal_names_both_modes_as_far_as_the_kernel_tells() -> Result<()> {
-    // A group without pages is refused after a second: two such modes are enough.
+    // A group without pages is refused after a second, so the test needs only two such modes.
     ensure_says("RAW", &MODES[..11], without_pages)
 }

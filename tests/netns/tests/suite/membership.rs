@@ -1,5 +1,5 @@
-//! Members of steered groups join, leave, hang and die under load: nobody else's flows move, and no
-//! packet is lost, doubled or seen by two members.
+//! Members of steered groups join, leave, hang and die under load. The flows of other members must
+//! not move, and no packet may be lost, delivered twice, or delivered to two members.
 
 mod records;
 mod wires;

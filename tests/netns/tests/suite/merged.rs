@@ -1,5 +1,5 @@
-//! Merging several devices must not lose packets or filters, nor delay an application that uses
-//! select(2).
+//! A handle on several devices merges their packets. The merge must not lose packets or filters,
+//! and must not delay an application that uses select(2).
 
 use anyhow::{Context, Result, bail, ensure};
 use fanpcap_testkit::member::Ended;
@@ -69,7 +69,8 @@ fn a_group_that_refuses_leaves_nothing_behind_and_may_be_tried_again() -> Result
     ensure_retried("taken", "fan-out group 4", "4")
 }
 
-/// `why` the second device can't be had at first, and what is said of it; group 0 is none.
+/// `why` says why the second device is missing at first, `reason` is part of the message, and group
+/// 0 means no group.
 fn ensure_retried(why: &str, reason: &str, group: &str) -> Result<()> {
     on_two_wires(|wires| {
         let program = wires.program("merged_retry", &[why])?;
@@ -98,11 +99,11 @@ fn ensure_retried(why: &str, reason: &str, group: &str) -> Result<()> {
     })
 }
 
-/// A load that fills the ring of 8 MiB while packets are held back: time-out, packets a second,
-/// packets.
+/// A load that fills the ring of 8 MiB while packets are held back: timeout, packets a second,
+/// number of packets.
 const LOADS: [[&str; 3]; 2] = [["100", "100000", "60000"], ["1000", "12000", "12000"]];
 
-/// On a loaded machine a reader may come too late: then it does so with a single device as well.
+/// On a loaded machine a reader may be too late, but then it is also too late with a single device.
 const ATTEMPTS: usize = 4;
 
 #[test]
@@ -121,9 +122,9 @@ fn an_idle_device_costs_the_other_no_packets() -> Result<()> {
     })
 }
 
-/// Whether nothing is lost; false when this machine loses packets of a single device too. On a
-/// loaded machine both lose some by chance. It is a fault if two devices do so each time, and one
-/// device never.
+/// Whether no packet is lost. Returns false if this machine also loses packets of a single device.
+/// On a loaded machine packets of one or two devices are lost by chance. It is an error only if
+/// packets of two devices are lost each time, and packets of one device never.
 fn ensure_lossless(wires: &Wires, how: &str, load: [&str; 3]) -> Result<bool> {
     let lossless = format!("delivered {} dropped 0\n", load[2]);
     let run = |devices| said(wires, "merged_rate", &[&[devices, how], &load[..]].concat());

@@ -1,4 +1,4 @@
-//! The distribution of each mode, seen by unmodified tcpdump.
+//! The distribution of each mode, as unmodified tcpdump captures it.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -39,8 +39,8 @@ fn hash_keeps_flows_with_vlan_tags_together() -> Result<()> {
             flow.vlan = Some(42.try_into()?);
         }
         let frames = traffic::frames(2, &flows, 0..2000)?;
-        // Outgoing frames of a packet socket with a tag inside are nothing that the kernel's
-        // dissector understands; those of a tap arrive.
+        // The kernel's dissector does not understand outgoing frames of a packet socket that
+        // contain a tag. Frames of a tap arrive, so it understands them.
         wire.send_as_tap(&frames)?;
 
         let captures = finish(members, frames.len())?;
@@ -97,15 +97,15 @@ fn rnd_gives_every_member_about_the_same_number() -> Result<()> {
 
         let captures = finish(members, frames.len())?;
         ensure_each_once(&captures, &frames)?;
-        // Binomial: 2000 expected, σ = √(8000 · ¼ · ¾) = 38.7; 5 σ is exceeded once in a million
-        // runs.
+        // Binomial: the expected value is 2000, σ = √(8000 · ¼ · ¾) = 38.7. One run of a million
+        // exceeds 5 σ.
         let fair = 2000 - 194..=2000 + 194;
         let shares = shares(&captures);
         ensure!(
             shares.iter().all(|share| fair.contains(share)),
             "{shares:?}"
         );
-        // Equal to the packet, which chance allows once in a million runs, would be lb.
+        // Exactly equal shares would mean `lb`. By chance they occur in one run of a million.
         ensure!(shares.iter().any(|&share| share != 2000), "{shares:?}");
         ensure!(
             !capture::split_flows(&captures).is_empty(),
@@ -153,8 +153,8 @@ fn qm_and_cpu_differ_where_processors_share_a_queue() -> Result<()> {
     Ok(())
 }
 
-/// Senders on different CPUs use different queues of a device with four; both queue and CPU number
-/// then differ modulo four members.
+/// Senders on different CPUs use different queues of a device with four queues. Then the numbers of
+/// both queues and CPUs differ modulo four, the number of members.
 fn one_member_for_each_sender(mode: &'static str) -> Result<()> {
     on_wire(4, |wire| {
         let members = wire.start_group(4, 7, mode)?;
@@ -166,19 +166,19 @@ fn one_member_for_each_sender(mode: &'static str) -> Result<()> {
             let homes_of_sender = members_that_saw(&captures, frames);
             ensure!(
                 homes_of_sender.len() == 1,
-                "CPU {cpu} at members {homes_of_sender:?}"
+                "frames of CPU {cpu} reached members {homes_of_sender:?}"
             );
             homes.insert(homes_of_sender[0], cpu);
         }
         ensure!(
             homes.len() == senders.len(),
-            "two senders at one member: {homes:?}"
+            "frames of two senders reached one member: {homes:?}"
         );
         Ok(())
     })
 }
 
-/// A thousand frames from each of these CPUs, which are returned with them.
+/// Sends a thousand frames on each of these CPUs. Returns the CPUs with their frames.
 fn send_from_cpus_apart() -> Result<Vec<(usize, Vec<Frame>)>> {
     let flows = traffic::flows(5, 10);
     let senders = cpus_apart()?.into_iter().zip([0..1000, 1000..2000]);
@@ -191,7 +191,7 @@ fn send_from_cpus_apart() -> Result<Vec<(usize, Vec<Frame>)>> {
         .collect()
 }
 
-/// Up to two CPUs whose numbers differ modulo four; one on a machine that has no more.
+/// Up to two CPUs whose numbers differ modulo four; only one if the machine has no other.
 fn cpus_apart() -> Result<Vec<usize>> {
     let all = cpus()?;
     let second = all.iter().find(|&&cpu| cpu % 4 != all[0] % 4);
@@ -240,9 +240,9 @@ fn rollover_spares_a_stalled_member() -> Result<()> {
 #[ignore = "needs root: run by make test"]
 fn the_rollover_option_spares_a_stalled_member() -> Result<()> {
     with_a_stalled_member("hash+rollover", |members, frames| {
-        // The kernel keeps to the flow's own member while that has any room (ROOM_LOW, net/packet/
-        // af_packet.c fanout_demux_rollover), and so loses the packet that finds its last block
-        // full.
+        // The kernel stays with the flow's own member while this member has any room (ROOM_LOW,
+        // net/packet/af_packet.c fanout_demux_rollover). So it loses the packet that finds the last
+        // block full.
         member::wait_for_packets(&members, frames.len() - 1)?;
         let captures = stop_all(members)?;
         let seen = capture::sequences(&captures);
@@ -264,7 +264,8 @@ fn the_rollover_option_spares_a_stalled_member() -> Result<()> {
     })
 }
 
-/// Members with room for all, but the first, which has little and is stopped while frames arrive.
+/// All members have enough buffer for all packets, except the first. The first has a small buffer
+/// and is stopped while frames arrive.
 fn with_a_stalled_member(
     mode: &'static str,
     check: impl FnOnce(Vec<Member>, &[Frame]) -> Result<()> + Send,
@@ -302,7 +303,7 @@ fn defrag_keeps_fragments_with_their_flow() -> Result<()> {
         let datagrams = datagrams_of_mixed_size()?;
         wire.send(&cut_to_1480(&datagrams)?)?;
 
-        // A reassembled datagram is delivered as one packet.
+        // The kernel delivers a reassembled datagram as one packet.
         let captures = finish(members, datagrams.len())?;
         ensure_each_once(&captures, &datagrams)?;
         ensure!(
@@ -325,14 +326,14 @@ fn without_defrag_fragments_may_leave_their_flow() -> Result<()> {
         let split = capture::split_by(&captures, |flow| flow.hosts());
         ensure!(
             !split.is_empty(),
-            "this scene can't show what defrag is for"
+            "without defrag no flow was split, so this test proves nothing"
         );
         Ok(())
     })
 }
 
-/// Datagrams of one to three parts, of 41 UDP flows over IPv4 (so that each flow gets
-/// every size), each with hosts of its own.
+/// Datagrams of one to three fragments, of 41 UDP flows over IPv4. With 41 flows, each flow gets
+/// every size. Each flow has different hosts.
 fn datagrams_of_mixed_size() -> Result<Vec<Frame>> {
     let is_udp4 = |flow: &Flow| flow.transport == Transport::Udp && flow.client.is_ipv4();
     let flows: Vec<Flow> = traffic::flows(7, 41).into_iter().filter(is_udp4).collect();

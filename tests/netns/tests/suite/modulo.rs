@@ -1,5 +1,5 @@
-//! Members of the kernel's own modes that join, leave and die during traffic: no member sees a
-//! packet twice, and only the packets of the changing member may be lost.
+//! Members of the kernel's own modes join, leave and die during traffic. No member may get a packet
+//! twice, and only packets of the changing member may be lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -40,7 +40,8 @@ fn newcomers_take_their_flows_and_nothing_is_seen_twice() -> Result<()> {
     })
 }
 
-/// Several, as what could go wrong at a join takes only some microseconds of each.
+/// Several newcomers, because an error at a join could occur only within a few microseconds of each
+/// join.
 const NEWCOMERS: usize = 6;
 
 #[test]
@@ -98,7 +99,7 @@ fn one_of_three_ends_by(signal: &'static str) -> Result<()> {
     })
 }
 
-/// Frames of [`FLOWS`] flows in turn, about 12000 in a second, from a thread of their own.
+/// Frames of [`FLOWS`] flows in turn, about 12000 a second, sent by a separate thread.
 struct Paced {
     sent: Arc<AtomicU64>,
     stop: Arc<AtomicBool>,
@@ -119,9 +120,10 @@ impl Paced {
         Ok(Self { sent, stop, sender })
     }
 
-    /// Waits for ten rounds and returns the numbers of frames that were sent wholly within.
+    /// Waits for ten rounds. Returns the numbers of the frames that were sent completely within
+    /// this time.
     fn while_stable(&self) -> Result<Range<u64>> {
-        // The frame after those that were sent may be on its way already.
+        // The next frame after the counted ones may already be under way.
         let start = self.sent.load(Ordering::Acquire) + 1;
         await_for("the sender", LIMIT, || {
             let sent = self.sent.load(Ordering::Acquire);
@@ -129,7 +131,7 @@ impl Paced {
         })
     }
 
-    /// Ends with a whole round and returns the number of frames sent.
+    /// Ends with a complete round and returns the number of frames sent.
     fn stop(self) -> Result<u64> {
         self.stop.store(true, Ordering::Release);
         self.sender.join().expect("the sender does not panic")?;
@@ -156,8 +158,8 @@ fn send_until(stop: &AtomicBool, sent: &AtomicU64, injector: &Injector) -> Resul
     (next..next + FLOWS).try_for_each(send)
 }
 
-/// Waits until the members have written the last round, whose frames come after all others in every
-/// ring, and stops them.
+/// Waits until the members have written the last round, and stops them. In every ring, the frames
+/// of this round come after all others.
 fn stop_after_last_round(members: Vec<Member>, sent: u64) -> Result<Vec<Capture>> {
     let last_round = sent - FLOWS..sent;
     await_for("the last round", LIMIT, || {
@@ -171,7 +173,7 @@ fn stop_after_last_round(members: Vec<Member>, sent: u64) -> Result<Vec<Capture>
         .collect()
 }
 
-/// The flows of which these members captured anything in a span of time.
+/// The flows of which these members captured a frame in a span of time.
 fn flows_seen(captures: &[Capture], span: &Range<u64>) -> BTreeSet<u64> {
     let seen = capture::sequences(captures);
     seen.range(span.clone())
@@ -179,7 +181,7 @@ fn flows_seen(captures: &[Capture], span: &Range<u64>) -> BTreeSet<u64> {
         .collect()
 }
 
-/// Which frames were captured, by whichever member.
+/// Which frames were captured, by any member.
 struct Story {
     seen: BTreeMap<u64, usize>,
 }

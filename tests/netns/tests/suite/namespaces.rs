@@ -1,4 +1,5 @@
-//! A member stays in the network namespace of its device, wherever its thread goes.
+//! A member stays in the network namespace of its device, even if its thread moves to another
+//! namespace.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::{DEVICE, FAR_DEVICE, on_wire};

@@ -1,4 +1,4 @@
-//! Foreign files in the directory of member pages do no harm.
+//! Files of other users in the directory of member pages do no harm.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::{DEVICE, on_wire};
@@ -65,7 +65,7 @@ fn ensure_says_where_run_is_no_memory(before: &str, expected: &str) -> Result<()
 
 fn ensure_harmless(planted: &str) -> Result<()> {
     on_wire(1, |wire| {
-        // A /run of its own, so that the machine's stays as it is.
+        // A private /run, so that the machine's own /run does not change.
         let private = "mount -t tmpfs tmpfs /run && exec \"$@\"";
         let program = Program::new("unshare", "")?
             .args(["-m", "sh", "-c", private, "sh"])

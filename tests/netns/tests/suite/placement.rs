@@ -1,5 +1,5 @@
-//! Channels and polling threads of a device, by calls and by settings: set when a handle is
-//! activated, put back when the last one that asked for it is closed.
+//! Channels and polling threads of a device, set by calls and by settings. They are set when a
+//! handle is activated, and restored when the last handle that requested them is closed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use fanpcap_testkit::{Member, Program, veth};
 const CHANNELS: u32 = 4;
 const TWO: &str = "rx_channels@vb = 2\n";
 
-/// A wire whose device has no journal before or after.
+/// Runs a test with a wire whose device has no journal before or after the test.
 fn on_four(test: impl FnOnce(&Wire) -> Result<()> + Send) -> Result<()> {
     on_wire(CHANNELS as usize, |wire| {
         let _journals = Journals(journals()?);
@@ -41,7 +41,8 @@ fn receiving() -> Result<u32> {
     Ok(channels::read(&Device::open(DEVICE)?)?.rx)
 }
 
-/// An application with a handle by these settings, that has activated it or failed to.
+/// An application that opens a handle with these settings, and has activated it or failed to
+/// activate it.
 fn program(wire: &Wire, settings: &str) -> Result<Program> {
     let config = wire.scratch.write("pcap.conf", settings)?;
     let program = Program::new(wire.compile("member")?, "ready")?;
@@ -77,7 +78,10 @@ fn channels_are_as_before_when_the_last_handle_is_closed() -> Result<()> {
         ensure!(other.said.contains(&disagrees), "{}", other.said);
         ensure!(receiving()? == 2);
         first.stop()?;
-        ensure!(receiving()? == 2, "the second wants it");
+        ensure!(
+            receiving()? == 2,
+            "the second application still needs 2 channels"
+        );
         second.stop()?;
         ensure!(receiving()? == CHANNELS);
         Ok(())
@@ -92,7 +96,7 @@ fn a_killed_applications_channels_are_put_back_at_the_next_start() -> Result<()>
         killed.signal("KILL")?;
         killed.wait()?;
         ensure!(receiving()? == 2);
-        // It is not in the way of another number, and is not what comes back.
+        // The killed application's number does not prevent another, and is not restored later.
         let next = start(wire, "rx_channels@vb = 3\n")?;
         ensure!(receiving()? == 3);
         next.stop()?;
@@ -115,7 +119,10 @@ fn an_application_without_privileges_leaves_it_to_the_next() -> Result<()> {
         let dropped = tcpdump("nobody")?;
         ensure!(receiving()? == 2);
         dropped.stop()?;
-        ensure!(receiving()? == 2, "who may not change it leaves it");
+        ensure!(
+            receiving()? == 2,
+            "an application without the right changed the channels"
+        );
         let root = tcpdump("root")?;
         ensure!(receiving()? == 2);
         root.stop()?;
@@ -170,7 +177,7 @@ fn a_device_that_cannot_be_set_is_not_captured_on() -> Result<()> {
         let many = refused("def_group = 3\nrx_channels@vb = 9\n")?;
         let expected = "pcap.conf:2:1: device 'vb' can't be set so: 9 rx channels, but it takes 4";
         ensure!(many.said.contains(expected), "{}", many.said);
-        // All of it or nothing.
+        // Either all settings take effect or none.
         let none = refused("irq@vb.0 = 0\nrx_channels@vb = 2\n")?;
         ensure!(none.said.contains("pcap.conf:1:1"), "{}", none.said);
         ensure!(none.said.contains("no interrupts"), "{}", none.said);

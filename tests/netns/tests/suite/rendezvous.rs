@@ -1,5 +1,5 @@
 //! How a newcomer to a steered group gets the group's descriptors: by pidfd_getfd(2), or at the
-//! group's rendezvous, or not.
+//! group's rendezvous. Neither way may work.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::trust::Volume;
 
 const PROGRAM: &str = "open main = steer_flow";
 
-/// A member as nobody, whose descriptors no other process of its user's may have.
+/// Starts a member as the user nobody. Other processes of the user can't get its descriptors.
 fn start_locked(wire: &Wire, volume: &Volume) -> Result<Dialog> {
     let user = with("net_raw,bpf");
     let user: Vec<&str> = user.iter().map(String::as_str).collect();
@@ -25,9 +25,9 @@ fn start_locked(wire: &Wire, volume: &Volume) -> Result<Dialog> {
     Ok(dialog)
 }
 
-/// Checks that both members get some of a few flows, and together all.
+/// Checks that both members get some of a few flows, and that together they get all packets.
 fn ensure_both_get_packets(wire: &Wire, mut one: Dialog, mut other: Dialog) -> Result<()> {
-    // From its first read on the newcomer owns buckets.
+    // The newcomer owns buckets from its first read on.
     other.count(0)?;
     let frames = traffic::frames(21, &traffic::flows(21, 40), 0..400)?;
     wire.send(&frames)?;
@@ -63,7 +63,7 @@ fn a_member_that_waits_by_its_descriptor_answers_at_the_rendezvous() -> Result<(
             let mut one = start_locked(wire, &volume)?;
             one.expect(PROGRAM, "opened 0")?;
             one.expect("poll 0", "done")?;
-            // Each is answered: the descriptor is not used up.
+            // Each newcomer gets an answer: the first one does not use up the descriptor.
             for _ in 0..2 {
                 let mut other = start_locked(wire, &volume)?;
                 other.expect(PROGRAM, "opened 0")?;
@@ -79,7 +79,7 @@ fn a_members_descriptors_alone_are_enough() -> Result<()> {
     on_wire(1, |wire| {
         let mut one = Dialog::start(wire, 7)?;
         let mut other = Dialog::start(wire, 7)?;
-        // Nobody reads.
+        // No member reads.
         one.expect(PROGRAM, "opened 0")?;
         other.expect(PROGRAM, "opened 0")?;
         ensure_both_get_packets(wire, one, other)
@@ -172,7 +172,7 @@ fn a_door_lasts_as_long_as_its_group() -> Result<()> {
             let of_one = sockets(volume.path())?;
             let other = start()?;
             ensure!(of_one.len() == 1 && sockets(volume.path())? == of_one);
-            // The process that opened it is killed, and the socket goes on listening.
+            // The process that opened the socket is killed, but the socket still listens.
             drop(one);
             let third = start()?;
             ensure!(sockets(volume.path())? == of_one);

@@ -1,4 +1,4 @@
-//! Steering programs that are replaced while other members replace theirs, join, or set filters.
+//! Steering programs are replaced while other members replace programs, join, or set filters.
 
 use std::thread;
 use std::time::Duration;
@@ -24,7 +24,8 @@ fn counts(dialog: &mut Dialog, handles: usize) -> Result<usize> {
     (0..handles).map(|handle| dialog.count(handle)).sum()
 }
 
-/// When the other thread of a race begins: all over what takes a millisecond or some.
+/// When the other thread of a race begins. The moments cover an action that takes about a
+/// millisecond.
 fn moment(round: usize) -> Duration {
     Duration::from_micros((round as u64 * 389) % 4000)
 }
@@ -44,7 +45,7 @@ fn a_filter_that_is_set_while_the_program_is_replaced_holds() -> Result<()> {
             let (filter, is_ipv6) = [("ip", false), ("ip6", true)][round % 2];
             let (transport, name) =
                 [(Transport::Tcp, "tcp"), (Transport::Udp, "udp")][round / 2 % 2];
-            // Every third program drops nothing.
+            // Every third program drops no packet.
             let (drops, program) = match round % 3 {
                 0 => (false, "main = steer_to 1".to_owned()),
                 _ => (true, format!("main = {name} >-> steer_to 1")),
@@ -63,7 +64,7 @@ fn a_filter_that_is_set_while_the_program_is_replaced_holds() -> Result<()> {
     })
 }
 
-/// The one of these programs that a newcomer may bring.
+/// The program of the two with which a newcomer can join.
 fn runs<'a>(wire: &Wire, programs: [&'a str; 2]) -> Result<&'a str> {
     let mut newcomer = Dialog::start(wire, 7)?;
     let mut opened = Vec::new();
@@ -99,7 +100,7 @@ fn of_two_threads_that_replace_the_program_one_is_the_last_for_all_members() -> 
             let after = moment(round).as_micros();
             own.expect(&format!("race 1 {after} = {tcp} ; {udp}"), "done")?;
             let last = runs(wire, [tcp, udp])?;
-            // Who reads buries the newcomer.
+            // A member that reads removes the newcomer that has ended.
             counts(&mut own, MEMBERS)?;
             member::wait_for_members(7, MEMBERS)?;
             wire.send(&frames)?;
@@ -132,7 +133,7 @@ fn of_two_processes_that_replace_the_program_one_is_the_last_for_both() -> Resul
                 let asked = scope.spawn(ask);
                 thread::sleep(moment(round));
                 other.expect(&format!("fanout 0 {}", programs[1]), "done")?;
-                asked.join().expect("it does not panic")
+                asked.join().expect("the thread does not panic")
             })?;
             let last = runs(wire, programs)?;
             one.count(0)?;
@@ -164,10 +165,10 @@ fn who_joins_while_the_program_is_replaced_is_told_or_refused() -> Result<()> {
             let mut newcomer = Dialog::start(wire, 7)?;
             let joined = thread::scope(|scope| {
                 let joining = scope.spawn(|| newcomer.ask(&format!("open {before}")));
-                // To make a ring takes longer than to be replaced.
+                // A longer delay, because creating a ring takes longer than replacing a program.
                 thread::sleep(moment(round) * 4);
                 first.expect(&format!("fanout 0 {after}"), "done")?;
-                joining.join().expect("it does not panic")
+                joining.join().expect("the thread does not panic")
             })?;
             let last = runs(wire, [before, after])?;
             ensure!(last == after, "round {round}: {last} after {joined}");

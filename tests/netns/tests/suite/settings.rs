@@ -43,7 +43,7 @@ fn the_call_wins_over_the_environment() -> Result<()> {
         let frames = traffic::frames(1, &traffic::flows(1, 5), 0..1000)?;
         wire.send(&frames)?;
 
-        // In equal shares: the call's mode counts, too.
+        // The shares are equal, so the mode of the call was used too.
         finish(vec![same], 500)?;
         let said = member.stop()?.said;
         ensure!(
@@ -130,7 +130,7 @@ fn packets_are_cut_to_caplen() -> Result<()> {
     })
 }
 
-/// `member` with a config file of this text and these variables.
+/// The program `member` with a config file of this text and these variables.
 fn program(wire: &Wire, environment: &[(&str, &str)], file: &str) -> Result<Program> {
     let config = wire.scratch.write("pcap.conf", file)?;
     let mut program = Program::new(wire.compile("member")?, "ready")?.set("PCAP_CONFIG", config);

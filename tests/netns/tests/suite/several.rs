@@ -10,7 +10,8 @@ use crate::two_wires::{Wires, on_two_wires};
 
 const FRAMES: u8 = 200;
 
-/// Runs a program and sends it frames, of which `wire` tells for each where it goes.
+/// Runs a program and sends frames to it. `wire` returns for each frame the wire on which it is
+/// sent.
 fn capture(wires: &Wires, program: Program, wire: impl Fn(u8) -> u8) -> Result<Vec<String>> {
     let member = program.start(&wires.scratch)?;
     for number in 0..FRAMES {
@@ -22,7 +23,7 @@ fn capture(wires: &Wires, program: Program, wire: impl Fn(u8) -> u8) -> Result<V
     Ok(ended.said.lines().map(str::to_owned).collect())
 }
 
-/// The lines that a program prints that gets all frames in the order in which they were sent.
+/// Checks the lines of a program that gets all frames in the order of sending.
 fn ensure_in_order(lines: &[String], wire: impl Fn(u8) -> u8) -> Result<()> {
     let packets = lines.iter().filter(|line| line.starts_with("packet "));
     let packets: Vec<&str> = packets.map(String::as_str).collect();
@@ -40,7 +41,7 @@ fn ensure_in_order(lines: &[String], wire: impl Fn(u8) -> u8) -> Result<()> {
 fn packets_of_two_devices_come_in_the_order_of_time() -> Result<()> {
     on_two_wires(|wires| {
         let alternating = |number: u8| number % 2;
-        // Most of the time one of them is silent.
+        // Most of the time one of the two wires is silent.
         let bursts = |number: u8| (number / 50) % 2;
         let count = FRAMES.to_string();
         for mode in ["plain", "immediate", "select", "new"] {
@@ -117,7 +118,7 @@ fn what_can_not_be_is_said() -> Result<()> {
             text.contains("use mode flow for several, or give f2 another number"),
             "{text}"
         );
-        // Or f1 would swallow its share of group 5.
+        // Otherwise the handle on f1 would take a share of group 5 without reading it.
         ensure!(text.contains("listening 0\n"), "{text}");
         let text = said(&["f1^f2", "number", "1"], "")?;
         ensure!(text.contains("PCAP_FANOUT_NEW"), "{text}");
@@ -135,7 +136,7 @@ fn a_device_that_goes_ends_the_read() -> Result<()> {
             .program("several", &["f1^f2", "plain", "10"])?
             .start(&wires.scratch)?;
         wires.send(0, 1)?;
-        // Packets that the kernel has not handed over yet are lost with the read.
+        // Packets that the kernel has not passed on yet are lost when the read fails.
         member.wait_until_says("packet 0 1")?;
         veth::ip("link delete n2")?;
         let ended = member.wait()?;

@@ -1,4 +1,4 @@
-//! Threads with a small stack open handles; pcap_fanout(3pcap) has the least size.
+//! Threads with a small stack open handles. pcap_fanout(3pcap) documents the smallest stack size.
 
 use std::iter;
 
@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use fanpcap_netns::{DEVICE, on_wire};
 use fanpcap_testkit::Program;
 
-/// Predicates that lie in each other: nearly as many as may (fanpcap-steer, `DEPTH_MAX`).
+/// Number of nested predicates. It is nearly the maximum (fanpcap-steer, `DEPTH_MAX`).
 const DEEPEST: usize = 60;
 
 #[test]

@@ -1,5 +1,5 @@
 //! Groups with a steering program: which member gets a packet, which applications may join, and
-//! what is counted.
+//! what the group counts.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::dialog::Dialog;
@@ -33,7 +33,7 @@ fn the_mode_flow_and_pf_rings_names_keep_flows_whole() -> Result<()> {
     Ok(())
 }
 
-/// Frames of all kinds, and those of them over this transport.
+/// Frames of all kinds, and the frames among them with this transport.
 pub(crate) fn mixed(seed: u64, transport: Transport) -> Result<(Vec<Frame>, Vec<Frame>)> {
     let frames = traffic::frames(seed, &traffic::flows(seed, 30), 0..2000)?;
     let of_it = |frame: &&Frame| frame.flow.transport == transport;
@@ -175,13 +175,13 @@ fn a_processs_own_group_takes_any_other_program() -> Result<()> {
         wire.send(&frames)?;
         let counts = (own.count(0)?, own.count(1)?);
         ensure!(counts == (tcp.len(), udp), "{counts:?}");
-        // Its own filter is still there.
+        // The handle's own filter is still set.
         own.expect("fanout 1 main = steer_to 1", "done")?;
         wire.send(&frames)?;
         let counts = (own.count(0)?, own.count(1)?);
         ensure!(counts == (tcp.len(), 2 * udp), "{counts:?}");
         own.expect("open main = steer_to 1", "opened 2")?;
-        // So is one that was set while the program dropped nothing.
+        // A filter that was set while the program dropped nothing is still set, too.
         own.expect("filter 1 ip6", "done")?;
         own.expect("fanout 2 main = udp >-> steer_to 1", "done")?;
         let of_ipv6 =
@@ -242,7 +242,7 @@ fn the_counters_of_all_members_add_up() -> Result<()> {
         other.expect(PROGRAM, "opened 1")?;
         let (frames, tcp) = mixed(9, Transport::Tcp)?;
         wire.send(&frames)?;
-        // The counts of a filter stay when another filter replaces it.
+        // The counts stay when another filter replaces the filter that counted them.
         one.expect("filter 0 tcp", "done")?;
         wire.send(&frames)?;
         let mut dialogs = [one, other];
@@ -309,7 +309,7 @@ fn counters_go_on_when_the_program_is_replaced() -> Result<()> {
     })
 }
 
-/// As nobody, with these capabilities and no others.
+/// The words that start a program as the user nobody, with only these capabilities.
 pub(crate) fn with(capabilities: &str) -> Vec<String> {
     let signed: Vec<String> = capabilities
         .split(',')
@@ -394,7 +394,7 @@ fn pfqs_device_names_are_served() -> Result<()> {
         };
         let one = start(&format!("pfq:{DEVICE}"))?;
         member::wait_for_members(7, 1)?;
-        // The group's device.
+        // Without a device in the name, the handle gets the group's device.
         let members = vec![one, start("pfq:")?];
         member::wait_for_members(7, 2)?;
         wait_for_shares()?;
@@ -426,7 +426,7 @@ fn pfqs_devices_in_one_handle_have_a_group_each() -> Result<()> {
         member::wait_for_members(8, 1)?;
         let (frames, udp) = mixed(14, Transport::Udp)?;
         wire.send(&frames)?;
-        // Each frame is on both devices.
+        // Each frame is captured on both devices.
         let captures = finish(vec![member], 2 * udp.len())?;
         ensure!(captures[0].packets.len() == 2 * udp.len());
         Ok(())

@@ -1,4 +1,5 @@
-//! Another application in a group is another executable, whatever its threads are called.
+//! A member counts as another application if its executable differs. The names of its threads do
+//! not matter.
 
 use std::fs;
 use std::path::Path;
@@ -63,7 +64,7 @@ fn a_strangers_name_can_not_act_on_a_terminal() -> Result<()> {
     })
 }
 
-/// A member under each of these names of its thread.
+/// Starts a program that opens a member under each of these thread names.
 fn start(wire: &Wire, program: &Path, names: &[&str]) -> Result<Member> {
     Program::new(program, "ready")?
         .group(7, "hash")

@@ -1,4 +1,4 @@
-//! Many handles, one after the other and at once: they leave no resources behind.
+//! A thousand handles, opened one after another and at the same time, leave no resources behind.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::{DEVICE, on_wire};

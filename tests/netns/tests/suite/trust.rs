@@ -13,7 +13,7 @@ use fanpcap_netns::dialog::Dialog;
 use fanpcap_netns::{DEVICE, Wire, on_wire};
 use fanpcap_testkit::{Member, Program, mounts};
 
-/// Starts another user that takes each lock of pages that it can have.
+/// Starts another user that takes every lock on pages that it can get.
 pub(crate) fn start_hog(wire: &Wire) -> Result<Member> {
     let hog = Program::new(wire.compile("lockhog")?, "ready")?.ends_with_caller();
     hog.arg(root::make_root()?).start(&wire.scratch)
@@ -28,7 +28,7 @@ fn a_strangers_lock_makes_no_dead_member_live() -> Result<()> {
         dead.expect("open main = tcp >-> steer_flow", "opened 0")?;
         let page = format!("has {}.", dead.pid());
         drop(dead);
-        // As soon as no other process has it.
+        // The user gets the lock as soon as no other process has it.
         hog.wait_until_says(&page)?;
         let mut other = Dialog::start(wire, 7)?;
         other.expect("open main = udp >-> steer_flow", "opened 0")
@@ -48,8 +48,8 @@ fn a_strangers_lock_keeps_nobody_from_replacing_a_program() -> Result<()> {
     })
 }
 
-/// Runs a member whose `/run/fanpcap` is a file system of this mode, in which another user was
-/// first.
+/// Runs a member whose `/run/fanpcap` is a file system of this mode. Another user has created files
+/// there first.
 fn ensure_spared(mode: &str) -> Result<()> {
     const PRECIOUS: [&str; 5] = ["syslog.1", "backup.20", "db.0", "keep.me", "libfoo.so.1"];
     on_wire(1, |wire| {
@@ -60,7 +60,7 @@ fn ensure_spared(mode: &str) -> Result<()> {
         }
         let ifindex = interface::index(DEVICE).context("the device")?;
         let (netns, victim) = (netns::inode()?, victim.display());
-        // The directories of this build, and of one without a version.
+        // The directories of this build, and of a build without a version.
         let plant = format!(
             "cd /run/fanpcap && mkdir -p {netns} v6/{netns} && \
              ln -s {victim} {netns}/{ifindex}.7 && ln -s {victim} v6/{netns}/{ifindex}.7"
@@ -77,7 +77,10 @@ fn ensure_spared(mode: &str) -> Result<()> {
         let ended = member.run(&wire.scratch)?;
         ensure!(ended.said.contains("sums unknown"), "{}", ended.said);
         let left = fs::read_dir(wire.scratch.file("victim"))?.count();
-        ensure!(left == PRECIOUS.len(), "{left} files are left");
+        ensure!(
+            left == PRECIOUS.len(),
+            "only {left} files of the victim are left"
+        );
         Ok(())
     })
 }
@@ -105,7 +108,7 @@ fn a_process_that_may_make_no_files_is_a_member_without_a_page() -> Result<()> {
     })
 }
 
-/// Others find what a steered group shares by its members' pages.
+/// Other members find the shared objects of a steered group by its members' pages.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn who_may_make_no_files_shares_with_others_by_the_kernels_modes_alone() -> Result<()> {
@@ -125,7 +128,7 @@ fn who_may_make_no_files_shares_with_others_by_the_kernels_modes_alone() -> Resu
     })
 }
 
-/// A directory in memory that containers share, or have each of its own.
+/// A directory in memory. Containers share it, or each container has its own.
 pub(crate) struct Volume(PathBuf);
 
 impl Volume {
@@ -136,7 +139,7 @@ impl Volume {
         Ok(Self(path))
     }
 
-    /// One that belongs to this user.
+    /// A directory that belongs to this user.
     pub(crate) fn of(name: &str, user: u32) -> Result<Self> {
         let volume = Self::new(name)?;
         chown(&volume.0, Some(user), Some(user))?;
@@ -152,8 +155,9 @@ impl Volume {
         self.within(&["unshare", "-m"])
     }
 
-    /// The words that start a command in a container of its own, with this volume as
-    /// `/run/fanpcap/v6`: the first process of a pid namespace, with a `/run` of its own on a disk.
+    /// The words that start a command in a separate container with this volume as
+    /// `/run/fanpcap/v6`. The command is the first process of a PID namespace, and its `/run` is on
+    /// a disk.
     pub(crate) fn behind(&self) -> Vec<&str> {
         self.within(&["unshare", "-m", "-p", "-f", "--kill-child", "--mount-proc"])
     }
@@ -187,7 +191,7 @@ fn members_of_containers_with_one_volume_know_each_other() -> Result<()> {
             let mut one = Dialog::behind(wire, 7, &shared.behind())?;
             let mut other = Dialog::behind(wire, 7, &shared.behind())?;
             one.expect("open main = tcp >-> steer_flow", "opened 0")?;
-            // So that it lets the other in.
+            // The member reads, so that it admits the other member.
             one.expect("read 0", "done")?;
             other.expect("open main = tcp >-> steer_flow", "opened 0")?;
             let refused = other.ask("open main = udp >-> steer_flow")?;

@@ -1,4 +1,4 @@
-//! Two wires in a namespace of their own, for handles on several devices: `f1^f2`.
+//! Two wires in a new namespace, for handles on several devices: `f1^f2`.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 use fanpcap_testkit::member::Ended;
 use fanpcap_testkit::{Injector, Program, Scratch, Veth, library, netns};
 
-/// Two wires; programs capture at the far end of both, `f1` and `f2`.
+/// Two wires. Programs capture at the far ends of both, `f1` and `f2`.
 pub(crate) struct Wires {
     pub(crate) scratch: Scratch,
     near: [Injector; 2],
@@ -24,7 +24,7 @@ pub(crate) fn on_two_wires(test: impl FnOnce(&Wires) -> Result<()> + Send) -> Re
 }
 
 impl Wires {
-    /// A program of this package's `c` directory, which says "ready" once it captures.
+    /// A program of this crate's `c` directory, which prints "ready" once it captures.
     pub(crate) fn program(&self, name: &str, arguments: &[&str]) -> Result<Program> {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("c");
         let program = self.scratch.file(name);
@@ -34,14 +34,14 @@ impl Wires {
         Ok(Program::new(program, "ready")?.args(arguments))
     }
 
-    /// Runs such a program to its end, with our reader also of a single device.
+    /// Runs such a program to its end. Our reader also reads handles on a single device.
     pub(crate) fn run(&self, name: &str, arguments: &[&str]) -> Result<Ended> {
         let program = self.program(name, arguments)?;
         program.set("PCAP_DRIVER", "tpacket").run(&self.scratch)
     }
 
-    /// Sends frame `number` on wire 0 or 1; both are in its source address, and the number behind
-    /// the header.
+    /// Sends frame `number` on wire 0 or 1. The source address contains both numbers, and the
+    /// frame's number also follows the header.
     pub(crate) fn send(&self, wire: u8, number: u8) -> Result<()> {
         let mut frame = vec![2, 0, 0, 0, 0, 1, wire, 0, 0, 0, 0, number, 8, 0, number];
         frame.resize(60, 0);

@@ -1,6 +1,6 @@
-//! Applications that wait by themselves, on whatever descriptor libpcap gives, share a group as
-//! those do that wait in libpcap: from the start, after a death, and after a pause. A handle that
-//! is never read takes no packets from those that are.
+//! Applications that wait for packets themselves, on any descriptor that libpcap returns. They
+//! share a group like applications that wait in libpcap: from the start, after a death, and after a
+//! pause. A handle that is never read takes no packets from handles that are read.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -12,7 +12,7 @@ use fanpcap_netns::{DEVICE, Wire, ensure_each_once, ensure_flows_whole, on_wire}
 use fanpcap_testkit::traffic::{self, Frame};
 use fanpcap_testkit::{Capture, Member, Program, await_for};
 
-/// How an application waits.
+/// The ways in which an application waits.
 const WAYS: [&str; 8] = [
     "fileno-poll",
     "fileno-select",
@@ -27,16 +27,16 @@ const WAYS: [&str; 8] = [
 const FLOWS: u16 = 60;
 const FRAMES: u64 = 1200;
 
-/// By then each has looked for packets, and has noticed any change.
+/// By then each member has checked for packets and has noticed any change.
 const NOTICED: Duration = Duration::from_millis(3000);
 
 /// A member that does not read loses its share within this time.
 const SILENT: Duration = Duration::from_secs(18);
 
-/// Within this time every frame is in somebody's file.
+/// Within this time every frame is in one of the files.
 const ARRIVED: Duration = Duration::from_secs(10);
 
-/// Two copies that wait in one way, in a group of their own.
+/// Two copies that wait in the same way, in a separate group.
 struct Pair {
     name: String,
     files: Vec<PathBuf>,
@@ -69,7 +69,7 @@ impl Pair {
         files.map(|file| Capture::read_so_far(file)).collect()
     }
 
-    /// Waits until the copies together have this many frames. Returns how many each has.
+    /// Waits until the copies together have `frames` frames. Returns how many each copy has.
     fn await_frames(&self, frames: usize) -> Result<Vec<usize>> {
         let counts = || -> Vec<usize> {
             let files = self.files.iter();
@@ -81,7 +81,7 @@ impl Pair {
         Ok(counts())
     }
 
-    /// Each frame is at one copy, and each flow.
+    /// Checks that each frame and each flow reached exactly one copy.
     fn check(&self, frames: &[Frame]) -> Result<Vec<usize>> {
         let counts = self.await_frames(frames.len())?;
         ensure_each_once(&self.captures(), frames).with_context(|| self.name.clone())?;
@@ -89,7 +89,7 @@ impl Pair {
     }
 }
 
-/// The pairs of all ways on both engines, in groups of their own.
+/// The pairs of all ways on both engines, each pair in a separate group.
 fn pairs(wire: &Wire, more: &[&str], ways: &[&str]) -> Result<Vec<Pair>> {
     let program = wire.compile("waits")?;
     let mut pairs = Vec::new();
@@ -104,12 +104,12 @@ fn pairs(wire: &Wire, more: &[&str], ways: &[&str]) -> Result<Vec<Pair>> {
     Ok(pairs)
 }
 
-/// The frames of these numbers, of the same flows each time.
+/// The frames with these numbers. The flows are the same each time.
 fn frames(from: u64, count: u64) -> Result<Vec<Frame>> {
     traffic::frames(1, &traffic::flows(1, FLOWS), from..from + count)
 }
 
-/// Runs a test on a wire on which nothing is left of the engine xdp.
+/// Runs a test on a wire and checks that the XDP engine leaves nothing behind.
 fn on_clean_wire(test: impl FnOnce(&Wire) -> Result<()> + Send) -> Result<()> {
     on_wire(1, |wire| leaves_nothing(|| test(wire)))
 }
@@ -130,7 +130,8 @@ fn whoever_waits_by_itself_has_its_share_and_that_of_one_that_is_killed() -> Res
         for pair in &mut pairs {
             drop(pair.members.remove(0));
         }
-        // Without a pause: who has only the descriptor to wait on must be woken for the death.
+        // No pause before this: a copy that waits only on its descriptor must be woken after the
+        // death.
         let second = frames(FRAMES, FRAMES)?;
         wire.send_as_tap(&second)?;
         let all: Vec<Frame> = first.iter().chain(&second).cloned().collect();
@@ -169,7 +170,7 @@ fn whoever_waits_by_itself_and_is_stopped_gets_its_share_back() -> Result<()> {
         sent.extend(others);
         for (pair, before) in pairs.iter().zip(before) {
             let counts = pair.check(&sent)?;
-            // The packets that were in its ring, and none that came after the ten seconds.
+            // The packets that were in its ring, without packets that came after the ten seconds.
             let own = counts[0] - before;
             ensure!(own < sent.len() / 4, "{}: {own} of {counts:?}", pair.name);
         }
@@ -181,19 +182,23 @@ fn whoever_waits_by_itself_and_is_stopped_gets_its_share_back() -> Result<()> {
         for (pair, before) in pairs.iter().zip(before) {
             let counts = pair.check(&sent)?;
             let own = counts[0] - before;
-            ensure!(own * 4 > sent.len() / 4, "{}: {own} of its own", pair.name);
+            ensure!(
+                own * 4 > sent.len() / 4,
+                "{}: the stopped copy got only {own} packets",
+                pair.name
+            );
         }
         Ok(())
     })
 }
 
-/// How many frames each one has that is or was stopped.
+/// How many frames each copy has that is or was stopped.
 fn stopped(pairs: &[Pair]) -> Vec<usize> {
     let files = pairs.iter().map(|pair| &pair.files[0]);
     files.map(|file| Capture::count_so_far(file)).collect()
 }
 
-/// A first handle that is not read, and frames that come while there are only such handles.
+/// The first handle is not read. Some frames come while only such handles exist.
 fn the_second_handles_have_all(first: &str) -> Result<()> {
     on_clean_wire(|wire| {
         let pairs = pairs(wire, &[first], &["blind", "fd-poll", "fileno-epoll"])?;

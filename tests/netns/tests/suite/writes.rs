@@ -1,5 +1,5 @@
-//! Applications that write into their packets (`c/writes.c`), as libpcap's ring lets them: each
-//! packet comes as it was sent, whatever became of the one before.
+//! Applications that write into their packets (`c/writes.c`), which libpcap's ring permits. Each
+//! packet must be delivered as it was sent, whatever the application wrote into the previous one.
 
 use std::path::Path;
 
@@ -12,9 +12,9 @@ use fanpcap_testkit::{Capture, Direction, Member, Program, capture, member, traf
 
 use crate::two_wires::on_two_wires;
 
-/// The engine, and the arguments of `c/writes.c`. In a ring of blocks the byte after a packet may
-/// be the next packet's header: an application that writes there gets the error of a corrupted
-/// ring, from libpcap too.
+/// The engine, and the arguments of `c/writes.c`. In a ring of blocks, the byte after a packet may
+/// belong to the next packet's header. An application that writes there gets the error of a
+/// corrupted ring, with libpcap too.
 const WAYS: [(&str, &[&str]); 8] = [
     ("tpacket", &[]),
     ("tpacket", &["immediate"]),
@@ -43,7 +43,7 @@ fn writer(wire: &Wire, file: &str, arguments: &[&str]) -> Result<Program> {
         .args(arguments))
 }
 
-/// Waits until these files have `count` packets together.
+/// Waits until these files together have `count` packets.
 fn await_packets(files: &[&Path], count: usize) -> Result<()> {
     await_for("packets in the files", LIMIT, || {
         let found: usize = files.iter().map(|it| Capture::count_so_far(it)).sum();

@@ -1,4 +1,4 @@
-//! What unmodified applications capture.
+//! Captures of unmodified applications.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::remains::{leaves_nothing, on_wire_that_ends_clean};
@@ -28,7 +28,7 @@ fn tcpdump_has_each_packet_once() -> Result<()> {
 #[ignore = "needs root: run by make test"]
 fn tags_of_a_vlan_device_are_in_the_frame_and_filters_find_them() -> Result<()> {
     on_wire(1, |wire| {
-        // The peer of a veth hands over tags beside frames unless it puts them in.
+        // Without this setting, the peer of a veth passes tags beside the frames.
         veth::tags_into_frames(FAR_DEVICE)?;
         leaves_nothing(|| {
             let tagged = Injector::open(FAR_DEVICE)?;

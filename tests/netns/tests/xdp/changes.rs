@@ -1,5 +1,5 @@
-//! A device changes while readers wait for its packets: it goes down, gets another name, is moved
-//! or deleted, or has another number of queues.
+//! A device changes while readers wait for its packets. It goes down, gets another name, is moved
+//! or deleted, or gets another number of queues.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process;
@@ -28,7 +28,7 @@ fn member(wire: &Wire) -> Result<Member> {
     start_as(wire, tcpdump(wire)?.group(7, "flow"))
 }
 
-/// A network namespace beside the calling thread's own.
+/// A network namespace other than the calling thread's.
 fn other_namespace() -> Result<OwnedFd> {
     let own = netns::current()?;
     netns::enter_quiet()?;
@@ -37,8 +37,8 @@ fn other_namespace() -> Result<OwnedFd> {
     Ok(other)
 }
 
-/// Checks that a reader of a packet socket, one on the engine and members of a group there all end
-/// alike after an event, and that nothing is left.
+/// Checks that three kinds of readers end in the same way after an event: of a packet socket, of a
+/// handle on the engine, and of members of a group on the engine. Checks that nothing remains.
 fn all_end_alike(event: impl FnOnce() -> Result<()> + Send) -> Result<()> {
     on_wire_that_ends_clean(1, |wire| {
         let on_socket = wire.tcpdump()?.set("PCAP_DRIVER", "tpacket");
@@ -80,7 +80,7 @@ fn readers_of_a_device_that_is_moved_to_another_namespace_end() -> Result<()> {
 #[ignore = "needs root: run by make test"]
 fn readers_that_wait_go_on_when_a_device_was_down_and_had_another_name() -> Result<()> {
     on_wire_that_ends_clean(1, |wire| {
-        // The system's library ends when a device has another name.
+        // The system's library ends the read when a device gets another name.
         let on_socket = wire.tcpdump()?.set("PCAP_DRIVER", "tpacket");
         let on_socket = on_socket.start(&wire.scratch)?;
         let readers = [start(wire)?, member(wire)?, on_socket];
@@ -103,8 +103,8 @@ fn readers_that_wait_go_on_when_a_device_was_down_and_had_another_name() -> Resu
     })
 }
 
-/// Detaches the BPF program of the engine from the device, as `bpftool link detach` does. A process
-/// of a member has the BPF link.
+/// Detaches the engine's BPF program from the device, as `bpftool link detach` does. A process of a
+/// member holds the BPF link.
 fn detach(pid: u32) -> Result<()> {
     let process = Process::open(pid)?;
     let mut links = (3..256).filter_map(|number| {
@@ -133,22 +133,23 @@ fn readers_end_when_somebody_detaches_the_program() -> Result<()> {
             ensure!(is_told && !ended.status.success(), "{}", ended.said);
         }
         println!("told within {:?}", begun.elapsed());
-        // A second to be told, and a second to write the file and end.
+        // A second until the application is told, and a second until it has written the file and
+        // ended.
         ensure!(begun.elapsed() < within(Duration::from_secs(2)), "too late");
         Ok(())
     })
 }
 
-/// Sets how many queues the device reads from, and its peer sends to.
+/// Sets how many queues the device receives from, and how many its peer sends to.
 fn set_queues(count: usize, is_more: bool) -> Result<()> {
-    // A peer may not send to more queues than there are.
+    // A peer can't send to more queues than the device has.
     let devices = [(DEVICE, "rx"), (FAR_DEVICE, "tx")];
     let set = |(device, which)| veth::set_queues(device, which, count);
     if !is_more {
         return devices.into_iter().rev().try_for_each(set);
     }
     devices.into_iter().try_for_each(set)?;
-    // A veth that is up runs no XDP program for the queues that are new (drivers/net/veth.c,
+    // If a veth is up, it runs no XDP program for new queues (drivers/net/veth.c,
     // `veth_enable_range_safe`).
     ip(&format!("link set {DEVICE} down"))?;
     ip(&format!("link set {DEVICE} up"))?;
@@ -157,7 +158,7 @@ fn set_queues(count: usize, is_more: bool) -> Result<()> {
         .try_for_each(veth::await_up)
 }
 
-/// Members that came when the device had other numbers of queues, and newcomers.
+/// Members that joined when the device had other numbers of queues, and newcomers.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn members_lose_nothing_when_the_device_has_more_queues_or_less() -> Result<()> {
@@ -184,7 +185,7 @@ fn members_lose_nothing_when_the_device_has_more_queues_or_less() -> Result<()> 
     })
 }
 
-/// Queues that share a ring: a member has 16 at most.
+/// Several queues share a ring, because a member has at most 16 rings.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_device_with_more_queues_than_a_member_has_rings_loses_nothing() -> Result<()> {

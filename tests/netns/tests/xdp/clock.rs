@@ -7,11 +7,11 @@ use fanpcap_netns::{DEVICE, on_wire};
 use fanpcap_testkit::traffic;
 use fanpcap_testkit::{Capture, Program};
 
-/// The test takes no longer.
+/// A time that is longer than the test.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Offsets of the clock, in seconds: more than [`SOON`]. The kernel refuses an offset that makes
-/// the clock negative (time_namespaces(7)), so that a machine must have run for as long.
+/// Offsets of the clock in seconds, longer than [`SOON`]. The kernel refuses an offset that makes
+/// the clock negative (time_namespaces(7)). So a machine must have run for at least that long.
 const OFFSETS: [&str; 2] = ["86400", "-120"];
 
 #[test]

@@ -11,7 +11,7 @@ use fanpcap_testkit::{
     Capture, Direction, Injector, Member, Program, Scratch, Veth, capture, library, member, netns,
 };
 
-/// Two wires; applications capture at the far end of both, `f1` and `f2`.
+/// Two wires. Applications capture at the far ends of both, `f1` and `f2`.
 struct Wires {
     scratch: Scratch,
     near: [Injector; 2],

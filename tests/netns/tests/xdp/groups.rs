@@ -1,4 +1,5 @@
-//! Groups on the XDP engine: members share the packets, several groups each get all of them.
+//! Groups on the XDP engine: members share the packets, and each of several groups gets all
+//! packets.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::remains::on_wire_that_ends_clean;
@@ -13,8 +14,8 @@ fn frames(count: u64) -> Result<Vec<Frame>> {
     traffic::frames(1, &traffic::flows(1, 60), 0..count)
 }
 
-/// Starts this many members of a group and waits until each has its share. Without a mode they take
-/// the default.
+/// Starts `count` members of a group and waits until each has its share. Without a mode the members
+/// take the default.
 fn group(wire: &Wire, number: u16, mode: Option<&str>, count: usize) -> Result<Vec<Member>> {
     let start = |_| {
         let program = tcpdump(wire)?.set("PCAP_GROUP", number.to_string());
@@ -64,7 +65,7 @@ fn each_group_and_each_handle_without_one_has_all_packets() -> Result<()> {
         let is_tcp = |frame: &&Frame| frame.flow.transport == fanpcap_testkit::Transport::Tcp;
         let tcp: Vec<Frame> = frames.iter().filter(is_tcp).cloned().collect();
         ensure_each_once(&finish(second, tcp.len())?, &tcp)?;
-        // The others go on when a group is gone.
+        // The other groups continue when a group has ended.
         wire.send_as_tap(&frames)?;
         let captures = finish(first, 2 * frames.len())?;
         ensure_flows_whole(&captures)?;
@@ -86,7 +87,7 @@ fn others_go_on_when_the_one_is_killed_that_came_first() -> Result<()> {
         killed.signal("KILL")?;
         let mut captures = vec![killed.capture_so_far()];
         killed.wait()?;
-        // Packets that come for the dead member go to the member that takes it over.
+        // Packets for the dead member go to the member that takes it over.
         wire.send_as_tap(after)?;
         let left = frames.len() - captures[0].packets.len();
         member::wait_for_packets(&members, left)?;

@@ -1,4 +1,4 @@
-//! Captured packets that the host gets, and packets that it sends.
+//! Captured packets that the host also gets, and packets that the host sends.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::remains::on_wire_that_ends_clean;
@@ -14,7 +14,7 @@ fn frames() -> Result<Vec<Frame>> {
     traffic::frames(1, &traffic::flows(1, 20), 0..1000)
 }
 
-/// A config file.
+/// Writes a config file and returns its path.
 fn config(wire: &Wire, lines: &str) -> Result<std::path::PathBuf> {
     let path = wire.scratch.new_file("pcap.conf");
     std::fs::write(&path, lines)?;
@@ -73,20 +73,20 @@ fn the_host_gets_nothing_that_is_stolen_and_all_again_afterwards() -> Result<()>
     })
 }
 
-/// Signs that the host or a container uses a device.
+/// A use of a device by the host or a container, as the library detects it.
 struct Use {
-    /// Why the device is not stolen.
+    /// Why the library does not steal the device's packets.
     reason: &'static str,
-    /// The commands that bring it about. Not all kernels know the first one's kind of device.
+    /// The commands that begin the use. Not all kernels support the first command's kind of device.
     begin: &'static [&'static str],
-    /// The command that ends it.
+    /// The command that ends the use.
     end: &'static str,
 }
 
 impl Use {
-    /// Brings it about; `None` where the kernel can't.
+    /// Begins the use; `None` if the kernel can't.
     fn begin(&self) -> Result<Option<()>> {
-        // A run that was killed may have left it.
+        // An earlier run that was killed may have left the use behind.
         let _ = run(self.end);
         let is_kind = self.begin[0].contains(" type ");
         for (number, command) in self.begin.iter().enumerate() {
@@ -101,7 +101,8 @@ impl Use {
         Ok(Some(()))
     }
 
-    /// Checks that an application may not take the packets while it is so, and says why.
+    /// Checks that an application can't steal the packets during the use, and that its message has
+    /// the reason.
     fn is_refused(&self, wire: &Wire) -> Result<()> {
         let stealing = config(wire, "driver@vb = xdp\nsteal@vb = yes\n")?;
         let Some(()) = self.begin()? else {
@@ -125,7 +126,7 @@ fn run(command: &str) -> Result<()> {
     }
 }
 
-/// Uses that every kernel has.
+/// Uses that every kernel supports.
 const USES: [Use; 5] = [
     Use {
         reason: "it has an IP address",
@@ -147,7 +148,7 @@ const USES: [Use; 5] = [
         begin: &["ip link add b7 type bridge", "ip link set vb master b7"],
         end: "ip link del b7",
     },
-    // As for the host's end of a container's veth, where nothing else says so.
+    // This is how the host's end of a container's veth is detected if it has no other sign of use.
     Use {
         reason: "traffic control may redirect what it receives",
         begin: &["tc qdisc add dev vb clsact"],
@@ -171,8 +172,8 @@ fn a_device_that_the_host_uses_is_stolen_only_by_force() -> Result<()> {
     })
 }
 
-/// Makes a test of each use that only some kernels can make, so that it is counted where it is
-/// skipped.
+/// Makes a separate test of each use that only some kernels support, so that a skipped use is
+/// counted.
 macro_rules! kinds {
     ($($name:ident: $reason:literal, $begin:expr, $end:literal;)*) => {$(
         #[test]

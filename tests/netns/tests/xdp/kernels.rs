@@ -1,5 +1,5 @@
-//! Kernels and drivers that lack what the XDP engine needs: packet sockets stand in for it, read
-//! all packets, and the application is told why, in words of docs/errors.md.
+//! Kernels and drivers that lack a feature that the XDP engine needs. Packet sockets are read
+//! instead, all packets arrive, and the application is told the reason in words of docs/errors.md.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,8 @@ use fanpcap_testkit::{Program, traffic};
 
 use crate::scene::{ensure_on_page, preload, start_as, tcpdump};
 
-/// What a kernel lacks, as `c/without.c` says, and what the application is told.
+/// The missing feature, as an argument of `c/without.c`, and the reason in the application's
+/// message.
 const LACKING: [(&str, &str); 7] = [
     ("bpf", "the BPF program's maps: Function not implemented"),
     (
@@ -42,7 +43,7 @@ fn packet_sockets_stand_in_where_the_kernel_lacks_something() -> Result<()> {
     Ok(())
 }
 
-/// A handle without a group, and members of one.
+/// Checks a handle without a group, and members of a group.
 fn stand_in(wire: &Wire, what: &str, reason: &str) -> Result<()> {
     let stub = preload(wire, "without")?;
     let start = |group: &str| {

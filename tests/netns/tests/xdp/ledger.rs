@@ -1,4 +1,5 @@
-//! The ledger of a group is what came to it, whichever member gets the packets, and if none does.
+//! The ledger of a group counts the packets that reached the group, whichever member gets them, and
+//! also if no member does.
 
 use anyhow::{Context, Result};
 use fanpcap_group::view::GroupTable;
@@ -35,7 +36,7 @@ fn all_is_told(program: &str) -> Result<()> {
         let table = GroupTable::find(ifindex, GROUP, LIMIT).map_err(anyhow::Error::msg)?;
         let table = table.context("no table")?;
         let mut said = String::new();
-        let told = await_for("all frames to be told of", LIMIT, || {
+        let told = await_for("all frames to be in the ledger", LIMIT, || {
             let ledger = table.look().and_then(|view| view.ledger);
             said = format!("{ledger:?}");
             let offered = ledger.map(|it| it.offered);

@@ -1,5 +1,5 @@
-//! Handles on the XDP engine: unmodified applications, calls of the library, and what is left of
-//! them.
+//! Handles on the XDP engine: unmodified applications, calls of the library, and objects that
+//! remain after the end.
 #![allow(clippy::print_stdout, reason = "tests print")]
 
 mod scene;

@@ -1,4 +1,4 @@
-//! A memory limit that the rings do not fit into.
+//! A memory limit that is too small for the rings.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ use fanpcap_testkit::Program;
 
 use crate::scene::{ensure_on_page, start_as, tcpdump};
 
-/// A cgroup with a limit of memory, which ends with this value.
+/// A cgroup with a memory limit. Dropping this value removes the cgroup.
 struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// With this limit in MiB; `None` where there can be none.
+    /// Creates a cgroup with this limit in MiB; `None` if the machine doesn't allow it.
     fn new(limit: u64) -> Option<Self> {
         let bytes = (limit << 20).to_string();
         let name = format!("fanpcap-test-{limit}-{}", std::process::id());
@@ -82,7 +82,7 @@ fn a_limit_is_told_with_the_sum_and_what_helps() -> Result<()> {
     })
 }
 
-/// Two copies would fit into the limit, if nothing else were in it.
+/// Two copies would fit into the limit if the cgroup used no other memory.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn what_others_use_of_a_limit_counts() -> Result<()> {

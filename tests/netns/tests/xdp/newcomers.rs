@@ -1,5 +1,5 @@
-//! Newcomers that come at once, as on a machine that has no CPU time to spare: all of them are on
-//! the engine, whoever has the device first.
+//! Newcomers that join at the same time, as on a machine without spare CPU time. All of them must
+//! be on the engine, whichever newcomer claims the device first.
 
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -17,14 +17,14 @@ use crate::scene::{preload, start_as, tcpdump};
 
 const GROUP: u16 = 7;
 
-/// Longer than newcomers wait for what the kernel frees of a group that has ended.
+/// Longer than newcomers wait for the kernel to free the objects of an ended group.
 const STALLED: Duration = Duration::from_secs(3);
 
 fn newcomer(wire: &Wire) -> Result<Program> {
     Ok(tcpdump(wire)?.group(GROUP, "flow"))
 }
 
-/// A newcomer that has taken over the device, and goes on when the file is removed.
+/// A newcomer that has claimed the device and waits. It continues when the file is removed.
 fn stalled(wire: &Wire) -> Result<(Member, PathBuf)> {
     let stalls = wire.scratch.file("stalls");
     let program = newcomer(wire)?.set("LD_PRELOAD", preload(wire, "stalls")?);
@@ -32,23 +32,27 @@ fn stalled(wire: &Wire) -> Result<(Member, PathBuf)> {
     await_for("a newcomer that stalls", LIMIT, || {
         Ok(stalls.exists().then_some(()))
     })?;
-    ensure!(has_xdp(DEVICE)?, "it has not taken over the device");
+    ensure!(has_xdp(DEVICE)?, "the newcomer has not claimed the device");
     Ok((member, stalls))
 }
 
-/// Starts others, and gives them time to go other ways than that of the one that stalls.
+/// Starts other newcomers, and gives them time to choose another engine than the waiting
+/// newcomer's.
 fn others(wire: &Wire, stalls: &Path) -> Result<Vec<Member>> {
     let start = |_| newcomer(wire)?.spawn(&wire.scratch);
     let others = (0..2).map(start).collect::<Result<Vec<_>>>()?;
     thread::sleep(STALLED);
     for other in &others {
         let said = other.said()?;
-        ensure!(said.is_empty() && stalls.exists(), "has not waited: {said}");
+        ensure!(
+            said.is_empty() && stalls.exists(),
+            "a newcomer has not waited: {said}"
+        );
     }
     Ok(others)
 }
 
-/// Checks that all of them join on the engine, and that each packet is had once.
+/// Checks that all newcomers join on the engine, and that each packet is captured once.
 fn ensure_all_share(wire: &Wire, mut members: Vec<Member>) -> Result<()> {
     for member in &mut members {
         member.wait_until_says("listening on")?;
@@ -97,7 +101,7 @@ fn stopped_before(wire: &Wire, command: u32) -> Result<Member> {
     Ok(member)
 }
 
-/// Others join at once, and the stopped one when it goes on.
+/// Checks that other newcomers join at once, and that the stopped newcomer joins when it continues.
 fn ensure_hinders_nobody(wire: &Wire, mut others: Vec<Member>, stopped: Member) -> Result<()> {
     for _ in 0..2 {
         let begin = Instant::now();
@@ -143,7 +147,7 @@ fn one_that_dies_as_it_directs_packets_to_its_rings_leaves_no_trace() -> Result<
     })
 }
 
-/// Less than newcomers wait for a lock that a stopped process has.
+/// Less than the time that newcomers wait for a lock of a stopped process.
 const WAITED: Duration = Duration::from_millis(900);
 
 // linux/bpf.h, enum bpf_cmd.

@@ -1,5 +1,5 @@
-//! Devices that the XDP engine can't serve: packet sockets stand in for it, and the application
-//! is told why.
+//! Devices that the XDP engine can't serve. Packet sockets are read instead, and the application is
+//! told the reason.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_bpf::{Instruction, ProgramKind};
@@ -11,8 +11,8 @@ use fanpcap_testkit::veth::ip;
 
 use crate::scene::{ensure_on_page, start, start_as, tcpdump};
 
-/// Checks that an application is told of packet sockets, and of the reason, which the page of
-/// errors has.
+/// Checks that the application's message says that packet sockets are read, and why. docs/errors.md
+/// must have the reason.
 fn ensure_told(wire: &Wire, program: Program, reason: &str) -> Result<()> {
     ensure_on_page(reason)?;
     let member = program.start(&wire.scratch)?;

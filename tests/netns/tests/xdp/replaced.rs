@@ -1,4 +1,4 @@
-//! A group's steering program is replaced while its members capture.
+//! A group's steering program is replaced while the group's members capture.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -18,7 +18,7 @@ use crate::scene::{start, start_as, tcpdump};
 
 const GROUP: u16 = 7;
 
-/// How often programs are replaced while packets come, and the time between.
+/// How often programs are replaced while packets arrive, and the time between two replacements.
 const TIMES: usize = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -26,7 +26,7 @@ fn dialog(wire: &Wire) -> Result<Dialog> {
     Dialog::behind(wire, GROUP, &["env", "PCAP_DRIVER=xdp"])
 }
 
-/// Some frames, of both directions, and how many of them are TCP's.
+/// Some frames of both directions, and how many of them are TCP frames.
 fn mixed() -> Result<(Vec<Frame>, usize)> {
     let frames = traffic::frames(3, &traffic::flows(3, 30), 0..300)?;
     let is_tcp = |frame: &&Frame| frame.flow.transport == Transport::Tcp;
@@ -34,7 +34,7 @@ fn mixed() -> Result<(Vec<Frame>, usize)> {
     Ok((frames, tcp))
 }
 
-/// The numbers that `stats N` says of the group's first three counters.
+/// The group's first three counters in the answer to `stats N`.
 fn counters(dialog: &mut Dialog) -> Result<[usize; 3]> {
     let said = dialog.ask("stats 0")?;
     let numbers: Vec<usize> = said.split(' ').filter_map(|it| it.parse().ok()).collect();
@@ -42,7 +42,7 @@ fn counters(dialog: &mut Dialog) -> Result<[usize; 3]> {
     last.copied().with_context(|| said.clone())
 }
 
-/// Waits until the group's ledger has all of these packets as members'.
+/// Waits until the group's ledger has counted `count` packets as put into members' rings.
 fn await_ledger(count: usize) -> Result<()> {
     let ifindex = interface::index(DEVICE).context("the device")?;
     let table = GroupTable::find(ifindex, GROUP, LIMIT).map_err(anyhow::Error::msg)?;
@@ -71,7 +71,7 @@ fn nothing_is_lost_or_doubled_while_programs_are_replaced() -> Result<()> {
         one.expect(&format!("open {FIRST}"), "opened 0")?;
         other.expect(&format!("open {FIRST}"), "opened 0")?;
         let third = start_as(wire, tcpdump(wire)?.group(GROUP, FIRST))?;
-        // Another group on the device, which goes on.
+        // Another group on the device, which continues.
         let alone = start(wire)?;
         member::wait_for_members(GROUP, 3)?;
         let frames = traffic::frames(1, &traffic::flows(1, 60), 0..40_000)?;
@@ -96,7 +96,7 @@ fn nothing_is_lost_or_doubled_while_programs_are_replaced() -> Result<()> {
                 sent += some.len();
                 thread::sleep(Duration::from_millis(2));
             }
-            replacing.join().expect("it does not panic")?;
+            replacing.join().expect("the thread does not panic")?;
             anyhow::Ok(sent)
         })?;
         let frames = &frames[..sent];
@@ -133,7 +133,7 @@ fn any_program_may_follow_and_newcomers_bring_the_new_one() -> Result<()> {
         wire.send(&frames)?;
         let counts = [one.count(0)?, other.count(0)?];
         ensure!(counts == [frames.len(), 0], "{counts:?}");
-        // Also by who brings it the second time.
+        // Each member brings the program. The second call finds it attached already.
         for by in [&mut other, &mut one] {
             by.expect(&format!("fanout 0 {NEXT}"), "done")?;
         }
@@ -145,7 +145,7 @@ fn any_program_may_follow_and_newcomers_bring_the_new_one() -> Result<()> {
         let runs = format!("fan-out group {GROUP} runs the program '{NEXT}'");
         ensure!(said.contains(&runs), "{said}");
         newcomer.expect("open -", "opened 0")?;
-        // The one that has replaced it is gone.
+        // The member that replaced the program has ended.
         drop(other);
         one.expect("fanout 0 main = steer_to 0", "done")?;
         wire.send(&frames)?;

@@ -15,12 +15,12 @@ pub(crate) fn tcpdump(wire: &Wire) -> Result<Program> {
     Ok(wire.tcpdump()?.set("PCAP_DRIVER", "xdp"))
 }
 
-/// Starts tcpdump and checks that no packet socket stands in for the engine.
+/// Starts tcpdump and checks that it uses the engine, not packet sockets.
 pub(crate) fn start(wire: &Wire) -> Result<Member> {
     start_as(wire, tcpdump(wire)?)
 }
 
-/// Starts an application and checks that no packet socket stands in for the engine.
+/// Starts an application and checks that it uses the engine, not packet sockets.
 pub(crate) fn start_as(wire: &Wire, program: Program) -> Result<Member> {
     let member = program.start(&wire.scratch)?;
     let said = member.said()?;
@@ -28,7 +28,7 @@ pub(crate) fn start_as(wire: &Wire, program: Program) -> Result<Member> {
     Ok(member)
 }
 
-/// The library to preload into applications: a source in `c`, compiled.
+/// Compiles a source in `c` to a library that can be preloaded into applications.
 pub(crate) fn preload(wire: &Wire, name: &str) -> Result<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("c/{name}.c"));
     let object = wire.scratch.file(&format!("{name}.so"));
@@ -43,7 +43,7 @@ pub(crate) fn preload(wire: &Wire, name: &str) -> Result<PathBuf> {
 
 /// Waits until the device has no XDP program.
 pub(crate) fn await_free_device() -> Result<()> {
-    await_for("the device's XDP program to go", LIMIT, || {
+    await_for("the device to have no XDP program", LIMIT, || {
         Ok((!has_xdp(DEVICE)?).then_some(()))
     })
 }
@@ -52,7 +52,7 @@ pub(crate) fn await_free_device() -> Result<()> {
 pub(crate) fn ensure_on_page(text: &str) -> Result<()> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/errors.md");
     let page = fs::read_to_string(page)?;
-    // Its lines break anywhere.
+    // The page may break its lines anywhere.
     let words: Vec<&str> = page.split_whitespace().collect();
     ensure!(
         words.join(" ").contains(text),

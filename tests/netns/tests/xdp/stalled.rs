@@ -1,4 +1,4 @@
-//! A member that does not read fills its own ring, and nobody else loses a packet.
+//! A member that does not read fills its own ring, and no other member loses a packet.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_group::record::Record;
@@ -16,7 +16,7 @@ use crate::scene::{start_as, tcpdump};
 
 const GROUP: u16 = 7;
 
-/// A third of these frames is more than a ring of 4 MiB has room for.
+/// A third of these frames is more than a ring of 4 MiB can hold.
 const COUNT: u64 = 12_000;
 const PAYLOAD: usize = 1400;
 
@@ -41,7 +41,7 @@ fn page_of(member: &Member) -> Result<Record> {
 #[ignore = "needs root: run by make test"]
 fn a_member_that_is_stopped_loses_its_own_packets_only() -> Result<()> {
     on_wire_that_ends_clean(1, |wire| {
-        // On a busy machine none of them but the stopped one may lose any.
+        // Even on a busy machine, only the stopped member may lose packets.
         let roomy = || Ok::<_, anyhow::Error>(tcpdump(wire)?.args(["-B", "65536"]));
         let alone = start_as(wire, roomy()?)?;
         let small = tcpdump(wire)?.args(["-B", "4096"]).group(GROUP, "flow");
@@ -63,7 +63,7 @@ fn a_member_that_is_stopped_loses_its_own_packets_only() -> Result<()> {
             "others lost {others_lost:?}"
         );
         println!("{lost} of {COUNT} packets lost");
-        // All packets that were not lost were captured, also by the stopped member.
+        // All packets that were not lost were captured, some of them by the stopped member.
         wait_for_packets(&members, usize::try_from(COUNT - lost)?)?;
         let stopped = members.into_iter().map(|it| it.stop()?.capture());
         let captures = stopped.collect::<Result<Vec<_>>>()?;
@@ -73,7 +73,7 @@ fn a_member_that_is_stopped_loses_its_own_packets_only() -> Result<()> {
             "packets were captured twice"
         );
         ensure!(seen.len() as u64 == COUNT - lost, "{} captured", seen.len());
-        // Another group has its own copies.
+        // Another group gets separate copies of the packets.
         let alone = [alone];
         wait_for_packets(&alone, frames.len())?;
         let [alone] = alone;

@@ -1,4 +1,4 @@
-//! The host's own traffic goes on while members come, leave and are killed.
+//! The host's own traffic continues while members join, leave and are killed.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -13,20 +13,20 @@ use fanpcap_testkit::await_for::{LIMIT, await_for, within};
 use fanpcap_testkit::hosts::{DEVICE, Hosts, PEER_DEVICE};
 use fanpcap_testkit::{Member, Program, Scratch, member, netns, veth};
 
-/// The longest that a transfer may stand still on a machine that does nothing else: three
-/// retransmissions take 1.4 s.
+/// The longest stall of a transfer on a machine that does nothing else: three retransmissions take
+/// 1.4 s.
 const STALL: Duration = Duration::from_secs(2);
 
-/// Words that are sent at once, and the pause between.
+/// Number of words that are sent at once, and the pause after them.
 const BURST: u64 = 4096;
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// A transfer by TCP, one way.
+/// A transfer by TCP, in one direction.
 struct Transfer {
     stop: Arc<AtomicBool>,
-    /// Returns how many words it has sent.
+    /// The thread returns how many words it has sent.
     sender: JoinHandle<Result<u64>>,
-    /// Returns how many words it has got, and how long it has waited at most.
+    /// The thread returns how many words it has received, and its longest wait.
     receiver: JoinHandle<Result<(u64, Duration)>>,
 }
 
@@ -45,13 +45,13 @@ impl Transfer {
         self.stop.store(true, Ordering::Relaxed);
         let sent = self.sender.join().expect("the sender does not panic");
         let received = self.receiver.join().expect("the receiver does not panic");
-        // Where the receiver gave up, the sender finds a broken pipe.
+        // If the receiver gave up, the sender gets a broken pipe.
         let ((received, longest), sent) = (received?, sent?);
         println!("{received} words, longest stall {longest:?}");
         ensure!(received == sent, "{received} of {sent} words");
         ensure!(
             longest < within(STALL),
-            "the transfer stood still for {longest:?}"
+            "the transfer stalled for {longest:?}"
         );
         Ok(())
     }
@@ -114,7 +114,7 @@ fn kill(member: Member) -> Result<()> {
     member.wait().map(drop)
 }
 
-/// Members of two groups and a handle without one come and go until the device is free.
+/// Members of two groups and a handle without a group start and end until the device is free.
 fn come_and_go(scratch: &Scratch) -> Result<()> {
     let alone = start(scratch, None)?;
     let first = start(scratch, Some(7))?;
@@ -131,7 +131,8 @@ fn come_and_go(scratch: &Scratch) -> Result<()> {
     kill(third)
 }
 
-/// With the offloads that hosts have: frames are long, and their checksums are not there yet.
+/// Uses the offloads that hosts usually have: frames are long, and their checksums are not computed
+/// yet.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn transfers_go_on_while_members_come_and_go() -> Result<()> {

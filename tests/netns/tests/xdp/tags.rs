@@ -1,5 +1,5 @@
-//! VLAN tags that lie beside frames, as a VLAN device with offload at the peer sends them: all
-//! groups have them in the frames, and the host has each packet as if nobody captured.
+//! VLAN tags beside frames, as a VLAN device with offload at the peer sends them. In all groups the
+//! frames contain the tags, and the host gets each packet as without a capture.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_netns::remains::on_wire_that_ends_clean;
@@ -18,7 +18,7 @@ const TAG: u16 = 0x8100;
 const SERVICE_TAG: u16 = 0x88a8;
 const FRAMES: u16 = 60;
 
-/// Datagrams of several flows and lengths; every third with a tag inside.
+/// Datagrams of several flows and lengths. Every third datagram also contains a tag.
 fn frames() -> Vec<Vec<u8>> {
     let frame = |number: u16| {
         let payload = vec![0x5a; usize::from(number) * 20];
@@ -31,7 +31,7 @@ fn frames() -> Vec<Vec<u8>> {
     (0..FRAMES).map(frame).collect()
 }
 
-/// The frames behind a tag.
+/// The frames after a tag is inserted.
 fn tagged(protocol: u16, vlan: u16) -> Vec<Vec<u8>> {
     let tag = [protocol.to_be_bytes(), vlan.to_be_bytes()].concat();
     let frames = frames().into_iter();
@@ -45,13 +45,13 @@ fn send(wire: &Wire) -> Result<()> {
     wire.send_bytes(frames.iter().map(|it| (Direction::Request, &it[..])))
 }
 
-/// An application whose packets go into a file of this name.
+/// An application that writes its packets to a file of this name.
 fn tcpdump(wire: &Wire, file: &str, engine: &str) -> Result<Program> {
     let program = Program::tcpdump(DEVICE, wire.scratch.file(file))?;
     Ok(program.set("PCAP_DRIVER", engine))
 }
 
-/// The frames in these files, once the members have written this many.
+/// The frames in these files, after the members have written `count` frames.
 fn finish(wire: &Wire, members: Vec<Member>, count: usize, files: &[&str]) -> Result<Vec<Vec<u8>>> {
     wait_for_packets(&members, count).with_context(|| format!("{files:?}"))?;
     for member in members {
@@ -75,7 +75,7 @@ fn each_group_and_the_host_have_the_tags() -> Result<()> {
             let _tagger = Tagger::of(FAR_DEVICE, protocol, vlan)?;
             let socket = tcpdump(wire, "socket", "tpacket")?.start(&wire.scratch)?;
             let alone = start_as(wire, tcpdump(wire, "alone", "xdp")?)?;
-            // The device has one group, then three.
+            // First the device has one group, then three.
             send(wire)?;
             let found = finish(wire, vec![alone], frames().len(), &["alone"])?;
             ensure!(found == tagged(protocol, vlan), "one group: {found:x?}");
@@ -127,7 +127,11 @@ fn stolen_packets_have_their_tags() -> Result<()> {
         send(wire)?;
         let found = finish(wire, vec![member], frames().len(), &["stolen"])?;
         ensure!(found == tagged(SERVICE_TAG, 5), "{found:x?}");
-        ensure!(host.captured() == 0, "{} at the host", host.captured());
+        ensure!(
+            host.captured() == 0,
+            "{} packets reached the host",
+            host.captured()
+        );
         Ok(())
     })
 }

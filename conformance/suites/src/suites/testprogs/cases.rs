@@ -1,4 +1,4 @@
-//! How the programs are started, and what each run must come to.
+//! The programs' command lines, and the expected result of each run.
 
 /// One run of a program.
 #[derive(Debug)]
@@ -6,34 +6,35 @@ pub(super) struct Case {
     /// The program and its arguments.
     pub(super) line: &'static str,
     pub(super) stop: Stop,
-    /// Its exit code.
+    /// The program's exit code.
     pub(super) code: i32,
-    /// What it must print.
+    /// The text that the program must print.
     pub(super) says: &'static str,
-    /// The expected text if the variant sets XDP and gets a warning.
+    /// The text that the program must print if the variant sets XDP and the library warns.
     pub(super) warns_on_xdp: Option<&'static str>,
     pub(super) wants: Wants,
 }
 
-/// When it ends.
+/// When the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     ByItself,
-    /// It ends by itself, when the program has waited for a full minute.
+    /// The program ends after it has waited for a full minute.
     AfterAMinute,
-    /// It would run for ever: the interrupt comes after some seconds.
+    /// The program would run for ever. The test interrupts it after some seconds.
     Interrupted,
 }
 
-/// A further condition, besides exit code and text.
+/// A further condition, in addition to exit code and text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wants {
     Nothing,
-    /// `N packets seen, M packets counted`: as many seen as counted, and more than none.
+    /// The program prints `N packets seen, M packets counted`. The numbers must be equal and not 0.
     Packets,
-    /// So many complaints of valgrind's: the program provokes them, and the library adds none.
+    /// The expected number of valgrind's reports. The program itself causes these reports, and the
+    /// library must add none.
     Complaints(usize),
-    /// A capture file of this name with packets in it.
+    /// The program must write a capture file of this name with packets in it.
     File(&'static str),
 }
 
@@ -57,7 +58,7 @@ impl Case {
         }
     }
 
-    /// Opens a device that has no driver that receives: packet sockets are read.
+    /// A case that opens a device whose driver can't receive, so that packet sockets are read.
     const fn opens_without_driver(
         line: &'static str,
         says: &'static str,
@@ -83,7 +84,7 @@ impl Case {
         }
     }
 
-    /// Interrupted, which ends it.
+    /// A case in which the interrupt kills the program.
     const fn captures(line: &'static str, says: &'static str) -> Self {
         Self {
             stop: Stop::Interrupted,
@@ -92,7 +93,7 @@ impl Case {
         }
     }
 
-    /// Interrupted, upon which it breaks its loop and ends by itself.
+    /// A case in which the program breaks its loop at the interrupt, and exits.
     const fn breaks(line: &'static str, says: &'static str, wants: Wants) -> Self {
         Self {
             stop: Stop::Interrupted,
@@ -102,12 +103,12 @@ impl Case {
     }
 }
 
-/// The exit status of valgrind when it has reported errors.
+/// valgrind's exit status when it has reported errors.
 pub(super) const COMPLAINED: i32 = 99;
-/// 128 and the number of SIGINT.
+/// The exit status after an interrupt: 128 and the number of SIGINT.
 const INTERRUPTED: i32 = 130;
 
-/// The device is [`crate::wire::DEVICE`].
+/// The cases. Their device is [`crate::wire::DEVICE`].
 pub(super) const CASES: &[Case] = &[
     Case::ends("activatetest", 0, ""),
     Case::ends("reactivatetest", 0, ""),

@@ -1,4 +1,4 @@
-//! Whether a run came to what was wanted.
+//! Decides whether a run has the expected result.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ pub(super) fn judge(
         Wants::Nothing => Ok(()),
         Wants::Packets => packets(said),
         Wants::Complaints(wanted) => {
-            // An empty line of valgrind's ends each.
+            // Each of valgrind's reports ends with an empty line.
             let ends = |line: &&str| line.starts_with("==") && line.trim_end().ends_with("==");
             let found = said.lines().filter(ends).count();
             ensure!(found == wanted, "{found} complaints, not {wanted}");
@@ -41,7 +41,7 @@ pub(super) fn judge(
 
 fn packets(said: &str) -> Result<()> {
     let mut sum = 0;
-    // The interrupt may have cut the last line.
+    // The interrupt may have cut the last line off.
     for line in said.lines().filter(|line| line.ends_with(" returns")) {
         let Some((seen, rest)) = line.split_once(" packets seen, ") else {
             continue;

@@ -1,4 +1,4 @@
-//! Steering by IP: addresses of both sides or of the local one, ports, keys.
+//! Steering by IP: the addresses of both ends or the local address, ports, keys.
 
 use std::net::Ipv4Addr;
 
@@ -77,7 +77,7 @@ fn keys_tell_source_and_destination_apart() -> Result<()> {
             (leaves(back4(n, 1, turned(ports))), Some(1000 + key)),
             (arrives(with_udp(n, ports)), Some(2000 + key)),
             (arrives(packet6(n, ports)), Some(3000 + key)),
-            // Without ports.
+            // The packet has no ports.
             (arrives(echo4(n)), None),
         ]
     });
@@ -114,7 +114,8 @@ fn the_tuples_differ_in_what_they_tell_apart() -> Result<()> {
             (arrives(with_udp(n, ports)), Some(2000 + key)),
         ]
     });
-    // How many of 64 flows are told from the same with a tag, and from UDP with the same ports.
+    // Of 64 flows, how many are distinguished from the same flow with a tag, and from UDP with the
+    // same ports.
     for (program, by_tag, by_protocol) in [
         ("main = steer_flow", false, false),
         ("steer_flow_5_tuple", false, true),

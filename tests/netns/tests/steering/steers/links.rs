@@ -44,7 +44,7 @@ fn local_links_go_by_the_address_that_is_not_the_gateways() -> Result<()> {
                 Frame::leaving(packet4(n, 2, PORTS).between((mac(n), gateway))),
                 key,
             ),
-            // Neither is the gateway.
+            // Neither end is the gateway.
             (
                 Frame::arriving(packet4(n, 3, PORTS).between((mac(n), SERVER))),
                 near,
@@ -78,14 +78,14 @@ fn vlans_go_by_the_outermost_tag() -> Result<()> {
 #[test]
 #[ignore = "needs root: run by make test"]
 fn fields_go_by_bytes_of_the_frame() -> Result<()> {
-    // IPv4's destination, when nothing is before it.
+    // The offset is that of IPv4's destination, in a frame without tags.
     let frames = each(|n| {
         let far = Ipv4Addr::new(203, 0, 113, n);
         let short = Packet::other(0x88b5, &[n; 18]);
         vec![
             (arrives(between4(remote(n, 1), far)), Some(n.into())),
             (leaves(between4(remote(n, 2), far)), Some(n.into())),
-            // It ends within the field.
+            // The frame ends within the field.
             (arrives(short), None),
         ]
     });

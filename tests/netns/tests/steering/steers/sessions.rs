@@ -1,4 +1,4 @@
-//! Steering by session: of media, and of mobile users.
+//! Steering by session: media sessions, and sessions of mobile users.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -21,7 +21,7 @@ fn media_go_by_session() -> Result<()> {
             (back(session(0), &rtp(0x80)), key),
             (there(session(1), &rtcp(200)), key),
             (back(session(1), &rtcp(201)), key),
-            // Another version, another type, and DNS.
+            // Frames that are no session: another version, another type, and DNS.
             (there(session(0), &rtp(0x40)), None),
             (there(session(1), &rtcp(199)), None),
             (there((20000, 53), &rtp(0x80)), None),
@@ -30,7 +30,7 @@ fn media_go_by_session() -> Result<()> {
     steered("steer_rtp", &frames).map(drop)
 }
 
-/// A packet of RTP that begins so: 0x80 is version 2.
+/// An RTP packet whose first byte is `begin`: 0x80 is version 2.
 fn rtp(begin: u8) -> [u8; 12] {
     [begin, 8, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1]
 }

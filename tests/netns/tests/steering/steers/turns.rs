@@ -1,4 +1,4 @@
-//! Steering without the packet's content: in turn, by number, at random.
+//! Steering that does not depend on the packet's content: in turn, by number, at random.
 
 use anyhow::{Result, ensure};
 
@@ -53,15 +53,16 @@ fn at_random_all_get_about_the_same() -> Result<()> {
     on_scene(1, |scene| {
         let outcome = scene.share("steer_rnd", MEMBERS, &frames)?;
         outcome.ensure_all_came()?;
-        // Binomial: 2000 expected, σ = √(8000 · ¼ · ¾) = 38.7; 5 σ is exceeded once in a million
-        // runs.
+        // Binomial: the expected value is 2000, σ = √(8000 · ¼ · ¾) = 38.7. One run of a million
+        // exceeds 5 σ.
         let fair = 2000 - 194..=2000 + 194;
         let shares = outcome.shares();
         ensure!(
             shares.iter().all(|share| fair.contains(share)),
             "{shares:?}"
         );
-        // Equal to the packet, which chance allows once in a million runs, would be in turn.
+        // Exactly equal shares would mean that frames are dealt out in turn. By chance they occur
+        // in one run of a million.
         ensure!(shares.iter().any(|&share| share != 2000), "{shares:?}");
         Ok(())
     })

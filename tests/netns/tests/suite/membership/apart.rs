@@ -1,4 +1,4 @@
-//! Groups beside each other, and members that go on in a child.
+//! Several groups on one device, and members that continue in a child.
 
 use anyhow::Result;
 use fanpcap_netns::on_wire;

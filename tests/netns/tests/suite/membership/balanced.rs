@@ -1,5 +1,5 @@
-//! Balanced groups: the busiest member is level with the others after few rounds, no packet is
-//! lost, and live flows stay unless all may move.
+//! Balanced groups. After a few rounds, the busiest member has no more packets than the others. No
+//! packet is lost. Flows with traffic stay at their members unless all may move.
 
 mod mix;
 
@@ -23,7 +23,7 @@ use mix::{Mix, Seen};
 const GROUP: u16 = 7;
 const MEMBERS: usize = 4;
 
-/// Rounds within which members are to be level.
+/// The number of rounds within which members must be balanced.
 const ROUNDS: u64 = 20;
 
 /// The balanced group of a test.
@@ -60,7 +60,8 @@ impl<'a> Group<'a> {
         view.leveled.context("the group is not balanced")
     }
 
-    /// Sends the mix until so many more rounds are over. Calls `next` after each, with its number.
+    /// Sends the mix until `rounds` more rounds are over. Calls `next` after each round, with the
+    /// round's number.
     fn send(
         &self,
         mix: &mut Mix,
@@ -85,7 +86,8 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
-    /// Ends all, and says what each has got. Who was killed had a frame in its hands, each at most.
+    /// Ends all members. Returns the packets that each member has got. Each killed member may have
+    /// been handling one frame.
     fn finish(mut self, mix: &Mix, killed: usize) -> Result<Seen> {
         let seen = mix.await_all(&self.members, killed)?;
         self.members.iter_mut().try_for_each(Recorder::stop)?;
@@ -93,8 +95,8 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Each eighth bucket has a flow, and of the second member's buckets some more have: it has 1.5
-/// times its share.
+/// Each eighth bucket has a flow. Some more of the second member's buckets have flows, so that it
+/// gets 1.5 times its share.
 fn skewed(mix: &mut Mix, group: &Group<'_>) {
     let owners = group.table.owners();
     let even = (0..BUCKETS).step_by(8);
@@ -104,7 +106,8 @@ fn skewed(mix: &mut Mix, group: &Group<'_>) {
     mix.add(more.into_iter());
 }
 
-/// The busiest member was far above the mean when `first` packets had been sent, and is no more.
+/// Checks that the busiest member was far above the mean in the `first` packets, and is not in the
+/// packets `last`.
 fn ensure_leveled(seen: &Seen, first: usize, last: Range<usize>) -> Result<()> {
     let (before, after) = (seen.above(0..first / 2), seen.above(last));
     print(&format!(
@@ -206,7 +209,7 @@ fn members_agree_on_how_they_are_balanced() -> Result<()> {
     })
 }
 
-/// Longer than anybody waits for.
+/// Tests that last too long for the usual runs.
 mod long {
     use super::*;
 
@@ -216,7 +219,7 @@ mod long {
         all_buckets_level_the_members(&[ON_XDP])
     }
 
-    /// Whoever does the rounds is killed, and the next member goes on.
+    /// The member that makes the rounds is killed, and the next member continues them.
     #[test]
     #[ignore = "needs root: run by make test"]
     fn who_does_the_rounds_is_killed_and_the_next_goes_on() -> Result<()> {
@@ -230,7 +233,7 @@ mod long {
             let last = mix.sent();
             group.send(&mut mix, 4, &mut |_, _| Ok(()))?;
             let seen = group.finish(&mix, 1)?;
-            // Three are left.
+            // Three members are left.
             let after = seen.above(last..mix.sent());
             ensure!(after <= 5.0, "{after}");
             Ok(())

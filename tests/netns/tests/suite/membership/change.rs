@@ -1,4 +1,4 @@
-//! What happened between two phases, and what it may do to flows.
+//! A change between two phases, and the allowed effects on flows.
 
 use std::time::Duration;
 
@@ -9,26 +9,26 @@ use super::recorder::End;
 use super::story::Story;
 use super::table::BUCKETS;
 
-/// What happened.
+/// A change of the group.
 pub(super) struct Change {
     pub(super) what: String,
-    /// The phase after it.
+    /// Number of the phase after the change.
     pub(super) phase: usize,
-    /// The one member whose flows may move.
+    /// The only member whose flows may move.
     pub(super) member: Option<usize>,
     /// Buckets that moved.
     pub(super) buckets: usize,
-    /// The member that succeeds it.
+    /// The successor of that member.
     pub(super) successor: Option<usize>,
     /// Whether flows keep their member when their bucket moves.
     pub(super) is_sticky: bool,
-    /// How the member ended, if it did, and when, in microseconds since 1970.
+    /// If the member ended: how, and when, in microseconds since 1970.
     pub(super) end: Option<(End, u64)>,
-    /// How long its packets may wait for another member then.
+    /// How long the member's packets may wait for another member after that.
     pub(super) served_within: Duration,
 }
 
-/// A survivor takes milliseconds.
+/// A surviving member takes only milliseconds.
 pub(super) const SERVED_WITHIN: Duration = Duration::from_secs(3);
 
 impl Change {
@@ -47,15 +47,16 @@ impl Change {
         }
     }
 
-    /// Checks that no flow has moved but the one member's, and no more than the buckets tell.
+    /// Checks that only the one member's flows have moved, and not more flows than the moved
+    /// buckets imply.
     pub(super) fn check(&self, story: &Story) -> Result<()> {
         let what = &self.what;
         let moved = story.moved(self.phase, self.member);
         ensure!(moved.of_others == 0, "{what}: {moved:?}");
         ensure!(moved.flows == moved.concerned, "{what}: {moved:?}");
         if self.is_sticky {
-            // Who comes moves none. A member that leaves may still have flows of buckets that
-            // already belonged to another.
+            // A newcomer moves no flow. A member that leaves may still have flows of buckets that
+            // already belonged to another member.
             let before = self.phase - 1;
             let had = self.member.map_or(0, |member| story.flows(before, member));
             ensure!(moved.flows == had, "{what}: {moved:?}, it had {had}");
@@ -67,22 +68,24 @@ impl Change {
             let has = story.flows(self.phase, successor);
             ensure!(has == moved.flows, "{what}: {moved:?}, the successor {has}");
         }
-        // It takes longer to notice that nobody reads what somebody has.
+        // If another process holds a member's descriptors, the group notices later that nobody
+        // reads its packets.
         if self.end.is_some_and(|(how, _)| how != End::Held) {
-            let (first, _) = self.served(story).context("nobody serves its flows")?;
+            let (first, _) = self.served(story).context("no member serves its flows")?;
             ensure!(first < self.served_within, "{what}: served after {first:?}");
         }
         Ok(())
     }
 
-    /// As many flows as the number of its buckets implies. Flows are spread over buckets by chance.
+    /// The largest number of flows that the number of buckets implies. Flows are spread over
+    /// buckets by chance.
     fn most(&self) -> f64 {
         let share = self.buckets as f64 / BUCKETS as f64;
         let flows = f64::from(FLOWS);
         flows * share + 3.0 * (flows * share * (1.0 - share)).sqrt()
     }
 
-    /// The packets that the member may have been handling when it was killed.
+    /// The packet that the member may have been handling when it was killed.
     pub(super) fn in_hand(&self, story: &Story) -> Option<u32> {
         match self.end? {
             (End::Leaves | End::LeavesMuch, _) => None,
@@ -92,8 +95,8 @@ impl Change {
         }
     }
 
-    /// How long after the member's end others had its first packet, and how late the latest of
-    /// its packets was.
+    /// How long after the member's end another member had its first packet, and the longest delay
+    /// of its packets.
     fn served(&self, story: &Story) -> Option<(Duration, Duration)> {
         let before = self.phase.checked_sub(1)?;
         let (_, since_us) = self.end?;

@@ -1,5 +1,5 @@
-//! Members of classes on the XDP engine: each class shares its own packets, and who comes or goes
-//! moves flows of its own class only.
+//! Members of classes on the XDP engine. Each class shares its own packets. A member that joins or
+//! ends moves only flows of its own class.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use super::table::{self, BUCKETS};
 
 const GROUP: u16 = 7;
 
-/// About half of the flows are of class 2.
+/// About half of the flows belong to class 2.
 const PROGRAM: &str = "main = do\n  when (udp_source .< 33000) (classify 2)\n  steer_flow\n";
 
 /// The group, and what was sent to it.
@@ -28,7 +28,7 @@ struct Scene<'a> {
 }
 
 impl<'a> Scene<'a> {
-    /// Two members without a class, and two of class 2.
+    /// Starts two members without a class, and two of class 2.
     fn start(wire: &'a Wire) -> Result<Self> {
         let file = wire.scratch.file("classes.steer");
         std::fs::write(&file, PROGRAM)?;
@@ -51,7 +51,7 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// Waits until the living members have these classes, and these numbers of buckets in them.
+    /// Waits until the living members have these classes, and this number of buckets each.
     fn await_shares(&self, expected: &[(u8, usize)]) -> Result<()> {
         await_for("each member's share", LIMIT, || {
             let places = table::view(GROUP)?.places.into_iter();
@@ -62,7 +62,7 @@ impl<'a> Scene<'a> {
         })
     }
 
-    /// What each member has recorded.
+    /// The records of each member.
     fn got(&self, sent: &Sent) -> Result<Vec<Vec<Got>>> {
         let of_member = |member: &Recorder| {
             let got = records::read(&member.file)?.into_iter();
@@ -71,7 +71,7 @@ impl<'a> Scene<'a> {
         self.members.iter().map(of_member).collect()
     }
 
-    /// Sends for a while. Returns all that was sent until then.
+    /// Sends for a while, then pauses.
     fn send(&self, load: &mut Load) -> Result<()> {
         load.go_on(DEVICE)?;
         load.await_each_flow()?;
@@ -84,7 +84,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Waits until a member has published this many packets, and returns how many had no member.
+/// Waits until a member has published that `offered` packets came. Returns how many had no member.
 fn await_ledger(offered: u64) -> Result<u64> {
     await_for("the ledger", LIMIT, || {
         let Some(ledger) = table::view(GROUP)?
@@ -112,7 +112,7 @@ fn a_death_moves_flows_of_its_class_alone() -> Result<()> {
         let mut scene = Scene::start(wire)?;
         let mut load = Load::start()?;
         load.await_each_flow()?;
-        // In the midst of the load.
+        // A member is killed during the load.
         scene.members[2].end(End::Killed)?;
         scene.await_shares(&[(0, 2048), (0, 2048), (2, BUCKETS)])?;
         load.await_each_flow()?;
@@ -120,7 +120,7 @@ fn a_death_moves_flows_of_its_class_alone() -> Result<()> {
         let sent = load.sent().count() as u64;
         ensure!(await_ledger(sent)? == 0);
         await_for("all frames", LIMIT, || {
-            // One may have been in the hands of the killed.
+            // The killed member may have been handling one packet.
             Ok((scene.recorded()? + 1 >= sent).then_some(()))
         })?;
         let got = scene.got(load.sent())?;
@@ -135,7 +135,7 @@ fn a_death_moves_flows_of_its_class_alone() -> Result<()> {
         ensure!(classes.iter().all(|flows| *flows > 1000), "{classes:?}");
         ensure!(
             dead.is_subset(&taker),
-            "the dead one's flows go on within its class"
+            "the flows of the killed member did not stay in its class"
         );
         let gone = table::view(GROUP)?.gone;
         let all = gone.taken + gone.inherited + gone.unread;
@@ -146,8 +146,8 @@ fn a_death_moves_flows_of_its_class_alone() -> Result<()> {
     })
 }
 
-/// Each frame was recorded once; but of the flows that each of the killed had, one may have been in
-/// its hands.
+/// Checks that each frame was recorded once. For each killed member, one frame of its flows may be
+/// missing, because the member was handling it.
 fn ensure_each_once(got: &[Vec<Got>], sent: &Sent, killed: &[usize]) -> Result<()> {
     let mut times: BTreeMap<u32, u32> = sent.numbers().flatten().map(|it| (it, 0)).collect();
     for got in got.iter().flatten() {
@@ -172,8 +172,8 @@ fn ensure_each_once(got: &[Vec<Got>], sent: &Sent, killed: &[usize]) -> Result<(
     Ok(())
 }
 
-/// The last member of class 2 ends: its packets have no member, and are counted so. The next of the
-/// class gets them.
+/// The last member of class 2 ends. The packets of the class then have no member, and are counted
+/// as such. The next member of the class gets the following packets.
 fn ensure_class_without_members_is_counted(
     scene: &mut Scene<'_>,
     load: &mut Load,

@@ -1,5 +1,5 @@
-//! Members of a group on XDP whose packets go to several of them: who is left gets no packet twice
-//! when another ends.
+//! Members of a group on XDP where each packet goes to several members. When a member ends, the
+//! other members must get no packet twice.
 
 use std::collections::BTreeSet;
 use std::thread;
@@ -21,7 +21,7 @@ use super::table;
 
 const GROUP: u16 = 7;
 
-/// How long the load lasts before and after the end.
+/// The duration of the load before and after a member's end.
 const PART: Duration = Duration::from_millis(200);
 
 #[test]
@@ -29,7 +29,10 @@ const PART: Duration = Duration::from_millis(200);
 fn who_gets_all_gets_nothing_of_a_killed_member() -> Result<()> {
     on_wire_that_ends_clean(1, |wire| {
         let unread = one_of_three_ends(wire, "main = broadcast", End::HangsFirst, true)?;
-        ensure!(unread > 1000, "the killed one had read nearly all");
+        ensure!(
+            unread > 1000,
+            "the killed member had read nearly all packets"
+        );
         Ok(())
     })
 }
@@ -60,7 +63,8 @@ fn what_a_killed_member_alone_had_is_read() -> Result<()> {
     })
 }
 
-/// A member of the same name goes on with what the killed one had not read: it had no copies.
+/// A successor reads the packets that the killed member had not read: these packets had no copies
+/// at other members.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_successor_reads_the_copies_of_who_was_before() -> Result<()> {
@@ -85,7 +89,7 @@ fn a_successor_reads_the_copies_of_who_was_before() -> Result<()> {
         let [first, second] = [1, 2].map(|at| numbers(&members[at], &load));
         let both: Vec<u32> = first?.into_iter().chain(second?).collect();
         let different: BTreeSet<u32> = both.iter().copied().collect();
-        ensure!(different.len() == both.len(), "some had twice");
+        ensure!(different.len() == both.len(), "some packets came twice");
         members.iter_mut().try_for_each(Recorder::stop)
     })
 }
@@ -114,9 +118,9 @@ fn who_is_read_late_gets_all_that_came_for_it() -> Result<()> {
     })
 }
 
-/// One of three members ends under load. Each survivor gets no packet twice, and each packet if
-/// `all` go to everybody; the counters on its page say the same. Returns how many packets of the
-/// one that ended count as unread.
+/// One of three members ends under load. Each survivor must get no packet twice, and every packet
+/// if `all` packets go to all members. The counters on the survivor's page must agree. Returns how
+/// many packets of the ended member count as unread.
 fn one_of_three_ends(wire: &Wire, program: &str, how: End, all: bool) -> Result<u64> {
     let start = |_| Recorder::start_as(wire, DEVICE, GROUP, program, &[ON_XDP]);
     let mut members = (0..3).map(start).collect::<Result<Vec<_>>>()?;
@@ -146,7 +150,7 @@ fn one_of_three_ends(wire: &Wire, program: &str, how: End, all: bool) -> Result<
     Ok(gone.unread)
 }
 
-/// Waits until a member has recorded `count` packets, and its page counts as many; or until it
+/// Waits until a member has recorded `count` packets and its page has the same count, or until it
 /// records no more.
 fn await_received(member: &Recorder, count: Option<usize>) -> Result<()> {
     let Some(count) = count else {
@@ -179,7 +183,7 @@ fn await_live(count: usize) -> Result<()> {
     })
 }
 
-/// Waits until what one member has left is read or given up.
+/// Waits until the packets that one member left behind are read or given up.
 fn await_gone() -> Result<View> {
     await_for("the end of one", LIMIT, || {
         let view = table::view(GROUP)?;

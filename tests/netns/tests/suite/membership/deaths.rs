@@ -1,5 +1,5 @@
-//! Members go, however they do: only their flows move, and what they had not read is read by
-//! others.
+//! Members end in different ways. Only their flows move, and other members read the packets that
+//! they had not read.
 
 use anyhow::Result;
 
@@ -61,8 +61,8 @@ fn members_without_privileges_look_after_their_group() -> Result<()> {
     members_end(End::HangsFirst, &["nobody"])
 }
 
-/// Of four members, the first one ends, which attached the group's BPF program; then one in the
-/// middle, and the last.
+/// Of four members, the first one ends, which attached the group's BPF program. Then a middle one
+/// ends, then the last.
 pub(super) fn members_end(how: End, members: &'static [&'static str]) -> Result<()> {
     on_wire_of(members, |wire| {
         let mut scene = Scene::start(wire, 7, 4, members)?;

@@ -1,5 +1,5 @@
-//! One group over two devices, one for each direction: both directions of a flow stay at one member
-//! while members come and go.
+//! One group over two devices, one device for each direction. Both directions of a flow stay at one
+//! member while members join and end.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::remains::leaves_nothing;
@@ -15,7 +15,7 @@ fn on_two_wires(test: impl FnOnce(&Wire) -> Result<()> + Send) -> Result<()> {
     on_two_wires_of(&[], test)
 }
 
-/// Runs a test with two wires. Nothing is left of members on the XDP engine.
+/// Runs a test with two wires, and checks that members on the XDP engine leave nothing behind.
 fn on_two_wires_of<T: Send>(
     how: &[&str],
     test: impl FnOnce(&Wire) -> Result<T> + Send,
@@ -69,7 +69,8 @@ fn members_come_and_go(how: [End; 2], members: &'static [&'static str]) -> Resul
             scene.join()?;
             scene.phase()?;
         }
-        // The first, which made both groups, one of the middle, and a newcomer in a slot of theirs.
+        // Ends the first member, which created both groups, then a middle one. A newcomer joins in
+        // a slot of an ended member.
         for (member, how) in [0, 2].into_iter().zip(how) {
             scene.end(member, how)?;
             scene.phase()?;
@@ -97,7 +98,7 @@ fn one_device_was_down(members: &'static [&'static str]) -> Result<()> {
         let mut scene = Scene::start_on(wire, BOTH, 7, 4, members)?;
         let mut load = Load::start_to(BOTH)?;
         scene.phase()?;
-        // Members don't stand in the order in which they came.
+        // The members' order differs from the order in which they joined.
         scene.end(1, End::Killed)?;
         scene.phase()?;
         scene.join()?;
@@ -132,7 +133,7 @@ fn members_of_other_devices_are_refused() -> Result<()> {
         refused("vd", 65_535, "vd for a group on several devices")?;
         let one = Recorder::start(wire, "vb", 8, &[])?;
         refused(BOTH, 8, "has the devices vb, this handle vb^vd:")?;
-        // The number that is next is in use.
+        // The next number is in use.
         let high = Recorder::start(wire, "vd", 65_534, &[])?;
         let other = Recorder::start(wire, BOTH, 9, &[])?;
         for mut member in [both, one, high, other] {
@@ -142,7 +143,7 @@ fn members_of_other_devices_are_refused() -> Result<()> {
     })
 }
 
-/// Longer than anybody waits for.
+/// Tests that last too long for the usual runs.
 mod long {
     use super::*;
 

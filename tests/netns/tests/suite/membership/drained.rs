@@ -1,4 +1,4 @@
-//! Members are drained before they end: then nothing moves at their end.
+//! Members are drained before they end. Then no flow moves at their end.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::{DEVICE, Wire, on_wire};
@@ -16,7 +16,7 @@ fn a_drained_members_flows_alone_move_and_none_at_its_end() -> Result<()> {
         scene.phase()?;
         for (member, how) in [(0, End::Leaves), (2, End::Killed)] {
             let unread = scene.drain(member)?;
-            ensure!(unread == Some(0), "{unread:?} packets are left");
+            ensure!(unread == Some(0), "{unread:?} packets are unread");
             scene.phase()?;
             scene.end_drained(member, how)?;
             scene.still_phase("the end of a drained member")?;
@@ -31,7 +31,7 @@ fn a_drained_member_gets_its_share_back() -> Result<()> {
     on_wire(1, |wire| one_gets_its_share_back(wire, DEVICE, &[]))
 }
 
-/// It gets nothing while it is drained, and its share with a weight.
+/// A member gets no packets while it is drained, and gets its share again with a weight.
 pub(super) fn one_gets_its_share_back(
     wire: &Wire,
     device: &'static str,
@@ -41,7 +41,7 @@ pub(super) fn one_gets_its_share_back(
     let load = Load::start_to(device)?;
     scene.phase()?;
     let unread = scene.drain(1)?;
-    ensure!(unread == Some(0), "{unread:?} packets are left");
+    ensure!(unread == Some(0), "{unread:?} packets are unread");
     scene.phase()?;
     scene.weigh(1, 1)?;
     scene.phase()?;
@@ -63,7 +63,7 @@ fn a_drained_member_of_a_sticky_group_keeps_no_flow() -> Result<()> {
     })
 }
 
-/// It is stopped and reads nothing, so that its packets stay in its ring.
+/// The member is stopped and reads nothing, so its packets stay in its ring.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn what_a_hung_member_has_in_its_ring_when_it_is_drained_is_not_lost() -> Result<()> {
@@ -72,7 +72,7 @@ fn what_a_hung_member_has_in_its_ring_when_it_is_drained_is_not_lost() -> Result
         let load = Load::start()?;
         scene.phase()?;
         let unread = scene.drain_and_kill_hung(2)?;
-        ensure!(unread > Some(0), "{unread:?} packets are left");
+        ensure!(unread > Some(0), "{unread:?} packets are unread");
         scene.phase()?;
         scene.finish(load)
     })

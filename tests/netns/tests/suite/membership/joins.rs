@@ -1,4 +1,4 @@
-//! Members come: each takes its share from all others, and nothing else moves.
+//! Members join. Each takes its share from all others, and no other buckets move.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::on_wire;
@@ -53,7 +53,7 @@ fn a_newcomer_that_reads_nothing_takes_nothing() -> Result<()> {
         scene.phase()?;
         scene.start_another(&["idle"])?;
         scene.still_phase("a newcomer that does not read")?;
-        // It takes its share once it reads.
+        // The newcomer takes its share once it reads.
         scene.member(2).call()?;
         scene.await_share_of_last()?;
         scene.phase()?;

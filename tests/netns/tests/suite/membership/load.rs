@@ -1,4 +1,4 @@
-//! The load: numbered frames of many flows in turn, from the test's own generator.
+//! The load: numbered frames of many flows in turn, from this test's own generator.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use fanpcap_testkit::veth;
 use super::records::{Got, now_us};
 use super::wires::Wires;
 
-/// Frame `number` is of flow `number % FLOWS`.
+/// Number of flows. Frame `number` belongs to flow `number % FLOWS`.
 pub(super) const FLOWS: u32 = 4096;
 
 const RATE: &str = "60kpps";
 
-/// Frames within this many nanoseconds may be sent together: a sender that wakes for every few
-/// frames uses half a CPU.
+/// Frames within this many nanoseconds may be sent together. If the sender woke for every few
+/// frames, it would use half a CPU.
 const BURST: u64 = 500_000;
 
-/// Frames, sent by a thread of their own.
+/// Frames, which a separate thread sends.
 pub(super) struct Load {
-    /// Except during a pause.
+    /// The sending thread; `None` during a pause.
     sending: Option<Sending>,
     sent: Sent,
     rate: &'static str,
@@ -33,7 +33,7 @@ pub(super) struct Load {
 
 struct Sending {
     stop: Arc<AtomicBool>,
-    /// Returns the frames sent, and how many nanoseconds that took.
+    /// The thread returns the number of frames sent, and how many nanoseconds that took.
     sender: Option<JoinHandle<Result<(u64, u64)>>>,
     since_us: u64,
     device: &'static str,
@@ -46,11 +46,12 @@ pub(super) struct Sent(Vec<Part>);
 
 #[derive(Clone, Debug)]
 struct Part {
-    /// Microseconds since 1970.
+    /// Start of the part, in microseconds since 1970.
     since_us: u64,
-    /// Its frames have numbers from 0 on. Among all frames these are they.
+    /// The part's frames have numbers from 0 on. This is the range of their numbers among all
+    /// frames.
     numbers: Range<u32>,
-    /// Over how many devices they go in turn, one of each flow over each.
+    /// Number of devices. The frames use the devices in turn: a round of all flows over each.
     devices: u32,
 }
 
@@ -59,12 +60,12 @@ impl Load {
         Self::start_to(DEVICE)
     }
 
-    /// The same at another rate.
+    /// Starts the load at another rate.
     pub(super) fn start_at(rate: &'static str) -> Result<Self> {
         Self::of(DEVICE, rate)
     }
 
-    /// The load of a device, or of the devices of two wires, `vb^vd`.
+    /// Starts the load to a device, or to the devices of two wires, `vb^vd`.
     pub(super) fn start_to(device: &'static str) -> Result<Self> {
         Self::of(device, RATE)
     }
@@ -77,7 +78,7 @@ impl Load {
         })
     }
 
-    /// Waits until frames of each flow have come twice, however slow a busy machine sends them.
+    /// Waits until two frames of each flow were sent, however slowly a busy machine sends.
     pub(super) fn await_each_flow(&self) -> Result<()> {
         let sending = self.sending.as_ref().context("it pauses")?;
         let before = received(sending.device)?;
@@ -87,9 +88,9 @@ impl Load {
         })
     }
 
-    /// Sends nothing from now on. All that was sent has reached the packet sockets.
+    /// Stops sending. Returns after all sent frames have reached the packet sockets.
     pub(super) fn pause(&mut self) -> Result<()> {
-        let sending = self.sending.take().context("it pauses already")?;
+        let sending = self.sending.take().context("the load is already paused")?;
         let since_us = sending.since_us;
         let devices = u32::try_from(sending.device.split('^').count())?;
         let first = self.sent.end().next_multiple_of(FLOWS * devices);
@@ -102,7 +103,7 @@ impl Load {
         Ok(())
     }
 
-    /// Goes on after a pause. The capturing device may have another name now.
+    /// Continues after a pause. The capturing device may have another name now.
     pub(super) fn go_on(&mut self, device: &'static str) -> Result<()> {
         self.sending = Some(Sending::start(device, self.rate)?);
         Ok(())
@@ -113,7 +114,7 @@ impl Load {
         &self.sent
     }
 
-    /// Ends. All that was sent has reached the packet sockets.
+    /// Ends the load. Returns after all sent frames have reached the packet sockets.
     pub(super) fn stop(mut self) -> Result<Sent> {
         self.pause()?;
         Ok(self.sent)
@@ -162,10 +163,11 @@ impl Sending {
         })
     }
 
-    /// Returns the number of frames sent, all of which have reached the packet sockets.
+    /// Stops the thread. Returns the number of frames sent, all of which have reached the packet
+    /// sockets.
     fn stop(mut self) -> Result<u32> {
         self.stop.store(true, Ordering::Relaxed);
-        let sender = self.sender.take().context("it has stopped")?;
+        let sender = self.sender.take().context("the sender has stopped")?;
         let (sent, nanoseconds) = sender.join().expect("the sender does not panic")?;
         let rate = sent as f64 * 1e6 / nanoseconds as f64;
         print(&format!("{rate:.0} kpps offered"));
@@ -180,7 +182,7 @@ impl Sending {
     }
 }
 
-/// Frames that a device has received, or that several have.
+/// Number of frames that the given device, or several devices, have received.
 pub(super) fn received(devices: &str) -> Result<u64> {
     let received = devices
         .split('^')
@@ -189,7 +191,7 @@ pub(super) fn received(devices: &str) -> Result<u64> {
 }
 
 impl Sent {
-    /// How many frames.
+    /// Number of frames.
     pub(super) fn count(&self) -> usize {
         self.0.iter().map(|part| part.numbers.len()).sum()
     }
@@ -199,18 +201,18 @@ impl Sent {
         self.0.iter().map(|part| part.numbers.clone())
     }
 
-    /// Where the numbers end.
+    /// The end of the numbers.
     pub(super) fn end(&self) -> u32 {
         self.0.last().map_or(0, |part| part.numbers.end)
     }
 
-    /// How many directions all flows have together. Frame `number` is of that of this number modulo
-    /// these.
+    /// Number of directions of all flows together. The number of a frame modulo this number
+    /// identifies the frame's direction.
     pub(super) fn directions(&self) -> u32 {
         FLOWS * self.0.last().map_or(1, |part| part.devices)
     }
 
-    /// Gives a packet its number among all frames. In its own part it has one already.
+    /// Replaces a packet's number within its part by its number among all frames.
     pub(super) fn number(&self, got: Got) -> Got {
         let mut parts = self.0.iter().rev();
         let part = parts.find(|part| part.since_us <= got.arrived_us);

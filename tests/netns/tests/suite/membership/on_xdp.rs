@@ -1,5 +1,5 @@
-//! Members of a group on the XDP engine come, leave, hang and die: nobody else's flows move, and no
-//! BPF program is left.
+//! Members of a group on the XDP engine join, leave, hang and die. The flows of other members do
+//! not move, and no BPF program remains.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::DEVICE;
@@ -25,7 +25,7 @@ fn each_newcomer_takes_its_share_and_nothing_is_left() -> Result<()> {
             scene.join()?;
             scene.phase()?;
         }
-        // The first, which has taken over the device, and a newcomer in its slot.
+        // Ends the first member, which has claimed the device. A newcomer takes its slot.
         scene.end(0, End::Killed)?;
         scene.phase()?;
         scene.join()?;
@@ -79,7 +79,7 @@ fn a_device_that_was_down_moves_no_flow() -> Result<()> {
         let mut scene = Scene::start(wire, 7, 5, &[ON_XDP])?;
         let mut load = Load::start()?;
         relinked::mix(&mut scene)?;
-        // Slots are no positions of the kernel's.
+        // On XDP, slots are not positions in the kernel's group.
         ensure!(scene.relink(&mut load, DEVICE)? == 0);
         scene.phase()?;
         scene.join()?;
@@ -90,7 +90,7 @@ fn a_device_that_was_down_moves_no_flow() -> Result<()> {
     })
 }
 
-/// Longer than anybody waits for.
+/// Tests that last too long for the usual runs.
 mod long {
     use super::*;
 

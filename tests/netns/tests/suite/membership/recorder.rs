@@ -1,4 +1,4 @@
-//! A member that records what it gets (`c/records.c`).
+//! A member that records the packets that it gets (`c/records.c`).
 
 use std::path::PathBuf;
 use std::thread;
@@ -19,27 +19,28 @@ use super::records::now_us;
 /// How a member ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// It closes its handle on command.
+    /// The member closes its handle on command.
     Leaves,
-    /// The same after it has hung for a while: its ring has packets that it does not read.
+    /// The member closes its handle after it has hung for a while, so its ring has packets that it
+    /// does not read.
     LeavesMuch,
-    /// kill -9.
+    /// The member is killed with SIGKILL.
     Killed,
-    /// The same after it has hung for a while.
+    /// The member is killed with SIGKILL after it has hung for a while.
     HangsFirst,
-    /// kill -9; a child has its descriptors and does nothing.
+    /// The member is killed with SIGKILL. A child has its descriptors and does nothing.
     Held,
 }
 
 /// A member.
 pub(super) struct Recorder {
-    /// Until it ends.
+    /// The process, until it ends.
     process: Option<Member>,
-    /// The part that continues when the recorder has ended.
+    /// The child that continues when the recorder has ended.
     child: Option<Child>,
-    /// What it has recorded.
+    /// The file with the records.
     pub(super) file: PathBuf,
-    /// Its slot, once it has a share.
+    /// The member's slot, once the member has a share.
     pub(super) slot: Option<u8>,
 }
 
@@ -47,14 +48,14 @@ pub(super) struct Recorder {
 struct Child(u32);
 
 impl Recorder {
-    /// A member of mode `flow`; `how` is as `c/records.c` says. `name=NAME` names the member,
-    /// `mode=MODE` gives another mode, and `driver=DRIVER` another engine.
+    /// Starts a member of mode `flow`; `how` has the arguments of `c/records.c`. `name=NAME` names
+    /// the member, `mode=MODE` selects another mode, and `driver=DRIVER` another engine.
     pub(super) fn start(wire: &Wire, device: &str, group: u16, how: &[&str]) -> Result<Self> {
         let mode = how.iter().find_map(|word| word.strip_prefix("mode="));
         Self::start_as(wire, device, group, mode.unwrap_or("flow"), how)
     }
 
-    /// The same in another mode, or with options.
+    /// Starts a member in another mode, or with options.
     pub(super) fn start_as(
         wire: &Wire,
         device: &str,
@@ -90,7 +91,7 @@ impl Recorder {
         Ok(self.process.as_ref().context("it has ended")?.pid())
     }
 
-    /// The member, by its page.
+    /// The member's identification, from its page.
     pub(super) fn id(&self) -> Result<MemberId> {
         let pid = self.pid()?;
         let entries = roster::entries()?.into_iter();
@@ -98,7 +99,7 @@ impl Recorder {
         Ok(own.next().context("no page")?.id())
     }
 
-    /// Stops it. Its ring has packets then.
+    /// Stops the member while its ring has packets.
     pub(super) fn hang(&self) -> Result<()> {
         let process = self.process.as_ref().context("it has ended")?;
         process.signal("STOP")?;
@@ -106,12 +107,12 @@ impl Recorder {
         Ok(())
     }
 
-    /// Whether it is to read its share.
+    /// Whether the member reads its share.
     pub(super) fn reads(&self) -> bool {
         self.slot.is_some() && (self.process.is_some() || self.child.is_some())
     }
 
-    /// Tells it to go on, where it waits for that.
+    /// Tells a waiting member to continue.
     pub(super) fn call(&self) -> Result<()> {
         Ok(child::signal(self.pid()?, child::SIGUSR1)?)
     }
@@ -123,7 +124,7 @@ impl Recorder {
         process.wait_until_says(&format!("filter {nth}."))
     }
 
-    /// Sends it a signal, by its name.
+    /// Sends the member a signal, by its name.
     pub(super) fn signal(&self, name: &str) -> Result<()> {
         let process = self.process.as_ref().context("it has ended")?;
         process.signal(name)
@@ -138,7 +139,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Ends it. Returns when it was told to, in microseconds since 1970.
+    /// Ends the member. Returns the time of the command or signal, in microseconds since 1970.
     pub(super) fn end(&mut self, how: End) -> Result<u64> {
         let mut process = self.process.take().context("it has ended")?;
         if matches!(how, End::HangsFirst | End::LeavesMuch) {
@@ -161,12 +162,12 @@ impl Recorder {
         Ok(at)
     }
 
-    /// Ends it after all, if it has not ended.
+    /// Ends the member if it has not ended yet.
     pub(super) fn stop(&mut self) -> Result<()> {
         if let Some(child) = self.child.take() {
             let process = Process::open(child.0)?;
             child::signal(child.0, child::SIGTERM)?;
-            ensure!(process.ends_within(Some(LIMIT))?, "the child goes on");
+            ensure!(process.ends_within(Some(LIMIT))?, "the child does not end");
         }
         let Some(process) = self.process.take() else {
             return Ok(());
@@ -180,7 +181,7 @@ impl Recorder {
 }
 
 impl Child {
-    /// That of a member that says which it is.
+    /// Reads the child's process ID from the member's output.
     fn of(process: &mut Member) -> Result<Self> {
         process.wait_until_says(".\n")?;
         let said = process.said()?;
@@ -191,7 +192,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // It may have ended.
+        // Ignore the error: the child may have ended.
         let _ = child::signal(self.0, child::SIGKILL);
     }
 }

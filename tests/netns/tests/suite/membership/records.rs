@@ -7,13 +7,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 
-/// A packet that a member has got.
+/// A packet that a member has recorded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Got {
     pub(super) number: u32,
-    /// Microseconds since 1970.
+    /// Arrival in microseconds since 1970.
     pub(super) arrived_us: u64,
-    /// Until the member got it.
+    /// Time between arrival and recording.
     pub(super) waited_us: u32,
 }
 
@@ -23,14 +23,14 @@ impl Got {
     }
 }
 
-/// How many packets a member has recorded.
+/// The number of packets that a member has recorded.
 pub(super) fn count(file: &Path) -> Result<u64> {
     let mut count = [0; 8];
     File::open(file)?.read_exact(&mut count)?;
     Ok(u64::from_ne_bytes(count))
 }
 
-/// When the last packet arrived that a member has recorded, microseconds since 1970; 0: none has.
+/// When the last recorded packet arrived, in microseconds since 1970; 0 if there is none.
 pub(super) fn last_arrived_us(file: &Path) -> Result<u64> {
     let Some(last) = count(file)?.checked_sub(1) else {
         return Ok(0);
@@ -42,7 +42,7 @@ pub(super) fn last_arrived_us(file: &Path) -> Result<u64> {
     Ok(decode(&record)?.arrived_us)
 }
 
-/// All that a member has recorded, the packet included in whose callback it was killed.
+/// All packets that a member has recorded, including the packet in whose callback it was killed.
 pub(super) fn read(file: &Path) -> Result<Vec<Got>> {
     let count = usize::try_from(count(file)?)?;
     let mut bytes = vec![0; 8 + 16 * (count + 1)];
@@ -61,7 +61,7 @@ fn decode(record: &[u8]) -> Result<Got> {
     })
 }
 
-/// Microseconds since 1970.
+/// The time in microseconds since 1970.
 pub(super) fn now_us() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| u64::try_from(now.as_micros()).unwrap_or(0))

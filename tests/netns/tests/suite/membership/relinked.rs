@@ -1,4 +1,4 @@
-//! The device goes down and up: the kernel links the group's sockets again, and no flow moves.
+//! The device goes down and up. The kernel links the group's sockets again, and no flow moves.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::{DEVICE, on_wire};
@@ -33,7 +33,7 @@ fn a_device_that_gets_another_name_moves_no_flow() -> Result<()> {
         mix(&mut scene)?;
         ensure!(scene.relink(&mut load, "vc")? > 0);
         scene.phase()?;
-        // It is a member of the same group, by the new name.
+        // The newcomer is a member of the same group, by the device's new name.
         scene.join()?;
         scene.phase()?;
         ensure!(scene.relink(&mut load, DEVICE)? > 0);
@@ -64,7 +64,7 @@ fn the_device_was_down(members: &'static [&'static str]) -> Result<()> {
         mix(&mut scene)?;
         ensure!(scene.relink(&mut load, DEVICE)? > 0);
         scene.phase()?;
-        // Once more: all stand in order now.
+        // A second time: now all members are in order.
         ensure!(scene.relink(&mut load, DEVICE)? == 0);
         scene.phase()?;
         scene.end(3, End::Killed)?;
@@ -79,8 +79,8 @@ fn the_device_was_down(members: &'static [&'static str]) -> Result<()> {
     })
 }
 
-/// A newcomer in the slot of one that is gone, and a placeholder: members don't stand in the order
-/// in which they came.
+/// Makes a newcomer in the slot of an ended member, and a placeholder. Then the members' order
+/// differs from the order in which they joined.
 pub(super) fn mix(scene: &mut Scene<'_>) -> Result<()> {
     scene.phase()?;
     scene.end(2, End::Killed)?;
@@ -91,7 +91,7 @@ pub(super) fn mix(scene: &mut Scene<'_>) -> Result<()> {
     scene.phase()
 }
 
-/// Longer than anybody waits for.
+/// Tests that last too long for the usual runs.
 mod long {
     use super::*;
 

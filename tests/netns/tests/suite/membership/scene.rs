@@ -24,19 +24,19 @@ use super::table::{BUCKETS, Owners, Table};
 /// How many frames of each flow are sent in a phase.
 const ROUNDS: u64 = 3;
 
-/// Packets that were under way while the table changed have arrived by then.
+/// By then, packets have arrived that were under way while the table changed.
 const SETTLED: Duration = Duration::from_millis(30);
 
-/// How long a member's successor is waited for, from when its end is noticed.
+/// How long the group waits for a member's successor after it has noticed the member's end.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
 
-/// How often a busy machine may keep successors from coming in time.
+/// How often the test is repeated if a busy machine keeps successors from coming in time.
 const ATTEMPTS: usize = 5;
 
 /// Settings that put a recorder's handle on the XDP engine.
 pub(super) const ON_XDP: &str = "driver=xdp";
 
-/// Runs a test with a wire. Nothing is left of members on the XDP engine.
+/// Runs a test with a wire, and checks that members on the XDP engine leave nothing behind.
 pub(super) fn on_wire_of<T: Send>(
     how: &[&str],
     test: impl FnOnce(&Wire) -> Result<T> + Send,
@@ -57,7 +57,7 @@ pub(super) fn until_in_time(test: impl Fn() -> Result<bool>) -> Result<()> {
     bail!("no successor came within {GRACE:?}, {ATTEMPTS} times")
 }
 
-/// A group of members that record what they get.
+/// A group of members that record their packets.
 pub(super) struct Scene<'a> {
     wire: &'a Wire,
     device: &'static str,
@@ -65,17 +65,17 @@ pub(super) struct Scene<'a> {
     how: &'static [&'static str],
     members: Vec<Recorder>,
     table: Table,
-    /// As all agree on it.
+    /// The owners on which all members agree.
     owners: Owners,
     phases: Vec<Range<u64>>,
     changes: Vec<Change>,
-    /// Why others had a member's share before they read what was in its ring, which comes late
-    /// then.
+    /// Why packets in a member's ring may come late: other members had its share before its ring
+    /// was read.
     late: Option<&'static str>,
 }
 
 impl<'a> Scene<'a> {
-    /// Starts the members one by one; `how` is as `c/records.c` says.
+    /// Starts the members one by one; `how` has the arguments of `c/records.c`.
     pub(super) fn start(
         wire: &'a Wire,
         group: u16,
@@ -85,7 +85,7 @@ impl<'a> Scene<'a> {
         Self::start_on(wire, DEVICE, group, count, how)
     }
 
-    /// The same on a device, or on the devices of two wires, `vb^vd`.
+    /// Starts the members on a device, or on the devices of two wires, `vb^vd`.
     pub(super) fn start_on(
         wire: &'a Wire,
         device: &'static str,
@@ -115,14 +115,15 @@ impl<'a> Scene<'a> {
         Ok(scene)
     }
 
-    /// A time without changes. Its packets have been read when it is over: nobody inherits any.
+    /// A time without changes. At its end all its packets have been read, so that no other member
+    /// takes them over.
     pub(super) fn phase(&mut self) -> Result<()> {
         let phase = phase_of(self.device, &self.members, self.is_sticky())?;
         self.phases.push(phase);
         Ok(())
     }
 
-    /// A phase in which all is as in the one before.
+    /// A phase in which all buckets have the same owners as in the previous phase.
     pub(super) fn still_phase(&mut self, what: &str) -> Result<()> {
         let at = self.phases.len();
         self.phase()?;
@@ -144,15 +145,15 @@ impl<'a> Scene<'a> {
         self.await_share_of_last()
     }
 
-    /// Starts a member, and waits for no share of it.
+    /// Starts a member, and does not wait for its share.
     pub(super) fn start_another(&mut self, how: &[&str]) -> Result<()> {
         let member = Recorder::start(self.wire, self.device, self.group, how)?;
         self.members.push(member);
         Ok(())
     }
 
-    /// Waits until the member that came last has its share: as many buckets as it must have, and no
-    /// others move.
+    /// Waits until the newest member has its share: the number of buckets that it must have. No
+    /// other buckets may move.
     pub(super) fn await_share_of_last(&mut self) -> Result<()> {
         let shares = self.owners.shares();
         let count = shares.len() + 1;
@@ -174,7 +175,7 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// A member ends, and no buckets move but its own.
+    /// Ends a member. Only the member's own buckets may move.
     pub(super) fn end(&mut self, member: usize, how: End) -> Result<()> {
         let (slot, shares) = (self.slot(member)?, self.owners.shares().len());
         let ended_us = self.members[member].end(how)?;
@@ -184,7 +185,8 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// Waits until a slot owns nothing. Returns how many buckets moved, all of them from it.
+    /// Waits until a slot owns no bucket. Returns how many buckets moved, all of them from this
+    /// slot.
     fn moved_from(&mut self, slot: u8) -> Result<usize> {
         let before = self.owners.shares();
         let moved = self.await_move("others to have its share", |owners| {
@@ -195,8 +197,9 @@ impl<'a> Scene<'a> {
         Ok(moved.len())
     }
 
-    /// A named member ends and comes back: its successor gets its buckets, and no other flow moves,
-    /// not even in between. False if a busy machine let it come after the grace period.
+    /// A named member ends, and its successor joins. The successor gets its buckets. No other flow
+    /// may move, not even in between. Returns false if the successor came after the grace period on
+    /// a busy machine.
     pub(super) fn end_and_succeed(&mut self, member: usize, how: End, name: &str) -> Result<bool> {
         let old = self.slot(member)?;
         let before = self.owners.clone();
@@ -228,20 +231,20 @@ impl<'a> Scene<'a> {
         Ok(true)
     }
 
-    /// A member reads nothing from now on: it is held by a child, or else stopped. After a while,
-    /// in which nothing is sent, others have its share, and nothing else moves.
+    /// A member reads nothing from now on: a child holds it, or it is stopped. After a while, in
+    /// which nothing is sent, other members have its share. No other buckets may move.
     pub(super) fn silence(&mut self, member: usize, load: &mut Load, is_held: bool) -> Result<()> {
         let (slot, begun) = (self.slot(member)?, Instant::now());
         if is_held {
             self.late =
-                Some("it had its ring until its child ended, long after its share was gone");
+                Some("its child kept the ring long after other members had its share");
         }
         let recorder = &mut self.members[member];
         let ended = match is_held {
             true => Some((End::Held, recorder.end(End::Held)?)),
             false => recorder.signal("STOP").map(|()| None)?,
         };
-        // It gets something that it does not read.
+        // The member gets packets that it does not read.
         thread::sleep(SETTLED);
         load.pause()?;
         let moved = self.await_move("others to have its share", |owners| {
@@ -250,14 +253,14 @@ impl<'a> Scene<'a> {
         ensure!(moved.iter().all(|(from, _)| *from == slot), "{moved:?}");
         self.members[member].slot = None;
         let after = begun.elapsed();
-        print(&format!("others have its share after {after:?}"));
+        print(&format!("other members have the share after {after:?}"));
         load.go_on(self.device)?;
         let what = format!("silence in slot {slot}");
         self.note(what, member, moved.len(), ended);
         Ok(())
     }
 
-    /// Waits for a change of the table. Returns the slots of buckets before and after that have
+    /// Waits for a change of the table. Returns the old and the new slot of each bucket that has
     /// moved.
     fn await_move(
         &mut self,
@@ -292,12 +295,12 @@ impl<'a> Scene<'a> {
         });
     }
 
-    /// Whether flows keep their member when their bucket moves.
+    /// Whether flows stay at their member when their bucket moves.
     fn is_sticky(&self) -> bool {
         self.how.iter().any(|word| word.contains("+sticky"))
     }
 
-    /// No member comes or goes before a phase.
+    /// Records that no member joined or ended before a phase.
     fn note_nothing(&mut self, what: &str, phase: usize) {
         self.changes.push(Change {
             what: what.to_owned(),
@@ -311,7 +314,7 @@ impl<'a> Scene<'a> {
         });
     }
 
-    /// A member, by the order in which they came.
+    /// A member, by its number in the order of joining.
     pub(super) fn member(&mut self, member: usize) -> &mut Recorder {
         &mut self.members[member]
     }
@@ -321,14 +324,15 @@ impl<'a> Scene<'a> {
         self.members[member].slot.context("a member without a slot")
     }
 
-    /// Ends the load, waits until its last frame was seen, and checks that in spite of all changes
-    /// each frame was seen once, and no flows have moved but those of who came or went.
+    /// Ends the load and waits until its last frame was recorded. Checks that each frame was
+    /// recorded once, in spite of all changes. Checks that only flows of members that joined or
+    /// ended have moved.
     pub(super) fn finish(self, load: Load) -> Result<()> {
         let sent = load.stop()?;
         self.check(&sent)
     }
 
-    /// The same after the load has ended.
+    /// Like [`Scene::finish`], after the load has ended.
     pub(super) fn check(mut self, sent: &Sent) -> Result<()> {
         let files: Vec<PathBuf> = self.members.iter().map(|it| it.file.clone()).collect();
         let await_count = |wanted: usize, limit| {
@@ -338,7 +342,8 @@ impl<'a> Scene<'a> {
                 Ok((count >= wanted as u64).then_some(()))
             })
         };
-        // A killed member may have been handling a packet. The story tells how many there are.
+        // A killed member may have been handling a packet. The story reports how many such packets
+        // there are.
         let _ = await_count(sent.count().saturating_sub(self.members.len()), LIMIT);
         let _ = await_count(sent.count(), Duration::from_secs(3));
         self.members.iter_mut().try_for_each(Recorder::stop)?;
@@ -349,7 +354,7 @@ impl<'a> Scene<'a> {
         story.ensure_each_once(&in_hand.collect())?;
         story.ensure_flows_whole()?;
         match self.late {
-            Some(why) => print(&format!("order is not asked for: {why}")),
+            Some(why) => print(&format!("order is not checked: {why}")),
             None => story.ensure_in_order()?,
         }
         let mut changes = self.changes.iter();
@@ -357,8 +362,8 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// A time without changes, in microseconds since 1970. These members have read its packets; in a
-/// sticky group one may have got none at all.
+/// A time without changes, in microseconds since 1970. These members have read its packets. In a
+/// sticky group one member may have got none.
 pub(super) fn phase_of(device: &str, members: &[Recorder], is_sticky: bool) -> Result<Range<u64>> {
     thread::sleep(SETTLED);
     let from = now_us();

@@ -1,9 +1,10 @@
-//! Random schedules: members come, leave, are killed, stop, are drained, get weights and filters,
-//! or all of them freeze; several of these at once. After each step nobody else's flows have moved.
-//! In the end each packet was had once, each flow in order, and nothing is left behind.
+//! Random schedules: members join, leave, are killed, stop, are drained, get weights and filters,
+//! or all of them freeze. Several of these actions happen at the same time. After each step, the
+//! flows of other members must not have moved. At the end each packet must have been recorded once,
+//! each flow in order, and nothing may be left behind.
 //!
-//! A schedule follows from its seed. `FANPCAP_RUNS` sets how many run, `FANPCAP_SEED` the first
-//! one's seed.
+//! A schedule follows from its seed. `FANPCAP_RUNS` sets the number of schedules, `FANPCAP_SEED`
+//! the first schedule's seed.
 
 mod plan;
 mod step;
@@ -35,13 +36,13 @@ use step::Step;
 
 const GROUP: u16 = 7;
 
-/// So that a machine with two CPUs keeps up with seven members.
+/// A rate with which seven members keep up on a machine with two CPUs.
 const RATE: &str = "100kpps";
 
-/// A packet that comes later than this is lost.
+/// A packet that arrives later than this counts as lost.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(5);
 
-/// A group that goes through a schedule.
+/// A group that runs through a schedule.
 struct Schedule<'a> {
     wire: &'a Wire,
     driver: &'static [&'static str],
@@ -49,7 +50,7 @@ struct Schedule<'a> {
     ids: Vec<MemberId>,
     /// The weight of each member until it ends.
     weights: Vec<Option<u16>>,
-    /// How often each has set its filter.
+    /// How often each member has set its filter.
     filters: Vec<usize>,
     /// The owner of each bucket.
     owners: Vec<usize>,
@@ -72,7 +73,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// Goes through all steps.
+    /// Makes all steps.
     fn run(mut self, steps: Vec<Vec<Action>>) -> Result<()> {
         let mut steps = steps.into_iter();
         for action in steps.next().unwrap_or_default() {
@@ -92,7 +93,7 @@ impl<'a> Schedule<'a> {
         let gone = group.look().context("no view")?.gone;
         ensure!(
             (gone.dropped, gone.unread) == (0, 0),
-            "members that are gone have lost packets: {gone:?}"
+            "members that have ended have lost packets: {gone:?}"
         );
         self.finish(&load.stop()?)
     }
@@ -102,7 +103,7 @@ impl<'a> Schedule<'a> {
         Ok(())
     }
 
-    /// Does all of a step at once, and waits until everything is in its place again.
+    /// Starts all actions of a step at once, and waits until the group is stable again.
     fn step(
         &mut self,
         actions: Vec<Action>,
@@ -145,7 +146,7 @@ impl<'a> Schedule<'a> {
         };
         ensure!(
             step.rounded <= most,
-            "{} buckets of others moved by {:?}",
+            "{} buckets of other members moved by {:?}",
             step.rounded,
             step.actions
         );
@@ -153,7 +154,7 @@ impl<'a> Schedule<'a> {
         Ok(())
     }
 
-    /// The processes that are to stop in a step, and for how many milliseconds.
+    /// The processes that this step stops, and for how many milliseconds.
     fn stops(&self, actions: &[Action]) -> Result<Vec<(u32, u64)>> {
         let ends = |number: usize| {
             let is_it = |it: &Action| matches!(it, Action::End { member, .. } if *member == number);
@@ -206,13 +207,13 @@ impl<'a> Schedule<'a> {
                 self.members[member].set_filter(self.filters[member])?;
                 load.go_on(DEVICE)?;
             }
-            // Others stop them.
+            // Other threads stop these members.
             Action::Stop { .. } | Action::Freeze { .. } => {}
         }
         Ok(())
     }
 
-    /// Waits until each member has its share, and all rings of those that are gone are read.
+    /// Waits until each member has its share, and the rings of all ended members are read.
     fn settle(&mut self, group: &GroupTable, table: &Table) -> Result<()> {
         let mut seen = View::default();
         let settled = await_for("all to have their shares", LIMIT, || {
@@ -233,7 +234,10 @@ impl<'a> Schedule<'a> {
         let owner = |bucket| of_slots[usize::from(owners.of(bucket))];
         self.owners = (0..BUCKETS).map(owner).collect();
         let is_there = |owner: &usize| *owner != usize::MAX;
-        ensure!(self.owners.iter().all(is_there), "buckets of the gone");
+        ensure!(
+            self.owners.iter().all(is_there),
+            "an ended member owns buckets"
+        );
         Ok(())
     }
 
@@ -264,7 +268,7 @@ impl<'a> Schedule<'a> {
             && self.ids.iter().zip(&self.weights).all(is_even)
     }
 
-    /// Ends all members, and checks what they have seen.
+    /// Ends all members, and checks their records.
     fn finish(mut self, sent: &Sent) -> Result<()> {
         let files: Vec<PathBuf> = self.members.iter().map(|it| it.file.clone()).collect();
         let killed: usize = self.steps.iter().map(Step::killed).sum();
@@ -284,7 +288,7 @@ impl<'a> Schedule<'a> {
         let story = Story::new(sent, all.collect::<Result<_>>()?, &self.phases);
         let missing = story.missing()?;
         print(&format!(
-            "  {} frames, {killed} killed, in hand {missing:?}",
+            "  {} frames, {killed} members killed, which were handling {missing:?}",
             sent.count()
         ));
         ensure!(missing.len() <= killed, "{} frames are lost", missing.len());
@@ -295,13 +299,14 @@ impl<'a> Schedule<'a> {
         self.ensure_in_order(&story)
     }
 
-    /// Checks that no packet came after a later one of its flow, but where the guide says so.
+    /// Checks that no packet came after a later one of its flow, except in the cases that the guide
+    /// names.
     fn ensure_in_order(&self, story: &Story) -> Result<()> {
         let mut late = story.late();
         let all = late.len();
         late.retain(|(_, got)| !self.steps.iter().any(|step| step.excuses(got.arrived_us)));
         let whys = self.steps.iter().filter_map(Step::late);
-        whys.for_each(|why| print(&format!("  order is not asked for in a step: {why}")));
+        whys.for_each(|why| print(&format!("  order is not checked in a step: {why}")));
         print(&format!(
             "  {} packets came late in such steps",
             all - late.len()
@@ -320,14 +325,15 @@ impl<'a> Schedule<'a> {
     }
 }
 
-/// A process does nothing for this many milliseconds. One that has ended meanwhile does not either.
+/// Stops a process for this many milliseconds. A process that has ended in the meantime does not
+/// matter.
 fn stop_for(pid: u32, ms: u64) {
     let _ = signal(pid, "STOP");
     thread::sleep(Duration::from_millis(ms));
     let _ = signal(pid, "CONT");
 }
 
-/// Runs schedules one after the other. Reports all failures with their seeds.
+/// Runs schedules one after another. Reports all failures with their seeds.
 fn run(driver: &'static [&'static str]) -> Result<()> {
     let mut failed = Vec::new();
     for seed in seeds()? {
@@ -345,7 +351,7 @@ fn run(driver: &'static [&'static str]) -> Result<()> {
     Ok(())
 }
 
-/// The seeds of the schedules to run: by the clock, unless one is set.
+/// The seeds of the schedules to run, from the clock unless FANPCAP_SEED is set.
 fn seeds() -> Result<Range<u64>> {
     let number = |name: &str| {
         env::var(name)

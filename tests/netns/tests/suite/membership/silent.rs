@@ -1,4 +1,4 @@
-//! Members that live and do not read: their share is given away, and nothing that they have is
+//! Members that live and do not read. Other members get their share, and none of their packets is
 //! lost.
 
 use anyhow::Result;
@@ -31,7 +31,7 @@ fn one_that_is_stopped_loses_its_share_and_gets_it_back_when_it_goes_on() -> Res
     on_wire(1, |wire| one_is_stopped_and_goes_on(wire, &[]))
 }
 
-/// Others have its share meanwhile.
+/// While the member is stopped, other members have its share.
 pub(super) fn one_is_stopped_and_goes_on(
     wire: &Wire,
     members: &'static [&'static str],

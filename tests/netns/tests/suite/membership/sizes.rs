@@ -1,5 +1,5 @@
-//! Groups of two, four and eight members: each member in turn ends, and another takes its place.
-//! The same in a group of the kernel's mode `hash`, for comparison.
+//! Groups of two, four and eight members. Each member in turn ends, and another member takes its
+//! slot. For comparison, the same is done in a group of the kernel's mode `hash`.
 
 use std::ops::Range;
 
@@ -18,8 +18,8 @@ fn of_four_each_ends_in_turn() -> Result<()> {
     each_ends_in_turn(4)
 }
 
-/// The members come one by one. Then that of each slot leaves or is killed, the first one included,
-/// which has set the group's program.
+/// The members join one by one. Then the member of each slot leaves or is killed. The first member
+/// is included; it has attached the group's program.
 fn each_ends_in_turn(count: usize) -> Result<()> {
     for how in [End::Leaves, End::Killed] {
         on_wire(1, |wire| {
@@ -42,8 +42,8 @@ fn each_ends_in_turn(count: usize) -> Result<()> {
     on_wire(1, |wire| kernels(wire, count))
 }
 
-/// How many flows the kernel's mode `hash` moves when another member comes, and when the first of
-/// them is killed.
+/// How many flows the kernel's mode `hash` moves when another member joins, and when the first
+/// member is killed.
 fn kernels(wire: &Wire, count: usize) -> Result<()> {
     let mut members: Vec<Recorder> = Vec::new();
     let mut phases = Vec::new();
@@ -77,7 +77,7 @@ fn kernels(wire: &Wire, count: usize) -> Result<()> {
 
 fn start(wire: &Wire, members: &mut Vec<Recorder>) -> Result<()> {
     let mut member = Recorder::start_as(wire, DEVICE, 8, "hash", &[])?;
-    // It reads from now on.
+    // The member reads from now on.
     member.slot = Some(0);
     members.push(member);
     Ok(())
@@ -88,7 +88,7 @@ fn phase(members: &[Recorder], phases: &mut Vec<Range<u64>>) -> Result<()> {
     Ok(())
 }
 
-/// Longer than anybody waits for.
+/// Tests that last too long for the usual runs.
 mod long {
     use super::*;
 

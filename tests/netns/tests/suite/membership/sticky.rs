@@ -1,4 +1,4 @@
-//! Groups in which flows keep their member: newcomers move none that is under way.
+//! Groups in which flows stay at their member. A newcomer moves no flow that has traffic.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::dialog::Dialog;
@@ -40,7 +40,7 @@ fn a_successor_has_the_flows_that_its_predecessor_has_kept() -> Result<()> {
         scene.join_as("name=one")?;
         let load = Load::start()?;
         scene.phase()?;
-        // A quarter of the named one's buckets are the newcomer's now, and none of its flows.
+        // The newcomer now owns a quarter of the named member's buckets, but none of its flows.
         scene.join()?;
         scene.phase()?;
         if !scene.end_and_succeed(2, End::Killed, "name=one")? {
@@ -63,7 +63,7 @@ fn one_that_does_not_read_loses_the_flows_that_it_has_kept() -> Result<()> {
         scene.phase()?;
         scene.silence(2, &mut load, false)?;
         scene.phase()?;
-        // It reads what it had when it was stopped.
+        // The member reads the packets that were in its ring when it was stopped.
         scene.member(2).signal("CONT")?;
         scene.finish(load)
     })

@@ -1,7 +1,7 @@
-//! Newcomers that are stopped at a random moment of their join, as by a debugger or `docker pause`:
-//! hardly one has a lock then, for which everybody else would wait.
+//! Newcomers that are stopped at a random moment of their join, as by a debugger or `docker pause`.
+//! Few of them may hold a lock then, because all other members would wait for this lock.
 //!
-//! `FANPCAP_RUNS` sets how many are stopped, `FANPCAP_SEED` when.
+//! `FANPCAP_RUNS` sets how many newcomers are stopped, `FANPCAP_SEED` the random times.
 
 use std::env;
 use std::fs;
@@ -27,15 +27,15 @@ use super::load::print;
 
 const GROUP: u16 = 7;
 
-/// How many are stopped, unless `FANPCAP_RUNS` says so. Before they gave the lock back, a quarter
-/// of those beside a member on XDP had it.
+/// The number of newcomers that are stopped, unless `FANPCAP_RUNS` sets it. Before members released
+/// the lock early, a quarter of the newcomers beside a member on XDP held the lock.
 const RUNS: u32 = 30;
 const RUNS_BESIDE_ON_XDP: u32 = 100;
 
-/// A newcomer that has not joined by then has waited for the stopped member.
+/// If a newcomer has not joined after this time, it has waited for the stopped member.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// Newcomers that are stopped, on one engine.
+/// Stops newcomers on one engine.
 struct Trial<'a> {
     wire: &'a Wire,
     driver: &'static str,
@@ -43,15 +43,15 @@ struct Trial<'a> {
     beside: bool,
 }
 
-/// What became of them.
+/// The results of the stopped newcomers.
 #[derive(Debug, Default)]
 struct Counts {
     stopped: u32,
-    /// Before they said that they capture.
+    /// Newcomers that were stopped before they printed that they capture.
     joining: u32,
-    /// With a lock.
+    /// Newcomers that were stopped while they held a lock.
     holders: u32,
-    /// While they were stopped, another one did not join at once.
+    /// Newcomers during whose stop another newcomer did not join at once.
     waited: u32,
 }
 
@@ -61,7 +61,7 @@ impl Trial<'_> {
         Ok(program.group(GROUP, "flow"))
     }
 
-    /// Waits until the group and the device are as they are before each newcomer.
+    /// Waits until the group and the device are in the state before a newcomer.
     fn await_begin(&self) -> Result<()> {
         member::wait_for_members(GROUP, usize::from(self.beside))?;
         await_for("the device to be free", LIMIT, || {
@@ -69,7 +69,7 @@ impl Trial<'_> {
         })
     }
 
-    /// How long a newcomer takes from its start until it captures: the median of five.
+    /// The time that a newcomer takes from its start until it captures: the median of five.
     fn time(&self) -> Result<Duration> {
         let one = |_| -> Result<Duration> {
             self.await_begin()?;
@@ -105,7 +105,7 @@ impl Trial<'_> {
         Ok(counts)
     }
 
-    /// Stops a newcomer this long after its start, and lets another join.
+    /// Stops a newcomer this long after its start, and starts another newcomer.
     fn stop_one(&self, after: Duration, counts: &mut Counts) -> Result<()> {
         let newcomer = self.newcomer()?.spawn(&self.wire.scratch)?;
         thread::sleep(after);
@@ -125,7 +125,7 @@ impl Trial<'_> {
 }
 
 impl Trial<'_> {
-    /// A newcomer that is stopped when it has taken the device over, and does not capture yet.
+    /// A newcomer that is stopped after it has claimed the device, and before it captures.
     fn stop_with_device(&self) -> Result<Member> {
         for _ in 0..20 {
             self.await_begin()?;
@@ -134,12 +134,12 @@ impl Trial<'_> {
                 Ok(has_xdp(DEVICE)?.then_some(()))
             })?;
             stop(&newcomer)?;
-            // A member that has joined shows the taken device on its page.
+            // If a member had joined, its page would show the claimed device.
             if diag::packet_sockets()?.iter().all(|it| it.fanout.is_none()) {
                 return Ok(newcomer);
             }
         }
-        bail!("none could be stopped in time")
+        bail!("no newcomer could be stopped in time")
     }
 }
 
@@ -166,13 +166,14 @@ fn captures_by(member: &Member, end: Instant) -> Result<bool> {
     Ok(false)
 }
 
-/// This program as another process, which takes the group's lock.
+/// Environment variable that makes this program, as another process, take the group's lock.
 const HOLDER: &str = "FANPCAP_HOLDS_LOCK";
 
 /// signal(7).
 const SIGSTOP: i32 = 19;
 
-/// Whether this process is to have the lock. It stops then, or sleeps, until it is ended.
+/// Whether this process is the one that must take the lock. If so, it stops or sleeps with the lock
+/// until it is killed.
 fn is_holder() -> Result<bool> {
     let Ok(how) = env::var(HOLDER) else {
         return Ok(false);
@@ -187,14 +188,14 @@ fn is_holder() -> Result<bool> {
     }
 }
 
-/// Starts one, in a test of this name.
+/// Starts a process that takes the lock, in the test of this name.
 fn start_holder(wire: &Wire, test: &str, how: &str) -> Result<Member> {
     let name = format!("membership::stopped::{test}");
     let own = Program::new(env::current_exe()?, "")?.set(HOLDER, how);
     let own = own.args(["--include-ignored", "--exact", &name]);
     let holder = own.ends_with_caller().spawn(&wire.scratch)?;
     let ifindex = interface::index(DEVICE).context("the device")?;
-    await_for("it to have the lock", LIMIT, || {
+    await_for("the process to take the lock", LIMIT, || {
         let found = guard::holder(ifindex, GROUP).filter(|it| it.pid == holder.pid());
         Ok(found.filter(|it| it.is_stopped() || how != "stops"))
     })?;
@@ -263,8 +264,8 @@ fn a_newcomer_makes_its_programs_while_another_has_the_lock() -> Result<()> {
     })
 }
 
-/// No lock is held by then, but the device has a BPF program that only the stopped process has
-/// open.
+/// At this moment no process holds a lock, but the device has a BPF program that only the stopped
+/// process has open.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn who_is_stopped_with_the_device_is_named() -> Result<()> {
@@ -278,7 +279,7 @@ fn who_is_stopped_with_the_device_is_named() -> Result<()> {
         let begin = Instant::now();
         let other = wire.tcpdump()?.set("PCAP_DRIVER", "xdp");
         let other = other.group(GROUP + 1, "flow").spawn(&wire.scratch)?;
-        await_for("the other to name it", LIMIT, || {
+        await_for("the other newcomer to name the stopped process", LIMIT, || {
             let said = other.said()?;
             Ok(said.contains(&named(first.pid())).then_some(()))
         })
@@ -286,7 +287,10 @@ fn who_is_stopped_with_the_device_is_named() -> Result<()> {
         let took = begin.elapsed();
         ensure!(took < within(3 * AT_ONCE), "{took:?}");
         first.signal("CONT")?;
-        ensure!(captures_by(&first, Instant::now() + LIMIT)?, "it is late");
+        ensure!(
+            captures_by(&first, Instant::now() + LIMIT)?,
+            "the first member does not capture in time"
+        );
         Ok(())
     })
 }
@@ -298,7 +302,7 @@ fn has_program(pid: u32) -> Result<bool> {
     Ok(links.any(|it| it.as_os_str() == "anon_inode:bpf-prog"))
 }
 
-/// Longer than anybody waits for.
+/// Tests that last too long for the usual runs.
 mod long {
     use super::*;
 
@@ -318,19 +322,19 @@ mod long {
             };
             trial.run(runs.unwrap_or(runs_here))
         })?;
-        // Two of a hundred on a quiet machine, seven on a busy one, which takes the CPU from who
-        // has a lock.
+        // Two of a hundred on a quiet machine; seven on a busy machine, which may take the CPU from
+        // a process that holds a lock.
         let most = counts.stopped / 7 + 1;
         ensure!(
             counts.holders <= most,
-            "{counts:?}: {most} at most with a lock"
+            "{counts:?}: at most {most} may hold a lock"
         );
-        // A first member on XDP has the device for most of its join
+        // The first member on XDP holds the device for most of its join
         // (`who_is_stopped_with_the_device_is_named`).
         let may_wait = driver == "xdp" && !beside;
         ensure!(
             may_wait || counts.waited <= most,
-            "{counts:?}: {most} at most are waited for"
+            "{counts:?}: others may wait for at most {most}"
         );
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The fate of every frame and of every flow.
+//! The history of every frame and of every flow.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -24,19 +24,19 @@ pub(super) struct Story {
     owners: Vec<Vec<Owner>>,
 }
 
-/// How the flows of two phases differ.
+/// The difference between the owners of flows in two phases.
 #[derive(Debug)]
 pub(super) struct Moved {
-    /// Flows that other members have.
+    /// Flows that have moved to another member.
     pub(super) flows: usize,
-    /// Of these, flows that the changed member neither had before nor has now.
+    /// Of these flows, the number that the changed member neither had before nor has now.
     pub(super) of_others: usize,
-    /// Flows that the one member had before or has now.
+    /// Flows that the changed member had before or has now.
     pub(super) concerned: usize,
 }
 
 impl Story {
-    /// `phases` are of microseconds since 1970.
+    /// `phases` are in microseconds since 1970.
     pub(super) fn new(sent: &Sent, members: Vec<Vec<Got>>, phases: &[Range<u64>]) -> Self {
         let number = |all: Vec<Got>| all.into_iter().map(|got| sent.number(got)).collect();
         let members: Vec<Vec<Got>> = members.into_iter().map(number).collect();
@@ -49,9 +49,9 @@ impl Story {
         }
     }
 
-    /// The frames that nobody has seen. Checks that none was seen twice.
+    /// The frames that no member has recorded. Checks that none was recorded twice.
     pub(super) fn missing(&self) -> Result<Vec<u32>> {
-        // A number between two parts is that of no frame: nobody may see it.
+        // A number between two parts belongs to no frame, so no member may record it.
         let mut times = vec![1_u32; self.sent.end() as usize];
         for part in self.sent.numbers() {
             times[part.start as usize..part.end as usize].fill(0);
@@ -77,7 +77,8 @@ impl Story {
         Ok(of_times(|it| it == 0))
     }
 
-    /// Checks that every frame was seen once, or was in the hands of a member that was killed.
+    /// Checks that every frame was recorded once, or that a member was handling it when it was
+    /// killed.
     pub(super) fn ensure_each_once(&self, in_hand: &BTreeSet<u32>) -> Result<()> {
         let missing = self.missing()?;
         let (in_hand, lost): (Vec<u32>, Vec<u32>) =
@@ -85,15 +86,16 @@ impl Story {
         let shares: Vec<usize> = self.members.iter().map(Vec::len).collect();
         let counts = [lost.len(), in_hand.len()];
         print(&format!(
-            "{shares:?} of {}: [lost, in the hands of the killed] {counts:?}",
+            "{shares:?} of {}: [lost, handled by killed members] {counts:?}",
             self.sent.count()
         ));
         ensure!(lost.is_empty(), "lost, first {:?}", lost[0]);
         Ok(())
     }
 
-    /// The frame that a member had in its hands when it was killed after a phase, if it had not
-    /// recorded it by then: the first of its flows behind the last that it recorded.
+    /// The frame that a member was handling when it was killed after a phase, if it had not
+    /// recorded this frame. It is the first frame of the member's flows after the last recorded
+    /// one.
     pub(super) fn in_hand(&self, phase: usize, member: usize) -> Option<u32> {
         let last = self.members[member].last()?;
         let owners = &self.owners[phase];
@@ -102,7 +104,7 @@ impl Story {
         numbers.find(|number| *number > last.number && is_its(number))
     }
 
-    /// Checks that in each phase every flow was seen, and by one member alone.
+    /// Checks that in each phase every flow was recorded, and by only one member.
     pub(super) fn ensure_flows_whole(&self) -> Result<()> {
         for (phase, owners) in self.owners.iter().enumerate() {
             let split = owners.iter().filter(|it| **it == Owner::Several).count();
@@ -115,7 +117,7 @@ impl Story {
         Ok(())
     }
 
-    /// Checks that no member had a packet of a flow after a later one of the same device.
+    /// Checks that no member recorded a packet of a flow after a later packet from the same device.
     pub(super) fn ensure_in_order(&self) -> Result<()> {
         let late = self.late();
         let first = late.first();
@@ -127,8 +129,8 @@ impl Story {
         Ok(())
     }
 
-    /// Packets that a member had after a later one of their flow and device, with the member's
-    /// number.
+    /// Packets that a member recorded after a later packet of the same flow and device, with the
+    /// member's number.
     pub(super) fn late(&self) -> Vec<(usize, Got)> {
         let directions = self.sent.directions();
         let mut late = Vec::new();
@@ -153,7 +155,8 @@ impl Story {
         })
     }
 
-    /// Compares a phase with the one before, between which one member came or went, or none.
+    /// Compares a phase with the previous one. Between them one member joined or ended, or no
+    /// member.
     pub(super) fn moved(&self, phase: usize, member: Option<usize>) -> Moved {
         let of = |owner: &Owner| member.is_some_and(|member| *owner == Owner::Member(member));
         let both = self.owners[phase - 1].iter().zip(&self.owners[phase]);
@@ -172,8 +175,8 @@ impl Story {
         owners.filter(|it| **it == Owner::Member(member)).count()
     }
 
-    /// Of the packets of flows that a member had in a phase: after how many microseconds others had
-    /// the first of them, at or after `since_us`; and how long one waited at most from then on.
+    /// For the flows that a member had in a phase: after how many microseconds from `since_us`
+    /// another member had their first packet, and the longest wait of their packets from then on.
     pub(super) fn served(&self, phase: usize, member: usize, since_us: u64) -> Option<(u64, u32)> {
         let had = |got: &&Got| {
             let flow = (got.number % FLOWS) as usize;

@@ -1,5 +1,5 @@
 //! The table of a steered group, as the kernel has it: which slot owns each bucket. A group over
-//! several devices has one for each, and the first leads.
+//! several devices has one table for each device. The first device leads.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,12 +19,12 @@ pub(super) fn view(group: u16) -> Result<View> {
     table.context("no table")?.look().context("no view")
 }
 
-/// The number of buckets, which are the table's first bytes.
+/// The number of buckets. The buckets are the table's first bytes.
 pub(super) const BUCKETS: usize = 4096;
-/// The length on packet sockets, and on the XDP engine.
+/// The length of the table on packet sockets, and on the XDP engine.
 const LENS: [u32; 2] = [98_304, 393_216];
 
-/// A group's tables, mapped here too.
+/// A group's tables, which this process also maps.
 pub(super) struct Table(Vec<bpf::Table>);
 
 /// The owner of each bucket at one time.
@@ -32,7 +32,7 @@ pub(super) struct Table(Vec<bpf::Table>);
 pub(super) struct Owners(Vec<u8>);
 
 impl Table {
-    /// That of a member's group.
+    /// The tables of a member's group.
     pub(super) fn of(pid: u32) -> Result<Self> {
         let process = Process::open(pid)?;
         let numbers = fs::read_dir(format!("/proc/{pid}/fd"))?.flatten();
@@ -49,12 +49,12 @@ impl Table {
         Ok(Self(tables))
     }
 
-    /// The owners that the first table has.
+    /// The owners in the first table.
     pub(super) fn owners(&self) -> Owners {
         Owners::in_map(&self.0[0])
     }
 
-    /// Whether the other tables share the buckets out in the same way, by slots of their own.
+    /// Whether the other tables divide the buckets in the same way, by their own slots.
     pub(super) fn is_followed(&self) -> bool {
         let first = self.owners();
         self.0[1..]
@@ -69,7 +69,8 @@ impl Owners {
         Self(buckets.map(|slot| slot.load(Ordering::Acquire)).collect())
     }
 
-    /// Whether buckets that have one owner here have one owner there, and the other way round.
+    /// Whether two buckets with the same owner here also have the same owner there, and the other
+    /// way round.
     fn is_alike(&self, other: &Self) -> bool {
         let both = || self.0.iter().zip(&other.0);
         let there: BTreeMap<_, _> = both().collect();
@@ -82,7 +83,7 @@ impl Owners {
         self.0[bucket]
     }
 
-    /// How many buckets each slot owns that owns any.
+    /// How many buckets each slot owns; without slots that own none.
     pub(super) fn shares(&self) -> BTreeMap<u8, usize> {
         let mut shares = BTreeMap::new();
         for slot in &self.0 {
@@ -91,13 +92,13 @@ impl Owners {
         shares
     }
 
-    /// The same once slots have new numbers.
+    /// The owners after slots have got new numbers.
     pub(super) fn renumbered(&self, new: &BTreeMap<u8, u8>) -> Self {
         let number = |slot| new.get(slot).copied().unwrap_or(u8::MAX);
         Self(self.0.iter().map(number).collect())
     }
 
-    /// For each bucket that another slot owns now: both slots.
+    /// For each bucket that has moved: the old and the new slot.
     pub(super) fn moved(&self, now: &Self) -> Vec<(u8, u8)> {
         let both = self.0.iter().copied().zip(now.0.iter().copied());
         both.filter(|(before, now)| before != now).collect()

@@ -1,4 +1,4 @@
-//! Members that have a name go, and others of the name take over buckets and rings.
+//! Members that have a name end, and successors with these names take over their buckets and rings.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn without_a_successor_others_have_it_all_after_the_grace_period() -> Result<()>
         scene.phase()?;
         scene.end(3, End::Killed)?;
         scene.phase()?;
-        // A member that comes later is a newcomer like any other.
+        // A member that comes after the grace period is an ordinary newcomer.
         scene.join_as("name=one")?;
         scene.phase()?;
         scene.finish(load)
@@ -58,7 +58,8 @@ fn nobody_waits_for_a_successor_longer_than_the_ring_has_room() -> Result<()> {
     on_wire(1, |wire| {
         let mut scene = Scene::start(wire, 7, 2, &["small"])?;
         scene.join_as("name=one")?;
-        // Half of a ring of 4 MiB is full after a second, and all of it after two.
+        // At this rate, half of a ring of 4 MiB is full after a second, and all of it after two
+        // seconds.
         let load = Load::start_at("50kpps")?;
         scene.phase()?;
         let killed_ns = clock::monotonic_ns();
@@ -71,7 +72,7 @@ fn nobody_waits_for_a_successor_longer_than_the_ring_has_room() -> Result<()> {
     })
 }
 
-/// Two members with names among four go and come back, one of them twice.
+/// Of four members two have names. They end and come back, one of them twice.
 pub(super) fn members_come_back(how: End, members: &'static [&'static str]) -> Result<()> {
     let test = |wire: &Wire| {
         let mut scene = Scene::start(wire, 7, 2, members)?;

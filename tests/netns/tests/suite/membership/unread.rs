@@ -1,5 +1,5 @@
-//! A handle that its application has not read at first: who reads its packets, and whose they are
-//! in the figures.
+//! A handle that its application does not read at first: which member reads its packets, and which
+//! member's counters include them.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_group::page::{GroupDir, HeldPage};
@@ -42,8 +42,8 @@ fn the_first_handle_on_xdp_has_all_after_the_only_one_that_was_read_has_closed()
     })
 }
 
-/// As scapy's `srp()` does: a second handle with a filter of its own asks for an address and is
-/// closed; then packets are sent; and then the first handle is read.
+/// Works like scapy's `srp()`: a second handle with its own filter asks for an address and is
+/// closed. Then packets are sent, and only then the first handle is read.
 fn one_asks_and_closes(wire: &Wire, engine: &str) -> Result<()> {
     let group = format!("PCAP_GROUP={GROUP}");
     let mut program = Dialog::behind(wire, -1, &["env", &group, engine])?;
@@ -59,7 +59,7 @@ fn one_asks_and_closes(wire: &Wire, engine: &str) -> Result<()> {
     Ok(())
 }
 
-/// Another member reads the packets of a handle, and then its own application does.
+/// First another member reads the packets of a handle, then the handle's own application.
 fn two_read_one_ring(wire: &Wire, how: &[&str]) -> Result<()> {
     let mut owner = Recorder::start(wire, DEVICE, GROUP, &[how, &["idle"]].concat())?;
     let ifindex = interface::index(DEVICE).context("no device")?;
@@ -71,10 +71,16 @@ fn two_read_one_ring(wire: &Wire, how: &[&str]) -> Result<()> {
     let first = load.stop()?.count();
     await_count(&[&other], first)?;
     let [own, others] = shares(&page)?;
-    ensure!(own == 0 && others > 0, "{own} and {others} of its packets");
-    ensure!(others < first as u64, "the other has a share of its own");
+    ensure!(
+        own == 0 && others > 0,
+        "of its packets the owner took {own}, others {others}"
+    );
+    ensure!(
+        others < first as u64,
+        "the other member has its own share already"
+    );
     owner.call()?;
-    // Both have a share once the owner waits for packets.
+    // Both members have a share once the owner waits for packets.
     fanpcap_netns::wait_for_shares()?;
     let load = Load::start_at("20kpps")?;
     load.await_each_flow()?;
@@ -89,7 +95,7 @@ fn two_read_one_ring(wire: &Wire, how: &[&str]) -> Result<()> {
     other.stop()
 }
 
-/// How many packets of a member's ring its owner has taken, and others.
+/// How many packets of a member's ring the owner has taken, and how many other members have taken.
 fn shares(page: &HeldPage) -> Result<[u64; 2]> {
     let taken = page.record().and_then(|record| record.taken);
     let others = page.takeover().context("no page")?.inherited;

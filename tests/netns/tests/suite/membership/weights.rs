@@ -34,8 +34,8 @@ fn members_have_shares_by_their_weights() -> Result<()> {
     })
 }
 
-/// Waits until the slots own these numbers of buckets. If two round equally, either may have one
-/// more.
+/// Waits until the slots own these numbers of buckets. If the shares of two slots round equally,
+/// either slot may have one bucket more.
 fn await_shares(table: &Table, shares: &[usize]) -> Result<Owners> {
     let slots = (0..=u8::MAX).zip(shares.iter().copied());
     let wanted: BTreeMap<u8, usize> = slots.collect();
@@ -50,8 +50,8 @@ fn await_shares(table: &Table, shares: &[usize]) -> Result<Owners> {
     })
 }
 
-/// Sends frames of all flows: each flow has one member, and each member's number of flows matches
-/// its buckets.
+/// Sends frames of all flows. Checks that each flow has one member, and that each member's number
+/// of flows matches its buckets.
 fn ensure_flows_are_shared(members: &[Recorder], shares: &[usize]) -> Result<()> {
     let counts = || -> Result<Vec<u64>> {
         let all = members.iter().map(|member| records::count(&member.file));

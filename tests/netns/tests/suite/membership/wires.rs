@@ -9,18 +9,18 @@ use fanpcap_gen::Pool;
 use fanpcap_netns::{DEVICE, FAR_DEVICE};
 use fanpcap_testkit::{Injector, Veth, veth};
 
-/// The second wire. Its far end is that of the tap that has the replies.
+/// The second wire. Its far end belongs to the tap's leg with the replies.
 pub(super) const SECOND: [&str; 2] = ["vc", "vd"];
 
 /// The devices at which members capture.
 pub(super) const BOTH: &str = "vb^vd";
 
-/// So many frames are sent each time.
+/// Number of frames that are sent each time.
 const BURST: u64 = 64;
 
 const EVERY: Duration = Duration::from_micros(640);
 
-/// The near ends.
+/// The near ends of both wires.
 pub(super) struct Wires {
     near: [Injector; 2],
     pool: Pool,
@@ -51,8 +51,8 @@ impl Wires {
         Ok(Self { near, pool })
     }
 
-    /// Sends frames until it is to stop: one of each flow over one wire, then over the other.
-    /// Returns how many, and how many nanoseconds that took.
+    /// Sends frames until `stop` is set: one frame of each flow over one wire, then over the other.
+    /// Returns the number of frames, and how many nanoseconds that took.
     pub(super) fn send(&mut self, stop: &AtomicBool) -> Result<(u64, u64)> {
         let begun = Instant::now();
         let mut sent = 0;
@@ -72,7 +72,7 @@ impl Wires {
     fn frame(&self, number: u64, is_reply: bool) -> Vec<u8> {
         let mut frame = self.pool.frame(number);
         if is_reply {
-            // Addresses of Ethernet and IPv4, and ports.
+            // Exchange the addresses of Ethernet and IPv4, and the ports.
             for (from, to, len) in [(0, 6, 6), (26, 30, 4), (34, 36, 2)] {
                 let (ahead, behind) = frame.split_at_mut(to);
                 ahead[from..from + len].swap_with_slice(&mut behind[..len]);

@@ -1,4 +1,4 @@
-//! A mix of flows, each in a bucket that the test chooses, and who got them.
+//! A mix of flows, each in a bucket that the test chooses, and the members that got the frames.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -17,26 +17,26 @@ use crate::membership::recorder::Recorder;
 use crate::membership::records;
 use crate::membership::table::BUCKETS;
 
-/// Flows from which one is taken for each bucket.
+/// Number of flows from which the test takes one flow for each bucket.
 const FLOWS: u32 = 60_000;
 
-/// A prime, of which no number of flows here is a multiple.
+/// A prime number. No number of flows in these tests is a multiple of it.
 const STRIDE: usize = 7919;
 
-/// Where a frame's number is: behind the headers of Ethernet, IPv4 and UDP.
+/// Offset of a frame's number: after the headers of Ethernet, IPv4 and UDP.
 const STAMP: usize = 42;
 
-/// Flows, of which each pass sends a frame, and all that was sent of them.
+/// Flows, and the frames sent so far. Each pass sends one frame of each flow.
 pub(super) struct Mix {
-    /// Of each bucket, a frame.
+    /// For each bucket, a frame.
     frames: Vec<Vec<u8>>,
-    /// Of the flows of a pass, their buckets.
+    /// For each flow of a pass, its bucket.
     flows: Vec<usize>,
-    /// Of all frames sent, their buckets.
+    /// For each frame sent, its bucket.
     sent: Vec<usize>,
 }
 
-/// Who got the frames, by their numbers.
+/// For each frame number, the member that got the frame.
 pub(super) struct Seen {
     members: Vec<usize>,
     buckets: Vec<usize>,
@@ -67,7 +67,7 @@ impl Mix {
         }
         ensure!(
             frames.iter().all(|frame| !frame.is_empty()),
-            "an empty bucket"
+            "a bucket has no frame"
         );
         Ok(Self {
             frames,
@@ -94,7 +94,7 @@ impl Mix {
     /// Sends a frame of each flow.
     pub(super) fn send(&mut self, wire: &Wire) -> Result<()> {
         let mut frames = Vec::new();
-        // A round may begin within a pass: flows of one member don't come one after another.
+        // A round may begin within a pass. So the flows of one member must not follow each other.
         let flows = self.flows.len();
         let order = (0..flows).map(|at| self.flows[at * STRIDE % flows]);
         let order: Vec<usize> = order.collect();
@@ -107,8 +107,8 @@ impl Mix {
         wire.send_bytes(frames.iter().map(|frame| (Direction::Request, &frame[..])))
     }
 
-    /// Waits until each frame was seen, but for those in the hands of the `killed`, and checks that
-    /// none was seen twice.
+    /// Waits until each frame was recorded, except frames that the `killed` members were handling.
+    /// Checks that no frame was recorded twice.
     pub(super) fn await_all(&self, members: &[Recorder], killed: usize) -> Result<Seen> {
         await_for("all frames", LIMIT, || {
             let counts = members.iter().map(|member| records::count(&member.file));
@@ -135,7 +135,7 @@ impl Mix {
 }
 
 impl Seen {
-    /// By how many percent the busiest member was above the mean of those that got frames.
+    /// By how many percent the busiest member exceeds the mean of the members that got frames.
     pub(super) fn above(&self, frames: Range<usize>) -> f64 {
         let mut counts = BTreeMap::new();
         let seen = self.members[frames].iter();
@@ -147,7 +147,7 @@ impl Seen {
         100.0 * (f64::from(most) / mean - 1.0)
     }
 
-    /// Flows that several members have got.
+    /// Number of flows that several members have got.
     pub(super) fn flows_apart(&self) -> usize {
         let mut members: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         for (bucket, member) in self.buckets.iter().zip(&self.members) {

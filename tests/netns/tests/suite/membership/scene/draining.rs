@@ -1,4 +1,4 @@
-//! Members of a scene are drained, and get a weight again.
+//! Drains members of a scene, and gives them a weight again.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_group::view::GroupTable;
@@ -11,8 +11,8 @@ use super::super::recorder::End;
 use super::Scene;
 
 impl Scene<'_> {
-    /// Drains a member: its buckets move, and no others. Waits until it has read its ring, if it
-    /// does. Returns how many packets are left in it.
+    /// Drains a member: only its buckets move. Waits until the member has read its ring, if it
+    /// reads. Returns how many packets are left in the ring.
     pub(in super::super) fn drain(&mut self, member: usize) -> Result<Option<u64>> {
         let (slot, id) = (self.slot(member)?, self.members[member].id()?);
         let drained = weight::drain(ifindex(self.device)?, self.group, id)?;
@@ -25,7 +25,7 @@ impl Scene<'_> {
         Ok(read.map_or_else(|_| drained.unread(), |()| Some(0)))
     }
 
-    /// A drained member ends.
+    /// Ends a drained member.
     pub(in super::super) fn end_drained(&mut self, member: usize, how: End) -> Result<()> {
         self.members[member].end(how).map(drop)
     }
@@ -44,7 +44,7 @@ impl Scene<'_> {
         Ok(unread)
     }
 
-    /// A drained member gets another weight, and its share.
+    /// Gives a drained member another weight, with which it gets a share.
     pub(in super::super) fn weigh(&mut self, member: usize, weight: u16) -> Result<()> {
         let before = self.owners.shares();
         weight::weigh(
@@ -72,7 +72,7 @@ impl Scene<'_> {
         let id = self.members[member].id()?;
         let table = GroupTable::find(ifindex(self.device)?, self.group, LIMIT);
         let table = table.map_err(anyhow::Error::msg)?.context("no table")?;
-        // The other member has them until this one notices that it died.
+        // The other member has the buckets until this member notices that the other has died.
         let owner = await_for("all buckets", LIMIT, || {
             let places = table.look().map(|view| view.places).unwrap_or_default();
             let mut owners = places.into_iter().filter(|place| place.buckets > 0);
@@ -85,7 +85,7 @@ impl Scene<'_> {
 }
 
 fn ifindex(device: &str) -> Result<u32> {
-    // If there are several devices, the first device's group is asked.
+    // If there are several devices, this function uses the first device's group.
     let first = device.split('^').next().unwrap_or(device);
     interface::find(first)?.context("no device")
 }

@@ -1,4 +1,4 @@
-//! Devices of a scene go down and up.
+//! Sets devices of a scene down and up.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -16,7 +16,7 @@ use super::{ON_XDP, Scene};
 const DOWN: Duration = Duration::from_millis(50);
 
 impl Scene<'_> {
-    /// One of two devices goes down and up: each bucket's owner is the same socket as before.
+    /// One of two devices goes down and up. Each bucket's owner must be the same socket as before.
     pub(in super::super) fn flap(&mut self, load: &mut Load, device: &str) -> Result<()> {
         load.pause()?;
         let same = self.owners.shares().into_keys().map(|slot| (slot, slot));
@@ -34,8 +34,8 @@ impl Scene<'_> {
     }
 
     /// The device goes down, gets another name, and comes up again. The kernel links the group's
-    /// sockets again, in the order in which their members came, and each bucket's owner is the same
-    /// socket as before. Returns how many members have another slot.
+    /// sockets again, in the order in which their members joined. Each bucket's owner must be the
+    /// same socket as before. Returns how many members have another slot.
     pub(in super::super) fn relink(
         &mut self,
         load: &mut Load,
@@ -68,8 +68,9 @@ impl Scene<'_> {
         Ok(slots.iter().filter(|(old, new)| old != new).count())
     }
 
-    /// The device goes down and up while all members are stopped. A newcomer comes before they go
-    /// on, and numbers the slots: it takes its share of members whose sockets have moved.
+    /// The device goes down and up while all members are stopped. A newcomer joins before the
+    /// members continue, and numbers the slots. It takes its share of members whose sockets have
+    /// moved.
     pub(in super::super) fn relink_asleep(&mut self, load: &mut Load) -> Result<()> {
         load.pause()?;
         let slots = self.slots_by_age();
@@ -92,8 +93,8 @@ impl Scene<'_> {
     }
 
     /// The number that each slot gets when the kernel links the sockets in the order in which their
-    /// members came. One who is gone has a socket until another takes its slot, or nobody has a
-    /// slot behind it. On XDP all keep their numbers.
+    /// members joined. The socket of an ended member stays until another member takes its slot, or
+    /// until no later slot has a member. On XDP all slots keep their numbers.
     fn slots_by_age(&self) -> BTreeMap<u8, u8> {
         let ages = self.members.iter().enumerate();
         let holders: BTreeMap<u8, usize> =

@@ -5,40 +5,41 @@ use rand_pcg::rand_core::RngCore;
 
 use super::super::recorder::End;
 
-/// How many members there are at least and at most.
+/// The least and the greatest number of members.
 const LEAST: usize = 2;
 const MOST: usize = 7;
 
-/// How many steps a schedule has, and how much a step does at most at once.
+/// The number of steps of a schedule, and the greatest number of simultaneous actions in a step.
 const STEPS: usize = 7;
 const ACTIONS: u64 = 3;
 
 const ENDS: [End; 4] = [End::Leaves, End::LeavesMuch, End::Killed, End::HangsFirst];
 
-/// What happens to a group. Members have numbers, in the order in which they come.
+/// An action on a group. Members are numbered in the order in which they join.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Action {
-    /// The next member comes. One that has a name has the given number's.
+    /// The next member joins. With `name` it gets the name that belongs to this number.
     Join { name: Option<usize> },
     /// A member ends.
     End { member: usize, how: End },
     /// A member gets another weight; 0 drains it.
     Weigh { member: usize, weight: u16 },
-    /// A member does nothing for this many milliseconds.
+    /// A member is stopped for this many milliseconds.
     Stop { member: usize, ms: u64 },
-    /// No member does anything.
+    /// All members are stopped.
     Freeze { ms: u64 },
-    /// A member sets its filter while nothing is sent: packets that come during this would be lost.
+    /// A member sets its filter while nothing is sent, because packets that come during the change
+    /// would be lost.
     Filter { member: usize },
 }
 
-/// A member as the plan knows it.
+/// The plan's data of a member.
 #[derive(Clone, Copy)]
 struct Member {
     name: Option<usize>,
     weight: u16,
     is_there: bool,
-    /// A step does one thing to a member.
+    /// A step acts on a member at most once; this member is already used.
     is_taken: bool,
 }
 
@@ -123,8 +124,8 @@ impl Plan {
         Action::Join { name }
     }
 
-    /// A member ends, unless nobody would be left that has had a share before this step. One in two
-    /// that have a name is succeeded.
+    /// A member ends, unless no member would be left that had a share before this step. Every
+    /// second named member gets a successor.
     fn end(&mut self, actions: &mut Vec<Action>) {
         let how = ENDS[self.below(ENDS.len())];
         if let Some(member) = self.take_one_of_several() {
@@ -137,8 +138,8 @@ impl Plan {
         }
     }
 
-    /// Another weight for a member without a name: a successor has its predecessor's buckets,
-    /// whatever weight it has itself.
+    /// Another weight for a member without a name. A successor gets its predecessor's buckets,
+    /// whatever its own weight.
     fn weigh(&mut self, weight: u16, actions: &mut Vec<Action>) {
         let member = match weight {
             0 => self.take_one_of_several(),

@@ -1,4 +1,4 @@
-//! The allowed effects of a step on packets and flows, and a check that there were no others.
+//! The allowed effects of a step on packets and flows, and a check that it had no other effects.
 
 use std::ops::Range;
 
@@ -8,22 +8,23 @@ use super::super::recorder::End;
 use super::super::story::Story;
 use super::plan::Action;
 
-/// How long before a step packets may have come that somebody had not read by then.
+/// How long before a step packets may have come that were still unread at the step.
 const UNREAD_US: u64 = 300_000;
 
-/// A step that was made.
+/// A step that has been made.
 pub(super) struct Step {
     pub(super) actions: Vec<Action>,
-    /// From its begin until all was in its place again, microseconds since 1970.
+    /// The time from the step's beginning until the group was stable again, in microseconds since
+    /// 1970.
     pub(super) time: Range<u64>,
-    /// Members that came.
+    /// Members that joined.
     pub(super) came: Range<usize>,
-    /// Buckets that have moved between others: rounding may do that where weights differ.
+    /// Buckets that have moved between other members. Rounding may cause this if weights differ.
     pub(super) rounded: usize,
 }
 
 impl Step {
-    /// How many members were killed. Each may have had one packet in its hands.
+    /// The number of killed members. Each may have been handling one packet.
     pub(super) fn killed(&self) -> usize {
         let is_kill = |it: &&Action| {
             let Action::End { how, .. } = it else {
@@ -34,7 +35,7 @@ impl Step {
         self.actions.iter().filter(is_kill).count()
     }
 
-    /// Whether the step lets something move from a member to another.
+    /// Whether the step may move flows from one of these members to the other.
     pub(super) fn concerns(&self, from: usize, to: usize) -> bool {
         let is_one = |it: &Action| match *it {
             Action::End { member, .. } => member == from,
@@ -47,7 +48,7 @@ impl Step {
         self.came.contains(&to) || self.actions.iter().any(is_one)
     }
 
-    /// Why packets of flows may come late, if they may.
+    /// Why packets of flows may come late; `None` if they must not.
     pub(super) fn late(&self) -> Option<&'static str> {
         let count = |is_it: fn(&Action) -> bool| self.actions.iter().filter(|it| is_it(it)).count();
         let ends = count(|it| matches!(it, Action::End { .. }));
@@ -58,31 +59,31 @@ impl Step {
             (1, 0, 0) => None,
             (1, 0, _) if self.came.is_empty() => None,
             (1, 0, _) => {
-                Some("those who were there before did not look within a tenth of a second")
+                Some("older members did not check for packets within a tenth of a second")
             }
-            (1, _, _) => Some("buckets were another's before the ring was read"),
+            (1, _, _) => Some("another member had the buckets before the ring was read"),
             _ => Some("the member that reads a ring may have ended too"),
         }
     }
 
-    /// Whether a packet that arrived then may come late.
+    /// Whether a packet that arrived at this time may come late.
     pub(super) fn excuses(&self, arrived_us: u64) -> bool {
         let time = self.time.start - UNREAD_US..self.time.end;
         self.late().is_some() && time.contains(&arrived_us)
     }
 
-    /// Checks that from the phase before to this one no flows have moved but those of whom the step
-    /// concerns.
+    /// Checks that from the previous phase to this one only flows of members that the step concerns
+    /// have moved.
     pub(super) fn check(&self, story: &Story, phase: usize) -> Result<()> {
         let others = story
             .moves(phase)
             .filter(|(from, to)| !self.concerns(*from, *to));
         let (others, actions) = (others.count(), &self.actions);
-        // As many flows as buckets, by chance several times as many.
+        // As many flows as buckets are expected; by chance there may be several times as many.
         let most = self.rounded * 8;
         ensure!(
             others <= most,
-            "{others} flows of others moved by {actions:?}"
+            "{others} flows of other members moved by {actions:?}"
         );
         Ok(())
     }
