@@ -57,9 +57,7 @@ impl Savefiles {
             .open(path)?;
         let identity = identity(&file.metadata()?);
         if identity.is_some() && identity == self.source {
-            bail!(
-                "--read reads this file, and writing would destroy it; name another file"
-            );
+            bail!("--read reads this file, and writing would destroy it; name another file");
         }
         if identity.is_some_and(|identity| !self.made.insert(identity)) {
             bail!(

@@ -185,7 +185,8 @@ fn pcap<'a>(
 fn raw(packet: &Packet, unit: u64) -> Result<RawPcapPacket<'_>> {
     let (seconds, rest) = (packet.stamp / SECOND, packet.stamp % SECOND);
     Ok(RawPcapPacket {
-        ts_sec: u32::try_from(seconds).context("a time stamp after 2106, which pcap can't store")?,
+        ts_sec: u32::try_from(seconds)
+            .context("a time stamp after 2106, which pcap can't store")?,
         ts_frac: u32::try_from(rest / unit)?,
         incl_len: u32::try_from(packet.data.len())?,
         orig_len: packet.original_len,

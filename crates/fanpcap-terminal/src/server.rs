@@ -63,7 +63,9 @@ pub fn serve(
     metrics: impl FnMut() -> Result<String> + Send,
 ) -> Result<ExitCode> {
     let listener = TcpListener::bind(address).with_context(|| format!("listening at {address}"))?;
-    let address = listener.local_addr().context("reading the listener's address")?;
+    let address = listener
+        .local_addr()
+        .context("reading the listener's address")?;
     streams::note(&format!("fanpcap: serving http://{address}/metrics\n"));
     let metrics = Mutex::new(metrics);
     thread::scope(|scope| {

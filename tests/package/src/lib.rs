@@ -202,7 +202,8 @@ fn base() -> Result<PathBuf> {
 
 /// The package is for the release that it is built on.
 fn release() -> Result<String> {
-    let text = fs::read_to_string("/etc/os-release").context("reading which distribution this is")?;
+    let text =
+        fs::read_to_string("/etc/os-release").context("reading which distribution this is")?;
     let value = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         Some(line.trim_matches('"').to_owned())

@@ -236,8 +236,7 @@ impl<'a> Scene<'a> {
     pub(super) fn silence(&mut self, member: usize, load: &mut Load, is_held: bool) -> Result<()> {
         let (slot, begun) = (self.slot(member)?, Instant::now());
         if is_held {
-            self.late =
-                Some("its child kept the ring long after other members had its share");
+            self.late = Some("its child kept the ring long after other members had its share");
         }
         let recorder = &mut self.members[member];
         let ended = match is_held {

@@ -279,10 +279,14 @@ fn who_is_stopped_with_the_device_is_named() -> Result<()> {
         let begin = Instant::now();
         let other = wire.tcpdump()?.set("PCAP_DRIVER", "xdp");
         let other = other.group(GROUP + 1, "flow").spawn(&wire.scratch)?;
-        await_for("the other newcomer to name the stopped process", LIMIT, || {
-            let said = other.said()?;
-            Ok(said.contains(&named(first.pid())).then_some(()))
-        })
+        await_for(
+            "the other newcomer to name the stopped process",
+            LIMIT,
+            || {
+                let said = other.said()?;
+                Ok(said.contains(&named(first.pid())).then_some(()))
+            },
+        )
         .with_context(|| format!("{:?}", other.said()))?;
         let took = begin.elapsed();
         ensure!(took < within(3 * AT_ONCE), "{took:?}");

@@ -58,9 +58,7 @@ impl Step {
             (0, _, _) => None,
             (1, 0, 0) => None,
             (1, 0, _) if self.came.is_empty() => None,
-            (1, 0, _) => {
-                Some("older members did not check for packets within a tenth of a second")
-            }
+            (1, 0, _) => Some("older members did not check for packets within a tenth of a second"),
             (1, _, _) => Some("another member had the buckets before the ring was read"),
             _ => Some("the member that reads a ring may have ended too"),
         }
