@@ -101,7 +101,7 @@ fn the_file_that_is_read_is_not_written() {
             let output = command.output().unwrap();
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(!output.status.success(), "{said}");
-            assert!(said.contains("the file that is read"), "{said}");
+            assert!(said.contains("--read reads this file"), "{said}");
             assert!(std::fs::read(&source).unwrap() == before, "{target:?}");
         }
     }
