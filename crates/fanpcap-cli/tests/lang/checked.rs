@@ -63,7 +63,7 @@ fn what_a_group_refuses_is_noted_and_no_error() {
     assert_eq!(
         said(&output),
         "standard input: note: a group of the kernel's refuses it: `broadcast` gives a packet to all members, \
-         which a group of the kernel's can't do\n"
+         which a kernel group can't do\n"
     );
 }
 

@@ -84,8 +84,8 @@ impl Emitter<'_> {
         })
     }
 
-    /// Stores the IP header and the ports on the stack for the rest of the code. Writes absent
-    /// fields too: the verifier requires it.
+    /// Stores the IP header and the ports on the stack for the later code. Writes fields that the
+    /// packet lacks too, because the verifier requires that all read bytes were written.
     pub(super) fn keep_headers(&mut self) {
         let [short, network, done] = self.asm.labels();
         self.load(Origin::Network, 0, 40, HEADER, short);

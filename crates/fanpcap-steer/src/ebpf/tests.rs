@@ -84,9 +84,10 @@ impl All {
         )
     }
 
-    /// The one answer of all variants that can run on the frame. At least one variant can.
+    /// Returns the answer that all variants give, if they can run on the frame. Panics if the
+    /// answers differ or if no variant can run on the frame.
     fn run(&self, frame: &[u8]) -> u32 {
-        self.answer(frame).expect("a way that takes the frame")
+        self.answer(frame).expect("a variant that runs on the frame")
     }
 
     /// As [`Self::run`], but `None` if no variant can run on the frame.

@@ -101,7 +101,7 @@ impl<'a> Parser<'a> {
         }
         self.take();
         if !self.goes_on() || self.token().kind == Lexeme::Mark(';') {
-            return Err(self.expected("a type behind '::'"));
+            return Err(self.expected("a type after '::'"));
         }
         self.rest_of_line();
         Ok(())
@@ -191,7 +191,7 @@ impl<'a> Parser<'a> {
             self.take();
         }
         if self.token().kind == Lexeme::End {
-            let message = "expected 'where' behind the module's name, found the end of the program";
+            let message = "expected 'where' after the module's name, found the end of the program";
             return Err(Error::new(span, message));
         }
         self.take();
@@ -207,11 +207,11 @@ impl<'a> Parser<'a> {
         let module = &self.source[span];
         self.pass_word("qualified");
         if self.pass_word("as") {
-            self.pass_name("a name behind 'as'")?;
+            self.pass_name("a name after 'as'")?;
         }
         let lists = self.pass_word("hiding");
         if lists && self.peek() != Some(&Lexeme::Mark('(')) {
-            return Err(self.expected("names in brackets behind 'hiding'"));
+            return Err(self.expected("names in brackets after 'hiding'"));
         }
         let is_over = !self.goes_on() || matches!(self.token().kind, Lexeme::Mark(';' | '('));
         if !is_over {

@@ -56,7 +56,7 @@ impl Wrong {
     fn mismatch() -> Wrong {
         Wrong::new(
             0,
-            "expected other arguments: the function table contradicts itself",
+            "expected other arguments: the function's entry in the table is wrong",
         )
     }
 }
