@@ -76,8 +76,8 @@ fn first(given: &mut Given<'_>) -> Result<Built, Wrong> {
     Ok(Function::First(given.functions()?).into())
 }
 
-/// `src f` and `dst f`: restricts to `side` each predicate in `f` that is about either side. A
-/// `src` or `dst` within `f` has already restricted its own predicates.
+/// Makes `src f` and `dst f`: restricts each predicate in `f` that is about either side to `side`.
+/// A `src` or `dst` within `f` has already restricted its own predicates.
 fn side(given: &mut Given<'_>, side: Side) -> Result<Built, Wrong> {
     let mut function = given.function()?;
     function.walk_mut(&mut |node| {

@@ -12,7 +12,7 @@ pub(super) const PORT: Parameter = parameter("port", Kind::Number(0, 0xffff));
 pub(super) const NET: Parameter = parameter("net", Kind::Net);
 pub(super) const ETHER_TYPE: Parameter = parameter("type", Kind::Number(0, 0xffff));
 pub(super) const PROTOCOL: Parameter = parameter("protocol", Kind::Number(0, 0xff));
-/// -1 stands for any tag.
+/// VLAN ids as arguments. -1 means any tag.
 pub(super) const TAGS: Parameter = parameter("ids", Kind::Numbers(-1, 0xfff));
 const VID: Parameter = parameter("id", Kind::Number(0, 0xfff));
 const WORD: Parameter = parameter("value", Kind::Number(0, 0xffff_ffff));

@@ -18,10 +18,10 @@ fn load(program: &Tree) -> Result<[u32; 3], EbpfError> {
             .unwrap_or_else(|error| panic!("{error}\n{}", program.main_text()));
         *verified = loaded.verified().unwrap();
         let times = *verified as usize / object.steps();
-        assert!(times < 20, "{verified} for {} steps", object.steps());
+        assert!(times < 20, "the verifier visited {verified} instructions for {} steps", object.steps());
         assert!(
             *verified < 500_000,
-            "half of what the verifier has patience for: {verified}"
+            "the verifier visited half of its limit of instructions: {verified}"
         );
     }
     Ok(verified)

@@ -46,7 +46,7 @@ fn the_usual_packet_costs_one_call() {
             let (base, with) = (best(&empty), best(&flow));
             let walked = best(&apart);
             println!(
-                "{name}, {what}: {with} ns, of which the trial itself {base} ns; {walked} ns by the walk"
+                "{name}, {what}: {with} ns, of which the trial itself takes {base} ns; {walked} ns with the walk"
             );
             assert!(with.saturating_sub(base) < 1000);
         }
@@ -117,7 +117,7 @@ mod long {
         });
         for ((name, loaded), (median, least, most)) in loaded.iter().zip(medians) {
             let verified = loaded.verified().unwrap();
-            println!("{name}: {median} ns ({least}-{most}), {verified} verified");
+            println!("{name}: {median} ns ({least}-{most}), the verifier visited {verified} instructions");
         }
     }
 }
