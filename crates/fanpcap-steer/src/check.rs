@@ -157,8 +157,9 @@ impl<'p, 'a> Checker<'p, 'a> {
         let definition = &self.program.definitions[at];
         if matches!(self.constants[at], Constant::Open) {
             let name = definition.name;
-            let message =
-                format!("expected a definition of '{name}' without '{name}' in it, found recursion");
+            let message = format!(
+                "expected a definition of '{name}' without '{name}' in it, found recursion"
+            );
             return Err(Error::new(definition.span.clone(), message));
         }
         self.constants[at] = Constant::Open;
@@ -186,8 +187,7 @@ impl<'p, 'a> Checker<'p, 'a> {
         self.depth -= 1;
         let value = value?;
         if value.depth() > DEPTH_MAX {
-            let message =
-                format!("expected at most {DEPTH_MAX} nested values, found one more");
+            let message = format!("expected at most {DEPTH_MAX} nested values, found one more");
             return Err(Error::new(expression.span.clone(), message));
         }
         Ok(value)

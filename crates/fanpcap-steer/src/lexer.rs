@@ -180,7 +180,9 @@ impl<'a> Lexer<'a> {
             }
             char::REPLACEMENT_CHARACTER => error.hint("save the text as UTF-8"),
             '\u{feff}' => error.hint("save the text without a byte order mark"),
-            c if c.is_whitespace() => error.hint("this character only looks like a blank: write a blank"),
+            c if c.is_whitespace() => {
+                error.hint("this character only looks like a blank: write a blank")
+            }
             _ => error,
         }
     }

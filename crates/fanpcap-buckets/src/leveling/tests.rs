@@ -75,7 +75,10 @@ fn skewed_flows_are_level_after_few_rounds() {
         let (rounds, after) = settled(&packets, &mut owned, &weights);
         println!("{owners} owners of {buckets}: {before} -> {after} in {rounds} rounds");
         assert!(rounds <= 8, "{rounds}");
-        assert!(after <= 50, "imbalance {after} after levelling, {before} before");
+        assert!(
+            after <= 50,
+            "imbalance {after} after levelling, {before} before"
+        );
     }
 }
 

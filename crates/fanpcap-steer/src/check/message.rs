@@ -68,7 +68,8 @@ impl<'a> Checker<'_, 'a> {
             ) => Some(format!("as in '{}'", entry.example)),
             (Value::Predicate(_), Kind::Function) => {
                 if self.source[..span.start].trim_end().ends_with('$') {
-                    let hint = "'$' applies to everything after it, also to '>->': write 'filter (...)'";
+                    let hint =
+                        "'$' applies to everything after it, also to '>->': write 'filter (...)'";
                     return Some(hint.to_owned());
                 }
                 let write = if is_word { text } else { "(...)" };
@@ -78,9 +79,9 @@ impl<'a> Checker<'_, 'a> {
             (Value::Property(_), Kind::Predicate | Kind::Function) => {
                 Some("compare it with a number: 'ip_ttl .< 64'".to_owned())
             }
-            (Value::Number(_), Kind::Property) => {
-                Some("'.<' takes the number on its right, '<.' takes the number on its left".to_owned())
-            }
+            (Value::Number(_), Kind::Property) => Some(
+                "'.<' takes the number on its right, '<.' takes the number on its left".to_owned(),
+            ),
             (Value::Text(_), Kind::Function) => {
                 Some("a pcap expression is a predicate: write 'filter \"tcp\"'".to_owned())
             }

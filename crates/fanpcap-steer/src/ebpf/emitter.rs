@@ -328,7 +328,10 @@ impl<'a> Emitter<'a> {
     fn count(&mut self, counter: u8, amount: i64) {
         if usize::from(counter) >= COUNTERS {
             return self.fail(EbpfError::Unfit(Unfit {
-                what: format!("the counters are 0 to {}, found counter {counter}", COUNTERS - 1),
+                what: format!(
+                    "the counters are 0 to {}, found counter {counter}",
+                    COUNTERS - 1
+                ),
             }));
         }
         let map = self.maps.of(Map::Counters);

@@ -90,7 +90,9 @@ pub(super) fn meant(symbol: &str) -> Option<String> {
         "!" => return Some("did you mean 'not'?".to_owned()),
         "#" | "//" | "/*" => return Some("a comment begins with '--'".to_owned()),
         ">>=" | "<-" => {
-            return Some("functions of this language have no results: join them by '>->'".to_owned());
+            return Some(
+                "functions of this language have no results: join them by '>->'".to_owned(),
+            );
         }
         "\\" => return Some("write a definition with parameters: 'web p = has_port p'".to_owned()),
         _ if symbol.starts_with("--") => {

@@ -49,7 +49,7 @@ fn a_pcap_filter_is_a_predicate() {
         port_filter(),
     ));
     let carried = ethernet(0x0800, &v4(4, 0, &udp4()[14..]));
-    assert_eq!(inside.run(&carried), 2, "it sees the whole frame");
+    assert_eq!(inside.run(&carried), 2, "the filter reads the whole frame");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn operations_are_as_the_interpreter_has_them() {
         (ALU_NEG, 0, a.wrapping_neg()),
     ] {
         assert_eq!(of(code, k), expected, "{code:#x} {k:#x}");
-        // The same with the operand in X.
+        // The same operation, with the operand in X.
         let by_x = [
             Classic::new(LDX_IMM, k),
             Classic::new(LD_IMM, a),
