@@ -134,8 +134,9 @@ impl MapSpec {
 
 /// Size of a table's entry in bytes. Entries are contiguous. A BPF program looks an entry up and
 /// selects bytes of it by shifts. The BPF program could add an offset to the table's address
-/// instead. But without `CAP_PERFMON` the verifier would then walk each path separately if the paths
-/// differ in any number (`explore_alu_limits`). That would be 100 times the work for mode `flow`.
+/// instead. But without `CAP_PERFMON` the verifier would then walk each path separately if
+/// the paths differ in any number (`explore_alu_limits`). That would be 100 times the work for mode
+/// `flow`.
 pub const TABLE_ROW: u32 = 8;
 
 /// A value that an instruction gets only when the object is loaded. A map is given by its index in
