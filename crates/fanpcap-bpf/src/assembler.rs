@@ -280,7 +280,7 @@ impl Assembler {
     }
 
     /// Jumps back to a bound label, if the condition holds. Since Linux 5.3 the verifier accepts a
-    /// loop if it sees that the loop ends.
+    /// loop if it can prove that the loop ends.
     pub fn repeat_if(&mut self, condition: Condition, to: Label) {
         if self.live {
             self.conditions += 1;

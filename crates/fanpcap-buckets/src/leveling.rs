@@ -2,8 +2,8 @@
 //! load.
 //!
 //! The rule is that of RSS++ (Barbette et al., CoNEXT 2019, section 3). The owner that exceeds its
-//! share most gives its biggest bucket that fits to the owner that lacks most. Buckets are those of
-//! a group, or the entries of a NIC's indirection table.
+//! share most gives a bucket away: its biggest bucket that fits. The owner that lacks the most load
+//! gets this bucket. Buckets are those of a group, or the entries of a NIC's indirection table.
 
 #[cfg(test)]
 mod tests;

@@ -51,7 +51,7 @@ fn compare(made: &Made, compared: &mut Compared) {
     );
     compared.tags += tags.len();
     match &theirs.net {
-        // etherparse goes by the version, whatever the Ethernet type says.
+        // etherparse decides by the version in the header, whatever the Ethernet type is.
         Some(LaxNetSlice::Ipv4(_)) if ours.ether_type() != Some(number::ETHER_IPV4) => return,
         Some(LaxNetSlice::Ipv6(_)) if ours.ether_type() != Some(number::ETHER_IPV6) => return,
         Some(LaxNetSlice::Ipv4(v4)) => {

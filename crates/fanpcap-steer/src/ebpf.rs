@@ -181,10 +181,10 @@ pub fn filter(parts: &Parts, user: Option<&[Classic]>) -> Result<Option<Object>,
 /// The BPF program at XDP, from the whole tree. It looks up the decision's slots in the group's
 /// table and delivers each packet to them.
 ///
-/// Steering functions that give a packet to one member in a kernel group do the same here, and
-/// select the same member. So three kinds of packets are steered by both ends: Ethernet broadcasts,
-/// packets between two local addresses, and GTP's control plane. A packet goes to several members
-/// only by functions for that purpose.
+/// If a steering function gives a packet to one member in a kernel group, the same function selects
+/// the same member here. So three kinds of packets are steered by both ends: Ethernet broadcasts,
+/// packets between two local addresses, and GTP's control plane. Only functions made for this
+/// purpose give a packet to several members.
 ///
 /// If `delivery` is for packets that the host sends, the BPF program is for the device's traffic
 /// control instead (`BPF_PROG_TYPE_SCHED_CLS`).

@@ -290,7 +290,7 @@ pub enum Steer {
     Link,
     /// The outermost tag's VLAN id. Drops an untagged packet.
     Vlan,
-    /// Members in turn, counted on each CPU.
+    /// The members one after the other. Each CPU counts its own packets.
     RoundRobin,
     /// A random number.
     Random,

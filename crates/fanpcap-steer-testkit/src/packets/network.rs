@@ -5,7 +5,7 @@ use fanpcap_gen::headers;
 use super::{Family, upper};
 use crate::{Draw, pools};
 
-/// A packet of either IP version. Before it comes the protocol number of the version.
+/// The protocol number of an IP version, and a packet of this version.
 pub(super) fn ip(draw: &mut Draw<'_>, depth: usize) -> (u8, Vec<u8>) {
     if draw.one_in(3) {
         (6, v6(draw, depth))

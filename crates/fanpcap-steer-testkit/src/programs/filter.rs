@@ -29,7 +29,7 @@ impl Maker<'_, '_> {
     }
 }
 
-/// A classic BPF program: one of those below, or an arbitrary one.
+/// A classic BPF program: a filter of one of the functions below, or an arbitrary one.
 pub fn classic(draw: &mut Draw<'_>) -> Vec<Classic> {
     match draw.weighted(&[20, 30, 20, 10, 50]) {
         0 => ether_type(draw),

@@ -14,7 +14,7 @@ use fanpcap_steer::ebpf::Delivery;
 /// The code of the delivery.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recording {
-    /// Whether the packets are those that the host sends.
+    /// Whether the packets are packets that the host sends.
     pub(crate) sent: bool,
 }
 
@@ -23,7 +23,7 @@ pub(crate) const RECORD_MAP: &str = "record";
 const SLOTS: usize = 256;
 const ROWS: usize = SLOTS + 5;
 
-/// The rows behind those of the slots.
+/// The rows behind the rows of the slots.
 #[derive(Clone, Copy)]
 enum Row {
     Offered,

@@ -24,8 +24,8 @@ pub(crate) struct Drawn {
     pub(crate) beside: [u64; 3],
 }
 
-/// `count` packets of this seed. One in eight packets comes after fragments of itself, in one of
-/// several orders.
+/// Draws `count` packets by this seed. One in eight packets comes after fragments of the packet
+/// itself, in one of several orders.
 pub(crate) fn drawn(seed: u64, count: usize) -> Drawn {
     let mut drawn = Drawn::default();
     for number in 0.. {

@@ -207,8 +207,8 @@ impl<'a> Emitter<'a> {
         self.asm.jump(ways.done);
     }
 
-    /// Whether the main function delivers: no packet goes to several members, and nothing is kept
-    /// for the host.
+    /// Whether the main function delivers. It does if no packet goes to several members, and if no
+    /// part of the decision is kept for the host.
     fn delivers_in_place(&self) -> bool {
         let choices = self.choices;
         let several = choices.copies || choices.broadcasts || choices.doubles;

@@ -180,7 +180,7 @@ impl<'a> Emitter<'a> {
         if needs.frame {
             let ready = self.asm.label();
             let in_place = self.target.reads_in_place();
-            // The stack has no room for both the window and choices.
+            // The stack is too small for both the window and choices.
             let has_bodies = in_place || !(needs.headers || self.choices.on_stack());
             match plain {
                 Plain::Bodies if has_bodies => self.plain_bodies(needs),

@@ -1,9 +1,9 @@
 //! Fast code for plain packets. Most packets are plain (`view.rs`).
 //!
 //! If the tree reads headers, there is one body for all packets. This code then stores the view and
-//! the headers of a plain packet where the walk stores those of other packets. If the tree does not
-//! read headers, each IP version has a separate body for plain packets. That body reads addresses
-//! and ports from the frame.
+//! the headers of a plain packet in the places where the walk stores the view and the headers of
+//! other packets. If the tree does not read headers, each IP version has a separate body for plain
+//! packets. That body reads addresses and ports from the frame.
 
 use super::emitter::Emitter;
 use super::inside::{SESSION_PORTS, TUNNEL_PORTS};

@@ -119,7 +119,8 @@ impl Emitter<'_> {
         let missing = self.asm.label();
         self.asm.set(R7, R2);
         self.asm.set(R8, R3);
-        // The verifier must see that the length is 1 to 8 and that as many bytes are written.
+        // The verifier must be able to prove that the length is 1 to 8 and that as many bytes are
+        // written.
         self.asm.set(R8, (R8 & 7) + 1);
         self.asm.store(Width::Double, R10, WORD, 0);
         self.copy(R7, R8, WORD, missing);

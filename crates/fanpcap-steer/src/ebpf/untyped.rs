@@ -118,7 +118,7 @@ impl Emitter<'_> {
         let wrong = self.asm.label();
         self.asm.set(R7, R2);
         self.asm.set(R8, R3);
-        // The verifier must see that the length is 1 to 60.
+        // The verifier must be able to prove that the length is 1 to 60.
         self.asm.alu(Op::And, R8, 60);
         self.asm.jump_if(R8.below(20), wrong);
         for at in 0..8 {

@@ -1,5 +1,5 @@
-//! Checks that a kernel group can run a steering program: each packet goes to one member, which
-//! does not depend on samplers.
+//! Checks that a kernel group can run a steering program: each packet goes to one member, and
+//! samplers do not decide which member that is.
 
 use super::{Unfit, has};
 use crate::ir::{Function, Predicate, Steer};

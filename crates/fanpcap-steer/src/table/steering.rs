@@ -117,7 +117,7 @@ fn local_net(given: &mut Given<'_>) -> Result<Built, Wrong> {
     steer(Steer::LocalNet(local, part))
 }
 
-/// SIP goes to all members, media by session.
+/// The function `steer_voip`: SIP goes to all members, RTP and RTCP are steered by session.
 fn voip() -> Function {
     Function::If(
         sip().into(),
@@ -126,7 +126,8 @@ fn voip() -> Function {
     )
 }
 
-/// The control plane goes to all members; user packets are steered by the user's address.
+/// The function `steer_gtp_usr`: the control plane goes to all members, and user packets are
+/// steered by the user's address.
 fn gtp_usr(given: &mut Given<'_>) -> Result<Built, Wrong> {
     let (address, bits) = (given.host()?, given.number()?);
     let user = Function::Steer(Steer::LocalIp(net(address, bits, 1)?));
