@@ -60,15 +60,16 @@ struct Binding {
 
 /// Maximum number of instructions: 16-bit offsets suffice for all jumps.
 pub const INSTRUCTIONS_MAX: usize = 30_000;
-/// Maximum number of conditional jumps. The verifier keeps a state to return to for each jump, and
-/// one more for a jump that it simulates as mispredicted. It keeps at most 8192 states
-/// (BPF_COMPLEXITY_LIMIT_JMP_SEQ).
+/// Maximum number of conditional jumps. For each jump the verifier keeps a state to return to, and
+/// another state for a jump that it simulates as mispredicted. The verifier keeps at most 8192
+/// states (BPF_COMPLEXITY_LIMIT_JMP_SEQ).
 pub const CONDITIONS_MAX: usize = 4_000;
 
 /// Maximum number of instructions if the instructions of a function count once for each call. A
-/// verifier that follows every call visits each instruction once or twice, at worst 7 times, and
-/// gives up at a million visits. A verifier that checks each function once is limited by
-/// [`INSTRUCTIONS_MAX`]: it visits each instruction up to 14 times without `CAP_PERFMON`.
+/// verifier that follows every call visits each instruction once or twice, and at worst 7 times. It
+/// refuses the BPF program after a million visits. A verifier that checks each function once visits
+/// each instruction up to 14 times without `CAP_PERFMON`; for such a verifier [`INSTRUCTIONS_MAX`]
+/// is the limit.
 pub const STEPS_MAX: usize = 100_000;
 
 impl Assembler {
@@ -100,7 +101,7 @@ impl Assembler {
 
     /// Binds a label here. Omits a last instruction that only jumps to the label: the kernel
     /// removes such a jump too, but slowly. If the code ends with a conditional jump to the label
-    /// and a jump to another label, makes one jump of both: the inverse condition jumps to the
+    /// and a jump to another label, replaces both by one jump: the inverse condition jumps to the
     /// other label.
     pub fn bind(&mut self, label: Label) {
         while self.ends_with_jump_to(label) || self.turn_around(label) {
@@ -125,8 +126,8 @@ impl Assembler {
     }
 
     fn push(&mut self, instruction: Instruction) {
-        // No instruction beyond the limit is kept: memory stays bounded, and `finish` returns an
-        // error.
+        // Instructions beyond the limit are not kept, so that memory stays bounded. `finish` then
+        // returns an error.
         if self.live && self.code.len() <= INSTRUCTIONS_MAX {
             self.code.push(instruction);
         }
@@ -157,7 +158,7 @@ impl Assembler {
         value.put(self, target, Alu::All);
     }
 
-    /// Sets a register by 32-bit operations, which clear the upper half. Nothing is done to a
+    /// Sets a register by 32-bit operations, which clear the upper half. Emits nothing for a
     /// register that is set to itself.
     pub fn set32(&mut self, target: Register, value: impl Value) {
         value.put(self, target, Alu::Lower);
@@ -236,8 +237,8 @@ impl Assembler {
         self.push(Instruction::new(0xdb, base.0, source.0, at, 0));
     }
 
-    /// Adds to 64 bits of memory atomically, and sets `source` to their former value. A full
-    /// barrier for memory accesses.
+    /// Adds to 64 bits of memory atomically, and sets `source` to their former value. The operation
+    /// is a full barrier for memory accesses.
     pub fn fetch_add(&mut self, base: Register, at: i16, source: Register) {
         self.push(Instruction::new(0xdb, base.0, source.0, at, FETCH));
     }
@@ -279,7 +280,7 @@ impl Assembler {
     }
 
     /// Jumps back to a bound label, if the condition holds. Since Linux 5.3 the verifier accepts a
-    /// loop if it sees that the loop ends.
+    /// loop if it can prove that the loop ends.
     pub fn repeat_if(&mut self, condition: Condition, to: Label) {
         if self.live {
             self.conditions += 1;
@@ -333,13 +334,14 @@ impl Assembler {
         }
     }
 
-    /// Returns a value from the function, or ends the BPF program with it.
+    /// Returns a value from the function. In the main function, ends the BPF program with the
+    /// value.
     pub fn exit_with(&mut self, value: impl Value) {
         self.set(R0, value);
         self.exit();
     }
 
-    /// Returns from the function, or ends the BPF program.
+    /// Returns from the function. In the main function, ends the BPF program.
     pub fn exit(&mut self) {
         self.push(Instruction::exit());
         self.live = false;

@@ -10,9 +10,9 @@ pub mod ancillary;
 pub struct Classic {
     /// Operation.
     pub code: u16,
-    /// Instructions to jump over if the condition is true.
+    /// Number of instructions that the jump skips if the condition is true.
     pub jt: u8,
-    /// Instructions to jump over if it is false.
+    /// Number of instructions that the jump skips if the condition is false.
     pub jf: u8,
     /// Operand.
     pub k: u32,

@@ -13,7 +13,8 @@ pub struct Instruction {
 impl Instruction {
     /// An instruction from its fields. Registers are 0 to 10.
     pub const fn new(code: u8, target: u8, source: u8, offset: i16, immediate: i32) -> Self {
-        // The struct has two bit-fields of four bits each, whose order is the machine's byte order.
+        // The struct has two bit-fields of four bits each. Their order depends on the machine's
+        // byte order.
         let registers = if cfg!(target_endian = "little") {
             (source << 4) | target
         } else {
@@ -62,7 +63,8 @@ impl Instruction {
         Self::new(CALL, 0, PSEUDO_CALL, 0, distance)
     }
 
-    /// The index of the function that this instruction calls from index `at`, if it calls one.
+    /// The index of the function that this instruction calls, if it calls one. `at` is the index of
+    /// this instruction.
     pub fn called_from(self, at: usize) -> Option<usize> {
         let calls = self.code == CALL && self.source() == PSEUDO_CALL;
         let distance = isize::try_from(self.immediate).ok().filter(|_| calls)?;
@@ -74,7 +76,7 @@ impl Instruction {
         self.code
     }
 
-    /// The register that is written or compared, or that is the base of a store.
+    /// The register that is written or compared, or that holds the address of a store.
     pub const fn target(self) -> u8 {
         let [low, high] = [self.registers & 15, self.registers >> 4];
         if cfg!(target_endian = "little") {
@@ -94,7 +96,7 @@ impl Instruction {
         }
     }
 
-    /// Bytes from an address, or instructions to skip.
+    /// The offset of an address in bytes, or the number of instructions that a jump skips.
     pub const fn offset(self) -> i16 {
         self.offset
     }

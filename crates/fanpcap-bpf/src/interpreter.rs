@@ -1,6 +1,6 @@
 //! The interpreter of classic BPF.
 //!
-//! The machine is that of McCanne and Jacobson, "The BSD Packet Filter" (1993). The interpreter
+//! The machine is the one of McCanne and Jacobson, "The BSD Packet Filter" (1993). The interpreter
 //! rejects the packet at an unknown instruction, a jump out of the BPF program, a load from outside
 //! the packet, or a division by zero.
 
@@ -32,7 +32,7 @@ pub enum Shifts {
     Modulo,
 }
 
-/// How many bytes of the packet the BPF program keeps; 0: none.
+/// The number of bytes of the packet that the BPF program keeps; 0 rejects the packet.
 #[inline]
 pub fn run<P: Packet>(program: &[Classic], packet: &P, shifts: Shifts) -> u32 {
     let machine = Machine {
@@ -161,7 +161,7 @@ impl<P: Packet> Machine<'_, P> {
         self.packet.bytes::<N>(at).map(number)
     }
 
-    /// Loads from the packet at X + k. This is never an ancillary load, however large the sum is.
+    /// Loads from the packet at X + k. This load never reads metadata, however large the sum is.
     #[inline]
     fn indirect<const N: usize>(&self, k: u32) -> Option<u32> {
         let at = self.x.checked_add(k).filter(|&at| at < SKF_AD_OFF)?;

@@ -1,5 +1,5 @@
-//! BPF as data: classic and eBPF instructions, an assembler, compiled objects, an interpreter of
-//! classic BPF. No I/O.
+//! BPF as data: classic and eBPF instructions, an assembler, compiled objects, and an interpreter
+//! of classic BPF. The crate does no I/O.
 #![forbid(unsafe_code)]
 
 pub mod classic;

@@ -1,5 +1,5 @@
-//! Lists a compiled object's code in the kernel's own notation (kernel/bpf/disasm.c), with notes on
-//! its purpose.
+//! Lists a compiled object's code in the kernel's own notation (kernel/bpf/disasm.c). Notes state
+//! the purpose of each part.
 
 use crate::{Instruction, Object, Relocation};
 use std::fmt::Write;

@@ -1,5 +1,5 @@
-//! A compiled eBPF program: its instructions, the maps that it needs, and where map descriptors are
-//! inserted.
+//! A compiled eBPF program: its instructions, the maps that it needs, and the places of map
+//! descriptors in the instructions.
 
 use crate::Instruction;
 
@@ -85,19 +85,19 @@ pub struct MapSpec {
     pub key_len: u32,
     /// Bytes of a value.
     pub value_len: u32,
-    /// The number of values for which the map has room.
+    /// The maximum number of values in the map.
     pub entries: u32,
     /// Keys of the initial values, one after the other.
     pub keys: Vec<u8>,
     /// The initial values, in the order of their keys.
     pub values: Vec<u8>,
-    /// Whether the caller gives the map to the loader, instead of the loader creating it. Processes
-    /// can map a given array into their memory (`BPF_F_MMAPABLE`).
+    /// Whether the caller passes the map to the loader. Otherwise the loader creates the map.
+    /// Processes can map a given array into their memory (`BPF_F_MMAPABLE`).
     pub is_given: bool,
 }
 
 impl MapSpec {
-    /// A map that is empty at first; an array holds zeros.
+    /// A map that is empty at first. An array holds zeros at first.
     pub const fn new(
         name: &'static str,
         kind: MapKind,
@@ -133,12 +133,13 @@ impl MapSpec {
 }
 
 /// Size of a table's entry in bytes. Entries are contiguous. A BPF program looks an entry up and
-/// selects bytes of it by shifts. It could add the offset to the table's address instead. But
-/// without `CAP_PERFMON` the verifier would then walk separately each path that differs in any
-/// number (`explore_alu_limits`): 100 times the work for mode `flow`.
+/// selects bytes of it by shifts. The BPF program could add an offset to the table's address
+/// instead. But without `CAP_PERFMON` the verifier would then walk each path separately if
+/// the paths differ in any number (`explore_alu_limits`). That would be 100 times the work for mode
+/// `flow`.
 pub const TABLE_ROW: u32 = 8;
 
-/// The value that an instruction lacks until the object is loaded. A map is named by its index in
+/// A value that an instruction gets only when the object is loaded. A map is given by its index in
 /// [`Object::maps`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relocation {
@@ -156,13 +157,13 @@ pub enum Relocation {
 pub struct Object {
     /// The program's type.
     pub kind: ProgramKind,
-    /// The instructions, before [`Object::relocations`] are filled in.
+    /// The instructions before the loader fills in [`Object::relocations`].
     pub instructions: Vec<Instruction>,
     /// The indices at which functions begin, ascending, without the main function's 0.
     pub functions: Vec<u32>,
     /// The maps.
     pub maps: Vec<MapSpec>,
-    /// The missing values, by the instruction's index.
+    /// The values that the loader fills in, by the instruction's index.
     pub relocations: Vec<(usize, Relocation)>,
     /// The purpose of the code from an instruction on, by the instruction's index, ascending.
     pub notes: Vec<(usize, String)>,
@@ -175,8 +176,8 @@ impl Object {
         relocations.any(|&(_, what)| what == Relocation::Start)
     }
 
-    /// The number of instructions if a function's instructions count once for each call. A verifier
-    /// that follows calls visits at least this many.
+    /// The number of instructions if the instructions of a function count once for each call. A
+    /// verifier that follows calls visits at least this many instructions.
     pub fn steps(&self) -> usize {
         let starts = self.functions.iter();
         let starts = starts.filter_map(|&at| usize::try_from(at).ok());

@@ -1,4 +1,5 @@
-//! Where the BPF program finds buckets and ranks in the table that all members map.
+//! The layout of the table that all members map: the offsets at which the BPF program finds buckets
+//! and ranks.
 //!
 //! All offsets are in bytes from the start of the table, an array of rows of eight bytes. Members
 //! store each entry in one write. The BPF program loads the row that contains the entry.
@@ -6,7 +7,7 @@
 /// Number of buckets of a group. A power of two, so that the BPF program can mask the hash.
 pub const BUCKETS: usize = 4096;
 
-/// Number of slots that a one-byte entry can name, and so the greatest number of ranks.
+/// Number of slots that a one-byte entry can name. It is also the maximum number of ranks.
 pub const SLOTS: usize = 256;
 
 /// Offset of the owners of the buckets: one slot, a `u8`, for each of [`BUCKETS`].
@@ -20,18 +21,19 @@ pub const RANKS: usize = OWNERS + BUCKETS;
 pub const RANK_COUNT: usize = RANKS + SLOTS;
 
 /// Offset of the sticky ids: for each of [`SLOTS`] slots a `u64`, which is 256 times the sticky
-/// id's stamp, plus its number. 0: the slot has no member to remember.
+/// id's stamp, plus its number. 0 means that the slot has no member whose flows are remembered.
 pub const STICKY_IDS: usize = 4608;
 
 /// Offset of the sticky ids' holders: for each of [`SLOTS`] numbers a `u64`, which is 256 times the
-/// stamp of the member that has the number, plus that member's slot. 0: no member has the number.
+/// stamp of the member that has the number, plus that member's slot. 0 means that no member has the
+/// number.
 pub const HOLDERS: usize = STICKY_IDS + SLOTS * 8;
 
 /// Offset of the words that only members use. The BPF program reads none of them.
 pub const OWN: usize = HOLDERS + SLOTS * 8;
 
-/// Offset of the loads: for each of [`BUCKETS`] two `u32`. In the first the BPF program of a
-/// balanced group counts the bucket's packets, modulo 2^32. Only members use the second.
+/// Offset of the loads: for each of [`BUCKETS`] two `u32`. The BPF program of a balanced group
+/// counts the bucket's packets in the first `u32`, modulo 2^32. Only members use the second `u32`.
 pub const LOADS: usize = 65536;
 
 /// Size of the table in bytes.
@@ -41,7 +43,7 @@ pub const SIZE: usize = LOADS + BUCKETS * 8;
 pub const CLASSES: usize = 64;
 
 /// Bytes of a class's part of the table: buckets, ranks and the number of ranks, at [`OWNERS`],
-/// [`RANKS`] and [`RANK_COUNT`] from the start of the part. The members of a class share out its
+/// [`RANKS`] and [`RANK_COUNT`] from the start of the part. The members of a class divide its
 /// buckets among themselves. A class without members has no ranks.
 pub const PART: usize = STICKY_IDS;
 

@@ -1,8 +1,9 @@
-//! Which buckets get another owner, so that no owner has more than its share of the load.
+//! Chooses the buckets that get another owner, so that no owner has more than its share of the
+//! load.
 //!
 //! The rule is that of RSS++ (Barbette et al., CoNEXT 2019, section 3). The owner that exceeds its
-//! share most gives its biggest bucket that fits to the owner that lacks most. Buckets are those of
-//! a group, or the entries of a NIC's indirection table.
+//! share most gives a bucket away: its biggest bucket that fits. The owner that lacks the most load
+//! gets this bucket. Buckets are those of a group, or the entries of a NIC's indirection table.
 
 #[cfg(test)]
 mod tests;
@@ -23,7 +24,8 @@ pub struct Load<'a> {
     pub packets: &'a [u64],
     /// The owner of each bucket, an index of `weights`.
     pub owners: &'a [usize],
-    /// How much each owner is due, compared with the others. 0: the owner gets nothing.
+    /// The share that each owner is due, compared with the other owners. An owner with weight 0 is
+    /// due nothing.
     pub weights: &'a [u16],
 }
 
@@ -32,15 +34,15 @@ pub struct Load<'a> {
 pub enum Moves<'a> {
     /// All buckets. Flows move with them.
     All,
-    /// Only the buckets that are `true` here, those without live flows. Their next flows go to
-    /// another owner.
+    /// Only the buckets whose entry is `true`: those without live flows. The next flows of a moved
+    /// bucket go to another owner.
     Idle(&'a [bool]),
 }
 
 /// A bucket that gets another owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shift {
-    /// Which bucket.
+    /// Index of the bucket.
     pub bucket: usize,
     /// Its new owner.
     pub to: usize,
@@ -51,16 +53,16 @@ pub struct Shift {
 pub struct Round {
     /// The buckets that get another owner, in the order in which they were chosen.
     pub shifts: Vec<Shift>,
-    /// Buckets with more packets than the share of their owner: probably one flow each. Any owner
-    /// of such a bucket would be overloaded, so these buckets do not move.
+    /// Buckets with more packets than the share of their owner: such a bucket probably has one
+    /// large flow. Any owner of such a bucket would be overloaded, so these buckets do not move.
     pub elephants: Vec<usize>,
 }
 
 /// Levels the load of owners, a round at a time.
 #[derive(Debug, Default)]
 pub struct Leveling {
-    /// The owners that got buckets in the last round. Their counters do not show their new load
-    /// yet, so they give nothing in this round.
+    /// The owners that got buckets in the last round. Their counters do not include their new load
+    /// yet, so these owners give no buckets away in this round.
     received: Vec<usize>,
 }
 
@@ -90,7 +92,7 @@ impl Leveling {
     }
 }
 
-/// How far the busiest owner exceeds its share, in parts of 1000; 0 without any packet.
+/// How far the busiest owner exceeds its share, in parts of 1000; 0 if there are no packets.
 pub fn imbalance(load: &Load<'_>) -> u64 {
     let scales = Scales::new(load);
     let above = |owner: &Owner| owner.has.saturating_sub(owner.due) * 1000 / owner.due.max(1);
@@ -105,7 +107,7 @@ struct Scales {
 struct Owner {
     has: u64,
     due: u64,
-    /// Whether the owner gives nothing in this round.
+    /// Whether the owner gives no buckets away in this round.
     rests: bool,
 }
 
@@ -135,7 +137,7 @@ impl Scales {
         (0..load.packets.len()).filter(is_elephant).collect()
     }
 
-    /// Moves buckets from owners above their share to the owners that lack most.
+    /// Moves buckets from owners above their share to the owners that lack the most load.
     fn level(&mut self, load: &Load<'_>, most: usize) -> Vec<Shift> {
         let mut owners = load.owners.to_vec();
         let mut shifts = Vec::new();
@@ -143,7 +145,8 @@ impl Scales {
             let Some((from, to)) = self.ends() else {
                 break;
             };
-            // A bucket that moved in this round stays: each bucket moves once.
+            // A bucket that has moved in this round stays with its new owner: each bucket moves at
+            // most once.
             let is_free = |&bucket: &usize| [owners[bucket], load.owners[bucket]] == [from; 2];
             let free = (0..owners.len()).filter(is_free);
             match self.biggest(free, load.packets, from, to) {
@@ -158,9 +161,9 @@ impl Scales {
         shifts
     }
 
-    /// Shares out the buckets without live flows, by each owner's room for new flows: how far its
-    /// load is below the limit of [`NO_MORE`]. With an idle bucket no load moves, only later flows.
-    /// Moving buckets until the load is level would move too many of them.
+    /// Divides the buckets without live flows among the owners, by each owner's room for new flows:
+    /// how far its load is below the limit of [`NO_MORE`]. An idle bucket moves no load, only later
+    /// flows. So moving buckets until the load is level would move too many of them.
     fn share_out(&self, load: &Load<'_>, idle: &[bool], most: usize) -> Vec<Shift> {
         let mut shifts = Vec::new();
         let is_idle = |bucket: &usize| idle[*bucket];
@@ -209,9 +212,9 @@ impl Scales {
         Some((from, to))
     }
 
-    /// The biggest bucket that neither leaves `from` below its share nor lifts `to` above its own.
-    /// If there is no such bucket: the smallest one, if `to` would then exceed its share by less
-    /// than `from` does.
+    /// The biggest bucket that neither takes `from` below its share nor lifts `to` above its share.
+    /// If there is no such bucket: the smallest bucket, if `to` would then exceed its share by less
+    /// than `from` does now.
     fn biggest(
         &self,
         buckets: impl Iterator<Item = usize>,

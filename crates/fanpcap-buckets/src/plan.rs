@@ -1,4 +1,4 @@
-//! Which buckets get another owner when members or weights change.
+//! Plans which buckets get another owner when members or weights change.
 
 use crate::layout::{BUCKETS, SLOTS};
 use crate::quota;
@@ -13,7 +13,7 @@ pub type Owners = [Option<Slot>; BUCKETS];
 /// A bucket that gets another owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Move {
-    /// Which bucket, below [`BUCKETS`].
+    /// Index of the bucket, below [`BUCKETS`].
     pub bucket: usize,
     /// Its new owner.
     pub to: Slot,
@@ -29,8 +29,8 @@ pub struct Move {
 /// leaving member's buckets. With unequal weights, rounding may rarely move other buckets.
 ///
 /// The order of `shares` does not matter. If no bucket has an owner yet, neighbouring buckets go to
-/// different slots. A slot that leaves and comes back gets nearly the same buckets from the others
-/// again.
+/// different slots. If a slot leaves and later joins again, it gets nearly the same buckets as
+/// before.
 pub fn plan(owners: &Owners, shares: &[Share]) -> Vec<Move> {
     let mut owned = [0; SLOTS];
     for owner in owners.iter().flatten() {
@@ -48,15 +48,17 @@ pub fn plan(owners: &Owners, shares: &[Share]) -> Vec<Move> {
         .collect()
 }
 
-/// How far `counts` exceeds `others`, for each slot; 0 if it does not.
+/// How far `counts` exceeds `others`, for each slot; 0 for a slot whose count does not exceed the
+/// other count.
 fn difference(counts: &Counts, others: &Counts) -> Counts {
     std::array::from_fn(|slot| counts[slot].saturating_sub(others[slot]))
 }
 
-/// Which buckets move: those without an owner, and from each slot as many as its surplus.
+/// Chooses the buckets that move: the buckets without an owner, and from each slot as many as its
+/// surplus.
 ///
-/// A slot gives away those of its buckets that have the lowest [`lot`] for the slot that lacks
-/// most. A newcomer's lots are always the same, and spread over the table.
+/// A slot gives away those of its buckets that have the lowest [`lot`] for the slot that lacks most
+/// buckets. The lots of a newcomer are always the same, and spread over the table.
 fn choose(owners: &Owners, mut surplus: Counts, lacking: &Counts) -> [bool; BUCKETS] {
     let newcomer = Slot::all()
         .rev()
@@ -90,13 +92,13 @@ fn lot(slot: Slot, bucket: usize) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// The slots that lack buckets, each as many times as it lacks one. The turns of a slot are spread
-/// evenly over all turns.
+/// The slots that lack buckets; each slot occurs once for each bucket that it lacks. The turns of a
+/// slot are spread evenly over all turns.
 fn turns(lacking: &Counts) -> impl Iterator<Item = Slot> {
     let mut turns = Ordered::new();
     for (slot, &lacks) in lacking.iter().enumerate() {
         for turn in 0..u64::from(lacks) {
-            // The middle of the turn's interval of the whole, as a fraction of 2^40.
+            // The middle of the turn's interval. All turns together have length 2^40.
             turns.push((((2 * turn + 1) << 39) / u64::from(lacks), slot));
         }
     }

@@ -1,4 +1,4 @@
-//! How many buckets each slot is due: its quota, rounded so that the fewest buckets move.
+//! Computes how many buckets each slot is due: its quota, rounded so that the fewest buckets move.
 
 use crate::layout::{BUCKETS, SLOTS};
 use crate::slot::{Counts, Ordered, Share};
@@ -6,12 +6,13 @@ use crate::slot::{Counts, Ordered, Share};
 /// [`BUCKETS`] as the type of counts.
 const ALL: u32 = 1 << BUCKETS.ilog2();
 
-/// How many buckets each slot is to own: its quota rounded up or down. The sum is [`BUCKETS`].
-/// `None` if no share has a weight.
+/// How many buckets each slot is due: its quota rounded up or down. The sum is [`BUCKETS`]. `None`
+/// if no share has a weight.
 ///
 /// A slot's quota is [`BUCKETS`] times its weight over the sum of all weights. The slots that own
-/// more than their quota rounded down are rounded up first, because each of them then gives away
-/// one bucket less. The others are rounded up by the largest remainder, then by the lowest slot.
+/// more buckets than their quota rounded down are rounded up first, because each of these slots
+/// then gives away one bucket less. The other slots are rounded up by the largest remainder, then
+/// by the lowest slot.
 pub(crate) fn due(shares: &[Share], owned: &Counts) -> Option<Counts> {
     let weights = weights(shares);
     let total: u32 = weights.iter().sum();

@@ -1,13 +1,14 @@
-//! Which rank each live slot has.
+//! Computes the rank of each live slot.
 
 use crate::layout::SLOTS;
 use crate::slot::Slot;
 
 /// The live slots in the order of their rank, so that as few ranks as possible change.
 ///
-/// A live slot of `old` keeps its rank. A newcomer gets the rank of a slot that is gone, or else
-/// the next rank after the last. A rank that no newcomer takes goes to the slot with the last rank.
-/// The order of `live` does not matter. A slot that is listed twice counts once.
+/// A live slot of `old` keeps its rank. A newcomer gets the rank of a slot that is gone. If there
+/// is no such rank, the newcomer gets the next rank after the last. If no newcomer takes the rank
+/// of a slot that is gone, the slot with the last rank gets it. The order of `live` does not
+/// matter. A slot that is listed twice counts once.
 pub fn ranks(old: &[Slot], live: &[Slot]) -> Vec<Slot> {
     let mut waiting = [false; SLOTS];
     for slot in live {

@@ -22,13 +22,14 @@ impl Slot {
     }
 }
 
-/// A slot's weight. The slot is due this part of the group's buckets: its weight over the sum of
+/// A slot's weight. The slot is due a part of the group's buckets: its weight divided by the sum of
 /// all weights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Share {
     /// The slot.
     pub slot: Slot,
-    /// How much the slot is due, compared with the others. A slot with weight 0 is due nothing.
+    /// The share that the slot is due, compared with the other slots. A slot with weight 0 is due
+    /// nothing.
     pub weight: u16,
 }
 
@@ -36,5 +37,5 @@ pub struct Share {
 pub(crate) type Counts = [u32; SLOTS];
 
 /// Indices of slots or buckets, ordered by a number. Every sorted list has this type, so that the
-/// library contains the code of only one sort.
+/// library has the code of only one sort.
 pub(crate) type Ordered = Vec<(u64, usize)>;

@@ -1,4 +1,5 @@
-//! Properties of plans for every table and every set of shares, and over whole lives of groups.
+//! Properties of plans for every table and every set of shares, and for sequences of changes to a
+//! group.
 
 use fanpcap_buckets::layout::{BUCKETS, SLOTS};
 use fanpcap_buckets::{Move, Owners, Share, Slot, plan};
@@ -6,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// The weights above 0: for each slot the greatest.
+/// The weights above 0. If a slot has several weights, the greatest one counts.
 type Weights = BTreeMap<Slot, usize>;
 
 fn share(slot: u8, weight: u16) -> Share {
@@ -50,8 +51,8 @@ fn fewest(owners: &Owners, weights: &Weights) -> Option<usize> {
             .map(|weight| weight * BUCKETS / total)
             .sum::<usize>();
     let owned = owned(owners);
-    // The fewest buckets that must move for the slots so far, by how many of these slots are
-    // rounded up.
+    // Indexed by the number of these slots that are rounded up: the fewest buckets that must move
+    // for the slots so far.
     let mut fewest = vec![None; missing + 1];
     fewest[0] = Some(0);
     for (slot, weight) in weights {
@@ -101,7 +102,7 @@ fn settled(owners: &Owners, shares: &[Share]) -> Result<Owners, TestCaseError> {
 
 fn owners() -> impl Strategy<Value = Owners> {
     let owner = prop::option::weighted(0.9, any::<u8>().prop_map(Slot));
-    // Slot numbers that are too large are reduced: some tables have few owners.
+    // Slot numbers that are too large are reduced, so that some tables have few owners.
     (vec(owner, BUCKETS), 1..=255_u8).prop_map(|(drawn, slots)| {
         std::array::from_fn(|bucket| drawn[bucket].map(|slot| Slot(slot.0 % slots)))
     })
@@ -150,7 +151,7 @@ proptest! {
     }
 }
 
-/// What happens to a group: a slot gets a weight. With a weight of 0 it leaves the group.
+/// A change of a group: a slot gets a weight. With a weight of 0 the slot leaves the group.
 fn event() -> impl Strategy<Value = (u8, u16)> {
     let slot = prop_oneof![4 => 0..10_u8, 1 => any::<u8>()];
     let weight = prop_oneof![2 => Just(0), 4 => Just(1), 1 => 1..10_u16, 1 => any::<u16>()];

@@ -1,4 +1,4 @@
-//! Ranks: live slots keep their rank, and as few ranks change as possible.
+//! Checks that live slots keep their rank, and that as few ranks change as possible.
 
 use fanpcap_buckets::{Slot, ranks};
 use proptest::collection::{btree_set, vec};

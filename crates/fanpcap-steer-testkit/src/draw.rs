@@ -1,6 +1,6 @@
 //! Draws test data from a tape of bytes.
 
-/// The rest of a tape. After its end every choice is the first one, so that every draw ends.
+/// The rest of a tape. After the tape's end every choice is the first one, so that every draw ends.
 #[derive(Clone, Debug)]
 pub struct Draw<'t> {
     tape: &'t [u8],

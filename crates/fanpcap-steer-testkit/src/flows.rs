@@ -1,5 +1,5 @@
-//! Conversations that are known beforehand, and each encapsulation around their packets. The code
-//! here does not use the walk, so it can test the walk.
+//! Conversations that are known beforehand, and each encapsulation around their packets. This code
+//! does not use the walk, so it can test the walk.
 
 mod outside;
 mod encapsulations;
@@ -30,8 +30,8 @@ pub struct Encapsulation {
     pub name: &'static str,
     /// The frame around a packet.
     pub wrap: fn(&Talk) -> Vec<u8>,
-    /// Whether mode `flow` steers by the packet inside. If it does not, docs/steering.md lists this
-    /// name.
+    /// Whether mode `flow` steers by the carried packet. If it does not, docs/steering.md lists
+    /// this name.
     pub is_read: bool,
 }
 

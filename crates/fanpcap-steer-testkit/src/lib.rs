@@ -1,9 +1,9 @@
-//! Draws packets and steering programs for tests: all kinds, mostly valid. Each predicate is true
-//! for some packets and false for others.
+//! Draws packets and steering programs for tests: all kinds of them, mostly valid. Each predicate
+//! is true for some packets and false for others.
 //!
 //! Packets and programs are drawn from a tape of bytes. A property test makes the tape and shrinks
 //! it: zeros draw the simplest choice, and so does the end of the tape. [`tape`] makes a tape from
-//! a seed, for loops. libFuzzer's bytes are a tape too.
+//! a seed, for loops. The bytes of libFuzzer are a tape too.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! Draws packets: all stacks of headers that the walk knows, and what hostile senders make of them.
+//! Draws packets: all stacks of headers that the walk reads, and the damaged packets of hostile
+//! senders.
 
 mod network;
 mod link;
@@ -21,7 +22,7 @@ pub struct Made {
     pub tag: Option<Tag>,
     /// The frame's length on the wire, without the tag beside it.
     pub length: u32,
-    /// The hash from the NIC or the kernel, 0 for none.
+    /// The hash from the NIC or the kernel; 0 if there is no hash.
     pub hash: u32,
     /// The receiving queue.
     pub queue: Option<u32>,
@@ -66,8 +67,8 @@ fn upper(draw: &mut Draw<'_>, family: Family, depth: usize) -> (u8, Vec<u8>) {
     }
 }
 
-/// Shows the bytes in hexadecimal, as other tools take them: `text2pcap`, `od`, a disassembler of
-/// packets.
+/// Shows the bytes in hexadecimal, in the form that other tools read: `text2pcap`, `od`, a
+/// disassembler of packets.
 impl fmt::Debug for Made {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hex: String = self
@@ -87,7 +88,11 @@ impl fmt::Debug for Made {
             "hash {:#x}, queue {:?}, CPU {}, ",
             self.hash, self.queue, self.cpu
         )?;
-        write!(f, "mark {:?}, {} ns after the last", self.mark, self.gap_ns)
+        write!(
+            f,
+            "mark {:?}, {} ns after the previous packet",
+            self.mark, self.gap_ns
+        )
     }
 }
 
@@ -114,7 +119,7 @@ impl Made {
     }
 }
 
-/// How deep packets may be nested.
+/// Maximum nesting depth of packets.
 const DEPTH: usize = 3;
 
 /// A packet. About seven in ten packets are undamaged.
@@ -130,14 +135,14 @@ pub fn labelled(draw: &mut Draw<'_>) -> Vec<u8> {
     link::labelled(draw, DEPTH)
 }
 
-/// A complete packet. Few of its fields are wrong, and some stacks of headers are deeper than the
-/// walk.
+/// A complete packet. Few of its fields are wrong. Some stacks of headers are deeper than the walk
+/// reads.
 pub fn frame(draw: &mut Draw<'_>) -> Vec<u8> {
     link::ethernet(draw, DEPTH)
 }
 
-/// Damages about three in ten packets: cuts the bytes off, changes or inserts some, or replaces all
-/// by random bytes.
+/// Damages about three in ten packets: cuts the bytes off, changes or inserts some bytes, or
+/// replaces all by random bytes.
 fn damaged(draw: &mut Draw<'_>, mut bytes: Vec<u8>) -> Vec<u8> {
     match draw.weighted(&[70, 14, 10, 2, 2]) {
         0 => {}

@@ -1,5 +1,5 @@
-//! Draws steering programs: trees that the checker accepts, of all nodes, with numbers that drawn
-//! packets have.
+//! Draws steering programs: trees with all kinds of nodes that the checker accepts. Their numbers
+//! are numbers that drawn packets have.
 
 mod filter;
 mod predicate;
@@ -25,7 +25,7 @@ pub fn program(draw: &mut Draw<'_>) -> Tree {
     maker.program(main)
 }
 
-/// A steering program for XDP: with many functions that a kernel group does not run.
+/// A steering program for XDP, with many functions that a kernel group does not run.
 pub fn device_program(draw: &mut Draw<'_>) -> Tree {
     let mut maker = Maker::new(draw, false);
     maker.copies = 40;
@@ -37,8 +37,8 @@ pub fn device_program(draw: &mut Draw<'_>) -> Tree {
     maker.program(Function::Sequence(main))
 }
 
-/// A steering program whose last function steers. A kernel group can run all these programs, but
-/// the checker refuses some, because it does not see that.
+/// A steering program whose last function steers. A kernel group can run all these programs. But
+/// the checker refuses some of them, because it does not detect that a group can run them.
 pub fn group_program(draw: &mut Draw<'_>) -> Tree {
     let mut maker = Maker::new(draw, true);
     let before = maker.function(DEPTH, Surroundings::default());
@@ -54,7 +54,7 @@ pub fn group_program(draw: &mut Draw<'_>) -> Tree {
 /// Draws a steering program, and collects its sets and filters.
 struct Maker<'d, 't> {
     draw: &'d mut Draw<'t>,
-    /// Whether functions that a kernel group can't run are left out.
+    /// Whether to leave out functions that a kernel group can't run.
     group: bool,
     /// The weight of each function that a kernel group does not run.
     copies: usize,

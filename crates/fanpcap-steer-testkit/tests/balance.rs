@@ -23,7 +23,7 @@ fn hashes(steer: Steer, frames: impl Iterator<Item = Vec<u8>>) -> Vec<u32> {
             tag: None,
         };
         let Decision::Steer(number) = evaluator.decide(&Packet::of(frame)) else {
-            panic!("a flow is steered");
+            panic!("expected the frame to be steered");
         };
         number
     };
@@ -80,7 +80,8 @@ fn random_flows_of_ipv6_are_spread_evenly() {
     }
 }
 
-/// The trap of the RSS key 6D:5A: if address and port grow together, their XOR is always the same.
+/// Tests the trap of the RSS key 6D:5A: if address and port grow together, their XOR is always the
+/// same.
 #[test]
 fn clients_whose_port_grows_with_their_address_are_spread() {
     let frames = (0..=255_u8).map(|client| {
@@ -105,13 +106,16 @@ fn ports_alone_spread_the_flows_of_two_hosts() {
     assert_even(shares(frames), "ports");
 }
 
-/// Checks that nearly all hashes are different, and that with 2 to 12 members the fullest member is
-/// only as full as chance makes it.
+/// Checks that nearly all hashes are different. Also checks with 2 to 12 members that the fullest
+/// member has no more hashes than random hashes would give it.
 fn assert_spread(steer: &Steer, frames: impl Iterator<Item = Vec<u8>>, what: &str) {
     let hashes = hashes(steer.clone(), frames);
     let distinct = hashes.iter().collect::<HashSet<_>>().len();
     let count = hashes.len();
-    assert!(distinct + 4 >= count, "{what}: {distinct} of {count}");
+    assert!(
+        distinct + 4 >= count,
+        "{what}: {distinct} different hashes of {count}"
+    );
     for members in 2..=12 {
         let mut shares = vec![0_u32; members];
         for hash in &hashes {
@@ -122,7 +126,7 @@ fn assert_spread(steer: &Steer, frames: impl Iterator<Item = Vec<u8>>, what: &st
         let bound = 1.0 + 5.0 / mean.sqrt();
         assert!(
             fullest <= bound,
-            "{what}: {fullest} times the mean of {members} members, {shares:?}"
+            "{what}: the fullest of {members} members has {fullest} times the mean: {shares:?}"
         );
     }
 }
@@ -130,8 +134,9 @@ fn assert_spread(steer: &Steer, frames: impl Iterator<Item = Vec<u8>>, what: &st
 /// Pairs of ends. Each end is a number of one byte.
 type Pairs = Vec<[u8; 2]>;
 
-/// Three sets of pairs among 256 numbers: all pairs; each number of the lower half with the same
-/// place in the upper half; and each with the same place counted from the end.
+/// Three sets of pairs among 256 numbers: all pairs; each number of the lower half with the number
+/// at the same place in the upper half; and each number with the number at the same place counted
+/// from the end.
 fn among_themselves() -> [(&'static str, Pairs); 3] {
     let mesh = (0..=255).flat_map(|one| (0..one).map(move |other| [one, other]));
     let halves = (0..128).map(|one| [one, one + 128]);
@@ -197,8 +202,8 @@ fn grids_of_ipv4_addresses_are_spread() {
     }
 }
 
-/// The first byte of an address is left out, because it distinguishes kinds of addresses, not
-/// hosts.
+/// The test leaves out the first byte of an address, because that byte distinguishes kinds of
+/// addresses, not hosts.
 #[test]
 fn grids_of_ipv6_addresses_are_spread() {
     for (steer, at) in flows()
@@ -251,8 +256,8 @@ fn keys_of_one_address_are_spread() {
     }
 }
 
-/// Otherwise a member of eight would get all packets that `share` has selected as one part of
-/// eight.
+/// Without this spread, one member of eight would get all packets that `share` has selected as one
+/// part of eight.
 #[test]
 fn what_is_shared_out_by_a_key_is_still_spread_by_it() {
     let key = Key::IP_SOURCE;

@@ -1,5 +1,4 @@
-//! Pcap filters see a frame with its tag in the bytes, as the reader's filters see the bytes of a
-//! packet.
+//! Pcap filters read a frame with its tag in the bytes, as the reader's filters do.
 
 use fanpcap_bpf::classic::opcode::*;
 use fanpcap_bpf::{Classic, Shifts, run};

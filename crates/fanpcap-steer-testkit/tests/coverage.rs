@@ -1,5 +1,5 @@
-//! Checks that the drawn data is worth testing with: each predicate is true and false often, and
-//! each function drops and passes packets.
+//! Checks that the drawn data is useful for tests: each predicate is true and false often, and each
+//! function drops and passes packets.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ use fanpcap_steer_testkit::{Draw, Made, packets, programs, tape};
 
 const PACKETS: u64 = 20_000;
 
-/// The packets are drawn once, so all shares are shares of the same packets.
+/// The packets are drawn once, so that all shares refer to the same packets.
 static DRAWN: LazyLock<Vec<Made>> = LazyLock::new(|| {
     let drawn = (0..PACKETS).map(|seed| packets::packet(&mut Draw::new(&tape(seed, 400))));
     drawn.collect()
@@ -40,7 +40,8 @@ fn kept(main: Function) -> u64 {
     kept.count() as u64 * 10_000 / PACKETS
 }
 
-/// Checks that each predicate holds for at least one in a hundred packets, and fails for as many.
+/// Checks that each predicate holds for at least one in a hundred packets, and fails for at least
+/// one in a hundred.
 fn assert_both_ways(shares: &[(String, u64)]) {
     let rare: Vec<_> = shares
         .iter()
@@ -138,7 +139,7 @@ fn programs_have_all_parts() {
     }
     println!("{:?}\n{decided:?}", parts.met);
     // 15 functions, 19 ways to steer, 15 predicates, 19 properties, 8 comparisons, 13 headers. Some
-    // names stand for two nodes: Link, Drop ...
+    // names belong to two nodes, such as Link and Drop.
     let functions = [
         "Pass", "Drop", "Sequence", "If", "First", "Inverse", "Inner", "Steer",
     ];
@@ -163,7 +164,7 @@ fn programs_have_all_parts() {
     );
 }
 
-/// Packets have each property, often with its usual numbers, and lack it.
+/// Packets have each property, often with its usual numbers. Other packets lack the property.
 #[test]
 fn properties_are_there_and_are_not() {
     let properties = [

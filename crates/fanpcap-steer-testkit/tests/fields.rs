@@ -1,5 +1,5 @@
-//! Checks that offsets of fields do not count the frame's outermost tag, wherever that tag is. So
-//! all engines see the same bytes.
+//! Checks that offsets of fields do not count the frame's outermost tag, whether the tag is in the
+//! frame or beside it. So all engines read the same bytes.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use fanpcap_linux::bpf::Loaded;
@@ -48,7 +48,7 @@ fn tagged() -> [(Vec<u8>, bool); 5] {
     ]
 }
 
-/// The frame as a packet socket's BPF program sees it.
+/// The frame as a packet socket's BPF program reads it.
 fn as_received((frame, is_taken_out): &(Vec<u8>, bool)) -> Vec<u8> {
     let mut frame = frame.clone();
     if *is_taken_out {

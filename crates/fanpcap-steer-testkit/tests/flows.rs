@@ -1,4 +1,4 @@
-//! Flows that are known beforehand, in each encapsulation, in both directions: mode `flow` gives
+//! Flows that are known beforehand, in each encapsulation, in both directions. Mode `flow` gives
 //! each flow to one member, both in the evaluator and in the kernel.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -12,7 +12,7 @@ use fanpcap_steer::{ebpf, modes, tree};
 use fanpcap_steer_testkit::flows::{ALL, Encapsulation, FLOWS, Talk, talks};
 use fanpcap_wire::{Frame, Layers};
 
-/// Decides about a frame: returns its hash.
+/// Decides on a frame: returns its hash.
 type Decide<'d> = Box<dyn FnMut(&[u8]) -> u32 + 'd>;
 
 fn flow() -> fanpcap_steer::ir::Tree {
@@ -41,7 +41,7 @@ fn kernel() -> [Decide<'static>; 2] {
     })
 }
 
-/// Which members got the packets of each flow and direction.
+/// The members that got the packets of each flow and direction.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Places {
     /// Flows of which one direction went to several members.
@@ -144,7 +144,7 @@ fn packets_that_are_not_read_are_told() {
     }
 }
 
-/// The list in the documentation must have the names of the list in the code.
+/// The list in the documentation must have the same names as the list in the code.
 #[test]
 fn what_is_not_read_is_documented() {
     let page = include_str!("../../../docs/steering.md");

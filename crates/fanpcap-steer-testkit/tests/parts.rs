@@ -1,4 +1,4 @@
-//! Checks that the two parts of a steering program together decide as the whole program does.
+//! Checks that the two parts of a steering program together decide like the whole program.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use fanpcap_steer::ir::{Function, Steer, Tree};
@@ -38,8 +38,8 @@ impl Cut {
     }
 }
 
-/// Whether decisions depend on packets that the whole program may have dropped, as turns and random
-/// numbers do.
+/// Whether decisions depend on packets that the whole program may have dropped. They do if the
+/// program has turns or random numbers.
 fn has_turns(function: &Function) -> bool {
     let is_turn = matches!(function, Function::Steer(Steer::RoundRobin | Steer::Random));
     is_turn || function.children().any(has_turns)
@@ -81,7 +81,7 @@ fn each_alone(program: &Tree, packets: &[Made], tally: &mut Tally) {
     tally.without_filtering += usize::from(Parts::of(program).unwrap().filtering().is_none());
 }
 
-/// Compares the decisions with state kept between packets: drops, counters and samples must be
+/// Compares the decisions while state is kept between packets: drops, counters and samples must be
 /// equal.
 fn one_after_the_other(program: &Tree, packets: &[Made]) {
     let Ok(mut cut) = Cut::of(program) else {
@@ -104,7 +104,7 @@ fn one_after_the_other(program: &Tree, packets: &[Made]) {
     assert_eq!(&counted, cut.whole.counters(), "{program:#?}");
     assert_eq!(cut.steering.counters(), &[0; 64]);
     let late = cut.filtering.map_or(0, |filtering| filtering.late());
-    assert_eq!(late, 0, "fragments are the steering part's alone");
+    assert_eq!(late, 0, "only the steering part handles fragments");
 }
 
 proptest! {
@@ -116,7 +116,8 @@ proptest! {
         one_after_the_other(&program, &packets);
     }
 
-    /// A kernel group refuses most of these programs; for the others the same properties hold.
+    /// A kernel group refuses most of these programs. For the other programs the same properties
+    /// hold.
     #[test]
     fn of_any_program(program in program(), packets in vec(packet(), 1..8)) {
         each_alone(&program, &packets, &mut Tally::default());

@@ -1,4 +1,4 @@
-//! Compares the walk with another parser, etherparse, as far as both read the same headers.
+//! Compares the walk with another parser, etherparse, for the headers that both parsers read.
 #![allow(
     clippy::indexing_slicing,
     clippy::unwrap_used,
@@ -10,7 +10,7 @@ use fanpcap_steer_testkit::{Draw, Made, packet, packets, tape};
 use fanpcap_wire::{Frame, Ip, Layers, number};
 use proptest::prelude::*;
 
-/// How often both parsers have found the same, by kind.
+/// Number of equal findings of both parsers, by kind.
 #[derive(Debug, Default)]
 struct Compared {
     tags: usize,
@@ -51,7 +51,7 @@ fn compare(made: &Made, compared: &mut Compared) {
     );
     compared.tags += tags.len();
     match &theirs.net {
-        // etherparse goes by the version, whatever the Ethernet type says.
+        // etherparse decides by the version in the header, whatever the Ethernet type is.
         Some(LaxNetSlice::Ipv4(_)) if ours.ether_type() != Some(number::ETHER_IPV4) => return,
         Some(LaxNetSlice::Ipv6(_)) if ours.ether_type() != Some(number::ETHER_IPV6) => return,
         Some(LaxNetSlice::Ipv4(v4)) => {
@@ -95,8 +95,9 @@ fn tags(theirs: &LaxSlicedPacket<'_>) -> Vec<u16> {
     theirs.link_exts.iter().filter_map(tag).collect()
 }
 
-/// Compares the transport headers. etherparse checks total lengths, and reads fewer extension
-/// headers and others than the walk. So the walk may find a header that etherparse does not find.
+/// Compares the transport headers. etherparse checks total lengths, and reads other and
+/// fewer extension headers than the walk. So the walk may find a header that etherparse does not
+/// find.
 fn compare_transport(ip: &Ip<'_>, theirs: Option<&TransportSlice<'_>>) -> bool {
     // etherparse skips authentication headers in IPv4, and any number of extension headers.
     let is_beyond = match ip.ipv4() {

@@ -47,7 +47,7 @@ proptest! {
     }
 }
 
-/// A fact that the beginning of a frame shows and the whole frame does not.
+/// A fact that the walk finds in the beginning of a frame, but not in the whole frame.
 fn said_by_parts_alone(frame: &Frame<'_>) -> Option<String> {
     let (whole, layers) = (facts::of(frame), Layers::of(frame));
     for len in 0..frame.bytes.len() {
@@ -68,8 +68,8 @@ fn said_by_parts_alone(frame: &Frame<'_>) -> Option<String> {
     None
 }
 
-/// The frame has, in VXLAN, a frame with MPLS labels. Behind the labels is a frame of IPv6, whose
-/// Ethernet address begins with the digit 6.
+/// The frame carries, in VXLAN, a frame with MPLS labels. Behind the labels is an Ethernet frame
+/// with an IPv6 packet. The Ethernet address of that frame begins with the digit 6.
 #[test]
 fn a_frame_behind_labels_in_a_tunnel_is_in_doubt_while_it_is_cut() {
     const FRAME: &str = "02000000000102000000000188641100000000a40021450100a200014000011165480a000001\
@@ -84,7 +84,8 @@ fn a_frame_behind_labels_in_a_tunnel_is_in_doubt_while_it_is_cut() {
     assert_eq!(said_by_parts_alone(&Frame { bytes: &bytes, tag }), None);
 }
 
-/// Whether the cut frame shows an IPv6 packet where the whole frame shows an Ethernet frame.
+/// Whether the walk finds an IPv6 packet in the cut frame at the place where the whole frame has an
+/// Ethernet frame.
 fn is_doubtful(part: &Layers<'_>, whole: &Layers<'_>) -> bool {
     let addresses = |layers: &Layers<'_>| {
         let link = layers.link()?;
@@ -101,7 +102,7 @@ fn is_doubtful(part: &Layers<'_>, whole: &Layers<'_>) -> bool {
     frame.is_some() && found.is_some_and(|found| addresses(found) != frame)
 }
 
-/// The packet in the opposite direction, with addresses and ports exchanged in the bytes.
+/// The packet in the opposite direction, with exchanged addresses and ports in the bytes.
 fn turned(made: &Made) -> Made {
     let mut turned = made.clone();
     let frame = made.frame();

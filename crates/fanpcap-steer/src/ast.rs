@@ -35,8 +35,8 @@ pub(crate) struct Expression<'a> {
 pub(crate) enum Form<'a> {
     /// The name of a definition, a parameter or a function of the table.
     Name(&'a str),
-    /// The table's function that a comparison or `if` means, even if the steering program defines a
-    /// function of that name.
+    /// A function of the table, which a comparison or `if` uses. A definition of the same name in
+    /// the steering program does not replace the function.
     Own(&'static str),
     Number(i128),
     /// A string, or an address without quotes.
@@ -47,7 +47,7 @@ pub(crate) enum Form<'a> {
     /// `(a, b)`
     Tuple(Vec<Expression<'a>>),
     Apply(Box<Expression<'a>>, Vec<Expression<'a>>),
-    /// Two or more operands of an associative operator; also a `do` block.
+    /// Two or more operands of an associative operator, or the lines of a `do` block.
     Chain(Chain, Vec<Expression<'a>>),
 }
 

@@ -1,7 +1,8 @@
 //! Checks a steering program: names, types, and the expansion of definitions.
 //!
-//! Only this expansion runs before a packet arrives. So the checker is an evaluator: each
-//! expression has a value, such as a part of the tree, and types are types of values.
+//! The checker is an evaluator, because only the expansion of definitions runs before a packet
+//! arrives. Each expression has a value, for example a part of the tree. The type of an expression
+//! is the type of its value.
 
 mod finish;
 mod value;
@@ -85,7 +86,7 @@ struct Local<'a> {
     span: Span,
 }
 
-/// Span of a value. If the expression is a parameter, the span of the argument in the call.
+/// Span of the expression, or of the argument in the call if the expression is a parameter.
 fn place(expression: &Expression<'_>, locals: &Locals<'_>) -> Span {
     let is_it =
         |local: &&Local<'_>| matches!(expression.node, Form::Name(name) if name == local.name);
@@ -120,7 +121,7 @@ impl<'p, 'a> Checker<'p, 'a> {
         };
         let definition = &self.program.definitions[at];
         if !definition.parameters.is_empty() {
-            let message = "expected 'main' without parameters, found one that has some";
+            let message = "expected 'main' without parameters, found 'main' with parameters";
             return Err(Error::new(definition.span.clone(), message));
         }
         let want = Want::from(Kind::Function);
@@ -156,8 +157,9 @@ impl<'p, 'a> Checker<'p, 'a> {
         let definition = &self.program.definitions[at];
         if matches!(self.constants[at], Constant::Open) {
             let name = definition.name;
-            let message =
-                format!("expected a definition of '{name}', found one that needs '{name}' itself");
+            let message = format!(
+                "expected a definition of '{name}' without '{name}' in it, found recursion"
+            );
             return Err(Error::new(definition.span.clone(), message));
         }
         self.constants[at] = Constant::Open;
@@ -175,7 +177,7 @@ impl<'p, 'a> Checker<'p, 'a> {
         self.spend(1, &expression.span)?;
         if self.depth == CALLS_MAX {
             let message = format!(
-                "expected at most {CALLS_MAX} expressions in each other, found one more as definitions are put in"
+                "expected at most {CALLS_MAX} nested expressions after definitions are expanded, found one more"
             );
             let error = Error::new(expression.span.clone(), message);
             return Err(error.hint("write definitions without recursion"));
@@ -185,8 +187,7 @@ impl<'p, 'a> Checker<'p, 'a> {
         self.depth -= 1;
         let value = value?;
         if value.depth() > DEPTH_MAX {
-            let message =
-                format!("expected at most {DEPTH_MAX} values in each other, found one more");
+            let message = format!("expected at most {DEPTH_MAX} nested values, found one more");
             return Err(Error::new(expression.span.clone(), message));
         }
         Ok(value)
@@ -283,8 +284,8 @@ impl<'p, 'a> Checker<'p, 'a> {
         } = measure;
         for (found, most, what) in [
             (nodes, NODES_MAX, "functions and predicates in a program"),
-            (depth, DEPTH_MAX, "functions and predicates in each other"),
-            (inner, INNER_MAX, "'inner' in each other"),
+            (depth, DEPTH_MAX, "nested functions and predicates"),
+            (inner, INNER_MAX, "nested 'inner'"),
         ] {
             if found > most {
                 let message = format!("expected at most {most} {what}, found {found}");
@@ -301,13 +302,13 @@ impl<'p, 'a> Checker<'p, 'a> {
             return Ok(());
         }
         let message = format!(
-            "expected a program that takes at most {WORK_MAX} steps to put together, found more"
+            "expected a program whose definitions expand in at most {WORK_MAX} steps, found more"
         );
         Err(Error::new(span.clone(), message))
     }
 }
 
-/// Makes one function of a sequence, and flattens nested sequences.
+/// Makes one function that runs these functions in order. Flattens nested sequences.
 fn sequence(functions: Vec<Function>) -> Function {
     let is_sequence = |part: &Function| matches!(part, Function::Sequence(_));
     if functions.len() > 1 && !functions.iter().any(is_sequence) {

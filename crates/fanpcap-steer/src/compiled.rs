@@ -122,7 +122,7 @@ impl ForEngine {
         self.has(&|function| matches!(function, Function::Classify(_)))
     }
 
-    /// Whether the steering program says what the host gets.
+    /// Whether the steering program decides which packets the host gets.
     pub fn decides_for_host(&self) -> bool {
         self.has(&|function| matches!(function, Function::Host(_)))
     }
@@ -141,9 +141,10 @@ impl ForEngine {
     }
 }
 
-/// FNV-1a of the meaning's version and of the tree as text, which contains no memory addresses. So
-/// members of an older and a newer build agree on a steering program only if it behaves equally in
-/// both. The text keeps the Rust types' original names.
+/// Hashes [`MEANING`]'s number and the text of the tree by FNV-1a. The text contains no memory
+/// addresses. So members of an older and a newer build agree on a steering program only if it
+/// behaves equally in both. The text keeps the original names of Rust types, so that renaming a
+/// type does not change digests.
 fn digest(tree: &Tree, meaning: u32, options: GroupOptions) -> u64 {
     let Tree {
         main,
@@ -188,8 +189,8 @@ mod tests {
         tree(source, &|_| Ok(vec![Classic::keep(262_144)])).unwrap()
     }
 
-    /// Members of different builds compare digests. A digest may change only on purpose, as
-    /// [`MEANING`] does. With meaning 3, which reads more of carried packets, all digests changed.
+    /// Members of different builds compare digests. A digest may change only on purpose, together
+    /// with [`MEANING`]. All digests changed with meaning 3, which reads more of carried packets.
     #[test]
     fn digests_are_those_of_earlier_builds() {
         let long = "main = filter \"tcp\" >-> vlan_id_filter [1, 2, 7] >-> sample 1 10 >-> inc 3 \

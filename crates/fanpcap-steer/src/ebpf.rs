@@ -71,7 +71,7 @@ pub enum EbpfError {
     TooLong {
         /// What exceeds its limit.
         what: &'static str,
-        /// The number, as far as it was counted.
+        /// The number at which counting stopped.
         count: usize,
         /// The limit.
         limit: usize,
@@ -96,10 +96,10 @@ impl fmt::Display for EbpfError {
             Self::Unfit(unfit) => f.write_str(&unfit.what),
             Self::TooLong { what, count, limit } => write!(
                 f,
-                "the program comes to {count} {what} or more, and the kernel surely takes {limit}: write less"
+                "the program has at least {count} {what}, and every supported kernel accepts {limit}: write a shorter program"
             ),
             Self::TooDeep => f.write_str(
-                "functions or predicates lie too deep in each other: write fewer brackets",
+                "functions or predicates are nested too deep: use fewer levels of parentheses",
             ),
             Self::Filter {
                 text,
@@ -137,8 +137,8 @@ impl From<AssemblerError> for EbpfError {
 }
 
 /// The BPF program of a fan-out group (`PACKET_FANOUT_EBPF`), from the steering part. It returns a
-/// slot from the group's table: for a hash the slot of its bucket, for a member's number the slot
-/// of its rank (`fanpcap_buckets::layout`).
+/// slot from the group's table (`fanpcap_buckets::layout`). A hash selects the slot of its bucket.
+/// A member's number selects the slot of that rank.
 ///
 /// # Errors
 /// See [`EbpfError`].
@@ -181,13 +181,13 @@ pub fn filter(parts: &Parts, user: Option<&[Classic]>) -> Result<Option<Object>,
 /// The BPF program at XDP, from the whole tree. It looks up the decision's slots in the group's
 /// table and delivers each packet to them.
 ///
-/// Steering functions that give a packet to one member in a kernel group do the same here, and
-/// select the same member. So three kinds of packets are steered by both ends: Ethernet broadcasts,
-/// packets between two local addresses, and GTP's control plane. A packet goes to several members
-/// only by functions for that purpose.
+/// If a steering function gives a packet to one member in a kernel group, the same function selects
+/// the same member here. So three kinds of packets are steered by both ends: Ethernet broadcasts,
+/// packets between two local addresses, and GTP's control plane. Only functions made for this
+/// purpose give a packet to several members.
 ///
-/// For a delivery of sent packets, the BPF program is made for the device's traffic control instead
-/// (`BPF_PROG_TYPE_SCHED_CLS`).
+/// If `delivery` is for packets that the host sends, the BPF program is for the device's traffic
+/// control instead (`BPF_PROG_TYPE_SCHED_CLS`).
 ///
 /// # Errors
 /// See [`EbpfError`].
@@ -229,8 +229,8 @@ pub fn xdp_filter(filter: &[Classic]) -> Result<Object, EbpfError> {
     object(&all, Target::Xdp, Role::Keep { user: Some(filter) })
 }
 
-/// As [`xdp`], without delivery and table, to show the cost of the decision. Returns the hash, or
-/// [`u32::MAX`] for a packet that the steering program drops.
+/// As [`xdp`], without delivery and table, to show the cost of the decision. The BPF program
+/// returns the hash, or [`u32::MAX`] for a packet that the steering program drops.
 ///
 /// # Errors
 /// See [`EbpfError`].

@@ -1,4 +1,4 @@
-//! Mistakes in a steering program, with their places.
+//! Errors in a steering program, with their positions.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,11 +6,11 @@ use std::ops::Range;
 /// Why a steering program was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// The wrong part of the source, in bytes; empty if something is missing.
+    /// The wrong part of the source, as a range of bytes. It is empty if something is missing.
     pub span: Range<usize>,
-    /// What was expected and what was found.
+    /// The expected part and the found part.
     pub message: String,
-    /// What to do.
+    /// Advice for the user.
     pub hint: Option<String>,
 }
 
@@ -39,7 +39,7 @@ impl Error {
         Error { hint, ..self }
     }
 
-    /// Line and column of the mistake; columns in characters, both from 1.
+    /// Line and column of the error, both counted from 1. Columns are in characters.
     pub fn position(&self, source: &str) -> (usize, usize) {
         let before = up_to(source, self.span.start);
         let line = before.matches('\n').count() + 1;
@@ -84,7 +84,8 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The source up to byte `at`, or up to the beginning of the character there.
+/// The source up to byte `at`. If a character begins before `at` and ends after it, the text ends
+/// before this character.
 fn up_to(source: &str, mut at: usize) -> &str {
     at = at.min(source.len());
     while !source.is_char_boundary(at) {
@@ -93,7 +94,7 @@ fn up_to(source: &str, mut at: usize) -> &str {
     &source[..at]
 }
 
-/// The user's text for a message: in quotes, and cut when it is long.
+/// Text of the user for a message: in quotes, and shortened if it is long.
 pub fn quote(text: &str) -> String {
     match text.char_indices().nth(QUOTE_MAX) {
         Some((end, _)) => format!("'{}{ELLIPSIS}'", &text[..end]),
@@ -101,7 +102,8 @@ pub fn quote(text: &str) -> String {
     }
 }
 
-/// The character itself, or a replacement of one column if it controls a terminal or is invisible.
+/// The character itself, or a replacement of one column if the character controls a terminal or is
+/// invisible.
 fn harmless(c: char) -> char {
     match c {
         '\t' | '\n' => ' ',

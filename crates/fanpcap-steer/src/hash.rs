@@ -1,9 +1,9 @@
 //! The hash that selects a member. It is the same on every machine and in every back end.
 //!
 //! The hash mixes each end of a flow (address and port) and adds the two results. So both
-//! directions have the same hash. If both addresses and both ports were combined by XOR, a port
-//! that grows with the address would cancel the address out (the trap of the RSS key 6D:5A). All
-//! numbers are read in network order and computed modulo 2^64.
+//! directions have the same hash. XOR of both addresses and both ports would not do: a port that
+//! grows with the address would cancel the address out (the trap of the RSS key 6D:5A). All numbers
+//! are read in network order and computed modulo 2^64.
 
 /// An odd number with bits spread over all positions: 2^64 divided by the golden ratio (Knuth,
 /// TAOCP 3, 6.4).
@@ -14,8 +14,8 @@ pub const M2: u64 = 0xbf58_476d_1ce4_e5b9;
 /// The largest hash: 31 bits, so that no hash is [`u32::MAX`], which means "drop" at XDP.
 pub const NUMBER_MAX: u32 = 0x7fff_ffff;
 
-/// Start value for the hash of `share`. Packets that `share` has selected by a key still spread
-/// over all members by the same key, because steering starts from another value.
+/// Start value for the hash of `share`. Steering starts from another value. So packets that `share`
+/// has selected by a key still spread over all members if they are steered by the same key.
 pub const SHARE: u64 = M2;
 
 /// One step: multiplies, then folds the upper half into the lower.
@@ -44,16 +44,16 @@ pub const fn end6(high: u64, low: u64, port: u16) -> u64 {
     mix(mix(mix(low) ^ high) ^ port as u64)
 }
 
-/// An end that is an Ethernet address or another number of up to 64 bits. With one step only, ends
-/// of numbers that differ in their upper bits would grow in proportion to these numbers, and so
-/// would sums of two ends.
+/// An end that is an Ethernet address or another number of up to 64 bits. The function has more
+/// than one step. After one step, ends of numbers that differ in their upper bits would grow in
+/// proportion to these numbers, and so would sums of two ends.
 pub const fn end(value: u64) -> u64 {
     mix(mix(value))
 }
 
-/// Folds one more value into a hash. The hash of a [`crate::ir::Key`] starts from 0 or [`SHARE`]
-/// and takes the fields in turn. The hash of a flow starts from the two ends and takes the flow's
-/// other properties.
+/// Folds one more value into a hash. The hash of a [`crate::ir::Key`] starts from 0 or [`SHARE`],
+/// and then folds in one field after the other. The hash of a flow starts from the two ends, and
+/// then folds in the flow's other properties.
 pub const fn fold(hash: u64, value: u64) -> u64 {
     mix(hash ^ value)
 }

@@ -1,5 +1,5 @@
 //! The tree of a steering program: its meaning, without names, types and syntactic sugar. All back
-//! ends use it.
+//! ends use the tree.
 //!
 //! A packet starts with the outcome "copy to every member of the default class" and with state 0. A
 //! function passes the packet on, maybe with another outcome, or drops it. After a drop, the rest
@@ -14,8 +14,8 @@ use fanpcap_bpf::Classic;
 use std::net::IpAddr;
 
 /// Version of the meaning of trees. Increment it with every change that makes a compiled steering
-/// program select, count or steer differently. Members of different builds then detect that they
-/// disagree, although they have the same tree.
+/// program select, count or steer differently. Members of different builds then detect a different
+/// meaning although they have the same tree.
 ///
 /// 1: the kernel takes the group's hashes modulo the number of sockets. 2: the group has a table.
 /// 3: untyped payload is checked, more tags and tunnels are read, and offsets of fields do not
@@ -55,16 +55,17 @@ pub enum Function {
     /// Runs the first function if the predicate holds, else the second one. `filter p` is `If(p,
     /// Pass, Drop)`.
     If(Box<Predicate>, Box<Function>, Box<Function>),
-    /// Runs alternatives until one does not drop. If an alternative drops, outcome and state are
-    /// restored to what they were before it. What the alternative has counted stays counted.
+    /// Runs alternatives until one does not drop. If an alternative drops, outcome and state become
+    /// what they were before this alternative. The counts of the alternative stay.
     First(Vec<Function>),
     /// Drops if the function passes. Passes if the function drops, with the outcome and state from
     /// before the function.
     Inverse(Box<Function>),
     /// Runs the function on the packet that this packet carries, or on this packet if
-    /// [`fanpcap_wire`] finds no carried packet. The function does not look deeper. If a packet is
-    /// in fragments, only the first fragment shows the carried packet. If the first fragment is
-    /// steered by its flow, the other fragments follow it.
+    /// [`fanpcap_wire`] finds no carried packet. The function does not read packets within the
+    /// carried packet. If a packet is in fragments, only the first fragment contains the headers of
+    /// the carried packet. If the first fragment is steered by its flow, the other fragments follow
+    /// it.
     Inner(Box<Function>),
     /// Selects the member. Drops a packet that lacks the property by which the member is selected.
     Steer(Steer),
@@ -72,7 +73,7 @@ pub enum Function {
     Broadcast,
     /// Gives the packet only to members of this class, 1 to 63. Only on the XDP engine.
     Classify(u8),
-    /// Gives the packet to the host too (false), or only to the host (true). Only on the XDP
+    /// Gives the packet to the host too (`false`), or only to the host (`true`). Only on the XDP
     /// engine.
     Host(bool),
     /// Sets the packet's mark, which later predicates read. Only on the XDP engine.
@@ -113,8 +114,8 @@ pub enum Predicate {
     Or(Box<Predicate>, Box<Predicate>),
     /// Exactly one holds.
     Xor(Box<Predicate>, Box<Predicate>),
-    /// The packet has the property, and its value compares with this number in this way, as an
-    /// unsigned number.
+    /// The packet has the property, and the comparison of its value with this number holds. Both
+    /// are unsigned numbers.
     Compare(Property, Comparison, u64),
     /// The packet has the property, and the set with this index in [`Tree::sets`] contains its
     /// value.
@@ -123,25 +124,25 @@ pub enum Predicate {
     Has(Header),
     /// An address of this side is in the net. IPv4 nets contain only IPv4 addresses.
     Address(Side, Net),
-    /// An address of the family, cut to its first `bits`, is in the set: an IPv4 address as its
-    /// 32-bit number, an IPv6 address as its 128-bit number.
+    /// An address of the family, cut to its first `bits` bits, is in the set. The set has an IPv4
+    /// address as a 32-bit number, and an IPv6 address as a 128-bit number.
     AddressIn {
         /// The side of the address.
         side: Side,
         /// True for IPv6, false for IPv4.
         ipv6: bool,
-        /// Leading bits that count.
+        /// Number of leading bits that count.
         bits: u8,
         /// Index in [`Tree::sets`].
         set: usize,
     },
-    /// A port of TCP, UDP, UDP-Lite, SCTP or DCCP. A later fragment has none.
+    /// A port of TCP, UDP, UDP-Lite, SCTP or DCCP. A later fragment has no port.
     Port(Side, u16),
     /// The filter with this index in [`Tree::filters`] accepts the frame. Inside `inner` the filter
     /// still reads the whole frame.
     Pcap(usize),
     /// The hash of the key's fields, which starts from [`crate::hash::SHARE`], equals `index`
-    /// modulo `of`. False if the packet lacks one of the fields.
+    /// modulo `of`. False if the packet lacks a field of the key.
     Share {
         /// Index of the share.
         index: u32,
@@ -244,10 +245,10 @@ pub enum Property {
     Tos,
     /// IPv4's total length. For IPv6: 40 + the payload length.
     IpLength,
-    /// IPv4's identification, or that of IPv6's fragment header.
+    /// IPv4's identification, or the identification in IPv6's fragment header.
     IpId,
-    /// IPv4's flags and offset as in its header. For IPv6 the same format, made from its fragment
-    /// header (0x2000 for "more", offset / 8); 0 without a fragment header.
+    /// IPv4's flags and offset as in its header. For IPv6 the flags and offset of the fragment
+    /// header in IPv4's format (0x2000 for "more", offset / 8); 0 without a fragment header.
     IpFragment,
     /// IPv4's time to live, IPv6's hop limit.
     Ttl,
@@ -263,9 +264,10 @@ pub enum Property {
     UdpDestination,
     /// The length field of the UDP header.
     UdpLength,
-    /// ICMP's type for IPv4, ICMPv6's for IPv6. Requires 2 bytes; a later fragment has none.
+    /// The type of ICMP for IPv4, of ICMPv6 for IPv6. Requires 2 bytes. A later fragment has no
+    /// type.
     IcmpType,
-    /// ICMP's code, with the same conditions.
+    /// The code of ICMP or ICMPv6, with the same conditions as [`Property::IcmpType`].
     IcmpCode,
     /// The kernel's packet mark; absent in XDP.
     Mark,
@@ -275,27 +277,27 @@ pub enum Property {
     Queue,
 }
 
-/// The property by which a packet's member is selected. "Without a group" means: by an evaluator of
+/// The property by which a packet's member is selected. "Without a group" means an evaluator of
 /// [`crate::native::Evaluator::new`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Steer {
-    /// The flow, which is the same for both directions: the addresses, and what [`Flow`] adds. See
-    /// `hash.rs`. An ICMP error goes with the flow of the packet that it quotes. Later fragments go
-    /// with their datagram: the last decision for the datagram is remembered. Drops a packet that
-    /// is not IP.
+    /// The flow, which is the same for both directions: the addresses, and the properties in
+    /// [`Flow`] (`hash.rs`). An ICMP error goes to the member of the flow of the packet that it
+    /// quotes. Later fragments go to the member of their datagram: the last decision for the
+    /// datagram is remembered. Drops a packet that is not IP.
     Flow(Flow),
     /// Both Ethernet addresses, in either order. Without a group, a broadcast goes to all members.
     Link,
     /// The outermost tag's VLAN id. Drops an untagged packet.
     Vlan,
-    /// Members in turn, counted on each CPU.
+    /// The members one after the other. Each CPU counts its own packets.
     RoundRobin,
     /// A random number.
     Random,
     /// The CPU on which the BPF program runs.
     Cpu,
     /// The hash from the NIC or the kernel. If that hash is absent or 0, the hash of the flow by
-    /// [`Flow::WHOLE`]. If the packet has no such flow, hash 0.
+    /// [`Flow::WHOLE`]. If the packet is not IP, hash 0.
     Rss,
     /// The member of this rank, modulo the number of members with a share.
     To(u32),
@@ -307,13 +309,13 @@ pub enum Steer {
     /// The local side's address. If both sides are local, both addresses; without a group, the
     /// packet then goes to the members of both. Drops if neither side is local.
     LocalIp(Net),
-    /// As [`Steer::LocalIp`], but only the first bits of an address count, as many as the number
-    /// says. The net contains the local addresses.
+    /// As [`Steer::LocalIp`], but only the first bits of an address count. The `u8` is the number
+    /// of these bits. The net contains the local addresses.
     LocalNet(Net, u8),
-    /// The Ethernet address that is not the gateway's. If neither is the gateway's, both addresses;
-    /// without a group, the packet then goes to the members of both.
+    /// The Ethernet address that is not the gateway's address. If neither address is the gateway's,
+    /// both addresses; without a group, the packet then goes to the members of both.
     LocalLink([u8; 6]),
-    /// The fields of a key. Drops a packet that lacks one of them.
+    /// The fields of a key. Drops a packet that lacks a field.
     Key(Key),
     /// Two members, one for each Ethernet address. Only on the XDP engine.
     DoubleLink,
@@ -322,7 +324,7 @@ pub enum Steer {
     /// Two members, one for each field. Only on the XDP engine.
     DoubleField(Field, Field),
     /// For RTP and RTCP: the addresses and half of each port number, so that both streams of a
-    /// session go together. Drops other packets.
+    /// session go to one member. Drops other packets.
     Media,
     /// For GTP-U (UDP port 2152): the carried packet's addresses, in either order. For GTP-C (UDP
     /// port 2123): the packet's own addresses; without a group, the packet goes to all members.
@@ -335,9 +337,9 @@ pub enum Steer {
 pub struct Flow {
     /// The ports.
     pub ports: Ports,
-    /// The upper protocol. An ICMP error then has the protocol of the packet that it quotes.
+    /// The upper protocol. An ICMP error then has the protocol of the quoted packet.
     pub protocol: bool,
-    /// The outermost VLAN id, 0 for none.
+    /// The outermost VLAN id, or 0 without a tag.
     pub vlan: bool,
 }
 
@@ -375,8 +377,8 @@ pub struct Field {
     pub len: u8,
 }
 
-/// A set of fields. The hash takes the fields in the order of the constants, with their values from
-/// the headers. So source and destination are not interchangeable.
+/// A set of fields. The hash folds in the fields in the order of the constants, with their values
+/// from the headers. So source and destination are not interchangeable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key(pub u16);
 

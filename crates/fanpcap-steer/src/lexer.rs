@@ -22,7 +22,7 @@ pub(crate) struct Token<'a> {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Lexeme<'a> {
-    /// A word. Of a qualified word such as `P.filter`, only the last part.
+    /// A word. Of a qualified word such as `P.filter`, the token has only the last part.
     Name(&'a str),
     Number(u64),
     /// A string, without its quotes.
@@ -162,7 +162,7 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// Moves an error to the position of this token.
+    /// Moves an error from an offset in this token to the offset in the source.
     fn shifted(&self, error: Error) -> Error {
         let span = error.span.start + self.at..error.span.end + self.at;
         Error { span, ..error }
@@ -176,11 +176,13 @@ impl<'a> Lexer<'a> {
         let error = Error::new(self.at..self.at + c.len_utf8(), message);
         match c {
             '\u{201c}' | '\u{201d}' | '\u{2018}' | '\u{2019}' | '\'' => {
-                error.hint("strings are in \"straight double quotes\"")
+                error.hint("write strings in \"straight double quotes\"")
             }
             char::REPLACEMENT_CHARACTER => error.hint("save the text as UTF-8"),
             '\u{feff}' => error.hint("save the text without a byte order mark"),
-            c if c.is_whitespace() => error.hint("it only looks like a blank: write one"),
+            c if c.is_whitespace() => {
+                error.hint("this character only looks like a blank: write a blank")
+            }
             _ => error,
         }
     }
@@ -202,8 +204,8 @@ fn word(rest: &str) -> (&str, usize) {
     }
 }
 
-/// Whether a comment begins here: two or more dashes that no other symbol character follows, unlike
-/// `-->`.
+/// Whether a comment begins here: two or more dashes without another symbol character after them.
+/// `-->` is an operator.
 fn is_comment(rest: &str) -> bool {
     rest.starts_with("--") && !rest.trim_start_matches('-').starts_with(is_symbol)
 }

@@ -1,6 +1,6 @@
-//! The steering language. A steering program says which packets a group wants and which member gets
-//! each of them. Its source becomes a tree, which is compiled for the kernel or evaluated. The
-//! crate does no I/O.
+//! The steering language. A steering program selects the packets that a group wants, and the member
+//! that gets each of them. Its source becomes a tree, which is compiled for the kernel or
+//! evaluated. The crate does no I/O.
 //!
 //! ```
 //! let tree = fanpcap_steer::tree("main = tcp >-> steer_flow", &|_| Err("no libpcap".to_owned()))?;

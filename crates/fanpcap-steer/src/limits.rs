@@ -14,13 +14,13 @@ pub const LIST_MAX: usize = 65_536;
 pub const INNER_MAX: usize = 2;
 /// Maximum number of functions and predicates of a steering program's tree.
 pub const NODES_MAX: usize = 4096;
-/// Maximum number of steps of the expansion of definitions. The expansion must end even if each
-/// line doubles the steering program.
+/// Maximum number of steps of the expansion of definitions. With this limit the expansion ends,
+/// even if each line doubles the steering program.
 pub const WORK_MAX: usize = 1 << 18;
 /// Maximum number of uses of `sample` in a steering program.
 pub const SAMPLERS_MAX: usize = 16;
 /// Maximum number of different pcap expressions in a steering program.
 pub const FILTERS_MAX: usize = 16;
-/// Maximum number of bytes of a pcap expression: the time of libpcap's optimizer grows faster than
-/// the square of the length.
+/// Maximum number of bytes of a pcap expression. Without a limit libpcap's optimizer could take too
+/// long: its time grows faster than the square of the length.
 pub const FILTER_LENGTH_MAX: usize = 2048;

@@ -14,7 +14,7 @@ pub(crate) struct Measure {
 }
 
 impl Measure {
-    /// The size of a node with children of these sizes.
+    /// The size of a node whose children have these sizes.
     fn around(parts: impl IntoIterator<Item = Measure>) -> Measure {
         let none = Measure::default();
         let sum = parts.into_iter().fold(none, |sum, part| Measure {

@@ -26,7 +26,7 @@ pub struct Packet<'a> {
     pub frame: Frame<'a>,
     /// The frame's length on the wire in bytes, without the tag beside it.
     pub length: u32,
-    /// The hash from the NIC or the kernel; 0 for none.
+    /// The hash from the NIC or the kernel; 0 if there is no hash.
     pub hash: u32,
     /// The receiving queue, from 0.
     pub queue: Option<u32>,
@@ -52,7 +52,7 @@ impl<'a> Packet<'a> {
 /// The members that get a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// None.
+    /// No member.
     Drop,
     /// All members of the packet's class.
     Copy,
@@ -62,7 +62,7 @@ pub enum Decision {
     Member(u32),
     /// The members that these two hashes select, which may be equal.
     Double(u32, u32),
-    /// All members of all classes but 63.
+    /// All members of all classes except 63.
     Broadcast,
 }
 
@@ -105,13 +105,12 @@ impl Outcome {
     };
 }
 
-/// State of an evaluation. It is restored when a function drops.
+/// State of an evaluation. If a function drops, the state from before the function is restored.
 #[derive(Clone, Copy, Debug)]
 struct Course {
     outcome: Outcome,
     state: u32,
-    /// The depth of the tunnel that the fragment is in, if the fragment takes its datagram's
-    /// outcome.
+    /// The number of packets that carry the fragment, if the fragment takes its datagram's outcome.
     fragment: Option<u32>,
 }
 
@@ -134,7 +133,8 @@ impl Course {
     }
 }
 
-/// A steering program with what it keeps between packets: counters, turns, samples, fragments.
+/// A steering program with the data that it keeps between packets: counters, turns, samples,
+/// fragments.
 #[derive(Clone, Debug)]
 pub struct Evaluator {
     program: Tree,
@@ -143,8 +143,9 @@ pub struct Evaluator {
 }
 
 impl Evaluator {
-    /// An evaluator without a group's limits, for tests: packets that are steered by both ends go
-    /// to both members, and broadcasts to all. No engine of this version does so.
+    /// An evaluator without the limits of a group, for tests. A packet that is steered by both ends
+    /// goes to both members, and a broadcast goes to all members. No engine of this version steers
+    /// in this way.
     pub fn new(program: &Tree) -> Self {
         Self {
             program: program.clone(),
@@ -154,7 +155,8 @@ impl Evaluator {
     }
 
     /// An evaluator that decides as a kernel group and the XDP engine do: a packet that is steered
-    /// by both its ends goes to one member. It also evaluates what a kernel group can't do.
+    /// by both its ends goes to one member. It also evaluates functions that a kernel group can't
+    /// run.
     pub fn of_group(program: &Tree) -> Self {
         Self {
             group: true,
@@ -194,8 +196,8 @@ impl Evaluator {
         outcome
     }
 
-    /// Gives a fragment, or the packet that it carries, the hash of its datagram. Only final
-    /// decisions are remembered.
+    /// Gives a fragment, or the packet that the fragment carries, the hash of its datagram. Only
+    /// final decisions are remembered.
     fn follow(&mut self, layers: &Layers<'_>, inside: u32, hash: u32, now_ns: u64) -> u32 {
         (0..=inside).rev().fold(hash, |hash, depth| {
             let layers = (0..depth).try_fold(*layers, |layers, _| layers.inner());
@@ -211,8 +213,8 @@ impl Evaluator {
         &self.state.counters
     }
 
-    /// Number of fragments that came before the first fragment of their datagram, and so were
-    /// steered by their addresses only.
+    /// Number of fragments that came before the first fragment of their datagram. These fragments
+    /// were steered by their addresses only.
     pub fn late(&self) -> u64 {
         self.state.fragments.late()
     }

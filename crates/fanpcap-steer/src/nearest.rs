@@ -1,7 +1,7 @@
 //! Finds the name that a mistyped word may mean.
 
-/// The candidate nearest to `word`, if few letters differ: one, or up to a third of the longer
-/// word's letters.
+/// The candidate nearest to `word`, if few letters differ: at most one letter, or at most a third
+/// of the longer word's letters.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     nearest_within(usize::MAX, word, candidates)
 }
@@ -15,7 +15,7 @@ pub fn nearest_within<'a>(
     nearest_of(limit, word, &mut candidates.into_iter())
 }
 
-/// Not generic, so that it is compiled once.
+/// The function is not generic, so that it is compiled once.
 fn nearest_of<'a>(
     limit: usize,
     word: &str,
@@ -35,7 +35,8 @@ fn nearest_of<'a>(
         .map(|(_, name)| name)
 }
 
-/// Maximum length of a word that is compared. The time grows with the product of the lengths.
+/// Maximum length of a word that is compared. The time of a comparison grows with the product of
+/// the two lengths.
 const WORD_MAX: usize = 64;
 
 /// Damerau-Levenshtein distance (optimal string alignment) without regard to ASCII case.

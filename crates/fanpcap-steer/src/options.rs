@@ -3,7 +3,8 @@
 /// Options of a group. All members of the group have the same options.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GroupOptions {
-    /// How many flows the BPF program remembers, so that they keep their member (`+sticky`).
+    /// Number of flows that the BPF program remembers, so that these flows keep their member
+    /// (`+sticky`).
     pub flows: Option<u32>,
     /// Which buckets move to level the members' loads (`+balance`). The BPF program then counts the
     /// packets of each bucket.

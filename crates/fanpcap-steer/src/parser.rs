@@ -38,7 +38,8 @@ struct Parser<'a> {
     /// The column of definitions.
     margin: u32,
     depth: usize,
-    /// Nesting depth of functions between back quotes in the last operand. They nest to the left.
+    /// Nesting depth of functions between back quotes in the last operand. Such functions nest to
+    /// the left.
     named: usize,
 }
 
@@ -83,9 +84,9 @@ impl<'a> Parser<'a> {
     fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, Error>) -> Result<T, Error> {
         if self.depth == DEPTH_MAX {
             let message =
-                format!("expected at most {DEPTH_MAX} expressions in each other, found one more");
+                format!("expected at most {DEPTH_MAX} nested expressions, found one more");
             let error = Error::new(self.token().span.clone(), message);
-            return Err(error.hint("give parts of it names of their own: 'web = has_port 80'"));
+            return Err(error.hint("name parts of it by separate definitions: 'web = has_port 80'"));
         }
         self.depth += 1;
         let read = read(self);
@@ -93,7 +94,7 @@ impl<'a> Parser<'a> {
         read
     }
 
-    /// The error if something other than `what` stands here.
+    /// The error if the next token is not `what`.
     fn expected(&self, what: &str) -> Error {
         let token = self.token();
         let found = match &token.kind {

@@ -2,11 +2,12 @@
 //!
 //! The steering part is the group's BPF program: it selects the member that gets a packet. The
 //! filtering part is each member's own filter: it drops and counts. The kernel runs the steering
-//! part first, and the steering part can neither drop nor copy. So for a packet that the whole
-//! program drops, the steering part may select any member. For other packets it selects the same
-//! member as the whole program. The filtering part drops and counts the same packets as the whole
-//! program. The steering part's turns and fragment table include packets that the filtering part
-//! then drops.
+//! part first, and the steering part can neither drop nor copy.
+//!
+//! For a packet that the whole program drops, the steering part may select any member. For other
+//! packets the steering part selects the same member as the whole program. The filtering part drops
+//! and counts the same packets as the whole program. The steering part's turns and fragment table
+//! also include the packets that the filtering part then drops.
 
 mod fit;
 
@@ -76,7 +77,7 @@ impl Parts {
     }
 }
 
-/// What follows a drop.
+/// What happens after a function drops.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OnDrop {
     /// The packet is dropped.
@@ -87,7 +88,8 @@ enum OnDrop {
 
 fn steers(mut function: Function, drop: OnDrop) -> Function {
     let counts = matches!(function, Function::Count(..) | Function::Sample { .. });
-    // An inverse drops, or passes with the outcome from before. So the steering part leaves it out.
+    // An inverse drops, or passes with the outcome from before the inverse. So the steering part
+    // leaves it out.
     let inverse = matches!(function, Function::Inverse(_)) && drop == OnDrop::EndsAll;
     if counts || inverse {
         return Function::Pass;
@@ -114,8 +116,8 @@ fn filters(mut function: Function) -> Function {
     simple(function, OnDrop::IsTold)
 }
 
-/// Simplifies a function whose children are simplified. If a drop ends everything, the steering
-/// part need not drop.
+/// Simplifies a function whose children are already simplified. If `drop` is [`OnDrop::EndsAll`],
+/// the steering part need not drop.
 fn simple(function: Function, drop: OnDrop) -> Function {
     match (function, drop) {
         (Function::Sequence(all), OnDrop::EndsAll) if all.contains(&Function::Drop) => {
@@ -178,8 +180,8 @@ fn has(steer: &Steer) -> Function {
         Steer::RoundRobin | Steer::Random | Steer::Cpu | Steer::Rss | Steer::To(_) => {
             return Function::Pass;
         }
-        // No predicate reads frame bytes. So the steering function stays in the filtering part,
-        // where it only drops.
+        // No predicate reads the bytes of a frame. So the steering function itself stays in the
+        // filtering part, and only its drop has an effect there.
         Steer::Field(_) | Steer::Fields(..) => return Function::Steer(steer.clone()),
         Steer::DoubleField(one, other) => return Function::Steer(Steer::Fields(*one, *other)),
         Steer::Flow(_) | Steer::DoubleIp => Predicate::Has(Header::Ip),

@@ -1,4 +1,5 @@
-//! Properties of the compiler over generated programs. PROPTEST_CASES sets how many.
+//! Properties of the compiler over generated programs. The variable PROPTEST_CASES sets the number
+//! of programs.
 
 use fanpcap_bpf::Classic;
 use fanpcap_steer::ir::Tree;
@@ -15,7 +16,8 @@ fn compiled(source: &str) -> Result<Tree, Error> {
     })
 }
 
-/// The source compiles, or is refused with a place in the source and an error that can be shown.
+/// The source compiles, or the compiler refuses it with a position in the source and an error that
+/// can be shown.
 fn holds(source: &str) {
     let Err(error) = compiled(source) else { return };
     assert!(

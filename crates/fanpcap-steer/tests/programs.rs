@@ -1,4 +1,4 @@
-//! Correct programs: those of PFQ's documentation, and every way to write the same thing.
+//! Correct programs: those of PFQ's documentation, and all spellings of the same program.
 
 use fanpcap_bpf::Classic;
 use fanpcap_steer::ir::{

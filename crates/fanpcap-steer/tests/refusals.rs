@@ -253,7 +253,8 @@ fn errors_say_where_what_was_expected_and_what_was_meant() {
     assert!(count >= 60, "{count}");
 }
 
-/// `main = `, then `count` times the opening text, `tcp`, and as often the closing text.
+/// Source of `main`: `count` times the opening text, then `tcp`, then `count` times the closing
+/// text.
 fn deep(open: &str, close: &str, count: usize) -> String {
     format!("main = {}tcp{}", open.repeat(count), close.repeat(count))
 }
@@ -269,7 +270,7 @@ fn named_in_parentheses(count: usize) -> String {
     )
 }
 
-/// A program of a first definition, 200 definitions that each name the previous one, and `main`.
+/// Source of `first`, 200 definitions that each name the previous one, and `main`.
 fn grown(first: &str, more: &str, main: &str) -> String {
     let line = |at: usize| {
         more.replace("NEXT", &format!("f{at}"))
@@ -283,7 +284,8 @@ fn grown(first: &str, more: &str, main: &str) -> String {
 /// large as in a release.
 const STACK: usize = 1 << 20;
 
-/// Runs in a thread with a small stack: the compiler must refuse before it recurses too deep.
+/// Compiles in a thread with a small stack: the compiler must refuse the source before it recurses
+/// too deep.
 fn refused_for(source: &str, expected: &str) {
     let source = source.to_owned();
     let compile = move || tree(&source, &|_| Ok(Vec::new()));
@@ -310,7 +312,7 @@ fn nesting_is_limited_and_nothing_overflows() {
     ] {
         refused_for(
             &deep(open, close, 4000),
-            "expected at most 64 expressions in each other",
+            "expected at most 64 nested expressions",
         );
     }
     refused_for(
@@ -323,20 +325,20 @@ fn nesting_is_limited_and_nothing_overflows() {
     );
     refused_for(
         &grown("f0 = tcp", "NEXT = par LAST udp", "main = f200"),
-        "in each other",
+        "nested",
     );
     refused_for(
         &grown("f0 x = x", "NEXT x = LAST x", "main = f200 tcp"),
-        "in each other",
+        "nested",
     );
-    refused_for("y f x = f (y f) x\nmain = y y tcp", "in each other");
+    refused_for("y f x = f (y f) x\nmain = y y tcp", "nested");
 }
 
 #[test]
 fn values_do_not_grow_from_definition_to_definition() {
     for more in ["NEXT = [LAST]", "NEXT = (LAST, 1)", "NEXT = pair LAST"] {
         let source = grown("pair a b = a\nf0 = tcp", more, "main = tcp");
-        refused_for(&source, "expected at most 64 values in each other");
+        refused_for(&source, "expected at most 64 nested values");
     }
 }
 
@@ -354,7 +356,7 @@ fn size_is_limited() {
     );
     refused_for(
         &grown("f0 x = x", "NEXT x = LAST (LAST x)", "main = f40 tcp"),
-        "steps to put together",
+        "definitions expand in at most",
     );
     refused_for(
         &deep("sample 1 2 >-> ", "", 17),

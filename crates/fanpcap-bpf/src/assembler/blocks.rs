@@ -24,7 +24,7 @@ pub trait Blocks: Sized {
         });
     }
 
-    /// Emits code that can jump behind its end.
+    /// Emits code, and gives it a label behind its end to which it can jump.
     fn before(&mut self, emit: impl FnOnce(&mut Self, Label)) {
         let behind = self.assembler().label();
         emit(self, behind);

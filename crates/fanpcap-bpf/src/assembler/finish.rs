@@ -11,7 +11,7 @@ pub enum AssemblerError {
     TooLong {
         /// What exceeds its limit.
         what: &'static str,
-        /// How many there are, as far as they were counted.
+        /// The number that was counted before counting stopped.
         count: usize,
         /// The limit.
         limit: usize,
@@ -73,7 +73,7 @@ impl Assembler {
         };
         let steps = object.steps();
         if steps > STEPS_MAX {
-            let what = "steps, its functions counted with each call,";
+            let what = "steps (a function counts once for each call)";
             return long(what, steps, STEPS_MAX);
         }
         Ok(object)

@@ -16,7 +16,7 @@ impl Assembler {
 
     /// If the code ends with a conditional jump to `label`, which is about to be bound, and a jump
     /// to another label: makes the inverse condition jump to the other label, and returns true. The
-    /// last jump is then superfluous.
+    /// unconditional jump is then superfluous.
     pub(super) fn turn_around(&mut self, label: Label) -> bool {
         let last = self.code.len().wrapping_sub(1);
         let [.., (at, over), (jump, elsewhere)] = self.jumps[..] else {

@@ -1,9 +1,9 @@
-//! Expressions: what a register is set to, what a jump compares, and a call's arguments.
+//! Expressions: the values of registers, the conditions of jumps, and the arguments of calls.
 
 use super::{ALU32, ALU64, Assembler, If, Op, Operand, R1, R2, R3, R4, R5, R10, Register};
 use std::ops::{Add, BitAnd, BitOr, BitXor, Mul, Shl, Shr, Sub};
 
-/// What a register can be set to: a register, a number, or operations on a register, as in
+/// A value for a register: a register, a number, or operations on a register, as in
 /// `(R8 >> 46) & 7`.
 pub trait Value {
     /// Emits the code that puts the value into `target`. No code is needed if the value is the
@@ -11,7 +11,7 @@ pub trait Value {
     fn put(self, asm: &mut Assembler, target: Register, width: Alu);
 }
 
-/// Which bits the operations of a [`Value`] work on.
+/// The bits on which the operations of a [`Value`] work.
 #[derive(Clone, Copy, Debug)]
 pub enum Alu {
     /// The lower 32 bits; they clear the upper half.

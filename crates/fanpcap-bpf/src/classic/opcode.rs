@@ -1,13 +1,13 @@
-//! Opcodes of classic BPF, built from the parts in linux/bpf_common.h and named as the kernel named
-//! them until 3.14 (`BPF_S_LD_W_ABS` in linux/filter.h).
+//! Opcodes of classic BPF, built from the parts in linux/bpf_common.h. The names are those of the
+//! kernel until 3.14 (`BPF_S_LD_W_ABS` in linux/filter.h).
 //!
 //! A is the accumulator, X the index register, M the scratch memory, P the packet.
 
-/// The bits of an opcode that say its class.
+/// The bits of an opcode that contain its class.
 pub const CLASS: u16 = 0x07;
-/// The bits of a load that say its size.
+/// The bits of a load that contain its size.
 pub const SIZE: u16 = 0x18;
-/// The bits of a load that say its mode.
+/// The bits of a load that contain its mode.
 pub const MODE: u16 = 0xe0;
 
 /// Class: loads A.

@@ -1,4 +1,4 @@
-//! Leveling of made-up loads: how soon, how evenly, and what does not move.
+//! Levels made-up loads: checks how soon and how evenly, and which buckets do not move.
 
 use super::*;
 use crate::layout::BUCKETS;
@@ -48,7 +48,7 @@ fn settled(packets: &[u64], owners: &mut [usize], weights: &[u16]) -> (usize, u6
             owners[bucket] = to;
         }
     }
-    panic!("buckets move to and fro");
+    panic!("buckets still move after the last round");
 }
 
 fn load<'a>(packets: &'a [u64], owners: &'a [usize], weights: &'a [u16]) -> Load<'a> {
@@ -75,7 +75,10 @@ fn skewed_flows_are_level_after_few_rounds() {
         let (rounds, after) = settled(&packets, &mut owned, &weights);
         println!("{owners} owners of {buckets}: {before} -> {after} in {rounds} rounds");
         assert!(rounds <= 8, "{rounds}");
-        assert!(after <= 50, "{after} of {before}");
+        assert!(
+            after <= 50,
+            "imbalance {after} after levelling, {before} before"
+        );
     }
 }
 
@@ -118,7 +121,7 @@ fn an_elephant_is_named_and_stays_and_the_others_leave_it() {
         }
     }
     let with_it = (0..128).filter(|&bucket| owners[bucket] == 0).count();
-    assert_eq!(with_it, 1, "of the elephant's owner");
+    assert_eq!(with_it, 1, "buckets of the elephant's owner");
 }
 
 #[test]
@@ -135,7 +138,7 @@ fn who_has_just_received_gives_nothing() {
     let first = leveling.round(&load(&[50, 50, 0], &[0, 0, 1], &[1, 1]), Moves::All);
     let moved = first.shifts[0];
     assert_eq!(moved.to, 1);
-    // The new counts differ: the owner that has received now exceeds its share.
+    // The new counts differ: the owner that has received a bucket now exceeds its share.
     let again = load(&[10, 10, 80], &[1, 0, 1], &[1, 1]);
     assert!(leveling.round(&again, Moves::All).shifts.is_empty());
     assert!(!leveling.round(&again, Moves::All).shifts.is_empty());

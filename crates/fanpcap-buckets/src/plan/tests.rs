@@ -13,7 +13,7 @@ fn equal(slots: impl IntoIterator<Item = u8>) -> Vec<Share> {
         .collect()
 }
 
-/// Makes the moves that `shares` ask for.
+/// Plans and makes the moves for `shares`.
 fn settle(owners: &mut Owners, shares: &[Share]) -> Vec<Move> {
     let moves = plan(owners, shares);
     for step in &moves {

@@ -63,14 +63,14 @@ fn what_a_group_refuses_is_noted_and_no_error() {
     assert_eq!(
         said(&output),
         "standard input: note: a group on packet sockets refuses it: `broadcast` gives a packet to all members, \
-         which a group of the kernel's can't do\n"
+         which a kernel group can't do\n"
     );
 }
 
 #[test]
 fn what_is_too_long_for_the_kernel_is_refused_as_at_joining() {
     for (line, times, begins) in [
-        ("when is_rtp (inc 0)", 900, "the program comes to "),
+        ("when is_rtp (inc 0)", 900, "the program has at least "),
         ("inc 1", 4000, "its filter has no room in the socket: "),
     ] {
         let lines = format!("  {line}\n").repeat(times);

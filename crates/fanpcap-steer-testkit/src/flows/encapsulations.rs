@@ -1,4 +1,4 @@
-//! The list of encapsulations: those that the walk reads, and those that it does not read.
+//! The list of encapsulations: those that the walk reads and those that it does not read.
 
 use super::outside::{
     Links, between, carried, frame, frame_of, in_gre, in_ip, in_segment, in_session, in_udp,
@@ -21,8 +21,8 @@ const fn unread(name: &'static str, wrap: fn(&Talk) -> Vec<u8>) -> Encapsulation
     }
 }
 
-/// Ethernet addresses that begin with the digit of IPv4 or IPv6. `AS_IPV4` and `AS_IPV6` also have
-/// a length that fits.
+/// Ethernet addresses whose first hexadecimal digit is 4 or 6, as the version in an IP header. The
+/// addresses `AS_IPV4` and `AS_IPV6` also have a length that fits an IP header.
 const FOURS: Links = [[0x4c, 0x5e, 0x0c, 0, 0, 1], [0x48, 0xa9, 0x8a, 0, 0, 2]];
 const SIXES: Links = [[0x64, 0xd1, 0x54, 0, 0, 1], [0x6c, 0x3b, 0x6b, 0, 0, 2]];
 const AS_IPV4: Links = [[0x45, 0, 0, 40, 0, 1], [0x45, 0, 0, 44, 0, 2]];

@@ -18,8 +18,8 @@ pub(super) fn ip_type(talk: &Talk) -> u16 {
     }
 }
 
-/// A frame between these two hosts. `typed` begins with the Ethernet type. The frame has the
-/// direction of the packet.
+/// A frame between these two hosts, in the direction of the packet. `typed` begins with the
+/// Ethernet type.
 pub(super) fn between(links: Links, talk: &Talk, typed: &[u8]) -> Vec<u8> {
     let (from, to) = turned(talk.is_answer, links.into());
     [&to[..], &from, typed].concat()
@@ -39,19 +39,19 @@ pub(super) fn frame_of(links: Links, talk: &Talk) -> Vec<u8> {
     between(links, talk, &typed(ip_type(talk), &talk.packet))
 }
 
-/// The frame with these bytes between addresses and type.
+/// The packet's frame with these bytes between the addresses and the Ethernet type.
 pub(super) fn tagged(talk: &Talk, tags: &[u8]) -> Vec<u8> {
     let typed = typed(ip_type(talk), &talk.packet);
     between(PLAIN, talk, &[tags, &typed].concat())
 }
 
-/// A frame of the carrying network. It always goes from one router to the same other router,
-/// whatever the direction of the packet inside.
+/// A frame of the carrying network. It always goes from the same router to the same other router,
+/// whatever the direction of the carried packet.
 pub(super) fn carried(kind: u16, payload: &[u8]) -> Vec<u8> {
     headers::ethernet([2, 0, 0, 0, 1, 1], [2, 0, 0, 0, 1, 2], kind, payload)
 }
 
-/// MPLS labels, of which the last one differs by direction, before the bytes `behind`.
+/// MPLS labels before the bytes `behind`. The last label differs by direction.
 pub(super) fn labels(talk: &Talk, behind: &[u8]) -> Vec<u8> {
     let last = [0, 0x0c, 0x81 | (u8::from(talk.is_answer) << 4), 64];
     [&[0, 6, 0x40, 64][..], &last, behind].concat()
@@ -103,7 +103,7 @@ pub(super) fn in_gre(talk: &Talk, header: &[u8], payload: &[u8]) -> Vec<u8> {
     in_ip(talk, 47, &[header, payload].concat())
 }
 
-/// The number of the IP version as NSH and VXLAN-GPE write the next protocol.
+/// The IP version as the number of the next protocol in NSH and VXLAN-GPE.
 pub(super) fn next(talk: &Talk) -> u8 {
     if ip_type(talk) == 0x0800 { 1 } else { 2 }
 }
@@ -119,7 +119,7 @@ pub(super) fn service(words: u8, next: u8, payload: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// The number of the IP version as PPP's protocol.
+/// The IP version as PPP's protocol number.
 pub(super) fn ppp(talk: &Talk) -> u8 {
     if ip_type(talk) == 0x0800 { 0x21 } else { 0x57 }
 }

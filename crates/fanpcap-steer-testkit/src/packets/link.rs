@@ -6,7 +6,7 @@ use crate::{Draw, pools};
 /// A frame with a payload. Packets are nested up to `depth` deep.
 pub(super) fn ethernet(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     let mut frame = [pools::link(draw), pools::link(draw)].concat();
-    // Up to one tag more than the walk skips; with the tag beside the frame, up to two more.
+    // Up to one tag more than the walk skips. With the tag beside the frame, up to two tags more.
     for _ in 0..draw.weighted(&[60, 16, 10, 4, 4, 4]) {
         vlan(draw, &mut frame);
     }
@@ -64,7 +64,7 @@ pub(super) fn labelled(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     frame
 }
 
-/// A stack of MPLS labels and what it carries.
+/// A stack of MPLS labels and its payload.
 pub(super) fn labels(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     let count = 1 + draw.weighted(&[40, 30, 10, 5, 5, 10, 10, 5]);
     let mut stack = Vec::new();
@@ -78,8 +78,8 @@ pub(super) fn labels(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     stack
 }
 
-/// An IP packet, or a frame with a control word or without. Some of the frames begin with the digit
-/// 4 or 6, as IP packets do.
+/// An IP packet, or a frame with a control word or without one. Some frames begin with the digit 4
+/// or 6, as IP packets do.
 pub(super) fn untyped(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     if depth == 0 || draw.one_in(2) {
         return ip(draw, depth).1;

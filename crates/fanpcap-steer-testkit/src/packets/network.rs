@@ -5,7 +5,7 @@ use fanpcap_gen::headers;
 use super::{Family, upper};
 use crate::{Draw, pools};
 
-/// A packet of either IP version, behind the version's number.
+/// The protocol number of an IP version, and a packet of this version.
 pub(super) fn ip(draw: &mut Draw<'_>, depth: usize) -> (u8, Vec<u8>) {
     if draw.one_in(3) {
         (6, v6(draw, depth))
@@ -44,7 +44,7 @@ pub(super) fn v4(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     };
     let version_and_len = 0x45 + u8::try_from(options).unwrap_or(0);
     let mut packet = vec![
-        // Once in a while the version is wrong, or the header's length field is too small.
+        // Sometimes the version is wrong, or the header's length field is too small.
         if draw.one_in(60) {
             draw.pick(&[0x44, 0x65, 0x05])
         } else {
@@ -60,7 +60,7 @@ pub(super) fn v4(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     packet.extend(pools::address(draw).octets());
     packet.extend(draw.bytes(options * 4));
     packet.extend(body);
-    // Where no type announces the packet, the walk accepts it only with a right checksum.
+    // If no type announces the packet, the walk accepts it only with a right checksum.
     if !draw.one_in(20) {
         headers::seal(&mut packet);
     }

@@ -1,4 +1,4 @@
-//! Draws transport headers, and what they carry.
+//! Draws transport headers and their payload.
 
 use fanpcap_gen::headers;
 
@@ -43,7 +43,7 @@ pub(super) fn media(draw: &mut Draw<'_>) -> Vec<u8> {
     headers::udp(ports, &payload)
 }
 
-/// The ICMP protocol of the IP version, or once in a while that of the other version.
+/// The ICMP protocol of the IP version, or sometimes that of the other version.
 pub(super) fn icmp_of(draw: &mut Draw<'_>, family: Family) -> u8 {
     let of = [1, 58];
     of[usize::from((family == Family::V6) != draw.one_in(16))]

@@ -19,7 +19,8 @@ pub(super) fn in_udp(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
         _ => (1701, l2tp(draw, depth)),
     };
     let other = pools::port(draw);
-    // The source port identifies CAPWAP and L2TP too, and for steering also GTP.
+    // CAPWAP and L2TP are recognized by the source port too. For steering, GTP is also recognized
+    // by it.
     let ports = if draw.one_in(10) {
         (port, other)
     } else {
@@ -70,7 +71,7 @@ fn gtp(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
         packet.extend([0, 0, 0, next]);
     }
     for left in (0..extensions).rev() {
-        // Once in a while the length is 0.
+        // Sometimes the length is 0.
         let units = if draw.one_in(20) {
             0
         } else {
@@ -182,7 +183,7 @@ fn gre(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     };
     let mut flags: u16 = draw.pick(&[0, 0x2000, 0x1000, 0x3000, 0xb000, 0x8000]);
     let inside = match protocol {
-        // With a sequence number, ERSPAN has a header of its own.
+        // If GRE has a sequence number, ERSPAN has a header of its own.
         0x88be if flags & 0x1000 != 0 => {
             [&[0x10, 1, 0, 5, 0, 0, 0, 0], &*ethernet(draw, depth)].concat()
         }
@@ -190,7 +191,7 @@ fn gre(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
         _ => inside,
     };
     let fields = [0x8000, 0x2000, 0x1000].map(|flag| usize::from(flags & flag != 0));
-    // Once in a while GRE has the routing flag, or another version.
+    // Sometimes GRE has the routing flag, or another version.
     if draw.one_in(20) {
         flags |= draw.pick(&[0x4000, 1]);
     }

@@ -1,4 +1,4 @@
-//! Draws predicates, with numbers that drawn packets have.
+//! Draws predicates. Their numbers are numbers that drawn packets have.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

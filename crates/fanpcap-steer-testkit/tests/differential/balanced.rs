@@ -1,5 +1,5 @@
-//! Balanced groups: the BPF program steers as in any other group, and counts each packet that a
-//! hash steers, for the bucket of the hash.
+//! Balanced groups: the BPF program steers as in any other group. It also counts each packet that
+//! is steered by a hash, for the bucket of the hash.
 
 use fanpcap_buckets::layout::{BUCKETS, bucket};
 use fanpcap_steer::ebpf;
@@ -42,7 +42,7 @@ fn packets_go_where_they_did_and_their_buckets_count_them() {
         let mut evaluator = Evaluator::of_group(parts.steering());
         let mut counts = vec![0; BUCKETS];
         for shot in &shots {
-            // The kernel does not run some packets.
+            // The kernel refuses trials of some packets.
             let Ok(slot) = loaded.run_marked(&shot.bytes, shot.mark) else {
                 continue;
             };

@@ -1,5 +1,5 @@
 //! Compares the frames of capture files: those in the directory FANPCAP_PROOF_CAPTURES, or captures
-//! made here.
+//! that this test makes.
 
 use std::borrow::Cow;
 use std::fs::{self, File};
@@ -21,8 +21,8 @@ use super::written;
 
 /// Number of frames for one loaded program.
 const FRAMES: usize = 4000;
-/// Number of frames of flows, and number of drawn frames, in the captures made here. Other tests
-/// run drawn frames through the same programs too.
+/// Number of frames of flows, and number of drawn frames, in the captures that this test makes.
+/// Other tests run drawn frames through the same programs too.
 const MADE: u32 = 600;
 /// Number of drawn programs, in addition to the modes and the table's examples.
 const DRAWN: u64 = 50;
@@ -66,7 +66,7 @@ fn write(path: &Path, frames: impl Iterator<Item = Vec<u8>>) {
     }
 }
 
-/// The frames of all readable files; prints why the other files are not readable.
+/// The frames of all readable files. For each other file, prints why it is not readable.
 fn frames(directory: &Path) -> Vec<Shot> {
     let mut shots = Vec::new();
     let (mut read, mut unread) = (0, Vec::new());

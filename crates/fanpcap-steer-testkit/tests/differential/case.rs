@@ -35,12 +35,12 @@ pub(crate) struct Outcome {
     pub(crate) programs: [u64; 3],
     /// Trials at each hook.
     pub(crate) trials: [u64; 3],
-    /// Trials of these in which the packet was dropped.
+    /// Trials in which the packet was dropped.
     pub(crate) drops: [u64; 3],
-    /// Packets for which both parts together were compared with the whole program.
+    /// Packets for which both parts together were compared with the whole steering program.
     pub(crate) together: u64,
-    /// Later fragments that came before the first fragment of their datagram. Both sides count the
-    /// same number.
+    /// Later fragments that came before the first fragment of their datagram. Kernel and evaluator
+    /// count the same number.
     pub(crate) late: u64,
     /// Packets that went to several members, or to none, at XDP.
     pub(crate) copied: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Outcome {
     pub(crate) refused: BTreeMap<String, u64>,
 }
 
-/// A difference between the two sides.
+/// A difference between the kernel and the evaluator.
 #[derive(Clone, Debug)]
 pub(crate) struct Difference {
     pub(crate) hook: Hook,
@@ -138,7 +138,7 @@ fn sides<'t>(
                 return Err(Difference {
                     hook,
                     shot: None,
-                    what: format!("the kernel does not take it: {error:#}"),
+                    what: format!("the kernel does not load the BPF program: {error:#}"),
                     is_taken: false,
                     listing,
                 });
@@ -215,14 +215,15 @@ impl Side<'_> {
     }
 }
 
-/// The evaluator of the whole program, which both parts together must equal.
+/// The evaluator of the whole program. Both parts together must give the same results as this
+/// evaluator.
 struct Whole<'t> {
     table: &'t Table,
     evaluator: Evaluator,
     /// Whether the program has a filtering part.
     judges: bool,
-    /// Whether the decisions depend on packets that another function of the program drops, as turns
-    /// and random numbers do.
+    /// Whether decisions depend on packets that another function of the program drops. They do if
+    /// the program has turns or random numbers.
     has_turns: bool,
 }
 
@@ -325,7 +326,7 @@ impl Outcome {
     }
 }
 
-/// All data that reproduces a difference.
+/// Displays all data that reproduces a difference.
 pub(crate) struct Report<'a>(pub(crate) &'a Case, pub(crate) &'a Difference);
 
 impl fmt::Display for Report<'_> {

@@ -37,11 +37,10 @@ fn time(loaded: &Loaded, frame: &[u8]) -> u32 {
     rounds.min().unwrap_or_default()
 }
 
-/// Mode `flow` without a table, with one, with flows that are remembered, and with counts of
-/// buckets, in turn.
-/// FANPCAP_PROOF_REPEAT says how many runs a round has.
+/// Measures mode `flow` in turn without a table, with a table, with remembered flows, and with
+/// counts of buckets. The variable FANPCAP_PROOF_REPEAT sets the number of runs in a round.
 #[test]
-#[ignore = "needs root: eBPF; says figures, of which only the coarsest can fail"]
+#[ignore = "needs root: eBPF; prints measurements, of which only coarse limits can fail"]
 fn a_table_costs_little() {
     const ROUNDS: usize = 11;
     let repeat = std::env::var("FANPCAP_PROOF_REPEAT");
@@ -70,7 +69,7 @@ fn a_table_costs_little() {
             (times[ROUNDS / 2], times[0], times[ROUNDS - 1])
         });
         println!(
-            "{what}, medians and ranges: without a table {without:?} ns, by a table {by_table:?} ns, \
+            "{what}, medians and ranges: without a table {without:?} ns, with a table {by_table:?} ns, \
              sticky {sticky:?} ns, balanced {balanced:?} ns"
         );
         assert!(by_table.0 < without.0 + 50 && sticky.0 < without.0 + 200);
@@ -78,7 +77,7 @@ fn a_table_costs_little() {
     }
 }
 
-/// A program of 50 lines, as users with many conditions write it.
+/// A steering program of 50 lines, as users with many conditions write it.
 fn fifty_lines() -> String {
     let lines = [
         "    when (has_port 53 .||. has_addr \"192.168.0.0/16\") (inc 1)\n",
@@ -98,7 +97,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 #[test]
-#[ignore = "needs root: eBPF; says figures, of which only the coarsest can fail"]
+#[ignore = "needs root: eBPF; prints measurements, of which only coarse limits can fail"]
 fn programs_load_quickly() {
     const RUNS: usize = 51;
     let table = Group(0).table();
@@ -126,20 +125,22 @@ fn programs_load_quickly() {
         }
         let [group, filter, xdp] = loading.map(median);
         println!(
-            "{name}: compiled in {:?}; made and loaded: the group's program {group:?}, a member's filter {filter:?}, XDP's {xdp:?} (medians)",
+            "{name}: medians: compiled in {:?}; assembled and loaded: the group's BPF program {group:?}, a member's filter {filter:?}, the BPF program at XDP {xdp:?}",
             median(compiling)
         );
-        println!("  instructions, and how many the verifier went through: {sizes:?}");
+        println!(
+            "  numbers of instructions, and of instructions that the verifier visited: {sizes:?}"
+        );
         assert!(group + filter < Duration::from_millis(500));
     }
 }
 
-/// Tests that take longer than anybody wants to wait.
+/// Tests that take long.
 mod long {
     use super::*;
 
     #[test]
-    #[ignore = "needs root: eBPF; says figures, of which only the coarsest can fail"]
+    #[ignore = "needs root: eBPF; prints measurements, of which only coarse limits can fail"]
     fn packets_cost_little() {
         let sources = [
             ("steer_to", "steer_to 0"),
@@ -160,7 +161,7 @@ mod long {
             let socket = ebpf::fanout(&Parts::of(&program).unwrap()).unwrap();
             let xdp = ebpf::xdp_decision(&program).unwrap();
             println!(
-                "{name}: {} and {} instructions",
+                "{name}: {} instructions in a group, {} at XDP",
                 socket.instructions.len(),
                 xdp.instructions.len()
             );

@@ -1,5 +1,5 @@
-//! Handles' own filters at XDP: compares the kernel's result with the result of a reader, which has
-//! the packet as the kernel's receive path makes it.
+//! Handles' own filters at XDP. The test compares the kernel's result with the result of a reader,
+//! which gets the packet as the kernel's receive path makes it.
 
 use fanpcap_bpf::classic::ancillary::*;
 use fanpcap_bpf::classic::opcode::*;
@@ -11,15 +11,15 @@ use fanpcap_steer_testkit::{Draw, programs, tape};
 
 use super::traffic::{Shot, drawn};
 
-/// Number of filters, unless FANPCAP_PROOF_FILTERS sets another number, and number of packets for
-/// each filter.
+/// Number of filters, unless FANPCAP_PROOF_FILTERS sets another number. The next constant is the
+/// number of packets for each filter.
 const FILTERS: u64 = 400;
 const PACKETS: usize = 200;
 
 /// The loopback device, on which the kernel runs a trial.
 const INTERFACE: u32 = 1;
 
-/// A filter as a live handle has it, with loads of metadata.
+/// A filter of a live handle, with loads of metadata.
 fn live(draw: &mut Draw<'_>) -> Vec<Classic> {
     let mut code = programs::classic(draw);
     for one in &mut code {
@@ -61,7 +61,7 @@ fn protocol(frame: &[u8]) -> u16 {
     }
 }
 
-/// The number of bytes to keep of the frame as it is on the wire.
+/// The number of bytes of the frame on the wire that the filter should keep.
 fn expected(code: &[Classic], frame: &[u8]) -> u32 {
     let (bytes, vlan) = untagged(frame);
     let view = View {
@@ -81,7 +81,7 @@ fn expected(code: &[Classic], frame: &[u8]) -> u32 {
     }
 }
 
-/// Whether the frame ends before the bytes by which a load of the protocol decides.
+/// Whether the frame ends before the bytes that decide its protocol.
 fn is_cut(frame: &[u8]) -> bool {
     let (bytes, _) = untagged(frame);
     bytes.len() < 16

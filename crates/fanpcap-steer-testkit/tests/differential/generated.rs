@@ -18,7 +18,7 @@ const PAIRS: u64 = 100_000;
 pub(crate) fn case(seed: u64) -> Case {
     let tape = tape(!seed, 300);
     let mut draw = Draw::new(&tape);
-    // A program that a group can't run still runs at XDP.
+    // A program that a kernel group can't run still runs at XDP.
     let program = match seed % 8 {
         3 => programs::program(&mut draw),
         1 | 5 | 7 => programs::device_program(&mut draw),

@@ -1,4 +1,4 @@
-//! A group with a drawn table, both in the kernel and for the evaluator.
+//! A group with a drawn table, which both the kernel and the evaluator use.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::AtomicU32;
@@ -28,7 +28,7 @@ pub(crate) struct Table {
     sticky_ids: [u64; SLOTS],
     holders: [u64; SLOTS],
     shared: bpf::Table,
-    /// A table with the same bytes, and with room for parts of classes, as groups at XDP have it.
+    /// A table with the same bytes and with parts for classes, as groups at XDP have it.
     with_parts: bpf::Table,
     /// The parts of all classes and the part for all members, if the group has classes.
     parts: Option<Vec<u8>>,
@@ -92,13 +92,14 @@ impl Table {
         self.view().slot(decision).into()
     }
 
-    /// The slot that a sticky group's BPF program returns, if it has remembered `flows`.
+    /// The slot that a sticky group's BPF program returns. `flows` are the flows that it has
+    /// remembered.
     pub(crate) fn sticks(&self, flows: &mut Flows, decision: Decision) -> u32 {
         flows.slot(&self.view(), decision).into()
     }
 
-    /// The number of packets that the BPF program has counted for each bucket, in either of its two
-    /// possible maps.
+    /// The number of packets that the BPF program has counted for each bucket. The counts are in
+    /// one of two maps.
     pub(crate) fn loads(&self) -> Vec<u32> {
         let of = |map: &bpf::Table| -> Vec<u32> {
             let counts = map.view::<AtomicU32>(LOADS, 2 * BUCKETS).unwrap();
@@ -109,14 +110,14 @@ impl Table {
         both.map(|(one, other)| one + other).collect()
     }
 
-    /// Draws the owners of all buckets anew.
+    /// Draws new owners for all buckets.
     pub(crate) fn draw_owners(&mut self, seed: u64) {
         let owners = tape(seed, BUCKETS);
         self.bytes[..BUCKETS].copy_from_slice(&owners);
         self.share();
     }
 
-    /// Draws the owners of all buckets of the default class, in a group with classes.
+    /// Draws new owners for all buckets of the default class, in a group with classes.
     pub(crate) fn draw_owners_at_xdp(&mut self, seed: u64) {
         let owners = tape(seed, BUCKETS);
         for (to, byte) in self.with_parts.bytes().iter().zip(&owners) {
@@ -127,7 +128,7 @@ impl Table {
         }
     }
 
-    /// Sets who is in each slot. `who` returns the member's stamp and number, or `None` for an
+    /// Sets the member of each slot. `who` returns the member's stamp and number, or `None` for an
     /// empty slot.
     pub(crate) fn sticky_id(&mut self, who: impl Fn(u8) -> Option<(u64, u8)>) {
         (self.sticky_ids, self.holders) = ([0; SLOTS], [0; SLOTS]);
@@ -189,8 +190,8 @@ impl Table {
         }
     }
 
-    /// The slots to which a packet goes that the program does not drop; `None` if no member is
-    /// there for the packet.
+    /// The slots that get a packet that the program does not drop; `None` if there is no member for
+    /// the packet.
     fn slots(&self, outcome: &Outcome) -> Option<BTreeMap<u8, u64>> {
         let class = match (outcome.decision, &self.parts) {
             (_, None) => 0,
@@ -224,12 +225,12 @@ impl Table {
         Some(slots)
     }
 
-    /// What happened to the last packet. The BPF program has returned `host`.
+    /// The record of the last packet. `host` is the result of the BPF program.
     pub(crate) fn recorded(&self, host: u32) -> Record {
         self.recorder.take(host)
     }
 
-    /// Loads an object, which may ask for the table.
+    /// Loads an object, which may use the table.
     pub(crate) fn load(&self, object: &Object, name: &str) -> Result<Loaded, LoadError> {
         let has_parts = |spec: &MapSpec| spec.name == TABLE_MAP && spec.entries as usize * 8 > SIZE;
         let shared = match object.maps.iter().any(has_parts) {

@@ -1,5 +1,5 @@
-//! Checks that the comparison would find a bug in the evaluator: evaluators with one bug each must
-//! differ.
+//! Checks that the comparison would find a bug in the evaluator. Each evaluator here has one bug,
+//! and its results must differ from the kernel's.
 
 use fanpcap_steer::ir::{
     Comparison, Flow, Function, Header, Key, Ports, Predicate, Property, Side, Steer, Tree,
@@ -330,7 +330,7 @@ const FALSEHOODS: [(&str, &str, Falsehood); 4] = [
     ),
 ];
 
-/// Tests that take longer than anybody wants to wait.
+/// Tests that take long.
 mod long {
     use super::*;
 

@@ -133,7 +133,7 @@ fn moved(part: Tree, whole: &mut Tree) -> Function {
 /// A sequence, alternatives, nested conditions, or nested alternatives, each in both orders.
 fn shaped(shape: usize, parts: Vec<Function>) -> Function {
     let inverse = |part| Function::Inverse(Box::new(part));
-    // The depth that is left for the drawn programs.
+    // The remaining depth for the drawn programs.
     let nested = |around: &dyn Fn(usize, Function, Function) -> Function| {
         let each = parts.len().div_ceil(DEPTH_MAX - 20).max(1);
         let groups = parts
@@ -160,8 +160,8 @@ fn shaped(shape: usize, parts: Vec<Function>) -> Function {
     }
 }
 
-/// Number of large programs, unless FANPCAP_PROOF_PROGRAMS sets another; FANPCAP_PROOF_SEED is the
-/// first seed.
+/// Number of large programs, unless FANPCAP_PROOF_PROGRAMS sets another number. FANPCAP_PROOF_SEED
+/// sets the first seed.
 const LARGE: u64 = 30;
 
 fn large_programs(hooks: &[Hook]) -> Taken {
@@ -186,7 +186,7 @@ fn the_kernel_takes_large_programs() {
     assert!(taken.taken > 20, "{taken:?}");
 }
 
-/// Repeats one function as often as the compiler and the back end accept it.
+/// Repeats one function as often as the compiler and the back end accept.
 fn most_of_each_kind(hooks: &[Hook]) -> Taken {
     let runs = table::entries().filter(|entry| entry.engines == Engines::All);
     let every = if std::env::var_os("FANPCAP_PROOF_ALL").is_some() {
@@ -238,11 +238,11 @@ fn with(capabilities: &str, test: &str) {
         .env("FANPCAP_TEST_WITH", capabilities)
         .output();
     let Ok(output) = output else {
-        return println!("SKIP: there is no setpriv");
+        return println!("SKIP: setpriv(1) is missing");
     };
     let text = [&output.stdout[..], &output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
-    // The child's lines are indented, unlike the lines of this process.
+    // The output of the child is indented, unlike the output of this process.
     text.lines().for_each(|line| println!("  {line}"));
     let is_child = text.contains(capabilities);
     assert!(output.status.success() && is_child && text.contains("1 passed"));
@@ -275,12 +275,12 @@ fn as_child_large_programs_load() {
     println!("{:#?}", most_of_each_kind(hooks));
 }
 
-/// Tests that take longer than anybody wants to wait.
+/// Tests that take long.
 mod long {
     use super::*;
 
-    /// The child processes above load the same programs as less privileged users, for whom the
-    /// verifier is stricter.
+    /// The child processes above load the same programs as less privileged users. For these users
+    /// the verifier is stricter.
     #[test]
     #[ignore = "needs root: eBPF"]
     fn the_kernel_takes_the_most_of_each_kind() {

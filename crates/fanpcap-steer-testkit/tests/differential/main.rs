@@ -1,7 +1,11 @@
 //! Compares all back ends: each steering program runs in the kernel (`BPF_PROG_TEST_RUN`) and in
-//! the evaluator, on the same packets in the same order. Results, counters and state must be equal.
+//! the evaluator, on the same packets in the same order. Both must give the same results, counters
+//! and state.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
-#![allow(clippy::print_stdout, reason = "a proof prints how much it has tried")]
+#![allow(
+    clippy::print_stdout,
+    reason = "the test prints the number of its trials"
+)]
 
 mod captures;
 mod case;

@@ -1,4 +1,4 @@
-//! Checks forgetting: both sides forget a datagram's fragments after two seconds.
+//! Checks that kernel and evaluator forget a datagram's fragments after two seconds.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -51,7 +51,15 @@ fn a_datagram_is_forgotten_after_two_seconds() {
         sleep(Duration::from_millis(600));
         let (alone, late) = go(&later);
         assert!(alone != slot && late == 1);
-        assert_eq!(go(&first), (alone, 1), "the first follows those before it");
-        assert_eq!(go(&first), (slot, 1), "once");
+        assert_eq!(
+            go(&first),
+            (alone, 1),
+            "the first fragment follows the earlier fragments"
+        );
+        assert_eq!(
+            go(&first),
+            (slot, 1),
+            "the first fragment follows only once"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! A delivery that records, in a map that the test reads, what it is asked to do.
+//! A delivery that records its calls in a map that the test reads.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,7 +14,7 @@ use fanpcap_steer::ebpf::Delivery;
 /// The code of the delivery.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recording {
-    /// Whether the packets are those that the host sends.
+    /// Whether the packets are packets that the host sends.
     pub(crate) sent: bool,
 }
 
@@ -23,14 +23,14 @@ pub(crate) const RECORD_MAP: &str = "record";
 const SLOTS: usize = 256;
 const ROWS: usize = SLOTS + 5;
 
-/// The rows behind those of the slots.
+/// The rows behind the rows of the slots.
 #[derive(Clone, Copy)]
 enum Row {
     Offered,
     Dropped,
     Missed,
     Stamped,
-    /// Counts deliveries whose stamp is not the packet's.
+    /// Counts deliveries whose stamp is not the stamp of the packet.
     Wrong,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct Record {
     pub(crate) missed: u64,
     /// What the host gets, as the BPF program has returned it.
     pub(crate) host: u32,
-    /// Whether the packet was not offered exactly once, or was stamped wrongly.
+    /// Whether `arrive` did not run exactly once for the packet, or the stamp was wrong.
     pub(crate) is_wrong: bool,
 }
 
@@ -61,12 +61,12 @@ impl Recorder {
         self.0.as_fd()
     }
 
-    /// Takes the record of the last packet. `host` is what the BPF program has returned.
+    /// Returns and clears the record of the last packet. `host` is the result of the BPF program.
     pub(crate) fn take(&self, host: u32) -> Record {
         let rows = self.0.view::<AtomicU64>(0, ROWS).unwrap();
         let (slots, others) = rows.split_at(SLOTS);
         let of = |row: Row| others[row as usize].swap(0, Relaxed);
-        // Nearly all counts are 0, and exchanging each of them would take longer than the rest of a
+        // Nearly all counts are 0. Exchanging each of them would take longer than the rest of a
         // trial.
         let counted = slots.iter().enumerate();
         let counted = counted.filter(|(_, count)| count.load(Relaxed) > 0);

@@ -1,16 +1,16 @@
-//! Bugs that are put in on purpose: the comparison must find them.
+//! Deliberate bugs, which the comparison must find.
 
 use fanpcap_bpf::{Instruction, Object};
 use fanpcap_steer::ir::Tree;
 
 use super::side::Hook;
 
-/// Where the bug is put in.
+/// The place of the bug.
 #[derive(Clone, Copy)]
 pub(crate) enum Seed<'a> {
     /// No bug.
     None,
-    /// This instruction replaces one in the code of a hook.
+    /// This instruction replaces an instruction in the code of a hook.
     Code(Hook, usize, Instruction),
     /// The evaluator runs a changed program.
     Program(&'a dyn Fn(&mut Tree)),

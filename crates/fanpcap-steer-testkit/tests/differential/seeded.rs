@@ -1,5 +1,5 @@
-//! Checks that the comparison would find a bug in the code for the kernel: changes one instruction
-//! at a time.
+//! Checks that the comparison would find a bug in the code for the kernel. The test changes one
+//! instruction at a time.
 
 use fanpcap_bpf::Instruction;
 
@@ -31,7 +31,7 @@ pub(crate) fn case(source: &str, hooks: &'static [Hook]) -> Case {
 }
 
 /// A mutant of the instruction: the operand is greater by one, the condition is inverted, or the
-/// bytes after the right ones are read or written.
+/// code reads or writes bytes one place further.
 fn changed(instruction: Instruction) -> Option<Instruction> {
     let code = instruction.code();
     let more = instruction.with_immediate(instruction.immediate().wrapping_add(1));
@@ -73,7 +73,7 @@ struct Found {
     found: usize,
     /// The verifier refuses the mutant.
     refused: usize,
-    /// No packet reaches the instruction, as a run with a detour shows.
+    /// No packet reaches the instruction. A run with a detour in its place shows this.
     not_run: usize,
     survivors: Vec<String>,
 }
@@ -145,7 +145,7 @@ fn line(listing: &str, at: usize) -> String {
     lines.find(is_at).unwrap_or_default().to_owned()
 }
 
-/// Tests that take longer than anybody wants to wait.
+/// Tests that take long.
 mod long {
     use super::*;
 
@@ -156,7 +156,7 @@ mod long {
             let found = mutants(hook);
             let left = found.survivors.len();
             println!(
-                "{hook:?}: {} found, {} refused by the kernel, {left} not found; {} more are not run:",
+                "{hook:?}: {} found, {} refused by the kernel, {left} not found; no packet reaches {} others:",
                 found.found, found.refused, found.not_run
             );
             found

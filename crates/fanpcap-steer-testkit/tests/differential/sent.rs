@@ -1,4 +1,4 @@
-//! Packets that the host sends: at the device's traffic control, the BPF program decides as for
+//! Packets that the host sends: the BPF program at the device's traffic control decides as for
 //! received packets.
 
 use fanpcap_linux::bpf::Loaded;
@@ -16,7 +16,7 @@ use super::workers::pinned;
 /// Number of programs, unless FANPCAP_PROOF_SENT sets another number.
 const PROGRAMS: u64 = 150;
 
-/// The program without random numbers, which differ each time.
+/// The program without random numbers, because they differ in each run.
 fn repeatable(mut program: Tree) -> Tree {
     tree::each(&mut program.main, &mut |function| {
         if *function == Function::Steer(Steer::Random) {

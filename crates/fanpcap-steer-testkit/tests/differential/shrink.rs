@@ -17,7 +17,7 @@ pub(crate) fn shrunk(
     cpu: u32,
     seed: &Seed<'_>,
 ) -> (Case, Difference) {
-    // Without a listing, the difference is between both parts together and the whole program.
+    // Without a listing, the difference is between the two parts together and the whole program.
     let together = difference.listing.is_empty();
     let hooks = if together {
         &HOOKS[..2]
@@ -61,7 +61,7 @@ fn candidates<'c>(case: &'c Case, difference: &Difference) -> impl Iterator<Item
         .chain(shorter.into_iter().map(with_shots))
 }
 
-/// Shorter lists of packets: without the packets after the difference, with the last packet alone,
+/// Shorter lists of packets: without the packets after the difference, with only the last packet,
 /// or without a half, a quarter and so on of the packets before the difference.
 fn fewer(shots: &[Shot], count: usize) -> Vec<Vec<Shot>> {
     let mut all = Vec::new();
@@ -104,7 +104,7 @@ fn shorter(shots: &[Shot]) -> Vec<Vec<Shot>> {
     changed.map(|shot| [before, &[shot]].concat()).collect()
 }
 
-/// All functions that are one step simpler.
+/// All functions that are simpler by one step.
 fn functions(function: &Function) -> Vec<Function> {
     let mut all: Vec<_> = function.children().cloned().collect();
     for (at, child) in function.children().enumerate() {

@@ -1,4 +1,4 @@
-//! A program at one hook, both in the kernel and in the evaluator.
+//! A steering program at one hook, in the kernel and in the evaluator.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -30,8 +30,8 @@ pub(crate) enum Hook {
 
 pub(crate) static HOOKS: [Hook; 3] = [Hook::Fanout, Hook::Filter, Hook::Xdp];
 
-/// Stands for a random number, of which only the range can be compared. Other ways to steer return
-/// this number with a probability of 2^-31.
+/// Stands for a random number, because only the range of random numbers can be compared. Other ways
+/// to steer return this number with a probability of 2^-31.
 const ANY: u32 = 0x5a3c_96e1;
 
 /// Why a program does not run at a hook.
@@ -64,13 +64,13 @@ pub(crate) struct Answers {
 }
 
 impl Hook {
-    /// A list of this hook only.
+    /// A list that has only this hook.
     pub(crate) fn alone(self) -> &'static [Hook] {
         let place = self as usize;
         &HOOKS[place..=place]
     }
 
-    /// The tree for the evaluator at this hook; `None` if there is no work.
+    /// The tree for the evaluator at this hook; `None` if the hook has no work.
     fn part(self, program: &Tree) -> Result<Option<Tree>, EbpfError> {
         Ok(match self {
             Self::Fanout => Some(Parts::of(program)?.steering().clone()),
@@ -126,8 +126,8 @@ impl<'t> Side<'t> {
         })
     }
 
-    /// Runs both sides on one packet. Returns an error, before either side has seen the frame, if
-    /// the kernel does not run such a frame.
+    /// Runs kernel and evaluator on one packet. If the kernel refuses a trial of the frame, returns
+    /// an error before the evaluator gets the frame.
     pub(crate) fn run(&mut self, shot: &Shot, packet: Packet<'_>) -> io::Result<Answers> {
         let kernel = if shot.mark == 0 || self.hook == Hook::Xdp {
             self.loaded.run(&shot.bytes)?
@@ -165,7 +165,7 @@ impl<'t> Side<'t> {
         }
     }
 
-    /// The difference between both results, if there is one.
+    /// The difference between the results of kernel and evaluator, if there is one.
     pub(crate) fn difference(&self, answers: &Answers) -> Option<String> {
         let Answers {
             kernel,
@@ -184,7 +184,7 @@ impl<'t> Side<'t> {
                 };
             }
             return (*record != expected).then(|| {
-                format!("the kernel does {record:?}, the evaluator {native:x?}: {expected:?}")
+                format!("the kernel delivers {record:?}, the evaluator decides {native:x?}: expected {expected:?}")
             });
         }
         let decision = native.decision;
@@ -194,11 +194,11 @@ impl<'t> Side<'t> {
         };
         let expected = self.returns(decision);
         (!agree).then(|| {
-            format!("the kernel says {kernel:#x}, the evaluator {decision:x?}: {expected:x?}")
+            format!("the kernel returns {kernel:#x}, the evaluator decides {decision:x?}: expected {expected:x?}")
         })
     }
 
-    /// Counters and late fragments: the kernel's, and the evaluator's.
+    /// The counters and the number of late fragments, of the kernel and of the evaluator.
     pub(crate) fn state(&self) -> io::Result<[(Vec<u64>, u64); 2]> {
         let numbers = |map| self.loaded.map(map).map_or(Ok(Vec::new()), Map::numbers);
         let mut counters = numbers(COUNTERS_MAP)?;

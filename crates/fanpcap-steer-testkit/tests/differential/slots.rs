@@ -1,4 +1,4 @@
-//! Checks that the comparison would find a bug in the code that looks slots up in the group's
+//! Checks that the comparison would find a bug in the code that looks up slots in the group's
 //! table.
 
 use fanpcap_bpf::Instruction;
@@ -10,8 +10,8 @@ use super::seeded::case;
 use super::side::Hook;
 use super::workers::pinned;
 
-/// Each bug: its name, a steering program that shows it, and an operand of an instruction with the
-/// wrong operand that replaces it.
+/// Each bug: its name, a steering program that shows the bug, the right operand of an instruction,
+/// and the wrong operand that replaces it.
 const BUGS: [(&str, &str, [usize; 2]); 7] = [
     ("half of the buckets", "steer_flow", [0xfff, 0x7ff]),
     ("a row has four bytes", "steer_flow", [56, 24]),

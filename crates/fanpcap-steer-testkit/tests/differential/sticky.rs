@@ -1,5 +1,5 @@
-//! Compares the BPF program of a sticky group with its model, while buckets move and members come,
-//! go and get other slots.
+//! Compares the BPF program of a sticky group with its model. Meanwhile buckets move, and members
+//! join, leave and get other slots.
 
 use fanpcap_steer::GroupOptions;
 use fanpcap_steer::ebpf;
@@ -43,12 +43,12 @@ impl Sticky {
         }
     }
 
-    /// Runs all packets, and checks that kernel and model return the same slots. Returns the slots,
-    /// and the number of packets for which the table alone has another slot.
+    /// Runs all packets, and checks that kernel and model return the same slots. Returns these
+    /// slots, and the number of packets for which the table alone has another slot.
     fn run(&mut self, shots: &[Shot], table: &Table) -> (Slots, usize) {
         let (mut slots, mut kept) = (Slots::default(), 0);
         for (number, shot) in shots.iter().enumerate() {
-            // The kernel does not run some packets.
+            // The kernel refuses trials of some packets.
             let Ok(slot) = self.loaded.run_marked(&shot.bytes, shot.mark) else {
                 continue;
             };
@@ -78,7 +78,7 @@ fn flows_keep_their_member_and_follow_the_table_when_it_is_gone() {
         "main = steer_rss",
         "main = steer_link",
     ]);
-    // The member of a fragment depends on the fragments before it.
+    // The member of a fragment depends on earlier fragments.
     let mut shots = drawn(1 << 32, 2000).shots;
     shots.retain(|shot| !is_fragment(&shot.frame()));
     for source in sources {
@@ -92,7 +92,7 @@ fn flows_keep_their_member_and_follow_the_table_when_it_is_gone() {
         assert!(kept > 100, "{source}: {kept}");
         let has_turns = source.contains("rrobin");
         assert!(first == second || has_turns, "{source}");
-        // Members get other slots, and keep their flows.
+        // Members get other slots, but keep their flows.
         let moved = |slot: u8| Some((slot.wrapping_sub(7).into(), !slot.wrapping_sub(7)));
         table.sticky_id(moved);
         let (third, _) = sticky.run(&shots, &table);
@@ -102,7 +102,7 @@ fn flows_keep_their_member_and_follow_the_table_when_it_is_gone() {
             .zip(&third.0)
             .filter(|(one, other)| one != other);
         assert!(differing.count() > 100, "{source}");
-        // A third of the members is gone. Every other one of these has a successor with the same
+        // A third of the members is gone. Half of the gone members have a successor with the same
         // number and another stamp.
         table.sticky_id(|slot| match slot % 6 {
             0 => None,
@@ -145,14 +145,15 @@ fn flows_that_are_forgotten_follow_the_table() {
         kept += u32::from(after != by_table);
     }
     assert!(kept <= FLOWS, "{kept}");
-    // The flows seen last are remembered, if they are far fewer than the map has room for.
+    // The BPF program remembers the last flows, if they are far fewer than the map can hold.
     let few = &shots[..256];
     let before = slots(few);
     table.draw_owners(2);
     assert!(slots(few) == before);
 }
 
-/// A flow may have packets of several classes. Each class remembers the flow separately.
+/// A flow may have packets of several classes. The BPF program remembers the flow separately for
+/// each class.
 #[test]
 #[ignore = "needs root: eBPF"]
 fn at_xdp_a_flow_has_a_member_in_each_class() {

@@ -7,7 +7,8 @@ use fanpcap_gen::Records;
 use fanpcap_steer_testkit::{Draw, packets, tape};
 use fanpcap_wire::{Frame, Layers};
 
-/// A packet as a trial takes it, without a tag beside it, a queue or a hash.
+/// A packet in the form of a trial: without a tag beside the frame, without a queue, and without a
+/// hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shot {
     pub(crate) bytes: Vec<u8>,
@@ -15,16 +16,16 @@ pub(crate) struct Shot {
     pub(crate) mark: u32,
 }
 
-/// Drawn packets, and how often trials can't take all their metadata.
+/// Drawn packets, and the number of packets whose metadata trials can't have.
 #[derive(Default)]
 pub(crate) struct Drawn {
     pub(crate) shots: Vec<Shot>,
-    /// Packets that had a tag beside them, a queue, or a hash. Trials leave the metadata out.
+    /// Packets that had a tag beside the frame, a queue, or a hash. Trials leave this metadata out.
     pub(crate) beside: [u64; 3],
 }
 
-/// `count` packets of this seed. One in eight packets comes after fragments of itself, in one of
-/// several orders.
+/// Draws `count` packets by this seed. One in eight packets comes after fragments of the packet
+/// itself, in one of several orders.
 pub(crate) fn drawn(seed: u64, count: usize) -> Drawn {
     let mut drawn = Drawn::default();
     for number in 0.. {
@@ -42,7 +43,7 @@ pub(crate) fn drawn(seed: u64, count: usize) -> Drawn {
             bytes: made.bytes,
             mark: made.mark.unwrap_or(0),
         };
-        // These bytes are the end of the tape, which drawing the packet has not reached.
+        // These bytes are the end of the tape, which the drawing of the packet has not reached.
         let [.., choice, order] = tape[..] else {
             continue;
         };
@@ -55,7 +56,8 @@ pub(crate) fn drawn(seed: u64, count: usize) -> Drawn {
     drawn
 }
 
-/// First, later and last fragments of one datagram, made from the packet, in one of the orders.
+/// The first, a later and the last fragment of one datagram, made from the packet, in one of
+/// several orders.
 fn fragments(shot: &Shot, order: u8) -> Vec<Shot> {
     const ORDERS: [[u16; 4]; 6] = [
         [0, 185, 370, 185],
@@ -105,7 +107,7 @@ fn fragment(frame: &[u8], offset: u16) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Why the kernel is not asked to run a frame.
+/// Why the test does not ask the kernel to run a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Untried {
     /// The frame is shorter than an Ethernet header.
@@ -127,7 +129,7 @@ impl Shot {
         }
     }
 
-    /// Why a trial should not take the packet; `None` if a trial should take it.
+    /// Why the test runs no trial of the packet; `None` if it runs one.
     pub(crate) fn untried(&self, is_socket: bool) -> Option<Untried> {
         let len = self.bytes.len();
         let ether_type = self.bytes.get(12..14);

@@ -9,7 +9,7 @@ use super::case::{Case, Outcome, Report, check};
 use super::seed::Seed;
 use super::shrink::shrunk;
 
-/// Pins the thread to a CPU, because turns and samples are counted on each CPU.
+/// Pins the thread to a CPU, because the kernel counts turns and samples on each CPU.
 pub(crate) fn pinned() -> u32 {
     let cpu = cpus().unwrap()[0];
     pin(cpu).unwrap();

@@ -90,7 +90,7 @@ fn each_function_of_the_table_agrees() {
         "{} functions and names, {PACKETS} packets each",
         sources.len()
     );
-    println!("all or none dropped and nothing counted: {one_way:#?}");
+    println!("examples that drop all packets or none, and count nothing: {one_way:#?}");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! All that a walk finds out about a frame, as facts with names. What the frame lacks has no fact.
+//! All facts that a walk finds about a frame, by name. There is no fact for a header that the frame
+//! lacks.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

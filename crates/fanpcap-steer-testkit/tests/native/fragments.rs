@@ -1,4 +1,4 @@
-//! Tests the decisions for fragments: fragments go where their datagram goes.
+//! Tests the decisions for fragments: fragments go to the member of their datagram.
 
 use super::*;
 
@@ -21,7 +21,8 @@ fn fragments_follow_their_first_one() {
     assert_eq!(at(&first, 0), (whole, 0));
     assert_eq!(at(&later, 5), (whole, 0));
     assert_eq!(at(&later, FRAGMENT_AGE_NS), (whole, 0));
-    // The datagram is forgotten: its fragments, also the first one, now go by the addresses.
+    // The datagram is forgotten. So its fragments, including the first one, are now steered by the
+    // addresses.
     assert_eq!(at(&later, FRAGMENT_AGE_NS + 1), (alone, 1));
     assert_eq!(at(&later, FRAGMENT_AGE_NS + 2), (alone, 1));
     assert_eq!(at(&first, FRAGMENT_AGE_NS + 3), (alone, 1));
@@ -30,7 +31,7 @@ fn fragments_follow_their_first_one() {
     assert_eq!(at(&later, FRAGMENT_AGE_NS + 5), (whole, 1));
 }
 
-/// The datagram is seen on both sides of a router, which keeps the identification.
+/// Both sides of a router show the datagram, and the router keeps the identification.
 #[test]
 fn a_datagram_on_two_vlans_is_two_where_they_count() {
     let on = |id: u8, field, payload: &[u8]| {
@@ -49,7 +50,7 @@ fn a_datagram_on_two_vlans_is_two_where_they_count() {
     assert_eq!(evaluator.late(), 0);
 }
 
-/// Only the first fragment shows the upper protocol, but all fragments belong to one datagram.
+/// Only the first fragment contains the upper protocol, but all fragments belong to one datagram.
 #[test]
 fn fragments_of_ipv6_follow_whatever_header_is_first() {
     let options = [&[6, 0, 1, 4, 0, 0, 0, 0][..], &TCP].concat();
@@ -63,7 +64,7 @@ fn fragments_of_ipv6_follow_whatever_header_is_first() {
     assert_eq!(evaluator.late(), 0);
 }
 
-/// Only the first fragment of a tunnel packet shows the carried packet.
+/// Only the first fragment of a tunnel packet contains the headers of the carried packet.
 #[test]
 fn fragments_of_a_tunnel_follow_what_it_carries() {
     let carried = [&[8, 0, 0, 0, 0, 0, 7, 0][..], &tcp()].concat();
@@ -88,7 +89,7 @@ fn fragments_of_a_tunnel_follow_what_it_carries() {
     }
 }
 
-/// However many datagrams begin, the most recent ones are remembered.
+/// The most recent datagrams are remembered, however many datagrams come.
 #[test]
 fn the_last_datagrams_are_remembered() {
     let fragment_of = |datagram: usize, field| {
@@ -110,7 +111,7 @@ fn the_last_datagrams_are_remembered() {
     }
     assert_eq!(evaluator.late(), 0);
     evaluator.decide(&packet(&fragment_of(0, 2)));
-    assert_eq!(evaluator.late(), 1, "the first ones are not");
+    assert_eq!(evaluator.late(), 1, "the first datagram is not remembered");
 }
 
 #[test]

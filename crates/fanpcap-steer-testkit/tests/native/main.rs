@@ -430,7 +430,7 @@ fn what_the_host_gets_outlasts_a_drop_behind_it() {
     assert_eq!(
         outcome(known, &arp),
         dropped(Host::Only),
-        "nothing is run behind it"
+        "a function ran after detour"
     );
     let kernel = "when is_icmp kernel >-> tcp >-> steer_flow";
     assert_eq!(outcome(kernel, &icmp), dropped(Host::Too));

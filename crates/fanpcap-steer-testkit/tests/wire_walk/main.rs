@@ -17,7 +17,7 @@ fn frame(bytes: &[u8]) -> Frame<'_> {
     Frame { bytes, tag: None }
 }
 
-/// Source and destination port of the packet at which the walk ends.
+/// Source and destination port of the last packet of the walk.
 fn ports(bytes: &[u8]) -> Option<(u16, u16)> {
     let ports = Layers::of(&frame(bytes)).ip()?.ports()?;
     Some((ports.source, ports.destination))
@@ -203,7 +203,11 @@ fn ipv6_is_read_with_extension_headers() {
         assert_eq!(ports(&chain(count)), HTTP, "{count} headers");
     }
     let many = chain(6);
-    assert_eq!(ports(&many), None, "behind the last that is allowed");
+    assert_eq!(
+        ports(&many),
+        None,
+        "the ports are behind the last header that the walk reads"
+    );
     assert_eq!(Layers::of(&frame(&many)).ip().unwrap().protocol, 6);
     let more = chain(7);
     assert_eq!(Layers::of(&frame(&more)).ip().unwrap().protocol, 60);
@@ -243,10 +247,14 @@ fn ipv6_fragments_are_as_ipv4s() {
     assert_eq!(
         kind(&fragment(60, 0x0008, &options)),
         (1, 60, false),
-        "no header is in there"
+        "a later fragment has no header"
     );
     let twice = fragment(44, 0x0001, &fragment(6, 0x0008, &TCP));
-    assert_eq!(kind(&twice), (1, 6, false), "the last one counts");
+    assert_eq!(
+        kind(&twice),
+        (1, 6, false),
+        "the last fragment header counts"
+    );
 }
 
 #[test]
@@ -288,8 +296,16 @@ fn an_icmp_error_belongs_to_what_it_quotes() {
     }
     let own = FlowKey::new(end(1, 0), end(2, 0), 1);
     assert_eq!(key(&error(8, &quote)), own);
-    assert_eq!(key(&error(3, &quote[..19])), own, "not all of it is there");
-    assert_eq!(key(&error(3, &v6(6, &TCP))), own, "of another family");
+    assert_eq!(
+        key(&error(3, &quote[..19])),
+        own,
+        "the quoted header is cut off"
+    );
+    assert_eq!(
+        key(&error(3, &v6(6, &TCP))),
+        own,
+        "the quoted packet is IPv6"
+    );
     let without_ports = FlowKey::new(end(1, 0), end(2, 0), 6);
     assert_eq!(key(&error(3, &quote[..23])), without_ports);
     let message = [&[1, 0, 0, 0, 0, 0, 0, 0][..], &v6(6, &TCP)].concat();

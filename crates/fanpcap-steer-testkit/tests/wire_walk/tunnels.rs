@@ -1,4 +1,4 @@
-//! The walk through tunnels.
+//! Tests the walk through tunnels.
 
 use super::*;
 
@@ -119,7 +119,7 @@ fn gtp_is_passed_over_with_its_extensions() {
     assert_eq!(
         inner_ports(&carried(&[0x30, 1, 0, 40, 0, 0, 0, 1])),
         None,
-        "no user's packet"
+        "the message type is not a user packet"
     );
     assert_eq!(
         inner_ports(&carried(&[0x20, 255, 0, 40, 0, 0, 0, 1])),
@@ -152,5 +152,9 @@ fn gtp_is_passed_over_with_its_extensions() {
     );
     let mut endless = extended(1);
     endless[12] = 0;
-    assert_eq!(inner_ports(&carried(&endless)), None, "of length 0");
+    assert_eq!(
+        inner_ports(&carried(&endless)),
+        None,
+        "an extension of length 0"
+    );
 }

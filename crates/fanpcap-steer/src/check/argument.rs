@@ -144,7 +144,7 @@ impl<'a> Checker<'_, 'a> {
             return Err(error(format!(
                 "expected a pcap expression of at most {FILTER_LENGTH_MAX} bytes, found {found}"
             ))
-            .hint("join several by '.||.' or '.&&.'"));
+            .hint("write several shorter expressions and join them by '.||.' or '.&&.'"));
         }
         let wrong = |reason: String| {
             let found = quote(text);
@@ -156,7 +156,7 @@ impl<'a> Checker<'_, 'a> {
         let code = (self.pcap)(text).map_err(wrong)?;
         if code.iter().any(is_ancillary) {
             return Err(error(format!(
-                "expected a pcap expression about a packet's bytes, found {}, which asks for what only the kernel knows",
+                "expected a pcap expression about a packet's bytes, found {}, which reads metadata of the kernel",
                 quote(text)
             ))
             .hint("leave out 'inbound', 'outbound' and 'ifindex'"));
@@ -166,7 +166,7 @@ impl<'a> Checker<'_, 'a> {
         Ok(Predicate::Pcap(self.filters.len() - 1))
     }
 
-    /// Parses `192.168.0.0/16`, or an address, which means a net of one host.
+    /// Parses a net such as `192.168.0.0/16`. An address alone is a net of one host.
     fn net(&self, text: &str, span: &Span, want: Want) -> Result<Net, Error> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
@@ -195,7 +195,7 @@ impl<'a> Checker<'_, 'a> {
         let error = |_| {
             let error = self.not(text, span, want);
             let has_prefix = text.contains('/');
-            let hint = "the prefix length is an argument of its own".to_owned();
+            let hint = "write the prefix length as a separate argument".to_owned();
             error.hinted(has_prefix.then_some(hint))
         };
         text.parse().map_err(error)

@@ -95,8 +95,8 @@ impl<'p, 'a> Checker<'p, 'a> {
                 "expected no argument for {}, found {found}",
                 self.describe(value, &head.span)
             ),
-            1 => format!("expected 1 argument of {name}, found a second one, {found}"),
-            _ => format!("expected {taken} arguments of {name}, found one more, {found}"),
+            1 => format!("expected 1 argument of {name}, found a second argument, {found}"),
+            _ => format!("expected {taken} arguments of {name}, found one argument more, {found}"),
         };
         let error = Error::new(at, message);
         if let Some(meant) = longer(head, arguments.len()) {
@@ -111,7 +111,8 @@ impl<'p, 'a> Checker<'p, 'a> {
     }
 }
 
-/// `par3` for a `par` with three arguments.
+/// The variant of `par` for `count` arguments, such as `par3` for three; `None` for another
+/// function.
 fn longer(head: &Expression<'_>, count: usize) -> Option<&'static str> {
     let Form::Name(name) = &head.node else {
         return None;

@@ -50,9 +50,11 @@ impl<'p, 'a> Checker<'p, 'a> {
         }
         let span = first.span.start..range.span.end;
         let found = quote(&self.source[span.clone()]);
-        let message = format!("expected the range first, found {found}, which is steps in Haskell");
+        let message = format!(
+            "expected the range first, found {found}, which Haskell reads as a range with steps"
+        );
         let [first, range] = [first, range].map(|part| &self.source[part.span.clone()]);
-        let hint = format!("write '[{range}, {first}]', or each number if steps were meant");
+        let hint = format!("write '[{range}, {first}]', or write each number if you meant steps");
         Err(Error::new(span, message).hint(hint))
     }
 

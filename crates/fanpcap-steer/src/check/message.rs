@@ -43,7 +43,7 @@ impl<'a> Checker<'_, 'a> {
         };
         let names = parameters[parameters.len() - left..].join("', '");
         let noun = if left == 1 { "argument" } else { "arguments" };
-        format!("{text}, which still needs the {noun} '{names}'")
+        format!("{text}, which still lacks the {noun} '{names}'")
     }
 
     fn advice(&self, value: &Value<'a>, span: &Span, want: Want) -> Option<String> {
@@ -56,7 +56,7 @@ impl<'a> Checker<'_, 'a> {
             {
                 let head = text.split(|c| !is_of_word(c)).next();
                 head.filter(|head| !head.is_empty()).map(|head| {
-                    format!("an argument with operators stands in parentheses: '{head} (is_tcp .&&. is_ip)'")
+                    format!("put an argument with operators in parentheses: '{head} (is_tcp .&&. is_ip)'")
                 })
             }
             (
@@ -68,7 +68,8 @@ impl<'a> Checker<'_, 'a> {
             ) => Some(format!("as in '{}'", entry.example)),
             (Value::Predicate(_), Kind::Function) => {
                 if self.source[..span.start].trim_end().ends_with('$') {
-                    let hint = "'$' takes all that follows, '>->' too: write 'filter (...)'";
+                    let hint =
+                        "'$' applies to everything after it, also to '>->': write 'filter (...)'";
                     return Some(hint.to_owned());
                 }
                 let write = if is_word { text } else { "(...)" };
@@ -78,14 +79,14 @@ impl<'a> Checker<'_, 'a> {
             (Value::Property(_), Kind::Predicate | Kind::Function) => {
                 Some("compare it with a number: 'ip_ttl .< 64'".to_owned())
             }
-            (Value::Number(_), Kind::Property) => {
-                Some("'.<' has its number on the right, '<.' on the left".to_owned())
-            }
+            (Value::Number(_), Kind::Property) => Some(
+                "'.<' takes the number on its right, '<.' takes the number on its left".to_owned(),
+            ),
             (Value::Text(_), Kind::Function) => {
                 Some("a pcap expression is a predicate: write 'filter \"tcp\"'".to_owned())
             }
             (Value::Number(_) | Value::Text(_), Kind::Numbers(..) | Kind::Hosts) => {
-                Some(format!("a list of one is '[{text}]'"))
+                Some(format!("a list of one element is '[{text}]'"))
             }
             _ => None,
         }
@@ -104,7 +105,8 @@ impl Want {
     }
 }
 
-/// The function that is named after a predicate, or the predicate that is named after a function.
+/// The function of the table that is named after a predicate, or the predicate that is named after
+/// a function.
 fn twin(name: &str, gives: Type) -> Option<String> {
     let stripped = ["is_", "has_"]
         .iter()
@@ -118,7 +120,8 @@ fn twin(name: &str, gives: Type) -> Option<String> {
     })
 }
 
-/// Whether this is a filter written as for tcpdump, without quotes: `filter tcp port 80`.
+/// Whether the expression is a `filter` whose pcap expression lacks quotes, as on tcpdump's command
+/// line: `filter tcp port 80`.
 pub(super) fn is_unquoted(head: &Expression<'_>, arguments: &[Expression<'_>]) -> bool {
     let [first, _, ..] = arguments else {
         return false;
@@ -128,7 +131,7 @@ pub(super) fn is_unquoted(head: &Expression<'_>, arguments: &[Expression<'_>]) -
         && matches!(&first.node, Form::Name(word) if begins(word))
 }
 
-/// Words that begin pcap expressions and are not predicates of this language.
+/// Words at the beginning of pcap expressions that are not predicates of this language.
 const PRIMITIVES: [&str; 19] = [
     "arp",
     "dst",

@@ -124,7 +124,7 @@ impl<'p, 'a> Checker<'p, 'a> {
                 .or_else(|| {
                     module.map(|module| {
                         format!(
-                            "modules are not read: copy what the program needs of {}",
+                            "the compiler does not read modules: copy the needed definitions from {}",
                             quote(module)
                         )
                     })
@@ -152,7 +152,7 @@ impl<'p, 'a> Checker<'p, 'a> {
         let hint = if near.is_some() {
             "did you mean 'main'?"
         } else {
-            "the program itself is 'main = ...'"
+            "write the program itself as 'main = ...'"
         };
         Error::new(span.clone(), message).hint(hint)
     }

@@ -17,7 +17,7 @@ pub struct Definition {
 }
 
 const ANY: &str = "any";
-/// Longest chain of definitions that is followed.
+/// Maximum number of definitions that the search for a type follows from one to the next.
 const STEPS_MAX: usize = 16;
 
 impl<'a> Checker<'_, 'a> {
@@ -55,8 +55,7 @@ impl<'a> Checker<'_, 'a> {
         }
     }
 
-    /// The type that a name has in an expression, given the type that is expected of the
-    /// expression.
+    /// The type of a name in an expression, if the expression must have a given type.
     fn used(
         &self,
         name: &str,

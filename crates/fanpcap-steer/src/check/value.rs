@@ -36,11 +36,11 @@ pub(super) enum Callee {
     Definition(usize),
 }
 
-/// The kind that is expected of an expression, and why.
+/// The kind that an expression must have, and the parameter that requires it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Want {
     pub(super) kind: Kind,
-    /// The parameter and the function that expect it.
+    /// The parameter and the function that require this kind.
     pub(super) role: Option<(&'static str, &'static str)>,
 }
 
@@ -70,7 +70,8 @@ impl Want {
 }
 
 impl<'a> Value<'a> {
-    /// The type. For a function that lacks arguments, the type of its result.
+    /// The type of the value. For a function that lacks arguments, the type of the function's
+    /// result.
     pub(super) fn gives(&self) -> Option<Type> {
         match self {
             Value::Predicate(_) => Some(Type::Predicate),

@@ -1,5 +1,5 @@
-//! Alternatives: where a function drops and another one runs instead, outcome and state are
-//! restored.
+//! Emits alternatives: if a function drops, the code restores outcome and state and runs the next
+//! function.
 
 use super::EbpfError;
 use super::effect::Effect;
@@ -44,8 +44,8 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Emits an inverse. The host's part of the outcome survives a drop. So an inverse that drops
-    /// restores the host's part from before.
+    /// Emits an inverse. The host's part of the outcome survives a drop. So if an inverse drops,
+    /// its code restores the host's part that the outcome had before the inverse.
     pub(super) fn inverse(&mut self, function: &'a Function, drop: Label) {
         let dropped = self.asm.label();
         if !self.choices.host || !Effect::of(function).sets {
@@ -80,7 +80,8 @@ impl<'a> Emitter<'a> {
         Saved { slot, mark }
     }
 
-    /// Loads state and outcome from the stack, as far as they are there. Clobbers r2.
+    /// Loads into `target` the state and the part of the outcome that is on the stack, if the BPF
+    /// program has them. Clobbers r2.
     fn load_state(&mut self, target: Register) {
         if self.keeps_state {
             self.asm.load(Width::Word, target, R10, STATE);

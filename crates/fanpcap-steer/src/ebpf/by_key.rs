@@ -38,7 +38,7 @@ impl<'a> Emitter<'a> {
         self.asm.set(R8, (R7 >> NETWORK_SHIFT) & NETWORK_MASK);
         self.asm.set(R9, R7);
         self.asm.unless(R7.has_any(IPV4 | IPV6), |asm| {
-            // Without an IP packet the view has the offset of the Ethernet header's end.
+            // If there is no IP packet, the view has the offset of the Ethernet header's end.
             asm.set(R7, (R7 >> 13) & (TAGS_MASK << 2));
             asm.set(R8, (R8 + R7) - 2);
             asm.set(R7, 0);
@@ -52,7 +52,7 @@ impl<'a> Emitter<'a> {
         self.asm.bind(done);
     }
 
-    /// Ends a body: the key is in r8. A packet without a key comes to `drop`.
+    /// Ends a body. The key is in r8. The code of a packet without a key jumps to `drop`.
     pub(super) fn has_key(&mut self, drop: Label) {
         let keyed = self.decided;
         self.follow();

@@ -1,8 +1,8 @@
 //! The decisions of a BPF program that delivers: their kinds, and which kinds a tree can make.
 //!
 //! r8 holds the decision. The lower half is a hash, a member's number, or the first of two buckets.
-//! Above are the marks of fragments, the second bucket, and the kind of the decision. The stack
-//! holds what steering does not change: class, host and mark.
+//! The upper half holds the marks of fragments, the second bucket, and the kind of the decision.
+//! The stack holds the choices that steering functions do not change: class, host and mark.
 
 use crate::ir::{Function, Node, Predicate, Property, Steer};
 use crate::parts::{may_drop, outcomes};
@@ -43,12 +43,13 @@ pub(super) const SECOND_SHIFT: i32 = 34;
 /// The class, in a decision that is returned.
 pub(super) const CLASS_SHIFT: i32 = 49;
 pub(super) const CLASS_MASK: i32 = 63;
-/// Whether the host gets the packet: 0 if the tree did not decide, 1 for the host too, 2 for the
-/// host only.
+/// Shift of the host's part in a decision that is returned: 0 if the tree did not decide, 1 if the
+/// host gets the packet too, 2 if only the host gets the packet.
 pub(super) const HOST_SHIFT: i32 = CLASS_SHIFT + HOST_BIT;
 pub(super) const HOST_MASK: i32 = 3;
 
-/// The host's part on the stack, above the class; and the flag that a mark is set.
+/// Shift of the host's part on the stack, above the class. [`MARKED`] is the flag that the tree has
+/// set a mark.
 pub(super) const HOST_BIT: i32 = 8;
 pub(super) const MARKED: i32 = 1 << 16;
 

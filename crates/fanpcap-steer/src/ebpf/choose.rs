@@ -16,7 +16,7 @@ const BUCKET_MASK: i32 = 0xfff;
 const _: () = assert!(BUCKET_MASK as usize == BUCKETS - 1);
 
 impl Emitter<'_> {
-    /// Begins with the decision to copy to every member, if the tree can end with it.
+    /// Starts with the decision to copy to every member, if the tree can end with this decision.
     pub(super) fn start_decision(&mut self) {
         let copy = if self.choices.copies { COPY } else { 0 };
         self.kind(copy);
@@ -79,8 +79,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Loads the steering program's mark, or else the packet's, into r1. Jumps to `none` if there
-    /// is neither.
+    /// Loads into r1 the mark that the steering program has set, or else the mark that the packet
+    /// had. Jumps to `none` if there is neither.
     pub(super) fn load_mark(&mut self, none: Label) {
         let done = self.asm.label();
         if self.choices.marks {

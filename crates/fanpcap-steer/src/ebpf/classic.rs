@@ -106,7 +106,7 @@ impl Emitter<'_> {
             self.instruction(&filter, instruction)?;
         }
         if self.asm.is_live() {
-            return Err(filter.refuse_at(code.len(), "it has no end"));
+            return Err(filter.refuse_at(code.len(), "a return is missing"));
         }
         self.asm.bind(filter.out);
         self.asm.set32(R0, 0);
@@ -142,7 +142,7 @@ impl Emitter<'_> {
                 }
                 self.asm.set(if code == LD_W_LEN { R7 } else { R8 }, R1);
             }
-            LD_MEM | LDX_MEM if k > 15 => return Err(filter.refuse("it has no such memory")),
+            LD_MEM | LDX_MEM if k > 15 => return Err(filter.refuse("it uses memory beyond M[15]")),
             LD_MEM => self.asm.load(Width::Word, R7, R10, memory(k)),
             LDX_MEM => self.asm.load(Width::Word, R8, R10, memory(k)),
             ST if k < 16 => self.asm.store(Width::Word, R10, memory(k), R7),

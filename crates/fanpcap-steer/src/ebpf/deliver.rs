@@ -2,8 +2,8 @@
 //!
 //! A member's filter is reached by a tail call. The kernel allows a tail call only if the stack
 //! frames of its callers are below 256 bytes. So a decision that needs much stack is a separate BPF
-//! function. Any other decision, and the delivery of a packet to a single member, are in the main
-//! function: a call costs 8 ns where the processor guards returns against speculation.
+//! function. Any other decision is in the main function, and so is the delivery to a single member:
+//! a call costs 8 ns if the processor guards returns against speculation.
 
 use super::choices::{
     BROADCAST, CLASS_MASK, CLASS_SHIFT, COPY, DOUBLE, DROP, HOST_MASK, HOST_SHIFT, KIND_MASK,
@@ -207,8 +207,8 @@ impl<'a> Emitter<'a> {
         self.asm.jump(ways.done);
     }
 
-    /// Whether the main function delivers: no packet goes to several members, and nothing is kept
-    /// for the host.
+    /// Whether the main function delivers. It does if no packet goes to several members, and if no
+    /// part of the decision is kept for the host.
     fn delivers_in_place(&self) -> bool {
         let choices = self.choices;
         let several = choices.copies || choices.broadcasts || choices.doubles;
@@ -252,12 +252,12 @@ impl<'a> Emitter<'a> {
         self.asm.jump(ways.done);
     }
 
-    /// Delivers to each rank of a class, [`SOME`] ranks a call: the verifier gives up on one loop
-    /// over all ranks.
+    /// Delivers to each rank of a class. Each call delivers to [`SOME`] ranks, because the verifier
+    /// can't finish a single loop over all ranks.
     fn send_to_all(&mut self, by: &dyn Delivery, ways: Ways) {
         self.asm.note("to all members of a class");
         self.ranks(ways.nobody);
-        // Members write the number of ranks, so it may be too large.
+        // Members write the number of ranks to the table, so the number may be too large.
         self.asm
             .when(R0.above(RANKS_MAX), |asm| asm.set(R0, RANKS_MAX));
         self.asm.set(R7, R0);

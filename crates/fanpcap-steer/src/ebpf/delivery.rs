@@ -1,4 +1,4 @@
-//! The interface of the code with which a BPF program delivers packets.
+//! The interface of the code that delivers packets.
 
 use fanpcap_bpf::MapSpec;
 use fanpcap_bpf::assembler::*;
@@ -11,10 +11,10 @@ use fanpcap_bpf::kernel::*;
 /// other packet, [`Delivery::drop`] or [`Delivery::miss`] runs. [`Delivery::leave`] runs last.
 ///
 /// All parts except [`Delivery::deliver`] and [`Delivery::filter`] are code of the main function,
-/// which continues after their last instruction. The context is in r6. The parts must keep r6, r7
-/// and r8. They may use r9, which is 0 at first, and the stack from r10 - 48 to r10 - 33. Of the
-/// bytes that [`Delivery::arrive`] stores there, only the 4 at r10 - 40 are kept; for sent packets,
-/// none are kept.
+/// which continues after the part's last instruction. The context is in r6. The parts must keep r6,
+/// r7 and r8. They may use r9, which is 0 at first, and the stack from r10 - 48 to r10 - 33. If
+/// [`Delivery::arrive`] stores bytes there, later parts find only the 4 bytes at r10 - 40
+/// unchanged. For sent packets they find no bytes unchanged.
 pub trait Delivery {
     /// The maps that the parts use. A map's index in this list is its index for [`Assembler::map`].
     /// The names must differ from those of this crate's maps.
@@ -37,8 +37,8 @@ pub trait Delivery {
     ///
     /// Without `done`, this is the body of a BPF function. It ends with an exit; r0 may be any
     /// number. With `done`, this is code of the main function for the packet's only delivery, and
-    /// jumps to `done`. Both kinds of code may clobber all registers except r6, which holds the
-    /// context at the end. Both use the stack from r10 - 32 on. `filter` is the function of
+    /// jumps to `done`. In both cases the code may clobber all registers except r6, which holds the
+    /// context at the end, and uses the stack from r10 - 32 on. `filter` is the function of
     /// [`Delivery::filter`].
     fn deliver(&self, asm: &mut Assembler, filter: Label, done: Option<Label>);
 
@@ -56,15 +56,17 @@ pub trait Delivery {
     /// Counts a packet for which the group has no member.
     fn miss(&self, asm: &mut Assembler);
 
-    /// Ends the BPF program: sets r0 and exits. r8 says whether the host gets the packet: 0 if the
-    /// steering program did not decide, 1 for the host too, 2 for the host only.
+    /// Ends the BPF program: sets r0 and exits. r8 is the decision about the host: 0 if the
+    /// steering program did not decide, 1 if the host gets the packet too, 2 if only the host gets
+    /// the packet.
     fn leave(&self, asm: &mut Assembler);
 }
 
 /// Added to the slot if another slot gets the packet too.
 pub const IS_COPY: i32 = 256;
 
-/// Delivers nothing. Shows whether a steering program can be compiled, and the cost of a decision.
+/// A delivery that delivers nothing, to check whether a steering program can be compiled and to
+/// measure the cost of a decision.
 pub(crate) struct Nowhere;
 
 impl Delivery for Nowhere {

@@ -1,4 +1,5 @@
-//! Which functions change outcome or state and then drop, so that both must be restored.
+//! Finds the functions that change outcome or state and then drop. For these functions both must be
+//! restored.
 
 use crate::ir::{Function, Key, Steer};
 

@@ -1,4 +1,4 @@
-//! Emits a whole BPF program: entry, bodies, results, and BPF functions.
+//! Emits a complete BPF program: entry, bodies, results, and BPF functions.
 
 use super::choices::Choices;
 use super::delivery::Delivery;
@@ -180,7 +180,7 @@ impl<'a> Emitter<'a> {
         if needs.frame {
             let ready = self.asm.label();
             let in_place = self.target.reads_in_place();
-            // The stack has no room for both the window and choices.
+            // The stack is too small for both the window and choices.
             let has_bodies = in_place || !(needs.headers || self.choices.on_stack());
             match plain {
                 Plain::Bodies if has_bodies => self.plain_bodies(needs),
@@ -196,8 +196,8 @@ impl<'a> Emitter<'a> {
         self.body(&tree.main);
     }
 
-    /// Stores 0 as the state and as the parts of the outcome on the stack, without the verifier
-    /// knowing that the value is 0.
+    /// Stores 0 as the state and as the parts of the outcome on the stack. The verifier does not
+    /// learn that the value is 0.
     fn start_state(&mut self) {
         let places = [
             (self.keeps_state, STATE),
@@ -298,7 +298,7 @@ impl<'a> Emitter<'a> {
             Function::Mark(mark) if self.delivers() => self.mark(*mark),
             Function::Broadcast => self.unfit("a copy to every member"),
             Function::Classify(_) => self.unfit("a class of members"),
-            Function::Host(_) => self.unfit("what the host gets"),
+            Function::Host(_) => self.unfit("packets for the host"),
             Function::Mark(_) => self.unfit("a packet's mark"),
         }
     }
@@ -328,7 +328,10 @@ impl<'a> Emitter<'a> {
     fn count(&mut self, counter: u8, amount: i64) {
         if usize::from(counter) >= COUNTERS {
             return self.fail(EbpfError::Unfit(Unfit {
-                what: format!("there are counters 0 to {}, and no {counter}", COUNTERS - 1),
+                what: format!(
+                    "the counters are 0 to {}, found counter {counter}",
+                    COUNTERS - 1
+                ),
             }));
         }
         let map = self.maps.of(Map::Counters);
@@ -339,7 +342,7 @@ impl<'a> Emitter<'a> {
 
     pub(super) fn unfit(&mut self, what: &str) {
         self.fail(EbpfError::Unfit(Unfit {
-            what: format!("{what} can't be decided by a program in the kernel"),
+            what: format!("a BPF program of a kernel group can't decide on {what}"),
         }));
     }
 

@@ -125,8 +125,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Marks the outcome in r8: a fragment takes its datagram's outcome. A later decision or a drop
-    /// removes the mark.
+    /// Marks the outcome in r8, so that a fragment takes its datagram's outcome. A later decision
+    /// or a drop removes the mark.
     pub(super) fn will_follow(&mut self) {
         self.follows = true;
         let mark = if self.nested { FOLLOWS_INSIDE } else { FOLLOWS };
@@ -134,8 +134,9 @@ impl Emitter<'_> {
         self.asm.alu(Op::Or, R8, R1);
     }
 
-    /// Applies the mark in r8 at the end, and leaves the outcome in r8. Only the first fragment of
-    /// a tunnel packet shows the carried packet. The other fragments follow it.
+    /// Applies the mark in r8 at the end of the BPF program, and leaves the outcome in r8. Only the
+    /// first fragment of a tunnel packet contains the headers of the carried packet. The other
+    /// fragments follow the first one.
     pub(super) fn follow(&mut self) {
         if self.view.is_plain() || !self.follows {
             return;
@@ -191,7 +192,7 @@ impl Emitter<'_> {
         self.asm.alu(Op::Add, R1, R2);
         self.asm.jump_if(R9.above(R1), unknown);
         self.asm.unless(R7.has_any(LATER), |asm| {
-            // The first fragment follows fragments that came before it, but only once.
+            // The first fragment follows later fragments that arrived before it, but only once.
             asm.load(Width::Word, R1, R0, EARLY);
             asm.jump_if(R1.is(0), unknown);
             asm.set(R1, 0);
@@ -265,8 +266,8 @@ impl Ends {
     }
 }
 
-/// Marks in the upper half of r8: a fragment follows its datagram by the packet's flow, or by the
-/// carried packet's flow.
+/// Marks in the upper half of r8. The fragment follows its datagram, which was steered by the
+/// packet's flow or by the carried packet's flow.
 const FOLLOWS: u8 = 1;
 const FOLLOWS_INSIDE: u8 = 2;
 

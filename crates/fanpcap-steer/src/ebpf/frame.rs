@@ -1,10 +1,10 @@
 //! Reads the frame, and the metadata that the hook has.
 //!
 //! In a socket buffer absolute offsets count from its data pointer. For a received packet in a
-//! group's BPF program, the pointer is at the network header; otherwise it is at the frame's first
-//! byte. So the code reads frames relative to the MAC header. Such loads do not reach beyond the
-//! buffer's linear part (net/core/filter.c, `bpf_skb_load_bytes_relative`). Beyond it the code uses
-//! absolute offsets.
+//! group's BPF program, the pointer is at the network header. Otherwise the pointer is at the
+//! frame's first byte. So the code reads frames relative to the MAC header. Such loads do not reach
+//! beyond the buffer's linear part (net/core/filter.c, `bpf_skb_load_bytes_relative`). Beyond the
+//! linear part, the code uses absolute offsets.
 //!
 //! At XDP the code reads the first bytes of the frame directly, and the rest by
 //! `bpf_xdp_load_bytes` (since Linux 5.18). Without `CAP_PERFMON` the verifier refuses packet
@@ -29,8 +29,8 @@ impl Emitter<'_> {
     }
 
     /// Loads 1 for a received frame, 0 for a sent one. Uses no jump, because the verifier would
-    /// follow both ways. The kernel expands the load into several instructions; making room for
-    /// them takes time proportional to the program's length.
+    /// follow both paths. The kernel expands the load into several instructions, and inserting them
+    /// takes time proportional to the program's length.
     fn is_received(&mut self, target: Register) {
         self.context(target, skb::PKT_TYPE);
         self.asm.alu(Op::Xor, target, PACKET_OUTGOING);
@@ -38,8 +38,8 @@ impl Emitter<'_> {
         self.asm.alu(Op::Right, target, 63);
     }
 
-    /// Subtracts from r2 the number of frame bytes before the buffer's data pointer. `viewed` says
-    /// that r7 is a view. Clobbers r5.
+    /// Subtracts from r2 the number of frame bytes before the buffer's data pointer. `viewed`: r7
+    /// is a view. Clobbers r5.
     fn subtract_start(&mut self, viewed: bool) {
         if self.target != Target::Fanout {
             return self.asm.subtract_start(R2);
@@ -67,8 +67,8 @@ impl Emitter<'_> {
         self.copy_placed(&again, false, len.into(), to, missing);
     }
 
-    /// As [`Self::copy`], from the offset in r2, which `again` recomputes. `viewed` says that r7 is
-    /// a view.
+    /// As [`Self::copy`], from the offset in r2, which `again` computes again. `viewed`: r7 is a
+    /// view.
     pub(super) fn copy_placed(
         &mut self,
         again: &dyn Fn(&mut Assembler),
@@ -97,8 +97,8 @@ impl Emitter<'_> {
         self.asm.call(SKB_LOAD_BYTES_RELATIVE, arguments);
     }
 
-    /// Makes bytes `from` to `to` of the frame readable, and returns where byte 0 is. Earlier calls
-    /// have requested the bytes before `from`.
+    /// Makes bytes `from` to `to` of the frame readable, and returns the place of the frame's byte
+    /// 0. Earlier calls must have made the bytes before `from` readable.
     pub(super) fn head(&mut self, from: u8, to: u8, missing: Label) -> Bytes {
         if self.target == Target::Xdp {
             self.reach(R7, R1, i32::from(to), missing);
@@ -201,7 +201,8 @@ impl Emitter<'_> {
         self.present(skb::HASH, none);
     }
 
-    /// Loads a field of the socket buffer into r1. Jumps to `none` if it is 0, and at XDP.
+    /// Loads a field of the socket buffer into r1. Jumps to `none` if the field is 0. At XDP,
+    /// always jumps to `none`.
     fn present(&mut self, field: i16, none: Label) {
         if self.target == Target::Xdp {
             return self.asm.jump(none);
@@ -210,7 +211,8 @@ impl Emitter<'_> {
         self.asm.jump_if(R1.is(0), none);
     }
 
-    /// Loads the frame's length, without a tag beside it, into r1. Clobbers r0 to r5.
+    /// Loads into r1 the frame's length, without a tag that the kernel keeps beside it. Clobbers r0
+    /// to r5.
     pub(super) fn length(&mut self) {
         if self.target == Target::Xdp {
             self.asm.call(XDP_GET_BUFF_LEN, (R6,));

@@ -1,4 +1,4 @@
-//! From a packet's transport header to the packet that it carries, as in `fanpcap_wire`.
+//! Moves from a packet's transport header to the packet that it carries, as `fanpcap_wire` does.
 
 use super::emitter::Emitter;
 use super::view::{INNER, Origin};
@@ -17,7 +17,7 @@ const VXLAN_GPE: u16 = 4790;
 const TZSP: u16 = 37_008;
 const CAPWAP: u16 = 5247;
 const L2TP: u16 = 1701;
-/// Linux's default port.
+/// Linux's default port of VXLAN.
 const VXLAN_OLD: u16 = 8472;
 const GENEVE: u16 = 6081;
 pub(super) const GTP_U: u16 = 2152;
@@ -233,7 +233,7 @@ impl Emitter<'_> {
         let optional = self.here(0, 4, none);
         optional.at(3).byte(&mut self.asm, R1);
         self.asm.alu(Op::Add, R8, 4);
-        // Without the E flag, the byte with the extension's type is there but has no meaning.
+        // If the E flag is clear, the byte with the extension's type has no meaning.
         self.asm.alu(Op::And, R9, 0x0400);
         self.asm.jump_if(R9.is(0), stages.untyped);
         for _ in 0..GTP_EXTENSIONS_MAX {

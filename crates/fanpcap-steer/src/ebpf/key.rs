@@ -7,7 +7,7 @@ use crate::ir::{Key, Property, Side};
 use fanpcap_bpf::assembler::*;
 
 impl Emitter<'_> {
-    /// Folds the fields of a key into `start`. The hash is in r0.
+    /// Folds the fields of a key into `start`, and puts the hash into r0.
     pub(super) fn key(&mut self, key: Key, start: u64, missing: Label) {
         self.asm.number(R9, start);
         self.fold_property(key, Key::ETHER_TYPE, Property::EtherType, missing);

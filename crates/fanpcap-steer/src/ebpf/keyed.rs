@@ -18,11 +18,13 @@ pub trait Keyed {
     /// key in r8, or exits.
     fn arrive(&self, asm: &mut Assembler, keyed: Label);
 
-    /// Puts the key into r8, if no tree does. For an IP packet, r7 has its upper protocol and its
-    /// version, [`KEYED_IPV4`] or [`KEYED_IPV6`]; r8 has the offset of its header; r9 has the
-    /// offset of the transport header, or 0 if there is none. Without an IP packet, r7 and r9 are
-    /// 0, and r8 has the offset of the Ethernet type behind all tags. Continues after its last
-    /// instruction, or jumps to `keyed`.
+    /// Puts the key into r8, unless a tree computes the key.
+    ///
+    /// For an IP packet, r7 has its upper protocol and its version, [`KEYED_IPV4`] or
+    /// [`KEYED_IPV6`]; r8 has the offset of its header; r9 has the offset of the transport header,
+    /// or 0 if there is none. If there is no IP packet, r7 and r9 are 0, and r8 has the offset of
+    /// the Ethernet type behind all tags. Continues after its last instruction, or jumps to
+    /// `keyed`.
     fn key(&self, asm: &mut Assembler, keyed: Label);
 
     /// Ends the BPF program for a packet with the key in the lower half of r8.

@@ -7,7 +7,8 @@ use crate::ir::Net;
 use fanpcap_bpf::assembler::*;
 
 impl Emitter<'_> {
-    /// Steers by the local address, or by both if both are local. The first `bits` bits count.
+    /// Steers by the address of the local side, or by both addresses if both are local. Only the
+    /// first `bits` bits of an address count.
     pub(super) fn by_local(&mut self, net: Net, bits: Option<u8>, drop: Label) {
         let ipv6 = net.address.is_ipv6();
         let bits = bits.unwrap_or(128);
@@ -33,7 +34,8 @@ impl Emitter<'_> {
         self.asm.bind(done);
     }
 
-    /// Puts the end of a cut address, without a port, into r1.
+    /// Computes into r1 the `end` (`hash.rs`) of an address without a port, after clearing all bits
+    /// except the first `bits`.
     fn local_end(&mut self, address: Bytes, ipv6: bool, bits: u8) {
         self.cut(address, ipv6, bits);
         self.asm.number(R5, M1);

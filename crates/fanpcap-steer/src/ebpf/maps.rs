@@ -8,18 +8,17 @@ use fanpcap_buckets::layout;
 /// Name of the map with the steering program's counters. All counters are in row 0, 64 bits each.
 pub const COUNTERS_MAP: &str = "counters";
 /// Name of the map that counts, in row 0, the later fragments that came before their first
-/// fragment. These fragments may have gone to another member than their flow.
+/// fragment. These fragments may have gone to another member than the other packets of their flow.
 pub const LATE_MAP: &str = "late";
-/// Name of the per-CPU map with the turn of round-robin steering and the position of each sampler,
-/// 32 bits each.
+/// Name of the per-CPU map with the counter of round-robin steering and the position of each
+/// sampler, 32 bits each.
 pub const TURNS_MAP: &str = "turns";
 /// Name of the map with the hashes of fragmented datagrams.
 pub const FRAGMENTS_MAP: &str = "fragments";
 /// Name of the map with all elements of all sets.
 pub const SETS_MAP: &str = "sets";
 
-/// Name of the group's table of slots. The members share the table, and the loader gets it from
-/// them.
+/// Name of the group's table of slots. The members share the table, and pass it to the loader.
 pub const TABLE_MAP: &str = "table";
 
 /// Name of the map that remembers the last member of each flow, in sticky groups.
@@ -37,7 +36,7 @@ pub(super) enum Map {
     Fragments,
     /// [`SETS_MAP`].
     Sets,
-    /// [`TABLE_MAP`], with a part for each class or without.
+    /// [`TABLE_MAP`], with a part for each class if `classes`.
     Table { classes: bool },
     /// [`FLOWS_MAP`], for this many flows. With classes, each class remembers the flow separately.
     Flows { flows: u32, classes: bool },
@@ -48,7 +47,7 @@ const _: () = assert!(COUNTERS_LEN as usize == 8 * COUNTERS);
 /// Length of a key of fragments: source, destination, identification, and one number for VLAN id
 /// and protocol or version.
 const FRAGMENT_KEY_LEN: u32 = 40;
-/// Length of the value: hash, mark for an early fragment, time.
+/// Length of the value: the hash, a mark for an early fragment, and the time.
 const FRAGMENT_VALUE_LEN: u32 = 16;
 /// Length of a key of sets: upper and lower half of a number, and the index of its set.
 const SET_KEY_LEN: u32 = 24;
@@ -56,7 +55,7 @@ const TABLE_LEN: u32 = 98_304;
 const CLASSES_LEN: u32 = 393_216;
 const _: () = assert!(TABLE_LEN as usize == layout::SIZE);
 const _: () = assert!(CLASSES_LEN as usize == layout::SIZE_WITH_CLASSES);
-/// Length of the row with the turn and the samplers.
+/// Length of the row with the round-robin counter and the samplers.
 const TURNS_LEN: u32 = 4 * (1 + 256);
 
 impl Map {

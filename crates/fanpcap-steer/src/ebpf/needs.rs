@@ -10,8 +10,8 @@ pub(super) struct Needs {
     pub(super) frame: bool,
     /// The walk of the carried packet.
     pub(super) inside: bool,
-    /// Fields of the packet's IP header, or the packet's ports, if the tree reads them for more
-    /// than the flow.
+    /// Fields of the packet's IP header or the packet's ports, if the tree reads them for another
+    /// purpose than the flow.
     pub(super) headers: bool,
     /// The state: a predicate reads it.
     pub(super) state: bool,

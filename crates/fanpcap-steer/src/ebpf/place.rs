@@ -19,7 +19,7 @@ const BY_EIGHT: i32 = TABLE_ROW.trailing_zeros() as i32;
 const LOWEST_LAST: i32 = if cfg!(target_endian = "big") { 56 } else { 0 };
 /// Mask of the bucket in a hash.
 const BUCKET_MASK: i32 = 0xfff;
-/// Mask of all ranks that the table has room for.
+/// Mask of all ranks that the table can hold.
 const RANK_MASK: i32 = 0xff;
 /// Mask of the lowest byte of an entry: the slot in an entry of the holders, the number in a sticky
 /// id.
@@ -62,10 +62,10 @@ impl Emitter<'_> {
         }
     }
 
-    /// Puts into r0 the slot for the hash or the number in r8, and ends the BPF program or jumps to
-    /// `found`. Binds `drop`: a dropped packet gets the slot of hash 0, so that a live member's
-    /// filter counts it. With `flows`, a hash stays with its last member. If the table has no such
-    /// row, falls through with slot 0.
+    /// Puts the slot for the hash or the number in r8 into r0. Then ends the BPF program or jumps
+    /// to `found`. Binds `drop`: a dropped packet gets the slot of hash 0, so that a live member's
+    /// filter counts the packet. With `flows`, the packets of a hash go to the member that last had
+    /// this hash. If the table has no such row, falls through with slot 0.
     pub(super) fn place(&mut self, drop: Option<Label>, flows: Option<u32>, found: Option<Label>) {
         let [hash, owner, none] = self.asm.labels();
         self.asm.note("slot");
@@ -105,9 +105,9 @@ impl Emitter<'_> {
         }
     }
 
-    /// In a balanced group, counts the packet for the bucket of the hash in r8. If two CPUs have
-    /// packets of the bucket at the same time, one of the packets may stay uncounted: loads need
-    /// not be exact.
+    /// In a balanced group, counts the packet for the bucket of the hash in r8. If two CPUs count
+    /// packets of the bucket at the same time, one packet may stay uncounted: loads need not be
+    /// exact.
     fn count_load(&mut self, none: Label) {
         if self.counts_loads() {
             self.asm.set(R2, R8);
@@ -165,7 +165,7 @@ impl Emitter<'_> {
         if !self.choices.classes {
             return self.asm.store(Width::Word, R10, key, R8);
         }
-        // With the class in the key, no member of another class gets the packet.
+        // With the class in the key, a member of another class never gets the packet.
         self.asm.load(Width::Double, R1, R10, PART);
         self.asm.alu(Op::Left, R1, 32);
         self.asm.set(R2, R8);
@@ -197,7 +197,7 @@ impl Emitter<'_> {
         self.asm.set(R1, R0);
         self.asm.alu32(Op::And, R8, i32::MAX);
         self.asm.alu32(Op::Mod, R8, R1);
-        // Members write the number of ranks, so it may be any number.
+        // Members write the number of ranks to the table, so it may be any number.
         self.asm.set32(R8, (R8 & RANK_MASK) + FIRST_RANK);
     }
 

@@ -1,9 +1,9 @@
-//! Fast code for plain packets: most packets are plain (`view.rs`).
+//! Fast code for plain packets. Most packets are plain (`view.rs`).
 //!
 //! If the tree reads headers, there is one body for all packets. This code then stores the view and
-//! the headers of a plain packet where the walk stores those of other packets. If the tree does not
-//! read headers, each IP version has a separate body for plain packets. That body reads addresses
-//! and ports from the frame.
+//! the headers of a plain packet in the places where the walk stores the view and the headers of
+//! other packets. If the tree does not read headers, each IP version has a separate body for plain
+//! packets. That body reads addresses and ports from the frame.
 
 use super::emitter::Emitter;
 use super::inside::{SESSION_PORTS, TUNNEL_PORTS};
@@ -43,8 +43,8 @@ impl Emitter<'_> {
         self.view = View::Packed;
     }
 
-    /// Jumps to `general` unless the packet is plain. `ipv6` is the version that its Ethernet type
-    /// announces. Sets the view of a plain packet.
+    /// Jumps to `general` unless the packet is plain. `ipv6`: the frame's Ethernet type is that of
+    /// IPv6. Sets the view of a plain packet.
     fn require_plain(&mut self, needs: &Needs, ipv6: bool, head: Bytes, general: Label) {
         let tcp = self.asm.label();
         head.at(LINK_LEN).byte(&mut self.asm, R1);
@@ -116,8 +116,8 @@ impl Emitter<'_> {
         self.asm.alu(Op::Or, R7, R1);
     }
 
-    /// Stores the view as the walk does. The verifier knows nothing about the view that would have
-    /// to be erased.
+    /// Stores the view where the walk stores it. The verifier has no knowledge of this view, so the
+    /// code need not erase any.
     fn keep_plain_view(&mut self, needs: &Needs) {
         self.asm.store(Width::Word, R10, OUTER, R7);
         self.asm.alu(Op::Right, R7, 32);

@@ -100,7 +100,7 @@ impl<'a> Emitter<'a> {
     fn exclusive(&mut self, one: &'a Predicate, other: &'a Predicate, yes: Label, no: Label) {
         let [first, first_not, second, is, is_not] = self.asm.labels();
         self.branch(one, first, first_not);
-        // The value is 0 or 1. The verifier must not know which.
+        // The value is 0 or 1. The verifier must not know which value it is.
         for (label, value) in [(first, 1), (first_not, 0)] {
             self.asm.bind(label);
             self.asm.load(Width::Word, R1, R6, 16);

@@ -70,7 +70,7 @@ impl Emitter<'_> {
         self.asm.alu(Op::And, R1, 0xfff);
     }
 
-    /// IPv4's field, or IPv6's counterpart.
+    /// Loads a field of IPv4's header, or its counterpart of IPv6.
     fn ip_property(
         &mut self,
         (offset, width): (u8, Width),
@@ -103,7 +103,7 @@ impl Emitter<'_> {
         self.read(R1, Width::Byte, Origin::Network, 7, absent);
     }
 
-    /// Loads IPv6's fragment flags and offset, in IPv4's format.
+    /// Loads the flags and the offset of IPv6's fragment header, in the format of IPv4.
     fn ipv6_fragment(&mut self, absent: Label) {
         let [none, done] = self.asm.labels();
         self.require_fragment_header(none);

@@ -1,4 +1,4 @@
-//! From an ICMP error to the quoted packet.
+//! Moves from an ICMP error to the packet that it quotes.
 
 use super::emitter::Emitter;
 use super::stack::{CARRIED, OUTER, WALKED_SCRATCH};

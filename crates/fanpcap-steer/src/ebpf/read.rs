@@ -84,8 +84,8 @@ impl Emitter<'_> {
         })
     }
 
-    /// Stores the IP header and the ports on the stack for the rest of the code. Writes absent
-    /// fields too: the verifier requires it.
+    /// Stores the IP header and the ports on the stack for the later code. Writes fields that the
+    /// packet lacks too, because the verifier requires that all read bytes were written.
     pub(super) fn keep_headers(&mut self) {
         let [short, network, done] = self.asm.labels();
         self.load(Origin::Network, 0, 40, HEADER, short);
@@ -119,7 +119,8 @@ impl Emitter<'_> {
         let missing = self.asm.label();
         self.asm.set(R7, R2);
         self.asm.set(R8, R3);
-        // The verifier must see that the length is 1 to 8 and that as many bytes are written.
+        // The verifier must be able to prove that the length is 1 to 8 and that as many bytes are
+        // written.
         self.asm.set(R8, (R8 & 7) + 1);
         self.asm.store(Width::Double, R10, WORD, 0);
         self.copy(R7, R8, WORD, missing);

@@ -38,7 +38,7 @@ impl Emitter<'_> {
         self.asm.jump(no);
     }
 
-    /// Compares with a 64-bit number. Clobbers r3.
+    /// Jumps to `to` if the comparison of a register with a 64-bit number holds. Clobbers r3.
     pub(super) fn jump_if_number(&mut self, what: If, left: Register, number: u64, to: Label) {
         match i32::try_from(number) {
             Ok(number) => self.asm.jump_if(left.compare(what, number), to),
@@ -165,7 +165,8 @@ impl Emitter<'_> {
     }
 }
 
-/// Offsets of the addresses that `side` selects. With each comes whether it is the last one.
+/// The offsets of the addresses that `side` selects, each with a flag: whether it is the last
+/// offset.
 fn sides(side: Side, ipv6: bool) -> impl Iterator<Item = (u8, bool)> {
     let destination = if ipv6 { 16 } else { 4 };
     let source = (side != Side::Destination).then_some((0, side == Side::Source));

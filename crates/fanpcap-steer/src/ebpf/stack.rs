@@ -21,14 +21,14 @@ pub(super) struct Spots {
     pub(super) key: i16,
 }
 
-/// Places of a group's BPF program. The row's key is within the window, where a helper has written.
-/// The flow's key replaces the packet's view, which is not needed any more.
+/// Places of a group's BPF program. The row's key is within the window, where a helper has already
+/// written. The flow's key replaces the packet's view, which the code no longer needs.
 pub(super) const OF_GROUP: Spots = Spots {
     row: -60,
     flow: OUTER,
     key: KEY,
 };
-/// Places of a BPF program that delivers. Its main function does little else than deliver, and has
+/// Places of a BPF program that delivers. Its main function does little besides delivering, and has
 /// a small stack frame.
 pub(super) const OF_DELIVERY: Spots = Spots {
     row: -4,
@@ -53,7 +53,7 @@ pub(super) const OUTER: i16 = -52;
 /// The carried packet's view, or 0, laid out as [`OUTER`].
 pub(super) const CARRIED: i16 = -36;
 /// The view and headers in the stack frame of the walk's own BPF function. That function is called
-/// deep and must use little stack.
+/// at a great call depth and must use little stack.
 pub(super) const WALKED: i16 = -20;
 /// 64 bytes for an IPv4 header with its options.
 pub(super) const SUMMED: i16 = -64;
@@ -72,7 +72,8 @@ pub(super) const CHOICE: i16 = -12;
 pub(super) const MARK: i16 = -60;
 /// 40 bytes for headers.
 pub(super) const SCRATCH: i16 = -104;
-/// The VLAN id of a flow. Shares its place with a map's key, which is not needed at the same time.
+/// The VLAN id of a flow. It shares its place with a map's key, because the code never needs both
+/// at the same time.
 pub(super) const VLAN: i16 = -152;
 /// The key of a map, up to 24 bytes.
 pub(super) const KEY: i16 = -168;

@@ -99,8 +99,8 @@ impl Emitter<'_> {
         self.outcome(R1);
     }
 
-    /// Steers by a flow's ends. Fragments follow their datagram, and so does the packet that they
-    /// carry.
+    /// Steers by a flow's ends. Fragments follow their datagram. A packet that fragments carry
+    /// follows their datagram too.
     fn by_flow(&mut self, ends: Ends, drop: Label) {
         self.by_ends(ends, drop);
         let by_ports = !matches!(ends, Ends::Flow(flow) if flow.ports == Ports::None);
@@ -129,7 +129,7 @@ impl Emitter<'_> {
         self.asm.set(R8, R0);
     }
 
-    /// Computes the hash from the kept headers, unless the packet may quote another packet.
+    /// Computes the hash from the headers on the stack, unless the packet may quote another packet.
     fn hash_of_kept(&mut self, ends: Ends) {
         let [error, done] = self.asm.labels();
         if matches!(ends, Ends::Flow(_)) {
@@ -301,8 +301,8 @@ impl Emitter<'_> {
         self.by_flow(Ends::Media, drop);
     }
 
-    /// Jumps to `carried` for a tunnelled user packet, with its view in r1. Jumps to `outer` for
-    /// the tunnel's control protocol.
+    /// Jumps to `carried` for a user packet in a GTP tunnel, with the packet's view in r1. Jumps to
+    /// `outer` for the control protocol of GTP.
     fn gtp(&mut self, carried: Label, outer: Label, drop: Label) {
         let control = self.asm.label();
         let ports = self.udp_header(drop);

@@ -54,8 +54,8 @@ fn late(loaded: &Loaded) -> u64 {
     loaded.map(LATE_MAP).unwrap().numbers().unwrap()[0]
 }
 
-/// A program loaded in all variants: for a group and for XDP, with code for plain packets and
-/// without.
+/// A steering program, loaded in all variants: for a group and for XDP, with separate code for
+/// plain packets and without.
 struct All(Vec<(&'static str, Loaded)>);
 
 const DROP: u32 = u32::MAX;
@@ -84,9 +84,11 @@ impl All {
         )
     }
 
-    /// The one answer of all variants that can run on the frame. At least one variant can.
+    /// Returns the answer that all variants give, if they can run on the frame. Panics if the
+    /// answers differ or if no variant can run on the frame.
     fn run(&self, frame: &[u8]) -> u32 {
-        self.answer(frame).expect("a way that takes the frame")
+        self.answer(frame)
+            .expect("a variant that runs on the frame")
     }
 
     /// As [`Self::run`], but `None` if no variant can run on the frame.

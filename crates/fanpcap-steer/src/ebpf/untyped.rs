@@ -1,4 +1,4 @@
-//! Untyped payload: packets and frames that no type announces, as in `fanpcap_wire`.
+//! Reads untyped payload: packets and frames that no type field announces, as `fanpcap_wire` does.
 
 use super::emitter::{Emitter, Routine};
 use super::stack::{OUTER, SUMMED, WALKED_SCRATCH};
@@ -91,8 +91,8 @@ impl Emitter<'_> {
         self.asm.jump_if(R9.above(R1), no);
     }
 
-    /// Jumps to `no` if the walk checks headers and this IPv4 header is wrong. Loads the header's
-    /// length in words into r1. Clobbers r9.
+    /// If the walk checks headers, jumps to `no` for an IPv4 header that is wrong. Loads the
+    /// header's length in words into r1. Clobbers r9.
     pub(super) fn require_agreement(&mut self, header: Bytes, no: Label) {
         let typed = self.asm.label();
         self.require(CHECKED, typed);
@@ -118,7 +118,7 @@ impl Emitter<'_> {
         let wrong = self.asm.label();
         self.asm.set(R7, R2);
         self.asm.set(R8, R3);
-        // The verifier must see that the length is 1 to 60.
+        // The verifier must be able to prove that the length is 1 to 60.
         self.asm.alu(Op::And, R8, 60);
         self.asm.jump_if(R8.below(20), wrong);
         for at in 0..8 {

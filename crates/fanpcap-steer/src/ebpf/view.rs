@@ -1,4 +1,4 @@
-//! The view: everything that the code knows about the current packet.
+//! The view: all facts about the current packet that the code has found.
 //!
 //! The walk's result is one number in r7, so that two paths through the walk merge into one state
 //! of the verifier:
@@ -14,8 +14,8 @@
 //! | 40-51 | transport header minus network header, divided by 4; 0: none |
 //! | 52-63 | IPv6's fragment header minus network header, divided by 4; 0: none |
 //!
-//! If the walk ends before untyped payload, the view has no IP packet, and bits 40-63 are the
-//! offset of the payload (`untyped.rs`).
+//! If the walk ends at untyped payload, the view has no IP packet, and bits 40-63 are the offset of
+//! the payload (`untyped.rs`).
 //!
 //! Most packets are plain: IPv4 without options or IPv6 without extension headers, with TCP or UDP,
 //! right behind the Ethernet header. Their headers have fixed offsets, so plain packets need no
@@ -38,7 +38,7 @@ pub(super) const UNTYPED: i32 = 1 << 14;
 /// One tag.
 pub(super) const TAG: i32 = 1 << 15;
 pub(super) const BACK_SHIFT: i32 = 18;
-/// The packet has ports, and the stack has them.
+/// The packet has ports, and the ports are on the stack.
 pub(super) const WITH_PORTS: i32 = 1 << 23;
 /// During the walk the same bit means: accept an IP packet only if its whole header is consistent.
 pub(super) const CHECKED: i32 = WITH_PORTS;

@@ -13,8 +13,8 @@ use super::view::{
 use fanpcap_bpf::assembler::*;
 use fanpcap_wire::{EXTENSIONS_MAX, LABELS_MAX, NSH_MAX, TAGS_BEHIND_MAX, TAGS_MAX};
 
-/// The stages at which a walk can begin. A walk begins with an offset in r8, and with what is known
-/// of the view in r7.
+/// The stages at which a walk can begin. A walk begins with an offset in r8, and with the known
+/// parts of the view in r7.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stages {
     pub(super) ethernet: Label,
@@ -112,7 +112,8 @@ impl Emitter<'_> {
         self.link(stages, end);
         self.network(stages, end);
         self.asm.bind(end);
-        // A header that is cut off leaves `CHECKED` set. From here on that bit has another meaning.
+        // A header that is cut off leaves `CHECKED` set. After the walk this bit means
+        // `WITH_PORTS`.
         self.asm.alu(Op::And, R7, !CHECKED);
         self.asm.exit_with(R7);
         self.scratch = scratch;
@@ -176,8 +177,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Reads a VLAN tag. A tag that the kernel keeps beside the frame counts too: if there is one,
-    /// the walk ends before the `last` tag.
+    /// Reads a VLAN tag. A tag that the kernel keeps beside the frame counts too. If there is such
+    /// a tag, the walk ends before the `last` tag.
     fn tag(&mut self, last: bool, typed: Label, cut: Label, end: Label) {
         let [tag, alone] = self.asm.labels();
         for kind in TAGS {
@@ -273,8 +274,8 @@ impl Emitter<'_> {
         self.asm.branch(R2.is_not(3), end, stages.untyped);
     }
 
-    /// Walks IPv4 and IPv6 headers. Untyped payload is read only if it is IPv4. Of any other
-    /// untyped payload, the view gets only the offset.
+    /// Walks IPv4 and IPv6 headers. Untyped payload is read only if it is IPv4. For any other
+    /// untyped payload, the view gets only its offset.
     fn network(&mut self, stages: Stages, end: Label) {
         let [unread, not_ip] = self.asm.labels();
         self.asm.bind(stages.untyped);

@@ -1,9 +1,10 @@
-//! All headers and properties of a packet. Their order decides what tests draw by a seed.
+//! All headers and properties of a packet. With a given seed, tests draw the same data only while
+//! this order stays the same.
 
 use super::{Header, Property};
 
 impl Header {
-    /// All of them.
+    /// All headers.
     pub const ALL: [Self; 13] = [
         Self::Ip,
         Self::Link,
@@ -22,7 +23,7 @@ impl Header {
 }
 
 impl Property {
-    /// All of them.
+    /// All properties.
     pub const ALL: [Self; 19] = [
         Self::EtherType,
         Self::VlanId,

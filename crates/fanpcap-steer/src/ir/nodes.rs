@@ -21,7 +21,8 @@ pub enum NodeMut<'t> {
     Predicate(&'t mut Predicate),
 }
 
-/// Declares a node's children and the walk over them, by reference and mutable.
+/// Declares the functions for a node's children and for the walk over them, by shared or mutable
+/// reference.
 macro_rules! children {
     ($children:ident, $walk:ident, $node:ident, $slice:ident, $iter:ident $(, $mut:tt)?) => {
         impl Function {
@@ -45,8 +46,8 @@ macro_rules! children {
                 some.$iter().chain(others)
             }
 
-            /// Calls `on` for each node: first for a node's children, from left to right, then for
-            /// the node.
+            /// Calls `on` for each node: first for the children of a node, from left to right, then
+            /// for the node itself.
             pub fn $walk(&$($mut)? self, on: &mut dyn FnMut($node<'_>)) {
                 if let Self::If(question, ..) = self {
                     question.$walk(on);

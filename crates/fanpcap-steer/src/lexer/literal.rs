@@ -116,6 +116,6 @@ pub(super) fn text(rest: &str) -> Result<(Cow<'_, str>, usize), Error> {
 
 fn escape(at: usize, found: Option<char>) -> Error {
     let found = found.map_or("the end".to_owned(), |c| quote(&c.to_string()));
-    let message = format!("expected '\"' or '\\' behind this backslash, found {found}");
+    let message = format!("expected '\"' or '\\' after this backslash, found {found}");
     Error::new(at..at + 1, message)
 }

@@ -35,7 +35,7 @@ pub(super) fn cut(address: IpAddr, bits: u8) -> IpAddr {
     }
 }
 
-/// Whether the address is in the net, which must be of the same family.
+/// Whether the address is in the net. Both must be of the same family.
 pub(super) fn is_in(address: IpAddr, net: &Net) -> bool {
     cut(address, net.bits) == net.address
 }

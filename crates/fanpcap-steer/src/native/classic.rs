@@ -1,12 +1,12 @@
 //! Runs a steering program's pcap filters on the frame with its VLAN tag in the bytes.
 //!
-//! There are no ancillary loads. Shifts work as in the kernel, which runs the same filters.
+//! There are no loads of metadata. Shifts work as in the kernel, which runs the same filters.
 
 use fanpcap_bpf::{Classic, Packet, Shifts};
 use fanpcap_wire::Frame;
 
-/// Number of the frame's bytes that the filter keeps; 0: it rejects the packet. `length` is the
-/// frame's length on the wire, without the tag beside it.
+/// Number of the frame's bytes that the filter keeps. 0 means that the filter rejects the packet.
+/// `length` is the frame's length on the wire, without the tag beside the frame.
 pub(super) fn run(code: &[Classic], frame: &Frame<'_>, length: u32) -> u32 {
     fanpcap_bpf::run(code, &Tagged::of(frame, length), Shifts::Modulo)
 }

@@ -1,4 +1,5 @@
-//! Remembers the member of each datagram, so that the datagram's other fragments follow.
+//! Remembers the member of each datagram, so that the other fragments of the datagram go to this
+//! member.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -23,14 +24,15 @@ struct DatagramKey {
     destination: IpAddr,
     id: u32,
     protocol: u8,
-    /// The outermost tag's id, or 0: a capture may see the same datagram on both sides of a router.
+    /// The outermost tag's id, or 0. The id is in the key because a capture may see the same
+    /// datagram on both sides of a router.
     vlan: u16,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Remembered {
     hash: u32,
-    /// A later fragment, which came before the first one, made the entry.
+    /// The entry is from a later fragment that came before the first fragment.
     early: bool,
     since_ns: u64,
 }

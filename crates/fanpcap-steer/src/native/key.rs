@@ -8,7 +8,7 @@ use super::address;
 use crate::hash;
 use crate::ir::Key;
 
-/// The hash of the fields, folded into `start`; `None` if the packet lacks one.
+/// The hash of the fields, folded into `start`; `None` if the packet lacks a field.
 pub(super) fn hash_of(layers: &Layers<'_>, key: Key, start: u64) -> Option<u32> {
     let mut sum = start;
     for (field, fold) in FIELDS {

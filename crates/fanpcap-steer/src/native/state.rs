@@ -18,7 +18,7 @@ pub(super) struct State {
 #[derive(Clone, Debug, Default)]
 struct Turns {
     round: u32,
-    /// How many packets of the current period have come, by the sampler's index.
+    /// The number of packets in the current period, by the sampler's index.
     samples: BTreeMap<u8, u32>,
 }
 
@@ -59,7 +59,7 @@ impl State {
         place < keep
     }
 
-    /// SplitMix64 (Steele, Lea, Flood 2014): to spread packets, not to keep secrets.
+    /// SplitMix64 (Steele, Lea, Flood 2014). The numbers spread packets; they need not be secret.
     pub(super) fn random(&mut self) -> u32 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.random;

@@ -38,9 +38,9 @@ impl Run<'_> {
         })
     }
 
-    /// The number of packets that carry the fragment, if the fragment must follow its datagram. It
-    /// must if its member depends on ports or on the carried packet: only the first fragment has
-    /// these.
+    /// The number of packets that carry the fragment, if the fragment must follow its datagram. A
+    /// fragment must follow if its member depends on ports or on the carried packet, because only
+    /// the first fragment has them.
     pub(super) fn follows(&self, steer: &Steer) -> Option<u32> {
         let by_ports = matches!(steer, Steer::Flow(flow) if flow.ports != Ports::None)
             || matches!(steer, Steer::Media)
@@ -93,7 +93,7 @@ impl Run<'_> {
         }
     }
 
-    /// In a group, steers by both ends. Without a group, the members of both ends get the packet.
+    /// Steers by both ends in a group. Without a group, the members of both ends get the packet.
     fn at_both(&self, ends: Pair) -> Decision {
         if self.group {
             by_both(ends)
@@ -145,7 +145,8 @@ fn of_flow(flow: Flow, layers: &Layers<'_>) -> Option<u32> {
 
 fn media(ip: &Ip<'_>) -> Option<u32> {
     let is_media = |udp: Udp<'_>| udp.rtp().is_some() || udp.rtcp().is_some();
-    // A later fragment does not show its carried packet, so it follows the first fragment.
+    // A later fragment does not contain the headers of its carried packet, so it follows the first
+    // fragment.
     let may_be = ip.is_later_fragment() && ip.protocol == number::UDP;
     if !may_be && !ip.udp().is_some_and(is_media) {
         return None;

@@ -10,7 +10,7 @@ use super::Decision;
 pub struct Table<'t> {
     /// The slot of each bucket.
     pub buckets: &'t [u8; BUCKETS],
-    /// The slot of each rank; empty until a member owns a bucket for the first time.
+    /// The slot of each rank. The list is empty until a member owns a bucket for the first time.
     pub ranks: &'t [u8],
     /// The sticky id of the member in each slot (`layout::STICKY_IDS`).
     pub sticky_ids: &'t [u64; SLOTS],
@@ -18,8 +18,8 @@ pub struct Table<'t> {
     pub holders: &'t [u64; SLOTS],
 }
 
-/// The memory of a sticky group's BPF program, as if it forgot nothing: the last member of each
-/// hash.
+/// The last member of each hash. This is the memory of a sticky group's BPF program, but without a
+/// limit.
 #[derive(Clone, Debug, Default)]
 pub struct Flows(HashMap<u32, u64>);
 

@@ -39,7 +39,7 @@ impl<'a> Parser<'a> {
         Ok(Expression { node, span })
     }
 
-    /// `do` and its lines: below each other, or between braces.
+    /// `do` and its lines, which are below each other or between braces.
     fn lines(&mut self) -> Result<Expression<'a>, Error> {
         let start = self.token().span.start;
         self.take();
@@ -56,14 +56,14 @@ impl<'a> Parser<'a> {
         Ok(Expression { node, span })
     }
 
-    /// The column of a block's first line. The outermost block of the steering program may stand at
+    /// The column of a block's first line. The outermost block of the steering program may begin at
     /// the margin, as in configuration files.
     fn indent(&self) -> Result<u32, Error> {
         let token = self.token();
         let is_outermost = self.contexts.len() == 1;
         let least = self.enclosing() + u32::from(!is_outermost);
         let is_deep = token.column >= least && token.kind != Lexeme::End;
-        // Right of the margin, `f :: T` is an expression with its type.
+        // To the right of the margin, `f :: T` is an expression with its type.
         let is_typed = token.column > self.margin
             && self.tokens.get(self.at + 1).map(|next| &next.kind) == Some(&Lexeme::Symbol("::"));
         if is_deep && (!token.first || is_typed || !self.defines(self.at)) {
@@ -71,7 +71,7 @@ impl<'a> Parser<'a> {
         }
         let error = self.expected("the block's first line");
         Err(error.or_hint(
-            "the lines of a 'do' block stand below each other, right of what is around it",
+            "begin the lines of a 'do' block in one column, right of the line around the block",
         ))
     }
 

@@ -76,10 +76,10 @@ impl<'a> Parser<'a> {
                 let name = *name;
                 self.name(name)
             }
-            _ => return Err(self.expected("a function's name behind the back quote")),
+            _ => return Err(self.expected("a function's name after the back quote")),
         };
         if !self.taken('`') {
-            return Err(self.expected("a back quote behind the function's name"));
+            return Err(self.expected("a back quote after the function's name"));
         }
         let right = self.operators(TIGHTEST)?;
         self.named += 1;
@@ -94,7 +94,7 @@ impl<'a> Parser<'a> {
         Expression { node, span }
     }
 
-    /// Reads the next token as this function of the table.
+    /// Reads the next token as this function of the table, whatever the token is.
     pub(super) fn meaning(&mut self, name: &'static str) -> Expression<'a> {
         let span = self.token().span.clone();
         self.take();
@@ -172,7 +172,7 @@ impl<'a> Parser<'a> {
         let start = self.token().span.start;
         self.take();
         let Some(Lexeme::Number(number)) = self.peek() else {
-            return Err(self.expected("a number behind '-'"));
+            return Err(self.expected("a number after '-'"));
         };
         let node = Form::Number(-i128::from(*number));
         self.take();
@@ -220,7 +220,7 @@ impl<'a> Parser<'a> {
         let (line, column) = open.position(self.source);
         let bracket = &self.source[start..start + 1];
         error.hint(format!(
-            "'{bracket}' is open since line {line}, column {column}"
+            "'{bracket}' is open from line {line}, column {column}"
         ))
     }
 
@@ -245,8 +245,8 @@ impl<'a> Parser<'a> {
             self.take();
         }
         if self.at == start || open > 0 {
-            let error = self.expected("a type behind '::'");
-            return Err(error.or_hint("the address '::' is in quotes: 'addr \"::\"'"));
+            let error = self.expected("a type after '::'");
+            return Err(error.or_hint("write the address '::' in quotes: 'addr \"::\"'"));
         }
         Ok(())
     }

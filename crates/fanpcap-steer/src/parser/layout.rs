@@ -113,7 +113,7 @@ impl Parser<'_> {
         read
     }
 
-    /// Notes that the block's next item begins here.
+    /// Records that the block's next item begins here.
     pub(super) fn begin_item(&mut self) {
         let at = self.at;
         if let Some(Context::Block { item, .. }) = self.contexts.last_mut() {
@@ -132,6 +132,6 @@ pub(super) fn begins_item(kind: &Lexeme<'_>) -> bool {
     }
 }
 
-/// Maximum number of names in the search: more than a signature or definition may have, so that the
-/// parser reports too many names as such.
+/// Maximum number of names in the search. It is more than a signature or definition may have, so
+/// that the parser reports the excess names and not a missing definition.
 const NAMES_MAX: usize = 64;

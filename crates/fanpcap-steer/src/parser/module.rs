@@ -101,7 +101,7 @@ impl<'a> Parser<'a> {
         }
         self.take();
         if !self.goes_on() || self.token().kind == Lexeme::Mark(';') {
-            return Err(self.expected("a type behind '::'"));
+            return Err(self.expected("a type after '::'"));
         }
         self.rest_of_line();
         Ok(())
@@ -115,7 +115,7 @@ impl<'a> Parser<'a> {
         }
         let span = self.tokens[start].span.clone();
         let name = quote(name);
-        let message = format!("expected a new name, found {name}, which the language has already");
+        let message = format!("expected a new name, found {name}, which is a name of the language");
         Err(Error::new(span, message).hint("give the definition another name"))
     }
 
@@ -140,7 +140,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// An expression without a name is the steering program itself.
+    /// Reads an expression without a name: it is the steering program itself.
     fn bare(&mut self, program: &Module<'a>) -> Result<Definition<'a>, Error> {
         let span = self.token().span.clone();
         let is_first = program.definitions.is_empty();
@@ -191,14 +191,14 @@ impl<'a> Parser<'a> {
             self.take();
         }
         if self.token().kind == Lexeme::End {
-            let message = "expected 'where' behind the module's name, found the end of the program";
+            let message = "expected 'where' after the module's name, found the end of the program";
             return Err(Error::new(span, message));
         }
         self.take();
         Ok(())
     }
 
-    /// `import qualified Name as N hiding (names)`. PFQ's own names are known without an import.
+    /// `import qualified Name as N hiding (names)`. The names of PFQ's own modules need no import.
     fn import(&mut self, program: &mut Module<'a>) -> Result<(), Error> {
         self.take();
         self.pass_word("qualified");
@@ -207,11 +207,11 @@ impl<'a> Parser<'a> {
         let module = &self.source[span];
         self.pass_word("qualified");
         if self.pass_word("as") {
-            self.pass_name("a name behind 'as'")?;
+            self.pass_name("a name after 'as'")?;
         }
         let lists = self.pass_word("hiding");
         if lists && self.peek() != Some(&Lexeme::Mark('(')) {
-            return Err(self.expected("names in brackets behind 'hiding'"));
+            return Err(self.expected("names in brackets after 'hiding'"));
         }
         let is_over = !self.goes_on() || matches!(self.token().kind, Lexeme::Mark(';' | '('));
         if !is_over {
@@ -256,11 +256,11 @@ pub(super) fn is_reserved(name: &str) -> bool {
 /// A hint for a word of Haskell that this language lacks.
 pub(super) fn foreign(name: &str) -> Option<String> {
     let hint = match name {
-        "let" | "where" | "in" => "write it as a definition of its own: 'web = has_port 80'",
+        "let" | "where" | "in" => "write it as a separate definition: 'web = has_port 80'",
         "case" | "of" => "write 'if p then f else g'",
-        "import" | "module" => "write it in a line of its own",
+        "import" | "module" => "write it in a separate line",
         "data" | "type" | "newtype" | "class" | "instance" | "deriving" => {
-            "there are no other types than those that fanpcap-lang(7) names"
+            "the language has only the types that fanpcap-lang(7) lists"
         }
         _ => return None,
     };

@@ -9,7 +9,7 @@ use crate::lexer::Lexeme;
 pub(super) enum Infix {
     /// An associative operator.
     Chain(Chain),
-    /// A comparison: its name in the table, and whether the property stands on the right.
+    /// A comparison: its name in the table, and whether the property is on the right.
     Compare(&'static str, bool),
     /// A function between back quotes.
     Named,
@@ -88,13 +88,15 @@ pub(super) fn meant(symbol: &str) -> Option<String> {
         ">=" => ".>=",
         "+" | "++" => "<>",
         "!" => return Some("did you mean 'not'?".to_owned()),
-        "#" | "//" | "/*" => return Some("comments begin with '--'".to_owned()),
+        "#" | "//" | "/*" => return Some("a comment begins with '--'".to_owned()),
         ">>=" | "<-" => {
-            return Some("functions have no results here: join them by '>->'".to_owned());
+            return Some(
+                "functions of this language have no results: join them by '>->'".to_owned(),
+            );
         }
         "\\" => return Some("write a definition with parameters: 'web p = has_port p'".to_owned()),
         _ if symbol.starts_with("--") => {
-            return Some("write a blank behind the '--' of a comment".to_owned());
+            return Some("write a blank after the '--' of a comment".to_owned());
         }
         _ => return None,
     };

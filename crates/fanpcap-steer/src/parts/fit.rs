@@ -1,5 +1,5 @@
-//! Checks that a kernel group can run a steering program: each packet goes to one member, which
-//! does not depend on samplers.
+//! Checks that a kernel group can run a steering program: each packet goes to one member, and
+//! samplers do not decide which member that is.
 
 use super::{Unfit, has};
 use crate::ir::{Function, Predicate, Steer};
@@ -40,8 +40,8 @@ pub(super) fn check(main: &Function) -> Result<(), Unfit> {
     }
     if ends.copy {
         return Err(Unfit {
-            what: "packets that no steering function has seen go to all members, which a group of the kernel's can't do: \
-                   put a steering function where all paths pass that do not drop, such as `>-> steer_flow` at the end"
+            what: "packets that no steering function has steered go to all members, which a kernel group can't do: \
+                   put a steering function on every path that does not drop, such as `>-> steer_flow` at the end"
                 .to_owned(),
         });
     }
@@ -59,23 +59,23 @@ pub(crate) fn outcomes(main: &Function) -> Outcomes {
 
 fn refuse(what: &str) -> Result<(), Unfit> {
     Err(Unfit {
-        what: format!("{what}, which a group of the kernel's can't do"),
+        what: format!("{what}, which a kernel group can't do"),
     })
 }
 
-/// `is_told`: another function runs after this one drops.
+/// Checks a function of the tree. `is_told`: another function runs after this function drops.
 fn each_fits(function: &Function, is_told: bool) -> Result<(), Unfit> {
     match (function, is_told) {
         (Function::Classify(_), _) => refuse("`classify` chooses among classes of members"),
         (Function::Host(_), _) => Err(Unfit {
-            what: "`kernel` and `detour` say what the host gets, which a group of the kernel's can't do: leave them out, \
-                   they are for the XDP engine"
+            what: "`kernel` and `detour` decide what the host gets, which a kernel group can't do: leave them out, \
+                   only the XDP engine runs them"
                 .to_owned(),
         }),
         (Function::Mark(_), _) => refuse("`mark` marks a packet"),
         (Function::Sample { keep, of, .. }, true) if keep < of => Err(Unfit {
-            what: "`sample` inside of `par` or `inv` would have each member's filter decide what the group is steered by: \
-                   sample before or behind it"
+            what: "with `sample` within `par` or `inv`, each member's filter would decide by what the group is steered: \
+                   put `sample` before or after `par` or `inv`"
                 .to_owned(),
         }),
         _ => {
@@ -86,8 +86,8 @@ fn each_fits(function: &Function, is_told: bool) -> Result<(), Unfit> {
     }
 }
 
-/// How many of a function's children, counted from the first, have another function run after them
-/// when they drop.
+/// The number of children, counted from the first, after which another function runs if the child
+/// drops.
 pub(super) fn told(function: &Function) -> usize {
     match (function, function.children().count()) {
         (Function::Inverse(_), count) => count,

@@ -6,7 +6,7 @@ use crate::ir::{Function, NodeMut, Predicate, Side};
 
 pub(super) const GROUP: Group = Group {
     title: "COMBINATORS",
-    about: "Functions made of others. f >-> g runs f, then g, unless f drops; a do block is the same with one function in each line.",
+    about: "Functions made of other functions. f >-> g runs f, then g, unless f drops. A do block joins its lines in the same way, one function a line.",
     entries: &ENTRIES,
 };
 
@@ -32,28 +32,28 @@ static ENTRIES: [Described; 18] = [
     }),
     function("conditional", &[P, F, G], "Runs f if p is true, else g; written if p then f else g.", "if is_udp then steer_p2p else steer_flow",
         |given| Ok(choice(given.predicate()?, given.function()?, given.function()?))),
-    function("par", &[F, G], "Runs the functions in order until one does not drop. The effects of those that drop are undone, except for counters.",
+    function("par", &[F, G], "Runs the functions in order until one does not drop. The effects of the functions that drop are undone, except for counters.",
         "par udp icmp >-> steer_p2p", first),
-    function("par3", &[F, G, H], "The same of three.", "par3 steer_flow steer_link (steer_to 0)", first),
-    function("par4", &[F, G, H, F], "The same of four.", "par4 tcp udp sctp icmp", first),
-    function("par5", &[F, G, H, F, F], "The same of five.", "par5 tcp udp sctp dccp icmp", first),
-    function("par6", &[F, G, H, F, F, F], "The same of six.", "par6 tcp udp sctp dccp icmp vlan", first),
-    function("par7", &[F, G, H, F, F, F, F], "The same of seven.", "par7 tcp udp sctp dccp icmp vlan (l4_proto 89)", first),
-    function("par8", &[F, G, H, F, F, F, F, F], "The same of eight.", "par8 tcp udp sctp dccp icmp vlan (l4_proto 89) (l3_proto 0x0806)", first),
-    function("inv", &[F], "Drops the packet if f keeps it, keeps it if f drops it.", "inv ip >-> steer_link", |given| {
+    function("par3", &[F, G, H], "As par, with three functions.", "par3 steer_flow steer_link (steer_to 0)", first),
+    function("par4", &[F, G, H, F], "As par, with four functions.", "par4 tcp udp sctp icmp", first),
+    function("par5", &[F, G, H, F, F], "As par, with five functions.", "par5 tcp udp sctp dccp icmp", first),
+    function("par6", &[F, G, H, F, F, F], "As par, with six functions.", "par6 tcp udp sctp dccp icmp vlan", first),
+    function("par7", &[F, G, H, F, F, F, F], "As par, with seven functions.", "par7 tcp udp sctp dccp icmp vlan (l4_proto 89)", first),
+    function("par8", &[F, G, H, F, F, F, F, F], "As par, with eight functions.", "par8 tcp udp sctp dccp icmp vlan (l4_proto 89) (l3_proto 0x0806)", first),
+    function("inv", &[F], "Drops the packet if f keeps it, and keeps the packet if f drops it.", "inv ip >-> steer_link", |given| {
         Ok(Function::Inverse(given.function()?.into()).into())
     }),
-    function("inner", &[F], "Runs f on the packet that this one carries, on this one if it carries none: in IP, GRE, ERSPAN, VXLAN, VXLAN-GPE, Geneve, GTP-U, \
-        L2TP, TZSP, CAPWAP, as an Ethernet frame behind MPLS labels or NSH. Tags, MPLS, NSH and PPPoE are passed over anyway. \
-        What that one carries is not looked at. docs/steering.md has the whole list.", "inner steer_flow", |given| {
+    function("inner", &[F], "Runs f on the packet that this packet carries, or on this packet if it carries none. Carried packets are read in IP, GRE, ERSPAN, VXLAN, VXLAN-GPE, Geneve, GTP-U, \
+        L2TP, TZSP, CAPWAP, and as an Ethernet frame behind MPLS labels or NSH. Tags, MPLS, NSH and PPPoE are skipped without inner too. \
+        A packet within the carried packet is not read. docs/steering.md has the whole list.", "inner steer_flow", |given| {
         Ok(Function::Inner(given.function()?.into()).into())
     })
     .or(&["shift"]),
-    function("src", &[F], "Runs f; addresses and ports of either side in it are those of the source.", "src (addr \"10.0.0.0/8\" >-> port 53)",
+    function("src", &[F], "Runs f; in f, addresses and ports of either side mean those of the source.", "src (addr \"10.0.0.0/8\" >-> port 53)",
         |given| side(given, Side::Source)),
-    function("dst", &[F], "Runs f; addresses and ports of either side in it are those of the destination.", "dst $ addr \"10.0.0.0/8\"",
+    function("dst", &[F], "Runs f; in f, addresses and ports of either side mean those of the destination.", "dst $ addr \"10.0.0.0/8\"",
         |given| side(given, Side::Destination)),
-    function("sample", &SAMPLE, "Keeps the first n of each m packets that come here on a CPU, drops the others. At most 16 in a program.",
+    function("sample", &SAMPLE, "Keeps the first n of every m packets that reach it on a CPU, and drops the others. At most 16 in a steering program.",
         "filter \"tcp port 443 or udp port 443\" >-> sample 1 10 >-> inner steer_flow", sample),
     function("put_state", &[parameter("value", Kind::Number(0, 0xffff_ffff))], "Sets the packet's state, which is 0 at first.",
         "if is_tcp then put_state 1 else put_state 2", |given| Ok(Function::SetState(given.number()?).into())),
@@ -76,8 +76,8 @@ fn first(given: &mut Given<'_>) -> Result<Built, Wrong> {
     Ok(Function::First(given.functions()?).into())
 }
 
-/// `src f` and `dst f`: restricts to `side` each predicate in `f` that is about either side. A
-/// `src` or `dst` within `f` has already restricted its own predicates.
+/// Makes `src f` and `dst f`: restricts each predicate in `f` that is about either side to `side`.
+/// A `src` or `dst` within `f` has already restricted its own predicates.
 fn side(given: &mut Given<'_>, side: Side) -> Result<Built, Wrong> {
     let mut function = given.function()?;
     function.walk_mut(&mut |node| {

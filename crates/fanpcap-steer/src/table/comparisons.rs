@@ -33,6 +33,6 @@ comparisons! {
     "not_equal", NotEqual, "Not equal: ./= and /=.", "filter (ip_ttl ./= 64)";
     "greater", Greater, "Greater: .> and <.", "filter (64 <. ip_ttl)";
     "greater_eq", GreaterEqual, "Greater or equal: .>= and <=.", "filter (greater_eq ip_ttl 64)";
-    "any_bit", AnyBit, "One of the value's bits, or more, is set.", "filter (ip_id `any_bit` 0xff)";
+    "any_bit", AnyBit, "At least one of the value's bits is set.", "filter (ip_id `any_bit` 0xff)";
     "all_bit", AllBits, "All of the value's bits are set.", "filter (ip_tos `all_bit` 0xb8)";
 }

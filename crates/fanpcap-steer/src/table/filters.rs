@@ -11,7 +11,7 @@ use crate::ir::{Header, Predicate, Property, Side};
 
 pub(super) const GROUP: Group = Group {
     title: "FILTERS",
-    about: "Functions that keep or drop a packet. Each is filter with the corresponding predicate.",
+    about: "Functions that keep or drop a packet. Each means filter with the corresponding predicate.",
     entries: &ENTRIES,
 };
 
@@ -37,7 +37,7 @@ filters! {
     "icmp", &[], "ICMP.", "ICMPv6.", "icmp >-> steer_p2p", _ => icmp();
     "flow", &[], "TCP or UDP. The fan-out mode of this name is different: see MODES.", "", "flow >-> steer_flow", _ => flow();
     "vlan", &[], "Frames with a VLAN tag.", "", "vlan >-> steer_vlan", _ => has(Header::Tag);
-    "vlan_or_untagged", &[], "Frames with a VLAN tag or without one, which is all of Ethernet: every function looks behind the tags by itself.",
+    "vlan_or_untagged", &[], "Frames with a VLAN tag or without one: all Ethernet frames. No function needs it, because every function reads the headers behind the tags.",
         "", "vlan_or_untagged >-> steer_flow", _ => has(Header::Link);
     "l3_proto", &[ETHER_TYPE], "As is_l3_proto.", "", "l3_proto 0x842 >-> inc 0", given => l3_proto(given.number()?);
     "l4_proto", &[PROTOCOL], "As is_l4_proto.", "", "l4_proto 89 >-> inc 0", given => protocol(given.number()?);

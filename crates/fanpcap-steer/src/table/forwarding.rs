@@ -6,7 +6,7 @@ use crate::ir::{COUNTERS, Function};
 
 pub(super) const GROUP: Group = Group {
     title: "COUNTING, COPYING, CLASSES",
-    about: "Without a steering function each member of the default class gets a packet, which only the XDP engine can do.",
+    about: "Without a steering function each member of the default class gets each packet. Only the XDP engine can do this.",
     entries: &ENTRIES,
 };
 
@@ -31,7 +31,7 @@ static ENTRIES: [Described; 10] = [
     function(
         "dec",
         &[COUNTER],
-        "Takes 1 from a counter.",
+        "Subtracts 1 from a counter.",
         "tcp >-> dec 10",
         |given| count(given, -1),
     ),
@@ -46,7 +46,7 @@ static ENTRIES: [Described; 10] = [
     function(
         "classify",
         &[parameter("class", Kind::Number(1, 63))],
-        "To members of this class only (option +class=N); with a steering function, to one of them. Others have class 0, the default one.",
+        "To all members of this class only (option +class=N); with a steering function, to one of them. Members without the option have the default class, 0.",
         "when (has_port 53) (classify 2) >-> steer_flow",
         |given| Ok(Function::Classify(given.number()?).into()),
     )
@@ -54,7 +54,7 @@ static ENTRIES: [Described; 10] = [
     function(
         "mark",
         &[parameter("value", Kind::Number(0, 0xffff_ffff))],
-        "Marks the packet. Consider put_state, which is for the program alone.",
+        "Sets the packet's mark. Consider put_state, whose number only the steering program reads.",
         "mark 42",
         |given| Ok(Function::Mark(given.number()?).into()),
     )
@@ -70,7 +70,7 @@ static ENTRIES: [Described; 10] = [
     function(
         "detour",
         &[],
-        "Only the host gets the packet: like drop for all members.",
+        "Only the host gets the packet; no member gets it.",
         "when is_eth_arp detour >-> steer_flow",
         |_| Ok(Function::Host(true).into()),
     )
@@ -78,7 +78,7 @@ static ENTRIES: [Described; 10] = [
     function(
         "kernel_if",
         &[P],
-        "As when p kernel.",
+        "The same as: when p kernel.",
         "kernel_if is_tcp",
         |given| host_if(given, false),
     )
@@ -86,7 +86,7 @@ static ENTRIES: [Described; 10] = [
     function(
         "detour_if",
         &[P],
-        "As when p detour.",
+        "The same as: when p detour.",
         "detour_if is_tcp",
         |given| host_if(given, true),
     )

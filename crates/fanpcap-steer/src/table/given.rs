@@ -19,7 +19,7 @@ pub(crate) enum Argument {
     Key(Key),
 }
 
-/// The arguments in order, and the steering program's sets.
+/// The arguments in order, and the steering program's sets so far.
 #[derive(Debug)]
 pub(crate) struct Given<'a> {
     arguments: vec::IntoIter<Argument>,
@@ -37,7 +37,7 @@ pub(crate) enum Built {
     Number(i128),
 }
 
-/// Why a maker refuses arguments of the right kinds.
+/// The error of a maker that refuses arguments although their kinds are right.
 #[derive(Clone, Debug)]
 pub(crate) struct Wrong {
     /// Index of the argument.
@@ -52,11 +52,11 @@ impl Wrong {
         Wrong { argument, message }
     }
 
-    /// The error for a maker that reads other arguments than its entry declares.
+    /// The error of a maker that reads other arguments than its entry declares.
     fn mismatch() -> Wrong {
         Wrong::new(
             0,
-            "expected other arguments: the function table contradicts itself",
+            "expected other arguments: the function's entry in the table is wrong",
         )
     }
 }

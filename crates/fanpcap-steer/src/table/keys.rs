@@ -33,7 +33,7 @@ const OTHERS: [Described; 3] = [
     number(
         "vlan_untag",
         &[],
-        "0: frames without a tag, in vlan_id.",
+        "The number 0, which in vlan_id includes frames without a tag.",
         "vlan_id_filter [vlan_untag, 5]",
         |_| Ok(Built::Number(0)),
     ),

@@ -3,7 +3,7 @@
 use crate::ir::Net;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The net of the address' first `bits` bits, or of all bits if there are fewer.
+/// The net of the address' first `bits` bits, or of all its bits if the address has fewer.
 pub(crate) fn cut(address: IpAddr, bits: u8) -> Net {
     match address {
         IpAddr::V4(address) => {

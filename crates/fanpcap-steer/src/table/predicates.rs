@@ -12,7 +12,7 @@ pub(super) const PORT: Parameter = parameter("port", Kind::Number(0, 0xffff));
 pub(super) const NET: Parameter = parameter("net", Kind::Net);
 pub(super) const ETHER_TYPE: Parameter = parameter("type", Kind::Number(0, 0xffff));
 pub(super) const PROTOCOL: Parameter = parameter("protocol", Kind::Number(0, 0xff));
-/// -1 stands for any tag.
+/// VLAN ids as arguments. -1 means any tag.
 pub(super) const TAGS: Parameter = parameter("ids", Kind::Numbers(-1, 0xfff));
 const VID: Parameter = parameter("id", Kind::Number(0, 0xfff));
 const WORD: Parameter = parameter("value", Kind::Number(0, 0xffff_ffff));
@@ -25,8 +25,8 @@ pub(super) const BLOOM: [Parameter; 3] = [
 
 pub(super) const GROUP: Group = Group {
     title: "PREDICATES",
-    about: "Questions about a packet, for filter, when, unless, conditional and if. A string in the place of a \
-            predicate is a pcap expression.",
+    about: "Questions about a packet, for filter, when, unless, conditional and if. A string is a pcap expression if it stands \
+            for a predicate.",
     entries: &ENTRIES,
 };
 
@@ -44,7 +44,7 @@ static ENTRIES: [Described; 61] = [
     predicate("is_icmp", &[], "The upper protocol is ICMP.", "filter (not is_icmp)", |_| Ok(icmp().into()))
         .ipv6("ICMPv6."),
     predicate("is_flow", &[], "The upper protocol is TCP or UDP.", "filter is_flow", |_| Ok(flow().into())),
-    predicate("is_l3_proto", &[ETHER_TYPE], "The Ethernet type behind all VLAN tags is this one; 0x8100, 0x88a8 and 0x9100: the frame \
+    predicate("is_l3_proto", &[ETHER_TYPE], "The Ethernet type behind all VLAN tags is this one. For 0x8100, 0x88a8 and 0x9100: the frame \
         has a tag.", "filter (is_l3_proto 0x0806)", |given| Ok(l3_proto(given.number()?).into())),
     predicate("is_l4_proto", &[PROTOCOL], "The upper protocol has this number.", "filter (is_l4_proto 89)", |given| protocol(given.number()?))
         .ipv6("The number after the extension headers."),
@@ -55,27 +55,27 @@ static ENTRIES: [Described; 61] = [
         no ports.", "filter (has_port 80)", |given| Ok(has_port(given, Side::Either)?.into())),
     predicate("has_src_port", &[PORT], "The source port is this one.", "filter (has_src_port 53)", |given| Ok(has_port(given, Side::Source)?.into())),
     predicate("has_dst_port", &[PORT], "The destination port is this one.", "filter (has_dst_port 443)", |given| Ok(has_port(given, Side::Destination)?.into())),
-    predicate("has_addr", &[NET], "The source or the destination address lies in the net; an address alone is a net of its own.",
+    predicate("has_addr", &[NET], "The source or the destination address is in the net. An address alone is a net of one host.",
         "filter (has_addr \"192.168.0.0/16\")", |given| Ok(has_addr(given, Side::Either)?.into()))
         .ipv6("An IPv6 net has only IPv6 addresses, an IPv4 net only IPv4 addresses."),
-    predicate("has_src_addr", &[NET], "The source address lies in the net.", "filter (has_src_addr 10.0.0.0/8)", |given| Ok(has_addr(given, Side::Source)?.into())),
-    predicate("has_dst_addr", &[NET], "The destination address lies in the net.", "filter (has_dst_addr 2001:db8::/32)",
+    predicate("has_src_addr", &[NET], "The source address is in the net.", "filter (has_src_addr 10.0.0.0/8)", |given| Ok(has_addr(given, Side::Source)?.into())),
+    predicate("has_dst_addr", &[NET], "The destination address is in the net.", "filter (has_dst_addr 2001:db8::/32)",
         |given| Ok(has_addr(given, Side::Destination)?.into())),
     predicate("has_vlan", &[], "The frame has a VLAN tag.", "when has_vlan (inc 3)", |_| has(Header::Tag)),
     predicate("has_vid", &[VID], "The outermost tag has this VLAN id.", "filter (has_vid 42)", |given| equal(given, Property::VlanId)),
-    predicate("vlan_id", &[TAGS], "The outermost tag's VLAN id is one of these; 0 stands for frames without a tag too, -1 for any tag.",
+    predicate("vlan_id", &[TAGS], "The outermost tag's VLAN id is one of these. 0 includes frames without a tag, -1 means any tag.",
         "when (vlan_id [1, 13, 42..45]) (inc 0)", |given| Ok(vlan_id(given)?.into())),
     predicate("has_mark", &[WORD], "The packet's mark is this one.", "when (has_mark 11) (inc 0)", |given| equal(given, Property::Mark)),
     predicate("has_state", &[WORD], "The state that put_state has set is this one.", "put_state 2 >-> when (has_state 2) (inc 0)",
         |given| equal(given, Property::State)),
     predicate("has_inner", &[], "The packet carries a packet on which inner would run.", "when has_inner (inc 4)", |_| has(Header::Inner)),
-    predicate("bloom", &BLOOM, "The source or the destination address, cut to its first prefix bits, is that of one of the addresses. \
-        Nothing is probable about it: the set is exact, and the size is ignored.",
+    predicate("bloom", &BLOOM, "The source or the destination address has the same first prefix bits as one of the addresses. \
+        The set is exact, not probabilistic, and the size is ignored.",
         "when (bloom 1024 [\"192.168.0.13\", \"192.168.0.42\"] 32) (inc 0)", |given| Ok(bloom(given, Side::Either)?.into()))
-        .ipv6("The addresses are all IPv4, with a prefix up to 32, or all IPv6, up to 128."),
-    predicate("bloom_src", &BLOOM, "The same of the source address.", "filter (bloom_src 1024 [\"192.168.0.13\"] 24)",
+        .ipv6("The addresses are all IPv4, with a prefix of up to 32 bits, or all IPv6, with up to 128."),
+    predicate("bloom_src", &BLOOM, "As bloom, for the source address.", "filter (bloom_src 1024 [\"192.168.0.13\"] 24)",
         |given| Ok(bloom(given, Side::Source)?.into())),
-    predicate("bloom_dst", &BLOOM, "The same of the destination address.", "filter (bloom_dst 1024 [\"2001:db8::1\"] 64)",
+    predicate("bloom_dst", &BLOOM, "As bloom, for the destination address.", "filter (bloom_dst 1024 [\"2001:db8::1\"] 64)",
         |given| Ok(bloom(given, Side::Destination)?.into())),
     predicate("is_rtp", &[], "UDP with RTP: version 2, even ports from 1024 (RFC 3550).", "filter is_rtp", |_| Ok(Predicate::Rtp.into())),
     predicate("is_rtcp", &[], "UDP with RTCP: version 2, odd ports from 1024, type 200 to 204 (RFC 3550).", "filter is_rtcp",
@@ -104,23 +104,23 @@ static ENTRIES: [Described; 61] = [
     predicate("is_eth_ipx", &[], "The Ethernet type is 0x8137, IPX.", "filter is_eth_ipx", |_| ether_type(0x8137)),
     predicate("is_eth_ipv6", &[], "The Ethernet type is 0x86dd, IPv6.", "filter is_eth_ipv6", |_| ether_type(0x86dd)),
     predicate("is_eth_loopback", &[], "The Ethernet type is 0x9000, loopback.", "filter is_eth_loopback", |_| ether_type(0x9000)),
-    predicate("pcap", &[parameter("expression", Kind::Pcap)], "The pcap expression, pcap-filter(7), takes the frame. Inside of inner it sees the \
-        whole frame all the same.", "when (pcap \"tcp port 443\") (inc 0)", |given| Ok(given.predicate()?.into())),
-    predicate("share", &SHARE, "The packet is in part index, from 0, of this many equal parts, by the hash of the key's fields; false where it \
-        lacks one of them.", "filter (share 0 4 \"ip_src,ip_dst\")", share),
+    predicate("pcap", &[parameter("expression", Kind::Pcap)], "The pcap expression, pcap-filter(7), accepts the frame. Within inner, the expression still reads the \
+        whole frame.", "when (pcap \"tcp port 443\") (inc 0)", |given| Ok(given.predicate()?.into())),
+    predicate("share", &SHARE, "The hash of the key's fields divides packets into this many equal parts, and the packet is in the part with this index, from 0. False if the packet \
+        lacks a field.", "filter (share 0 4 \"ip_src,ip_dst\")", share),
     predicate("always", &[], "Any packet.", "filter always", |_| Ok(Predicate::Constant(true).into())),
     predicate("never", &[], "No packet.", "filter (not never)", |_| Ok(Predicate::Constant(false).into())),
-    predicate("not", &[CONDITION], "The contrary.", "filter (not is_tcp)", |given| {
+    predicate("not", &[CONDITION], "The negation of p.", "filter (not is_tcp)", |given| {
         Ok(Predicate::Not(given.predicate()?.into()).into())
     }),
-    predicate("and", &[CONDITION, parameter("q", Kind::Predicate)], "Both; written p .&&. q.", "filter (is_tcp .&&. has_port 80)",
+    predicate("and", &[CONDITION, parameter("q", Kind::Predicate)], "Both are true; written p .&&. q.", "filter (is_tcp .&&. has_port 80)",
         |given| Ok(Predicate::And(given.predicate()?.into(), given.predicate()?.into()).into())),
-    predicate("or", &[CONDITION, parameter("q", Kind::Predicate)], "One or both; written p .||. q, which binds looser than .^^. and .&&.",
+    predicate("or", &[CONDITION, parameter("q", Kind::Predicate)], "One or both are true; written p .||. q, which binds looser than .^^. and .&&.",
         "filter (is_udp .||. is_tcp .&&. has_port 80)", |given| Ok(or(given.predicate()?, given.predicate()?).into())),
-    predicate("xor", &[CONDITION, parameter("q", Kind::Predicate)], "One and not both; written p .^^. q.", "filter (is_udp .^^. has_port 53)",
+    predicate("xor", &[CONDITION, parameter("q", Kind::Predicate)], "Exactly one is true; written p .^^. q.", "filter (is_udp .^^. has_port 53)",
         |given| Ok(Predicate::Xor(given.predicate()?.into(), given.predicate()?.into()).into())),
     predicate("is_in", &[parameter("property", Kind::Property), parameter("values", Kind::Numbers(0, u64::MAX as i128))],
-        "The property is there and is one of the values.", "filter (tcp_dest `is_in` [80, 443, 8000..8080])", |given| {
+        "The packet has the property, and it is one of the values.", "filter (tcp_dest `is_in` [80, 443, 8000..8080])", |given| {
         let property = given.property()?;
         Ok(member(given, property)?.into())
     }),

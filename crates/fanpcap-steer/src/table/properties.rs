@@ -6,7 +6,7 @@ use crate::ir::Property;
 
 pub(super) const GROUP: Group = Group {
     title: "PROPERTIES",
-    about: "Numbers that a packet may have, for comparisons and is_in. A comparison with a number that the packet lacks is false.",
+    about: "Numbers that a packet may have, for comparisons and is_in. If a packet lacks the number, each comparison is false.",
     entries: &ENTRIES,
 };
 
@@ -24,7 +24,7 @@ properties! {
     "ip_proto", Protocol, "The upper protocol.", "The protocol after the extension headers.", "filter (ip_proto .== 47)";
     "ip_tos", Tos, "Type of service.", "Traffic class.", "when (ip_tos `any_bit` 3) (inc 0)";
     "ip_tot_len", IpLength, "Total length, bytes.", "40 and the payload's length.", "filter (ip_tot_len .<= 128)";
-    "ip_id", IpId, "Identification.", "That of the fragment header; absent without a fragment header.", "filter (ip_id ./= 0)";
+    "ip_id", IpId, "Identification.", "Identification in the fragment header; absent without a fragment header.", "filter (ip_id ./= 0)";
     "ip_frag", IpFragment, "Flags and fragment offset, as in the header.", "The same value, made from the fragment header; 0 without one.", "filter (ip_frag `any_bit` 0x3fff)";
     "ip_ttl", Ttl, "Time to live.", "Hop limit.", "when (ip_ttl .< 64) drop";
     "tcp_source", TcpSource, "TCP's source port.", "", "filter (tcp_source .== 80)";
@@ -36,6 +36,6 @@ properties! {
     "icmp_type", IcmpType, "ICMP's type.", "ICMPv6's type.", "filter (icmp_type .== 8)";
     "icmp_code", IcmpCode, "ICMP's code.", "ICMPv6's code.", "filter (icmp_code ./= 0)";
     "get_mark", Mark, "The packet's mark in the kernel; absent in the xdp engine.", "", "filter (get_mark .== 7)";
-    "get_state", State, "The state that put_state has set, 0 before.", "", "put_state 3 >-> when (get_state .> 2) (inc 0)";
+    "get_state", State, "The state that put_state has set, 0 at first.", "", "put_state 3 >-> when (get_state .> 2) (inc 0)";
     "rx_queue", Queue, "The queue that received the frame, from 0; absent if the driver did not record it.", "", "when (rx_queue .== 0) (inc 0)";
 }

@@ -3,11 +3,11 @@
 /// Functions of PFQ that are refused for one reason.
 #[derive(Clone, Copy, Debug)]
 pub struct Refused {
-    /// Their names.
+    /// Names of the functions.
     pub names: &'static [&'static str],
     /// Why the language does not have them.
     pub reason: &'static str,
-    /// What to write instead.
+    /// Advice: the replacement in this language.
     pub instead: &'static str,
 }
 
@@ -15,18 +15,18 @@ pub struct Refused {
 pub static REFUSED: [Refused; 8] = [
     Refused {
         names: &["forward", "forwardIO", "bridge", "link", "tee", "tap"],
-        reason: "it transmits, and a program here only says who receives",
-        instead: "leave it out; transmit with pcap_inject() in the program that captures",
+        reason: "it transmits, and a steering program only selects who receives",
+        instead: "leave it out; transmit with pcap_inject() in the application",
     },
     Refused {
         names: &["log_msg", "log_buff", "log_packet", "trace"],
         reason: "it writes to the kernel's log, once for each packet",
-        instead: "count with 'inc 0', or look at a savefile with fanpcap lang try",
+        instead: "count with 'inc 0', or test a savefile with fanpcap lang try",
     },
     Refused {
         names: &["is_ip_host", "is_incoming_host", "ip_host", "incoming_host"],
-        reason: "it asks for the interface's own addresses, which a program does not know",
-        instead: "name them: 'has_dst_addr \"192.0.2.1\"'",
+        reason: "it asks for the interface's own addresses, which a steering program can't read",
+        instead: "write the addresses: 'has_dst_addr \"192.0.2.1\"'",
     },
     Refused {
         names: &[
@@ -39,23 +39,23 @@ pub static REFUSED: [Refused; 8] = [
             "dummy_cidr",
             "dummy_cidrs",
         ],
-        reason: "it does nothing, but for PFQ's own tests",
+        reason: "it does nothing; it serves PFQ's own tests",
         instead: "leave it out",
     },
     Refused {
         names: &["bloomCalcN", "bloomCalcM", "bloomCalcP"],
-        reason: "it computes the size of a filter that is probable, and sets are exact here",
-        instead: "write any number in the place of the size",
+        reason: "it computes the size of a probabilistic filter; sets of this language are exact",
+        instead: "write any number as the size",
     },
     Refused {
         names: &["dispatch", "deliver"],
         reason: "PFQ has replaced it",
-        instead: "write 'classify n', and a steering function behind it",
+        instead: "write 'classify n', and a steering function after it",
     },
     Refused {
         names: &["return", "fmap", "pure", "mempty", "mappend"],
-        reason: "functions have no results here",
-        instead: "write 'unit' for a function that only goes on",
+        reason: "functions of this language have no results",
+        instead: "write 'unit' for a function that does nothing",
     },
     Refused {
         names: &[
@@ -65,12 +65,13 @@ pub static REFUSED: [Refused; 8] = [
             "class_control",
             "class_any",
         ],
-        reason: "it is a set of classes, and 'classify' takes the number of one",
+        reason: "it is a set of classes, and 'classify' takes the number of one class",
         instead: "write 'classify n' with a number from 1 to 63",
     },
 ];
 
-/// Why a name is refused, if it is.
+/// The refused functions of PFQ that include this name; `None` if the language does not refuse the
+/// name.
 pub(crate) fn find(name: &str) -> Option<&'static Refused> {
     REFUSED.iter().find(|refused| refused.names.contains(&name))
 }

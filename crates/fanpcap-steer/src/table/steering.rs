@@ -9,8 +9,8 @@ use std::net::IpAddr;
 
 pub(super) const GROUP: Group = Group {
     title: "STEERING",
-    about: "Functions that say which member gets a packet, and drop one that has no such thing to be steered by. A later one overrides an \
-            earlier one; a filter behind it still drops.",
+    about: "Functions that select the member that gets a packet. They drop a packet that lacks the property by which they select. A later steering \
+            function overrides an earlier one; a filter after a steering function still drops.",
     entries: &ENTRIES,
 };
 
@@ -22,50 +22,50 @@ const OFFSET: Parameter = parameter("offset", Kind::Number(0, 0xffff));
 const OFFSET2: Parameter = parameter("offset2", Kind::Number(0, 0xffff));
 
 static ENTRIES: [Described; 25] = [
-    function("steer_flow", &[], "By addresses and ports, the same in both directions. An ICMP error goes with the flow that it is about, a later \
-        fragment with its datagram. Not IP: drops.", "steer_flow", |_| flow(Flow::WHOLE)),
-    function("steer_flow_5_tuple", &[], "The same, and by the upper protocol.", "steer_flow_5_tuple", |_| {
+    function("steer_flow", &[], "By addresses and ports, the same in both directions. An ICMP error goes to the member of the flow that it is about, a later \
+        fragment to the member of its datagram. Drops a packet that is not IP.", "steer_flow", |_| flow(Flow::WHOLE)),
+    function("steer_flow_5_tuple", &[], "As steer_flow, and by the upper protocol.", "steer_flow_5_tuple", |_| {
         flow(Flow { protocol: true, ..Flow::WHOLE })
     }),
-    function("steer_flow_6_tuple", &[], "The same, and by the upper protocol and the outermost VLAN id.", "steer_flow_6_tuple", |_| {
+    function("steer_flow_6_tuple", &[], "As steer_flow, and by the upper protocol and the outermost VLAN id.", "steer_flow_6_tuple", |_| {
         flow(Flow { protocol: true, vlan: true, ..Flow::WHOLE })
     }),
-    function("steer_flow_tcp_5_tuple", &[], "By addresses and upper protocol, for TCP by the ports too.", "steer_flow_tcp_5_tuple", |_| {
+    function("steer_flow_tcp_5_tuple", &[], "By addresses and upper protocol; TCP by the ports too.", "steer_flow_tcp_5_tuple", |_| {
         flow(Flow { ports: Ports::Tcp, protocol: true, vlan: false })
     }),
-    function("steer_p2p", &[], "By the addresses, the same in both directions. Not IP: drops.", "ip >-> steer_p2p", |_| flow(Flow::ADDRESSES))
+    function("steer_p2p", &[], "By the addresses, the same in both directions. Drops a packet that is not IP.", "ip >-> steer_p2p", |_| flow(Flow::ADDRESSES))
         .or(&["steer_ip"]),
-    function("steer_local_ip", &[NET], "By the address that is in the net, that of the local side. Both are: by both; neither is: drops.",
+    function("steer_local_ip", &[NET], "By the address of the local side, which is the address in the net. If both addresses are in the net: by both. Drops a packet if neither is.",
         "steer_local_ip \"192.168.1.0/24\"", |given| steer(Steer::LocalIp(given.net()?))),
     function("steer_local_net", &[HOST, PREFIX, parameter("subprefix", Kind::Number(0, 128))],
-        "The same, but by the local side's network of subprefix bits.", "steer_local_net \"192.168.0.0\" 16 24", local_net),
-    function("steer_link", &[], "By both Ethernet addresses, the same in both directions, also of broadcast frames.", "steer_link", |_| steer(Steer::Link)),
-    function("steer_local_link", &[parameter("gateway", Kind::Ethernet)], "By the Ethernet address that is not the gateway's. Neither is: by both.",
+        "As steer_local_ip, but by the network of the local side: the first subprefix bits of its address.", "steer_local_net \"192.168.0.0\" 16 24", local_net),
+    function("steer_link", &[], "By both Ethernet addresses, the same in both directions. Broadcast frames are steered in this way too.", "steer_link", |_| steer(Steer::Link)),
+    function("steer_local_link", &[parameter("gateway", Kind::Ethernet)], "By the Ethernet address that is not the gateway's. If neither address is the gateway's: by both.",
         "steer_local_link \"4c:60:de:86:55:46\"", |given| steer(Steer::LocalLink(given.ethernet()?))),
-    function("steer_vlan", &[], "By the VLAN id of the outermost tag. Untagged: drops.", "steer_vlan", |_| steer(Steer::Vlan)),
-    function("steer_rrobin", &[], "In turn, counted on each CPU.", "ip >-> steer_rrobin", |_| steer(Steer::RoundRobin)),
+    function("steer_vlan", &[], "By the VLAN id of the outermost tag. Drops an untagged frame.", "steer_vlan", |_| steer(Steer::Vlan)),
+    function("steer_rrobin", &[], "To the members in turn. Each CPU counts its own packets.", "ip >-> steer_rrobin", |_| steer(Steer::RoundRobin)),
     function("steer_rnd", &[], "At random.", "steer_rnd", |_| steer(Steer::Random)),
     function("steer_cpu", &[], "By the CPU on which the packet arrived: its number is a rank, as for steer_to.", "steer_cpu", |_| steer(Steer::Cpu)),
-    function("steer_rss", &[], "By the hash that the NIC or the kernel gave the packet; without one as steer_flow. What that would drop goes to one \
-        member.", "ip >-> steer_rss", |_| steer(Steer::Rss)),
-    function("steer_to", &[parameter("n", Kind::Number(0, i32::MAX as i128))], "To the member of this rank, from 0, modulo the members that have a share. A member keeps its \
-        rank. That of one that has gone goes to the next newcomer, or to the last member.",
+    function("steer_rss", &[], "By the hash that the NIC or the kernel gave the packet. A packet without such a hash is steered as by steer_flow; a packet that steer_flow would \
+        drop goes to one member.", "ip >-> steer_rss", |_| steer(Steer::Rss)),
+    function("steer_to", &[parameter("n", Kind::Number(0, i32::MAX as i128))], "To the member of this rank, from 0, modulo the number of members that have a share. A member keeps its \
+        rank. When a member leaves, its rank goes to the next newcomer, or to the last member.",
         "ip >-> steer_to 1", |given| steer(Steer::To(given.number()?))),
-    function("steer_key", &[parameter("key", Kind::Key)], "By the fields of the key, as they are: source and destination are told apart. A field is \
-        missing: drops.", "ip >-> steer_key key_5tuple", |given| steer(Steer::Key(given.key()?))),
+    function("steer_key", &[parameter("key", Kind::Key)], "By the fields of the key, as they are: source and destination are not interchangeable. Drops a packet that lacks \
+        a field.", "ip >-> steer_key key_5tuple", |given| steer(Steer::Key(given.key()?))),
     function("steer_field", &[OFFSET, SIZE], "By this many bytes at this offset of the frame, counted without the frame's outermost VLAN tag (types \
-        0x8100 and 0x88a8), wherever that is. They are not there: drops.", "steer_field 14 2", |given| steer(Steer::Field(field(given)?))),
-    function("steer_field_symmetric", &[OFFSET, OFFSET2, SIZE], "By two such fields, the same when they change places.",
+        0x8100 and 0x88a8), wherever the tag is. Drops a frame that is too short.", "steer_field 14 2", |given| steer(Steer::Field(field(given)?))),
+    function("steer_field_symmetric", &[OFFSET, OFFSET2, SIZE], "By two fields as of steer_field, the same if their values are exchanged.",
         "steer_field_symmetric 26 30 4", |given| {
         let (one, other) = fields(given)?;
         steer(Steer::Fields(one, other))
     }),
-    function("steer_rtp", &[], "RTP and RTCP by addresses and half the ports, so that both streams of a session go together. Others: drops.",
+    function("steer_rtp", &[], "RTP and RTCP by addresses and half of each port number, so that both streams of a session go to one member. Drops other packets.",
         "steer_rtp", |_| steer(Steer::Media)),
-    function("steer_voip", &[], "The same, and SIP to all.", "voip >-> steer_voip", |_| Ok(voip().into())).on(Engines::Xdp),
-    function("steer_gtp", &[], "GTP's user plane by the addresses of the packet inside, its control plane by its own. Others: drops.", "steer_gtp", |_| steer(Steer::Gtp)),
-    function("steer_gtp_usr", &[HOST, PREFIX], "GTP's user plane by the address of the packet inside that is in the net, the user's; its control plane \
-        to all. Others: drops.", "steer_gtp_usr \"192.168.0.0\" 16", gtp_usr).on(Engines::Xdp),
+    function("steer_voip", &[], "As steer_rtp, and SIP to all members.", "voip >-> steer_voip", |_| Ok(voip().into())).on(Engines::Xdp),
+    function("steer_gtp", &[], "GTP's user plane by the addresses of the carried packet, GTP's control plane by the packet's own addresses. Drops other packets.", "steer_gtp", |_| steer(Steer::Gtp)),
+    function("steer_gtp_usr", &[HOST, PREFIX], "GTP's user plane by the user's address: the address of the carried packet that is in the net. GTP's control plane \
+        to all members. Drops other packets.", "steer_gtp_usr \"192.168.0.0\" 16", gtp_usr).on(Engines::Xdp),
     function("double_steer_ip", &[], "To two members, one for each address.", "double_steer_ip", |_| steer(Steer::DoubleIp)).on(Engines::Xdp),
     function("double_steer_mac", &[], "To two members, one for each Ethernet address.", "double_steer_mac", |_| steer(Steer::DoubleLink))
         .on(Engines::Xdp),
@@ -117,7 +117,7 @@ fn local_net(given: &mut Given<'_>) -> Result<Built, Wrong> {
     steer(Steer::LocalNet(local, part))
 }
 
-/// SIP goes to all members, media by session.
+/// The function `steer_voip`: SIP goes to all members, RTP and RTCP are steered by session.
 fn voip() -> Function {
     Function::If(
         sip().into(),
@@ -126,7 +126,8 @@ fn voip() -> Function {
     )
 }
 
-/// The control plane goes to all members; user packets are steered by the user's address.
+/// The function `steer_gtp_usr`: the control plane goes to all members, and user packets are
+/// steered by the user's address.
 fn gtp_usr(given: &mut Given<'_>) -> Result<Built, Wrong> {
     let (address, bits) = (given.host()?, given.number()?);
     let user = Function::Steer(Steer::LocalIp(net(address, bits, 1)?));

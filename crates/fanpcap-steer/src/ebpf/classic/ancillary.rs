@@ -53,7 +53,7 @@ impl Emitter<'_> {
             SKF_AD_VLAN_TAG_PRESENT => self.context(R1, skb::VLAN_PRESENT),
             SKF_AD_RANDOM => self.helper(GET_PRANDOM_U32),
             SKF_AD_VLAN_TPID => self.big_endian_context(skb::VLAN_PROTO),
-            _ => return Err(filter.refuse("an eBPF program can't ask the kernel for that")),
+            _ => return Err(filter.refuse("an eBPF program can't read this metadata")),
         }
         Ok(())
     }

@@ -113,7 +113,7 @@ impl Emitter<'_> {
     pub(super) fn beside_at_device(&mut self, filter: &Making<'_>, k: u32) -> Made {
         let tag = (filter.source == Source::Untagged).then_some(R9);
         let Some(what) = k.checked_sub(SKF_AD_OFF) else {
-            return Err(filter.refuse("it asks for more than the frame"));
+            return Err(filter.refuse("it loads from outside the frame"));
         };
         match (what, tag) {
             (SKF_AD_PROTOCOL, _) => self.protocol_of_frame(filter),
@@ -127,7 +127,7 @@ impl Emitter<'_> {
             (SKF_AD_VLAN_TAG, Some(tag)) => self.asm.set(R1, tag & 0xffff),
             (SKF_AD_VLAN_TAG_PRESENT, Some(_)) => self.asm.set(R1, 1),
             (SKF_AD_VLAN_TPID, Some(tag)) => self.asm.set(R1, tag >> 16),
-            _ => return Err(filter.refuse("only the kernel's own path knows that")),
+            _ => return Err(filter.refuse("only a filter on a socket can read this metadata")),
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ impl Emitter<'_> {
         if k > i32::MAX as u32 {
             return match filter.source {
                 Source::Frame | Source::Tagged => {
-                    Err(filter.refuse("it asks for more than the frame"))
+                    Err(filter.refuse("it loads from outside the frame"))
                 }
                 Source::Socket => self.beside(filter, k, size),
                 Source::Device | Source::Untagged => self.beside_at_device(filter, k),
@@ -54,7 +54,7 @@ impl Emitter<'_> {
         self.in_host_order(size);
     }
 
-    /// Turns bytes in r1 into a number.
+    /// Converts the bytes in r1 from network byte order to a number.
     pub(super) fn in_host_order(&mut self, size: u8) {
         match size {
             1 => {}
@@ -106,7 +106,7 @@ impl Emitter<'_> {
     /// Loads bytes at X + k into r1, as a number.
     pub(super) fn indirect(&mut self, filter: &Making<'_>, k: u32, size: u8) -> Made {
         if k > i32::MAX as u32 {
-            return Err(filter.refuse("it asks for more than the frame"));
+            return Err(filter.refuse("it loads from outside the frame"));
         }
         let number = k as i32;
         let done = self.asm.label();

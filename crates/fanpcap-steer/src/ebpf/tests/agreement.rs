@@ -1,5 +1,5 @@
-//! All variants of the code agree on frames that are cut off or broken: for plain packets and for
-//! others, at sockets and at XDP.
+//! All variants of the code agree on frames that are cut off or broken. The variants are with and
+//! without code for plain packets, at sockets and at XDP.
 
 use super::frames::*;
 use super::limits::{predicates, sets, steers};

@@ -49,7 +49,7 @@ fn a_pcap_filter_is_a_predicate() {
         port_filter(),
     ));
     let carried = ethernet(0x0800, &v4(4, 0, &udp4()[14..]));
-    assert_eq!(inside.run(&carried), 2, "it sees the whole frame");
+    assert_eq!(inside.run(&carried), 2, "the filter reads the whole frame");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn operations_are_as_the_interpreter_has_them() {
         (ALU_NEG, 0, a.wrapping_neg()),
     ] {
         assert_eq!(of(code, k), expected, "{code:#x} {k:#x}");
-        // The same with the operand in X.
+        // The same operation, with the operand in X.
         let by_x = [
             Classic::new(LDX_IMM, k),
             Classic::new(LD_IMM, a),
@@ -193,8 +193,8 @@ fn loads_are_of_the_frame() {
 #[test]
 fn what_is_no_filter_is_refused() {
     for (code, why) in [
-        (vec![Classic::new(LD_IMM, 1)], "it has no end"),
-        (vec![], "it has no end"),
+        (vec![Classic::new(LD_IMM, 1)], "a return is missing"),
+        (vec![], "a return is missing"),
         (
             vec![Classic::jump(JMP_JEQ_K, 1, 0, 5), Classic::keep(0)],
             "it jumps out of the filter",
@@ -213,14 +213,14 @@ fn what_is_no_filter_is_refused() {
         ),
         (
             vec![Classic::new(LD_MEM, 16), Classic::keep(0)],
-            "it has no such memory",
+            "it uses memory beyond M[15]",
         ),
         (
             vec![
                 Classic::new(LD_W_ABS, SKF_AD_OFF + SKF_AD_PAY_OFFSET),
                 Classic::keep(0),
             ],
-            "an eBPF program can't ask the kernel for that",
+            "an eBPF program can't read this metadata",
         ),
     ] {
         let refused = filter_of(&program(Function::Pass), Some(&code)).unwrap_err();

@@ -1,4 +1,5 @@
-//! The BPF program that delivers: which parts run for a packet, and with which arguments.
+//! The BPF program that delivers: the parts of the delivery that run for a packet, and their
+//! arguments.
 
 use super::frames::*;
 use super::*;
@@ -6,7 +7,7 @@ use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::{MapKind, MapSpec};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// A delivery that counts in a map: see [`Counts`]. The stamps are 1, 2, 3 ...
+/// A delivery that counts in a map ([`Counts`]). The stamps are 1, 2, 3 ...
 struct Recording;
 
 /// What a BPF program with [`Recording`] has done so far.
@@ -79,7 +80,7 @@ impl Delivery for Recording {
         add(asm, 2);
     }
 
-    /// Shows that r6 and r9 are kept, and returns r8.
+    /// Returns r8. Reads r6 and r9 too, so that the test fails if they were not kept.
     fn leave(&self, asm: &mut Assembler) {
         asm.load(Width::Word, R1, R6, 0);
         asm.exit_with((R9 << 4) | R8);
@@ -123,8 +124,7 @@ fn to(slot: usize) -> Counts {
     }
 }
 
-/// A table in which the slot of each bucket and of each rank has the same number as the bucket or
-/// rank.
+/// A table in which each bucket and each rank has the slot of the same number.
 fn numbered(ranks: u32) -> Table {
     filled(table_at_xdp(), ranks)
 }
@@ -178,7 +178,7 @@ fn what_is_dropped_is_counted_and_has_no_stamp() {
 #[ignore = "needs root: eBPF"]
 fn flows_stay_at_xdp_too() {
     let table = numbered(5);
-    // In each slot is the member with the slot's number.
+    // Each slot has the member with the slot's number.
     for words in [layout::STICKY_IDS, layout::HOLDERS] {
         let words = table.view::<AtomicU64>(words, layout::SLOTS).unwrap();
         (0..)

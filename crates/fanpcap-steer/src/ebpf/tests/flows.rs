@@ -1,4 +1,4 @@
-//! The member of a flow's packets, as `hash.rs` computes it.
+//! The hash that selects the member of a flow's packets, as `hash.rs` computes it.
 
 use super::frames::*;
 use super::*;
@@ -36,7 +36,7 @@ fn a_flow_is_by_addresses_and_ports() {
         hash4(0, 0)
     );
     for end in 14..40 {
-        // For a cut frame, `run` checks only that all variants agree.
+        // If the frame is cut, `run` checks only that all variants agree.
         let _ = all.run(&options[..end]);
     }
     let sctp = ethernet(0x0800, &v4(132, 0, &[0, 1, 0, 2, 0, 0, 0, 0]));

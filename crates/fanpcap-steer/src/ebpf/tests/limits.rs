@@ -1,5 +1,5 @@
-//! The kernel accepts whatever the compiler accepts: long programs, deep ones, and all kinds of
-//! nodes.
+//! The kernel accepts whatever the compiler accepts: long programs, programs with deep nesting, and
+//! programs with all kinds of nodes.
 
 use super::*;
 use crate::ir::{Comparison, Header, Key, Net, Ports, Property, Side};
@@ -18,10 +18,14 @@ fn load(program: &Tree) -> Result<[u32; 3], EbpfError> {
             .unwrap_or_else(|error| panic!("{error}\n{}", program.main_text()));
         *verified = loaded.verified().unwrap();
         let times = *verified as usize / object.steps();
-        assert!(times < 20, "{verified} for {} steps", object.steps());
+        assert!(
+            times < 20,
+            "the verifier visited {verified} instructions for {} steps",
+            object.steps()
+        );
         assert!(
             *verified < 500_000,
-            "half of what the verifier has patience for: {verified}"
+            "the verifier visited half of its limit of instructions: {verified}"
         );
     }
     Ok(verified)
@@ -226,7 +230,8 @@ pub(super) fn the_kernel_takes_sockets_programs_with_all_nodes() {
     }
 }
 
-/// Grows a program until it is refused. The kernel must accept all smaller programs, at least one.
+/// Grows a program until the compiler refuses it. The kernel must accept all smaller programs, and
+/// there must be at least one.
 fn grow(name: &str, sizes: &[usize], main: impl Fn(usize) -> Function) {
     let mut taken = 0;
     for &size in sizes {
@@ -352,7 +357,8 @@ fn the_kernel_takes_what_is_deep() {
     });
 }
 
-/// The kernel loads code without type information too, so no other test would notice its absence.
+/// Checks that functions are verified once. The kernel loads code without type information too, so
+/// no other test would fail without the type information.
 #[test]
 #[ignore = "needs root: eBPF"]
 fn functions_are_verified_once() {
@@ -365,6 +371,9 @@ fn functions_are_verified_once() {
         load(&program(main)).unwrap()
     });
     for (twenty, ten) in twenty.into_iter().zip(ten) {
-        assert!((twenty - ten) / 10 < 1000, "{twenty} and {ten}");
+        assert!(
+            (twenty - ten) / 10 < 1000,
+            "instructions visited: {twenty} for twenty calls, {ten} for ten"
+        );
     }
 }

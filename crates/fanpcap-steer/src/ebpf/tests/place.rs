@@ -1,11 +1,10 @@
-//! The slot that a group's table has for a hash, and for a member's number.
+//! The slot that a group's table has for a hash or for a member's number.
 
 use super::frames::*;
 use super::*;
 use crate::hash::{both, end4, finish};
 
-/// A table in which the slot of each bucket and rank has the number of the bucket or rank, cut to a
-/// byte.
+/// A table in which each bucket and each rank has the slot of the same number, cut to a byte.
 fn numbered(ranks: u32) -> Table {
     let table = table();
     for (number, slot) in table.bytes()[..layout::RANK_COUNT].iter().enumerate() {
@@ -70,7 +69,7 @@ fn a_number_goes_by_its_rank() {
             slot_of(layout::RANKS + rank)
         );
     }
-    // The maximum number of ranks, and a larger number, which members never write.
+    // The maximum number of ranks, and larger numbers, which members never write.
     for (ranks, member, rank) in [(256, 255, 255), (256, 256, 0), (1 << 20, 300, 44)] {
         set_ranks(&table, ranks);
         assert_eq!(

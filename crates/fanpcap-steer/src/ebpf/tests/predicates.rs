@@ -227,7 +227,10 @@ fn sets_short_and_long_have_their_members() {
     ];
     let member = |property, set| ask_of(Predicate::Member(property, set), sets.clone(), &udp4());
     assert!(member(Property::UdpSource, 0) && !member(Property::UdpDestination, 0));
-    assert!(!member(Property::UdpSource, 1), "a number that is too long");
+    assert!(
+        !member(Property::UdpSource, 1),
+        "the set has only a longer number"
+    );
     assert!(member(Property::UdpSource, 2) && !member(Property::UdpDestination, 2));
     assert!(!member(Property::UdpSource, 7) && !member(Property::UdpSource, 8));
     let within = |side, ipv6, bits, set, frame: &[u8]| {
@@ -297,7 +300,7 @@ fn shares_are_parts_of_all() {
         assert_eq!(parts.count(), 1);
         assert!(
             (0..5).all(|index| !ask(share(index, Key::VLAN), &frame)),
-            "it has none"
+            "a frame without a tag is in no share"
         );
     }
 }

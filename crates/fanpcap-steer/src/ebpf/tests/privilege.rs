@@ -1,10 +1,11 @@
-//! What loading needs: `CAP_BPF`, and no capability that allows reading the kernel's memory.
+//! The capabilities that loading needs: `CAP_BPF`, and no capability that allows reading the
+//! kernel's memory.
 
 use super::frames::*;
 use super::*;
 use std::process::{Command, Output};
 
-/// Runs a test of this file in a process with some capabilities, by setpriv(1).
+/// Runs a test of this file in a process with these capabilities, by setpriv(1).
 fn with(capabilities: &str, test: &str) -> Option<Output> {
     let these = format!("-all{capabilities}");
     let output = Command::new("setpriv")
@@ -15,7 +16,7 @@ fn with(capabilities: &str, test: &str) -> Option<Output> {
         .env("FANPCAP_TEST_WITH", capabilities)
         .output();
     if output.is_err() {
-        println!("SKIP: there is no setpriv");
+        println!("SKIP: setpriv(1) is missing");
     }
     output.ok()
 }
@@ -27,7 +28,7 @@ fn is_child() -> bool {
 fn expect(output: &Output) {
     let text = [&output.stdout[..], &output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
-    // The lines of the other process are indented, unlike those of this process.
+    // The output of the other process is indented, unlike the output of this process.
     text.lines().for_each(|line| println!("  {line}"));
     assert!(
         output.status.success() && text.contains("1 passed"),
@@ -78,7 +79,7 @@ fn as_child_all_socket_programs_load() {
             let object = by_table(&program(flow_mode()), options).unwrap();
             let loaded = load_with(&object, &table()).unwrap();
             assert!(loaded.verified().unwrap() < 10_000);
-            // With CAP_BPF only, the kernel allows trial runs of socket programs only.
+            // With only CAP_BPF, the kernel allows trial runs of socket programs only.
             match loaded.time(&frame, 1_000_000) {
                 Ok((_, nanoseconds)) => println!(
                     "{name}, {options:?}: {nanoseconds} ns, {} verified",

@@ -1,4 +1,4 @@
-//! The time for a packet.
+//! Measures the time for a packet.
 
 use super::frames::*;
 use super::*;
@@ -6,13 +6,13 @@ use crate::ir::Side;
 use fanpcap_bpf::ProgramKind;
 use fanpcap_bpf::assembler::*;
 
-/// A program that does nothing: it shows the time of a trial run itself.
+/// A steering program that does nothing. It shows the time of a trial run itself.
 fn nothing() -> Function {
     Function::Steer(Steer::To(0))
 }
 
 #[test]
-#[ignore = "needs root: eBPF; says figures, of which only the coarsest can fail"]
+#[ignore = "needs root: eBPF; prints measurements, of which only coarse limits can fail"]
 fn the_usual_packet_costs_one_call() {
     const REPEAT: u32 = 100_000;
     let tunnels = tunnels();
@@ -46,7 +46,7 @@ fn the_usual_packet_costs_one_call() {
             let (base, with) = (best(&empty), best(&flow));
             let walked = best(&apart);
             println!(
-                "{name}, {what}: {with} ns, of which the trial itself {base} ns; {walked} ns by the walk"
+                "{name}, {what}: {with} ns, of which the trial itself takes {base} ns; {walked} ns with the walk"
             );
             assert!(with.saturating_sub(base) < 1000);
         }
@@ -59,14 +59,14 @@ fn bare() -> Object {
     asm.finish(ProgramKind::Xdp, Vec::new()).unwrap()
 }
 
-/// Tests that take longer than anybody wants to wait.
+/// Tests that take long.
 mod long {
     use super::*;
 
     /// Compares mode `flow` at XDP with a BPF program that does nothing. The mode has its table and
-    /// the call of a delivery that does nothing.
+    /// calls a delivery that does nothing.
     #[test]
-    #[ignore = "needs root: eBPF; says figures, of which only the coarsest can fail"]
+    #[ignore = "needs root: eBPF; prints measurements, of which only coarse limits can fail"]
     fn steering_at_xdp_costs_little() {
         const REPEAT: u32 = 1_000_000;
         const ROUNDS: usize = 9;
@@ -117,7 +117,9 @@ mod long {
         });
         for ((name, loaded), (median, least, most)) in loaded.iter().zip(medians) {
             let verified = loaded.verified().unwrap();
-            println!("{name}: {median} ns ({least}-{most}), {verified} verified");
+            println!(
+                "{name}: {median} ns ({least}-{most}), the verifier visited {verified} instructions"
+            );
         }
     }
 }

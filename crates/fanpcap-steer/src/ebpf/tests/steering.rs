@@ -227,7 +227,7 @@ fn what_drops_leaves_nothing_behind() {
 #[ignore = "needs root: eBPF"]
 fn turns_and_samples_are_counted() {
     let pinned = |loaded: &Loaded, count: usize| -> Vec<u32> {
-        // Trial runs run on the caller's CPU. On another CPU, another counter would be used.
+        // Trial runs are on the caller's CPU. On another CPU, another counter would be used.
         (0..count).map(|_| loaded.run(&udp4()).unwrap()).collect()
     };
     let repeated = |main: Function, expected: &[u32]| {

@@ -1,5 +1,5 @@
-//! Tests that need real frames on a link, not trial runs: tags that the kernel keeps beside the
-//! frame, marks, and a steered group.
+//! Tests that need real frames on a link instead of trial runs: tags that the kernel keeps beside
+//! the frame, marks, and a steered group.
 
 use super::frames::*;
 use super::*;
@@ -74,7 +74,7 @@ fn count(predicates: Vec<Predicate>, filters: Vec<Filter>, frames: &[Vec<u8>]) -
         assert_eq!(
             filtered.numbers()?[63],
             sent,
-            "other frames came, or not all"
+            "the filter counted other frames than those sent"
         );
         assert_eq!(filtered.numbers()?, steered.numbers()?);
         Ok(filtered.numbers()?[..number].to_vec())
