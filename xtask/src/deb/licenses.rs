@@ -106,7 +106,7 @@ impl Crate {
         let mit = self.license.split(['/', ' ']).any(|word| word == "MIT");
         ensure!(
             mit && !self.authors.is_empty(),
-            "{} ({}) has no licence file: add its text to packaging/debian",
+            "{} ({}) has no licence file, and packaging/debian has no text for it",
             self.name,
             self.license
         );
