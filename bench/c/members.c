@@ -1,6 +1,6 @@
-/* A member of a group that records each packet in a mapped file, so that nothing that it got is
-   lost when it is killed: members DEVICE FILE. Says how long opening took, and "ready" before it
-   reads. */
+/* members DEVICE FILE: a member of a group that records each packet in a mapped file. When the
+   member is killed, the records of its packets stay in the file. The member prints how long opening
+   took, and "ready" before it reads. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pcap/pcap.h>
@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The number of the generator's frames is behind the headers of Ethernet, IPv4 and UDP. */
+/* A frame's number is behind the headers of Ethernet, IPv4 and UDP. */
 enum { NUMBER = 14 + 20 + 8, MOST = 1 << 21 };
 
 struct records {
@@ -56,7 +56,7 @@ static void record(u_char *user, const struct pcap_pkthdr *header, const u_char 
     if (header->caplen < NUMBER + 4 || count == MOST)
         return;
     data += NUMBER;
-    /* The packet in whose callback it is killed counts too. */
+    /* A packet in whose callback the member is killed counts too. */
     records->packets[count].number =
         (unsigned)data[0] << 24 | data[1] << 16 | data[2] << 8 | data[3];
     __atomic_store_n(&records->packets[count].arrived_us, arrived, __ATOMIC_RELEASE);

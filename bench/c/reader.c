@@ -1,4 +1,4 @@
-/* Reads packets by libpcap, whichever one the loader finds, and tells what it cost: one line of JSON. */
+/* Reads packets by the libpcap that the loader finds, and prints the cost as one line of JSON. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -18,11 +18,12 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What a probe carries at this offset: the mark, then CLOCK_MONOTONIC when it was sent. */
+/* Offset of a probe's mark. The time of sending (CLOCK_MONOTONIC) follows the mark. */
 #define MARK_AT 42
 #define MARK "FANPROBE"
 #define MOST 65536
-/* What DiCAP sends of a packet, from the network header on, and of how many packets at most. */
+/* DiCAP sends this many bytes of a packet, from the network header on, and this many packets in a
+   datagram at most. */
 #define HEADER 52
 #define HEADERS 28
 
@@ -61,7 +62,7 @@ static void stop(int signal)
         pcap_breakloop(pcap);
 }
 
-/* Reading the clock takes time too, all in all one and a half readings beyond what it shows. */
+/* The time that work() takes beyond `busy`: about one and a half readings of the clock. */
 static long long clock_cost(void)
 {
     enum { READINGS = 20000 };
@@ -71,14 +72,15 @@ static long long clock_cost(void)
     return (now(CLOCK_THREAD_CPUTIME_ID) - start) / READINGS * 3 / 2;
 }
 
-/* Busy for so many nanoseconds of this thread's own CPU time: what others take of the core is not work. */
+/* Uses `busy` nanoseconds of this thread's own CPU time. Time that other processes have the core
+   does not count. */
 static void work(void)
 {
     for (long long due = now(CLOCK_THREAD_CPUTIME_ID) + busy; now(CLOCK_THREAD_CPUTIME_ID) < due;)
         ;
 }
 
-/* Touches what any program would look at: the link-layer header. */
+/* Reads the link-layer header, as any application would. */
 static void count(u_char *user, const struct pcap_pkthdr *header, const u_char *data)
 {
     (void)user;
@@ -87,7 +89,7 @@ static void count(u_char *user, const struct pcap_pkthdr *header, const u_char *
     touched += data[0] + data[12];
 }
 
-/* Leaves all packets in the other core's cache. */
+/* Reads no packet, so that all packets stay in the other core's cache. */
 static void skip(u_char *user, const struct pcap_pkthdr *header, const u_char *data)
 {
     (void)user, (void)header, (void)data;
@@ -100,7 +102,7 @@ static void count_and_work(u_char *user, const struct pcap_pkthdr *header, const
     work();
 }
 
-/* Sends headers to an analyzer, so many at once. */
+/* Sends headers to an analyzer, `set.headers` in a datagram. */
 static void ship(u_char *user, const struct pcap_pkthdr *header, const u_char *data)
 {
     static u_char datagram[HEADERS * HEADER];
@@ -113,7 +115,7 @@ static void ship(u_char *user, const struct pcap_pkthdr *header, const u_char *d
     memcpy(datagram + filled * HEADER, data + ETHER_HDR_LEN, length < HEADER ? length : HEADER);
     if (++filled < set.headers)
         return;
-    /* An analyzer that has ended refuses it. */
+    /* If the analyzer has ended, the kernel refuses the datagram. */
     if (sendto(to, datagram, filled * HEADER, 0, (struct sockaddr *)&set.to, sizeof set.to) < 0
         && errno != ECONNREFUSED)
         fail("sendto", strerror(errno));
@@ -177,7 +179,7 @@ static void print_times(const char *name, long long *all, size_t n)
            all[(n - 1) * 99 / 100], all[n - 1]);
 }
 
-/* The file that this process has its libpcap from. */
+/* The file of the libpcap that this process has loaded. */
 static const char *library(void)
 {
     Dl_info info;
@@ -201,7 +203,7 @@ static int poll_and_read(pcap_handler handler)
         fail("polling", wait.fd < 0 ? "no selectable descriptor" : error);
     sigemptyset(&term);
     sigaddset(&term, SIGTERM);
-    /* The signal comes during the wait alone, so that none is missed. */
+    /* The signal is delivered only during the wait, so that no signal is missed. */
     sigprocmask(SIG_BLOCK, &term, &before);
     while (!stopped && rc >= 0) {
         if (ppoll(&wait, 1, NULL, &before) < 0 && errno != EINTR)
@@ -211,7 +213,7 @@ static int poll_and_read(pcap_handler handler)
     return rc;
 }
 
-/* Reads until it is told to stop, then what is left. */
+/* Reads until SIGTERM, then reads the packets left in the ring. */
 static void capture(void)
 {
     pcap_handler handler = set.latency ? time_probe : set.work ? count_and_work
@@ -263,7 +265,7 @@ static int plain_socket(void)
     return packet;
 }
 
-/* Without libpcap and without a ring: one recvfrom for each packet. */
+/* Reads without libpcap and without a ring: one recvfrom for each packet. */
 static void receive(void)
 {
     static u_char data[MOST];
@@ -290,7 +292,7 @@ static void receive(void)
            ",\"cpu_ns\":%lld}\n", delivered, bytes, touched, stats.tp_packets, stats.tp_drops, cpu);
 }
 
-/* Opens again and again, each time up to the first packet. */
+/* Repeatedly opens a handle, reads the first packet and closes the handle. */
 static void open_often(void)
 {
     static long long opened[MOST], closed[MOST];
@@ -320,7 +322,7 @@ static void open_often(void)
     puts("}");
 }
 
-/* ADDRESS:PORT, of IPv4. */
+/* Parses ADDRESS:PORT, with an IPv4 address. */
 static void address(char *text)
 {
     char *port = strchr(text, ':');
@@ -364,7 +366,7 @@ static void arguments(int argc, char **argv)
 int main(int argc, char **argv)
 {
     struct sigaction action = {.sa_handler = stop};
-    /* Ends with the bench, however that ends. */
+    /* The reader ends when the bench ends, even if the bench is killed. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     setvbuf(stdout, NULL, _IOLBF, 0);
     arguments(argc, argv);

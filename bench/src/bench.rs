@@ -1,4 +1,5 @@
-//! The bench: a wire, a generator and a reader that each have a core, and one run of them.
+//! The bench: a wire, a generator on one core and a reader on another core. Starts and ends the
+//! parts of a run.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -54,11 +55,11 @@ pub(crate) struct Bench {
     pub(crate) reader_cpu: usize,
 }
 
-/// Within this time, nothing that a reader has attached is left at its device after the reader's
-/// end.
+/// Within this time after a reader's end, the kernel has removed the reader's BPF program from its
+/// device.
 const LEAVING: Duration = Duration::from_secs(2);
 
-/// Within this time, generators that are to begin together are ready.
+/// Within this time, generators that must begin at the same time are ready.
 const READY: Duration = Duration::from_millis(500);
 
 /// Whether the device has another XDP program.
@@ -101,7 +102,7 @@ impl Bench {
         match self.live_frames_arrive() {
             Ok(()) => self.way = Way::LiveFrames,
             Err(error) => {
-                tell!("live frames don't work here, so floods are by sendmmsg: {error:#}\n");
+                tell!("live frames don't work here, so floods are sent by sendmmsg: {error:#}\n");
                 self.wire.take_no_frames();
             }
         }
@@ -118,7 +119,7 @@ impl Bench {
         let arrived = self.arrived()?.received - before;
         ensure!(
             arrived == sent.frames,
-            "of {} frames {arrived} arrived",
+            "{} frames were sent, but {arrived} arrived",
             sent.frames
         );
         Ok(())
@@ -134,7 +135,8 @@ impl Bench {
 
     /// Runs `work` with the far device set up for readers on `side` and for frames sent in this
     /// way. Our XDP engine attaches a BPF program of its own. For other readers, the device takes
-    /// live frames only with the bench's BPF program. With a program it copies each skb.
+    /// live frames only with the bench's BPF program. With a BPF program the device copies each
+    /// skb.
     pub(crate) fn arranged<T>(
         &self,
         side: Side,
@@ -261,8 +263,8 @@ impl Bench {
         generators.into_iter().map(finish).collect()
     }
 
-    /// Starts a counting reader on our library at the far end of a wire, on a CPU or on any, with
-    /// these lines of pcap.conf.
+    /// Starts a counting reader on our library at the far end of a wire, with these lines of
+    /// pcap.conf. If `place` has no CPU, the reader may run on any.
     pub(crate) fn read_on(
         &self,
         wire: &Wire,
@@ -285,7 +287,7 @@ impl Bench {
     pub(crate) fn generate_for(&self, load: Load, reader: u32) -> Result<(Sent, (u64, u64))> {
         let sent = generator::finish(self.start_generator(load, Some(reader))?)?;
         let times = sent.reader_ns;
-        let times = times.context("the generator did not tell the reader's CPU time")?;
+        let times = times.context("the generator's report lacks the reader's CPU time")?;
         Ok((sent, times))
     }
 
@@ -302,7 +304,8 @@ impl Bench {
         self.wire.arrived()
     }
 
-    /// Passes on a refusal that is due to foreign load, unless other processes may use the CPUs.
+    /// Returns `verdict`, a refusal because of other processes' load. If other processes may use
+    /// the CPUs, such a refusal is ignored.
     pub(crate) fn alone(&self, verdict: Result<(), Refusal>) -> Result<(), Refusal> {
         if self.shared { Ok(()) } else { verdict }
     }

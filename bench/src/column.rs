@@ -1,4 +1,4 @@
-//! The columns of measures: libraries, applications, settings.
+//! The columns of measures. A column is a library, an application, or a set of settings.
 
 use serde::Deserialize;
 
@@ -7,7 +7,7 @@ use crate::reader::{Seat, Work};
 use crate::verdict::Verdict;
 use crate::wire::QUEUES;
 
-/// One of the things that a measure compares. Only runs of the same round are compared.
+/// A column: a measure compares the runs of its columns, within the same round only.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Column {
@@ -18,7 +18,7 @@ pub(crate) struct Column {
     /// What must be available for the column to be measured.
     #[serde(default)]
     pub(crate) needs: Vec<Need>,
-    /// Whether the measure makes sense without the column: other projects' software may not work
+    /// Whether the measure is useful without the column: other projects' software may not work
     /// here.
     #[serde(default)]
     pub(crate) dispensable: bool,
@@ -27,9 +27,9 @@ pub(crate) struct Column {
     pub(crate) receivers: Receivers,
     /// The library of readers, unless the column's key names it.
     pub(crate) side: Option<Side>,
-    /// What readers do, if not the same as in other columns.
+    /// What the readers do, if their work differs from that in the other columns.
     pub(crate) work: Option<Work>,
-    /// The seats, with one reader on each. If empty, one reader is alone.
+    /// The seats, with one reader on each. If there are no seats, the column has a single reader.
     #[serde(default)]
     pub(crate) seats: Vec<Seat>,
 }
@@ -40,7 +40,7 @@ pub(crate) struct Column {
 pub(crate) enum Need {
     /// The device takes frames that a BPF program sends.
     LiveFrames,
-    /// Each CPU of the bench has its receive queue.
+    /// Each CPU of the bench has its own receive queue.
     OwnQueues,
     /// Processes can be limited to a share of a CPU.
     Quota,
@@ -61,7 +61,7 @@ pub(crate) enum Receivers {
     Readers,
     /// A BPF program of the bench.
     Program(Verdict),
-    /// The generator is alone.
+    /// No program receives the frames.
     Nothing,
     /// Links whose queues threads poll.
     Links(Vec<Layout>),

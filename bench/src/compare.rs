@@ -1,4 +1,4 @@
-//! Compares two outputs of the bench: whether each median lies in the other's range.
+//! Compares two outputs of the bench: whether each median lies in the range of the other output.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,12 +14,12 @@ use serde_json::Value;
 use crate::out::tell;
 use crate::spread::Spread;
 
-/// Tells whether two outputs say the same
+/// Compares the results of two runs of the bench
 #[derive(Args, Debug)]
 pub(crate) struct Compare {
     /// A directory that the bench wrote to
     first: PathBuf,
-    /// Another
+    /// Another directory that the bench wrote to
     second: PathBuf,
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn compare(directories: &Compare) -> Result<ExitCode> {
         }
     }
     for line in &unlike {
-        tell!("not to be compared: {line}");
+        tell!("the outputs can't be compared: {line}");
     }
     Ok(match same {
         _ if !unlike.is_empty() => ExitCode::from(2),
@@ -91,7 +91,8 @@ pub(crate) fn compare(directories: &Compare) -> Result<ExitCode> {
     })
 }
 
-/// Facts of machine and session that must be equal. What is measured may differ.
+/// Facts of machine and session that must be equal in both outputs. Our library and its version may
+/// differ.
 const MACHINE: [&str; 8] = [
     "cpu",
     "cpus",
@@ -108,7 +109,7 @@ const SESSION: [&str; 2] = ["milliseconds", "rounds"];
 fn differences(first: &Row, second: &Row) -> Vec<String> {
     let both = |names: &[&str], first: &Facts, second: &Facts| {
         let differs = |name: &&&str| first.get(**name) != second.get(**name);
-        let text = |fact: Option<&Value>| fact.map_or("not told".to_owned(), Value::to_string);
+        let text = |fact: Option<&Value>| fact.map_or("unknown".to_owned(), Value::to_string);
         let line = |name: &&str| {
             let (first, second) = (text(first.get(*name)), text(second.get(*name)));
             format!("{name}: {first} and {second}")
@@ -141,8 +142,8 @@ fn tell(row: &str, goal: &Goal, other: Option<&Goal>) -> bool {
     let told = match verdict {
         Verdict::Same => "same",
         Verdict::Differs => "DIFFERS",
-        Verdict::OneRound => "one round tells nothing",
-        Verdict::Missing => "in one only",
+        Verdict::OneRound => "one round only, so no range",
+        Verdict::Missing => "in one output only",
     };
     let (first, second) = (
         text(goal.spread),
@@ -189,7 +190,7 @@ fn rows(directory: &Path) -> Result<Vec<Row>> {
         {
             let text = fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
             let row: Row = serde_json::from_slice(&text)
-                .with_context(|| format!("{} is not of this bench", path.display()))?;
+                .with_context(|| format!("{} is not an output of this bench", path.display()))?;
             rows.push(row);
         }
     }

@@ -1,5 +1,5 @@
-//! The compiler's process, and its report. It repeatedly compiles a steering program and loads it
-//! into the kernel.
+//! The compiler's process, and its report. The process repeatedly compiles a steering program and
+//! loads the result into the kernel.
 
 use std::env;
 use std::hint::black_box;
@@ -26,7 +26,7 @@ pub(crate) struct Compiling {
     /// The CPU to stay on
     #[arg(long)]
     cpu: usize,
-    /// How often
+    /// How often the process compiles and loads the steering program
     #[arg(long, default_value_t = TIMES)]
     times: u32,
 }
@@ -38,9 +38,9 @@ pub(crate) struct Compiled {
     pub(crate) compile: f64,
     /// Time from the BPF programs until the kernel has loaded them.
     pub(crate) load: f64,
-    /// The sum of both times.
+    /// The sum of `compile` and `load`.
     pub(crate) both: f64,
-    /// The sum of both times for the first program, with cold caches.
+    /// The time of compiling and loading at the first time, with cold caches.
     pub(crate) first: f64,
 }
 
@@ -81,8 +81,8 @@ struct Times {
     load: u128,
 }
 
-/// Compiles and loads as the first member of a group does: the group's BPF program and this
-/// member's filter.
+/// Compiles the steering program, and loads the group's BPF program and a member's filter, as the
+/// first member of a group does.
 fn once() -> Result<Times> {
     let begin = Instant::now();
     let steering = Steering::of(&tree(black_box(SOURCE))?)?;

@@ -17,19 +17,19 @@ pub(crate) struct Occupant {
     pub(crate) cpu: Option<usize>,
 }
 
-/// Both cores, watched.
+/// The cores of generator and reader, while they are watched.
 #[derive(Debug)]
 pub(crate) struct Cores {
     generator_cpu: usize,
     watches: Vec<Watch>,
-    /// The processes whose work is no disturbance, each with the CPU time that it had before.
+    /// The processes of the run, each with the CPU time that it had used before the run.
     own: Vec<(Occupant, Duration)>,
     /// Whether other processes may use the cores.
     shared: bool,
 }
 
 impl Cores {
-    /// Begins to watch. At this time the readers must be ready, and the generator not yet started.
+    /// Begins to watch. The readers must be ready by now, and the generator must not have started.
     pub(crate) fn watch(bench: &Bench, readers: &[Occupant]) -> Result<Self> {
         let cpus = [bench.generator_cpu, bench.reader_cpu];
         Ok(Self {
@@ -58,7 +58,7 @@ impl Cores {
         if self.shared {
             return Ok(Ok(()));
         }
-        // A process that moves between cores may have been on either.
+        // A process that moves between cores may have used either core.
         let anywhere = self.of(None)?;
         for watch in &self.watches {
             let mut own = anywhere + self.of(Some(watch.cpu()))?;

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// CPU time of all present threads of a process; exact to the nanosecond when none is running.
+/// CPU time of all present threads of a process. It is exact to the nanosecond when no thread is
+/// running.
 pub(crate) fn of_all_threads(pid: u32) -> Result<Duration> {
     let tasks = format!("/proc/{pid}/task");
     let threads = fs::read_dir(&tasks).with_context(|| format!("reading {tasks}"))?;
@@ -56,8 +57,8 @@ impl Watch {
         self.cpu
     }
 
-    /// The share of the core that other processes took: the time that is neither `own`, nor the
-    /// kernel's work for it, nor idle time. Idle time is exact to 10 ms (proc_stat(5)), so a short
+    /// The share of the core that other processes took: the watched time minus `own`, the softirq
+    /// thread's time and the idle time. Idle time is exact to 10 ms (proc_stat(5)), so a short
     /// watch is inaccurate.
     pub(crate) fn foreign(&self, own: Duration) -> Result<f64> {
         let watched = self.since.elapsed();

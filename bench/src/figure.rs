@@ -28,7 +28,7 @@ pub(crate) enum Figure {
     CapturedShare,
     /// Frames sent that no program has counted, in percent.
     LostShare,
-    /// Packets that the application says it has handled.
+    /// Packets that the application has handled, by its own count.
     Handled,
     /// Handled packets per second of sending.
     HandledPps,
@@ -40,15 +40,15 @@ pub(crate) enum Figure {
     GeneratorNs,
     /// CPU time of the threads that poll the devices, per captured packet.
     PollingNs,
-    /// The packets of one link that reached the callback, per second of sending.
+    /// The packets of the first link that reached the callback, per second of sending.
     FirstLinkPps,
-    /// The packets of another link that reached the callback, per second of sending.
+    /// The packets of the second link that reached the callback, per second of sending.
     SecondLinkPps,
     /// Median age of single packets in the callback.
     LatencyP50Us,
-    /// The 99th percentile of this age.
+    /// The 99th percentile of the age of single packets in the callback.
     LatencyP99Us,
-    /// The greatest such age.
+    /// The greatest age of single packets in the callback.
     LatencyMaxUs,
     /// Time of `pcap_open_live`, with the filter if there is one.
     OpenUs,
@@ -60,9 +60,9 @@ pub(crate) enum Figure {
     CompileUs,
     /// Time from the BPF programs until the kernel has loaded them.
     LoadUs,
-    /// The sum of both times.
+    /// The sum of `CompileUs` and `LoadUs`.
     CompileAndLoadMs,
-    /// The sum of both times for the first program of a process.
+    /// The sum of `CompileUs` and `LoadUs` for the first steering program of a process.
     FirstProgramMs,
     /// Flows that a join moved, in percent.
     JoinMoved,
@@ -76,13 +76,13 @@ pub(crate) enum Figure {
     ServedMs,
     /// Size of the library's file.
     SizeMb,
-    /// Packets that are too many in their part of a histogram, in percent.
+    /// Packets above the average number of the parts of a histogram, in percent of all packets.
     OutsideUniform,
     /// How far the busiest node is above its share, in percent.
     Imbalance,
 }
 
-/// Which values are better; figures for information only have none.
+/// Which values are better. `None`: the figure is only for information.
 const TOLD: Option<&str> = None;
 const HIGHER: Option<&str> = Some("higher is better");
 const LOWER: Option<&str> = Some("lower is better");
@@ -133,7 +133,7 @@ impl Figure {
         self.told().0
     }
 
-    /// Which values are better; `None` for figures for information only.
+    /// Which values are better; `None` if the figure is only for information.
     pub(crate) fn direction(self) -> Option<&'static str> {
         self.told().1
     }

@@ -1,4 +1,4 @@
-//! The generator: a process that sends on one device from one core, and its report.
+//! The generator, a process that sends on one device from one core, and the generator's report.
 
 pub(crate) mod frame;
 mod sending;
@@ -44,7 +44,7 @@ impl Sent {
         self.frames as f64 / self.seconds()
     }
 
-    /// The sum of what several generators have sent at the same time.
+    /// The sum of the reports of several generators that sent at the same time.
     ///
     /// # Errors
     /// The generators did not send at the same time.
@@ -75,10 +75,10 @@ impl Sent {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Way {
-    /// A BPF program sends them inside the kernel, which is much faster than any reader.
+    /// A BPF program sends the frames inside the kernel. This is much faster than any reader.
     LiveFrames,
-    /// sendmmsg(2) sends them past the queueing discipline. This works everywhere, but is slower
-    /// than the readers.
+    /// sendmmsg(2) sends the frames past the queueing discipline. This works everywhere, but is
+    /// slower than the readers.
     Sendmmsg,
 }
 
@@ -92,7 +92,7 @@ pub(crate) enum Load {
         way: Way,
         time: Duration,
     },
-    /// This many single frames that carry the time, at this interval except for a jitter.
+    /// This many single frames that carry the time, at this interval plus or minus a jitter.
     Probes(u64, Duration),
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn finish(generator: Member) -> Result<Sent> {
 pub(crate) fn told<T: DeserializeOwned>(process: Member, name: &str) -> Result<T> {
     let ended = process.wait()?;
     ensure!(ended.status.success(), "{name}: {}", ended.said.trim());
-    serde_json::from_str(&ended.said).with_context(|| format!("{name} said {:?}", ended.said))
+    serde_json::from_str(&ended.said).with_context(|| format!("{name} printed {:?}", ended.said))
 }
 
 /// The process's main function.
@@ -220,7 +220,7 @@ mod tests {
             if sent >= LEAST {
                 break;
             }
-            // The machine had other work, so try for longer.
+            // The machine had other work, so send for a longer time.
             milliseconds *= 2;
         }
         fanpcap_testbed::member::wait_for_packets(

@@ -76,19 +76,20 @@ struct Arguments {
     /// How long a flood lasts
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(50..=10_000))]
     milliseconds: u64,
-    /// 2 rounds of short runs: to check that it works, not for figures
+    /// 2 rounds of short runs: to check that the bench works, not for results
     #[arg(long, conflicts_with_all = ["rounds", "milliseconds"])]
     quick: bool,
     /// PCAP_DRIVER for our library; `none` leaves it unset
     #[arg(long, default_value = "tpacket")]
     driver: String,
-    /// Send with sendmmsg even where live frames work
+    /// Send with sendmmsg even if live frames work
     #[arg(long)]
     portable: bool,
-    /// Accept runs while other processes use the same CPUs: to check that it works, not for figures
+    /// Accept runs while other processes use the same CPUs: for checks of the bench, not for
+    /// results
     #[arg(long)]
     shared: bool,
-    /// The generator's CPU and the reader's; by default two that are not hyper-threads of one core
+    /// The generator's CPU and the reader's CPU; by default no hyper-threads of the same core
     #[arg(long, value_name = "A,B")]
     cpus: Option<Pair>,
     /// Exit with 1 when a goal that has a bound is missed or could not be measured
@@ -110,7 +111,7 @@ enum Verb {
     /// The generator's process
     #[command(hide = true)]
     Generate {
-        /// What it is to send, as JSON
+        /// What the generator must send, as JSON
         launch: String,
     },
     /// The compiler's process
@@ -118,14 +119,14 @@ enum Verb {
     Compiler(Compiling),
     #[command(hide = true)]
     Complete(complete::Arguments),
-    /// Tells its build, for the command
+    /// Prints its build, for the command `fanpcap`
     #[command(hide = true)]
     Build,
 }
 
 /// Parses the command line and runs the subcommand.
 pub fn main() -> ExitCode {
-    // This is a process of a cluster, started by the row `dicap-headers`.
+    // The row `dicap-headers` starts this program as a cluster's node or analyzer.
     if env::args()
         .nth(1)
         .is_some_and(|verb| ["node", "analyzer"].contains(&&*verb))
@@ -199,7 +200,7 @@ fn measure(arguments: &Arguments, library: PathBuf) -> Result<ExitCode> {
         tell!("{machine}\n{session}\n");
         report(&bench, &rows, (&machine, &session), &arguments.output)
     });
-    // By now everything is cleaned up.
+    // All namespaces and devices are removed by now.
     if let Some(signal) = stop::signal() {
         streams::note(&format!("fanpcap: stopped by signal {signal}\n"));
         return Ok(ExitCode::from(128_u8.saturating_add(signal)));
@@ -211,7 +212,7 @@ fn measure(arguments: &Arguments, library: PathBuf) -> Result<ExitCode> {
     })
 }
 
-/// Totals over all rows.
+/// Counts of goals and rows, over all rows.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     /// Missed goals.
@@ -237,7 +238,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Row>> {
     }
     let find = |name: &String| {
         let row = ROWS.iter().find(|row| row.name == name);
-        row.with_context(|| format!("no row {name:?}; `list` tells which there are"))
+        row.with_context(|| format!("no row {name:?}; `list` prints the names of all rows"))
     };
     names.iter().map(find).collect()
 }

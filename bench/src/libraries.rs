@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::priority;
 
-/// The library that a process runs on, and the engine if that is given.
+/// The library that a process runs on, and the engine if one is given.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Side {
@@ -21,13 +21,13 @@ pub(crate) enum Side {
     System,
 }
 
-/// What the host gets of the packets that the XDP engine captures.
+/// Which of the packets that the XDP engine captures the host gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Host {
-    /// All: `XDP_PASS`.
+    /// All packets: `XDP_PASS`.
     All,
-    /// None: `steal@DEVICE = yes`, `XDP_DROP`.
+    /// No packets: `steal@DEVICE = yes`, `XDP_DROP`.
     Nothing,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Libraries {
     pub(crate) ours: PathBuf,
     /// `PCAP_DRIVER` on our side, if set.
     pub(crate) driver: Option<String>,
-    /// A config file that takes all packets of the reader's device from the host.
+    /// A config file with which the host gets no packet of the reader's device.
     pub(crate) steal: PathBuf,
 }
 
@@ -72,8 +72,8 @@ pub(crate) struct Libraries {
 const XDP: &str = "xdp";
 
 impl Libraries {
-    /// An application on one of the libraries that prints `ready` once it captures. It has the
-    /// highest priority on its core.
+    /// An application on one of the libraries, with the highest priority on its core. It prints
+    /// `ready` as soon as it captures.
     pub(crate) fn program(
         &self,
         side: Side,

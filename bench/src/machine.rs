@@ -1,4 +1,4 @@
-//! Describes the machine of the figures.
+//! Describes the machine on which the figures are measured.
 
 use std::fmt;
 use std::fs;
@@ -26,7 +26,7 @@ pub(crate) struct Session {
     pub(crate) milliseconds: u64,
     /// Rounds of each measure that is not constant.
     pub(crate) rounds: u32,
-    /// A quick check with short runs: its figures are no results.
+    /// Whether this is a quick check with short runs, whose figures are not results.
     pub(crate) quick: bool,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Machine {
     used: String,
     /// Load averages over 1, 5 and 15 minutes at the start.
     load: String,
-    /// Runs count although other processes may have disturbed them.
+    /// Whether runs count although other processes may have disturbed them.
     shared: bool,
     /// `PCAP_DRIVER` on our side.
     driver: String,
@@ -109,7 +109,7 @@ impl Machine {
 }
 
 impl Machine {
-    /// Captions of a picture: machine and session, a line each.
+    /// Captions of a picture: a line for the machine and a line for the session.
     pub(crate) fn captions(&self, session: &Session) -> [String; 2] {
         let commit = session.commit.map(|commit| format!(", commit {commit}"));
         let driver = &self.driver;
@@ -129,14 +129,14 @@ impl Machine {
         ]
     }
 
-    /// The warning that the figures are no results, if they are not.
+    /// The warning for figures that are not results; `None` for results.
     pub(crate) fn warning(&self, session: &Session) -> Option<String> {
         let mut why = Vec::new();
         if session.quick {
             why.push("--quick: too few and too short runs");
         }
         if self.shared {
-            why.push("--shared: others used the CPUs");
+            why.push("--shared: other processes used the CPUs");
         }
         (!why.is_empty()).then(|| format!("NOT A RESULT ({})", why.join("; ")))
     }
@@ -148,7 +148,7 @@ impl fmt::Display for Machine {
         writeln!(f, "CPUs of generator and reader: {}", self.used)?;
         writeln!(f, "load {}; generator: {}", self.load, self.generator)?;
         if self.shared {
-            writeln!(f, "CPUs shared with others: these are no figures to keep")?;
+            writeln!(f, "CPUs shared with other processes: not a result")?;
         }
         writeln!(f, "fanpcap: {}, PCAP_DRIVER {}", self.fanpcap, self.driver)?;
         write!(f, "libpcap: {}", self.libpcap)

@@ -1,4 +1,4 @@
-//! The measures of `measures.json`: their columns, and what runs for each.
+//! The measures of `measures.json`: their columns, and the code that runs for each column.
 
 mod compile;
 mod unread;
@@ -34,7 +34,7 @@ use peers::Peers;
 use polled::Polled;
 use trials::Trials;
 
-/// Measures of the same columns.
+/// Measures that have the same columns.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, bound(deserialize = "'de: 'static"))]
 struct Series {
@@ -111,7 +111,7 @@ impl Measure {
         found.unwrap_or_else(|| panic!("no measure {name:?} in measures.json"))
     }
 
-    /// Name in the table. Measures with the same name are the same and are taken once.
+    /// Name in the table. Measures with the same name are the same measure, and are taken once.
     pub(crate) fn name(self) -> &'static str {
         let is_of_captures = matches!(self.single.kind, Kind::Identifications)
             && identification::captures().is_some();
@@ -176,7 +176,7 @@ impl Measure {
     }
 }
 
-/// Why something that is needed is not there.
+/// Why the machine lacks something that a measure needs; `None` if the machine has it.
 fn missing(need: Need, bench: &Bench) -> Result<Option<String>> {
     Ok(match need {
         Need::LiveFrames => unread::no_live_frames(bench),

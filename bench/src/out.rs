@@ -16,8 +16,8 @@ macro_rules! tell {
 
 pub(crate) use tell;
 
-/// Writes a line to standard output. Without a reader the bench continues, because results are
-/// files; [`finish`] returns any other error.
+/// Writes a line to standard output. If the pipe is closed, the bench continues, because the
+/// results are in files. [`finish`] returns any other error.
 pub(crate) fn line(text: Arguments<'_>) {
     let mut out = io::stdout().lock();
     let written = writeln!(out, "{text}").and_then(|()| out.flush());

@@ -27,7 +27,7 @@ pub(crate) struct Manner {
     pub(crate) signal: &'static str,
     /// Time at the end for reading the rest of the application's ring.
     pub(crate) grace: Duration,
-    /// The application polls on one core when there is nothing to read.
+    /// Whether the application polls on one core when there is nothing to read.
     pub(crate) polls: bool,
 }
 
@@ -42,7 +42,7 @@ pub(crate) fn missing(program: &str, package: &str) -> Option<String> {
     (!found).then(|| format!("not installed (package {package})"))
 }
 
-/// An application for the far end, on one library and one core, that prints `ready` once it
+/// An application for the far end, on one library and one core. It prints `ready` as soon as it
 /// captures.
 pub(crate) fn program(
     bench: &Bench,
@@ -107,8 +107,8 @@ pub(crate) fn flood(
 }
 
 /// CPU time of all threads from the first frame on, in nanoseconds. An application that waits has
-/// used all of this time once its ring is drained, and uses none while it waits. An application
-/// that polls would use more, so its time ends with the last frame.
+/// used all of this time when its ring is drained, and uses no time while it waits. An application
+/// that polls would use more time, so its time ends with the last frame.
 fn reader_time(
     member: &Member,
     manner: Manner,

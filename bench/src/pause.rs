@@ -1,4 +1,4 @@
-//! Waits that end early when a signal asks the bench for its end.
+//! Waits that end early when a signal asks the bench to end.
 
 use std::time::Duration;
 

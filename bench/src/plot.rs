@@ -15,7 +15,7 @@ pub(crate) struct Picture {
     pub(crate) heading: String,
     /// Machine, version and date.
     pub(crate) captions: Vec<String>,
-    /// The warning that the figures are no results.
+    /// The warning for figures that are not results.
     pub(crate) warning: Option<String>,
     pub(crate) panels: Vec<Panel>,
 }
@@ -133,7 +133,8 @@ impl Panel {
     }
 }
 
-/// Length of the axis. An infinite or empty axis would have infinitely many marks.
+/// Length of the axis. It is finite and not 0, because otherwise the axis would have infinitely
+/// many marks.
 fn reach(bars: &[Bar]) -> f64 {
     let most = bars.iter().map(|bar| bar.spread.most);
     let most = most.filter(|most| most.is_finite()).fold(0.0, f64::max);

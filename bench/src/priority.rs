@@ -1,16 +1,17 @@
-//! Starts processes that must have their CPU to themselves.
+//! Starts processes with the highest priority on their CPU.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
 use fanpcap_testbed::Program;
 
-/// With autogroups, nice counts only within a session. So the process gets a session of its own,
-/// with a higher weight (sched(7)). `setsid` does not fork here: the process keeps its id.
+/// With autogroups, a nice value has an effect only within a session. So the process gets a session
+/// of its own, with a higher weight (sched(7)). `setsid` does not fork here: the process keeps its
+/// id.
 const FIRST: &str = "echo -20 2>/dev/null >/proc/self/autogroup; exec nice -n -20 \"$@\"";
 
-/// An application that prints `ready` once it captures, with the highest priority, pinned to a CPU
-/// if one is given.
+/// An application with the highest priority, pinned to `cpu` if a CPU is given. It prints `ready`
+/// as soon as it captures.
 pub(crate) fn program(
     library: &Path,
     program: impl AsRef<OsStr>,

@@ -18,7 +18,7 @@ pub(crate) struct Quota {
 /// The controller's period in microseconds. A process that has used its share waits for less than
 /// this.
 const PERIOD: u32 = 10_000;
-/// Within this time, a process that was waited for has left its cgroup.
+/// Within this time after a process was reaped, the kernel has removed the process from its cgroup.
 const LEAVING: Duration = Duration::from_secs(2);
 
 impl Quota {
@@ -54,15 +54,15 @@ impl Quota {
 
 impl Drop for Quota {
     fn drop(&mut self) {
-        // A process that was waited for may be in its cgroup for a moment more. Then an empty
-        // directory stays, which limits no process.
+        // After a process was reaped, the kernel may need a moment to remove it from its cgroup. If
+        // the removal of the directory fails, an empty cgroup stays, which limits no process.
         let _ = await_for("the cgroup to be empty", LEAVING, || {
             Ok(fs::remove_dir(&self.dir).ok())
         });
     }
 }
 
-/// Why there can be no quota here.
+/// Why this machine can't limit a process; `None` if it can.
 pub(crate) fn absent() -> Option<String> {
     root().err().map(|error| format!("{error:#}"))
 }
@@ -80,7 +80,7 @@ fn root() -> Result<(PathBuf, bool)> {
         let path = root.join("cgroup.subtree_control");
         fs::write(&path, "+cpu").with_context(|| format!("writing +cpu to {}", path.display()))?;
     }
-    ensure!(root.is_dir(), "{} is not there", root.display());
+    ensure!(root.is_dir(), "{} does not exist", root.display());
     Ok((root, is_second))
 }
 
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     #[ignore = "needs root: cgroups"]
-    #[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
+    #[allow(clippy::print_stdout, reason = "the tiers read SKIP in a test's output")]
     fn a_process_has_its_share() {
         if let Some(why) = absent() {
             println!("SKIP: {why}");

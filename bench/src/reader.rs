@@ -14,7 +14,7 @@ use crate::libraries::{Libraries, Side};
 use crate::refusal::Tally;
 use crate::wire::Wire;
 
-/// Settings that an application makes in libpcap.
+/// The settings of a handle, as an application sets them in libpcap.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Settings {
@@ -40,12 +40,11 @@ pub(crate) enum Work {
     /// Counts packets until a signal.
     #[default]
     Count,
-    /// Counts packets, but looks at none.
+    /// Counts packets, and reads no byte of them.
     Skip,
     /// Counts packets, and burns this many nanoseconds of CPU time for each.
     Busy(u32),
-    /// Sends the first bytes of each packet, with this number of packets in a datagram, as DiCAP
-    /// does.
+    /// Sends the first bytes of each packet, as DiCAP does. A datagram has this number of packets.
     Ship(u32),
     /// Counts packets by recvfrom(2), without libpcap and without a ring.
     Receive,
@@ -53,7 +52,7 @@ pub(crate) enum Work {
     Time,
     /// Works like `Time`, but polls the handle's descriptor without a time-out.
     TimePolling,
-    /// Opens this many handles one after another, each up to its first packet.
+    /// Opens this many handles one after another, and closes each after its first packet.
     Open(u32),
 }
 
@@ -91,7 +90,7 @@ impl Seat {
     }
 }
 
-/// A reader's report at its end.
+/// The report that a reader prints at its end.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct ReaderReport {
     library: PathBuf,
@@ -153,7 +152,7 @@ pub(crate) fn compile(scratch: &Scratch, name: &str, text: &str) -> Result<PathB
         .arg("-lpcap")
         .output()
         .with_context(|| {
-            format!("running cc: the bench's {name} is in C, so install a compiler (gcc)")
+            format!("running cc: the bench's {name} is a C program, so install a compiler (gcc)")
         })?;
     let complaint = String::from_utf8_lossy(&done.stderr);
     ensure!(
@@ -182,8 +181,8 @@ impl Reader {
         &self.libraries
     }
 
-    /// Starts the reader at the wire's far end, on one core or any core, with or without a config
-    /// file, and waits until it is ready.
+    /// Starts the reader at the wire's far end, and waits until it is ready. `cpu` is `None` if the
+    /// reader may run on any core.
     pub(crate) fn start(
         &self,
         wire: &Wire,
@@ -219,8 +218,8 @@ impl Reader {
             .libraries
             .program(side, &self.program, "ready", cpu.as_deref())
             .args(["-i", device])
-            // A handle that falls back to another engine gives a warning, which the reader takes as
-            // an error.
+            // A handle that falls back to another engine gives a warning. With -E the reader treats
+            // the warning as an error.
             .args(matches!(side, Side::Xdp(_)).then_some("-E"));
         with(program, settings, work)
     }
@@ -238,7 +237,7 @@ pub(crate) fn told(ended: &Ended, side: Side, ours: &Path) -> Result<ReaderRepor
     let line = said.lines().find(|line| line.starts_with('{'));
     let told: ReaderReport = line
         .and_then(|line| serde_json::from_str(line).ok())
-        .with_context(|| format!("the reader said {said:?}"))?;
+        .with_context(|| format!("the reader's output has no report: {said:?}"))?;
     let file = told
         .library
         .canonicalize()

@@ -10,7 +10,7 @@ use crate::wire::Arrived;
 pub(crate) struct Tally {
     /// Packets, including dropped ones.
     pub(crate) received: u64,
-    /// Packets for which there was no room.
+    /// Packets that were dropped because a ring was full.
     pub(crate) dropped: u64,
     /// Packets that the application handled.
     pub(crate) delivered: u64,
@@ -69,14 +69,14 @@ pub(crate) enum Refusal {
     Generator(f64),
     /// The generator sent this share of the requested frames.
     Late(f64),
-    /// Generators that belong together sent at the same time only for this share of the time.
+    /// The generators of a run sent at the same time only for this share of the time.
     Apart(f64),
     /// Other processes took this share of a core.
     Foreign(usize, f64),
 }
 
-/// Minimum share of its core that a flood's generator must have. Such a generator waits for nothing
-/// but the CPU.
+/// Minimum share of its core that a flood's generator must have. The generator of a flood never
+/// sleeps.
 const OWN_SHARE: f64 = 0.9;
 /// Allowed deviation from a requested rate.
 pub(crate) const OFF_RATE: f64 = 0.02;
@@ -119,7 +119,7 @@ impl Counters {
 }
 
 impl Refusal {
-    /// Whether the run was valid but other processes disturbed it.
+    /// Whether the reason is other processes that used the CPUs.
     pub(crate) fn is_for_others(&self) -> bool {
         matches!(
             self,
@@ -188,20 +188,20 @@ impl fmt::Display for Refusal {
             ),
             Self::Received(c) => write!(
                 f,
-                "counters disagree: the device received {} for {} readers or groups, pcap_stats says {}",
+                "counters disagree: the device received {} for {} readers or groups, pcap_stats counts {}",
                 c.arrived, c.copies, c.received
             ),
             Self::Delivered(c) => write!(
                 f,
-                "counters disagree: pcap_stats says {} received and {} dropped, the callback had {}",
+                "counters disagree: pcap_stats counts {} received and {} dropped, the callback got {}",
                 c.received, c.dropped, c.delivered
             ),
             Self::Nothing(c) => write!(
                 f,
-                "of {} packets that the device received none was delivered",
+                "the device received {} packets, but none was delivered",
                 c.arrived
             ),
-            Self::NotFinite(figure) => write!(f, "{figure}: no number"),
+            Self::NotFinite(figure) => write!(f, "{figure}: not a number"),
             Self::Taken {
                 sent,
                 expected,
@@ -216,19 +216,19 @@ impl fmt::Display for Refusal {
             Self::Late(share) => {
                 write!(
                     f,
-                    "the generator sent {:.1} % of the rate asked for",
+                    "the generator sent {:.1} % of the requested rate",
                     share * 100.0
                 )
             }
             Self::Apart(share) => {
                 write!(
                     f,
-                    "the generators sent together for {:.0} % of the time",
+                    "the generators sent at the same time for only {:.0} % of the time",
                     share * 100.0
                 )
             }
             Self::Foreign(cpu, share) => {
-                write!(f, "others had {:.0} % of CPU {cpu}", share * 100.0)
+                write!(f, "other programs had {:.0} % of CPU {cpu}", share * 100.0)
             }
         }
     }

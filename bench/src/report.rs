@@ -23,7 +23,7 @@ pub(crate) struct Report<'a> {
     what: &'static str,
     machine: &'a Machine,
     session: &'a Session,
-    /// The results of the goals. Each is a line of the table.
+    /// The results of the goals. Each result is a line of the table.
     goals: Vec<Outcome>,
     published: &'static [&'static str],
     #[serde(skip)]
@@ -172,7 +172,8 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Removes an earlier run's files for a row that has failed now: they must not pass for this run's.
+/// Removes an earlier run's files for a row that has failed now: nobody must take these files for
+/// results of this run.
 pub(crate) fn forget(row: &str, directory: &Path) -> Result<()> {
     for extension in ["json", "svg"] {
         let path = directory.join(row).with_extension(extension);
@@ -193,7 +194,7 @@ impl Outcome {
         let explained =
             is_absent(goal.of) || is_absent(goal.to) || goal.over.is_some_and(is_absent);
         if spread.is_none() && !explained {
-            anyhow::bail!("{}: not each round tells {}", goal.what, goal.figure.name());
+            anyhow::bail!("{}: a round lacks {}", goal.what, goal.figure.name());
         }
         let why =
             |(column, why): &(&crate::column::Column, String)| format!("{}: {why}", column.name);

@@ -10,7 +10,7 @@ use crate::measure::Measure;
 use crate::spread::Spread;
 use crate::taking::Round;
 
-/// A row: `fanpcap bench NAME` takes it alone.
+/// A row. `fanpcap bench NAME` measures only the row with this name.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Row {
@@ -21,7 +21,7 @@ pub(crate) struct Row {
     #[serde(rename = "why")]
     _why: Option<IgnoredAny>,
     pub(crate) goals: Vec<Goal>,
-    /// Results that others have published, one in a line.
+    /// Results that other authors have published, one in a line.
     #[serde(default, borrow)]
     pub(crate) published: Vec<&'static str>,
 }
@@ -43,12 +43,12 @@ pub(crate) struct Goal {
     /// The column that it is compared with.
     #[serde(default = "system")]
     pub(crate) to: &'static str,
-    /// The column whose value is first subtracted from both.
+    /// The column whose value is first subtracted from the values of `of` and `to`.
     #[serde(borrow)]
     pub(crate) over: Option<&'static str>,
     #[serde(default)]
     pub(crate) must: Must,
-    /// What the median should reach beyond the bound.
+    /// A value beyond the bound that the median should reach.
     pub(crate) aim: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! The median and the range of several values: a figure without them is not a result.
+//! The median and the range of several values. Each result is given with its median and range.
 
 use serde::{Deserialize, Serialize};
 

@@ -10,7 +10,7 @@ use crate::plot::Bar;
 use crate::spread::Spread;
 use crate::taking::{Round, Taken};
 
-/// Up to this many columns stand side by side. More columns stand below each other.
+/// Up to this many columns are printed side by side. More columns are printed below each other.
 const ABREAST: usize = 3;
 
 /// Width of the first column.

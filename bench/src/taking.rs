@@ -14,7 +14,7 @@ use crate::out::tell;
 use crate::pause::{go_on, pause};
 use crate::refusal::Refusal;
 
-/// One run of each column, one right after the other.
+/// One round: a run of each column, one right after the other.
 #[derive(Clone, Debug)]
 pub(crate) struct Round(Vec<(&'static str, Sample)>);
 
@@ -49,15 +49,16 @@ pub(crate) struct Taken {
     pub(crate) absent: Vec<(&'static Column, String)>,
 }
 
-/// Number of attempts at a round whose runs do not count.
+/// Number of attempts at a round. An attempt fails if one of its runs is refused.
 const ATTEMPTS: u32 = 8;
-/// Attempts at a dispensable column whose counters disagree: waiting does not help against that.
+/// Attempts at a dispensable column whose counters disagree. A pause before a further attempt would
+/// not help.
 const OWN_FAULTS: u32 = 3;
-/// Pause in which other users of the CPUs may finish.
+/// Pause in which other processes may finish their work on the CPUs.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// A measure in progress. Rounds of several measures alternate, so that a slow change of the
-/// machine is in the range of each measure.
+/// A measure in progress. Rounds of several measures alternate, so that each measure's range shows
+/// a slow change of the machine.
 #[derive(Debug)]
 pub(crate) struct Taking {
     measure: Measure,
@@ -141,8 +142,8 @@ impl Taking {
 /// A run of each column.
 type Samples = Vec<(&'static str, Sample)>;
 
-/// A round in which all runs count, or a dispensable column that prevents such a round. One bad run
-/// discards its whole round: only consecutive runs are compared.
+/// Returns a round in which all runs count, or a dispensable column that prevents such a round. One
+/// refused run discards its whole round, because only consecutive runs are compared.
 fn accepted(
     columns: &[&'static Column],
     run: &mut Run<'_>,
@@ -156,7 +157,7 @@ fn accepted(
             Whole::Refused(column, refusal) => (column, refusal),
         };
         let name = column.name;
-        tell!("  round thrown away, attempt {attempt} of {ATTEMPTS}: {name} refused: {refusal}");
+        tell!("  round discarded, attempt {attempt} of {ATTEMPTS}: {name} refused: {refusal}");
         last = Some((column, format!("its runs are refused: {refusal}")));
         if refusal.is_for_others() {
             pause(PAUSE)?;
@@ -170,7 +171,7 @@ fn accepted(
     }
     match last {
         Some((column, why)) if column.dispensable => Ok(Err((column, why))),
-        Some((column, why)) => bail!("{ATTEMPTS} rounds thrown away, {}: {why}", column.name),
+        Some((column, why)) => bail!("{ATTEMPTS} rounds discarded, {}: {why}", column.name),
         None => bail!("no attempt"),
     }
 }
@@ -200,7 +201,7 @@ fn round(columns: &[&'static Column], run: &mut Run<'_>) -> Result<Whole> {
     Ok(Whole::Samples(samples))
 }
 
-/// Refuses figures that are not finite, such as an application's division by zero.
+/// Refuses figures that are not finite, for example after a division by zero in an application.
 fn finite(sample: Sample) -> Result<Sample, Refusal> {
     let wrong = sample.iter().find(|(_, value)| !value.is_finite());
     match wrong {
@@ -304,6 +305,6 @@ mod tests {
     #[test]
     fn what_is_no_number_is_no_figure() {
         let error = take_with(|_| Ok(Ok(sample(f64::INFINITY)))).unwrap_err();
-        assert!(format!("{error:#}").contains("no number"), "{error:#}");
+        assert!(format!("{error:#}").contains("not a number"), "{error:#}");
     }
 }

@@ -1,4 +1,4 @@
-//! Picks the CPUs of the bench: two that do not share a core, if possible.
+//! Picks the two CPUs of the bench. They are of different cores, if possible.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,7 +23,7 @@ impl FromStr for Pair {
         });
         match numbers {
             Some((generator, reader)) if generator != reader => Ok(Self { generator, reader }),
-            _ => Err("two different CPUs are wanted, such as 0,1".to_owned()),
+            _ => Err("give two different CPUs, such as 0,1".to_owned()),
         }
     }
 }
@@ -39,7 +39,7 @@ impl Pair {
             return Ok(pair);
         }
         Self::among(&cpus, core)
-            .context("this needs two CPUs, for the generator and the reader; here is one")
+            .context("the bench needs two CPUs, for generator and reader; it may use only one")
     }
 
     fn among(cpus: &[usize], core: impl Fn(usize) -> Option<usize>) -> Option<Self> {

@@ -17,11 +17,11 @@ use crate::wire::Arrived;
 
 /// Pause between the reader's start and the first frame.
 pub(crate) const SETTLE: Duration = Duration::from_millis(150);
-/// Pause between the last frame and the reader's end: more than twice the reader's timeout, after
-/// which the kernel hands over a partly filled block.
+/// Pause between the last frame and the reader's end: more than twice the reader's timeout. After
+/// the timeout the kernel hands over a partly filled block.
 pub(crate) const GRACE: Duration = Duration::from_millis(250);
 
-/// Least number of probes with which a run's rate shows whether the generator kept its schedule.
+/// Least number of probes in a run from whose rate one can tell that the generator was late.
 const MANY: u64 = 1000;
 
 /// The parts of a trial.
@@ -115,8 +115,8 @@ impl Trial<'_> {
         Ok((told, counters))
     }
 
-    /// How often the kernel delivers each packet: once for each group and for each reader without
-    /// one.
+    /// How often the kernel delivers each packet: once for each group and once for each reader
+    /// without a group.
     fn copies(&self) -> u64 {
         let mut groups: Vec<u16> = self.seats.iter().filter_map(Seat::group).collect();
         groups.sort_unstable();
@@ -125,7 +125,8 @@ impl Trial<'_> {
         (groups.len() + alone.count()) as u64
     }
 
-    /// Checks that the generator kept up, and that only the readers shared its core.
+    /// Checks that the generator kept its rate, and that it had its core, except for readers on the
+    /// same core.
     fn well_sent(&self, bench: &Bench, sent: &Sent) -> Result<(), Refusal> {
         let alone = |seat: &Seat| bench.cpu(seat.place) == Some(bench.reader_cpu);
         match self.load {

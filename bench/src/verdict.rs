@@ -1,4 +1,5 @@
-//! BPF programs of the bench for the reader's device: what a driver can do at the most.
+//! BPF programs of the bench for the reader's device. They show the highest rate that any engine
+//! could reach.
 
 use anyhow::{Context, Result};
 use fanpcap_bpf::ProgramKind;
@@ -10,11 +11,11 @@ use serde::Deserialize;
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Verdict {
-    /// Lets it through to the stack.
+    /// Passes the frame to the stack.
     Pass,
-    /// Drops it.
+    /// Drops the frame.
     Drop,
-    /// Hashes addresses and ports, then drops it: the least that an engine must do.
+    /// Hashes addresses and ports, then drops the frame: the least work that an engine must do.
     Parse,
     /// Does the same as `Parse`, and also reads the clock.
     Stamp,
@@ -46,8 +47,8 @@ fn end(asm: &mut Assembler, action: i32) {
     asm.exit_with(action);
 }
 
-/// Passes frames other than UDP and TCP over IPv4, and frames with one particular hash: if the hash
-/// were not used, the kernel might skip its computation.
+/// Passes frames other than UDP and TCP over IPv4, and frames with one particular hash. The
+/// comparison uses the hash, so that the kernel can't skip its computation.
 fn parse(asm: &mut Assembler, stamps: bool) {
     let pass = asm.label();
     hash(asm, pass);

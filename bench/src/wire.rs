@@ -17,10 +17,10 @@ pub(crate) type Ends = [&'static str; 2];
 
 const ENDS: Ends = ["fpbnear", "fpbfar"];
 
-/// One queue for each working CPU, so that none is shared.
+/// One queue for each CPU of the bench, so that the CPUs share no queue.
 pub(crate) const QUEUES: usize = 2;
 
-/// Frames that a device has received, and frames for which it had no room.
+/// Frames that a device has received, and frames that it has dropped because a queue was full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrived {
     pub(crate) received: u64,
@@ -108,11 +108,12 @@ impl Wire {
     pub(crate) fn at_far<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         enter(self.far.as_fd()).context("entering the reader's namespace")?;
         let done = work();
-        enter(self.near.as_fd()).context("going back to the generator's namespace")?;
+        enter(self.near.as_fd()).context("returning to the generator's namespace")?;
         done
     }
 
-    /// Makes the far device accept live frames: a veth does so only with an XDP program.
+    /// Makes the far device accept live frames: a veth accepts live frames only with an XDP
+    /// program.
     pub(crate) fn take_frames(&self, verdict: Verdict) -> Result<()> {
         self.take_no_frames();
         let program = verdict.load()?;
@@ -127,7 +128,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Removes the XDP program again: with it a veth copies every skb that arrives.
+    /// Removes the XDP program. With an XDP program a veth copies every skb that arrives.
     pub(crate) fn take_no_frames(&self) {
         self.program.replace(None);
     }

@@ -186,7 +186,7 @@ fn without_a_reader_it_does_not_panic() {
         };
         let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap-bench"));
         command.args(arguments).stdout(closed()).stderr(closed());
-        // The status 101 would be a panic.
+        // A panic would end with status 101.
         let code = command.status().unwrap().code();
         assert!(
             [Some(0), Some(1)].contains(&code),
@@ -239,7 +239,7 @@ fn results(scratch: &Scratch, name: &str, spread: [f64; 3]) -> io::Result<PathBu
     Ok(directory)
 }
 
-/// Writes such a directory for a session with floods of this many milliseconds.
+/// Writes a directory with one row, for a session with floods of this many milliseconds.
 fn results_of(scratch: &Scratch, name: &str, milliseconds: u32) -> io::Result<PathBuf> {
     let directory = results(scratch, name, [0.9, 1.0, 1.1])?;
     let file = directory.join("tpacket.json");
@@ -290,7 +290,8 @@ impl Drop for Running {
     }
 }
 
-/// The processes that the bench has started: they have this text in their environment.
+/// The processes that the bench has started: processes that have this variable in their
+/// environment.
 fn processes_with(variable: &str) -> io::Result<Vec<u32>> {
     let mut pids = Vec::new();
     for entry in fs::read_dir("/proc")? {
@@ -308,7 +309,7 @@ fn processes_with(variable: &str) -> io::Result<Vec<u32>> {
     Ok(pids)
 }
 
-/// Whether a process runs this program, or is the bench's process for it.
+/// Whether a process runs this program, or is the bench's own process with this subcommand.
 fn is_program(pid: u32, program: &str) -> bool {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let line = String::from_utf8_lossy(&line).replace('\0', " ");
@@ -321,15 +322,15 @@ fn eventually(what: &str, mut condition: impl FnMut() -> io::Result<bool>) -> io
     let start = Instant::now();
     while !condition()? {
         if start.elapsed() > Duration::from_secs(120) {
-            return Err(io::Error::other(format!("waited in vain for {what}")));
+            return Err(io::Error::other(format!("{what}: not within two minutes")));
         }
         thread::sleep(Duration::from_millis(10));
     }
     Ok(())
 }
 
-/// Starts a bench, sends it a signal while its generator and `program` run, and waits until all of
-/// them have ended.
+/// Starts a bench, and sends it a signal while its generator and `program` run. Waits until all
+/// three have ended.
 fn stopped_by(signal: &str, row: &str, program: &str) -> io::Result<(Scratch, Option<i32>)> {
     let scratch = Scratch::new().map_err(io::Error::other)?;
     let mut bench = Running(endless(row, &scratch)?);
@@ -407,7 +408,7 @@ fn two_outputs_agree_when_medians_lie_in_each_others_range() {
 #[ignore = "needs root: namespaces, eBPF, cgroups"]
 fn each_packet_has_one_node() {
     let scratch = Scratch::new().unwrap();
-    // The row breaks if the nodes' libpcaps together do not get each sent packet once.
+    // The row is broken if not exactly one node's libpcap gets each sent packet.
     let output = quickly("dicap", &scratch, &["--driver", "none"]).unwrap();
     let said = said(&output);
     assert!(output.status.success(), "{said}");

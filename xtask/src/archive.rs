@@ -1,5 +1,5 @@
-//! Package sources of other releases of a distribution, as this machine reaches them, and packages
-//! that are not installed.
+//! Finds package sources of other releases of a distribution, by this machine's own sources, and
+//! unpacks packages without installing them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,13 +23,13 @@ impl Source {
     }
 }
 
-/// The machine's own package sources, changed to another release of the same distribution. None on
+/// The machine's own package sources, changed to another release of the same distribution. Empty on
 /// a machine of another distribution.
 pub(crate) fn sources(origin: &str, suite: &str) -> Result<Vec<Source>> {
     let format = "$(ORIGIN) $(RELEASE) $(COMPONENT) $(REPO_URI)";
     let mut apt = Command::new("apt-get");
     apt.args(["indextargets", "--format", format, "Created-By: Packages"]);
-    let own = fs::read_to_string("/etc/os-release").context("which distribution this is")?;
+    let own = fs::read_to_string("/etc/os-release").context("reading this machine's distribution")?;
     let codename = own
         .lines()
         .find_map(|line| line.strip_prefix("VERSION_CODENAME="));

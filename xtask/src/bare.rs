@@ -1,4 +1,5 @@
-//! `make test-bare`: builds, shows and tests in clean roots, with what each distribution has.
+//! `make test-bare`: builds, runs the demos and tests in clean roots, with the packages of each
+//! distribution.
 
 mod root;
 
@@ -12,7 +13,7 @@ use crate::tally::Tally;
 use crate::tree;
 use root::Root;
 
-/// The roots that there are.
+/// The distributions of the roots.
 pub(crate) const DISTRIBUTIONS: [Distribution; 3] = [
     Distribution {
         name: "debian-12",
@@ -43,8 +44,9 @@ const DEBIAN: Distribution = Distribution {
 };
 
 /// What runs in each root, in this order, as on a user's fresh machine. `make` and the demos
-/// install what they need; the tests run with that and nothing more. Left out: `least` and `fuzz`,
-/// which have nothing to do with what is installed; `soak` and `package`, which take long.
+/// install the packages that they need; the tests run with these packages only. Tiers `least` and
+/// `fuzz` are left out because they do not depend on installed packages. Tiers `soak` and `package`
+/// are left out because they take long.
 const COMMANDS: [&str; 4] = [
     "make",
     "make demo",
@@ -56,20 +58,21 @@ const COMMANDS: [&str; 4] = [
 #[derive(Debug)]
 pub(crate) struct Distribution {
     pub(crate) name: &'static str,
-    /// As its archive calls itself (`Origin`).
+    /// The field `Origin` of the distribution's archive.
     pub(crate) origin: &'static str,
     pub(crate) suite: &'static str,
-    /// debootstrap's script for it, which serves all later suites.
+    /// debootstrap's script for this suite. One script serves all later suites.
     pub(crate) script: &'static str,
-    /// What its user has installed: README asks for `make`. Debian's Ubuntu keys verify Ubuntu.
+    /// Packages that a user must install first: README asks for `make`. Debian 13 also gets the
+    /// keys that verify Ubuntu's archive.
     pub(crate) packages: &'static str,
 }
 
-/// Runs in the roots of these names; in all of them when there are none.
+/// Runs the commands in the roots with these names, or in all roots if there are no names.
 pub(crate) fn run(names: &[&str]) -> Result<Tally> {
     ensure!(
         tree::is_root()?,
-        "roots are made by debootstrap: run it as root"
+        "debootstrap makes the roots: run this as root"
     );
     tree::ensure_known("root", names, &DISTRIBUTIONS.map(|it| it.name))?;
     let mut tally = Tally::default();

@@ -1,4 +1,4 @@
-//! Formatting, lints, dependencies, and the rules that no lint knows.
+//! Checks formatting, lints, dependencies, and the rules for which there is no lint.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
@@ -15,7 +15,7 @@ pub(crate) fn run() -> Result<Tally> {
     let cargo = |line: &str| tree::cargo(&line.split(' ').collect::<Vec<_>>());
     let clippy = |line: &str| {
         let mut clippy = rust.command("cargo-clippy", line);
-        // Of libFuzzer only a link of the fuzz targets would need more.
+        // Only linking the fuzz targets would need libFuzzer itself.
         clippy.env("CUSTOM_LIBFUZZER_PATH", "/dev/null");
         Ok(clippy)
     };
@@ -36,7 +36,8 @@ pub(crate) fn run() -> Result<Tally> {
 
 const LINTS: &str = "clippy --workspace --all-targets --quiet --keep-going -- -D warnings";
 
-/// Runs one of cargo's subcommands, if it is installed. In CI those of the toolchain must be.
+/// Runs one of cargo's subcommands, if it is installed. In CI the toolchain's own subcommands must
+/// be installed.
 fn tool(
     tally: &mut Tally,
     name: &str,
@@ -56,22 +57,22 @@ fn tool(
     Ok(())
 }
 
-/// The library that programs load depends on no crate except libc.
+/// Checks that the library depends on no crate except libc.
 fn library_dependencies() -> Result<String> {
     let mut foreign = linked(&["fanpcap-abi"])?;
     foreign.retain(|name| !name.starts_with("fanpcap"));
     ensure!(
         foreign == ["libc".to_owned()].into(),
-        "they are {foreign:?}"
+        "the library links {foreign:?}"
     );
     Ok("libc".to_owned())
 }
 
-/// No program that is installed has code of a test kit.
+/// Checks that no installed program has code of a test kit.
 fn without_test_kits() -> Result<String> {
     let mut kits = linked(&stage::PACKAGES)?;
     kits.retain(|name| name.ends_with("-testkit"));
-    ensure!(kits.is_empty(), "they link {kits:?}");
+    ensure!(kits.is_empty(), "programs link {kits:?}");
     Ok(stage::PACKAGES.join(", "))
 }
 

@@ -14,17 +14,17 @@ use anyhow::{Context, Result};
 use crate::install::{self, Layout};
 use crate::{archive, stage, tree};
 
-/// Facts about the package for its texts.
+/// Facts about the package, for its changelog and copyright files.
 #[derive(Debug)]
 struct Package {
     version: String,
     maintainer: String,
-    /// Time of the last change to the source, in seconds since 1970: the time of every file in the
-    /// package.
+    /// Time of the last change to the source, in seconds since 1970. Every file in the package gets
+    /// this time.
     epoch: String,
 }
 
-/// Used if the builder names no address: a domain that does not exist (RFC 2606).
+/// The maintainer's address if no variable has one. Its domain does not exist (RFC 2606).
 const NO_ADDRESS: &str = "fanpcap@maintainer.invalid";
 
 impl Package {
@@ -41,7 +41,7 @@ impl Package {
     }
 }
 
-/// Time of the last commit; outside of a repository, time of the changelog.
+/// Time of the last commit. Outside of a repository, the changelog's modification time.
 fn last_change() -> Result<String> {
     let mut git = Command::new("git");
     git.args(["log", "-1", "--format=%ct"])
@@ -66,7 +66,7 @@ pub(crate) fn run() -> Result<()> {
     of_staged()
 }
 
-/// The package of what is staged.
+/// Builds the package of the staged files.
 pub(crate) fn of_staged() -> Result<()> {
     let package = Package::new()?;
     let work = tree::staged()?.join("deb");
@@ -85,7 +85,7 @@ pub(crate) fn of_staged() -> Result<()> {
     tree::run(copy.arg("-r").arg(texts::directory()?).arg(&debian))?;
     stage::place_text(&texts::copyright()?, &debian.join("copyright"))?;
     stage::place_text(&texts::changelog(&package)?, &debian.join("changelog"))?;
-    // Its times are those of the changelog, which dpkg-deb sets for all newer files.
+    // dpkg-deb sets the time SOURCE_DATE_EPOCH for all files that are newer.
     let mut rules = Command::new("debian/rules");
     rules.arg("binary").env("MAINTAINER", &package.maintainer);
     rules.env("SOURCE_DATE_EPOCH", &package.epoch);
@@ -95,7 +95,7 @@ pub(crate) fn of_staged() -> Result<()> {
     Ok(())
 }
 
-/// Moves the package to the staged files, in the place of other versions.
+/// Moves the package to the staged files, and removes packages of other versions.
 fn take(work: &Path) -> Result<PathBuf> {
     let built = archive::packages(work)?
         .pop()

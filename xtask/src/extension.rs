@@ -1,4 +1,5 @@
-//! The names that the extension's header declares: all that the library may add to libpcap's own.
+//! The names that the extension's header declares. The library may add only these names to
+//! libpcap's.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +17,8 @@ pub(crate) fn functions() -> Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// The names before an opening parenthesis in declarations, those that start a line.
+/// The names before an opening parenthesis in declarations. A declaration begins at the start of a
+/// line.
 fn declared(header: &str) -> BTreeSet<String> {
     let code = without_comments(header);
     let declarations = code.lines().filter(|line| {

@@ -1,5 +1,5 @@
-//! Properties of the parsers, the filter machines, the walk through a frame, and the parts of
-//! steering programs: many generated inputs for each.
+//! Tests properties of the parsers, the filter machines, the parser of a frame's headers, and the
+//! parts of steering programs, with many generated inputs for each property.
 
 use std::sync::Mutex;
 use std::thread;
@@ -9,8 +9,8 @@ use anyhow::Result;
 use crate::harness;
 use crate::tally::Tally;
 
-/// Inputs for each property in `make test-long`. Four properties are about any config file: a
-/// million inputs for that parser.
+/// Inputs for each property in `make test-long`. Four properties are about any config file, so that
+/// parser gets a million inputs.
 const CASES: usize = 250_000;
 
 /// The test programs with the properties.
@@ -27,7 +27,7 @@ pub(crate) const PROPERTIES: &[(&str, &str)] = &[
     ("fanpcap-steer-testkit", "classic"),
 ];
 
-/// So many at a time: the last property of each takes a CPU alone.
+/// Number of test programs that run at a time. The last property of a program uses only one CPU.
 const AT_A_TIME: usize = 2;
 
 pub(crate) fn run() -> Result<Tally> {

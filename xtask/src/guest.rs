@@ -1,5 +1,5 @@
-//! `make test-guest`: tests on kernels of Debian's, in emulated machines with network cards that
-//! this machine need not have.
+//! `make test-guest`: runs tests on Debian's kernels, in emulated machines with emulated network
+//! cards.
 
 mod kernel;
 mod initrd;
@@ -38,10 +38,10 @@ const RELEASES: [Release; 3] = [
     },
 ];
 
-/// Most that the tests of one kernel may take.
+/// Most time that the tests of one kernel may take.
 const LIMIT: Duration = Duration::from_secs(1200);
 
-/// Runs the tests on the kernels of these series, or on all.
+/// Runs the tests on the kernels of these series, or on all kernels.
 pub(crate) fn run(names: &[&str]) -> Result<Tally> {
     let releases = chosen(names)?;
     if let Some(reason) = hindrance()? {
@@ -63,13 +63,13 @@ pub(crate) fn run(names: &[&str]) -> Result<Tally> {
     Ok(sum)
 }
 
-/// Runs programs on the kernel of a release, if that can be had.
+/// Runs programs on the kernel of a release, if the kernel can be downloaded.
 fn on(release: &Release, programs: &[Program]) -> Tally {
     let mut tally = Tally::default();
     let tested = match Kernel::of(release) {
         Ok(kernel) => test(release, &kernel, programs),
         Err(error) => {
-            tally.skip(release.name, &format!("no such kernel here: {error:#}"));
+            tally.skip(release.name, &format!("can't get the kernel: {error:#}"));
             return tally;
         }
     };
@@ -79,7 +79,7 @@ fn on(release: &Release, programs: &[Program]) -> Tally {
     })
 }
 
-/// Runs a command in a guest with the kernel of this series, and prints what it said.
+/// Runs a command in a guest with the kernel of this series, and prints the command's output.
 pub(crate) fn command(name: &str, words: &[&str]) -> Result<Tally> {
     if let Some(reason) = hindrance()? {
         bail!("no guest here: {reason}");
@@ -107,20 +107,20 @@ fn chosen(names: &[&str]) -> Result<Vec<&'static Release>> {
     Ok(RELEASES.iter().filter(wanted).collect())
 }
 
-/// Why this machine can have no guest.
+/// Why this machine can't run a guest; `None` if it can.
 fn hindrance() -> Result<Option<&'static str>> {
     let has = |program: &str| {
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path).any(|dir| dir.join(program).exists())
     };
     Ok(if !tree::is_root()? {
-        Some("a guest needs root: it reads this machine's files")
+        Some("a guest reads this machine's files, so run this as root")
     } else if std::env::consts::ARCH != "x86_64" {
         Some("the guests are x86-64 machines, and run this machine's programs")
     } else if !has(machine::EMULATOR) {
         Some("no qemu-system-x86_64 here")
     } else if !has("apt-get") {
-        Some("no apt-get here, which gets Debian's kernels")
+        Some("no apt-get here, which downloads Debian's kernels")
     } else if !Path::new("/dev/net/tun").exists() {
         Some("no /dev/net/tun here")
     } else {
@@ -144,7 +144,7 @@ fn test(release: &Release, kernel: &Kernel, programs: &[Program]) -> Result<Tall
     let ended = machine::run(kernel, &subset::script(&able)?, LIMIT)?;
     tally += harness::judge("in the guest", &ended.output, "", ended.status == 0);
     for name in subset::unmatched(&able, &ended.output) {
-        println!("  FAIL  no test has the name {name:?}");
+        println!("  FAIL  no test's name contains {name:?}");
         tally += Tally::one_failed(name);
     }
     Ok(tally)

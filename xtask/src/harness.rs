@@ -8,10 +8,11 @@ use crate::programs::Program;
 use crate::tally::Tally;
 use crate::tree;
 
-/// How a test says that it can't do its work here; the rest of the line is the reason.
+/// The beginning of a line by which a test reports that it can't run here. The rest of the line is
+/// the reason.
 const SKIP: &str = "SKIP: ";
 
-/// A program that takes longer hangs. It is killed, which is a failure.
+/// A test program that takes longer is killed, and fails.
 const MINUTES_MOST: &str = "20m";
 
 /// How a test program runs.
@@ -20,11 +21,11 @@ pub(crate) struct How<'a> {
     /// Arguments of the harness.
     pub(crate) arguments: &'a [&'a str],
     pub(crate) environment: &'a [(&'a str, &'a str)],
-    /// Whether it gets only the CPU time that others leave.
+    /// Whether the program runs with the lowest CPU priority.
     pub(crate) is_nice: bool,
 }
 
-/// Runs a program's tests, as root also those that are ignored for want of it.
+/// Runs a program's tests. As root also runs the tests that are ignored because they need root.
 pub(crate) fn run(program: &Program, how: How<'_>) -> Result<Tally> {
     let root = tree::is_root()?;
     let done = started(program, how, root)?;
@@ -34,15 +35,15 @@ pub(crate) fn run(program: &Program, how: How<'_>) -> Result<Tally> {
     let mut tally = judge(&what, &output, &complaints, done.status.success());
     if tree::is_ci() && !root && ignored(&output) > 0 {
         let ignored = ignored(&output);
-        println!("  FAIL  {ignored} tests need root, which CI must give them");
+        println!("  FAIL  {ignored} tests need root: CI must run as root");
         tally.failed += ignored;
         tally.skipped -= ignored;
     }
     Ok(tally)
 }
 
-/// Whether a test passes that runs alone. A run that ended early or skipped the test does not
-/// count.
+/// Runs one test alone, and returns whether it passes. A run that ended early or skipped the test
+/// does not count as passed.
 pub(crate) fn passes_alone(program: &Program, test: &str, how: How<'_>) -> Result<bool> {
     let arguments: Vec<&str> = ["--exact", test]
         .into_iter()
@@ -69,7 +70,7 @@ fn has_passed(alone: &Tally, succeeded: bool) -> bool {
 fn started(program: &Program, how: How<'_>, root: bool) -> Result<Output> {
     let mut command = Command::new("nice");
     command.args(["-n", if how.is_nice { "19" } else { "0" }]);
-    // SIGINT and such go to the whole foreground group all the same.
+    // With --foreground, a SIGINT from the terminal still reaches the test program.
     command.args(["timeout", "--foreground", "-k", "10", MINUTES_MOST]);
     command.arg(program.path()).current_dir(program.dir());
     command
@@ -85,7 +86,7 @@ fn started(program: &Program, how: How<'_>, root: bool) -> Result<Output> {
     done.with_context(|| format!("starting {}", program.path().display()))
 }
 
-/// Runs `cargo test` with these arguments, and judges all that it ran together.
+/// Runs `cargo test` with these arguments, and counts the tests of all its programs together.
 pub(crate) fn cargo_test(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Tally> {
     let mut command = tree::cargo(&["test", "--quiet", "--no-fail-fast"])?;
     command
@@ -103,7 +104,7 @@ pub(crate) fn cargo_test(arguments: &[&str], environment: &[(&str, &str)]) -> Re
 }
 
 /// Counts what test programs printed. Failed tests are shown with their output, skipped tests with
-/// their reason. The programs' own error output is shown if one ended early.
+/// their reason. The programs' standard error is shown if a program ended early.
 pub(crate) fn judge(what: &str, output: &str, complaints: &str, succeeded: bool) -> Tally {
     let (tally, told, has_crashed) = verdict(what, output, succeeded);
     let complaints = if has_crashed { complaints } else { "" };
@@ -111,7 +112,7 @@ pub(crate) fn judge(what: &str, output: &str, complaints: &str, succeeded: bool)
     tally
 }
 
-/// The results, what is to be shown of the output, and whether a program ended early.
+/// The counts, the parts of the output to show, and whether a program ended early.
 fn verdict(what: &str, output: &str, succeeded: bool) -> (Tally, String, bool) {
     let mut tally = read(output);
     let mut told = Vec::new();
@@ -155,7 +156,8 @@ fn said(output: &str, test: &str) -> String {
         .join("\n")
 }
 
-/// Adds up the harness' result lines; a test that said SKIP counts as skipped, however it ended.
+/// Adds up the harness' result lines. A test that printed SKIP counts as skipped, even if it
+/// failed.
 fn read(output: &str) -> Tally {
     let mut tally = reported(output);
     tally.failures = failures(output);
@@ -213,7 +215,7 @@ fn ignored(output: &str) -> usize {
     results.map(|line| counted(line).skipped).sum()
 }
 
-/// The tests that ended without doing their work: name and reason, the first reason of each.
+/// The tests that skipped their work: each test's name, and its first reason.
 fn gave_up(output: &str) -> Vec<(&str, &str)> {
     let mut found: Vec<(&str, &str)> = Vec::new();
     let mut test = "";

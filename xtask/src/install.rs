@@ -30,7 +30,7 @@ const DOCUMENTS: [&str; 16] = [
 /// Directories below a prefix that differ between distributions.
 #[derive(Debug)]
 pub(crate) struct Layout {
-    /// The directory of libraries, in which ours has a subdirectory.
+    /// The directory of libraries. Our library has a subdirectory in it.
     pub(crate) libraries: String,
     /// zsh's completions.
     pub(crate) zsh: &'static str,
@@ -48,13 +48,13 @@ impl Layout {
         }
     }
 
-    /// Our library's own directory: the loader finds the library only for a user who names it.
+    /// Our library's own directory. The loader does not search it, so a user must name it.
     pub(crate) fn own(&self) -> String {
         format!("{}/fanpcap", self.libraries)
     }
 }
 
-/// Installs below `prefix`, inside the directory that DESTDIR names, if any.
+/// Installs below `prefix`, inside the directory that DESTDIR names, if it is set.
 pub(crate) fn run(prefix: &str) -> Result<()> {
     let target = tree::destination(prefix)?;
     let layout = Layout::local();
@@ -69,18 +69,18 @@ pub(crate) fn run(prefix: &str) -> Result<()> {
         println!("  {path}");
     }
     println!("  {PAGES} ({} manual pages)", pages.len());
-    println!("Programs share an interface, each its part, when started like this:");
+    println!("To share an interface among several copies of a program, start them like this:");
     println!("  {prefix}/bin/fanpcap run -n 2 -- tcpdump -ni eth0");
     println!(
         "  LD_LIBRARY_PATH={prefix}/{} PCAP_GROUP=5 tcpdump -ni eth0",
         layout.own()
     );
-    println!("For every program of this machine, with settings in /etc/pcap.conf:");
+    println!("To load the library in every program of this machine (settings: /etc/pcap.conf):");
     println!("  {prefix}/bin/fanpcap enable --system");
     Ok(())
 }
 
-/// Installs everything below `target`, which will be `prefix`.
+/// Installs all files below `target`. On the user's machine `target` will be `prefix`.
 pub(crate) fn place_all(target: &Path, prefix: &str, layout: &Layout) -> Result<()> {
     place(target, &plan(prefix, layout)?)
 }
@@ -117,7 +117,7 @@ fn plan(prefix: &str, layout: &Layout) -> Result<Plan> {
             "share/fanpcap/apparmor".into(),
         ),
     ];
-    // `make all` builds them.
+    // These programs exist only after `make all`.
     let further = [stage::BENCH, stage::CLUSTER]
         .map(|it| (staged.join("libexec").join(it), format!("libexec/{it}")));
     files.extend(further.into_iter().filter(|(from, _)| from.exists()));
@@ -191,7 +191,7 @@ fn all_of(dir: &Path, to: &str) -> Result<Vec<(PathBuf, String)>> {
 
 fn name(path: &Path) -> Result<&str> {
     let name = path.file_name().and_then(|name| name.to_str());
-    name.with_context(|| format!("the name of {} is no text", path.display()))
+    name.with_context(|| format!("the name of {} is not UTF-8", path.display()))
 }
 
 fn pkg_config(prefix: &str, own: &str) -> Result<String> {
@@ -202,7 +202,8 @@ fn pkg_config(prefix: &str, own: &str) -> Result<String> {
         .replace("@VERSION@", env!("CARGO_PKG_VERSION")))
 }
 
-/// NAME.SECTION goes to man<first letter of SECTION>/NAME.SECTION.
+/// The manual pages of a directory. NAME.SECTION is installed as man<first digit of
+/// SECTION>/NAME.SECTION.
 fn pages(dir: &Path) -> Result<Vec<(PathBuf, String)>> {
     let mut pages = all_of(dir, "")?;
     pages.retain_mut(|(path, to)| {

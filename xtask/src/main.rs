@@ -1,4 +1,4 @@
-//! The commands of make and .ci/run: one subcommand per file.
+//! The commands that make and .ci/run call: one subcommand per file.
 #![allow(
     clippy::print_stdout,
     clippy::print_stderr,

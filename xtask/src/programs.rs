@@ -1,4 +1,4 @@
-//! The test programs that cargo builds: whose they are, and how one is started.
+//! The test programs that cargo builds: the package of each program, and how to start it.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -20,7 +20,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// `path`, in the place of its package's directory.
+    /// The path of the executable.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -29,7 +29,7 @@ impl Program {
         &self.dir
     }
 
-    /// Its name in the results.
+    /// The program's name in the results.
     pub(crate) fn label(&self) -> String {
         let package = self.package.trim_start_matches("fanpcap-");
         if self.name.replace('_', "-") == self.package {
@@ -39,11 +39,11 @@ impl Program {
     }
 }
 
-/// Builds with `cargo test --no-run` and these arguments, and names the programs.
+/// Builds test programs by `cargo test --no-run` with these arguments, and returns the programs.
 pub(crate) fn build(arguments: &[&str]) -> Result<Vec<Program>> {
     let mut cargo = tree::cargo(&["test", "--no-run"])?;
     cargo.arg("--message-format=json-render-diagnostics");
-    // Its complaints go to the terminal.
+    // The compiler's errors and warnings go to the terminal.
     cargo.args(arguments).stderr(Stdio::inherit());
     read(&tree::output(&mut cargo)?)
 }
@@ -54,7 +54,7 @@ fn read(messages: &str) -> Result<Vec<Program>> {
     for line in messages.lines() {
         let said = || format!("cargo says {line}");
         let message: Value = serde_json::from_str(line).with_context(said)?;
-        // Only a message of a built artifact has these.
+        // Only the message of a built test program has an executable and this profile.
         let is_test = message["profile"]["test"] == true;
         let Some(path) = message["executable"].as_str().filter(|_| is_test) else {
             continue;

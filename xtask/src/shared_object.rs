@@ -1,4 +1,4 @@
-//! A shared object's dynamic symbols and dynamic section, by readelf.
+//! Reads a shared object's dynamic symbols and dynamic section with readelf.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,28 +8,28 @@ use anyhow::{Context, Result};
 
 use crate::tree;
 
-/// A symbol that the object defines for others.
+/// A symbol that the object exports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Symbol {
     /// FUNC, OBJECT ...
     pub(crate) kind: String,
     /// GLOBAL, WEAK ...
     pub(crate) binding: String,
-    /// Bytes; matters for data, which applications may copy.
+    /// Size in bytes. The size of data matters, because applications may copy data.
     pub(crate) size: u64,
-    /// The version, where the object has one.
+    /// The symbol's version, if it has one.
     pub(crate) version: Option<String>,
 }
 
-/// What a shared object shows to the loader.
+/// The parts of a shared object that the loader uses.
 #[derive(Debug)]
 pub(crate) struct SharedObject {
     /// Exported symbols by name.
     pub(crate) exports: BTreeMap<String, Symbol>,
     /// Entries of the dynamic section: tag and value.
     pub(crate) dynamic: Vec<(String, String)>,
-    /// Symbols of functions and data that the object refers to through slots, which another object
-    /// may fill.
+    /// Symbols of functions and data that the object refers to through slots. The loader may bind a
+    /// slot to another object.
     pub(crate) references: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! Checks source files by rules that no lint has.
+//! Checks source files by rules for which there is no lint.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -15,7 +15,7 @@ const UNSAFE: [&str; 7] = [
     "crates/fanpcap-pcap/",
     "crates/fanpcap-ring/",
     "crates/fanpcap-abi/",
-    // One call of OneReader; its contract is the application's.
+    // One call of OneReader. The application must guarantee the call's safety.
     "crates/fanpcap-reader/src/reader.rs",
     // A test looks up functions of the system's library by name, and writes packets into rings.
     "crates/fanpcap-reader/tests/",
@@ -26,7 +26,7 @@ const UNSAFE: [&str; 7] = [
 const LINES: usize = 500;
 /// Maximum width of a line with a comment; rustfmt limits code.
 const COLUMNS: usize = 100;
-/// Tracked files and new ones.
+/// Arguments of git that list tracked files and new files.
 const FILES: [&str; 4] = ["ls-files", "--cached", "--others", "--exclude-standard"];
 
 /// A file's path below the root, and its text.
@@ -37,7 +37,7 @@ pub(crate) fn check(tally: &mut Tally) -> Result<()> {
     else {
         tally.skip(
             "source files",
-            "this is no git checkout, or git is not installed",
+            "this is not a git checkout, or git is not installed",
         );
         return Ok(());
     };
@@ -94,7 +94,7 @@ fn is_too_long((name, text): &Source) -> bool {
     name.ends_with(".rs") && text.lines().count() > LINES
 }
 
-/// A web address is not broken.
+/// Whether a comment is too wide. A line with a web address may be wider.
 fn is_too_wide((name, text): &Source) -> bool {
     let mut comments = text
         .lines()

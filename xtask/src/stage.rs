@@ -21,32 +21,32 @@ pub(crate) const COMMAND: &str = "fanpcap";
 /// The bench, relative to the directory of executables that users do not run directly.
 pub(crate) const BENCH: &str = "fanpcap/fanpcap-bench";
 
-/// The program of a capture cluster, likewise.
+/// The program of a capture cluster, relative to the same directory.
 pub(crate) const CLUSTER: &str = "fanpcap/fanpcap-cluster";
 
-/// cargo's profile for all but the library.
+/// cargo's profile for all programs; the library has another profile.
 const PROFILE: &str = "command";
 /// The command's package, and the package that makes the manual pages.
 const COMMANDS: &str = "-p fanpcap-cli -p fanpcap-manual --no-default-features";
-/// The packages of what is installed.
+/// The packages of all installed files.
 pub(crate) const PACKAGES: [&str; 4] = [
     "fanpcap-abi",
     "fanpcap-cli",
     "fanpcap-bench",
     "fanpcap-clusterd",
 ];
-/// The same, and the packages of further programs.
+/// The packages of all programs, and the package that makes the manual pages.
 const ALL: &str = "-p fanpcap-cli -p fanpcap-manual -p fanpcap-bench -p fanpcap-clusterd";
 /// Executable that makes the manual pages.
 const MANUAL: &str = "fanpcap-manual";
 
-/// Stages and prints how to use the result.
+/// Builds and stages the files, and prints how to use them.
 pub(crate) fn run(build: fn() -> Result<()>) -> Result<()> {
     build()?;
     let staged = tree::staged()?;
     let (libraries, command) = (staged.join("lib"), staged.join("bin").join(COMMAND));
     println!(
-        "The library is in {}, the command is {}. To share an interface, start this twice:",
+        "The library is in {}, the command is {}. To share an interface, start this command twice:",
         libraries.display(),
         command.display()
     );
@@ -57,8 +57,9 @@ pub(crate) fn run(build: fn() -> Result<()>) -> Result<()> {
     Ok(())
 }
 
-/// Builds and stages what most users need: the library and the command. Other programs that were
-/// staged before are built again too, because programs of different builds refuse each other.
+/// Builds and stages the files that most users need: the library and the command. If other programs
+/// were staged before, builds them again too, because programs of different builds refuse to work
+/// together.
 pub(crate) fn build() -> Result<()> {
     let libexec = tree::staged()?.join("libexec");
     if [BENCH, CLUSTER].iter().any(|it| libexec.join(it).exists()) {
@@ -72,8 +73,8 @@ pub(crate) fn everything() -> Result<()> {
     everything_with(&Rust::own())
 }
 
-/// The same with the library that the least version of Rust makes: tests prove it, and the package
-/// has it.
+/// Builds and stages all that can be installed, with a library built by the least version of Rust.
+/// The tests and the Debian package use this library.
 pub(crate) fn by_least() -> Result<()> {
     everything_with(&Rust::least_or_own())
 }
@@ -95,14 +96,13 @@ fn library(rust: &Rust) -> Result<()> {
     place(&header, &staged.join("include").join(HEADER))
 }
 
-/// The library, built by this Rust.
+/// Builds the library with this toolchain, and returns its path.
 pub(crate) fn built_library(rust: &Rust) -> Result<PathBuf> {
     tree::run(&mut rust.command("cargo", "build --release -p fanpcap-abi"))?;
     Ok(rust.dir()?.join("release/libpcap.so"))
 }
 
-/// Builds these packages, of which one is the command, and makes the manual pages of their
-/// programs.
+/// Builds these packages, which include the command, and makes the manual pages of their programs.
 fn commands(packages: &str) -> Result<()> {
     let mut cargo = tree::cargo(&["build", "--profile", PROFILE])?;
     tree::run(cargo.args(packages.split(' ')))?;
@@ -137,7 +137,7 @@ pub(crate) fn place(from: &Path, to: &Path) -> Result<()> {
     rename(&fresh, to)
 }
 
-/// Writes a file, likewise.
+/// Writes a file under a temporary name and renames it, like [`place`].
 pub(crate) fn place_text(text: &str, to: &Path) -> Result<()> {
     let fresh = fresh(to)?;
     fs::write(&fresh, text).with_context(|| format!("writing {}", fresh.display()))?;

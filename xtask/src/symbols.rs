@@ -1,4 +1,5 @@
-//! Compares what the staged library shows to the loader with the system's libpcap.
+//! Compares the dynamic symbols and the dynamic section of the staged library with the system's
+//! libpcap.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -37,7 +38,7 @@ pub(crate) fn run() -> Result<Tally> {
     Ok(tally)
 }
 
-/// The comparisons that need the system's own library.
+/// Runs the comparisons that need the system's own library.
 fn compare(tally: &mut Tally, ours: &SharedObject, system: Option<(PathBuf, Symbols)>) {
     let Some((path, system)) = system else {
         return tally.skip(
@@ -53,7 +54,8 @@ fn compare(tally: &mut Tally, ours: &SharedObject, system: Option<(PathBuf, Symb
     tally.check("data", &same(&data, ours, same_data));
 }
 
-/// A newer libpcap than the machine's may be behind ours, and applications may be linked with it.
+/// Checks the names of a newer libpcap. Our library may run on a newer libpcap, with applications
+/// that are linked with the newer libpcap.
 fn newer(ours: &SharedObject) -> Result<String> {
     let names = include_str!("symbols/libpcap-1.11.txt").lines();
     let names: Vec<&str> = names.filter(|name| !name.starts_with('#')).collect();
@@ -62,19 +64,19 @@ fn newer(ours: &SharedObject) -> Result<String> {
         .filter(|name| !ours.exports.contains_key(**name))
         .collect();
     ensure!(missing.is_empty(), "not exported: {missing:?}");
-    Ok(format!("all {} are there", names.len()))
+    Ok(format!("all {} are exported", names.len()))
 }
 
-/// A call from one entry point to another must not land in another libpcap.
+/// Checks that a call from one of our entry points to another can't reach another libpcap.
 fn self_contained(ours: &SharedObject) -> Result<String> {
     let (references, exports) = (&ours.references, &ours.exports);
     ensure!(!references.is_empty(), "readelf shows no relocation");
     let outward = references.iter().find(|name| exports.contains_key(*name));
     ensure!(
         outward.is_none(),
-        "{outward:?} goes through a slot that others may fill"
+        "{outward:?} goes through a slot that the loader may bind to another library"
     );
-    Ok(format!("{} references, all to others", references.len()))
+    Ok(format!("{} references, all to other libraries", references.len()))
 }
 
 type Symbols = BTreeMap<String, Symbol>;
@@ -83,7 +85,8 @@ fn same_function(theirs: &Symbol, ours: &Symbol) -> bool {
     (&theirs.kind, &theirs.binding) == (&ours.kind, &ours.binding)
 }
 
-/// A program that isn't position-independent copies data by its size.
+/// Compares data by size, because an executable that isn't position-independent copies data by
+/// size.
 fn same_data(theirs: &Symbol, ours: &Symbol) -> bool {
     same_function(theirs, ours) && theirs.size == ours.size
 }
@@ -114,7 +117,8 @@ fn same(
     Ok(format!("{} compared, no difference", theirs.len()))
 }
 
-/// Whatever is ours alone must be declared, and whatever is declared must be there.
+/// Checks that each of our additional exports is declared in the header, and that each declared
+/// function is exported.
 fn additions(ours: &SharedObject, system: Option<&(PathBuf, Symbols)>) -> Result<String> {
     let exports = &ours.exports;
     let declared = extension::functions()?;
@@ -124,7 +128,7 @@ fn additions(ours: &SharedObject, system: Option<&(PathBuf, Symbols)>) -> Result
         .collect();
     ensure!(absent.is_empty(), "declared but not exported: {absent:?}");
     let Some((_, known)) = system else {
-        return Ok(format!("all {} that it declares are there", declared.len()));
+        return Ok(format!("all {} declared functions are exported", declared.len()));
     };
     let extra: Vec<&String> = exports
         .keys()
@@ -160,13 +164,13 @@ fn soname(ours: &SharedObject) -> Result<String> {
     let names = values(ours, "SONAME");
     ensure!(
         names == [stage::LIBRARY],
-        "it is {names:?}, not {}",
+        "the SONAME is {names:?}, not {}",
         stage::LIBRARY
     );
     Ok(stage::LIBRARY.to_owned())
 }
 
-/// A thread may be inside the library when the program closes it.
+/// Checks NODELETE: a thread may be inside the library when the application calls dlclose().
 fn stays_loaded(ours: &SharedObject) -> Result<String> {
     let flags = values(ours, "FLAGS_1");
     ensure!(
@@ -180,16 +184,17 @@ fn no_text_relocation(ours: &SharedObject) -> Result<String> {
     let mut entries = ours.dynamic.iter();
     let writes =
         entries.any(|(tag, value)| tag == "TEXTREL" || tag == "FLAGS" && value.contains("TEXTREL"));
-    ensure!(!writes, "its code is relocated at load");
+    ensure!(!writes, "the loader must relocate the library's code");
     Ok("none".to_owned())
 }
 
-/// A test's build of the library can end the process at each step of a change (`tests/faults`).
+/// Checks that the library is not the build for `tests/faults`, which can end the process at each
+/// step of a change.
 fn faultless(path: &Path) -> Result<String> {
     const VARIABLE: &[u8] = b"FANPCAP_FAULTS";
     let library = fs::read(path).with_context(|| format!("no {}", path.display()))?;
     let mut places = library.windows(VARIABLE.len());
-    ensure!(!places.any(|it| it == VARIABLE), "it is built with them");
+    ensure!(!places.any(|it| it == VARIABLE), "built with faults");
     Ok("none".to_owned())
 }
 
@@ -203,8 +208,9 @@ pub(crate) fn small(path: &Path) -> Result<String> {
     Ok(format!("{} of at most {SIZE_MOST} bytes", meta.len()))
 }
 
-/// The system's library by the loader's cache, which knows the directories of every distribution;
-/// a fanpcap that is installed for all programs comes first there, and is passed over.
+/// Finds the system's library by the loader's cache, which has the directories of every
+/// distribution. If a fanpcap is installed for all applications, it comes first in the cache, and
+/// is skipped.
 fn system_library() -> Result<Option<(PathBuf, Symbols)>> {
     let mut command = Command::new("ldconfig");
     let path = env::var("PATH").unwrap_or_default();

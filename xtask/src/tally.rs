@@ -3,13 +3,13 @@
 use std::fmt;
 use std::ops::AddAssign;
 
-/// Counts of one tier, or of several added up.
+/// Counts of one tier, or the sum of several tiers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
     pub(crate) skipped: usize,
-    /// What failed, by name.
+    /// The names of failed tests.
     pub(crate) failures: Vec<String>,
     /// Tests that failed once and passed when they ran again, alone.
     pub(crate) unsteady: Vec<String>,
@@ -24,7 +24,7 @@ impl Tally {
         }
     }
 
-    /// A tier that can't run here, which has said why.
+    /// A tier that can't run here and has printed the reason.
     pub(crate) fn one_skipped() -> Self {
         Self {
             skipped: 1,
@@ -32,12 +32,12 @@ impl Tally {
         }
     }
 
-    /// Tests that ran.
+    /// Number of tests that ran.
     pub(crate) fn executed(&self) -> usize {
         self.passed + self.failed
     }
 
-    /// Counts one named check and says how it went.
+    /// Counts one named check and prints its result.
     pub(crate) fn check(&mut self, name: &str, outcome: &anyhow::Result<String>) {
         match outcome {
             Ok(detail) => println!("  ok    {name}: {detail}"),
@@ -49,7 +49,7 @@ impl Tally {
         }
     }
 
-    /// Counts a failed test as passed, which passed when it ran again.
+    /// Counts a failed test as passed, because it passed when it ran again.
     pub(crate) fn forgive(&mut self, test: &str) {
         self.failures.retain(|failed| failed != test);
         self.unsteady.push(test.to_owned());
@@ -57,7 +57,7 @@ impl Tally {
         self.passed += 1;
     }
 
-    /// Counts one check that can't run here and says why.
+    /// Counts one check that can't run here and prints the reason.
     pub(crate) fn skip(&mut self, name: &str, reason: &str) {
         println!("  skip  {name}: {reason}");
         self.skipped += 1;

@@ -13,11 +13,10 @@ use crate::{stage, tree};
 use lanes::{Done, Job, What};
 use tiers::{LONG_TIERS, TIERS, Tier, Work};
 
-/// Part of the names of tests that `make test` leaves to `make test-long`: they are in modules of
-/// that name.
+/// Part of the names of tests that only `make test-long` runs: the tests in modules named `long`.
 const LONG: &str = "long::";
 
-/// Runs the tiers with these names, or all, without the long tests.
+/// Runs the tiers with these names, or all tiers, without the long tests.
 pub(crate) fn run(names: &[&str]) -> Result<Tally> {
     let known: Vec<&str> = TIERS.iter().chain(LONG_TIERS).map(|it| it.name).collect();
     tree::ensure_known("tier", names, &known)?;
@@ -32,7 +31,7 @@ pub(crate) fn run(names: &[&str]) -> Result<Tally> {
     summed_up(&chosen, &done, Which::Short)
 }
 
-/// Runs what takes longer than anybody waits for: the long tests, and tiers of their own.
+/// Runs the tests that take too long for `make test`: the long tests, and the long tiers.
 pub(crate) fn long() -> Result<Tally> {
     let chosen: Vec<&'static Tier> = TIERS.iter().chain(LONG_TIERS).collect();
     let is_long = |job: &Job| matches!(job.what, What::Program(_)) || is_in(LONG_TIERS, job.tier);
@@ -41,7 +40,7 @@ pub(crate) fn long() -> Result<Tally> {
     summed_up(&chosen, &done, Which::Long)
 }
 
-/// Runs the tests whose names contain `name`, and shows how each went.
+/// Runs the tests whose names contain `name`, and prints the result of each.
 pub(crate) fn named(name: &str) -> Result<Tally> {
     let all: Vec<&'static Tier> = TIERS.iter().collect();
     let jobs = jobs(&all)?.into_iter();
@@ -59,7 +58,8 @@ fn is_in(tiers: &[Tier], tier: &Tier) -> bool {
     tiers.iter().any(|it| it.name == tier.name)
 }
 
-/// Builds the tiers' programs and what they test, and prepares what they need.
+/// Builds the tiers' test programs and the files that they test, and prepares the tiers'
+/// requirements.
 fn jobs(tiers: &[&'static Tier]) -> Result<Vec<Job>> {
     let (mut programs, ()) = tree::at_once(|| built(tiers), stage::by_least)?;
     let mut jobs = Vec::new();
@@ -81,8 +81,9 @@ fn jobs(tiers: &[&'static Tier]) -> Result<Vec<Job>> {
     Ok(jobs)
 }
 
-/// The workspace's test programs are built at once, so that nothing is built twice. The library
-/// with faults for tests is another one, and is built separately.
+/// Builds the tiers' test programs. Builds all programs of the workspace in one run of cargo, so
+/// that nothing is built twice. Tier `faults` uses another build of the library, so its programs
+/// are built separately.
 fn built(tiers: &[&'static Tier]) -> Result<Vec<Program>> {
     const FAULTS: &str = "fanpcap-faults";
     let apart = ["--exclude", FAULTS, "--exclude", "fanpcap-fuzz"];
@@ -91,7 +92,7 @@ fn built(tiers: &[&'static Tier]) -> Result<Vec<Program>> {
     if tiers.iter().any(|tier| tier.work.iter().any(is_its)) {
         all.extend(programs::build(&["-p", FAULTS])?);
     }
-    // Their tests are run in guests.
+    // The tests of this package run only in guests.
     all.retain(|program| program.package != "fanpcap-guest-tests");
     Ok(all)
 }
@@ -113,7 +114,7 @@ fn added<'a>(done: impl Iterator<Item = &'a Done>) -> Tally {
     })
 }
 
-/// Prints what each tier did, and who failed or was unsteady; all of them added up.
+/// Prints the counts of each tier, and its failed and unsteady tests. Returns the sum.
 fn summed_up(tiers: &[&'static Tier], done: &[Done], which: Which) -> Result<Tally> {
     let least = least_numbers()?;
     let mut sum = Tally::default();
@@ -136,7 +137,7 @@ fn summed_up(tiers: &[&'static Tier], done: &[Done], which: Which) -> Result<Tal
     Ok(sum)
 }
 
-/// Which number of .ci/tiers counts.
+/// Which of the two numbers in .ci/tiers applies.
 #[derive(Clone, Copy, Debug)]
 enum Which {
     Short,
@@ -161,17 +162,17 @@ fn least_numbers() -> Result<BTreeMap<String, [usize; 2]>> {
     all.with_context(|| format!("in {}", path.display()))
 }
 
-/// Fails when a tier has lost tests. A skipped test prints its reason and counts as seen, except in
-/// CI. A tier that is skipped as a whole is one skip, which is counted.
+/// Fails when a tier has lost tests. A skipped test counts as present, because it has printed its
+/// reason, except in CI. If a tier is skipped as a whole, it can't fail here.
 fn shrunk(tally: &Tally, least: Option<usize>) -> Tally {
     let Some(least) = least else {
-        return Tally::one_failed(".ci/tiers has no line for it");
+        return Tally::one_failed(".ci/tiers has no line for this tier");
     };
     let seen = tally.executed() + if tree::is_ci() { 0 } else { tally.skipped };
     if seen >= least || *tally == Tally::one_skipped() {
         return Tally::default();
     }
-    Tally::one_failed(&format!("only {seen} tests, where .ci/tiers wants {least}"))
+    Tally::one_failed(&format!("only {seen} tests, but .ci/tiers requires {least}"))
 }
 
 #[cfg(test)]

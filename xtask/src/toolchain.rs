@@ -1,4 +1,5 @@
-//! Rust of the least supported version: the machine's own, or Debian's packages, unpacked.
+//! A Rust toolchain of the least supported version: the machine's own, or Debian's unpacked
+//! packages.
 
 use std::env;
 use std::ffi::OsString;
@@ -12,14 +13,14 @@ use crate::{archive, tree};
 
 /// The workspace's `rust-version`.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_RUST_VERSION");
-/// Debian's packages of compiler, cargo and clippy: in a release with this version, and in older
-/// ones.
+/// Debian's packages of compiler, cargo and clippy. The first line is for releases whose Rust has
+/// this version, the second line for older releases.
 const PACKAGES: [[&str; 3]; 2] = [
     ["rustc", "cargo", "rust-clippy"],
     ["rustc-web", "cargo-web", "rust-web-clippy"],
 ];
 
-/// Target directory, apart from that of the machine's own compiler.
+/// The target directory of the unpacked toolchain, which is not that of the machine's own compiler.
 fn dir() -> Result<PathBuf> {
     Ok(tree::target()?.join("least"))
 }
@@ -31,18 +32,19 @@ pub(crate) struct Rust {
 }
 
 impl Rust {
-    /// The machine's own, of whatever version.
+    /// The machine's own toolchain, of any version.
     pub(crate) fn own() -> Self {
         Self { root: None }
     }
 
-    /// The least version, or the machine's own if the former can't be had.
+    /// The toolchain of the least version, or the machine's own if the least version is not
+    /// available.
     pub(crate) fn least_or_own() -> Self {
         Self::find().unwrap_or(Self::own())
     }
 
-    /// The machine's own toolchain, if it has this version; else that of the machine's package
-    /// sources.
+    /// The machine's own toolchain, if it has this version; otherwise a toolchain from the
+    /// machine's package sources.
     pub(crate) fn find() -> Result<Self> {
         let own = Self::own();
         if own.serves().is_ok() {
@@ -58,7 +60,7 @@ impl Rust {
         rust.serves().map(|()| rust)
     }
 
-    /// Target directory. Another compiler than the machine's has its own.
+    /// Target directory. An unpacked toolchain has a target directory of its own.
     pub(crate) fn dir(&self) -> Result<PathBuf> {
         match self.root {
             Some(_) => dir(),
@@ -96,7 +98,8 @@ impl Rust {
         command
     }
 
-    /// A package that the machine already had was not unpacked.
+    /// The path of a program of the toolchain. If the machine already has the program's package,
+    /// the package was not unpacked, and the machine's program is used.
     fn program(&self, name: &str) -> PathBuf {
         let unpacked = self
             .root
@@ -135,7 +138,7 @@ fn download() -> Result<PathBuf> {
     let options = [
         format!("-oDir::Etc::preferences={}", preferences.display()),
         format!("-oDir::Cache::archives={}/", debs.display()),
-        // Nothing is installed, so no lock and no root is needed.
+        // apt installs nothing, so it needs neither a lock nor root.
         "-oDebug::NoLocking=1".to_owned(),
     ];
     let packages = offered(&options)?;
@@ -157,5 +160,5 @@ fn offered(options: &[String]) -> Result<[&'static str; 3]> {
             return Ok(packages);
         }
     }
-    bail!("no package source of this machine offers it")
+    bail!("no package source of this machine has Rust {VERSION}")
 }

@@ -29,11 +29,11 @@ pub(crate) fn target() -> Result<PathBuf> {
     Ok(root()?.join(configured.unwrap_or_else(|| "target".into())))
 }
 
-/// Fails unless there is each of the names.
+/// Fails if one of the names is not known.
 pub(crate) fn ensure_known(what: &str, names: &[&str], known: &[&str]) -> Result<()> {
     let unknown = names.iter().find(|name| !known.contains(name));
     unknown.map_or(Ok(()), |name| {
-        bail!("no {what} {name:?}: there are {}", known.join(", "))
+        bail!("no {what} {name:?}; known are {}", known.join(", "))
     })
 }
 
@@ -42,12 +42,13 @@ pub(crate) fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))
 }
 
-/// Makes a directory, if it is not there, and those above it.
+/// Makes a directory and its parent directories, if they do not exist.
 pub(crate) fn make(dir: &Path) -> Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))
 }
 
-/// Makes a directory that is kept, if it is not there. It gets its name when it is complete.
+/// Makes a directory that is kept, if it does not exist. The directory gets its name when it is
+/// complete.
 pub(crate) fn make_once(dir: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     if dir.exists() {
         return Ok(());
@@ -58,7 +59,7 @@ pub(crate) fn make_once(dir: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> R
     fs::rename(&half, dir).with_context(|| format!("making {}", dir.display()))
 }
 
-/// Removes a directory with all that is in it, but no other file systems.
+/// Removes a directory with its contents, but does not enter other file systems.
 pub(crate) fn remove(dir: &Path) -> Result<()> {
     let mut rm = Command::new("rm");
     output(rm.args(["-rf", "--one-file-system"]).arg(dir)).map(drop)
@@ -81,7 +82,8 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs both at once: what links for long leaves CPUs to the other.
+/// Runs two functions at the same time. While one links, which uses one CPU, the other uses the
+/// other CPUs.
 pub(crate) fn at_once<A, B: Send>(
     one: impl FnOnce() -> Result<A>,
     other: impl FnOnce() -> Result<B> + Send,
@@ -108,17 +110,18 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
-/// Namespaces, sockets and processes of other users need root.
+/// Whether this is root. Namespaces, sockets and processes of other users need root.
 pub(crate) fn is_root() -> Result<bool> {
     Ok(output(Command::new("id").arg("-u"))?.trim() == "0")
 }
 
-/// In CI a test that needs root and does not have it is a failure, not a skip.
+/// Whether this runs in CI. In CI, a test that needs root and runs without root is a failure, not a
+/// skip.
 pub(crate) fn is_ci() -> bool {
     env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }
 
-/// The directory for `prefix`: inside the one that DESTDIR names, if any.
+/// The directory for `prefix`: inside the directory that DESTDIR names, if it is set.
 pub(crate) fn destination(prefix: &str) -> Result<PathBuf> {
     ensure!(
         prefix.starts_with('/'),
@@ -127,7 +130,7 @@ pub(crate) fn destination(prefix: &str) -> Result<PathBuf> {
     Ok(below(&env::var("DESTDIR").unwrap_or_default(), prefix))
 }
 
-/// A path below DESTDIR, which packagers set and which is no part of the installed paths.
+/// A path below DESTDIR. Packagers set DESTDIR; the installed paths do not contain it.
 fn below(destdir: &str, prefix: &str) -> PathBuf {
     match destdir {
         "" => PathBuf::from(prefix),

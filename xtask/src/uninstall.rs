@@ -16,7 +16,8 @@ const LIST: &str = "share/fanpcap/installed";
 /// The file that `fanpcap enable --system` writes.
 const ENABLED: &str = "/etc/ld.so.conf.d/00-fanpcap.conf";
 
-/// Removes the files installed below `prefix`, inside the directory that DESTDIR names, if any.
+/// Removes the files installed below `prefix`, inside the directory that DESTDIR names, if it is
+/// set.
 pub(crate) fn run(prefix: &str) -> Result<()> {
     let target = tree::destination(prefix)?;
     let list = target.join(LIST);
@@ -27,7 +28,7 @@ pub(crate) fn run(prefix: &str) -> Result<()> {
     if env::var("DESTDIR").unwrap_or_default().is_empty() {
         disable(prefix)?;
     }
-    // Files before their directories.
+    // Files are removed before their directories.
     let mut entries: Vec<&str> = text.lines().collect();
     entries.sort_by_key(|entry| std::cmp::Reverse(entry.len()));
     entries.sort_by_key(|entry| entry.ends_with('/'));
@@ -38,7 +39,7 @@ pub(crate) fn run(prefix: &str) -> Result<()> {
     Ok(())
 }
 
-/// Disables the library first: no application may need it when it goes.
+/// Disables the library before it is removed, so that no application needs it any more.
 fn disable(prefix: &str) -> Result<()> {
     let enabled = fs::read_to_string(ENABLED).unwrap_or_default();
     if !names_library_below(&enabled, prefix) {
@@ -46,12 +47,12 @@ fn disable(prefix: &str) -> Result<()> {
     }
     let command = Path::new(prefix).join("bin").join(stage::COMMAND);
     tree::run(Command::new(command).args(["disable", "--system"]))
-        .context("every program of this machine loads the library; nothing was removed")
+        .context("every program of this machine still loads the library; nothing was removed")
 }
 
 fn names_library_below(enabled: &str, prefix: &str) -> bool {
     let mut lines = enabled.lines();
-    // Compare components: PREFIX may end with a slash.
+    // Compares components, because PREFIX may end with a slash.
     lines.any(|line| Path::new(line).starts_with(prefix))
 }
 
@@ -59,7 +60,7 @@ fn remove(target: &Path, entry: &str) -> Result<()> {
     let is_inside = Path::new(entry)
         .components()
         .all(|component| matches!(component, Component::Normal(_)));
-    ensure!(is_inside, "{entry:?} in {LIST} is no path below the prefix");
+    ensure!(is_inside, "{entry:?} in {LIST} is outside of the prefix");
     let path = target.join(entry);
     let done = if entry.ends_with('/') {
         fs::remove_dir(&path)
@@ -72,7 +73,8 @@ fn remove(target: &Path, entry: &str) -> Result<()> {
     }
 }
 
-/// The file is already gone, or somebody has put other files into the directory.
+/// Whether a removal may fail like this: the file is already gone, or the directory has files of
+/// others.
 fn is_harmless(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty)
 }

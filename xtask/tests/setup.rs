@@ -1,5 +1,5 @@
-//! Tests of scripts/setup: it names all missing tools at once, and installs only for root, unless
-//! forbidden.
+//! Tests of scripts/setup. The script names all missing tools at once. It installs packages only
+//! for root, and only if this is not forbidden.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -13,11 +13,12 @@ const TOOLS: [&str; 10] = [
     "sh", "sed", "sort", "tr", "head", "tail", "ls", "grep", "chmod", "rm",
 ];
 
-/// Keeps services from starting during installation. The file belongs to the machine: tests use
-/// their own.
+/// The file that keeps services from starting during an installation. Tests use a file of their
+/// own, because this file belongs to the machine.
 const POLICY: &str = "policy=/usr/sbin/policy-rc.d";
 
-/// The output of setup, and whether the command ran, on a machine with these tools and no compiler.
+/// Runs setup on a machine with these tools and no compiler, and returns its output, which shows
+/// whether the command ran.
 fn setup(user: u32, environment: &[(&str, &str)]) -> Result<String> {
     let scratch = Scratch::new()?;
     let bin = scratch.file("bin");
@@ -37,11 +38,11 @@ fn setup(user: u32, environment: &[(&str, &str)]) -> Result<String> {
     let shown = policy.display();
     let apt = format!("test ! -x {shown} || echo \"{SEES_POLICY}\"; echo \"called apt-get $*\"");
     program("apt-get", &apt)?;
-    // Offers every package in a suitable version.
+    // This apt-cache has a suitable version of every package.
     program("apt-cache", "echo '  Candidate: 1.85.0'")?;
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/setup");
     let text = fs::read_to_string(script)?;
-    assert!(text.contains(POLICY), "{POLICY} is in setup");
+    assert!(text.contains(POLICY), "setup has no {POLICY}");
     let script = scratch.file("setup");
     fs::write(&script, text.replace(POLICY, &format!("policy={shown}")))?;
     let mut command = Command::new("/bin/sh");
@@ -50,7 +51,7 @@ fn setup(user: u32, environment: &[(&str, &str)]) -> Result<String> {
         .args(["build", "echo", "the command ran"]);
     command.env_clear().env("HOME", &bin).env("PATH", &bin);
     let done = command.envs(environment.iter().copied()).output()?;
-    assert!(!policy.exists(), "the policy stays");
+    assert!(!policy.exists(), "setup did not remove {shown}");
     let said = [done.stdout, done.stderr].concat();
     Ok(String::from_utf8_lossy(&said).into_owned())
 }

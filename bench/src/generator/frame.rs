@@ -1,4 +1,4 @@
-//! The frames of a flood: 4096 flows of one length; and probes, which carry the time.
+//! The frames of a flood, which are 4096 flows of one length, and probes, which carry the time.
 
 use anyhow::{Context, Result};
 use fanpcap_gen::{Description, Lengths, Pool};
@@ -12,7 +12,7 @@ const PAYLOAD: usize = 42;
 /// Number of flows in a round of frames.
 pub(crate) const FLOWS: u32 = 4096;
 
-/// Mark by which the reader recognises a probe; the time follows it.
+/// Mark by which the reader recognises a probe. The time follows the mark.
 const MARK: &[u8; 8] = b"FANPROBE";
 
 /// Frames of `len` bytes without the check sequence: UDP over IPv4 to an unused address, as on a

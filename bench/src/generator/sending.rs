@@ -14,7 +14,8 @@ use fanpcap_linux::wait::clock;
 use super::{Launch, Sent, Way, frame};
 use crate::cpu;
 
-/// Frames in a burst of a paced load: shorter bursts take more of a core that a worker shares.
+/// Frames in a burst of a paced load. With shorter bursts, the generator would take more of the
+/// core that it shares with a worker.
 const BURST: u64 = 64;
 
 pub(super) fn frames(
@@ -81,8 +82,8 @@ pub(super) fn probes(device: &str, count: u64, interval: Duration) -> Result<Sen
     })
 }
 
-/// Sleeps until `due`. If probes follow each other closely, waits awake, because a sleep would end
-/// too late.
+/// Waits until `due`. Sleeps first if the interval is long enough; a sleep in a short interval
+/// would end too late.
 fn wait_for(due: Instant, interval: Duration) {
     if interval >= ASLEEP {
         thread::sleep(due.saturating_duration_since(Instant::now()));
@@ -92,7 +93,7 @@ fn wait_for(due: Instant, interval: Duration) {
     }
 }
 
-/// The shortest interval that is spent asleep. Shorter intervals are spent awake.
+/// The shortest interval in which the generator sleeps. In shorter intervals it spins.
 const ASLEEP: Duration = Duration::from_micros(200);
 
 /// A number between 0 and 1/2. A multiplicative hash scatters consecutive numbers well (Knuth,

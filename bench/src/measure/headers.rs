@@ -38,7 +38,7 @@ fn capacity(bench: &Bench) -> Result<f64> {
         return Ok(*known);
     }
     let sample = trial(bench, "each", None, 3 * bench.time)?;
-    let sample = sample.map_err(|refusal| anyhow!("what libpcap takes: {refusal}"))?;
+    let sample = sample.map_err(|refusal| anyhow!("measuring the rate of libpcap: {refusal}"))?;
     let pps = sample[&Figure::CapturedPps];
     ensure!(pps > 0.0, "the analyzer counted no header");
     Ok(*CAPACITY.get_or_init(|| pps))
@@ -149,14 +149,15 @@ impl Chain {
     }
 
     /// The headers that the analyzer has counted, and the packets that reached the capturing
-    /// program. The analyzer ends first: headers that still wait then were not counted in time.
+    /// program. The analyzer ends first, so that headers that still wait are not counted: they came
+    /// too late.
     fn end(self, bench: &Bench, mirror: &Mirror) -> Result<(u64, u64)> {
         self.analyzer.signal("TERM")?;
         let ended = self.analyzer.wait()?;
         let status = ended.said.lines().rfind(|line| line.starts_with('{'));
-        let status: Value = serde_json::from_str(status.context("the analyzer said nothing")?)?;
+        let status: Value = serde_json::from_str(status.context("the analyzer printed nothing")?)?;
         let counted = &status["figures"]["dicap_headers"];
-        let counted = counted.as_u64().context("the analyzer counted nothing")?;
+        let counted = counted.as_u64().context("no count of headers")?;
         self.source.signal("TERM")?;
         let ended = self.source.wait()?;
         let seen = match &*self.key {
@@ -175,7 +176,7 @@ fn own(bench: &Bench, verb: &str, ready: &'static str) -> Result<Program> {
     Ok(program.args([verb, "--config"]))
 }
 
-/// Removes what a node leaves in the kernel.
+/// Detaches the selection that a node leaves in the kernel.
 fn detach(bench: &Bench) -> Result<()> {
     let program = own(bench, "node", "")?.arg("/dev/null");
     let program = program.args(["-i", MONITOR, "--detach"]);

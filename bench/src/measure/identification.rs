@@ -1,5 +1,5 @@
 //! A measure of how evenly the identification of IPv4 is spread over packets. Also measures how
-//! evenly nodes share packets by the identification. It has the shape of DiCAP's Fig. 7.
+//! evenly nodes share packets by the identification. The histogram has the shape of DiCAP's Fig. 7.
 
 use std::env;
 use std::ffi::OsString;
@@ -22,7 +22,7 @@ const PARTS: usize = 64;
 /// An arbitrary value for a cluster's secret.
 const INITIAL: u32 = 0x0123_4567;
 
-/// The directory of captures, if one is given.
+/// The directory of captures, if the variable is set.
 pub(super) fn captures() -> Option<OsString> {
     env::var_os(CAPTURES)
 }
@@ -61,7 +61,7 @@ fn generated() -> Result<Vec<Vec<u8>>> {
 fn captured(dir: &Path) -> Result<Vec<Vec<u8>>> {
     let mut frames = Vec::new();
     for file in files(dir)? {
-        // Files of other links, and what follows a damaged packet, are left out.
+        // Files of other link types are left out, and so are all packets after a damaged packet.
         let records = Records::open(&file).into_iter().flatten();
         frames.extend(records.map_while(Result::ok).map(|record| record.bytes));
     }
@@ -99,7 +99,7 @@ fn identification(bytes: &[u8]) -> Option<u16> {
     }
 }
 
-/// The percentage of IPv4 packets that are too many in their part of the histogram.
+/// The percentage of IPv4 packets that are above the average number of their part of the histogram.
 fn outside(ids: &[Option<u16>]) -> f64 {
     let mut parts = [0_u32; PARTS];
     for id in ids.iter().flatten() {
@@ -124,8 +124,8 @@ fn imbalance(nodes: impl Iterator<Item = usize>) -> f64 {
     100.0 * (f64::from(busiest) / mean - 1.0)
 }
 
-/// The imbalance with the hash of DiCAP's paper. Packets without an identification count as those
-/// with 0.
+/// The imbalance with the hash of DiCAP's paper. Packets without an identification are hashed as
+/// packets with identification 0.
 fn by_paper(ids: &[Option<u16>]) -> f64 {
     let hash = |id: &Option<u16>| bob::hash(&id.unwrap_or(0).to_be_bytes(), INITIAL);
     imbalance(ids.iter().map(|id| hash(id) as usize))

@@ -42,7 +42,7 @@ impl Latency {
         let times = times.context("no probe reached the reader")?;
         ensure!(
             times.count == done.sent.frames,
-            "{} of {} probes were timed",
+            "the reader got {} of {} probes",
             times.count,
             done.sent.frames
         );

@@ -14,8 +14,7 @@ use crate::pause::pause;
 use crate::reader::{self, Settings, Times, Work};
 
 const OPENS: u32 = 15;
-/// The interval of probes. It is short, so that a packet waits for the handle, not the handle for a
-/// packet.
+/// The interval of probes. The interval is short, so that a handle never waits for a packet.
 const OPEN_INTERVAL: Duration = Duration::from_micros(200);
 /// More probes than all handles need: they last for 10 s. The generator is stopped when the reader
 /// has ended.

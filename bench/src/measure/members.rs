@@ -1,5 +1,5 @@
-//! A measure of members that come and are killed under load. It shows whose flows move, what is
-//! lost, and how soon other members have the flows of the dead one.
+//! A measure of members that join and are killed under load. It shows which flows move, how many
+//! packets are lost, and how soon other members get the flows of the killed member.
 
 mod story;
 
@@ -27,7 +27,7 @@ const GROUP: u16 = 61;
 const RATE: &str = "200kpps";
 /// Number of frames of each flow in a phase.
 const ROUNDS: u64 = 6;
-/// Within this time, a newcomer has its share, and packets on their way have arrived.
+/// Within this time, a newcomer has its share, and all packets that were sent before have arrived.
 const SETTLED: Duration = Duration::from_millis(300);
 
 const READ_WITHIN: Duration = Duration::from_secs(10);
@@ -60,7 +60,7 @@ pub(super) fn run(members: usize, bench: &Bench, mode: &str) -> Result<Sample> {
     let story = Story::read(group.files.iter().map(PathBuf::as_path))?;
     let [alone, joined, after] = [alone, joined, after].map(|it| story.owners(&it));
     let served = story.served_after(&joined, 0, killed_us);
-    let served = served.context("nobody has the flows of the killed member")?;
+    let served = served.context("no member has the flows of the killed member")?;
     Ok(Sample::from([
         (Figure::JoinMoved, moved(&alone, &joined, |_| true)),
         (Figure::DeathMoved, moved(&joined, &after, |_| true)),
@@ -71,7 +71,7 @@ pub(super) fn run(members: usize, bench: &Bench, mode: &str) -> Result<Sample> {
     ]))
 }
 
-/// Members that record what they get.
+/// Members that record the packets that they get.
 #[derive(Debug, Default)]
 struct Group {
     members: Vec<Member>,
@@ -98,9 +98,9 @@ impl Group {
         opened.with_context(|| said.clone())
     }
 
-    /// Waits for a time in which each flow has packets and no member comes or goes. Returns that
-    /// time in microseconds since 1970, after its packets have been read, so that no member
-    /// inherits any.
+    /// Waits for a time in which each flow has packets and no member joins or ends. Returns that
+    /// time in microseconds since 1970. The packets of that time have been read by then, so that no
+    /// member reads them from another member's ring.
     fn phase(&self, bench: &Bench) -> Result<Range<u64>> {
         pause(SETTLED)?;
         let (from, before) = (now_us(), bench.arrived()?.received);
@@ -119,7 +119,7 @@ impl Group {
         Ok(from..until)
     }
 
-    /// Kills the first member. Returns the time of that in microseconds since 1970.
+    /// Kills the first member. Returns the time of the kill in microseconds since 1970.
     fn kill_first(&mut self) -> Result<u64> {
         let first = self.members.remove(0);
         let at = now_us();

@@ -41,7 +41,8 @@ fn nodes(key: &str) -> usize {
 const THOUSANDTHS: u32 = 150;
 /// The work for each packet is so large that the readers set the limit, not the mirror.
 const WORK: Work = Work::Busy(20_000);
-/// The ring has room for 70 ms, so that what it holds at the end is a small part of a run.
+/// The ring has room for 70 ms, so that the packets in the ring at the end are a small part of a
+/// run.
 pub(super) const SETTINGS: Settings = Settings {
     snaplen: Some(96),
     immediate: true,
@@ -50,12 +51,12 @@ pub(super) const SETTINGS: Settings = Settings {
     filter: None,
 };
 
-/// Nodes that are offered this many times the rate that one of them can handle.
+/// Nodes that are offered this many times the rate that one node can handle.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Nodes {
     times: f64,
-    /// Whether this load is for each node, instead of for all together.
+    /// Whether this load is for each node. Otherwise it is for all nodes together.
     #[serde(default)]
     each: bool,
 }
@@ -81,9 +82,10 @@ fn capacity(bench: &Bench) -> Result<f64> {
     if let Some(known) = CAPACITY.get() {
         return Ok(*known);
     }
-    // This run is longer than others, so that what is left in the ring at the end counts less.
+    // This run is longer than other runs, so that the packets left in the ring at the end count
+    // less.
     let sample = cluster(bench, 1, PPS, 3 * bench.time)?;
-    let sample = sample.map_err(|refusal| anyhow::anyhow!("what one node takes: {refusal}"))?;
+    let sample = sample.map_err(|refusal| anyhow::anyhow!("measuring one node: {refusal}"))?;
     Ok(*CAPACITY.get_or_init(|| sample[&Figure::CapturedPps]))
 }
 

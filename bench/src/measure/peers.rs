@@ -78,13 +78,14 @@ impl Peers {
         bench.arranged(side, bench.way, || {
             let member = outside::start(bench, Some(side), program)?;
             let said = member.said()?;
-            // A handle that falls back to another engine warns.
+            // pcap_activate() warns if a handle falls back to another engine.
             ensure!(!said.contains("WARNING"), "{said}");
             outside::flood(bench, self.len, member, waits("INT", TCPDUMP_GRACE), tally)
         })
     }
 
-    /// netsniff has no snapshot length, and must not change the machine's socket memory.
+    /// netsniff-ng has no snapshot length. Its option keeps it from changing the machine's limits
+    /// of socket memory.
     fn netsniff(&self, bench: &Bench) -> Result<Result<Sample, Refusal>> {
         let cpu = bench.reader_cpu;
         let program = outside::program(bench, Side::System, cpu, "netsniff-ng", "Running!")
@@ -101,7 +102,7 @@ impl Peers {
     }
 
     /// The worker polls, so its CPU time is the whole core's while frames are sent. The first
-    /// thread is idle meanwhile.
+    /// thread is idle during this time.
     fn testpmd(&self, bench: &Bench, device: [&str; 2]) -> Result<Result<Sample, Refusal>> {
         let member = testpmd::start(bench, device)?;
         let polls = Manner {
@@ -121,19 +122,19 @@ const fn waits(signal: &'static str, grace: Duration) -> Manner {
     }
 }
 
-/// Why testpmd can't be used on net_af_packet here.
+/// Why testpmd can't be used on net_af_packet; `None` if it can.
 pub(super) fn no_testpmd_on_packet(bench: &Bench) -> Option<String> {
     refusal(testpmd::start(bench, testpmd::AF_PACKET))
 }
 
-/// Why testpmd can't be used on net_af_xdp here.
+/// Why testpmd can't be used on net_af_xdp; `None` if it can.
 pub(super) fn no_testpmd_on_xdp(bench: &Bench) -> Result<Option<String>> {
     without_program(bench, || {
         Ok(refusal(testpmd::start(bench, testpmd::AF_XDP)))
     })
 }
 
-/// Why an application can't be used here.
+/// Why an application can't be used, by the result of its start; `None` if it can.
 fn refusal(started: Result<Member>) -> Option<String> {
     // The application removes its XDP program only when it ends properly.
     let ended = started.and_then(|member| {

@@ -1,4 +1,5 @@
-//! A measure of links whose queues threads poll (threaded NAPI), by where threads and readers run.
+//! A measure of links whose queues are polled by threads (threaded NAPI). Compares the CPUs of
+//! threads and readers.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -41,7 +42,7 @@ pub(super) struct Polled {
 /// The devices of each link.
 const ENDS: [Ends; 2] = [["fpbnear1", "fpbfar1"], ["fpbnear2", "fpbfar2"]];
 
-/// The group of each link's readers. The readers share the link's packets by the CPU that polls.
+/// The group of each link's readers. The CPU that polls a queue selects the reader of its packets.
 const GROUPS: [u16; 2] = [46, 47];
 const MODE: &str = "cpu";
 
@@ -126,7 +127,7 @@ fn polling_time(links: &[Link<'_>]) -> Result<Duration> {
     threads.map(|it| cpu::of_all_threads(it.pid)).sum()
 }
 
-/// A link whose queues are polled and that is read.
+/// A link with its polling threads and its readers.
 struct Link<'a> {
     wire: &'a Wire,
     group: u16,
@@ -195,7 +196,7 @@ impl<'a> Link<'a> {
         readers.chain(&self.threads).copied()
     }
 
-    /// Ends the readers, and puts back what `tune` has changed.
+    /// Ends the readers, and restores the settings that `tune` has changed.
     fn end(self, bench: &Bench) -> Result<Vec<ReaderReport>> {
         let mut told = Vec::new();
         for (member, _) in &self.readers {
@@ -216,7 +217,8 @@ impl<'a> Link<'a> {
     }
 }
 
-/// The far device. A veth has NAPI instances, and takes live frames, while GRO is on.
+/// Turns GRO on at the far device, and returns the device. With GRO a veth has NAPI instances, and
+/// takes live frames.
 fn with_gro(wire: &Wire) -> Result<Device> {
     let device = Device::open(wire.far())?;
     let gro = Setting::Feature("rx-gro".to_owned()).into();
@@ -268,8 +270,8 @@ fn tune(wire: &Wire, cpus: &[usize]) -> Result<(Hold, usize)> {
     Ok((hold, cpu))
 }
 
-/// Allowed deviation from the rate. The generators wait for CPUs that polling threads and readers
-/// use too.
+/// Allowed deviation from the rate. It is large, because polling threads and readers use the
+/// generators' CPUs too.
 const OFF_RATE: f64 = 0.1;
 
 /// The results of a run in which generators sent on all links at the same time.
@@ -316,9 +318,9 @@ impl Run {
     }
 }
 
-/// The counters of a link. The device had no room for a frame that was sent but not received. The
-/// device's own count of such frames may miss some where two CPUs send to one queue, but includes
-/// no other frames.
+/// The counters of a link. A frame that was sent but not received counts as dropped by the device.
+/// The device's own count of dropped frames may be too low if two CPUs send to one queue, but is
+/// never too high.
 fn counters(sent: &[Sent], counted: Arrived, told: &[ReaderReport]) -> Counters {
     let frames: u64 = sent.iter().map(|sent| sent.frames).sum();
     let arrived = Arrived {

@@ -1,5 +1,5 @@
 //! A measure of two receive queues against one. There is a generator on each core, and one reader
-//! that looks at no packet.
+//! that reads no packet's bytes.
 
 use anyhow::Result;
 
@@ -16,7 +16,7 @@ use crate::trial::{GRACE, SETTLE, sample};
 use crate::verdict::Verdict;
 use crate::wire::{Arrived, QUEUES};
 
-/// Why a column with a receive queue for each CPU can't be measured.
+/// Why a column with a receive queue for each CPU can't be measured; `None` if it can.
 pub(super) fn no_own_queues(bench: &Bench) -> Option<String> {
     let shared = bench.generator_cpu % QUEUES == bench.reader_cpu % QUEUES;
     shared.then(|| "both CPUs have the same receive queue".to_owned())
@@ -88,8 +88,8 @@ impl Flood {
         })
     }
 
-    /// The figures of a run that counts. The reader takes a part of the second generator's core, so
-    /// only the first must have had its own.
+    /// The figures of a run that counts. The reader uses a part of the second generator's core, so
+    /// only the first generator must have had its core alone.
     fn sample(&self, bench: &Bench, told: Tally, cpu_ns: u64) -> Result<Sample, Refusal> {
         let sent = Sent::together(&self.sent)?;
         let counters = Counters::new(sent.frames, self.arrived, told);

@@ -1,4 +1,4 @@
-//! The measure of most rows: frames of one length, and for each column what receives them.
+//! The measure of most rows: frames of one length, and for each column other receivers.
 
 use std::num::NonZeroU64;
 
@@ -15,7 +15,7 @@ use crate::reader::{Seat, Settings, Work};
 use crate::refusal::Refusal;
 use crate::trial::{Done, Trial};
 
-/// A run for each column.
+/// The settings of the runs, for all columns.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, bound(deserialize = "'de: 'static"))]
 pub(super) struct Trials {
@@ -25,8 +25,9 @@ pub(super) struct Trials {
     pps: Option<NonZeroU64>,
     /// How the frames are sent, if not in the bench's usual way.
     way: Option<Way>,
-    /// The length of a run as a multiple of other runs' length. There may be many columns, and what
-    /// the rings hold at the end of a paced run should be a small part of it.
+    /// The length of a run as a multiple of other runs' length. Measures with many columns have
+    /// shorter runs. Paced runs are longer, so that the packets in the rings at the end are a small
+    /// part.
     #[serde(default = "whole")]
     lengths: f64,
     #[serde(default)]
@@ -40,7 +41,7 @@ fn whole() -> f64 {
 }
 
 impl Trials {
-    /// Why the frames can't be sent here.
+    /// Why this machine can't send the frames; `None` if it can.
     pub(super) fn absent(&self, bench: &Bench) -> Option<String> {
         match self.way {
             Some(Way::LiveFrames) => unread::no_live_frames(bench),
@@ -60,7 +61,7 @@ impl Trials {
             Receivers::Readers => {}
             Receivers::Program(verdict) => return unread::flood(bench, Some(verdict), time),
             Receivers::Nothing => return unread::flood(bench, None, time),
-            Receivers::Links(_) => bail!("links are not for one wire"),
+            Receivers::Links(_) => bail!("a column with links can't be measured on one wire"),
         }
         let trial = Trial {
             side: column.side.unwrap_or(Side::of(column.key)),

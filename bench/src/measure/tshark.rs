@@ -1,4 +1,5 @@
-//! A real application that is busy with each packet: tshark, one copy and two copies in a group.
+//! A measure of tshark, a real application with much work for each packet: one copy, and two copies
+//! in a group.
 
 use std::num::NonZeroU64;
 use std::process::Command;
@@ -27,15 +28,16 @@ const GROUP: u16 = 45;
 /// A rate that is higher than one copy can handle.
 const FIRST_PPS: u64 = 200_000;
 const FIRST_RUNS: u32 = 3;
-/// Offered load, relative to what one copy can handle: both copies must be busy, and the generator
-/// must not.
+/// Offered load, relative to the rate that one copy can handle. Both copies must be busy all the
+/// time, but not the generator.
 const LOAD: f64 = 2.2;
-/// Run length in floods, so that what the rings hold at the end is a small part of the run.
+/// Run length, in lengths of a flood. Runs are long, so that the packets in the rings at the end
+/// are a small part.
 const LONGER: u32 = 4;
 /// Time for the copies to read their rings and pipes.
 const DRAIN: Duration = Duration::from_millis(500);
 
-/// Runs as many copies of tshark behind dumpcap as the column says. dumpcap captures on our library
+/// Runs the column's number of copies of tshark behind dumpcap. dumpcap captures on our library,
 /// and stops reading while tshark lags.
 pub(super) fn run(bench: &Bench, key: &str) -> Result<Result<Sample, Refusal>> {
     /// Packets per second that one copy handles; measured once.
@@ -69,7 +71,7 @@ impl Copy {
             program.args(["-c", script, "sh"]).arg(&fifo)
         };
         let read = format!("exec tshark -n -r - -T fields {FIELDS} <\"$1\"");
-        // tshark waits for dumpcap, so it is ready as soon as it runs.
+        // tshark waits for dumpcap at the pipe, so tshark is ready as soon as it runs.
         let tshark = shell(&read, "").start(&bench.scratch)?;
         let write = "exec dumpcap -q -P -i \"$2\" -w - >\"$1\"";
         let dumpcap: Program = shell(write, "File: -")
@@ -104,8 +106,8 @@ impl Copy {
     }
 }
 
-/// The rate that one copy can handle: the highest of a few runs, because other processes can only
-/// lower it. With too low a load, two copies would have nothing to do.
+/// The rate that one copy can handle: the highest rate of a few runs, because other processes can
+/// only lower a rate. With too low a rate, two copies would not be busy.
 fn best_of_one(bench: &Bench) -> Result<Result<f64, Refusal>> {
     let mut best = 0.0_f64;
     for _ in 0..FIRST_RUNS {

@@ -11,14 +11,14 @@ use crate::generator::{Load, Way};
 use crate::refusal::{Refusal, generator_share, into_nothing};
 use crate::verdict::Verdict;
 
-/// Why a column can't be measured without live frames.
+/// Why a column that needs live frames can't be measured; `None` if it can.
 pub(super) fn no_live_frames(bench: &Bench) -> Option<String> {
     let frames = bench.way == Way::LiveFrames;
     (!frames).then(|| "live frames don't work here".to_owned())
 }
 
-/// Floods the far device. Without a BPF program the device refuses live frames, so the generator is
-/// alone.
+/// Floods the far device. Without a BPF program the device refuses live frames, so the run measures
+/// the generator alone.
 pub(super) fn flood(
     bench: &Bench,
     verdict: Option<Verdict>,

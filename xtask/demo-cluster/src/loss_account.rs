@@ -1,4 +1,4 @@
-//! The account of the demo's packets: by the nodes' files, and by what the nodes count.
+//! The account of the demo's packets, by the nodes' files and by the nodes' counts.
 
 use std::collections::HashMap;
 use std::net::UdpSocket;
@@ -17,20 +17,20 @@ use fanpcap_wire::Frame;
 
 use crate::traffic;
 
-/// What the files of all nodes say of some packets.
+/// Counts of some packets, by the files of all nodes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Truth {
     pub(crate) offered: u64,
-    /// Captured by exactly one node.
+    /// Packets that exactly one node captured.
     pub(crate) once: u64,
-    /// Captured by two.
+    /// Packets that two nodes captured.
     pub(crate) doubled: u64,
-    /// Captured by none.
+    /// Packets that no node captured.
     pub(crate) missed: u64,
 }
 
 impl Truth {
-    /// Of the packets with these numbers, by what each node's file has.
+    /// Counts the packets with these numbers in the files of all nodes.
     pub(crate) fn of(numbers: Range<u64>, files: &[Vec<u64>]) -> Self {
         let captured = times(files);
         let mut truth = Self::default();
@@ -45,7 +45,8 @@ impl Truth {
         truth
     }
 
-    /// Missed packets that the nodes' counts do not tell, or packets that they tell beyond them.
+    /// The difference between the number of missed packets and the span of lost packets by the
+    /// nodes' counts; 0 if the span includes the number.
     pub(crate) fn unaccounted(&self, lost: Span) -> u64 {
         let missed = i64::try_from(self.missed).unwrap_or(i64::MAX);
         let outside = (lost.least - missed).max(missed - lost.most).max(0);
@@ -62,26 +63,28 @@ fn times(files: &[Vec<u64>]) -> HashMap<u64, u32> {
     times
 }
 
-/// The nodes' own counts, as an analyzer keeps them.
+/// An account of the nodes' own counts, like an analyzer's account.
 pub(crate) struct LossAccount {
     socket: UdpSocket,
     reports: HashMap<NodeId, Assembly>,
     ledger: Ledger,
-    /// How the cluster selects.
+    /// The cluster's selection.
     selection: Selection,
 }
 
-/// Nodes of one machine have one clock; a packet reaches the last of them soon.
+/// The skew. It is short, because the nodes are on one machine, with one clock, and a packet
+/// reaches all nodes soon.
 const SKEW_NS: u64 = 20_000_000;
 
 impl LossAccount {
-    /// An account of what nodes report to this socket.
+    /// An account of the reports that nodes send to this socket.
     ///
     /// # Errors
     /// The socket can't be set up.
     pub(crate) fn open(socket: UdpSocket) -> Result<Self> {
         socket.set_nonblocking(true)?;
-        // Reports come while nobody reads: 120 KiB each, as the kernel counts, once a second.
+        // Reports come once a second, also while the demo does not read the socket. The kernel
+        // counts 120 KiB for each report.
         receive_buffer::force(socket.as_fd(), 64 << 20)?;
         let settings = LedgerSettings {
             skew: SKEW_NS,
@@ -96,13 +99,13 @@ impl LossAccount {
         })
     }
 
-    /// Says how the cluster selects.
+    /// Sets the cluster's selection.
     pub(crate) fn select(&mut self, selection: Selection) {
         self.selection = selection;
     }
 
-    /// Takes the reports that have come. Returns which nodes' reports are whole by that, of those
-    /// that were made after `since`.
+    /// Reads the messages that have come. Returns the nodes whose reports are complete now, if the
+    /// report was made after `since`.
     ///
     /// # Errors
     /// A report is wrong.
@@ -122,7 +125,7 @@ impl LossAccount {
         Ok(whole)
     }
 
-    /// A node is dead since `at`, whose file has these packets.
+    /// Records that a node died at `at`. Its file has these packets.
     pub(crate) fn end_node(&mut self, node: NodeId, at: u64, file: &[u64]) {
         let mut captured = Box::new([Span::default(); BUCKETS]);
         for number in file {
@@ -131,8 +134,8 @@ impl LossAccount {
         self.ledger.end(node, at, Some(captured), |_| true);
     }
 
-    /// What the counts come to, less what stands in the files of two nodes: as an analyzer or
-    /// 'fanpcap cluster merge' takes it out.
+    /// The number of lost packets by the counts. Duplicates in the files of two nodes are
+    /// subtracted, as an analyzer or 'fanpcap cluster merge' removes them.
     pub(crate) fn lost(&mut self, files: &[Vec<u64>]) -> Span {
         let mut doubles = vec![0; BUCKETS];
         for (number, times) in times(files) {
@@ -159,7 +162,7 @@ impl LossAccount {
 /// Nanoseconds since 1970.
 ///
 /// # Errors
-/// The clock stands before that.
+/// The clock is set to a time before 1970.
 pub(crate) fn now_ns() -> Result<u64> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH)?;
     Ok(u64::try_from(since.as_nanos())?)

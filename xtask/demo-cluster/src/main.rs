@@ -1,5 +1,5 @@
-//! The demo of a capture cluster: nodes on this machine come, go and die while packets come, and
-//! every packet is accounted for.
+//! The demo of a capture cluster: nodes on this machine join, are drained and die while packets
+//! come, and every packet is accounted for.
 #![forbid(unsafe_code)]
 
 mod traffic;
@@ -71,7 +71,7 @@ struct Story {
     stage: Stage,
     /// The number of the next packet.
     next: u64,
-    /// A node that has died, and when, until the account has it.
+    /// A node that has died, with the time of its death, until it is in the account.
     dead: Option<(usize, u64)>,
 }
 
@@ -134,7 +134,7 @@ impl Story {
         Ok(format!("the others have its packets after {seconds:.1} s"))
     }
 
-    /// The living nodes, but for those that are drained.
+    /// The living nodes that are not drained.
     fn owners(&self, drained: &[NodeId]) -> Vec<NodeId> {
         let living = self.stage.living().into_iter();
         living.filter(|node| !drained.contains(node)).collect()
@@ -144,7 +144,7 @@ impl Story {
         self.stage.await_owners(&self.owners(drained))
     }
 
-    /// Has something happen while packets come, and tells what became of them.
+    /// Runs an event while packets come, and prints the counts of these packets.
     fn phase(&mut self, title: &str, event: impl Fn(&mut Self) -> Result<String>) -> Result<()> {
         tell(&format!("\n{title}"))?;
         let first = self.next;
@@ -161,11 +161,11 @@ impl Story {
         self.account(first)
     }
 
-    /// Compares what the files have with what the nodes counted.
+    /// Compares the packets in the files with the nodes' counts.
     fn account(&mut self, first: u64) -> Result<()> {
         let files = self.stage.captured()?;
         if let Some((node, at)) = self.dead.take() {
-            // The last reports of the dead node come first.
+            // The last reports of the dead node must be in the account before its end.
             self.account.take(at)?;
             self.account.end_node(id(node), at, &files[node]);
         }
@@ -187,14 +187,14 @@ impl Story {
         ))?;
         ensure!(
             unaccounted == 0,
-            "{} packets were missed in all, where the nodes' counts say {told}",
+            "{} packets were missed in all, but by the nodes' counts {told} were lost",
             all.missed
         );
         Ok(())
     }
 
-    /// Waits until all living nodes have reported twice since the packets came to rest: what lies
-    /// between two reports is exact if they are equal.
+    /// Waits until all living nodes have reported twice since the last packet. If two reports are
+    /// equal, the counts are exact.
     fn await_reports(&mut self) -> Result<()> {
         let since = now_ns()?;
         let living = self.stage.living();
@@ -207,7 +207,7 @@ impl Story {
     }
 }
 
-/// Before something happens, and after it.
+/// Time with packets before an event, and after the event.
 const BEFORE: Duration = Duration::from_millis(1500);
 
 fn pause(time: Duration) -> Result<()> {

@@ -20,7 +20,7 @@ use fanpcap_testkit::library::library_dir;
 use fanpcap_testkit::mirror::{HOST, MONITOR};
 use fanpcap_testkit::{Capture, Mirror, Scratch, veth};
 
-/// Enough for whatever the cluster does on a busy machine.
+/// Time limit for each step of the cluster, long enough for a busy machine.
 pub(crate) const PATIENCE: Duration = await_for::LIMIT;
 
 /// The addresses of etcd's members.
@@ -30,7 +30,7 @@ const MEMBERS: [Ipv4Addr; 3] = [
     Ipv4Addr::new(192, 0, 2, 253),
 ];
 
-/// The machines. Dropping them ends all processes and takes the selections off.
+/// The machines. Dropping this value ends all processes and detaches the selections.
 pub(crate) struct Stage {
     pub(crate) mirror: Mirror,
     pub(crate) etcd: Etcd,
@@ -41,7 +41,7 @@ pub(crate) struct Stage {
     coordinators: Vec<Child>,
 }
 
-/// A node's processes, if they run.
+/// A node's processes; `None` for a process that does not run.
 #[derive(Default)]
 struct Node {
     agent: Option<Child>,
@@ -49,11 +49,11 @@ struct Node {
 }
 
 impl Stage {
-    /// Machines without nodes, and the socket that nodes report to. The calling thread moves to a
-    /// namespace of its own.
+    /// Starts the machines, without nodes. Also returns the socket to which nodes report. The
+    /// calling thread moves to a namespace of its own.
     ///
     /// # Errors
-    /// Something is missing here, or can't be started.
+    /// A program is not installed, or can't be started.
     pub(crate) fn new() -> Result<(Self, UdpSocket)> {
         let mirror = Mirror::new(0)?;
         for member in MEMBERS {
@@ -85,10 +85,10 @@ impl Stage {
         Ok((stage, reports))
     }
 
-    /// Starts a coordinator, which leads or stands by.
+    /// Starts a coordinator, which is active or a standby.
     ///
     /// # Errors
-    /// It can't be started.
+    /// The coordinator can't be started.
     pub(crate) fn start_coordinator(&mut self) -> Result<()> {
         let name = format!("coordinator{}", self.coordinators.len());
         let mut command = self.program(&name, "coordinator")?;
@@ -99,7 +99,7 @@ impl Stage {
     /// Kills the coordinator that leads, and returns its name.
     ///
     /// # Errors
-    /// None leads.
+    /// No coordinator leads.
     pub(crate) fn kill_coordinator(&mut self) -> Result<String> {
         let name = self.leader()?.context("no coordinator leads")?;
         let of_process = |child: &&mut Child| name.ends_with(&format!("/{}", child.id()));
@@ -110,10 +110,10 @@ impl Stage {
         Ok(name)
     }
 
-    /// Which coordinator leads: its machine and its process.
+    /// The coordinator that leads, by its machine and its process.
     ///
     /// # Errors
-    /// etcd does not say.
+    /// etcd does not answer.
     pub(crate) fn leader(&self) -> Result<Option<String>> {
         Ok(self.keys.look(&Wishes::default())?.leader)
     }
@@ -121,7 +121,7 @@ impl Stage {
     /// How the cluster selects.
     ///
     /// # Errors
-    /// It has no topology yet.
+    /// The cluster has no topology yet.
     pub(crate) fn selection(&self) -> Result<Selection> {
         let view = self.keys.look(&Wishes::default())?.view;
         let (_, topology) = view.topology.context("no topology")?;
@@ -131,7 +131,7 @@ impl Stage {
     /// Adds a node: a machine behind the mirror port, with an agent.
     ///
     /// # Errors
-    /// It can't be made.
+    /// The machine or the agent can't be started.
     pub(crate) fn add_node(&mut self) -> Result<usize> {
         let node = self.mirror.add()?;
         let mut agent = self.program(&agent_name(node), "node")?;
@@ -144,10 +144,11 @@ impl Stage {
         Ok(node)
     }
 
-    /// Starts tcpdump on a node that has a topology. Before it has, all packets pass.
+    /// Waits until a node has a topology, then starts tcpdump on it. Without a topology all packets
+    /// pass the selection.
     ///
     /// # Errors
-    /// It has none in time, or tcpdump does not begin.
+    /// The node gets no topology in time, or tcpdump does not begin.
     pub(crate) fn read(&mut self, node: usize) -> Result<()> {
         let log = self.log(&agent_name(node));
         await_for("the node's topology", PATIENCE, || {
@@ -177,10 +178,10 @@ impl Stage {
         Ok(child)
     }
 
-    /// Kills a node's machine, as far as that can be done: its processes, and its port is blind.
+    /// Kills a node's machine, as far as possible: kills its processes, and makes its port blind.
     ///
     /// # Errors
-    /// It does not run.
+    /// The node does not run.
     pub(crate) fn kill_node(&mut self, node: usize) -> Result<()> {
         let Node { agent, reader } = &mut self.nodes[node];
         for child in [agent, reader] {
@@ -191,10 +192,10 @@ impl Stage {
         self.mirror.set_loss(node, 1.0)
     }
 
-    /// Has the node get no buckets from now on.
+    /// Drains the node: it gets no buckets from now on.
     ///
     /// # Errors
-    /// etcd does not take it.
+    /// etcd does not accept the operator's wish.
     pub(crate) fn drain(&self, node: NodeId) -> Result<()> {
         let drained = self.keys.change(|desired| {
             desired.drained.insert(node);
@@ -202,11 +203,11 @@ impl Stage {
         drained.map(drop)
     }
 
-    /// Waits until these nodes alone have buckets, in a stable topology by which all of them
-    /// capture.
+    /// Waits until only these nodes have buckets, in a stable topology that all of them have
+    /// acknowledged.
     ///
     /// # Errors
-    /// It does not come to that.
+    /// This does not happen in time.
     pub(crate) fn await_owners(&self, owners: &[NodeId]) -> Result<()> {
         await_for("the topology", PATIENCE, || {
             let view = self.keys.look(&Wishes::default())?.view;
@@ -227,10 +228,10 @@ impl Stage {
         .with_context(|| self.said())
     }
 
-    /// The packets in each node's file, once nothing comes any more.
+    /// The packets in each node's file, after the last packet was written.
     ///
     /// # Errors
-    /// Packets come for ever.
+    /// The files still grow at the time limit.
     pub(crate) fn captured(&self) -> Result<Vec<Vec<u64>>> {
         let files = || (0..self.nodes.len()).map(|node| self.capture(node));
         let len = |file: PathBuf| file.metadata().map_or(0, |it| it.len());
@@ -251,7 +252,7 @@ impl Stage {
         Ok(files().map(numbers).collect())
     }
 
-    /// Which nodes live, by their numbers.
+    /// The living nodes.
     pub(crate) fn living(&self) -> Vec<NodeId> {
         let nodes = self.nodes.iter().enumerate();
         let living = nodes.filter(|(_, node)| node.agent.is_some());
@@ -262,7 +263,7 @@ impl Stage {
         self.scratch.file(&format!("node{node}.pcap"))
     }
 
-    /// The staged command with a subcommand. What it says goes to a file.
+    /// The staged command with a subcommand. Its output goes to a file.
     fn program(&self, name: &str, subcommand: &str) -> Result<Command> {
         let log = File::create(self.log(name))?;
         let mut command = Command::new(library_dir()?.join("../bin/fanpcap"));
@@ -278,7 +279,7 @@ impl Stage {
         self.scratch.file(&format!("{name}.log"))
     }
 
-    /// What all programs have said, for an error.
+    /// The output of all programs, for an error.
     fn said(&self) -> String {
         let nodes = (0..self.nodes.len()).map(agent_name);
         let coordinators = (0..self.coordinators.len()).map(|it| format!("coordinator{it}"));
@@ -289,16 +290,16 @@ impl Stage {
         said.collect::<Vec<_>>().join("")
     }
 
-    /// Ends all, and takes the selections off the nodes' devices.
+    /// Ends all processes, and detaches the selections from the nodes' devices.
     ///
     /// # Errors
-    /// A selection stays.
+    /// A selection can't be detached.
     fn end(&mut self) -> Result<()> {
         let nodes = self.nodes.iter_mut();
         let of_nodes = nodes.flat_map(|node| [node.agent.take(), node.reader.take()]);
         let coordinators = self.coordinators.drain(..).map(Some);
         for mut child in of_nodes.chain(coordinators).flatten() {
-            // A child that has ended already is fine.
+            // The child may have ended already, which is no error.
             let _ = child.kill();
             let _ = child.wait();
         }

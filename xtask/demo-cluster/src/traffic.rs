@@ -1,4 +1,4 @@
-//! Packets that carry a number, sent until they are stopped.
+//! Sends packets that carry a number, until it is stopped.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(crate) const RATE: u64 = 4000;
 
 const TICK: Duration = Duration::from_millis(5);
 
-/// A sender at work.
+/// A running sender.
 pub(crate) struct Traffic {
     stop: Arc<AtomicBool>,
     sender: JoinHandle<Result<u64>>,
@@ -32,7 +32,7 @@ impl Traffic {
         Self { stop, sender }
     }
 
-    /// Ends it, and returns the number of the packet that would have been the next.
+    /// Ends the sender, and returns the number of the next packet, which is not sent.
     ///
     /// # Errors
     /// A packet could not be sent.
@@ -57,7 +57,7 @@ fn send(first: u64, stop: &AtomicBool) -> Result<u64> {
     Ok(next)
 }
 
-/// A datagram of one of 256 flows. Its number is where the selection looks too.
+/// A datagram of one of 256 flows. Its number is in the bytes that the selection hashes.
 pub(crate) fn frame(number: u64) -> Vec<u8> {
     let [.., flow] = number.to_be_bytes();
     let ends = (
@@ -78,7 +78,7 @@ pub(crate) fn frame(number: u64) -> Vec<u8> {
     headers::ethernet(MACS[0], MACS[1], IPV4, &packet.around(&segment))
 }
 
-/// What stands before the number that captures are searched for.
+/// The mark before a packet's number. Captures are searched for this mark.
 const MARK: [u8; 4] = *b"FANP";
 const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]];
 

@@ -1,4 +1,4 @@
-//! The demo of a capture cluster: after whatever befalls the cluster, no packet is unaccounted for.
+//! Tests the demo of a capture cluster: after each event no packet is unaccounted for.
 #![forbid(unsafe_code)]
 
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 #[test]
 #[ignore = "needs root: namespaces, XDP; and etcd"]
-#[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
+#[allow(clippy::print_stdout, reason = "the tiers read SKIP in a test's output")]
 fn every_packet_is_captured_once_or_counted() {
     for program in ["/usr/bin/etcd", "/usr/bin/etcdctl"] {
         if !Path::new(program).exists() {
@@ -22,7 +22,7 @@ fn every_packet_is_captured_once_or_counted() {
     assert!(done.status.success() && error.is_empty(), "{said}{error}");
     assert_eq!(said.matches("unaccounted 0").count(), 6, "{said}");
     assert!(said.ends_with("\nEvery packet was captured once, or is counted.\n"));
-    // The node that is killed misses packets until the others have its buckets.
+    // The packets of the killed node are missed until the other nodes have its buckets.
     let (_, killed) = said.rsplit_once("missed ").unwrap();
     assert!(!killed.starts_with("0\n"), "{said}");
 }

@@ -1,5 +1,5 @@
-//! The demo: unmodified tcpdump processes share real flows between two namespaces; counts and
-//! checks them.
+//! The demo: unmodified tcpdump processes share real flows between two namespaces. The demo counts
+//! the packets and flows, and checks the counts.
 
 mod coming;
 
@@ -12,7 +12,7 @@ use fanpcap_linux::process;
 use fanpcap_testkit::hosts::{DEVICE, Hosts};
 use fanpcap_testkit::{Capture, FlowKey, Member, Program, Scratch, capture, library, member};
 
-/// Runs the demo on a thread of its own, which moves between network namespaces.
+/// Runs the demo on a thread of its own, because the thread moves between network namespaces.
 pub(crate) fn run() -> Result<()> {
     ensure!(
         process::effective_user() == 0,
@@ -39,7 +39,7 @@ fn show() -> Result<()> {
     );
 
     println!(
-        "\n1. Four tcpdump share group {GROUP} under hash: every flow whole, at one of them.\n"
+        "\n1. Four tcpdump share group {GROUP} under hash: each flow stays whole, at one of them.\n"
     );
     let members = scene.start(4, GROUP, "hash")?;
     for member in &members {
@@ -53,13 +53,13 @@ fn show() -> Result<()> {
     let offered = scene.talk()?;
     Table::of(members, offered)?.show(Flows::Whole)?;
 
-    println!("\n2. The same under rnd: equal shares, but flows fall apart.\n");
+    println!("\n2. The same under rnd: equal shares, but flows are split.\n");
     let members = scene.start(4, GROUP, "rnd")?;
     let offered = scene.talk()?;
     Table::of(members, offered)?.show(Flows::Split)?;
 
     println!(
-        "\n3. While group {GROUP} goes on, a second group on the same device sees all again.\n"
+        "\n3. While group {GROUP} captures, a second group on the device gets all packets too.\n"
     );
     let first = scene.start(4, GROUP, "hash")?;
     let before = scene.talk()?;
@@ -75,13 +75,13 @@ fn show() -> Result<()> {
     Table::of(first, offered)?.show(Flows::Whole)?;
 
     println!(
-        "\n4. Under flow one of four is killed, and another comes: no flow moves besides theirs.\n"
+        "\n4. Under flow one of four is killed, and another joins: only flows of these two move.\n"
     );
     coming::show(&scene)
 }
 
 /// Two hosts with a wire between them, and the captures' directory. The calling thread is on one of
-/// them.
+/// the hosts.
 struct Scene {
     hosts: Hosts,
     scratch: Scratch,
@@ -101,7 +101,7 @@ impl Scene {
         Ok(members)
     }
 
-    /// Holds the conversations. The device's counters say how many packets were on the wire.
+    /// Holds the conversations. Returns the packets on the wire, by the device's counters.
     fn talk(&self) -> Result<Offered> {
         Ok(Offered {
             packets: self.hosts.talk(EACH)?,
@@ -110,7 +110,7 @@ impl Scene {
     }
 }
 
-/// The library that a process has mapped, by the kernel's list; fails unless it is ours.
+/// The library that a process has mapped, by the kernel's list. Fails if it is not our library.
 fn library_of(member: &Member) -> Result<PathBuf> {
     let ours = library::library_dir()?;
     let libraries = member::libraries_of(member.pid())?;
@@ -134,7 +134,8 @@ struct Offered {
     flows: usize,
 }
 
-/// The expected distribution of flows: each at one member, or over several.
+/// The expected distribution of flows: each flow at one member, or flows split over several
+/// members.
 enum Flows {
     Whole,
     Split,
@@ -148,7 +149,7 @@ struct Table {
 }
 
 impl Table {
-    /// Stops the members once they have everything, and counts.
+    /// Stops the members when they have captured all packets, and counts the packets.
     fn of(members: Vec<Member>, offered: Offered) -> Result<Self> {
         if let Err(error) = member::wait_for_packets(&members, offered.packets) {
             println!("{error:#}");
@@ -166,7 +167,7 @@ impl Table {
         })
     }
 
-    /// Prints the table; fails if it does not add up.
+    /// Prints the table. Fails if the counts do not add up.
     fn show(&self, expected: Flows) -> Result<()> {
         let split = capture::split_flows(&self.captures);
         println!(
@@ -208,10 +209,10 @@ impl Table {
         );
         ensure!(together == of, "the flows don't add up");
         match expected {
-            Flows::Whole => ensure!(split.is_empty(), "{} flows fell apart", split.len()),
+            Flows::Whole => ensure!(split.is_empty(), "{} flows were split", split.len()),
             Flows::Split => ensure!(
                 !split.is_empty(),
-                "no flow fell apart, as rnd would have it"
+                "no flow was split, but rnd splits flows"
             ),
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! The README's plot: the reader's CPU time for a packet as bars, from the table in
+//! Draws the README's plot, the reader's CPU time for a packet as bars, from the table in
 //! docs/benchmarks.md.
 
 use std::fmt::Write;
@@ -9,23 +9,23 @@ use anyhow::{Context, Result, ensure};
 
 /// The heading of the table's first column.
 const TABLE: &str = "| CPU time of the reader, ns for a packet |";
-/// The beginning of the paragraph that names the origin of the figures.
+/// The beginning of the paragraph that describes the origin of the figures.
 const CAPTION: &str = "Measured ";
 const WIDTH: f64 = 860.0;
-/// Where bars begin and how long the longest is.
+/// Position of the bars' beginning, and length of the longest bar.
 const LEFT: f64 = 130.0;
 const LONGEST: f64 = 500.0;
 const BAR: f64 = 22.0;
-/// fanpcap, libpcap.
+/// The colours of the bars of fanpcap and libpcap.
 const FILLS: [&str; 2] = ["#d9730d", "#8a97a6"];
 
-/// A row of the table: its name, and what each library takes.
+/// A row of the table: its name, and the figure of each library.
 struct Row<'t> {
     name: &'t str,
     figures: [Figure<'t>; 2],
 }
 
-/// A median with its range, as `10.0 (9.6-11.0)`.
+/// A median with its range, such as `10.0 (9.6-11.0)`.
 struct Figure<'t> {
     text: &'t str,
     median: f64,
@@ -52,7 +52,7 @@ fn benchmarks() -> Result<String> {
     fs::read_to_string(source("docs/benchmarks.md")).context("reading docs/benchmarks.md")
 }
 
-/// The plot of the page's table.
+/// Makes the plot of the page's table.
 fn reader(page: &str) -> Result<String> {
     let (_, table) = page
         .split_once(TABLE)
@@ -134,7 +134,7 @@ fn draw(rows: &[Row<'_>], caption: &str) -> Result<String> {
     ))
 }
 
-/// The caption in lines that the picture has room for.
+/// Breaks the caption into lines that fit into the picture.
 fn lines(caption: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in caption.split(' ') {

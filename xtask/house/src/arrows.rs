@@ -1,4 +1,4 @@
-//! Which modules a module's code names, and which of these arrows go backward.
+//! Finds the modules that a module's code names (arrows), and the arrows that go backward.
 
 use std::collections::BTreeSet;
 
@@ -8,8 +8,8 @@ use syn::{Item, ItemMod, Macro, UseTree};
 
 use super::modules::{Module, Tree, is_test};
 
-/// The arrows to a module that is declared after the one that uses it, as `a::b -> c`. Arrows
-/// between a module and its descendants are free.
+/// The arrows to a module that is declared after the module that uses it, as `a::b -> c`. Arrows
+/// between a module and its descendants are allowed in both directions.
 pub(crate) fn backward(tree: &Tree) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     for module in &tree.0 {
@@ -24,7 +24,7 @@ pub(crate) fn backward(tree: &Tree) -> BTreeSet<String> {
     found
 }
 
-/// Whether the module at `used` is declared after the one at `place`, where their paths diverge.
+/// Whether the module at `used` is declared after the module at `place`, where their paths diverge.
 fn is_later(place: &[usize], used: &[usize]) -> bool {
     let parting = place.iter().zip(used).find(|(own, other)| own != other);
     parting.is_some_and(|(own, other)| other > own)
@@ -47,7 +47,7 @@ struct Names {
 }
 
 impl Names {
-    /// Keeps a path as written, if it leads out of the module.
+    /// Adds a path from the source to the found paths, if it leads out of the module.
     fn keep(&mut self, written: &[String]) {
         let ups = written.iter().take_while(|name| *name == "super").count();
         match written.first().map(String::as_str) {
@@ -76,7 +76,8 @@ impl Names {
         }
     }
 
-    /// Collects paths in a macro's arguments, which are tokens: names separated by two colons.
+    /// Adds the paths in a macro's arguments. The arguments are tokens, and a path is names
+    /// separated by two colons.
     fn keep_tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;
@@ -151,7 +152,7 @@ fn attributes(item: &Item) -> &[syn::Attribute] {
 mod tests {
     use super::*;
 
-    /// The paths that the module `b::own` names, by its source text.
+    /// The paths that a source text names, as the text of the module `b::own`.
     fn named_in(text: &str) -> Vec<String> {
         let module = Module {
             path: vec!["b".to_owned(), "own".to_owned()],

@@ -77,8 +77,8 @@ fn member(package: &Value, folder: String) -> Member {
     }
 }
 
-/// The backward arrows. Code depends only on members listed before its own. Tests may depend on
-/// later members, except on those that depend on theirs.
+/// The backward arrows. Code may depend only on members listed before its own. Tests may also
+/// depend on later members, if these do not depend on the tests' member.
 pub(crate) fn backward(members: &[Member]) -> BTreeSet<String> {
     let places = members.iter().enumerate();
     let places: BTreeMap<&str, usize> = places
@@ -99,7 +99,7 @@ pub(crate) fn backward(members: &[Member]) -> BTreeSet<String> {
     found
 }
 
-/// The engines, which are listed between their traits and their list.
+/// The engines. Cargo.toml lists them between `fanpcap-engine` and `fanpcap-engines`.
 fn engines(members: &[Member]) -> Vec<&str> {
     let names = members.iter().map(|member| member.name.as_str());
     let after = names.skip_while(|name| *name != "fanpcap-engine").skip(1);
@@ -108,11 +108,12 @@ fn engines(members: &[Member]) -> Vec<&str> {
         .collect()
 }
 
-/// The other crates that may name an engine: the list of engines, and a cluster's agent, whose
-/// selection runs at XDP. An engine may name another: members of all have a packet socket too.
+/// The other crates that may name an engine: the list of engines, and a cluster's agent, because
+/// its selection runs at XDP. An engine may name another engine, because members on every engine
+/// also have a packet socket.
 const OF_AN_ENGINE: [&str; 2] = ["fanpcap-engines", "fanpcap-clusterd"];
 
-/// Other crates that name an engine in their Cargo.toml; those of tests aside.
+/// Other crates that name an engine in their Cargo.toml. Dependencies of tests do not count.
 pub(crate) fn bound_to_an_engine(members: &[Member]) -> Vec<String> {
     let engines = engines(members);
     let may_name = |name: &str| engines.contains(&name) || OF_AN_ENGINE.contains(&name);
@@ -125,7 +126,7 @@ pub(crate) fn bound_to_an_engine(members: &[Member]) -> Vec<String> {
     named.collect()
 }
 
-/// Whether the code of `from` depends on `to`, directly or through others.
+/// Whether the code of `from` depends on `to`, directly or through other members.
 fn reaches(members: &[Member], places: &BTreeMap<&str, usize>, from: &str, to: &str) -> bool {
     from != to
         && members[places[from]]

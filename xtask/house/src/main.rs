@@ -1,6 +1,6 @@
 //! Checks the order of modules and crates: a module uses modules declared before it, a crate uses
-//! crates listed before it. A backward arrow is part of a cycle, or may become one. Crates that
-//! serve every engine depend on none. And checks the words of code and documents.
+//! crates listed before it. A backward arrow is part of a cycle, or may become a part. Checks that
+//! crates that serve every engine depend on no engine. Also checks the words of code and documents.
 
 #![allow(
     clippy::print_stdout,
@@ -28,17 +28,17 @@ fn main() -> Result<()> {
     }
     ensure!(
         found.is_empty(),
-        "these use what is declared later; declare that first, or cut the circle: {found:#?}"
+        "these use code that is declared later; declare that first, or remove the cycle: {found:#?}"
     );
     let bound = crates::bound_to_an_engine(&members);
     ensure!(
         bound.is_empty(),
-        "these serve every engine, and so depend on fanpcap-engine alone: {bound:#?}"
+        "these crates serve every engine, so they may not depend on one: {bound:#?}"
     );
     let replaced = words::replaced()?;
     ensure!(
         replaced.is_empty(),
-        "docs/glossary.md has other words for these: {replaced:#?}"
+        "use the words of docs/glossary.md instead of these: {replaced:#?}"
     );
     let crates = members.len();
     println!("{crates} crates, {files} files");

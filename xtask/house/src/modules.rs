@@ -1,4 +1,4 @@
-//! The modules of one crate: which file declares which, in what order, and what each one's code is.
+//! The modules of one crate: the order of their declarations, and the code of each.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,9 +9,9 @@ use syn::{Attribute, Item};
 
 /// A module that has a file of its own.
 pub(crate) struct Module {
-    /// Its names below the crate, none for the crate's root.
+    /// The module's names below the crate. Empty for the crate's root.
     pub(crate) path: Vec<String>,
-    /// The places of its ancestors and its own, each in the order of declaration.
+    /// The places of its ancestors and its own place, each in the order of declaration.
     pub(crate) place: Vec<usize>,
     pub(crate) code: syn::File,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Module {
 pub(crate) struct Tree(pub(crate) Vec<Module>);
 
 impl Tree {
-    /// Reads the modules from a crate's root file on, without those of tests.
+    /// Reads the modules from a crate's root file on, without modules of tests.
     pub(crate) fn read(entry: &Path) -> Result<Self> {
         let mut tree = Self(Vec::new());
         let folder = entry.parent().context("a root file's folder")?;
@@ -57,7 +57,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The module deepest down a path of names.
+    /// The deepest module on a path of names.
     pub(crate) fn deepest(&self, names: &[String]) -> &Module {
         let on_the_way = self
             .0
@@ -69,7 +69,7 @@ impl Tree {
     }
 }
 
-/// The name of a module that this item declares in a file of its own, and of this crate's.
+/// The name of the module, if this item declares a module in a file of its own in this crate.
 fn declared(item: &Item) -> Option<String> {
     let Item::Mod(module) = item else {
         return None;

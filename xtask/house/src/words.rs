@@ -1,4 +1,5 @@
-//! Checks that code and documents use the words of docs/glossary.md: none that these have replaced.
+//! Checks that code and documents use the words of docs/glossary.md, and no word that the glossary
+//! has replaced.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use proc_macro2::{TokenStream, TokenTree};
 
-/// Words that are replaced wherever they stand, and by what.
+/// Words that may not be used anywhere, each with its replacement.
 const REPLACED: [(&str, &str); 11] = [
     ("heir", "successor, or who takes over"),
     ("heirs", "successors, or who takes over"),
@@ -22,7 +23,7 @@ const REPLACED: [(&str, &str); 11] = [
     ("teller", "counter publisher"),
 ];
 
-/// Words that are no part of a type's name, and what the field says.
+/// Words that may not be part of a type's name, each with the field's term.
 const NO_TYPES: [(&str, &str); 9] = [
     ("stake", "membership"),
     ("door", "rendezvous"),
@@ -35,7 +36,7 @@ const NO_TYPES: [(&str, &str); 9] = [
     ("mourner", "who takes over"),
 ];
 
-/// The code of clusters still has other words.
+/// Files with the code of clusters, which still use other words.
 const LATER: [&str; 8] = [
     "crates/fanpcap-cluster/",
     "crates/fanpcap-clusterd/",
@@ -47,10 +48,10 @@ const LATER: [&str; 8] = [
     "fuzz/fuzz_targets/topology.rs",
 ];
 
-/// Keys of JSON, which stay.
+/// Keys of JSON, which stay as they are.
 const KEYS: [&str; 1] = ["heir_slot"];
 
-/// Words in texts and identifiers that the glossary has replaced, each with its place.
+/// Finds words in texts and identifiers that the glossary has replaced, each with its place.
 ///
 /// # Errors
 /// When the repository's files can't be listed or read.
@@ -59,7 +60,7 @@ pub(crate) fn replaced() -> Result<Vec<String>> {
     let mut found = Vec::new();
     for path in files(&root)? {
         let name = path.to_string_lossy().into_owned();
-        // This file names them all.
+        // This file has all replaced words.
         if LATER.iter().any(|it| name.starts_with(it)) || name.ends_with("house/src/words.rs") {
             continue;
         }
@@ -85,7 +86,7 @@ pub(crate) fn replaced() -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// The texts and sources that the repository has.
+/// The text and source files of the repository.
 fn files(root: &Path) -> Result<Vec<PathBuf>> {
     let mut git = Command::new("git");
     git.args(["ls-files", "--cached", "--others", "--exclude-standard"]);
@@ -104,7 +105,8 @@ fn said(words: &[(&str, &str)], word: &str, at: &str) -> Option<String> {
     Some(format!("{at}: '{word}' is '{better}'"))
 }
 
-/// Adds what types' names say: those that begin with a capital and are no constants.
+/// Adds the replaced words in names of types. A type's name begins with a capital and is not a
+/// constant.
 fn in_types(tokens: TokenStream, name: &str, found: &mut Vec<String>) {
     for token in tokens {
         match token {
@@ -123,7 +125,7 @@ fn in_types(tokens: TokenStream, name: &str, found: &mut Vec<String>) {
     }
 }
 
-/// The words of a type's name, in small letters; none of another identifier.
+/// The words of a type's name, in small letters. Empty for other identifiers.
 fn words_of_type(name: &str) -> Vec<String> {
     let is_type = name.starts_with(|it: char| it.is_ascii_uppercase())
         && name.contains(|it: char| it.is_ascii_lowercase());

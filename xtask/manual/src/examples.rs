@@ -1,10 +1,10 @@
 //! The examples of the manual pages of section 1: tests parse and run them.
 
-/// A line that begins with `=` names a page. Each example follows as its purpose and its indented
-/// command line.
+/// The text of the examples. A line that begins with `=` names a page. Each example of this page
+/// follows as a purpose and an indented command line.
 const EXAMPLES: &str = include_str!("../../../docs/man/examples.in");
 
-/// The examples by page: purpose and command line.
+/// The examples by page. An example is a purpose and a command line.
 fn pages() -> Vec<(&'static str, Vec<(&'static str, &'static str)>)> {
     let mut pages: Vec<(_, Vec<_>)> = Vec::new();
     let mut what = "";
@@ -22,7 +22,7 @@ fn pages() -> Vec<(&'static str, Vec<(&'static str, &'static str)>)> {
     pages
 }
 
-/// The section of a page; `disable` is on the page of `enable`.
+/// The section of a page. The examples of `disable` are those of `enable`.
 pub(super) fn section(page: &str) -> Option<String> {
     let page_of = if page == "fanpcap-disable" {
         "fanpcap-enable"

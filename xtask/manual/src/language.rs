@@ -1,4 +1,4 @@
-//! fanpcap-lang(7): the manual page of the steering language, from the compiler's own table.
+//! Makes fanpcap-lang(7), the manual page of the steering language, from the compiler's own table.
 
 use fanpcap_steer::table::{self, Described, Group, Refused};
 use fanpcap_steer::{

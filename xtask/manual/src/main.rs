@@ -36,13 +36,14 @@ fn main() -> Result<()> {
     write(&path, language::page().as_bytes())
 }
 
-/// The command, with the subcommands that are programs of their own, as these have them.
+/// The command. Subcommands that are separate programs have the options of these programs.
 fn command() -> Command {
     let mut command = fanpcap_cli::command();
     let all = command.get_subcommands();
     let names: Vec<String> = all.map(|it| it.get_name().to_owned()).collect();
     for name in names {
-        // clap moves a changed subcommand to the end. So all are changed, which keeps their order.
+        // clap moves a changed subcommand to the end. So all subcommands are changed, which keeps
+        // their order.
         command = command.mut_subcommand(&name, |own| match name.as_str() {
             "bench" | "node" | "coordinator" | "analyzer" | "cluster" => outside(&name, own),
             _ => own,
@@ -53,7 +54,7 @@ fn command() -> Command {
     command
 }
 
-/// The program of the subcommand `name`, at the place of `fanpcap`'s own.
+/// The command line of the program for subcommand `name`, which replaces `own`.
 #[cfg(feature = "all")]
 fn outside(name: &str, own: Command) -> Command {
     let order = own.get_display_order();
@@ -67,13 +68,13 @@ fn outside(name: &str, own: Command) -> Command {
     program.display_order(order)
 }
 
-/// Without the program there is no page.
+/// Without the feature the subcommand's program is missing, so it has no page.
 #[cfg(not(feature = "all"))]
 fn outside(_: &str, own: Command) -> Command {
     own.hide(true)
 }
 
-/// The command, its visible subcommands and theirs: one page each.
+/// The command, its visible subcommands and their subcommands: one page each.
 fn pages(command: &Command) -> Vec<Command> {
     let all = command.get_subcommands();
     let visible = all.filter(|it| !it.is_hide_set() && it.get_name() != "help");
@@ -90,7 +91,7 @@ fn name(page: &Command) -> String {
 
 fn rendered(page: &Command, names: &[String]) -> Result<Vec<u8>> {
     let own = name(page);
-    // Without a date, the source would move to its place on the line.
+    // Without a date, man would print the source where the date belongs.
     let man = Man::new(page.clone())
         .date("2026")
         .source(concat!("fanpcap ", env!("CARGO_PKG_VERSION")))
@@ -98,7 +99,7 @@ fn rendered(page: &Command, names: &[String]) -> Result<Vec<u8>> {
     let mut text = Vec::new();
     man.render(&mut text)
         .with_context(|| format!("the page {own}"))?;
-    // The section after the options has its own title, not clap_mangen's.
+    // The section after the options gets a title of ours instead of clap_mangen's.
     let title = match own.as_str() {
         "fanpcap-lang-explain" => "OUTPUT",
         _ => "FIGURES",
@@ -115,7 +116,8 @@ fn rendered(page: &Command, names: &[String]) -> Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The synopsis with the options' values, `[--interval SECONDS]`: clap_mangen leaves them out.
+/// Adds the options' values to the synopsis, as in `[--interval SECONDS]`: clap_mangen leaves the
+/// values out.
 fn with_values(page: &Command, text: &str) -> String {
     let Some(begin) = text.find("\n.SH SYNOPSIS\n") else {
         return text.to_owned();
@@ -229,7 +231,7 @@ mod tests {
                 sections.push((page.to_owned(), fs::read_to_string(&path).unwrap()));
             }
         }
-        // The page of the language is none of section 1.
+        // The page of the language is not in section 1.
         sections.retain(|(page, _)| page != "fanpcap-lang.7");
         let all = all();
         for (name, text) in &all {

@@ -12,8 +12,8 @@ use crate::archive::{self, Source};
 use crate::tree;
 
 /// Enters a root. The root is a mount of its own, so that tests in it can have private mounts.
-/// Processes and mounts end with the command. It makes /dev/net/tun, which a machine has and
-/// debootstrap does not make.
+/// Processes and mounts end with the command. The script makes /dev/net/tun, which debootstrap does
+/// not make.
 const ENTER: &str = "mount --bind \"$0\" \"$0\" && cd \"$0\" && mount -t proc proc proc \
     && mount -t sysfs sysfs sys && mount -t tmpfs -o mode=755 tmpfs run \
     && mkdir -p dev/shm dev/pts && mount -t tmpfs -o mode=1777 tmpfs dev/shm \
@@ -42,7 +42,7 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// A copy of a fresh system, which is made once and kept.
+    /// Makes a root by copying a fresh system. The fresh system is made once and kept.
     pub(super) fn new(distribution: &Distribution) -> Result<Self> {
         let dir = tree::target()?.join("bare");
         tree::make(&dir)?;
@@ -62,14 +62,14 @@ impl Root {
         enter(&self.path, &format!("cd /{SOURCE} && {line}"), log)
     }
 
-    /// Removes the root. Nothing is mounted below it here: the mounts existed only for its own
-    /// processes.
+    /// Removes the root. No mount is below the root now: the mounts existed only in the mount
+    /// namespace of its processes.
     pub(super) fn remove(self) -> Result<()> {
         tree::remove(&self.path)
     }
 }
 
-/// Makes a system with `make`, which README asks for, and with its package lists.
+/// Makes a system with the package lists, and with `make`, which README asks for.
 fn make(distribution: &Distribution, path: &Path) -> Result<()> {
     let sources = archive::sources(distribution.origin, distribution.suite)?;
     let mut debootstrap = Command::new("timeout");
@@ -86,7 +86,7 @@ fn make(distribution: &Distribution, path: &Path) -> Result<()> {
     // An empty mirror means the distribution's own.
     let main = sources.iter().find(|it| it.suite == distribution.suite);
     debootstrap.arg(main.map_or("", |source| source.uri.as_str()));
-    // An older debootstrap knows the distribution, but not each later suite.
+    // An older debootstrap has a script for the distribution, but not for each later suite.
     debootstrap.arg(format!(
         "/usr/share/debootstrap/scripts/{}",
         distribution.script
@@ -113,10 +113,10 @@ fn ubuntu_keys() -> Result<PathBuf> {
         tree::target()?.join("bare/debian-13.base").join(name),
     ];
     let found = places.into_iter().find(|path| path.exists());
-    found.context("no keys of Ubuntu's archive: install ubuntu-keyring, or try debian-13 first")
+    found.context("no keys of Ubuntu's archive: install ubuntu-keyring, or make debian-13 first")
 }
 
-/// debootstrap's line, extended by the updates, where Ubuntu has its newer compilers.
+/// Adds lines for the updates to debootstrap's line: Ubuntu has its newer compilers there.
 fn with_updates(list: &str, suite: &str) -> String {
     let archive = list.lines().find_map(|line| line.strip_prefix("deb "));
     let uri = archive
@@ -151,8 +151,8 @@ fn copy_cargo_settings(to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Copies the certificates that this machine's owner added: a proxy before the registry may present
-/// them. The package ca-certificates reads them.
+/// Copies the certificates that this machine's administrator added, because a proxy may use them.
+/// The package ca-certificates reads them.
 fn copy_certificates(root: &Path) -> Result<()> {
     let added = Path::new("/usr/local/share/ca-certificates");
     if !added.exists() {

@@ -1,4 +1,4 @@
-//! The licences of the linked crates: copyright notices and texts, each text once.
+//! Collects the licences of the linked crates: copyright notices and texts, each text once.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +24,7 @@ struct Crate {
 }
 
 /// The texts in the form of Debian's copyright files: a paragraph for each, with its crates.
-/// `crates` are the linked ones, `libc 0.2.1`.
+/// `crates` are the names and versions of the linked crates, such as `libc 0.2.1`.
 pub(super) fn paragraphs(crates: &[String]) -> Result<String> {
     let packages = packages()?;
     let mut texts: BTreeMap<String, Vec<&str>> = BTreeMap::new();
@@ -56,7 +56,7 @@ fn packages() -> Result<Vec<Crate>> {
 }
 
 impl Crate {
-    /// Of a package that `cargo metadata` lists.
+    /// A crate from its entry in the output of `cargo metadata`.
     fn of(package: &Value) -> Result<Self> {
         let of = || format!("cargo metadata says {package}");
         let text = |name: &str| package[name].as_str().with_context(of);
@@ -101,12 +101,12 @@ impl Crate {
         names.iter().map(read).collect()
     }
 
-    /// The package of a crate may lack the file; then the manifest's licence counts.
+    /// The text for a crate without a licence file, by the licence in its manifest.
     fn without_file(&self) -> Result<String> {
         let mit = self.license.split(['/', ' ']).any(|word| word == "MIT");
         ensure!(
             mit && !self.authors.is_empty(),
-            "{} ({}) has no licence file: its text must come from elsewhere",
+            "{} ({}) has no licence file, and packaging/debian has no text for it",
             self.name,
             self.license
         );
@@ -136,7 +136,7 @@ fn paragraph(number: usize, crates: &[&str], text: &str) -> String {
     )
 }
 
-/// A text as a field's continuation: lines begin with a blank, empty lines are a dot.
+/// A text as the continuation of a field. Lines begin with a space; an empty line becomes a dot.
 pub(super) fn indented(text: &str) -> String {
     let line = |line: &str| match line.trim_end() {
         "" => " .".to_owned(),

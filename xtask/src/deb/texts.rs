@@ -1,4 +1,4 @@
-//! The package's changelog and copyright, from those of the tree.
+//! Makes the package's changelog and copyright files from the tree's CHANGELOG.md and licences.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -41,7 +41,7 @@ fn crates() -> Result<Vec<String>> {
     let mut cargo = tree::cargo(&["tree", "--edges", "normal", "--prefix", "none"])?;
     cargo.args(stage::PACKAGES.iter().flat_map(|package| ["-p", package]));
     let said = tree::output(cargo.args(["--no-dedupe", "--format", "{p}: {l}"]))?;
-    // cargo marks our own crates and procedural macros by a remark in brackets.
+    // cargo adds a remark in brackets to our own crates and to procedural macros.
     let mut lines: Vec<String> = said
         .lines()
         .filter(|line| !line.is_empty() && !line.contains('('))
@@ -69,7 +69,8 @@ pub(super) fn changelog(package: &Package) -> Result<String> {
     ))
 }
 
-/// The items of the first section, each on one line, without headings: Debian has none.
+/// The items of the first section, each on one line. Headings are left out, because Debian's
+/// changelogs have no headings.
 fn items(changelog: &str) -> Vec<String> {
     let section = changelog.split("\n## ").nth(1).unwrap_or_default();
     let mut items: Vec<String> = Vec::new();

@@ -1,5 +1,5 @@
 #!/bin/busybox sh
-# First program of a guest: its root is the machine's own, and what it writes there stays in memory.
+# First program of a guest. Its root is the machine's own file system; writes to it stay in memory.
 export PATH=/bin
 /bin/busybox --install -s /bin
 mount -t devtmpfs dev /dev

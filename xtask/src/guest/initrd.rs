@@ -8,9 +8,9 @@ use anyhow::{Context, Result, ensure};
 
 use super::kernel::Kernel;
 
-/// The script that mounts the root; runs on busybox.
+/// The script that mounts the root. It runs on busybox.
 const INIT: &str = include_str!("init.sh");
-/// The kernel loads what these need.
+/// The modules to load. Modules that these need are added.
 const MODULES: [&str; 4] = ["virtio_pci", "9p", "9pnet_virtio", "overlay"];
 const DIRECTORIES: [&str; 8] = ["bin", "dev", "modules", "proc", "root", "ro", "rw", "sys"];
 const DIRECTORY: u32 = 0o040_755;
@@ -33,7 +33,7 @@ pub(super) fn write(kernel: &Kernel, to: &Path) -> Result<()> {
     fs::write(to, archive.ended()).with_context(|| format!("writing {}", to.display()))
 }
 
-/// A module as the kernel takes it.
+/// The uncompressed bytes of a module.
 fn module(file: &Path) -> Result<Vec<u8>> {
     if file.extension().is_none_or(|extension| extension != "xz") {
         return fs::read(file).with_context(|| format!("reading {}", file.display()));
@@ -90,7 +90,7 @@ mod tests {
         let mut archive = Cpio::default();
         archive.add("init", FILE, b"hello");
         let bytes = archive.ended();
-        // A header has 110 bytes; the name's fifth is its end.
+        // A header has 110 bytes. The fifth byte of the name is its terminator.
         assert_eq!(&bytes[..6], b"070701");
         assert_eq!(&bytes[14..22], b"000081ed");
         assert_eq!(&bytes[54..62], b"00000005");

@@ -1,5 +1,5 @@
-//! A kernel of Debian's with its modules, and a static busybox: downloaded and unpacked, never
-//! installed, and kept in target/guest.
+//! Gets one of Debian's kernels with its modules, and a static busybox. The packages are
+//! downloaded, unpacked and kept in target/guest, and never installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ const ARCHIVES: [(&str, &str); 2] = [
     ("http://deb.debian.org/debian-security", "-security"),
 ];
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// Depends on the newest kernel of its release.
+/// The package that depends on the newest kernel of its release.
 const NEWEST: &str = "linux-image-amd64";
-/// Large, and of no use to a guest.
+/// Directories of modules that are large and that a guest does not need.
 const UNUSED_MODULES: [&str; 9] = [
     "sound",
     "drivers/gpu",
@@ -39,7 +39,7 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// The kernel of a release; made once and kept.
+    /// The kernel of a release. It is downloaded once and kept.
     pub(super) fn of(release: &Release) -> Result<Self> {
         let dir = tree::target()?.join("guest").join(release.name);
         tree::make_once(&dir, |half| {
@@ -49,7 +49,7 @@ impl Kernel {
         Ok(Self { dir, version })
     }
 
-    /// `6.1.0-56-amd64`
+    /// The kernel's version, such as `6.1.0-56-amd64`.
     pub(super) fn version(&self) -> &str {
         &self.version
     }
@@ -66,7 +66,7 @@ impl Kernel {
         self.dir.join("busybox")
     }
 
-    /// The files of these modules and of those that they need, in the order in which to load them.
+    /// The files of these modules and of the modules that they need, in the order of loading.
     pub(super) fn module_files(&self, names: &[&str]) -> Result<Vec<PathBuf>> {
         let mut files: Vec<PathBuf> = Vec::new();
         for name in names {
@@ -114,12 +114,13 @@ fn make(release: &Release, dir: &Path) -> Result<()> {
     tree::output(Command::new("depmod").arg("-b").arg(dir).arg(version)).map(drop)
 }
 
-/// Moves from the unpacked packages what a guest needs. Newer packages have all below `usr`.
+/// Moves the files that a guest needs out of the unpacked packages. Newer packages have all files
+/// below `usr`.
 fn keep(root: &Path, dir: &Path) -> Result<()> {
     let place = |name: &str| {
         let places = [root.join(name), root.join("usr").join(name)];
         let found = places.into_iter().find(|path| path.exists());
-        found.with_context(|| format!("no {name} in the packages"))
+        found.with_context(|| format!("the packages have no {name}"))
     };
     fs::rename(place("bin/busybox")?, dir.join("busybox"))?;
     fs::rename(place("boot")?, dir.join("boot"))?;
@@ -132,7 +133,7 @@ fn keep(root: &Path, dir: &Path) -> Result<()> {
             fs::remove_dir_all(&unused).with_context(|| format!("{}", unused.display()))?;
         }
     }
-    // Where a modprobe looks below its root depends on its own distribution.
+    // modprobe searches `lib` or `usr/lib` below its root, depending on its distribution.
     fs::create_dir_all(dir.join("usr"))?;
     std::os::unix::fs::symlink("../lib", dir.join("usr/lib")).context("linking usr/lib")
 }
@@ -147,7 +148,7 @@ fn only_name(dir: &Path) -> Result<String> {
     Ok(names.concat())
 }
 
-/// apt with its lists in a directory of ours; the machine's own are not touched.
+/// apt with its lists in a directory of ours. The machine's own lists stay unchanged.
 struct Apt<'a> {
     dir: &'a Path,
     state: PathBuf,
@@ -182,7 +183,8 @@ impl<'a> Apt<'a> {
     }
 }
 
-/// The machine's own sources of a release and of its security updates, or Debian's.
+/// The machine's own sources of a release and of its security updates. If there are none, Debian's
+/// archives.
 fn sources(release: &Release) -> Result<String> {
     let line = |uri: &str, suite: &str| format!("deb [signed-by={KEYS}] {uri} {suite} main\n");
     let suites = ["", "-security"].map(|pocket| format!("{}{pocket}", release.suite));

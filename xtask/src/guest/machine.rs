@@ -16,32 +16,32 @@ use crate::tree;
 const START: &str = include_str!("start.sh");
 /// The command that starts the emulator on this machine, in a network namespace.
 const TAPS: &str = include_str!("taps.sh");
-/// As many CPUs as its network cards have channels.
+/// Number of a guest's CPUs, and of the channels of its network cards.
 const CPUS: u32 = 4;
 const MEMORY: &str = "3072";
-/// Those that taps.sh makes.
+/// The taps that taps.sh makes.
 const CARDS: [&str; 2] = ["tap0", "tap1"];
-/// The first word tells tests where they are.
+/// The kernel's command line. By the first word tests detect that they run in a guest.
 const KERNEL_LINE: &str = "fanpcap.guest console=ttyS0 quiet loglevel=5 panic=-1 nokaslr \
     tsc=reliable no_timer_check rcupdate.rcu_expedited=1";
-/// Without KVM it needs no support of the machine's.
+/// The emulator. It runs without KVM, so the machine needs no support for virtualization.
 pub(super) const EMULATOR: &str = "qemu-system-x86_64";
-/// A guest is booted so often until its command runs.
+/// Number of attempts to boot a guest until its command runs.
 const BOOTS: u32 = 3;
-/// No more of the kernel's log is shown of a guest that fails.
+/// Number of lines of the kernel's log that are printed for a guest that fails.
 const LOG_LINES: usize = 30;
 
 /// How a command in a guest ended.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) status: u8,
-    /// Both streams.
+    /// Standard output and standard error of the command.
     pub(super) output: String,
 }
 
 /// Runs a shell command in a guest to its end, or until the time limit. A guest that dies before
-/// its command is booted again: kernels change their own code then, and the emulator, with a thread
-/// for each CPU, was seen to run an instruction that was half old and half new.
+/// its command is booted again. The reason: kernels change their own code while they boot. The
+/// emulator has a thread for each CPU, and has run an instruction that was half old and half new.
 pub(super) fn run(kernel: &Kernel, command: &str, limit: Duration) -> Result<Ended> {
     for _ in 1..BOOTS {
         if let Some(ended) = boot(kernel, command, limit)? {
@@ -52,7 +52,7 @@ pub(super) fn run(kernel: &Kernel, command: &str, limit: Duration) -> Result<End
     ended.with_context(|| format!("{BOOTS} guests died before their command"))
 }
 
-/// The same, once. `None`: it died before its command.
+/// Runs the command with a single boot. `None`: the guest died before its command.
 fn boot(kernel: &Kernel, command: &str, limit: Duration) -> Result<Option<Ended>> {
     let job = tree::target()?.join(format!("guests/{}", process::id()));
     fs::create_dir_all(job.join(SHARE)).context("making the job's directory")?;
@@ -105,14 +105,15 @@ fn boot_in(job: &Path, kernel: &Kernel, command: &str, limit: Duration) -> Resul
     bail!("{reason}\n{}{log}{output}", read(&said))
 }
 
-/// The emulator in a network namespace, without its arguments. It dies with the calling thread.
+/// The emulator in a network namespace, without its arguments. It is killed when the calling thread
+/// ends.
 fn emulator() -> Command {
     let mut qemu = Command::new("unshare");
     qemu.args(["--net", "sh", "-euc", TAPS, "sh", EMULATOR]);
     qemu
 }
 
-/// Waits for the emulator to end, which is killed at the limit.
+/// Waits for the emulator's end. Kills the emulator at the time limit.
 fn wait(qemu: &mut Command, said: File, limit: Duration) -> Result<ExitStatus> {
     qemu.stdin(Stdio::null());
     qemu.stdout(said.try_clone()?).stderr(said);
@@ -129,8 +130,9 @@ fn wait(qemu: &mut Command, said: File, limit: Duration) -> Result<ExitStatus> {
     bail!("the guest did not end within {limit:?}")
 }
 
-/// Without the PIT (8254) the kernel calibrates its clock by the HPET. With it, on a busy machine,
-/// the clock ran 37 times too fast: `pit_hpet_ptimer_calibrate_cpu()` believes the PIT more.
+/// Without the PIT (8254) the kernel calibrates its clock by the HPET. With the PIT, the clock of a
+/// guest ran 37 times too fast on a busy machine: `pit_hpet_ptimer_calibrate_cpu()` prefers the PIT
+/// to the HPET.
 fn hardware(log: &Path) -> Vec<String> {
     let line = format!(
         "-nodefaults -no-user-config -display none -no-reboot -machine q35,pit=off \
@@ -147,8 +149,8 @@ fn hardware(log: &Path) -> Vec<String> {
     words
 }
 
-/// A network card with as many channels as CPUs, and a table for receive-side scaling. An interrupt
-/// for each direction of a channel, and two more, are a card's vectors.
+/// A network card with as many channels as CPUs, and a table for receive-side scaling. A card has
+/// an interrupt vector for each direction of a channel, and two more.
 fn card(number: usize, tap: &str) -> [String; 4] {
     let vectors = 2 * CPUS + 2;
     [
@@ -162,7 +164,7 @@ fn card(number: usize, tap: &str) -> [String; 4] {
     ]
 }
 
-/// A directory that the guest mounts by this name.
+/// Options for a directory that the guest mounts by this name.
 fn files(name: &str, path: &Path, options: &str) -> [String; 4] {
     let path = path.display().to_string().replace(',', ",,");
     [

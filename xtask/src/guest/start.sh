@@ -1,4 +1,4 @@
-# Second program of a guest, process 1: runs the job's command, leaves its exit status, powers off.
+# Second program of a guest, process 1: runs the job's command, writes its exit status, powers off.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8
 ln -sf /proc/self/fd /dev/fd
 mkdir -p /dev/pts /dev/shm
@@ -8,7 +8,7 @@ mount -t tmpfs -o mode=1777 shm /dev/shm
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mount -t bpf bpf /sys/fs/bpf
 mount -t tracefs tracefs /sys/kernel/tracing
-# The kernel sends nothing of its own from the cards.
+# Keeps the kernel from sending packets of its own through the cards.
 for which in all default; do echo 1 >/proc/sys/net/ipv6/conf/$which/disable_ipv6; done
 # No udev looks for devices here, and no module is loaded for /dev/net/tun.
 modprobe -a virtio_net tun

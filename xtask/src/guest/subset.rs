@@ -1,4 +1,4 @@
-//! The tests that run in guests.
+//! Selects the tests that run in guests.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{programs, tree};
 
-/// Tests of one program, by parts of their names; all where there are no names.
+/// Tests of one program, by parts of their names. Without names, all tests of the program.
 struct Tests {
     package: &'static str,
     program: &'static str,
@@ -14,20 +14,20 @@ struct Tests {
     needs: Option<&'static Feature>,
 }
 
-/// A feature that tests need and that kernels before a version lack.
+/// A feature that tests need, and the first kernel version that has the feature.
 #[derive(Debug)]
 pub(super) struct Feature {
     since: (u32, u32),
     without: &'static str,
 }
 
-/// These tests capture what the host sends, too.
+/// For tests that also capture the packets that the host sends.
 const TCX: Feature = Feature {
     since: (6, 6),
     without: "no BPF programs at a device's traffic control (tcx, Linux 6.6)",
 };
 
-/// Many changes of a card are slow, and no matter of the kernel's version.
+/// For tests with many changes of a card, which are slow and do not depend on the kernel's version.
 const NEWEST: Feature = Feature {
     since: (6, 12),
     without: "on the newest kernel only",
@@ -43,8 +43,8 @@ const fn cards(program: &'static str, needs: Option<&'static Feature>) -> Tests 
     }
 }
 
-/// Few tests, as emulation is slow: of each claim about the kernel one. None measures time, nor has
-/// a member that must come within two seconds, as successors must.
+/// The tests. They are few, because emulation is slow: one test for each claim about the kernel. No
+/// test measures time, and no test needs a successor within two seconds.
 const SUBSET: &[Tests] = &[
     cards("cards", None),
     cards("placement", Some(&NEWEST)),
@@ -121,7 +121,7 @@ const SUBSET: &[Tests] = &[
     },
 ];
 
-/// A built program, and which of its tests run.
+/// A built program, and those of its tests that run in guests.
 pub(super) struct Program {
     built: programs::Program,
     tests: &'static Tests,
@@ -134,7 +134,7 @@ impl Program {
         (version(series) < needs.since).then_some(needs.without)
     }
 
-    /// The names of the tests in the list of skipped ones.
+    /// The names of these tests in the list of skipped tests.
     pub(super) fn labels(&self) -> Vec<&str> {
         match self.tests.names {
             [] => vec![&self.built.name],
@@ -159,7 +159,7 @@ pub(super) fn build() -> Result<Vec<Program>> {
     SUBSET.iter().map(|it| chosen(it, &built)).collect()
 }
 
-/// The tests' program among those built.
+/// Finds the tests' program among the built programs.
 fn chosen(tests: &'static Tests, built: &[programs::Program]) -> Result<Program> {
     let is_it = |it: &&programs::Program| it.package == tests.package && it.name == tests.program;
     let found = built.iter().find(is_it).cloned();
@@ -167,7 +167,7 @@ fn chosen(tests: &'static Tests, built: &[programs::Program]) -> Result<Program>
     Ok(Program { built, tests })
 }
 
-/// The guest's command; it fails when a program does.
+/// The guest's command. It fails if a program fails.
 pub(super) fn script(programs: &[&Program]) -> Result<String> {
     let library = tree::staged()?.join("lib");
     let mut lines = format!(
@@ -191,12 +191,13 @@ const HARNESS: &str = "--include-ignored --test-threads=2 --show-output --format
 
 /// The path as a word of the shell.
 fn quoted(path: &Path) -> Result<String> {
-    let path = path.to_str().context("a path that is no text")?;
+    let path = path.to_str().context("a path that is not UTF-8")?;
     ensure!(!path.contains('\''), "an apostrophe in {path}");
     Ok(format!("'{path}'"))
 }
 
-/// The names that no test has that ran: such a name would pass whatever happens.
+/// The names that are in no name of a test that ran. Without this check such a name would always
+/// pass.
 pub(super) fn unmatched(programs: &[&Program], output: &str) -> Vec<&'static str> {
     let tests: Vec<&str> = output
         .lines()

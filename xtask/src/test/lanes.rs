@@ -1,4 +1,5 @@
-//! Runs jobs in lanes: what computes beside what waits, and then what must be alone.
+//! Runs jobs in lanes: jobs that compute and jobs that wait at the same time, then jobs that must
+//! run alone.
 
 use std::collections::VecDeque;
 use std::sync::Mutex;
@@ -12,12 +13,14 @@ use crate::harness::{self, How};
 use crate::programs::Program;
 use crate::tally::Tally;
 
-/// Test programs that compute, at a time: who of them has one thread leaves the other CPUs to more.
+/// Number of computing test programs that run at a time. One program may use only one thread, so a
+/// second program uses the other CPUs.
 const COMPUTING: usize = 2;
-/// Test programs that mostly wait, at a time.
+/// Number of mostly waiting test programs that run at a time.
 const WAITING: usize = 2;
 
-/// Up to this many failed tests of a tier run once more. With more of them the tree is at fault.
+/// Up to this many failed tests of a tier run once more. If more tests fail, the cause is the
+/// source, not the machine.
 const TRIED_AGAIN: usize = 3;
 
 /// One thing to run.
@@ -33,15 +36,15 @@ pub(super) enum What {
     Program(Program),
 }
 
-/// What a job came to.
+/// The result of a job.
 pub(super) struct Done {
     pub(super) job: Job,
     pub(super) tally: Tally,
     pub(super) seconds: f64,
 }
 
-/// Runs all jobs; `choice` are arguments of the harness, which choose among the tests. Each test
-/// that failed beside others runs once more at the end, alone.
+/// Runs all jobs; `choice` are arguments of the harness, which choose among the tests. If a few
+/// tests of a tier failed, each of them runs once more at the end, alone.
 pub(super) fn run(jobs: Vec<Job>, choice: &[&str]) -> Vec<Done> {
     let (all, ended) = (jobs.len(), Mutex::new(0));
     let tell = |done: &Done| {
@@ -74,7 +77,7 @@ pub(super) fn run(jobs: Vec<Job>, choice: &[&str]) -> Vec<Done> {
     done
 }
 
-/// Takes jobs and runs them until there are none.
+/// Runs jobs from the queue until it is empty.
 fn work(jobs: &Mutex<VecDeque<Job>>, choice: &[&str], tell: &impl Fn(&Done)) -> Vec<Done> {
     let next = || jobs.lock().expect("no holder panics").pop_front();
     let mut done = Vec::new();
@@ -128,8 +131,8 @@ impl Job {
     }
 }
 
-/// Runs up to three failed tests of a tier alone. One that passes then counts as passed, and the
-/// last lines name it as unsteady.
+/// Runs up to three failed tests of a tier alone. A test that then passes counts as passed, and the
+/// last lines of the output name it as unsteady.
 fn forgive(done: &mut [Done], choice: &[&str]) {
     let failed = |done: &[Done], name: &str| -> usize {
         let of_tier = done.iter().filter(|end| end.job.tier.name == name);

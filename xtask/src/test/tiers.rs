@@ -1,4 +1,5 @@
-//! The tiers of tests: what each runs, and how it shares the machine with others.
+//! The tiers of tests: the tests of each tier, and how the tier shares the machine with other
+//! tiers.
 
 use anyhow::Result;
 
@@ -6,28 +7,28 @@ use crate::programs::Program;
 use crate::tally::Tally;
 use crate::{deb, fuzz, guest, harness, least, symbols};
 
-/// Tests with one purpose, whose number may not shrink unseen.
+/// A tier: tests with one purpose. If their number shrinks, the tier fails.
 #[derive(Debug)]
 pub(super) struct Tier {
-    /// As in .ci/tiers.
+    /// Name in .ci/tiers.
     pub(super) name: &'static str,
     pub(super) load: Load,
     pub(super) work: &'static [Work],
-    /// Of its test programs.
+    /// Arguments of the tier's test programs.
     pub(super) arguments: &'static [&'static str],
     pub(super) environment: &'static [(&'static str, &'static str)],
-    /// The requirements of its tests besides the staged files.
+    /// Prepares the requirements of the tier's tests, in addition to the staged files.
     pub(super) prepare: fn() -> Result<()>,
 }
 
 /// How a tier's work shares the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Load {
-    /// Takes the CPU time that others leave.
+    /// Computes, at a low CPU priority.
     Computes,
     /// Mostly waits, for packets, processes and timers.
     Waits,
-    /// Proves what a machine can only do that does nothing else.
+    /// Needs the machine without other work.
     Alone,
 }
 
@@ -37,15 +38,15 @@ pub(super) enum Work {
     Own(fn() -> Result<Tally>),
     /// All test programs of a package.
     Package(&'static str),
-    /// Some of them: package and name.
+    /// These test programs, by package and name.
     Programs(&'static [(&'static str, &'static str)]),
     /// All programs that no tier names.
     Others,
 }
 
 impl Work {
-    /// How closely it names a program: a tier that names it has it, rather than one that names its
-    /// package, or none.
+    /// How closely the work names a program. A program belongs to the tier that names the program;
+    /// otherwise to the tier that names its package; otherwise to the tier with [`Work::Others`].
     pub(super) fn closeness(self, program: &Program) -> Option<u8> {
         match self {
             Self::Own(_) => None,
@@ -71,7 +72,7 @@ const NONE: Tier = Tier {
 /// Inputs for each property in `make test`.
 const CASES: &[(&str, &str)] = &[("PROPTEST_CASES", "10000")];
 
-/// What `make test` runs. Within a load they begin in this order: the longest first.
+/// The tiers of `make test`. Tiers with the same load begin in this order, the longest first.
 pub(super) const TIERS: &[Tier] = &[
     Tier {
         name: "symbols",
@@ -175,7 +176,7 @@ pub(super) const TIERS: &[Tier] = &[
         arguments: &["--test-threads=4"],
         ..NONE
     },
-    // They need a mirror that drops nothing.
+    // These tests need a mirror that drops no packet.
     Tier {
         name: "proofs",
         load: Load::Alone,
@@ -191,7 +192,7 @@ pub(super) const TIERS: &[Tier] = &[
     },
 ];
 
-/// Builds the Debian package. Its tests report when it can't be built here.
+/// Builds the Debian package. If the package can't be built here, its tests report this.
 fn package() -> Result<()> {
     if deb::can_build() {
         deb::of_staged()
@@ -220,19 +221,19 @@ pub(super) const LONG_TIERS: &[Tier] = &[
     },
 ];
 
-/// Tests of a separate feature, which needs many crates.
+/// Runs the tests of the feature `parquet`, which needs many crates.
 fn parquet() -> Result<Tally> {
     let words = "-p fanpcap-clusterd --features fanpcap-clusterd/parquet --lib";
     let words: Vec<&str> = words.split(' ').collect();
     harness::cargo_test(&words, &[])
 }
 
-/// All kernels.
+/// Runs the tests in guests, with all kernels.
 fn guests() -> Result<Tally> {
     guest::run(&[])
 }
 
-/// The examples in the documentation of crates.
+/// Runs the examples in the documentation of crates.
 fn documentation() -> Result<Tally> {
     let words = "--workspace --exclude fanpcap-faults --exclude fanpcap-fuzz --doc".split(' ');
     harness::cargo_test(&words.collect::<Vec<_>>(), &[])

@@ -24,7 +24,7 @@ struct Got {
 #[derive(Debug)]
 pub(super) struct Story(Vec<Vec<Got>>);
 
-/// Which member has each flow.
+/// The member that has each flow.
 pub(super) type Owners = Vec<Option<usize>>;
 
 impl Story {
@@ -44,7 +44,7 @@ impl Story {
         owners
     }
 
-    /// How many of the frames no member got. It is an error if a member got a frame twice.
+    /// How many of the frames no member got. Fails if a frame was delivered twice.
     pub(super) fn lost(&self, frames: u64) -> Result<u64> {
         let mut times = vec![0_u8; usize::try_from(frames)?];
         for got in self.0.iter().flatten() {
@@ -75,7 +75,7 @@ impl Story {
     }
 }
 
-/// Among the flows whose former owner `counts`, the percentage that has another owner now.
+/// Of the flows whose former owner `counts`, the percentage that now has another owner.
 pub(super) fn moved(before: &Owners, now: &Owners, counts: impl Fn(usize) -> bool) -> f64 {
     let flows = before.iter().zip(now);
     let flows = flows.filter(|(before, _)| before.is_some_and(&counts));
@@ -85,7 +85,8 @@ pub(super) fn moved(before: &Owners, now: &Owners, counts: impl Fn(usize) -> boo
     100.0 * f64::from(moved) / f64::from(all.max(1))
 }
 
-/// When the last packet in a member's records arrived, microseconds since 1970; 0 if there is none.
+/// When the last packet in a member's records arrived, in microseconds since 1970; 0 without a
+/// packet.
 pub(super) fn last_arrived_us(file: &Path) -> Result<u64> {
     let file = File::open(file)?;
     let mut word = [0; 8];

@@ -31,7 +31,7 @@ pub(super) fn start(bench: &Bench, [driver, options]: [&str; 2]) -> Result<Membe
         .args(["--vdev", &device, "--"])
         .args(["--forward-mode=rxonly", "--auto-start", "--nb-cores=1"])
         .args(["--rxq=1", "--txq=1", "--total-num-mbufs=16384"])
-        // Without this option the application ends with its input.
+        // Without this option testpmd ends as soon as its standard input ends.
         .arg("--stats-period=3600");
     outside::start(bench, None, program)
 }
@@ -69,7 +69,7 @@ mod tests {
         let said = "  RX-packets: 60             RX-dropped: 40            RX-total: 100\n";
         assert_eq!(tally(said, 100), (100, 40, 60));
         assert_eq!(tally(said, 110), (110, 50, 60));
-        // These are more packets than arrived. A later check refuses that.
+        // These are more packets than arrived. A later check refuses such a run.
         assert_eq!(tally(said, 90), (100, 40, 60));
         let errors = format!("{said}  RX-error: 3\n");
         assert_eq!(tally(&errors, 103), (103, 43, 60));

@@ -1,4 +1,5 @@
-//! The demo's scene of members that crash and come: nobody else's flows move.
+//! The part of the demo in which a member crashes and another joins: no flow of the other members
+//! moves.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,16 +12,16 @@ use fanpcap_testkit::{Capture, FlowKey, Member, Program};
 
 use super::{GROUP, Scene, library_of};
 
-/// Flows that go on all the time.
+/// Number of flows, which last for the whole scene.
 const FLOWS: usize = 256;
 
-/// Members, all in all.
+/// Number of members, including the member that joins later.
 const MEMBERS: usize = 5;
 
-/// Which member, by the order in which they came, has which flow.
+/// The member that has each flow. Members are numbered in the order in which they joined.
 type Owners = BTreeMap<FlowKey, usize>;
 
-/// Four share the flows. One is killed, then another comes.
+/// Four members share the flows. One member is killed, then another joins.
 pub(super) fn show(scene: &Scene) -> Result<()> {
     let calls = scene.hosts.calls(FLOWS)?;
     let mut group = Group {
@@ -36,24 +37,24 @@ pub(super) fn show(scene: &Scene) -> Result<()> {
     group.kill(1)?;
     let second = group.talk("tcpdump 2 is killed", &first, Some(1))?;
     group.start()?;
-    group.talk("another one comes", &second, Some(4))?;
+    group.talk("another one joins", &second, Some(4))?;
     group.end()
 }
 
-/// The members of a group, and flows that go on.
+/// The members of a group, and its lasting flows.
 struct Group<'a> {
     scene: &'a Scene,
     calls: Calls,
     members: Vec<Tcpdump>,
-    /// Packets on the wire.
+    /// Number of packets on the wire so far.
     packets: usize,
 }
 
 struct Tcpdump {
-    /// Until it is killed.
+    /// The process; `None` after it was killed.
     member: Option<Member>,
     file: PathBuf,
-    /// Packets that it had captured before the last change.
+    /// Packets that the member had captured before the last change.
     before: usize,
 }
 
@@ -83,7 +84,7 @@ impl Group<'_> {
         self.exchange()
     }
 
-    /// A request and a reply in each flow, all captured.
+    /// Sends a request and a reply in each flow, and waits until all are captured.
     fn exchange(&mut self) -> Result<()> {
         self.packets += self.calls.exchange()?;
         let expected = self.packets;
@@ -94,8 +95,8 @@ impl Group<'_> {
         })
     }
 
-    /// Prints who has how many flows now. Fails if one has moved since `before` that was not
-    /// `who`'s and is not now: the member that came or went.
+    /// Prints how many flows each member has now. Fails if another flow than those of `who` has
+    /// moved since `before`. `who` is the member that joined or was killed.
     fn talk(&mut self, what: &str, before: &Owners, who: Option<usize>) -> Result<Owners> {
         for it in &mut self.members {
             it.before = Capture::count_so_far(&it.file);
@@ -112,7 +113,7 @@ impl Group<'_> {
         let counts = (0..MEMBERS).map(|member| format!("{:>11}", count(member)));
         println!("{what:21}{}{moved:>9}", counts.collect::<String>());
         ensure!(owners.len() == FLOWS, "{} of {FLOWS} flows", owners.len());
-        ensure!(moved == 0, "{moved} flows of others have moved");
+        ensure!(moved == 0, "{moved} flows of other members have moved");
         Ok(owners)
     }
 
@@ -126,7 +127,7 @@ impl Group<'_> {
         owners
     }
 
-    /// Stops all. Each packet was captured once.
+    /// Stops all members, and checks that each packet was captured once.
     fn end(self) -> Result<()> {
         let mut captured = 0;
         for it in self.members {
