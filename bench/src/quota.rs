@@ -116,7 +116,10 @@ mod tests {
 
     #[test]
     #[ignore = "needs root: cgroups"]
-    #[allow(clippy::print_stdout, reason = "the tiers read SKIP in a test's output")]
+    #[allow(
+        clippy::print_stdout,
+        reason = "the tiers read SKIP in a test's output"
+    )]
     fn a_process_has_its_share() {
         if let Some(why) = absent() {
             println!("SKIP: {why}");

@@ -29,7 +29,8 @@ pub(crate) fn sources(origin: &str, suite: &str) -> Result<Vec<Source>> {
     let format = "$(ORIGIN) $(RELEASE) $(COMPONENT) $(REPO_URI)";
     let mut apt = Command::new("apt-get");
     apt.args(["indextargets", "--format", format, "Created-By: Packages"]);
-    let own = fs::read_to_string("/etc/os-release").context("reading this machine's distribution")?;
+    let own =
+        fs::read_to_string("/etc/os-release").context("reading this machine's distribution")?;
     let codename = own
         .lines()
         .find_map(|line| line.strip_prefix("VERSION_CODENAME="));

@@ -76,7 +76,10 @@ fn self_contained(ours: &SharedObject) -> Result<String> {
         outward.is_none(),
         "{outward:?} goes through a slot that the loader may bind to another library"
     );
-    Ok(format!("{} references, all to other libraries", references.len()))
+    Ok(format!(
+        "{} references, all to other libraries",
+        references.len()
+    ))
 }
 
 type Symbols = BTreeMap<String, Symbol>;
@@ -128,7 +131,10 @@ fn additions(ours: &SharedObject, system: Option<&(PathBuf, Symbols)>) -> Result
         .collect();
     ensure!(absent.is_empty(), "declared but not exported: {absent:?}");
     let Some((_, known)) = system else {
-        return Ok(format!("all {} declared functions are exported", declared.len()));
+        return Ok(format!(
+            "all {} declared functions are exported",
+            declared.len()
+        ));
     };
     let extra: Vec<&String> = exports
         .keys()

@@ -172,7 +172,9 @@ fn shrunk(tally: &Tally, least: Option<usize>) -> Tally {
     if seen >= least || *tally == Tally::one_skipped() {
         return Tally::default();
     }
-    Tally::one_failed(&format!("only {seen} tests, but .ci/tiers requires {least}"))
+    Tally::one_failed(&format!(
+        "only {seen} tests, but .ci/tiers requires {least}"
+    ))
 }
 
 #[cfg(test)]

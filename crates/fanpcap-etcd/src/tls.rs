@@ -119,6 +119,6 @@ mod tests {
     fn a_pipe_is_no_file_of_certificates() {
         let scratch = Scratch::new().unwrap();
         let error = pipe::opened(&scratch.file("ca"), |ca| certificates(ca).unwrap_err());
-        assert!(error.unwrap().to_string().contains("no regular file"));
+        assert!(error.unwrap().to_string().contains("not a regular file"));
     }
 }

@@ -6,7 +6,10 @@ use std::process::Command;
 
 #[test]
 #[ignore = "needs root: namespaces, XDP; and etcd"]
-#[allow(clippy::print_stdout, reason = "the tiers read SKIP in a test's output")]
+#[allow(
+    clippy::print_stdout,
+    reason = "the tiers read SKIP in a test's output"
+)]
 fn every_packet_is_captured_once_or_counted() {
     for program in ["/usr/bin/etcd", "/usr/bin/etcdctl"] {
         if !Path::new(program).exists() {

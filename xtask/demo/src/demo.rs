@@ -210,10 +210,7 @@ impl Table {
         ensure!(together == of, "the flows don't add up");
         match expected {
             Flows::Whole => ensure!(split.is_empty(), "{} flows were split", split.len()),
-            Flows::Split => ensure!(
-                !split.is_empty(),
-                "no flow was split, but rnd splits flows"
-            ),
+            Flows::Split => ensure!(!split.is_empty(), "no flow was split, but rnd splits flows"),
         }
         Ok(())
     }

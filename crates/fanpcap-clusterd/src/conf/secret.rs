@@ -135,7 +135,7 @@ mod tests {
         let path = scratch.file("pipe");
         let refused = |open: fn(&Path) -> Result<(), String>| {
             let error = pipe::opened(&path, open).unwrap().unwrap_err();
-            assert!(error.contains("no regular file"), "{error}");
+            assert!(error.contains("not a regular file"), "{error}");
         };
         refused(|path| read(path, 16).map(drop));
         refused(|path| check_file(path, true));

@@ -102,7 +102,7 @@ mod tests {
         });
         let error = opened.unwrap().unwrap_err();
         assert!(
-            format!("{error:#}").contains("no regular file"),
+            format!("{error:#}").contains("not a regular file"),
             "{error:#}"
         );
         let new = path.with_extension("new");
