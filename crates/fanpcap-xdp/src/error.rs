@@ -93,7 +93,7 @@ fn write_memory(
     }
     f.write_str(": set ")?;
     if snaplen > SHORT {
-        write!(f, "'caplen = {SHORT}' (for a quarter of the size), or ")?;
+        write!(f, "'caplen = {SHORT}' (a quarter) or ")?;
     }
     f.write_str("a smaller size by pcap_set_buffer_size() (tcpdump -B), or raise the limit")
 }

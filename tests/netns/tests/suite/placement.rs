@@ -74,7 +74,7 @@ fn channels_are_as_before_when_the_last_handle_is_closed() -> Result<()> {
         ensure!(receiving()? == 2);
         let second = start(wire, TWO)?;
         let other = program(wire, "rx_channels@vb = 3\n")?.run(&wire.scratch)?;
-        let disagrees = format!("process {} wants rx=2", first.pid());
+        let disagrees = format!("process {} wants the value rx=2", first.pid());
         ensure!(other.said.contains(&disagrees), "{}", other.said);
         ensure!(receiving()? == 2);
         first.stop()?;

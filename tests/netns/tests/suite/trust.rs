@@ -122,7 +122,7 @@ fn who_may_make_no_files_shares_with_others_by_the_kernels_modes_alone() -> Resu
         Dialog::start(wire, 7)?.expect("open hash", "opened 0")?;
         let _first = start("8", "main = steer_flow")?;
         let refused = Dialog::start(wire, 8)?.ask("open main = steer_flow")?;
-        let is_told = ["no member has a page", "(LimitFSIZE=)"].map(|it| refused.contains(it));
+        let is_told = ["no member has a page", "(see LimitFSIZE=)"].map(|it| refused.contains(it));
         ensure!(is_told == [true; 2], "{refused}");
         Ok(())
     })
