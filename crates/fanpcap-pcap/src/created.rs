@@ -47,7 +47,8 @@ impl Library {
 impl Created {
     /// Sets the snaplen in bytes.
     ///
-    /// # Errors The reason of pcap_set_snaplen(3PCAP). Each other setter returns the reason of the
+    /// # Errors
+    /// The reason of pcap_set_snaplen(3PCAP). Each other setter returns the reason of the
     /// libpcap function that it calls.
     pub fn set_snaplen(&mut self, bytes: i32) -> Result<(), Error> {
         self.set("pcap_set_snaplen", self.functions().pcap_set_snaplen, bytes)
@@ -91,7 +92,8 @@ impl Created {
 
     /// Sets the unit of the fraction of a second in a packet's header.
     ///
-    /// # Errors Fails if the device has no time stamps in nanoseconds.
+    /// # Errors
+    /// Fails if the device has no time stamps in nanoseconds.
     pub fn set_tstamp_precision(&mut self, precision: Precision) -> Result<(), Error> {
         let function = self.functions().pcap_set_tstamp_precision;
         let precision = if precision == Precision::Nano {
@@ -108,7 +110,8 @@ impl Created {
     /// If the settings have no mode, the handle gets the group's own mode. If there are no members
     /// yet, the group then gets mode `flow`, or `hash` if `flow` can't be loaded.
     ///
-    /// # Errors Fails if the library has no such function, or if the mode is unknown.
+    /// # Errors
+    /// Fails if the library has no such function, or if the mode is unknown.
     pub fn fanout(&mut self, group: Option<u16>, mode: Option<&str>) -> Result<(), Error> {
         const CALL: &str = "pcap_fanout";
         let Some(function) = self.functions().pcap_fanout else {

@@ -169,7 +169,8 @@ impl Handle {
 
     /// The counters of the handle, as a member, and of its group.
     ///
-    /// # Errors Fails if the handle is in no group, or if its library has no groups.
+    /// # Errors
+    /// Fails if the handle is in no group, or if its library has no groups.
     pub fn fanout_stats(&mut self) -> Result<FanoutStats, Error> {
         const CALL: &str = "pcap_fanout_stats";
         let Some(function) = self.open.functions.pcap_fanout_stats else {

@@ -133,7 +133,7 @@ impl Emitter<'_> {
         self.asm.branch(R2.is(4), stages.nsh, none);
     }
 
-    /// Skips TZSP of version 1, with an Ethernet frame.
+    /// Skips TZSP of version 1, if an Ethernet frame follows.
     fn tzsp(&mut self, stages: Stages, none: Label) {
         let end = self.asm.label();
         self.read(R1, Width::Word, Origin::Current, 0, none);
@@ -157,7 +157,7 @@ impl Emitter<'_> {
         self.asm.jump(stages.ethernet);
     }
 
-    /// Skips CAPWAP (RFC 5415), with an Ethernet frame.
+    /// Skips CAPWAP (RFC 5415), if an Ethernet frame follows.
     fn capwap(&mut self, stages: Stages, none: Label) {
         self.read(R1, Width::Word, Origin::Current, 0, none);
         // Tests the version, the type, and the flags T, F and K.
