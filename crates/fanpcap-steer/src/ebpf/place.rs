@@ -1,5 +1,5 @@
-//! The slot of a packet. The group's table has a slot for each bucket of hashes and for each rank
-//! of members.
+//! Looks up a packet's slot in the group's table, which has a slot for each bucket of hashes and
+//! for each rank of members. The table is an array of eight-byte rows (`fanpcap_buckets::layout`).
 
 use super::emitter::{Emitter, Role};
 use super::maps::Map;
@@ -27,15 +27,15 @@ const RANK_MASK: i32 = 0xff;
 const SLOT_MASK: i32 = 0xff;
 /// Mask of the number of bits by which a byte is shifted in its row.
 const BYTE_MASK: i32 = 56;
-/// Offset of the slot of rank 0.
+/// Offset in bytes of the slot of rank 0.
 const FIRST_RANK: i32 = 4096;
-/// The row with the number of ranks.
+/// Index of the row with the number of ranks.
 const COUNT_ROW: i32 = 544;
-/// The row of slot 0 in the sticky ids.
+/// Index of the row with slot 0's sticky id.
 const SEATS_ROW: i32 = 576;
-/// The row of number 0 in the holders.
+/// Index of the row with the holder of number 0.
 const HOLDERS_ROW: i32 = 832;
-/// The row of bucket 0 in the loads.
+/// Index of the row with bucket 0's load.
 const LOADS_ROW: i32 = 8192;
 
 const _: () = assert!(OWNERS == 0 && TABLE_ROW == 8);
