@@ -41,7 +41,7 @@ impl ProgramKind {
     }
 }
 
-/// How a map stores its values (linux/bpf.h, `enum bpf_map_type`).
+/// The kind of a map (linux/bpf.h, `enum bpf_map_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapKind {
     /// Values by index, zero at first. Keys have 4 bytes.
@@ -80,7 +80,7 @@ pub struct MapSpec {
     /// The name by which the creator and the readers of the map find it. The kernel does not get
     /// the name.
     pub name: &'static str,
-    /// How the map stores its values.
+    /// The map's kind.
     pub kind: MapKind,
     /// Bytes of a key.
     pub key_len: u32,

@@ -93,7 +93,8 @@ impl Leveling {
     }
 }
 
-/// How far the busiest owner exceeds its share, in parts of 1000; 0 if there are no packets.
+/// The imbalance: the excess of the busiest owner over its share, in parts of 1000 of the share. 0
+/// if there are no packets.
 pub fn imbalance(load: &Load<'_>) -> u64 {
     let scales = Scales::new(load);
     let above = |owner: &Owner| owner.has.saturating_sub(owner.due) * 1000 / owner.due.max(1);

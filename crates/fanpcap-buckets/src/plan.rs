@@ -50,8 +50,8 @@ pub fn plan(owners: &Owners, shares: &[Share]) -> Vec<Move> {
         .collect()
 }
 
-/// How far a slot's number in `counts` exceeds its number in `others`, for each slot. 0 for a slot
-/// whose number does not exceed the other number.
+/// For each slot, its number in `counts` minus its number in `others`, or 0 if the difference is
+/// negative.
 fn difference(counts: &Counts, others: &Counts) -> Counts {
     std::array::from_fn(|slot| counts[slot].saturating_sub(others[slot]))
 }
@@ -101,7 +101,8 @@ fn turns(lacking: &Counts) -> impl Iterator<Item = Slot> {
     let mut turns = Ordered::new();
     for (slot, &lacks) in lacking.iter().enumerate() {
         for turn in 0..u64::from(lacks) {
-            // The middle of the turn's interval. All turns together have length 2^40.
+            // The middle of the turn's interval. The intervals of a slot's turns have equal
+            // lengths, together 2^40.
             turns.push((((2 * turn + 1) << 39) / u64::from(lacks), slot));
         }
     }

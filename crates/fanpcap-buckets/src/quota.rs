@@ -37,7 +37,7 @@ pub(crate) fn due(shares: &[Share], owned: &Counts) -> Option<Counts> {
 }
 
 /// The weight of each slot. If a slot has several shares, the one with the greatest weight counts.
-/// So the sum of the weights is at most 2^24, and each weight times [`BUCKETS`] is below 2^28: both
+/// So the sum of the weights is below 2^24, and each weight times [`BUCKETS`] is below 2^28: both
 /// fit into 32 bits.
 fn weights(shares: &[Share]) -> Counts {
     let mut weights = [0; SLOTS];

@@ -48,8 +48,8 @@ impl Created {
     /// Sets the snaplen in bytes.
     ///
     /// # Errors
-    /// The reason of pcap_set_snaplen(3PCAP). Each other setter returns the reason of the
-    /// libpcap function that it calls.
+    /// The reason of pcap_set_snaplen(3PCAP). Every other setter returns the reason of the libpcap
+    /// function that it calls.
     pub fn set_snaplen(&mut self, bytes: i32) -> Result<(), Error> {
         self.set("pcap_set_snaplen", self.functions().pcap_set_snaplen, bytes)
     }

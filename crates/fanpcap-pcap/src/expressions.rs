@@ -18,8 +18,8 @@ static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
 /// Compiles an expression for Ethernet.
 ///
 /// # Errors
-/// Fails if libpcap can't be loaded, or if libpcap rejects the expression. The error is
-/// then libpcap's text.
+/// Fails if libpcap can't be loaded, or if libpcap rejects the expression. In the second case the
+/// error is libpcap's text.
 pub fn compile_expression(expression: &str) -> Result<Vec<Classic>, String> {
     let library = LIBRARY.get_or_init(open).as_ref().map_err(String::clone)?;
     let code = library.compile(expression, SNAPLEN);

@@ -23,7 +23,7 @@ pub struct Library {
     pub(crate) functions: Arc<Functions>,
 }
 
-/// Why a libpcap can't be used.
+/// The reason why a libpcap can't be used.
 #[derive(Debug)]
 pub enum OpenError {
     /// The loader failed.

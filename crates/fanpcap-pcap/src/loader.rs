@@ -104,7 +104,7 @@ impl SystemLibrary {
     }
 }
 
-/// Why a path is not the system's libpcap.
+/// The reason why a path is not the system's libpcap.
 enum Refused {
     Missing,
     IsOurs,

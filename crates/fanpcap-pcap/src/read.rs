@@ -8,7 +8,7 @@ use std::ffi::c_int;
 use std::panic::{self, AssertUnwindSafe};
 use std::slice;
 
-/// How a dispatch ended.
+/// The result of a dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatched {
     /// This many packets were read. 0 means that the time-out expired, or that the savefile has

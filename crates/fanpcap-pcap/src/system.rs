@@ -54,8 +54,8 @@ impl System {
     }
 
     /// Whether the system's library itself made the call of our function that is running now. This
-    /// happens if the application has loaded the system's library. Our function must then give the
-    /// result that the system's library would give.
+    /// happens if the application had loaded the system's library before ours. Our function must
+    /// then give the result that the system's library would give.
     pub fn is_calling(&self) -> bool {
         self.library.as_ref().is_some_and(SystemLibrary::is_calling)
     }

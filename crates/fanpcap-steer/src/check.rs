@@ -273,7 +273,8 @@ impl<'p, 'a> Checker<'p, 'a> {
         operands.collect()
     }
 
-    /// Returns a value, which is a subtree of the tree, if it is within the limits.
+    /// Returns `value`, which is a subtree of the tree, if its size and depth are within the
+    /// limits.
     fn measured(&mut self, value: Value<'a>, span: &Span) -> Result<Value<'a>, Error> {
         let measure = value.measure();
         self.spend(measure.nodes, span)?;

@@ -62,7 +62,7 @@ use fanpcap_bpf::{Classic, Object};
 use std::fmt;
 use target::Target;
 
-/// Why the kernel can't run a steering program.
+/// The reason why the kernel can't run a steering program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EbpfError {
     /// A kernel group can't do what the steering program asks for.
@@ -138,8 +138,8 @@ impl From<AssemblerError> for EbpfError {
 
 /// The BPF program of a fan-out group (`PACKET_FANOUT_EBPF`), from the steering part. It returns a
 /// slot from the group's table (`fanpcap_buckets::layout`). If the steering program decides by a
-/// hash, the slot is the one that owns the hash's bucket. If it decides by a member's number, the
-/// slot is the one of that rank.
+/// hash, the slot is the one that owns the hash's bucket. If the steering program decides by a
+/// member's number, the slot is the one with this number as its rank.
 ///
 /// # Errors
 /// See [`EbpfError`].

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 
-/// Why a steering program was refused.
+/// The reason why a steering program was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     /// The wrong text in the source, as a range of bytes. The range is empty if something is

@@ -102,8 +102,7 @@ pub enum Function {
 pub const COUNTERS: usize = 64;
 /// Maximum number of datagrams that the table of fragments holds.
 pub const FRAGMENTS_MAX: u32 = 16_384;
-/// Time after which the fragments of a datagram need not stay together any more, in nanoseconds: 2
-/// s.
+/// Time in nanoseconds after which the fragments of a datagram need not stay together any more.
 pub const FRAGMENT_AGE_NS: u64 = 2_000_000_000;
 
 /// A question about a packet.
@@ -177,7 +176,7 @@ pub enum Side {
     Destination,
 }
 
-/// How a property compares with a number.
+/// The operator that compares a property with a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// `.<`
@@ -305,7 +304,7 @@ pub enum Steer {
     /// The CPU on which the BPF program runs.
     Cpu,
     /// The hash from the NIC or the kernel. If that hash is absent or 0, the hash of the flow by
-    /// [`Flow::WHOLE`]. If the packet then is not IP, hash 0.
+    /// [`Flow::WHOLE`]. If that hash is absent and the packet is not IP, the hash is 0.
     Rss,
     /// The member of this rank, modulo the number of members with a share.
     To(u32),

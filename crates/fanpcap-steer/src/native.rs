@@ -198,9 +198,9 @@ impl Evaluator {
         outcome
     }
 
-    /// The hash for the datagram of a fragment, also if a packet that fragments carry was steered.
-    /// Remembers the hash for the datagram's other fragments. `evaluate` calls this function only
-    /// after the final decision.
+    /// The hash that selects the member, if the packet's own hash is `hash`. If the packet is a
+    /// fragment, or if fragments carry it, this is the hash of their datagram, which is remembered.
+    /// Called only after the final decision, so that no other hash is remembered.
     fn follow(&mut self, layers: &Layers<'_>, inside: u32, hash: u32, now_ns: u64) -> u32 {
         (0..=inside).rev().fold(hash, |hash, depth| {
             let layers = (0..depth).try_fold(*layers, |layers, _| layers.inner());

@@ -20,10 +20,10 @@ use std::mem;
 use crate::ir::{Comparison, Function, Header, Predicate, Property, Side, Steer, Tree};
 use fanpcap_wire::number;
 
-/// Why a kernel group can't run a steering program.
+/// The reason why a kernel group can't run a steering program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfit {
-    /// What the kernel group can't do, and advice.
+    /// A sentence that names what the kernel group can't do, and advice.
     pub what: String,
 }
 
@@ -80,7 +80,7 @@ impl Parts {
     }
 }
 
-/// What happens after a function has dropped the packet.
+/// The code that runs after a function has dropped the packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OnDrop {
     /// No other function runs, so the packet stays dropped.

@@ -44,7 +44,7 @@ pub const ETHER_PROVIDER: u16 = 0x88e7;
 
 /// ICMP.
 pub const ICMP: u8 = 1;
-/// An IPv4 packet inside.
+/// An IPv4 packet in IP.
 pub const IPV4: u8 = 4;
 /// TCP.
 pub const TCP: u8 = 6;
@@ -52,7 +52,7 @@ pub const TCP: u8 = 6;
 pub const UDP: u8 = 17;
 /// DCCP.
 pub const DCCP: u8 = 33;
-/// An IPv6 packet inside.
+/// An IPv6 packet in IP.
 pub const IPV6: u8 = 41;
 /// GRE.
 pub const GRE: u8 = 47;
@@ -64,7 +64,7 @@ pub const ICMPV6: u8 = 58;
 pub const L2TP: u8 = 115;
 /// MPLS in IP.
 pub const MPLS: u8 = 137;
-/// An Ethernet frame, as in segment routing.
+/// An Ethernet frame in IP, as in segment routing.
 pub const ETHERNET: u8 = 143;
 /// EtherIP (RFC 3378).
 pub const ETHER_IP: u8 = 97;

@@ -38,8 +38,8 @@ impl<'a> Emitter<'a> {
         self.asm.set(R8, (R7 >> NETWORK_SHIFT) & NETWORK_MASK);
         self.asm.set(R9, R7);
         self.asm.unless(R7.has_any(IPV4 | IPV6), |asm| {
-            // If there is no IP packet, the view has the offset of the Ethernet header's end. Adds
-            // the length of the tags, and subtracts the length of the Ethernet type.
+            // If there is no IP packet, the view has the offset of the Ethernet header's end. The
+            // code adds the length of the tags, and subtracts the 2 bytes of the Ethernet type.
             asm.set(R7, (R7 >> 13) & (TAGS_MASK << 2));
             asm.set(R8, (R8 + R7) - 2);
             asm.set(R7, 0);

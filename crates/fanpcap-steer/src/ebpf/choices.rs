@@ -21,7 +21,7 @@ pub(super) struct Choices {
     pub(super) broadcasts: bool,
     /// Some packets go to two members.
     pub(super) doubles: bool,
-    /// Members have classes.
+    /// The tree gives packets to classes of members.
     pub(super) classes: bool,
     /// The tree decides whether the host gets a packet.
     pub(super) host: bool,

@@ -19,8 +19,9 @@ use crate::options::GroupOptions;
 use fanpcap_bpf::assembler::*;
 use fanpcap_buckets::layout::{self, EVERYBODY, SLOTS};
 
-/// The number of the table's rows that a class has, and the row at which those of class 0 would
-/// begin if they were beside those of the other classes.
+/// The number of rows of one class in the table, and the base of the rows of classes 1 to 63: a
+/// class's first row is `PARTS_ROW` + class * `PART_ROWS`. The rows of class 0 are at the table's
+/// start.
 const PART_ROWS: i32 = 576;
 const PARTS_ROW: i32 = 11_712;
 /// The first row of the ranks of all members except those of class 63.

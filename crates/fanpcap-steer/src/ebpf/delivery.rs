@@ -47,7 +47,7 @@ pub trait Delivery {
     fn filter(&self, asm: &mut Assembler);
 
     /// Counts a further delivery of a packet that has been delivered already. The code may be in
-    /// another BPF function than the other parts. It must keep r9.
+    /// another BPF function than the other parts. The code must keep r9.
     fn again(&self, _asm: &mut Assembler) {}
 
     /// Counts a packet that the steering program drops.

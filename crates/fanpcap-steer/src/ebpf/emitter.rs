@@ -16,7 +16,7 @@ use crate::parts::Unfit;
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::{Classic, Object};
 
-/// What the BPF program does with the steering program's decision.
+/// The purpose of a BPF program: its use of the steering program's decision.
 #[derive(Clone, Copy)]
 pub(super) enum Role<'a> {
     /// Returns the hash or the number that selects the member, or `drop` for a packet that the
@@ -109,7 +109,7 @@ pub(super) struct Emitter<'a> {
     error: Option<EbpfError>,
 }
 
-/// How the code treats plain packets.
+/// The kind of code for plain packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plain {
     /// Plain packets have separate bodies, if the tree does not read headers, or if the hook lets

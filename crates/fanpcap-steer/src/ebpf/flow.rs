@@ -77,7 +77,8 @@ impl Emitter<'_> {
         let ports = self.ports(done);
         ports.word(&mut self.asm, R9);
         if ends == Ends::Media {
-            // Keeps half of each port number: RTP and RTCP have adjacent ports.
+            // Halves each port number, so that RTP and RTCP, which have adjacent ports, get the
+            // same hash.
             self.asm.set(R9, (R9 >> 1) & 0x7fff_7fff);
         }
         self.asm.bind(done);

@@ -3,7 +3,7 @@
 use super::EbpfError;
 use crate::ir::{Function, Header, Predicate, Property, Steer};
 
-/// What the code must prepare before the steering program's body.
+/// The values that the code must prepare before the body runs the steering program.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Needs {
     /// The walk of the frame.

@@ -85,8 +85,8 @@ impl All {
         )
     }
 
-    /// Returns the answer that all variants give that can run on the frame. Panics if the answers
-    /// differ or if no variant can run on the frame.
+    /// Runs the variants that can run on the frame, and returns their common answer. Panics if the
+    /// answers differ or if no variant can run on the frame.
     fn run(&self, frame: &[u8]) -> u32 {
         self.answer(frame)
             .expect("a variant that runs on the frame")

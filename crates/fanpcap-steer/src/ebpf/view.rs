@@ -35,7 +35,7 @@ pub(super) const LINK: i32 = 1 << 12;
 pub(super) const INNER: i32 = 1 << 13;
 /// The frame ends within a tag.
 pub(super) const UNTYPED: i32 = 1 << 14;
-/// One tag.
+/// The value that one VLAN tag adds to the view.
 pub(super) const TAG: i32 = 1 << 15;
 pub(super) const BACK_SHIFT: i32 = 18;
 /// The packet has ports, and the ports are on the stack.
@@ -57,7 +57,7 @@ pub(super) const BACK_MASK: i32 = 0x1f;
 pub(super) const NETWORK_MASK: i32 = 0x7fff;
 pub(super) const DISTANCE_MASK: i32 = 0xfff;
 
-/// Where the code finds the headers of the current packet.
+/// The place where the code finds the headers of the current packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
     /// The headers are at the offsets in r7, which [`super::emitter::Emitter::recall_view`] has
@@ -76,7 +76,7 @@ impl View {
     }
 }
 
-/// What an offset counts from.
+/// The point from which an offset counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// The frame's first byte.

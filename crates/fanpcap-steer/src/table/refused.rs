@@ -5,7 +5,7 @@
 pub struct Refused {
     /// Names of the functions.
     pub names: &'static [&'static str],
-    /// Why the language does not have these functions.
+    /// The reason why the language does not have these functions.
     pub reason: &'static str,
     /// Advice: what to write in this language instead.
     pub instead: &'static str,

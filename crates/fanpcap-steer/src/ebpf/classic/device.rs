@@ -54,8 +54,7 @@ impl Emitter<'_> {
     pub(super) fn keep_tag(&mut self) {
         let done = self.asm.label();
         self.asm.jump_if(R0.is(0), done);
-        // If the number is already larger than any frame, the tag is kept anyway, and the sum could
-        // overflow.
+        // Adds nothing to a number that is already larger than any frame: the sum could overflow.
         self.asm.jump_if(R0.above(0xffff), done);
         self.asm.alu(Op::Add, R0, TAG_LEN);
         self.asm.bind(done);
@@ -110,8 +109,8 @@ impl Emitter<'_> {
         self.asm.alu(Op::Add, R2, TAG_LEN);
     }
 
-    /// Loads metadata into r1: loads at an offset beyond 2^31 read metadata. Refuses metadata that
-    /// is not known at XDP.
+    /// Loads metadata into r1, for a load at an offset beyond 2^31. Refuses metadata that is not
+    /// known at XDP, and all other offsets beyond 2^31.
     pub(super) fn beside_at_device(&mut self, filter: &Making<'_>, k: u32) -> Made {
         let tag = (filter.source == Source::Untagged).then_some(R9);
         let Some(what) = k.checked_sub(SKF_AD_OFF) else {

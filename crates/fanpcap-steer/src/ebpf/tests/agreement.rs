@@ -1,5 +1,6 @@
 //! Checks that all variants of the code give the same answer for frames that are cut off or broken.
-//! The variants are: with and without code for plain packets, each at sockets and at XDP.
+//! There are four variants: code for sockets and for XDP, each with and without separate code for
+//! plain packets.
 
 use super::frames::*;
 use super::limits::{predicates, sets, steers};

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 /// A delivery that counts its calls in a map ([`Counts`]). The packets' stamps are 1, 2, 3 ...
 struct Recording;
 
-/// What a BPF program with [`Recording`] has done so far.
+/// The calls that a BPF program with [`Recording`] has counted so far.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     offered: u64,
