@@ -30,7 +30,7 @@ pub struct Load<'a> {
     pub weights: &'a [u16],
 }
 
-/// Which buckets may move.
+/// The buckets that may move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Moves<'a> {
     /// All buckets. If a bucket moves, its flows move too.

@@ -7,10 +7,10 @@
 //! 1. **Link**: an Ethernet header of 14 bytes. A shorter frame has no layers; the tag that the
 //!    kernel keeps beside the frame is ignored too.
 //! 2. **Tags**: 802.1Q (0x8100), 802.1ad (0x88a8), 0x9100, 0x9200 and 0x9300, 4 bytes each. The
-//!    walk reads at most [`TAGS_MAX`] tags. The tag that the kernel keeps beside the frame is one
-//!    of them, the outermost. A tag that is cut off does not count. The type after the tags is the
-//!    Ethernet type. After a tag that is cut off there is no Ethernet type. If the type after
-//!    [`TAGS_MAX`] tags is the type of one more tag, the walk finds no network header.
+//!    walk reads at most [`TAGS_MAX`] tags. The tag that the kernel keeps beside the frame counts
+//!    as the outermost of these tags. A tag that is cut off does not count. The type after the tags
+//!    is the Ethernet type. After a tag that is cut off there is no Ethernet type. If the type
+//!    after [`TAGS_MAX`] tags is the type of one more tag, the walk finds no network header.
 //! 3. **A maker's tag**: VN-Tag (0x8926, 4 bytes), the time tag of a fabric (0x8988, 6 bytes), or
 //!    Arista's time stamp (0xd28b, subtype 1, of 64 or 48 bits). After the maker's tag come the
 //!    next Ethernet type and at most [`TAGS_BEHIND_MAX`] more tags of step 2. The walk skips all
@@ -42,7 +42,8 @@
 //!      than the header.
 //!    - Else it is a frame, if steps 1 to 4 find an IP packet in it for which the frame is long
 //!      enough. If the packet is IPv4, its checksum must be right. If the first nibble is 0, the
-//!      walk first skips a control word of 4 bytes, and then tries without skipping.
+//!      walk first looks for the frame after a control word of 4 bytes, and then at the payload's
+//!      start.
 //!    - Else it is IPv6, if the first nibble is 6 and the payload is long enough.
 //!
 //!    A frame in a frame is the outer frame's content, as in step 9.
@@ -54,8 +55,9 @@
 //!      continues with step 8.
 //!    - 47: GRE version 0 without the routing flag. The walk skips the checksum, the key and the
 //!      sequence number. The content is IPv4, IPv6, MPLS, Ethernet (0x6558) or ERSPAN.
-//!    - ERSPAN I (0x88be without a sequence number) has no header. ERSPAN II (0x88be with a
-//!      sequence number) has 8 bytes. ERSPAN III (0x22eb) has 12 bytes, or 20 with flag O.
+//!    - The frame in ERSPAN follows ERSPAN's header. Version I (0x88be, GRE without a sequence
+//!      number) has no header. Version II (0x88be, GRE with a sequence number) has a header of 8
+//!      bytes. Version III (0x22eb) has a header of 12 bytes, or of 20 bytes with flag O.
 //!
 //!    By UDP destination port:
 //!    - 4789 and 8472: VXLAN with flag I.
@@ -74,8 +76,8 @@
 //!      continues with step 8.
 //!
 //!    The walk of a carried Ethernet frame begins at step 1, without a tag beside the frame. The
-//!    walk of a carried IP packet begins at step 5 or 6. There is an inner packet only if that walk
-//!    finds IPv4 or IPv6.
+//!    walk of a carried IP packet begins at step 5 or 6. There is an inner packet only if the walk
+//!    of the content finds IPv4 or IPv6.
 //!
 //! In a frame of which only a part was captured, the walk finds the same values as in the whole
 //! frame, with three exceptions:

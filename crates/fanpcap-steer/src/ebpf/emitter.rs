@@ -46,12 +46,13 @@ pub(super) enum Routine {
     /// r1: context, r2: the known parts of the view, r3: offset and stage at which the walk begins.
     /// Returns the view.
     Walk,
-    /// r1: context, r2: view without an IP packet, with the offset of untyped payload. Returns the
-    /// view of the IP packet there, or of a frame that contains one ([`INNER`]). If there is
-    /// neither, returns the view without the offset.
+    /// r1: context, r2: view without an IP packet, with the offset of untyped payload. If the
+    /// payload is an IP packet, returns the view of this packet. If the payload is a frame with an
+    /// IP packet, returns the view of the packet in the frame, with [`INNER`]. In all other cases
+    /// returns the view without the offset.
     Untyped,
-    /// r1: context, r2: offset of an IPv4 header, r3: its length. Returns 0 unless the checksum is
-    /// right.
+    /// r1: context, r2: offset of an IPv4 header, r3: the header's length. Returns 0 if the
+    /// header's checksum is wrong, else another number.
     Checksum,
     /// r1: context, r2: offset, r3: length less 1, 0 to 7. Returns the first four of the frame's
     /// bytes at the offset, in memory order. Returns a negative number if the frame is too short
@@ -70,7 +71,7 @@ pub(super) enum Routine {
     Pcap(usize),
 }
 
-/// The ends from which a flow's hash is made.
+/// The kind of ends from which a hash is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ends {
     Flow(crate::ir::Flow),
@@ -176,14 +177,16 @@ impl Blocks for Emitter<'_> {
 }
 
 impl<'a> Emitter<'a> {
-    /// Emits the decision: preparation and bodies. r6 is the context.
+    /// Emits the code of the decision: the walk and other preparation, and the bodies. r6 must have
+    /// the context.
     pub(super) fn main(&mut self, needs: &Needs, plain: Plain) {
         let tree = self.tree;
         self.start_state();
         if needs.frame {
             let ready = self.asm.label();
             let in_place = self.target.reads_in_place();
-            // The stack is too small for both the window and choices.
+            // The stack is too small for both the window and the choices (`choices.rs`), so a tree
+            // with choices gets no separate bodies.
             let has_bodies = in_place || !(needs.headers || self.choices.on_stack());
             match plain {
                 Plain::Bodies if has_bodies => self.plain_bodies(needs),

@@ -24,7 +24,8 @@ pub(super) const GTP_U: u16 = 2152;
 pub(super) const GTP_C: u16 = 2123;
 
 impl Emitter<'_> {
-    /// Jumps to the stage at which the carried packet begins, or to `none`.
+    /// Skips the header of a tunnel, and jumps to the stage at which the walk of the carried packet
+    /// begins. Jumps to `none` if the packet carries no packet.
     pub(super) fn inside(&mut self, stages: Stages, none: Label) {
         let [gre, udp, l2tp] = self.asm.labels();
         self.require_transport(none);

@@ -3,8 +3,8 @@
 use super::{Parser, operator};
 use crate::lexer::{Lexeme, Token};
 
-/// A construct that has begun and not ended. The innermost one decides what the beginning of a line
-/// means.
+/// A construct that has begun and not ended. The innermost such construct decides what the
+/// beginning of a line means.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Context {
     /// A block of items that begin in column `indent`. The last item begins at token `item`.
