@@ -185,8 +185,8 @@ impl<'a> Emitter<'a> {
         if needs.frame {
             let ready = self.asm.label();
             let in_place = self.target.reads_in_place();
-            // The stack is too small for both the window and the choices (`choices.rs`), so a tree
-            // with choices gets no separate bodies.
+            // Code that does not read in place needs the window, and the stack is too small for
+            // both the window and the choices (`choices.rs`).
             let has_bodies = in_place || !(needs.headers || self.choices.on_stack());
             match plain {
                 Plain::Bodies if has_bodies => self.plain_bodies(needs),
