@@ -51,7 +51,7 @@ pub struct Assembler {
     live: bool,
 }
 
-/// Where a label is bound, and whether a jump targets it.
+/// The position of a label, if it is bound, and whether a jump targets the label.
 #[derive(Clone, Copy, Debug, Default)]
 struct Binding {
     at: Option<usize>,
@@ -60,20 +60,20 @@ struct Binding {
 
 /// Maximum number of instructions: 16-bit offsets suffice for all jumps.
 pub const INSTRUCTIONS_MAX: usize = 30_000;
-/// Maximum number of conditional jumps. For each jump the verifier keeps a state to return to, and
-/// another state for a jump that it simulates as mispredicted. The verifier keeps at most 8192
-/// states (BPF_COMPLEXITY_LIMIT_JMP_SEQ).
+/// Maximum number of conditional jumps. The verifier keeps up to two states for each jump: one for
+/// the path that it verifies later, and one for the path that a CPU might take by misprediction. It
+/// keeps at most 8192 states (BPF_COMPLEXITY_LIMIT_JMP_SEQ).
 pub const CONDITIONS_MAX: usize = 4_000;
 
-/// Maximum number of instructions if the instructions of a function count once for each call. A
-/// verifier that follows every call visits each instruction once or twice, and at worst 7 times. It
-/// refuses the BPF program after a million visits. A verifier that checks each function once visits
-/// each instruction up to 14 times without `CAP_PERFMON`; for such a verifier [`INSTRUCTIONS_MAX`]
-/// is the limit.
+/// Maximum number of instructions, where those of a function count once for each call of the
+/// function. A verifier that follows every call visits each instruction once or twice, and at worst
+/// 7 times. The verifier refuses the BPF program after a million visits. A verifier that checks
+/// each function once visits each instruction up to 14 times without `CAP_PERFMON`; for such a
+/// verifier [`INSTRUCTIONS_MAX`] is the limit.
 pub const STEPS_MAX: usize = 100_000;
 
 impl Assembler {
-    /// No code yet.
+    /// An assembler without code.
     pub fn new() -> Self {
         Self {
             code: Vec::new(),
@@ -99,10 +99,10 @@ impl Assembler {
         std::array::from_fn(|_| self.label())
     }
 
-    /// Binds a label here. Omits a last instruction that only jumps to the label: the kernel
-    /// removes such a jump too, but slowly. If the code ends with a conditional jump to the label
-    /// and a jump to another label, replaces both by one jump: the inverse condition jumps to the
-    /// other label.
+    /// Binds a label to the current end of the code. If the last instruction only jumps to the
+    /// label, removes the instruction: the kernel would remove it too, but slowly. If the code ends
+    /// with a conditional jump to the label and a jump to another label, replaces both by one jump:
+    /// the inverse condition jumps to the other label.
     pub fn bind(&mut self, label: Label) {
         while self.ends_with_jump_to(label) || self.turn_around(label) {
             self.leave_out_last();
@@ -126,8 +126,8 @@ impl Assembler {
     }
 
     fn push(&mut self, instruction: Instruction) {
-        // Instructions beyond the limit are not kept, so that memory stays bounded. `finish` then
-        // returns an error.
+        // Drops instructions beyond the limit, so that memory stays bounded. `finish` then returns
+        // an error.
         if self.live && self.code.len() <= INSTRUCTIONS_MAX {
             self.code.push(instruction);
         }
@@ -207,7 +207,7 @@ impl Assembler {
         }
     }
 
-    /// Loads from memory at `base` + `at`, zero-extended.
+    /// Loads a number from memory at `base` + `at`. Clears the higher bits of the register.
     pub fn load(&mut self, width: Width, target: Register, base: Register, at: i16) {
         let code = 0x61 | width as u8;
         self.push(Instruction::new(code, target.0, base.0, at, 0));
@@ -232,23 +232,23 @@ impl Assembler {
         self.push(instruction);
     }
 
-    /// Adds to 64 bits of memory atomically.
+    /// Adds `source` to 64 bits of memory at `base` + `at`, atomically.
     pub fn atomic_add(&mut self, base: Register, at: i16, source: Register) {
         self.push(Instruction::new(0xdb, base.0, source.0, at, 0));
     }
 
-    /// Adds to 64 bits of memory atomically, and sets `source` to their former value. The operation
-    /// is a full barrier for memory accesses.
+    /// Adds `source` to 64 bits of memory at `base` + `at`, atomically, and sets `source` to their
+    /// former value. The operation is a full barrier for memory accesses.
     pub fn fetch_add(&mut self, base: Register, at: i16, source: Register) {
         self.push(Instruction::new(0xdb, base.0, source.0, at, FETCH));
     }
 
-    /// Converts from network byte order: 16, 32 or 64 bits.
+    /// Converts the lower 16, 32 or 64 bits of a register from network byte order.
     pub fn big_endian(&mut self, target: Register, bits: i32) {
         self.push(Instruction::new(0xdc, target.0, 0, 0, bits));
     }
 
-    /// Converts from little-endian byte order: 16, 32 or 64 bits.
+    /// Converts the lower 16, 32 or 64 bits of a register from little-endian byte order.
     pub fn little_endian(&mut self, target: Register, bits: i32) {
         self.push(Instruction::new(0xd4, target.0, 0, 0, bits));
     }

@@ -76,7 +76,7 @@ impl Instruction {
         self.code
     }
 
-    /// The register that is written or compared, or that holds the address of a store.
+    /// The register that the instruction writes or compares, or that holds the address of a store.
     pub const fn target(self) -> u8 {
         let [low, high] = [self.registers & 15, self.registers >> 4];
         if cfg!(target_endian = "little") {
@@ -86,7 +86,7 @@ impl Instruction {
         }
     }
 
-    /// The register that is read.
+    /// The register that the instruction reads.
     pub const fn source(self) -> u8 {
         let [low, high] = [self.registers & 15, self.registers >> 4];
         if cfg!(target_endian = "little") {

@@ -1,8 +1,8 @@
 //! The interpreter of classic BPF.
 //!
-//! The machine is the one of McCanne and Jacobson, "The BSD Packet Filter" (1993). The interpreter
-//! rejects the packet at an unknown instruction, a jump out of the BPF program, a load from outside
-//! the packet, or a division by zero.
+//! The interpreter implements the machine of McCanne and Jacobson, "The BSD Packet Filter" (1993).
+//! The interpreter rejects the packet at an unknown instruction, a jump out of the BPF program, a
+//! load from outside the packet, or a division by zero.
 
 use crate::Classic;
 use crate::classic::{ancillary::SKF_AD_OFF, opcode::*};
@@ -23,12 +23,12 @@ pub trait Packet {
     }
 }
 
-/// The result of a shift by 32 or more.
+/// The result of a shift by a distance of 32 or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shifts {
-    /// 0, as in libpcap's interpreter.
+    /// The result is 0, as in libpcap's interpreter.
     Zero,
-    /// The shift modulo 32, as in the kernel.
+    /// The distance is taken modulo 32, as in the kernel.
     Modulo,
 }
 
@@ -161,7 +161,8 @@ impl<P: Packet> Machine<'_, P> {
         self.packet.bytes::<N>(at).map(number)
     }
 
-    /// Loads from the packet at X + k. This load never reads metadata, however large the sum is.
+    /// Loads from the packet at X + k. Even if the sum is an offset of metadata (from
+    /// [`SKF_AD_OFF`] on), this load reads no metadata: it rejects the packet.
     #[inline]
     fn indirect<const N: usize>(&self, k: u32) -> Option<u32> {
         let at = self.x.checked_add(k).filter(|&at| at < SKF_AD_OFF)?;

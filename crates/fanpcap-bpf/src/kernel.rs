@@ -40,7 +40,7 @@ pub const TCX_NEXT: i32 = -1;
 pub const PACKET_HOST: i32 = 0;
 pub const PACKET_OUTGOING: i32 = 4;
 
-/// Offsets in `struct __sk_buff`: 32 bits each.
+/// Offsets of fields in `struct __sk_buff`. Each field has 32 bits.
 pub mod skb {
     pub const LEN: i16 = 0;
     pub const PKT_TYPE: i16 = 4;
@@ -54,7 +54,7 @@ pub mod skb {
     pub const HASH: i16 = 68;
 }
 
-/// Offsets in `struct xdp_md`: 32 bits each.
+/// Offsets of fields in `struct xdp_md`. Each field has 32 bits.
 pub mod xdp {
     pub const DATA: i16 = 0;
     pub const DATA_END: i16 = 4;

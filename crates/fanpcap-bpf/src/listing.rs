@@ -1,11 +1,12 @@
-//! Lists a compiled object's code in the kernel's own notation (kernel/bpf/disasm.c). Notes state
-//! the purpose of each part.
+//! Lists a compiled object's code in the kernel's own notation (kernel/bpf/disasm.c). A note above
+//! each section of the code states its purpose.
 
 use crate::{Instruction, Object, Relocation};
 use std::fmt::Write;
 
 impl Object {
-    /// One line for each instruction, and a line above each part with its purpose.
+    /// The listing: one line for each instruction, and a line with the purpose above each section
+    /// that has a note.
     pub fn listing(&self) -> String {
         let mut text = String::new();
         let mut notes = self.notes.iter().peekable();
@@ -81,7 +82,7 @@ fn reach(at: usize, distance: i32) -> i64 {
     i64::try_from(at).unwrap_or(0) + 1 + i64::from(distance)
 }
 
-/// `r`, or `w` for 32 bits, and the operand.
+/// The letter of registers, which is `r`, or `w` for 32 bits; and the text of the second operand.
 fn operands(instruction: Instruction, narrow: u8) -> (char, String) {
     let letter = if instruction.code() & 7 == narrow {
         'w'

@@ -1,5 +1,5 @@
-//! A compiled eBPF program: its instructions, the maps that it needs, and the places of map
-//! descriptors in the instructions.
+//! A compiled eBPF program: its instructions, the maps that it needs, and the instructions into
+//! which the loader writes map descriptors.
 
 use crate::Instruction;
 
@@ -10,7 +10,7 @@ pub enum ProgramKind {
     SocketFilter,
     /// Traffic control of a device (tcx).
     SchedCls,
-    /// XDP: at a device, before the kernel's network stack.
+    /// XDP: runs at a device, before the kernel's network stack.
     Xdp,
 }
 
@@ -41,16 +41,17 @@ impl ProgramKind {
     }
 }
 
-/// How a map stores its values (linux/bpf.h, `enum bpf_map_type`).
+/// The kind of a map (linux/bpf.h, `enum bpf_map_type`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapKind {
-    /// Entries by index, zero at first. Keys have 4 bytes.
+    /// Values by index, zero at first. Keys have 4 bytes.
     Array,
     /// An array with separate values for each CPU.
     PerCpuArray,
     /// Values by key.
     Hash,
-    /// A hash. The kernel drops the least recently used value when the map is full.
+    /// Values by key, as [`MapKind::Hash`]. When the map is full, the kernel drops the least
+    /// recently used value.
     LruHash,
     /// BPF programs by index, for tail calls. The kernel empties the map when no process has it
     /// open.
@@ -79,7 +80,7 @@ pub struct MapSpec {
     /// The name by which the creator and the readers of the map find it. The kernel does not get
     /// the name.
     pub name: &'static str,
-    /// How the map stores its values.
+    /// The map's kind.
     pub kind: MapKind,
     /// Bytes of a key.
     pub key_len: u32,
@@ -91,8 +92,8 @@ pub struct MapSpec {
     pub keys: Vec<u8>,
     /// The initial values, in the order of their keys.
     pub values: Vec<u8>,
-    /// Whether the caller passes the map to the loader. Otherwise the loader creates the map.
-    /// Processes can map a given array into their memory (`BPF_F_MMAPABLE`).
+    /// Whether the caller passes the map to the loader; if not, the loader creates the map.
+    /// Processes can map an array that the caller passes into their memory (`BPF_F_MMAPABLE`).
     pub is_given: bool,
 }
 
@@ -117,13 +118,13 @@ impl MapSpec {
         }
     }
 
-    /// A table: a given array that processes can map. It has `len` bytes in entries of
-    /// [`TABLE_ROW`] bytes.
+    /// A table: an array that the caller passes to the loader, and that processes can map into
+    /// their memory. The table has `len` bytes, in entries of [`TABLE_ROW`] bytes.
     pub fn given(name: &'static str, len: u32) -> Self {
         Self::given_rows(name, MapKind::Array, TABLE_ROW, len.div_ceil(TABLE_ROW))
     }
 
-    /// A given map, addressed by index.
+    /// A map that the caller passes to the loader, addressed by index.
     pub fn given_rows(name: &'static str, kind: MapKind, value_len: u32, entries: u32) -> Self {
         Self {
             is_given: true,
@@ -132,21 +133,21 @@ impl MapSpec {
     }
 }
 
-/// Size of a table's entry in bytes. Entries are contiguous. A BPF program looks an entry up and
-/// selects bytes of it by shifts. The BPF program could add an offset to the table's address
-/// instead. But without `CAP_PERFMON` the verifier would then walk each path separately if
-/// the paths differ in any number (`explore_alu_limits`). That would be 100 times the work for mode
-/// `flow`.
+/// Size of a table's entry in bytes. Entries are contiguous. A BPF program looks up an entry and
+/// selects bytes of the entry by shifts. If the BPF program added an offset to the table's address
+/// instead, the verifier would have 100 times the work for mode `flow`: without `CAP_PERFMON`, the
+/// verifier would walk paths separately if they differ in any number (`explore_alu_limits`).
 pub const TABLE_ROW: u32 = 8;
 
-/// A value that an instruction gets only when the object is loaded. A map is given by its index in
-/// [`Object::maps`].
+/// A value that an instruction gets only when the object is loaded. The number in a variant is the
+/// map's index in [`Object::maps`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relocation {
-    /// The map: the first instruction of [`Instruction::map`].
+    /// The map's descriptor. The instruction is the first one of [`Instruction::map`].
     Map(usize),
-    /// An address in the array's entry 0: the first instruction of [`Instruction::map_value`]. The
-    /// immediate of the second instruction is the offset in the entry.
+    /// The descriptor of an array, for an address in its entry 0. The instruction is the first one
+    /// of [`Instruction::map_value`]. The immediate of the second instruction is the offset in the
+    /// entry.
     Value(usize),
     /// The number of frame bytes before the socket buffer's first byte.
     Start,
@@ -161,11 +162,12 @@ pub struct Object {
     pub instructions: Vec<Instruction>,
     /// The indices at which functions begin, ascending, without the main function's 0.
     pub functions: Vec<u32>,
-    /// The maps.
+    /// The maps that the instructions use.
     pub maps: Vec<MapSpec>,
-    /// The values that the loader fills in, by the instruction's index.
+    /// The values that the loader fills in, each with the index of its instruction.
     pub relocations: Vec<(usize, Relocation)>,
-    /// The purpose of the code from an instruction on, by the instruction's index, ascending.
+    /// Notes for listings: the index of an instruction, and the purpose of the code from this
+    /// instruction on. Indices ascend.
     pub notes: Vec<(usize, String)>,
 }
 
@@ -176,8 +178,8 @@ impl Object {
         relocations.any(|&(_, what)| what == Relocation::Start)
     }
 
-    /// The number of instructions if the instructions of a function count once for each call. A
-    /// verifier that follows calls visits at least this many instructions.
+    /// The number of instructions, where those of a function count once for each call of the
+    /// function. A verifier that follows calls visits at least this many instructions.
     pub fn steps(&self) -> usize {
         let starts = self.functions.iter();
         let starts = starts.filter_map(|&at| usize::try_from(at).ok());

@@ -1,8 +1,9 @@
 //! The layout of the table that all members map: the offsets at which the BPF program finds buckets
 //! and ranks.
 //!
-//! All offsets are in bytes from the start of the table, an array of rows of eight bytes. Members
-//! store each entry in one write. The BPF program loads the row that contains the entry.
+//! All offsets are in bytes from the start of the table. The table is a map of eight-byte elements,
+//! called rows here. Members store each entry in one write. The BPF program loads the row that
+//! contains the entry.
 
 /// Number of buckets of a group. A power of two, so that the BPF program can mask the hash.
 pub const BUCKETS: usize = 4096;
@@ -20,8 +21,9 @@ pub const RANKS: usize = OWNERS + BUCKETS;
 /// a bucket for the first time.
 pub const RANK_COUNT: usize = RANKS + SLOTS;
 
-/// Offset of the sticky ids: for each of [`SLOTS`] slots a `u64`, which is 256 times the sticky
-/// id's stamp, plus its number. 0 means that the slot has no member whose flows are remembered.
+/// Offset of the sticky ids: for each of [`SLOTS`] slots a `u64`, which is 256 times the stamp of
+/// the slot's member, plus the member's number. 0 means that the slot has no member whose flows are
+/// remembered.
 pub const STICKY_IDS: usize = 4608;
 
 /// Offset of the sticky ids' holders: for each of [`SLOTS`] numbers a `u64`, which is 256 times the
@@ -32,7 +34,7 @@ pub const HOLDERS: usize = STICKY_IDS + SLOTS * 8;
 /// Offset of the words that only members use. The BPF program reads none of them.
 pub const OWN: usize = HOLDERS + SLOTS * 8;
 
-/// Offset of the loads: for each of [`BUCKETS`] two `u32`. The BPF program of a balanced group
+/// Offset of the loads: two `u32` for each of [`BUCKETS`]. The BPF program of a balanced group
 /// counts the bucket's packets in the first `u32`, modulo 2^32. Only members use the second `u32`.
 pub const LOADS: usize = 65536;
 
@@ -42,9 +44,10 @@ pub const SIZE: usize = LOADS + BUCKETS * 8;
 /// Number of classes of members: 0, the default class, to 63.
 pub const CLASSES: usize = 64;
 
-/// Bytes of a class's part of the table: buckets, ranks and the number of ranks, at [`OWNERS`],
-/// [`RANKS`] and [`RANK_COUNT`] from the start of the part. The members of a class divide its
-/// buckets among themselves. A class without members has no ranks.
+/// Size in bytes of the part of the table that belongs to one class. The part has the class's
+/// buckets, ranks and number of ranks, at the offsets [`OWNERS`], [`RANKS`] and [`RANK_COUNT`] from
+/// its start. The members of a class divide the class's buckets among themselves. If a class has no
+/// members, its number of ranks is 0.
 pub const PART: usize = STICKY_IDS;
 
 /// Index of the part for all members except those of class 63: the members that get broadcast

@@ -3,7 +3,8 @@
 //!
 //! The rule is that of RSS++ (Barbette et al., CoNEXT 2019, section 3). The owner that exceeds its
 //! share most gives a bucket away: its biggest bucket that fits. The owner that lacks the most load
-//! gets this bucket. Buckets are those of a group, or the entries of a NIC's indirection table.
+//! gets this bucket. The buckets are those of a group, or they are the entries of a NIC's
+//! indirection table.
 
 #[cfg(test)]
 mod tests;
@@ -20,7 +21,7 @@ const NO_MORE: u64 = 16;
 /// The load of each bucket and each owner since the last round.
 #[derive(Clone, Copy, Debug)]
 pub struct Load<'a> {
-    /// Packets of each bucket, below 2^44 in all.
+    /// Packets of each bucket; their sum is below 2^44.
     pub packets: &'a [u64],
     /// The owner of each bucket, an index of `weights`.
     pub owners: &'a [usize],
@@ -29,13 +30,13 @@ pub struct Load<'a> {
     pub weights: &'a [u16],
 }
 
-/// Which buckets may move.
+/// The buckets that may move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Moves<'a> {
-    /// All buckets. Flows move with them.
+    /// All buckets. If a bucket moves, its flows move too.
     All,
-    /// Only the buckets whose entry is `true`: those without live flows. The next flows of a moved
-    /// bucket go to another owner.
+    /// Only the buckets whose entry is `true`, which are the buckets without live flows. The next
+    /// flows of a moved bucket go to another owner.
     Idle(&'a [bool]),
 }
 
@@ -92,14 +93,15 @@ impl Leveling {
     }
 }
 
-/// How far the busiest owner exceeds its share, in parts of 1000; 0 if there are no packets.
+/// The imbalance: the excess of the busiest owner over its share, in parts of 1000 of the share. 0
+/// if there are no packets.
 pub fn imbalance(load: &Load<'_>) -> u64 {
     let scales = Scales::new(load);
     let above = |owner: &Owner| owner.has.saturating_sub(owner.due) * 1000 / owner.due.max(1);
     scales.owners.iter().map(above).max().unwrap_or(0)
 }
 
-/// The load of each owner, and the load that it is due.
+/// The load of each owner, and the load that the owner is due.
 struct Scales {
     owners: Vec<Owner>,
 }
@@ -161,9 +163,10 @@ impl Scales {
         shifts
     }
 
-    /// Divides the buckets without live flows among the owners, by each owner's room for new flows:
-    /// how far its load is below the limit of [`NO_MORE`]. An idle bucket moves no load, only later
-    /// flows. So moving buckets until the load is level would move too many of them.
+    /// Divides the buckets without live flows among the owners, by each owner's room for new flows.
+    /// The room is how far the owner's load is below the limit of [`NO_MORE`]. An idle bucket moves
+    /// no load, only later flows. So moving buckets until the load is level would move too many of
+    /// them.
     fn share_out(&self, load: &Load<'_>, idle: &[bool], most: usize) -> Vec<Shift> {
         let mut shifts = Vec::new();
         let is_idle = |bucket: &usize| idle[*bucket];
@@ -173,7 +176,7 @@ impl Scales {
         if self.ends().is_none() || sum == 0 {
             return shifts;
         }
-        // Rounded up, so that the last buckets get an owner too.
+        // Rounds up, so that the last buckets get an owner too.
         let mut lacks = vec![0_i64; self.owners.len()];
         for (lack, owner) in lacks.iter_mut().zip(&self.owners) {
             *lack = i64::try_from((all * room(owner)).div_ceil(sum)).unwrap_or(0);
@@ -200,7 +203,7 @@ impl Scales {
         self.owners[owner].rests = true;
     }
 
-    /// The owner that exceeds its share most, and the owner that lacks most.
+    /// The owner that exceeds its share most, and the owner that lacks the most load.
     fn ends(&self) -> Option<(usize, usize)> {
         let excess = |owner: &Owner| owner.has.saturating_sub(owner.due + owner.due / EXACT);
         let lack = |owner: &Owner| owner.due.saturating_sub(owner.has);
@@ -213,8 +216,8 @@ impl Scales {
     }
 
     /// The biggest bucket that neither takes `from` below its share nor lifts `to` above its share.
-    /// If there is no such bucket: the smallest bucket, if `to` would then exceed its share by less
-    /// than `from` does now.
+    /// If there is no such bucket, the smallest bucket, provided that `to` would then exceed its
+    /// share by less than `from` exceeds its own now.
     fn biggest(
         &self,
         buckets: impl Iterator<Item = usize>,

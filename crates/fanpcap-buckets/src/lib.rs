@@ -1,10 +1,11 @@
 //! Divides the buckets of a group among its members with the fewest moves.
 //!
-//! A packet's hash selects a **bucket**, and a table has the **slot** that owns the bucket. A slot
-//! is a position in the kernel's array of a group's sockets. When a member joins, leaves or changes
-//! its weight, [`plan`] returns the buckets that get another owner. All other buckets, and the
-//! flows in them, keep their owner. Steering programs that name a member by number use **ranks**
-//! instead: [`ranks`] keeps the list of ranks. [`leveling`] moves buckets by their measured load.
+//! A packet's hash selects a **bucket**, and the group's table has the **slot** that owns the
+//! bucket. A slot is a position in the kernel's array of a group's sockets. When a member joins,
+//! leaves or changes its weight, [`plan`] returns the buckets that get another owner. All other
+//! buckets, and the flows in them, keep their owner. Steering programs that name a member by number
+//! use **ranks** instead: [`ranks`] keeps the list of ranks. [`leveling`] moves buckets by their
+//! measured load.
 //!
 //! This crate only computes. `fanpcap-group` maps the table and stores the results.
 //!

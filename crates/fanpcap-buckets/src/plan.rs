@@ -19,11 +19,13 @@ pub struct Move {
     pub to: Slot,
 }
 
-/// The fewest moves after which each slot owns its quota of the buckets, in bucket order.
+/// The fewest moves after which each slot owns its quota of the buckets, in the order of the
+/// buckets.
 ///
-/// A slot's quota is [`BUCKETS`] times its weight over the sum of all weights, rounded up or down.
-/// A slot without a share, or with weight 0, owns nothing afterwards. If a slot has several shares,
-/// the one with the greatest weight counts. If no share has a weight, nothing moves.
+/// A slot's quota is [`BUCKETS`] times its weight, divided by the sum of all weights, and rounded
+/// up or down. A slot without a share, or with weight 0, owns nothing afterwards. If a slot has
+/// several shares, the share with the greatest weight counts. If all weights are 0, no bucket
+/// moves.
 ///
 /// With equal weights, a join moves buckets only to the newcomer, and a leave moves only the
 /// leaving member's buckets. With unequal weights, rounding may rarely move other buckets.
@@ -48,17 +50,18 @@ pub fn plan(owners: &Owners, shares: &[Share]) -> Vec<Move> {
         .collect()
 }
 
-/// How far `counts` exceeds `others`, for each slot; 0 for a slot whose count does not exceed the
-/// other count.
+/// For each slot, its number in `counts` minus its number in `others`, or 0 if the difference is
+/// negative.
 fn difference(counts: &Counts, others: &Counts) -> Counts {
     std::array::from_fn(|slot| counts[slot].saturating_sub(others[slot]))
 }
 
-/// Chooses the buckets that move: the buckets without an owner, and from each slot as many as its
-/// surplus.
+/// Chooses the buckets that move: all buckets without an owner, and as many buckets of each slot as
+/// its surplus.
 ///
 /// A slot gives away those of its buckets that have the lowest [`lot`] for the slot that lacks most
-/// buckets. The lots of a newcomer are always the same, and spread over the table.
+/// buckets. The lots of a slot are always the same. So if this slot leaves and joins again, it gets
+/// nearly the same buckets, which are spread over the table.
 fn choose(owners: &Owners, mut surplus: Counts, lacking: &Counts) -> [bool; BUCKETS] {
     let newcomer = Slot::all()
         .rev()
@@ -81,8 +84,8 @@ fn choose(owners: &Owners, mut surplus: Counts, lacking: &Counts) -> [bool; BUCK
     moving
 }
 
-/// A pseudo-random number for a slot and a bucket, different for each pair. The function is the
-/// finalizer of MurmurHash3, a bijection of `u64`.
+/// A pseudo-random number for a slot and a bucket. Each pair has a different number. The function
+/// is the finalizer of MurmurHash3, a bijection of `u64`.
 fn lot(slot: Slot, bucket: usize) -> u64 {
     let mut hash = (slot.index() * BUCKETS + bucket) as u64;
     hash ^= hash >> 33;
@@ -92,13 +95,14 @@ fn lot(slot: Slot, bucket: usize) -> u64 {
     hash ^ (hash >> 33)
 }
 
-/// The slots that lack buckets; each slot occurs once for each bucket that it lacks. The turns of a
-/// slot are spread evenly over all turns.
+/// The slots that lack buckets; each slot occurs once for each bucket that it lacks. A slot's turns
+/// are spread evenly over the whole list, so that neighbouring buckets go to different slots.
 fn turns(lacking: &Counts) -> impl Iterator<Item = Slot> {
     let mut turns = Ordered::new();
     for (slot, &lacks) in lacking.iter().enumerate() {
         for turn in 0..u64::from(lacks) {
-            // The middle of the turn's interval. All turns together have length 2^40.
+            // The middle of the turn's interval. The intervals of a slot's turns have equal
+            // lengths, together 2^40.
             turns.push((((2 * turn + 1) << 39) / u64::from(lacks), slot));
         }
     }

@@ -6,13 +6,13 @@ use crate::slot::{Counts, Ordered, Share};
 /// [`BUCKETS`] as the type of counts.
 const ALL: u32 = 1 << BUCKETS.ilog2();
 
-/// How many buckets each slot is due: its quota rounded up or down. The sum is [`BUCKETS`]. `None`
-/// if no share has a weight.
+/// The number of buckets that each slot is due: its quota, rounded up or down. The sum of these
+/// numbers is [`BUCKETS`]. `None` if all weights are 0.
 ///
-/// A slot's quota is [`BUCKETS`] times its weight over the sum of all weights. The slots that own
-/// more buckets than their quota rounded down are rounded up first, because each of these slots
-/// then gives away one bucket less. The other slots are rounded up by the largest remainder, then
-/// by the lowest slot.
+/// A slot's quota is [`BUCKETS`] times its weight, divided by the sum of all weights. The slots
+/// that own more buckets than their quota rounded down are rounded up first, because each of these
+/// slots then gives away one bucket less. Of the other slots, those with the largest remainder are
+/// rounded up; if remainders are equal, the lowest slot comes first.
 pub(crate) fn due(shares: &[Share], owned: &Counts) -> Option<Counts> {
     let weights = weights(shares);
     let total: u32 = weights.iter().sum();
@@ -37,7 +37,8 @@ pub(crate) fn due(shares: &[Share], owned: &Counts) -> Option<Counts> {
 }
 
 /// The weight of each slot. If a slot has several shares, the one with the greatest weight counts.
-/// So the sum is below 2^24, and each weight times [`BUCKETS`] is below 2^28.
+/// So the sum of the weights is below 2^24, and each weight times [`BUCKETS`] is below 2^28: both
+/// fit into 32 bits.
 fn weights(shares: &[Share]) -> Counts {
     let mut weights = [0; SLOTS];
     for share in shares {

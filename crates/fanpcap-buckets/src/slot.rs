@@ -12,7 +12,7 @@ impl Slot {
         usize::from(self.0)
     }
 
-    /// The slot with that index in an array of [`SLOTS`] entries.
+    /// The slot with this index in an array of [`SLOTS`] entries.
     pub(crate) fn at(index: usize) -> Self {
         Self(index.to_le_bytes()[0])
     }
@@ -22,20 +22,20 @@ impl Slot {
     }
 }
 
-/// A slot's weight. The slot is due a part of the group's buckets: its weight divided by the sum of
-/// all weights.
+/// A slot and its weight. The slot is due this share of the group's buckets: its weight divided by
+/// the sum of all weights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Share {
     /// The slot.
     pub slot: Slot,
     /// The share that the slot is due, compared with the other slots. A slot with weight 0 is due
-    /// nothing.
+    /// no buckets.
     pub weight: u16,
 }
 
 /// A number of buckets for each slot.
 pub(crate) type Counts = [u32; SLOTS];
 
-/// Indices of slots or buckets, ordered by a number. Every sorted list has this type, so that the
-/// library has the code of only one sort.
+/// Indices of slots or buckets, ordered by a number. Every list that is sorted has this type, so
+/// that the library has the code of only one sort.
 pub(crate) type Ordered = Vec<(u64, usize)>;

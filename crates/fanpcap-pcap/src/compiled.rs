@@ -25,7 +25,7 @@ pub(crate) fn compile(
             return Vec::new();
         }
         let length = usize::try_from(program.len).unwrap_or(0);
-        // SAFETY: pcap_compile has put so many instructions there.
+        // SAFETY: pcap_compile has stored `length` instructions there.
         unsafe { slice::from_raw_parts(program.instructions, length) }.to_vec()
     })
 }

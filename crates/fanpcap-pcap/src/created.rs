@@ -1,4 +1,4 @@
-//! Handles before they read: created, set up, activated. Also handles on a savefile.
+//! Creates handles, sets their options, and activates them. Also opens savefiles.
 
 use crate::error::{Error, c_text};
 use crate::functions::Functions;
@@ -48,8 +48,8 @@ impl Created {
     /// Sets the snaplen in bytes.
     ///
     /// # Errors
-    /// The reason of pcap_set_snaplen(3PCAP). The other setters return the reasons of their own
-    /// functions.
+    /// The reason of pcap_set_snaplen(3PCAP). Every other setter returns the reason of the libpcap
+    /// function that it calls.
     pub fn set_snaplen(&mut self, bytes: i32) -> Result<(), Error> {
         self.set("pcap_set_snaplen", self.functions().pcap_set_snaplen, bytes)
     }
@@ -63,7 +63,7 @@ impl Created {
         self.set("pcap_set_promisc", function, promisc.into())
     }
 
-    /// Sets the longest time until packets are handed over, in milliseconds.
+    /// Sets the longest time until packets are handed to the application, in milliseconds.
     ///
     /// # Errors
     /// As [`Created::set_snaplen`].
@@ -72,7 +72,7 @@ impl Created {
         self.set("pcap_set_timeout", function, milliseconds)
     }
 
-    /// Sets the size of the ring.
+    /// Sets the size of the ring in bytes.
     ///
     /// # Errors
     /// As [`Created::set_snaplen`].
@@ -81,7 +81,7 @@ impl Created {
         self.set("pcap_set_buffer_size", function, bytes)
     }
 
-    /// Sets whether each packet is handed over at once.
+    /// Sets whether each packet is handed to the application at once.
     ///
     /// # Errors
     /// As [`Created::set_snaplen`].
@@ -90,10 +90,10 @@ impl Created {
         self.set("pcap_set_immediate_mode", function, immediate.into())
     }
 
-    /// Sets the unit of a header's fraction.
+    /// Sets the unit of the fraction of a second in a packet's header.
     ///
     /// # Errors
-    /// The device has no time stamps in nanoseconds.
+    /// Fails if the device has no time stamps in nanoseconds.
     pub fn set_tstamp_precision(&mut self, precision: Precision) -> Result<(), Error> {
         let function = self.functions().pcap_set_tstamp_precision;
         let precision = if precision == Precision::Nano {
@@ -104,12 +104,14 @@ impl Created {
         self.set("pcap_set_tstamp_precision", function, precision)
     }
 
-    /// pcap_fanout(3PCAP): the handle joins the group at activation. Without `group` the kernel
-    /// picks an unused group. Without `mode` the settings give the mode. Otherwise the handle gets
-    /// the group's own mode; a first member gets `flow`, or `hash` where `flow` can't be loaded.
+    /// pcap_fanout(3PCAP): lets the handle join the group at activation.
+    ///
+    /// Without `group` the kernel picks an unused group. Without `mode` the settings give the mode.
+    /// If the settings have no mode, the handle gets the group's own mode. If there are no members
+    /// yet, the group then gets mode `flow`, or `hash` if `flow` can't be loaded.
     ///
     /// # Errors
-    /// The library has no such function, or the mode is unknown.
+    /// Fails if the library has no such function, or if the mode is unknown.
     pub fn fanout(&mut self, group: Option<u16>, mode: Option<&str>) -> Result<(), Error> {
         const CALL: &str = "pcap_fanout";
         let Some(function) = self.functions().pcap_fanout else {
@@ -123,7 +125,7 @@ impl Created {
         self.0.done(CALL, status).map(drop)
     }
 
-    /// pcap_activate(3PCAP). Returns the handle, and the warning if there is one.
+    /// pcap_activate(3PCAP). Returns the handle and, if libpcap warns, the text of the warning.
     ///
     /// # Errors
     /// libpcap's reason.

@@ -1,9 +1,9 @@
-//! Makes a loaded object's own relocations point to the object itself again.
+//! Makes the relocations of a loaded shared object point to the object's own definitions again.
 //!
-//! The system's libpcap calls its own exported functions through slots. The loader fills the slots
-//! with the first definition that it finds: ours. `rebind` puts the object's own definition into
-//! each such slot, so that the system's library again calls only itself (ELF gABI chapter 5; psABI
-//! relocation numbers).
+//! The system's libpcap calls its own exported functions through slots. The loader fills each slot
+//! with the first definition that it finds, and that is our library's. `rebind` puts the object's
+//! own definition into each such slot, so that the system's library again calls only itself (ELF
+//! gABI chapter 5; psABI relocation numbers).
 
 use std::ffi::{c_int, c_void};
 use std::mem;
@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// `link_map` as far as its layout is public (link.h).
+/// The fields of `link_map` whose layout is public (link.h).
 #[repr(C)]
 pub(crate) struct LinkMap {
     base: usize,
@@ -53,18 +53,19 @@ const DT_RELASZ: usize = 8;
 const DT_JMPREL: usize = 23;
 const SHN_UNDEF: u16 = 0;
 
-/// The relocations that hold a symbol's address: GLOB_DAT, JUMP_SLOT, and the absolute word.
+/// The relocations that hold a symbol's address: GLOB_DAT, JUMP_SLOT, and the absolute word
+/// (R_X86_64_64, R_AARCH64_ABS64).
 #[cfg(target_arch = "x86_64")]
 const SYMBOL_RELOCATIONS: [usize; 3] = [6, 7, 1];
 #[cfg(target_arch = "aarch64")]
 const SYMBOL_RELOCATIONS: [usize; 3] = [1025, 1026, 257];
-/// On other machines nothing is rebound. The library works there too, but its internal calls pass
-/// through our functions.
+/// On other machines nothing is rebound. The system's library works there too, but its internal
+/// calls pass through our functions.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const SYMBOL_RELOCATIONS: [usize; 0] = [];
 
-/// The parts of the dynamic section that relocations need. They hold addresses, because the loader
-/// has already added the load base (glibc, `elf_get_dynamic_info`).
+/// The entries of the dynamic section that describe relocations. Their values are absolute
+/// addresses, because the loader has already added the load base (glibc, `elf_get_dynamic_info`).
 #[derive(Default)]
 struct Tables {
     symbols: usize,
@@ -83,16 +84,17 @@ pub(crate) unsafe fn rebind(map: *const LinkMap) {
     // SAFETY: `dynamic` of a loaded object is its dynamic section.
     let tables = unsafe { tables(map.dynamic) };
     let relro = relro(map.base);
-    // If threads load the library together, no thread may make a page read-only while another
-    // thread writes to it. No function of the loader is called under this lock.
+    // If several threads load the library at the same time, no thread may make a page read-only
+    // while another thread writes to the page. No function of the loader is called under this lock.
     static WRITING: Mutex<()> = Mutex::new(());
     let _writing = WRITING.lock().unwrap_or_else(PoisonError::into_inner);
     for (start, bytes) in tables.tables {
         for index in 0..bytes / mem::size_of::<Rela>() {
             let rela = (start as *const Rela).wrapping_add(index);
-            // SAFETY: the loader has used this table and its length to relocate the object.
+            // SAFETY: the loader has used this table and this length to relocate the object.
             let rela = unsafe { *rela };
-            // SAFETY: `rela` belongs to this object, whose symbol table and base these are.
+            // SAFETY: `rela` is a relocation of this object; the base and the symbol table are this
+            // object's too.
             if let Some(definition) = unsafe { own_definition(map.base, tables.symbols, rela) } {
                 // SAFETY: the loader wrote an address to this aligned slot when it relocated the
                 // object.
@@ -107,7 +109,7 @@ pub(crate) unsafe fn rebind(map: *const LinkMap) {
 unsafe fn tables(mut dynamic: *const Dyn) -> Tables {
     let mut found = Tables::default();
     loop {
-        // SAFETY: the section ends with DT_NULL, where this loop ends too.
+        // SAFETY: the section ends with DT_NULL (tag 0), at which this loop returns.
         let Dyn { tag, value } = unsafe { *dynamic };
         match tag {
             0 => return found,
@@ -143,13 +145,14 @@ unsafe fn own_definition(base: usize, symbols: usize, rela: Rela) -> Option<usiz
     Some((base + symbol.value).wrapping_add_signed(addend))
 }
 
-/// Stores an address, atomically, because other threads may call through the slot meanwhile.
+/// Stores an address into a slot. The store is atomic, because other threads may call through the
+/// slot at the same time.
 ///
 /// # Safety
 /// `slot` is the address of an aligned, readable word of a loaded object that holds an address.
 unsafe fn store(slot: usize, address: usize, relro: &Range<usize>) {
-    // SAFETY: the caller promises an aligned word; all accesses to the word are atomic or the
-    // loader's.
+    // SAFETY: the caller promises an aligned word. Only atomic accesses and the loader use the
+    // word.
     let word = unsafe { AtomicPtr::from_ptr(slot as *mut *mut c_void) };
     if word.load(Ordering::Relaxed) as usize == address {
         return;
@@ -167,7 +170,7 @@ unsafe fn store(slot: usize, address: usize, relro: &Range<usize>) {
 /// Changes the protection of the page around `address`, which lies in an object's RELRO segment.
 fn protect(address: usize, protection: c_int) -> bool {
     let start = page_of(address) as *mut c_void;
-    // SAFETY: the page is data of a loaded object; reading stays allowed throughout.
+    // SAFETY: the page is data of a loaded object, and stays readable.
     unsafe { libc::mprotect(start, page_size(), protection) == 0 }
 }
 
@@ -181,7 +184,7 @@ fn page_size() -> usize {
 }
 
 /// The addresses of the object at `base` that the loader made read-only after relocation. Includes
-/// only whole pages: the last page is left out if writable data follows in it (glibc,
+/// only whole pages: leaves out the last page if it also has writable data (glibc,
 /// `_dl_protect_relro`).
 fn relro(base: usize) -> Range<usize> {
     let mut search = (base, 0..0);
@@ -195,7 +198,7 @@ unsafe extern "C" fn find_relro(
     _size: usize,
     search: *mut c_void,
 ) -> c_int {
-    // SAFETY: `relro` passes the address of such a pair.
+    // SAFETY: `relro` passes the address of a pair of this type.
     let search = unsafe { &mut *search.cast::<(usize, Range<usize>)>() };
     // SAFETY: the loader passes a filled dl_phdr_info.
     let info = unsafe { &*info };

@@ -1,4 +1,4 @@
-//! Why a function of libpcap failed.
+//! The error type for functions of libpcap.
 
 use crate::object::text;
 use std::ffi::{CString, c_char};

@@ -1,5 +1,5 @@
-//! Compiles the pcap expressions of steering programs with libpcap. libpcap is loaded for the first
-//! expression.
+//! Compiles the pcap expressions of steering programs with libpcap. libpcap is not loaded before
+//! the first expression.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -18,7 +18,8 @@ static LIBRARY: OnceLock<Result<Library, String>> = OnceLock::new();
 /// Compiles an expression for Ethernet.
 ///
 /// # Errors
-/// libpcap can't be loaded, or rejects the expression. The reason is libpcap's text.
+/// Fails if libpcap can't be loaded, or if libpcap rejects the expression. In the second case the
+/// error is libpcap's text.
 pub fn compile_expression(expression: &str) -> Result<Vec<Classic>, String> {
     let library = LIBRARY.get_or_init(open).as_ref().map_err(String::clone)?;
     let code = library.compile(expression, SNAPLEN);

@@ -15,10 +15,12 @@ pub type Opaque = *mut c_void;
 /// A `pcap_t`.
 pub type Handle = *mut Pcap;
 
-/// Calls a macro with all functions of libpcap, in three groups. A library that exports all of them
-/// implements the functions of `own` itself, calls the functions of `each` for every device of a
-/// handle, and forwards the functions of the third group. The expression after `=` is returned if
-/// there is no function to forward to.
+/// Calls a macro with all functions of libpcap, in three groups. A library that exports all these
+/// functions treats the groups in different ways:
+/// - `own`: the library implements the function itself.
+/// - `each`: the library calls the function for every device of a handle.
+/// - `forward`: the library calls the system's function of the same name. The expression after `=`
+///   is the result if the system's libpcap lacks the function.
 #[macro_export]
 macro_rules! for_each_function {
     ($callback:ident) => {
@@ -184,7 +186,7 @@ for_each_function!(table);
 
 type Lookup<'a> = &'a dyn Fn(&CStr) -> Option<NonNull<c_void>>;
 
-/// Not inlined: otherwise the library would contain this code once for each name.
+/// Not inlined, so that the library contains this code only once, and not once for each name.
 #[inline(never)]
 fn named(symbol: Lookup<'_>, name: &str) -> Option<NonNull<c_void>> {
     symbol(CStr::from_bytes_with_nul(name.as_bytes()).ok()?)
@@ -203,7 +205,7 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// Takes the functions from `symbols`, or names a missing one.
+            /// Takes the functions from `symbols`. If a function is missing, returns its name.
             pub(crate) fn of(symbols: &Symbols) -> Result<Self, &'static str> {
                 Ok(Self {
                     $($name: symbols.$name.ok_or(stringify!($name))?,)*

@@ -1,4 +1,4 @@
-//! Handles that read: their filter, counters and group.
+//! Open handles: their filter, counters and group.
 
 use crate::error::{Errbuf, Error, c_text};
 use crate::functions::Functions;
@@ -12,7 +12,7 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// The unit of the fraction of a second in a header.
+/// The unit of the fraction of a second in a packet's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
     /// Microseconds.
@@ -26,7 +26,7 @@ pub enum Precision {
 #[derive(Debug)]
 pub struct Handle {
     pub(crate) open: Arc<Open>,
-    /// Two threads must not use a handle at once.
+    /// Makes the type not `Sync`, so that two threads can't use a handle at the same time.
     _one_thread: PhantomData<Cell<()>>,
 }
 
@@ -40,8 +40,8 @@ pub(crate) struct Open {
     pub(crate) functions: Arc<Functions>,
 }
 
-// SAFETY: libpcap binds a handle to no thread. Besides the thread that has the Handle, other
-// threads call only pcap_breakloop, which is made for that.
+// SAFETY: libpcap binds a handle to no thread. Besides the thread that has the `Handle`, other
+// threads call only pcap_breakloop, which any thread may call.
 unsafe impl Send for Open {}
 // SAFETY: as above.
 unsafe impl Sync for Open {}
@@ -63,7 +63,8 @@ pub(crate) const NANO: c_int = 1;
 pub(crate) const NETMASK_UNKNOWN: c_uint = 0xffff_ffff;
 
 impl Handle {
-    /// Takes the handle that `open` returns, or the error that it wrote to the errbuf.
+    /// Wraps the handle that `open` returns. If `open` returns null, fails with the error that
+    /// `open` wrote to the errbuf.
     pub(crate) fn new(
         functions: &Arc<Functions>,
         call: &'static str,
@@ -99,7 +100,7 @@ impl Handle {
         self.done("pcap_setfilter", status).map(drop)
     }
 
-    /// Calls `take` with the program that pcap_compile(3PCAP) makes of an expression.
+    /// Calls `take` with the filter into which pcap_compile(3PCAP) compiles an expression.
     pub(crate) fn compiled<T>(
         &self,
         expression: &str,
@@ -118,8 +119,8 @@ impl Handle {
         Ok(taken)
     }
 
-    /// Whether the kernel runs the filter. Where the kernel can't run the filter, for example one
-    /// with link-layer addresses on the device `any`, libpcap runs it. The counters then include
+    /// Whether the kernel runs the filter. If the kernel can't run a filter, libpcap runs it: for
+    /// example, a filter with link-layer addresses on the device `any`. The counters then include
     /// the packets that the filter rejects. Also false for a handle on several devices, because it
     /// is unknown where such a handle's filter runs.
     pub fn is_filtered_in_kernel(&self) -> bool {
@@ -133,7 +134,7 @@ impl Handle {
         Filter::of(socket).is_ok_and(|filter| filter.is_some())
     }
 
-    /// Sets whether [`Handle::dispatch`] returns at once when there is no packet.
+    /// Sets whether [`Handle::dispatch`] returns at once if there is no packet.
     ///
     /// # Errors
     /// The reason of pcap_setnonblock(3PCAP).
@@ -166,10 +167,10 @@ impl Handle {
         u16::try_from(group).ok()
     }
 
-    /// The counters of a member and its group.
+    /// The counters of the handle, as a member, and of its group.
     ///
     /// # Errors
-    /// The handle is in no group, or its library has no groups.
+    /// Fails if the handle is in no group, or if its library has no groups.
     pub fn fanout_stats(&mut self) -> Result<FanoutStats, Error> {
         const CALL: &str = "pcap_fanout_stats";
         let Some(function) = self.open.functions.pcap_fanout_stats else {
@@ -193,7 +194,7 @@ impl Handle {
         unsafe { (self.open.functions.pcap_snapshot)(self.p()) }
     }
 
-    /// The unit of a header's fraction.
+    /// The unit of the fraction of a second in a packet's header.
     pub fn tstamp_precision(&self) -> Precision {
         // SAFETY: the handle is open.
         match unsafe { (self.open.functions.pcap_get_tstamp_precision)(self.p()) } {
@@ -202,7 +203,7 @@ impl Handle {
         }
     }
 
-    /// Returns a status that is not negative, or the error that it stands for.
+    /// Returns `status` if it is not negative, else the error for which it stands.
     pub(crate) fn done(&self, call: &'static str, status: c_int) -> Result<c_int, Error> {
         if status < 0 {
             return Err(Error::new(call, self.said(status)));
@@ -210,19 +211,18 @@ impl Handle {
         Ok(status)
     }
 
-    /// The text for a status: the status's name, if it has one, then the text of
-    /// pcap_geterr(3PCAP).
+    /// The text of pcap_geterr(3PCAP), after the name of `status` if the status has its own name.
     pub(crate) fn said(&self, status: c_int) -> String {
         // SAFETY: the handle is open.
         let said = unsafe { (self.open.functions.pcap_geterr)(self.p()) };
-        // SAFETY: it returns a C string, which stays until the handle's next call.
+        // SAFETY: the function returns a C string, which stays until the handle's next call.
         let said = unsafe { text(said) };
         if status == ERROR || status == WARNING {
             return said;
         }
         // SAFETY: the function takes any number.
         let name = unsafe { (self.open.functions.pcap_statustostr)(status) };
-        // SAFETY: it returns a C string, which is copied at once.
+        // SAFETY: the function returns a C string, which is copied at once.
         let name = unsafe { text(name) };
         if said.is_empty() || said == name {
             return name;
@@ -232,7 +232,8 @@ impl Handle {
 }
 
 impl Break {
-    /// pcap_breakloop(3PCAP): ends the running dispatch, or the next one. Async-signal-safe.
+    /// pcap_breakloop(3PCAP): ends the dispatch that is running; if none is running, ends the next
+    /// one. Async-signal-safe.
     pub fn now(&self) {
         // SAFETY: the handle is open as long as `self`; the function may be called from anywhere.
         unsafe { (self.0.functions.pcap_breakloop)(self.0.p.as_ptr()) };

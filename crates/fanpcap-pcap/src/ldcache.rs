@@ -1,15 +1,16 @@
-//! The loader's cache, /etc/ld.so.cache: where the system keeps the library of a given name
-//! (format: glibc sysdeps/generic/dl-cache.h, `cache_file_new`).
+//! The loader's cache, /etc/ld.so.cache. It has the paths of the libraries of a given name. Its
+//! format is `cache_file_new` in glibc's sysdeps/generic/dl-cache.h.
 
 const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";
 const HEADER_LEN: usize = 48;
 const ENTRY_LEN: usize = 24;
 
 /// The paths of the library `soname` in the cache, in the cache's order of preference. They include
-/// entries of other architectures, which fail to load. From a malformed cache, returns all paths
-/// that can be read.
+/// libraries of other architectures, which fail to load. If the cache is malformed, returns the
+/// paths that can be read.
 pub fn paths<'a>(cache: &'a [u8], soname: &str) -> Vec<&'a str> {
-    // Old systems put the old format first; offsets count from the magic number of the new format.
+    // On old systems, the file begins with the old format. Offsets in the new format count from its
+    // own magic number.
     let Some(start) = cache
         .windows(MAGIC.len())
         .position(|window| window == MAGIC)

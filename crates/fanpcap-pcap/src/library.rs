@@ -1,8 +1,9 @@
 //! A libpcap that the caller chooses, loaded by its path: handles, reading, filters, counters and
 //! fan-out groups.
 //!
-//! So the `fanpcap` command can choose at run time between our library and the system's. The
-//! system's library lacks the functions of `pcap/fanout.h`. A library is never unloaded.
+//! With this module, the `fanpcap` command can choose at run time between our library and the
+//! system's. The system's library lacks the functions of `pcap/fanout.h`. A library is never
+//! unloaded.
 
 use crate::compiled;
 use crate::error::Error;
@@ -22,7 +23,7 @@ pub struct Library {
     pub(crate) functions: Arc<Functions>,
 }
 
-/// Why a libpcap can't be used.
+/// The reason why a libpcap can't be used.
 #[derive(Debug)]
 pub enum OpenError {
     /// The loader failed.
@@ -72,9 +73,9 @@ impl Library {
         &self.path
     }
 
-    /// Whether the library's handles can share packets: it has all functions of `pcap/fanout.h`
-    /// that this crate calls. Another libpcap may have one function of such a name, with another
-    /// meaning.
+    /// Whether the library's handles can share packets. This is so if the library has all functions
+    /// of `pcap/fanout.h` that this crate calls. A single function is no proof: another libpcap may
+    /// have a function of the same name with another meaning.
     pub fn fans_out(&self) -> bool {
         let functions = &self.functions;
         functions.pcap_fanout.is_some()
@@ -82,8 +83,8 @@ impl Library {
             && functions.pcap_fanout_stats.is_some()
     }
 
-    /// Compiles a filter expression (pcap-filter(7)) for Ethernet frames that hold all their bytes,
-    /// including VLAN tags. The filter keeps `snaplen` bytes of each packet that passes.
+    /// Compiles a filter expression (pcap-filter(7)) for Ethernet frames whose VLAN tags are among
+    /// their bytes. The filter keeps `snaplen` bytes of each packet that passes.
     ///
     /// # Errors
     /// The expression is wrong.
@@ -95,7 +96,7 @@ impl Library {
     pub fn version(&self) -> String {
         // SAFETY: the function has no preconditions.
         let version = unsafe { (self.functions.pcap_lib_version)() };
-        // SAFETY: it returns a C string that stays.
+        // SAFETY: the function returns a C string that stays valid.
         unsafe { text(version) }
     }
 
@@ -103,7 +104,7 @@ impl Library {
     pub fn datalink_name(&self, datalink: i32) -> Option<String> {
         // SAFETY: the function takes any number.
         let name = unsafe { (self.functions.pcap_datalink_val_to_name)(datalink) };
-        // SAFETY: a name is a C string that stays.
+        // SAFETY: a name is a C string that stays valid.
         (!name.is_null()).then(|| unsafe { text(name) })
     }
 }
@@ -211,7 +212,7 @@ mod tests {
     fn an_expression_is_compiled_for_frames_with_their_tags() {
         let Some(library) = system() else { return };
         let code = library.compile("vlan 7", 65_535).unwrap();
-        // The filter loads the Ethernet type, after the addresses, from the frame's bytes.
+        // The filter loads the Ethernet type, which follows the addresses, from the frame's bytes.
         assert_eq!((code[0].code, code[0].k), (LD_H_ABS, 12));
         assert_eq!(
             code.last().map(|last| (last.code, last.k)),

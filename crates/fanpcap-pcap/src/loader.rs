@@ -1,8 +1,9 @@
 //! Finds the system's libpcap and loads it beside ours.
 //!
-//! The library is opened with RTLD_LAZY | RTLD_LOCAL, and its relocations are made to point to
-//! itself again. RTLD_DEEPBIND would have the same effect, but breaks applications with sanitizers
-//! or other allocators. A separate namespace (dlmopen) would load a second libc.
+//! The library is opened with RTLD_LAZY | RTLD_LOCAL. Then its relocations are changed so that it
+//! calls its own functions, not ours of the same names (`elf.rs`). RTLD_DEEPBIND would have the
+//! same effect, but would break applications that use sanitizers or replace malloc. A separate
+//! namespace (dlmopen) would load a second libc.
 
 use crate::ldcache;
 use crate::object::SharedObject;
@@ -33,7 +34,7 @@ pub(crate) struct SystemLibrary {
     preloaded: bool,
 }
 
-/// No libpcap could be loaded: every path that was tried, with the loader's reason.
+/// The error if no libpcap could be loaded: every path that was tried, with the loader's reason.
 #[derive(Debug, Default)]
 pub(crate) struct NotFound {
     tried: Vec<(PathBuf, String)>,
@@ -43,7 +44,7 @@ impl SystemLibrary {
     /// Loads the first candidate that is a libpcap; see [`crate::System::find`].
     ///
     /// # Errors
-    /// Names every path that was tried.
+    /// The error names every path that was tried.
     pub(crate) fn find(chosen: Option<&Path>) -> Result<Self, NotFound> {
         let mut failed = NotFound::default();
         if let Some(path) = chosen {
@@ -70,14 +71,14 @@ impl SystemLibrary {
         self.object.symbol(name)
     }
 
-    /// Whether this library has called our entry point that is running now. This happens only if
-    /// the application had loaded this library before ours.
+    /// Whether the call of our function that is running now came from this library. This happens
+    /// only if the application had loaded this library before ours.
     pub(crate) fn is_calling(&self) -> bool {
         let own = self.symbol(c"pcap_create").filter(|_| self.preloaded);
         own.is_some_and(|own| caller() == object_of(own.as_ptr()))
     }
 
-    /// Whether `address` lies in this library: for example, one of its functions.
+    /// Whether `address`, for example of a function, lies in this library.
     pub(crate) fn holds(&self, address: *const c_void) -> bool {
         let own = self.symbol(c"pcap_create");
         own.is_some_and(|own| object_of(address) == object_of(own.as_ptr()))
@@ -103,7 +104,7 @@ impl SystemLibrary {
     }
 }
 
-/// Why a path is not the library looked for.
+/// The reason why a path is not the system's libpcap.
 enum Refused {
     Missing,
     IsOurs,
@@ -134,7 +135,7 @@ impl fmt::Display for NotFound {
         for (index, (path, reason)) in self.tried.iter().enumerate() {
             let comma = if index == 0 { "" } else { ", " };
             let path = path.display().to_string();
-            // dlerror repeats the path.
+            // The text of dlerror begins with the path, which is printed already.
             let reason = reason.strip_prefix(&path).unwrap_or(reason);
             write!(f, "{comma}{path} ({})", reason.trim_start_matches(": "))?;
         }
@@ -152,19 +153,19 @@ fn candidates(cache: &[u8]) -> Vec<PathBuf> {
     let cached = NAMES.iter().flat_map(|name| ldcache::paths(cache, name));
     paths.extend(cached.map(PathBuf::from));
     if paths.is_empty() {
-        // No file exists: name one path that was tried.
+        // If no file exists, names one path that would have been used.
         paths.push(Path::new(DIRECTORIES[0]).join(NAMES[0]));
     }
     paths
 }
 
 fn is_loaded(name: &CStr) -> bool {
-    // SAFETY: `name` is a C string; nothing is loaded.
+    // SAFETY: `name` is a C string. RTLD_NOLOAD loads nothing.
     let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
     !handle.is_null()
 }
 
-/// The load address of the object that holds `address`, 0 for none.
+/// The load address of the object that holds `address`; 0 if no object holds `address`.
 fn object_of(address: *const c_void) -> usize {
     let mut info = libc::Dl_info {
         dli_fname: std::ptr::null(),
@@ -178,7 +179,7 @@ fn object_of(address: *const c_void) -> usize {
 }
 
 unsafe extern "C" {
-    // This function is in libgcc_s, which the standard library needs already (Itanium C++ ABI,
+    // These functions are in libgcc_s, which the standard library needs anyway (Itanium C++ ABI,
     // level I).
     safe fn _Unwind_Backtrace(
         step: extern "C" fn(*mut c_void, &mut Walk) -> c_int,

@@ -1,4 +1,4 @@
-//! A shared object: loaded by dlopen(3), and never unloaded.
+//! A shared object that dlopen(3) has loaded. The object is never unloaded.
 
 use crate::elf::{self, LinkMap};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -9,12 +9,12 @@ pub(crate) struct SharedObject(NonNull<c_void>);
 
 // SAFETY: the handle is only passed to dlsym, which any thread may call.
 unsafe impl Send for SharedObject {}
-// SAFETY: as above; nothing is ever changed.
+// SAFETY: as above; no method changes the value.
 unsafe impl Sync for SharedObject {}
 
 impl SharedObject {
-    /// Loads an object, with these `RTLD_*` flags and `RTLD_NODELETE`, or returns the loader's
-    /// reason.
+    /// Loads an object with `flags` (`RTLD_*`) and `RTLD_NODELETE`. If this fails, returns the
+    /// loader's reason.
     pub(crate) fn open(name: &CStr, flags: c_int) -> Result<Self, String> {
         // SAFETY: `name` is a C string; the object's constructors are those of a libpcap.
         let handle = unsafe { libc::dlopen(name.as_ptr(), flags | libc::RTLD_NODELETE) };
@@ -31,14 +31,15 @@ impl SharedObject {
         NonNull::new(unsafe { libc::dlsym(self.0.as_ptr(), name.as_ptr()) })
     }
 
-    /// Makes the object's own relocations point to the object itself again.
+    /// Makes the object's relocations point to the object's own definitions again
+    /// ([`elf::rebind`]).
     pub(crate) fn rebind(self) {
         let mut map: *const LinkMap = null();
         let (request, target) = (libc::RTLD_DI_LINKMAP, (&raw mut map).cast());
         // SAFETY: RTLD_DI_LINKMAP stores the address of the object's link map in `map`.
         let rc = unsafe { libc::dlinfo(self.0.as_ptr(), request, target) };
         if rc == 0 && !map.is_null() {
-            // SAFETY: the object is loaded and, with RTLD_NODELETE, stays.
+            // SAFETY: the object is loaded, and stays loaded because of RTLD_NODELETE.
             unsafe { elf::rebind(map) };
         }
     }
@@ -52,7 +53,7 @@ pub(crate) unsafe fn text(string: *const c_char) -> String {
     if string.is_null() {
         return String::new();
     }
-    // SAFETY: the caller promises it.
+    // SAFETY: the caller promises that `string` is a C string.
     unsafe { CStr::from_ptr(string) }
         .to_string_lossy()
         .into_owned()

@@ -8,10 +8,11 @@ use std::ffi::c_int;
 use std::panic::{self, AssertUnwindSafe};
 use std::slice;
 
-/// How a dispatch ended.
+/// The result of a dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dispatched {
-    /// This many packets were read; 0 when the time-out expired, or at the end of the savefile.
+    /// This many packets were read. 0 means that the time-out expired, or that the savefile has
+    /// ended.
     Packets(u32),
     /// [`Break::now`](crate::Break::now) was called.
     Broken,
@@ -36,7 +37,7 @@ impl Handle {
     /// The reason of pcap_dispatch(3PCAP).
     ///
     /// # Panics
-    /// When `visit` panics; later packets of the same buffer may then be lost.
+    /// Panics if `visit` panics. Later packets of the same buffer may then be lost.
     pub fn dispatch(
         &mut self,
         limit: Option<u32>,
@@ -69,7 +70,8 @@ impl Handle {
     }
 }
 
-/// Calls the closure. Catches its panic, which must not unwind through libpcap's frames.
+/// Calls the closure. Catches a panic of the closure, because the panic must not unwind through
+/// libpcap's frames.
 ///
 /// # Safety
 /// Only libpcap calls this function, with a [`Reading`] as `user`.

@@ -15,9 +15,10 @@ pub struct Pcap {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// When the packet was captured: seconds since 1970.
+    /// The time of capture: seconds since 1970.
     pub seconds: i64,
-    /// Microseconds or nanoseconds of the second, by the handle's [`Precision`](crate::Precision).
+    /// Microseconds or nanoseconds of the second; the handle's [`Precision`](crate::Precision) says
+    /// which.
     pub fraction: i64,
     /// Bytes captured.
     pub caplen: u32,
@@ -61,7 +62,7 @@ impl BpfProgram {
 pub struct FanoutStat {
     /// Size of the caller's struct in bytes.
     pub size: usize,
-    /// Which fields are known, `PCAP_FANOUT_STAT_*`.
+    /// The fields whose values are known, as bits `PCAP_FANOUT_STAT_*`.
     pub valid: u32,
     /// The handle's group.
     pub group: i32,
@@ -118,13 +119,13 @@ pub struct FanoutStats {
     pub received: Option<u64>,
     /// Packets of `received` lost in a full ring.
     pub dropped: Option<u64>,
-    /// Sockets in the group, of all processes.
+    /// The number of sockets in the group, of all processes.
     pub members: Option<u64>,
     /// Sum of `received` over the members.
     pub group_received: Option<u64>,
     /// Sum of `dropped` over the members.
     pub group_dropped: Option<u64>,
-    /// Age of the oldest counters in these sums, in nanoseconds.
+    /// Age of the oldest counters in `group_received` and `group_dropped`, in nanoseconds.
     pub group_age_ns: u64,
 }
 

@@ -9,7 +9,7 @@ use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The functions of the system's library; `None` for each that is missing.
+/// The functions of the system's library. A function that the library lacks is `None`.
 #[derive(Debug)]
 pub struct System {
     library: Option<SystemLibrary>,
@@ -18,9 +18,9 @@ pub struct System {
 }
 
 impl System {
-    /// Loads the system's libpcap. `chosen` (FANPCAP_LIBPCAP) is the only candidate, unless it is a
-    /// library of ours. If `chosen` is ours or missing, the system's directories are tried first,
-    /// then the loader's cache.
+    /// Loads the system's libpcap. `chosen` (FANPCAP_LIBPCAP) is the only candidate. If `chosen` is
+    /// `None` or one of our own libraries, the system's directories are tried first, then the
+    /// loader's cache.
     pub fn find(chosen: Option<&Path>) -> Self {
         let (library, missing) = match SystemLibrary::find(chosen) {
             Ok(library) => (Some(library), String::new()),
@@ -34,12 +34,12 @@ impl System {
         }
     }
 
-    /// Whether there is a library.
+    /// Whether a library could be loaded.
     pub fn is_loaded(&self) -> bool {
         self.library.is_some()
     }
 
-    /// Why a function is missing.
+    /// Explains, for an error message, why a function of the library is missing.
     pub fn missing(&self) -> &str {
         match self.missing.as_str() {
             "" => "the system's libpcap lacks this function; fanpcap needs libpcap 1.10 or newer",
@@ -53,8 +53,9 @@ impl System {
         library.is_some_and(|library| library.holds(address))
     }
 
-    /// Whether the call comes from the system's library itself, which the application has loaded on
-    /// its own. That library then gets the result that it would get without our library.
+    /// Whether the system's library itself made the call of our function that is running now. This
+    /// happens if the application had loaded the system's library before ours. Our function must
+    /// then give the result that the system's library would give.
     pub fn is_calling(&self) -> bool {
         self.library.as_ref().is_some_and(SystemLibrary::is_calling)
     }

@@ -35,14 +35,14 @@ pub(crate) struct Expression<'a> {
 pub(crate) enum Form<'a> {
     /// The name of a definition, a parameter or a function of the table.
     Name(&'a str),
-    /// A function of the table, which a comparison or `if` uses. A definition of the same name in
-    /// the steering program does not replace the function.
+    /// A function of the table that stands for a comparison or for `if`. A definition of the same
+    /// name in the steering program does not replace the function.
     Own(&'static str),
     Number(i128),
     /// A string, or an address without quotes.
     Text(Cow<'a, str>),
     List(Vec<Expression<'a>>),
-    /// `from..to`, only in a list.
+    /// `from..to`, which is allowed only in a list.
     Range(Box<Expression<'a>>, Box<Expression<'a>>),
     /// `(a, b)`
     Tuple(Vec<Expression<'a>>),

@@ -1,8 +1,7 @@
 //! Checks a steering program: names, types, and the expansion of definitions.
 //!
-//! The checker is an evaluator, because only the expansion of definitions runs before a packet
-//! arrives. Each expression has a value, for example a part of the tree. The type of an expression
-//! is the type of its value.
+//! The checker evaluates each expression: definitions are expanded, and the value of an expression
+//! is, for example, a subtree of the tree. So the type of an expression is the type of its value.
 
 mod finish;
 mod value;
@@ -86,7 +85,8 @@ struct Local<'a> {
     span: Span,
 }
 
-/// Span of the expression, or of the argument in the call if the expression is a parameter.
+/// The span to show for an expression. If the expression is a parameter, this is the span of the
+/// argument in the call.
 fn place(expression: &Expression<'_>, locals: &Locals<'_>) -> Span {
     let is_it =
         |local: &&Local<'_>| matches!(expression.node, Form::Name(name) if name == local.name);
@@ -273,7 +273,8 @@ impl<'p, 'a> Checker<'p, 'a> {
         operands.collect()
     }
 
-    /// Returns a part of the tree if it is within the limits.
+    /// Returns `value`, which is a subtree of the tree, if its size and depth are within the
+    /// limits.
     fn measured(&mut self, value: Value<'a>, span: &Span) -> Result<Value<'a>, Error> {
         let measure = value.measure();
         self.spend(measure.nodes, span)?;

@@ -45,7 +45,7 @@ impl Compiled {
         &self.fanout
     }
 
-    /// The filter of each member, if the steering program drops or counts.
+    /// The filter of each member; `None` if the steering program neither drops nor counts packets.
     pub fn filter(&self) -> Option<&Object> {
         self.filter.as_ref()
     }
@@ -103,7 +103,8 @@ impl ForEngine {
         ebpf::xdp(&self.tree, self.options, delivery)
     }
 
-    /// The BPF program without delivery, to show its size and its cost.
+    /// The BPF program with a delivery that delivers nothing, to show the size and the cost of the
+    /// decision.
     ///
     /// # Errors
     /// See [`EbpfError`].
@@ -190,7 +191,8 @@ mod tests {
     }
 
     /// Members of different builds compare digests. A digest may change only on purpose, together
-    /// with [`MEANING`]. All digests changed with meaning 3, which reads more of carried packets.
+    /// with [`MEANING`]. All digests changed with meaning 3, because the walk reads more of carried
+    /// packets since then.
     #[test]
     fn digests_are_those_of_earlier_builds() {
         let long = "main = filter \"tcp\" >-> vlan_id_filter [1, 2, 7] >-> sample 1 10 >-> inc 3 \

@@ -1,17 +1,17 @@
 //! Compiles a tree to eBPF: to the BPF program of a fan-out group, to a member's filter, or to a
 //! BPF program at XDP.
 //!
-//! Every verifier since Linux 5.8 (at XDP 5.18) accepts the code from a process with only
-//! `CAP_BPF`. So all jumps go forward, except in the loop over members at XDP. The code reads the
-//! stack only where it has written, and adds no variable to a pointer. The verifier's work grows
-//! with the code, not with the number of paths through it: where paths meet, the code erases the
-//! verifier's knowledge of the packet (`recall.rs`). The size of the code is bounded:
-//! [`INSTRUCTIONS_MAX`], [`CONDITIONS_MAX`].
+//! The verifiers of all kernels since Linux 5.8 (5.18 for XDP) accept the code from a process with
+//! only `CAP_BPF`. So all jumps go forward, except in the loop over members at XDP. The code reads
+//! the stack only where it has written, and adds no variable to a pointer. The verifier's work
+//! grows with the code, not with the number of paths through it: where paths meet, the code erases
+//! the verifier's knowledge of the packet (`recall.rs`). [`INSTRUCTIONS_MAX`] and
+//! [`CONDITIONS_MAX`] bound the size of the code.
 //!
-//! These are BPF functions: the walk, untyped payload, checksums, short loads, the quotation of an
-//! ICMP error, the hash of a flow, the fragment table and each pcap filter. With type information
-//! (BTF) the kernel verifies each function once instead of at every call. If the kernel refuses the
-//! type information, the loader leaves it out.
+//! The following code is in separate BPF functions: the walk, untyped payload, checksums, short
+//! loads, the quotation of an ICMP error, the hash of a flow, the fragment table and each pcap
+//! filter. With type information (BTF) the kernel verifies each function once instead of at every
+//! call. If the kernel refuses the type information, the loader leaves it out.
 
 mod stack;
 mod view;
@@ -62,7 +62,7 @@ use fanpcap_bpf::{Classic, Object};
 use std::fmt;
 use target::Target;
 
-/// Why the kernel can't run a steering program.
+/// The reason why the kernel can't run a steering program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EbpfError {
     /// A kernel group can't do what the steering program asks for.
@@ -71,15 +71,15 @@ pub enum EbpfError {
     TooLong {
         /// What exceeds its limit.
         what: &'static str,
-        /// The number at which counting stopped.
+        /// The number that was counted; the program may have more.
         count: usize,
         /// The limit.
         limit: usize,
     },
     /// Functions or predicates are nested too deep.
     TooDeep,
-    /// A classic BPF program is invalid, or needs data that only the kernel's own translation can
-    /// read.
+    /// A classic BPF program is invalid, or reads data that only the kernel's own translation of
+    /// classic BPF can read.
     Filter {
         /// The expression, or the owner of the filter.
         text: String,
@@ -137,8 +137,9 @@ impl From<AssemblerError> for EbpfError {
 }
 
 /// The BPF program of a fan-out group (`PACKET_FANOUT_EBPF`), from the steering part. It returns a
-/// slot from the group's table (`fanpcap_buckets::layout`). A hash selects the slot of its bucket.
-/// A member's number selects the slot of that rank.
+/// slot from the group's table (`fanpcap_buckets::layout`). If the steering program decides by a
+/// hash, the slot is the one that owns the hash's bucket. If the steering program decides by a
+/// member's number, the slot is the one with this number as its rank.
 ///
 /// # Errors
 /// See [`EbpfError`].
@@ -166,10 +167,10 @@ pub fn fanout_without_table(parts: &Parts) -> Result<Object, EbpfError> {
     fanout_of(parts.steering())
 }
 
-/// The filter of each member (`SO_ATTACH_BPF`), from the filtering part; `None` if there is none.
-/// The filter rejects every packet that the steering program drops. `user` is the classic filter of
-/// a handle on Ethernet (`SOCK_RAW`). Of other packets the members' filter keeps as many bytes as
-/// `user` returns, or all bytes without `user`.
+/// The filter of each member (`SO_ATTACH_BPF`), from the filtering part; `None` if there is no
+/// filtering part. The filter rejects every packet that the steering program drops. `user` is the
+/// classic filter of a handle on Ethernet (`SOCK_RAW`). Of each packet that the steering program
+/// does not drop, the filter keeps as many bytes as `user` returns, or all bytes without `user`.
 ///
 /// # Errors
 /// See [`EbpfError`].
@@ -182,9 +183,9 @@ pub fn filter(parts: &Parts, user: Option<&[Classic]>) -> Result<Option<Object>,
 /// table and delivers each packet to them.
 ///
 /// If a steering function gives a packet to one member in a kernel group, the same function selects
-/// the same member here. So three kinds of packets are steered by both ends: Ethernet broadcasts,
-/// packets between two local addresses, and GTP's control plane. Only functions made for this
-/// purpose give a packet to several members.
+/// the same member here. So an Ethernet broadcast, a packet between two local addresses, or a
+/// packet of GTP's control plane goes to one member, selected by both ends. Only the functions made
+/// for this purpose give a packet to several members.
 ///
 /// If `delivery` is for packets that the host sends, the BPF program is for the device's traffic
 /// control instead (`BPF_PROG_TYPE_SCHED_CLS`).
@@ -217,7 +218,8 @@ pub fn xdp(
 /// bytes to keep. 0 rejects the packet.
 ///
 /// `filter` is a filter for a live handle on Ethernet. It expects the first VLAN tag beside the
-/// frame, where the kernel's receive path puts it. The returned number includes the tag's bytes.
+/// frame, where the kernel's receive path puts it. The number that the BPF program returns includes
+/// the tag's bytes.
 /// # Errors
 /// See [`EbpfError`]. The reader can run every filter that this function refuses.
 pub fn xdp_filter(filter: &[Classic]) -> Result<Object, EbpfError> {
@@ -229,8 +231,8 @@ pub fn xdp_filter(filter: &[Classic]) -> Result<Object, EbpfError> {
     object(&all, Target::Xdp, Role::Keep { user: Some(filter) })
 }
 
-/// As [`xdp`], without delivery and table, to show the cost of the decision. The BPF program
-/// returns the hash, or [`u32::MAX`] for a packet that the steering program drops.
+/// As [`xdp`], but without delivery and table, so that the cost of the decision can be measured.
+/// The BPF program returns the hash, or [`u32::MAX`] for a packet that the steering program drops.
 ///
 /// # Errors
 /// See [`EbpfError`].
@@ -277,8 +279,8 @@ fn filter_of(tree: &Tree, user: Option<&[Classic]>) -> Result<Object, EbpfError>
     object(tree, Target::Filter, Role::Keep { user })
 }
 
-/// Compiles a tree. Uses the fastest code for plain packets that keeps the program within the
-/// limits.
+/// Compiles a tree. Of the kinds of code for plain packets ([`Plain`]), uses the fastest one with
+/// which the BPF program stays within the limits.
 fn object(tree: &Tree, target: Target, role: Role<'_>) -> Result<Object, EbpfError> {
     let mut object = emit(tree, target, role, Plain::Bodies);
     for plain in [Plain::Views, Plain::Walked] {

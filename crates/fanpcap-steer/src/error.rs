@@ -3,12 +3,13 @@
 use std::fmt;
 use std::ops::Range;
 
-/// Why a steering program was refused.
+/// The reason why a steering program was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// The wrong part of the source, as a range of bytes. It is empty if something is missing.
+    /// The wrong text in the source, as a range of bytes. The range is empty if something is
+    /// missing.
     pub span: Range<usize>,
-    /// The expected part and the found part.
+    /// What was expected, and what was found.
     pub message: String,
     /// Advice for the user.
     pub hint: Option<String>,
@@ -84,8 +85,7 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The source up to byte `at`. If a character begins before `at` and ends after it, the text ends
-/// before this character.
+/// The source up to byte `at`. If `at` is within a character, the text ends before this character.
 fn up_to(source: &str, mut at: usize) -> &str {
     at = at.min(source.len());
     while !source.is_char_boundary(at) {
@@ -94,7 +94,7 @@ fn up_to(source: &str, mut at: usize) -> &str {
     &source[..at]
 }
 
-/// Text of the user for a message: in quotes, and shortened if it is long.
+/// A text of the user, for a message: in quotes, and shortened if the text is long.
 pub fn quote(text: &str) -> String {
     match text.char_indices().nth(QUOTE_MAX) {
         Some((end, _)) => format!("'{}{ELLIPSIS}'", &text[..end]),
@@ -116,7 +116,7 @@ fn harmless(c: char) -> char {
 
 const ELLIPSIS: &str = "...";
 const QUOTE_MAX: usize = 32;
-/// Characters of a line that are shown around the mistake.
+/// Maximum number of characters of a line that are shown around the mistake.
 const EXCERPT: usize = 72;
 
 #[cfg(test)]

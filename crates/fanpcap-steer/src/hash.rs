@@ -1,14 +1,14 @@
 //! The hash that selects a member. It is the same on every machine and in every back end.
 //!
 //! The hash mixes each end of a flow (address and port) and adds the two results. So both
-//! directions have the same hash. XOR of both addresses and both ports would not do: a port that
-//! grows with the address would cancel the address out (the trap of the RSS key 6D:5A). All numbers
-//! are read in network order and computed modulo 2^64.
+//! directions have the same hash. XOR of both addresses and both ports would be symmetric, too. But
+//! if a host's port grows with its address, the port cancels the address out, as with the symmetric
+//! RSS key 6D:5A. All numbers are read in network order and computed modulo 2^64.
 
 /// An odd number with bits spread over all positions: 2^64 divided by the golden ratio (Knuth,
 /// TAOCP 3, 6.4).
 pub const M1: u64 = 0x9e37_79b9_7f4a_7c15;
-/// Another such number (the finalizer of SplitMix64).
+/// Another odd number with bits spread over all positions (from the finalizer of SplitMix64).
 pub const M2: u64 = 0xbf58_476d_1ce4_e5b9;
 
 /// The largest hash: 31 bits, so that no hash is [`u32::MAX`], which means "drop" at XDP.
@@ -24,12 +24,12 @@ pub const fn mix(value: u64) -> u64 {
     product ^ (product >> 32)
 }
 
-/// An end with an IPv4 address. The port is 0 if ports do not count.
+/// An end with an IPv4 address. The port is 0 if flows are not distinguished by ports.
 pub const fn end4(address: u32, port: u16) -> u64 {
     end(((address as u64) << 16) | port as u64)
 }
 
-/// The upper and the lower 64 bits, for example of an IPv6 address.
+/// The upper and the lower 64 bits of a number, for example of an IPv6 address.
 pub const fn halves(number: u128) -> (u64, u64) {
     let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = number.to_be_bytes();
     (
@@ -44,9 +44,10 @@ pub const fn end6(high: u64, low: u64, port: u16) -> u64 {
     mix(mix(mix(low) ^ high) ^ port as u64)
 }
 
-/// An end that is an Ethernet address or another number of up to 64 bits. The function has more
-/// than one step. After one step, ends of numbers that differ in their upper bits would grow in
-/// proportion to these numbers, and so would sums of two ends.
+/// An end that is an Ethernet address or another number of up to 64 bits. The function has two
+/// steps. After only one step, ends of numbers that differ in their upper bits would grow in
+/// proportion to these numbers, and so would sums of two ends. Then different pairs of numbers
+/// would often have the same sum.
 pub const fn end(value: u64) -> u64 {
     mix(mix(value))
 }
@@ -58,7 +59,7 @@ pub const fn fold(hash: u64, value: u64) -> u64 {
     mix(hash ^ value)
 }
 
-/// Combines two ends, in either order.
+/// Combines two ends. The order of the ends makes no difference.
 pub const fn both(one: u64, other: u64) -> u64 {
     one.wrapping_add(other)
 }

@@ -14,12 +14,14 @@ use fanpcap_bpf::Classic;
 use std::net::IpAddr;
 
 /// Version of the meaning of trees. Increment it with every change that makes a compiled steering
-/// program select, count or steer differently. Members of different builds then detect a different
-/// meaning although they have the same tree.
+/// program select, count or steer differently. The digest of a steering program includes this
+/// number. So members of builds with different meanings see that they disagree, even if they have
+/// the same tree.
 ///
-/// 1: the kernel takes the group's hashes modulo the number of sockets. 2: the group has a table.
-/// 3: untyped payload is checked, more tags and tunnels are read, and offsets of fields do not
-/// count the outermost tag.
+/// - Meaning 1: the kernel takes the group's hashes modulo the number of sockets.
+/// - Meaning 2: the group has a table.
+/// - Meaning 3: untyped payload is checked, more tags and tunnels are read, and the offsets of
+///   fields do not count the outermost tag.
 pub const MEANING: u32 = 3;
 
 /// A checked steering program.
@@ -33,13 +35,14 @@ pub struct Tree {
     pub filters: Vec<Filter>,
 }
 
-/// A pcap expression. The system's libpcap compiles it for Ethernet without a device, so that it
-/// reads only the frame's bytes.
+/// A pcap expression, compiled to classic BPF. The system's libpcap compiles the expression for
+/// Ethernet without a device, so that the code reads only the frame's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     /// The expression.
     pub text: String,
-    /// Classic BPF (linux/filter.h); it expects the frame with its VLAN tag in the bytes.
+    /// The compiled expression, in classic BPF (linux/filter.h). The code expects VLAN tags among
+    /// the frame's bytes.
     pub code: Vec<Classic>,
 }
 
@@ -50,22 +53,23 @@ pub enum Function {
     Pass,
     /// Drops the packet.
     Drop,
-    /// Runs functions one after the other, until one drops.
+    /// Runs functions one after the other, until a function drops the packet.
     Sequence(Vec<Function>),
     /// Runs the first function if the predicate holds, else the second one. `filter p` is `If(p,
     /// Pass, Drop)`.
     If(Box<Predicate>, Box<Function>, Box<Function>),
-    /// Runs alternatives until one does not drop. If an alternative drops, outcome and state become
-    /// what they were before this alternative. The counts of the alternative stay.
+    /// Runs alternatives until an alternative does not drop the packet. If an alternative drops the
+    /// packet, outcome and state become what they were before this alternative. What the
+    /// alternative has counted stays counted.
     First(Vec<Function>),
-    /// Drops if the function passes. Passes if the function drops, with the outcome and state from
-    /// before the function.
+    /// Drops the packet if the function passes it. Passes the packet if the function drops it, with
+    /// the outcome and state from before the function.
     Inverse(Box<Function>),
     /// Runs the function on the packet that this packet carries, or on this packet if
     /// [`fanpcap_wire`] finds no carried packet. The function does not read packets within the
     /// carried packet. If a packet is in fragments, only the first fragment contains the headers of
-    /// the carried packet. If the first fragment is steered by its flow, the other fragments follow
-    /// it.
+    /// the carried packet. If the first fragment is steered by its flow, the other fragments go to
+    /// the same member.
     Inner(Box<Function>),
     /// Selects the member. Drops a packet that lacks the property by which the member is selected.
     Steer(Steer),
@@ -76,14 +80,14 @@ pub enum Function {
     /// Gives the packet to the host too (`false`), or only to the host (`true`). Only on the XDP
     /// engine.
     Host(bool),
-    /// Sets the packet's mark, which later predicates read. Only on the XDP engine.
+    /// Sets the packet's mark. Predicates that run later read this mark. Only on the XDP engine.
     Mark(u32),
     /// Adds this number to the counter with this index. There are [`COUNTERS`] counters.
     Count(u8, i64),
     /// Sets the packet's state.
     SetState(u32),
-    /// Passes the first `keep` of every `of` packets, counted on each CPU, and drops the others.
-    /// `of` is at least 1, and `keep` is at most `of`.
+    /// Passes the first `keep` of every `of` packets and drops the other packets. Each CPU counts
+    /// its own packets. `of` is at least 1, and `keep` is at most `of`.
     Sample {
         /// Packets that pass.
         keep: u32,
@@ -98,7 +102,7 @@ pub enum Function {
 pub const COUNTERS: usize = 64;
 /// Maximum number of datagrams that the table of fragments holds.
 pub const FRAGMENTS_MAX: u32 = 16_384;
-/// How long the fragments of a datagram stay together, in nanoseconds: 2 s.
+/// Time in nanoseconds after which the fragments of a datagram need not stay together any more.
 pub const FRAGMENT_AGE_NS: u64 = 2_000_000_000;
 
 /// A question about a packet.
@@ -124,25 +128,27 @@ pub enum Predicate {
     Has(Header),
     /// An address of this side is in the net. IPv4 nets contain only IPv4 addresses.
     Address(Side, Net),
-    /// An address of the family, cut to its first `bits` bits, is in the set. The set has an IPv4
-    /// address as a 32-bit number, and an IPv6 address as a 128-bit number.
+    /// The packet has an address of the family `ipv6`, and the address's first `bits` bits,
+    /// followed by zeros, are in the set. The set has an IPv4 address as a 32-bit number, and an
+    /// IPv6 address as a 128-bit number.
     AddressIn {
         /// The side of the address.
         side: Side,
         /// True for IPv6, false for IPv4.
         ipv6: bool,
-        /// Number of leading bits that count.
+        /// Number of leading bits that are compared.
         bits: u8,
         /// Index in [`Tree::sets`].
         set: usize,
     },
-    /// A port of TCP, UDP, UDP-Lite, SCTP or DCCP. A later fragment has no port.
+    /// A port of this side has this number. TCP, UDP, UDP-Lite, SCTP and DCCP have ports. A later
+    /// fragment has no port.
     Port(Side, u16),
     /// The filter with this index in [`Tree::filters`] accepts the frame. Inside `inner` the filter
     /// still reads the whole frame.
     Pcap(usize),
-    /// The hash of the key's fields, which starts from [`crate::hash::SHARE`], equals `index`
-    /// modulo `of`. False if the packet lacks a field of the key.
+    /// The hash of the key's fields, modulo `of`, is `index`. The hash starts from
+    /// [`crate::hash::SHARE`]. The predicate is false if the packet lacks a field of the key.
     Share {
         /// Index of the share.
         index: u32,
@@ -170,7 +176,7 @@ pub enum Side {
     Destination,
 }
 
-/// How a property compares with a number.
+/// The operator that compares a property with a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     /// `.<`
@@ -214,7 +220,7 @@ pub enum Header {
     Ipv6,
     /// IPv4 or IPv6.
     Ip,
-    /// A fragment, also the first one.
+    /// A fragment of a datagram, the first fragment or a later one.
     Fragment,
     /// A fragment that begins its datagram.
     FirstFragment,
@@ -224,11 +230,11 @@ pub enum Header {
     Inner,
     /// The frame's destination is the broadcast address.
     LinkBroadcast,
-    /// The frame's destination is a group address, broadcast included.
+    /// The frame's destination is a group address, which may be the broadcast address.
     LinkMulticast,
     /// IPv4's destination is 255.255.255.255.
     IpBroadcast,
-    /// IPv4's destination is in 224.0.0.0/4, IPv6's in ff00::/8.
+    /// IPv4's destination is in 224.0.0.0/4, or IPv6's destination is in ff00::/8.
     IpMulticast,
 }
 
@@ -247,8 +253,9 @@ pub enum Property {
     IpLength,
     /// IPv4's identification, or the identification in IPv6's fragment header.
     IpId,
-    /// IPv4's flags and offset as in its header. For IPv6 the flags and offset of the fragment
-    /// header in IPv4's format (0x2000 for "more", offset / 8); 0 without a fragment header.
+    /// IPv4's flags and offset as in its header. For IPv6, the flags and offset of the fragment
+    /// header in IPv4's format (0x2000 for "more", offset / 8), or 0 if there is no fragment
+    /// header.
     IpFragment,
     /// IPv4's time to live, IPv6's hop limit.
     Ttl,
@@ -264,8 +271,8 @@ pub enum Property {
     UdpDestination,
     /// The length field of the UDP header.
     UdpLength,
-    /// The type of ICMP for IPv4, of ICMPv6 for IPv6. Requires 2 bytes. A later fragment has no
-    /// type.
+    /// The type of ICMP (in IPv4) or ICMPv6 (in IPv6). The header's first 2 bytes must be there. A
+    /// later fragment has no type.
     IcmpType,
     /// The code of ICMP or ICMPv6, with the same conditions as [`Property::IcmpType`].
     IcmpCode,
@@ -277,14 +284,14 @@ pub enum Property {
     Queue,
 }
 
-/// The property by which a packet's member is selected. "Without a group" means an evaluator of
+/// The property by which a packet's member is selected. "Without a group" means: in an evaluator of
 /// [`crate::native::Evaluator::new`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Steer {
-    /// The flow, which is the same for both directions: the addresses, and the properties in
-    /// [`Flow`] (`hash.rs`). An ICMP error goes to the member of the flow of the packet that it
-    /// quotes. Later fragments go to the member of their datagram: the last decision for the
-    /// datagram is remembered. Drops a packet that is not IP.
+    /// The flow: the addresses, and the properties in [`Flow`]. Both directions of a flow have the
+    /// same hash (`hash.rs`). An ICMP error goes to the member of the flow of the packet that it
+    /// quotes. Later fragments go to the member of their datagram, because the last decision for
+    /// the datagram is remembered. Drops a packet that is not IP.
     Flow(Flow),
     /// Both Ethernet addresses, in either order. Without a group, a broadcast goes to all members.
     Link,
@@ -297,7 +304,7 @@ pub enum Steer {
     /// The CPU on which the BPF program runs.
     Cpu,
     /// The hash from the NIC or the kernel. If that hash is absent or 0, the hash of the flow by
-    /// [`Flow::WHOLE`]. If the packet is not IP, hash 0.
+    /// [`Flow::WHOLE`]. If that hash is absent and the packet is not IP, the hash is 0.
     Rss,
     /// The member of this rank, modulo the number of members with a share.
     To(u32),
@@ -306,14 +313,16 @@ pub enum Steer {
     Field(Field),
     /// Two fields, in either order. Drops a frame that is too short.
     Fields(Field, Field),
-    /// The local side's address. If both sides are local, both addresses; without a group, the
-    /// packet then goes to the members of both. Drops if neither side is local.
+    /// The local side's address. If both sides are local, the member is selected by both addresses;
+    /// without a group, the packet then goes to one member for each address. Drops the packet if
+    /// neither side is local.
     LocalIp(Net),
     /// As [`Steer::LocalIp`], but only the first bits of an address count. The `u8` is the number
     /// of these bits. The net contains the local addresses.
     LocalNet(Net, u8),
     /// The Ethernet address that is not the gateway's address. If neither address is the gateway's,
-    /// both addresses; without a group, the packet then goes to the members of both.
+    /// the member is selected by both addresses; without a group, the packet then goes to one
+    /// member for each address.
     LocalLink([u8; 6]),
     /// The fields of a key. Drops a packet that lacks a field.
     Key(Key),
@@ -337,18 +346,18 @@ pub enum Steer {
 pub struct Flow {
     /// The ports.
     pub ports: Ports,
-    /// The upper protocol. An ICMP error then has the protocol of the quoted packet.
+    /// The upper protocol. An ICMP error counts with the protocol of the packet that it quotes.
     pub protocol: bool,
     /// The outermost VLAN id, or 0 without a tag.
     pub vlan: bool,
 }
 
-/// The protocols whose ports distinguish flows.
+/// The protocols whose flows are distinguished by ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ports {
-    /// None.
+    /// No protocol.
     None,
-    /// TCP; flows of other protocols are distinguished by address only.
+    /// TCP. Flows of other protocols are distinguished by address only.
     Tcp,
     /// All protocols that have ports.
     All,
@@ -377,8 +386,8 @@ pub struct Field {
     pub len: u8,
 }
 
-/// A set of fields. The hash folds in the fields in the order of the constants, with their values
-/// from the headers. So source and destination are not interchangeable.
+/// A set of fields. The hash folds in the values of the fields, in the order of the constants. So
+/// if source and destination change places, the hash changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key(pub u16);
 

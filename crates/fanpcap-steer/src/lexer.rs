@@ -29,7 +29,7 @@ pub(crate) enum Lexeme<'a> {
     Text(Cow<'a, str>),
     /// An address or prefix without quotes.
     Address(&'a str),
-    /// A run of symbol characters: an operator, `=`, `::`, `..`, `$`, `-`.
+    /// Symbol characters without blanks between them: an operator, `=`, `::`, `..`, `$` or `-`.
     Symbol(&'a str),
     /// One of `( ) [ ] { } , ; `` ` ``.
     Mark(char),
@@ -162,7 +162,8 @@ impl<'a> Lexer<'a> {
         Ok(())
     }
 
-    /// Moves an error from an offset in this token to the offset in the source.
+    /// Converts an error's span, which counts from the beginning of this token, to offsets in the
+    /// source.
     fn shifted(&self, error: Error) -> Error {
         let span = error.span.start + self.at..error.span.end + self.at;
         Error { span, ..error }

@@ -1,6 +1,6 @@
 //! The steering language. A steering program selects the packets that a group wants, and the member
-//! that gets each of them. Its source becomes a tree, which is compiled for the kernel or
-//! evaluated. The crate does no I/O.
+//! that gets each of these packets. This crate turns the source of a steering program into a tree,
+//! and compiles the tree for the kernel or evaluates it in user space. The crate does no I/O.
 //!
 //! ```
 //! let tree = fanpcap_steer::tree("main = tcp >-> steer_flow", &|_| Err("no libpcap".to_owned()))?;

@@ -14,8 +14,9 @@ pub const LIST_MAX: usize = 65_536;
 pub const INNER_MAX: usize = 2;
 /// Maximum number of functions and predicates of a steering program's tree.
 pub const NODES_MAX: usize = 4096;
-/// Maximum number of steps of the expansion of definitions. With this limit the expansion ends,
-/// even if each line doubles the steering program.
+/// Maximum number of steps of the expansion of definitions. The limit is needed because a
+/// definition can use another one twice: with each such line, the expanded steering program is
+/// twice as large.
 pub const WORK_MAX: usize = 1 << 18;
 /// Maximum number of uses of `sample` in a steering program.
 pub const SAMPLERS_MAX: usize = 16;

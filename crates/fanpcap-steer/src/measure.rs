@@ -1,4 +1,4 @@
-//! Measures trees.
+//! Measures the size and the depth of trees.
 
 use std::iter;
 
@@ -6,7 +6,7 @@ use crate::ir::{Function, Predicate};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Measure {
-    /// Functions and predicates.
+    /// Number of functions and predicates.
     pub(crate) nodes: usize,
     pub(crate) depth: usize,
     /// Nesting depth of `inner`.
@@ -14,7 +14,7 @@ pub(crate) struct Measure {
 }
 
 impl Measure {
-    /// The size of a node whose children have these sizes.
+    /// The measure of a node whose children have the measures `parts`.
     fn around(parts: impl IntoIterator<Item = Measure>) -> Measure {
         let none = Measure::default();
         let sum = parts.into_iter().fold(none, |sum, part| Measure {
@@ -30,8 +30,8 @@ impl Measure {
     }
 
     pub(crate) fn function(function: &Function) -> Measure {
-        // There is no chained `Option` here: the loop that LLVM makes of it reads uninitialized
-        // memory. That read has no effect, but valgrind reports it.
+        // Does not chain the `Option` with the children, because the loop that LLVM makes of such a
+        // chain reads uninitialized memory. That read has no effect, but valgrind reports it.
         let question = function.question().map(Measure::predicate);
         let parts = function.children().map(Measure::function);
         let parts = iter::once(question.unwrap_or_default()).chain(parts);

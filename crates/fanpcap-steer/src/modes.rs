@@ -1,8 +1,9 @@
 //! Fan-out modes that are steering programs: `flow`, and PF_RING's cluster types.
 //!
-//! Each mode falls back to the Ethernet addresses and then to the first member, so no mode drops.
-//! PF_RING's `flow` and `inner_flow` also distinguish flows by VLAN and protocol. So some flows of
-//! this crate are several flows of PF_RING.
+//! If a packet lacks the property by which a mode steers, the mode steers by the Ethernet
+//! addresses. If the frame has no Ethernet header, the mode selects the first member. So no mode
+//! drops packets. PF_RING's `flow` and `inner_flow` also distinguish flows by VLAN and protocol. So
+//! one flow of this crate may be several flows of PF_RING.
 
 /// Mode and steering program, sorted by name.
 pub const MODES: [(&str, &str); 10] = [

@@ -1,5 +1,5 @@
-//! Evaluates a steering program in user space, packet by packet, on the views of `fanpcap-wire`.
-//! Tests compare the compiled programs with this evaluator.
+//! Evaluates a steering program in user space, packet by packet, on the headers that `fanpcap-wire`
+//! finds. Tests compare the decisions of compiled steering programs with those of this evaluator.
 
 mod address;
 mod classic;
@@ -32,7 +32,7 @@ pub struct Packet<'a> {
     pub queue: Option<u32>,
     /// The CPU that handles the packet.
     pub cpu: u32,
-    /// The kernel's mark; absent in XDP.
+    /// The packet's mark in the kernel; absent in XDP.
     pub mark: Option<u32>,
     /// The time in nanoseconds, by a monotonic clock.
     pub now_ns: u64,
@@ -60,7 +60,7 @@ pub enum Decision {
     Steer(u32),
     /// The member of this rank in the packet's class, modulo the number of members with a share.
     Member(u32),
-    /// The members that these two hashes select, which may be equal.
+    /// The members that these two hashes select. Both hashes may select the same member.
     Double(u32, u32),
     /// All members of all classes except 63.
     Broadcast,
@@ -98,19 +98,21 @@ impl Outcome {
         host: Host::Unsaid,
         mark: None,
     };
-    /// The outcome of a dropped packet. Only the host part may have another value.
+    /// The outcome of a dropped packet; `host` may have another value.
     const DROP: Outcome = Outcome {
         decision: Decision::Drop,
         ..Outcome::START
     };
 }
 
-/// State of an evaluation. If a function drops, the state from before the function is restored.
+/// State of an evaluation. If a function drops the packet, the caller may continue with the state
+/// from before the function.
 #[derive(Clone, Copy, Debug)]
 struct Course {
     outcome: Outcome,
     state: u32,
-    /// The number of packets that carry the fragment, if the fragment takes its datagram's outcome.
+    /// If a fragment takes its datagram's outcome: the number of packets that carry the fragment.
+    /// Else `None`.
     fragment: Option<u32>,
 }
 
@@ -143,9 +145,9 @@ pub struct Evaluator {
 }
 
 impl Evaluator {
-    /// An evaluator without the limits of a group, for tests. A packet that is steered by both ends
-    /// goes to both members, and a broadcast goes to all members. No engine of this version steers
-    /// in this way.
+    /// An evaluator without the limits of a group, for tests. A packet that is steered by both its
+    /// ends goes to both members, and a broadcast goes to all members. No engine of this version
+    /// steers in this way.
     pub fn new(program: &Tree) -> Self {
         Self {
             program: program.clone(),
@@ -196,8 +198,9 @@ impl Evaluator {
         outcome
     }
 
-    /// Gives a fragment, or the packet that the fragment carries, the hash of its datagram. Only
-    /// final decisions are remembered.
+    /// The hash that selects the member, if the packet's own hash is `hash`. If the packet is a
+    /// fragment, or if fragments carry it, this is the hash of their datagram, which is remembered.
+    /// Called only after the final decision, so that no other hash is remembered.
     fn follow(&mut self, layers: &Layers<'_>, inside: u32, hash: u32, now_ns: u64) -> u32 {
         (0..=inside).rev().fold(hash, |hash, depth| {
             let layers = (0..depth).try_fold(*layers, |layers, _| layers.inner());
@@ -225,7 +228,7 @@ struct Run<'r> {
     state: &'r mut State,
     group: bool,
     packet: &'r Packet<'r>,
-    /// The host's part, which survives a later drop.
+    /// The decision about the host, which stays if a later function drops the packet.
     host: Host,
     /// Nesting depth of `inner`.
     looks_inside: u32,
@@ -234,7 +237,7 @@ struct Run<'r> {
 }
 
 impl<'r> Run<'r> {
-    /// Evaluates a function; `None` if it drops.
+    /// Evaluates a function; `None` if the function drops the packet.
     fn function(
         &mut self,
         function: &'r Function,

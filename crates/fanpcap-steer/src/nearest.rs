@@ -1,12 +1,12 @@
 //! Finds the name that a mistyped word may mean.
 
-/// The candidate nearest to `word`, if few letters differ: at most one letter, or at most a third
-/// of the longer word's letters.
+/// The candidate nearest to `word`; `None` if too many letters differ. At most one letter, or a
+/// third of the longer word's letters, may differ.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     nearest_within(usize::MAX, word, candidates)
 }
 
-/// As [`nearest`], if at most `limit` letters differ.
+/// As [`nearest`], but at most `limit` letters may differ.
 pub fn nearest_within<'a>(
     limit: usize,
     word: &str,
@@ -15,7 +15,7 @@ pub fn nearest_within<'a>(
     nearest_of(limit, word, &mut candidates.into_iter())
 }
 
-/// The function is not generic, so that it is compiled once.
+/// This function is not generic, so that the library has its code only once.
 fn nearest_of<'a>(
     limit: usize,
     word: &str,
@@ -35,11 +35,12 @@ fn nearest_of<'a>(
         .map(|(_, name)| name)
 }
 
-/// Maximum length of a word that is compared. The time of a comparison grows with the product of
-/// the two lengths.
+/// Maximum length of a word that is compared. The limit is needed because the time of a comparison
+/// grows with the product of the two lengths.
 const WORD_MAX: usize = 64;
 
-/// Damerau-Levenshtein distance (optimal string alignment) without regard to ASCII case.
+/// The Damerau-Levenshtein distance of two words (optimal string alignment), without regard to
+/// ASCII case.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b) = (a.to_ascii_lowercase(), b.to_ascii_lowercase());
     let (a, b) = (a.as_bytes(), b.as_bytes());

@@ -6,12 +6,12 @@ pub struct GroupOptions {
     /// Number of flows that the BPF program remembers, so that these flows keep their member
     /// (`+sticky`).
     pub flows: Option<u32>,
-    /// Which buckets move to level the members' loads (`+balance`). The BPF program then counts the
-    /// packets of each bucket.
+    /// The buckets that may move to level the members' loads (`+balance`). If this is set, the BPF
+    /// program counts the packets of each bucket.
     pub balance: Option<Balance>,
 }
 
-/// Which buckets of a balanced group may move.
+/// The buckets of a balanced group that may move.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Balance {
     /// Buckets without live flows.

@@ -1,4 +1,5 @@
-//! Turns tokens into a [`Module`]: recursive descent, operators by precedence, blocks by layout.
+//! Turns tokens into a [`Module`], by recursive descent. Precedence decides how operators bind, and
+//! layout decides where a block ends.
 
 mod operator;
 mod layout;
@@ -53,12 +54,12 @@ impl<'a> Parser<'a> {
         self.goes_on().then(|| &self.token().kind)
     }
 
-    /// Skips a token. Stays at the end of the source.
+    /// Skips a token. At the end of the source, skips nothing.
     fn take(&mut self) {
         self.at = (self.at + 1).min(self.tokens.len() - 1);
     }
 
-    /// Skips `mark` if it is next.
+    /// Skips `mark` and returns true, if `mark` is the next token.
     fn taken(&mut self, mark: char) -> bool {
         let is_next = self.peek() == Some(&Lexeme::Mark(mark));
         if is_next {

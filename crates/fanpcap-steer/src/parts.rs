@@ -1,13 +1,14 @@
 //! Cuts a steering program into its two parts, for a kernel fan-out group.
 //!
-//! The steering part is the group's BPF program: it selects the member that gets a packet. The
-//! filtering part is each member's own filter: it drops and counts. The kernel runs the steering
-//! part first, and the steering part can neither drop nor copy.
+//! The steering part is the group's BPF program, which selects the member that gets a packet. The
+//! filtering part is each member's own filter, which drops and counts packets. The kernel runs the
+//! steering part first. The steering part can neither drop nor copy packets.
 //!
-//! For a packet that the whole program drops, the steering part may select any member. For other
-//! packets the steering part selects the same member as the whole program. The filtering part drops
-//! and counts the same packets as the whole program. The steering part's turns and fragment table
-//! also include the packets that the filtering part then drops.
+//! For a packet that the whole program drops, the steering part may select any member. For any
+//! other packet, the steering part selects the same member as the whole program. The filtering part
+//! drops and counts the same packets as the whole program. In one point the parts differ from the
+//! whole program: the steering part's turns and its fragment table also include packets that the
+//! filtering part drops.
 
 mod fit;
 
@@ -19,10 +20,10 @@ use std::mem;
 use crate::ir::{Comparison, Function, Header, Predicate, Property, Side, Steer, Tree};
 use fanpcap_wire::number;
 
-/// Why a kernel group can't run a steering program.
+/// The reason why a kernel group can't run a steering program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unfit {
-    /// The obstacle, and advice.
+    /// A sentence that names what the kernel group can't do, and advice.
     pub what: String,
 }
 
@@ -42,10 +43,10 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Cuts a steering program.
+    /// Cuts a steering program into its two parts.
     ///
     /// # Errors
-    /// A kernel group can't run the steering program.
+    /// Fails if a kernel group can't run the steering program.
     pub fn of(tree: &Tree) -> Result<Self, Unfit> {
         fit::check(&tree.main)?;
         let part = |main| Tree {
@@ -60,36 +61,38 @@ impl Parts {
         })
     }
 
-    /// The part that selects the member: without filters that only drop, counters and samplers.
+    /// The part that selects the member. It has no counters, no samplers, and no filters that only
+    /// drop packets.
     pub fn steering(&self) -> &Tree {
         &self.steering
     }
 
-    /// The part that drops and counts; `None` if the steering program does neither.
+    /// The part that drops and counts packets; `None` if the steering program neither drops nor
+    /// counts packets.
     pub fn filtering(&self) -> Option<&Tree> {
         self.filtering.as_ref()
     }
 
-    /// Whether the steering program has counters.
+    /// Whether the steering program counts packets.
     pub fn counts(&self) -> bool {
         let filtering = self.filtering.as_ref();
         filtering.is_some_and(|tree| fit::counts(&tree.main))
     }
 }
 
-/// What happens after a function drops.
+/// The code that runs after a function has dropped the packet.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OnDrop {
-    /// The packet is dropped.
+    /// No other function runs, so the packet stays dropped.
     EndsAll,
-    /// Another function runs.
+    /// Another function runs, for example the next alternative.
     IsTold,
 }
 
 fn steers(mut function: Function, drop: OnDrop) -> Function {
     let counts = matches!(function, Function::Count(..) | Function::Sample { .. });
-    // An inverse drops, or passes with the outcome from before the inverse. So the steering part
-    // leaves it out.
+    // An inverse drops the packet, or passes it with the outcome from before the inverse. So it
+    // never changes the member, and the steering part leaves it out.
     let inverse = matches!(function, Function::Inverse(_)) && drop == OnDrop::EndsAll;
     if counts || inverse {
         return Function::Pass;
@@ -117,7 +120,7 @@ fn filters(mut function: Function) -> Function {
 }
 
 /// Simplifies a function whose children are already simplified. If `drop` is [`OnDrop::EndsAll`],
-/// the steering part need not drop.
+/// the function may pass a packet that it should drop: the filtering part drops the packet.
 fn simple(function: Function, drop: OnDrop) -> Function {
     match (function, drop) {
         (Function::Sequence(all), OnDrop::EndsAll) if all.contains(&Function::Drop) => {
@@ -135,7 +138,8 @@ fn simple(function: Function, drop: OnDrop) -> Function {
     }
 }
 
-/// A sequence without functions that do nothing, and without the functions after a drop.
+/// Makes a sequence of these functions, without functions that do nothing, and without the
+/// functions after a drop.
 fn sequence(functions: Vec<Function>) -> Function {
     let mut kept = Vec::new();
     let functions = functions.into_iter();
@@ -152,7 +156,8 @@ fn sequence(functions: Vec<Function>) -> Function {
     kept.pop().unwrap_or(Function::Pass)
 }
 
-/// Alternatives up to the first that never drops.
+/// Makes alternatives of these functions. Leaves out functions that always drop, and the functions
+/// after the first that never drops.
 fn first(alternatives: Vec<Function>) -> Function {
     let mut kept = Vec::new();
     let alternatives = alternatives.into_iter();
@@ -169,7 +174,8 @@ fn first(alternatives: Vec<Function>) -> Function {
     kept.pop().unwrap_or(Function::Drop)
 }
 
-/// Drops packets that lack the property by which `steer` selects.
+/// Returns a function that drops packets that lack the property by which `steer` selects the
+/// member, and passes other packets.
 fn has(steer: &Steer) -> Function {
     let udp = |port: u16| {
         let [source, destination] = [Property::UdpSource, Property::UdpDestination]
@@ -180,15 +186,15 @@ fn has(steer: &Steer) -> Function {
         Steer::RoundRobin | Steer::Random | Steer::Cpu | Steer::Rss | Steer::To(_) => {
             return Function::Pass;
         }
-        // No predicate reads the bytes of a frame. So the steering function itself stays in the
-        // filtering part, and only its drop has an effect there.
+        // No predicate tests whether a frame has these bytes. So the steering function itself stays
+        // in the filtering part, where only its drop has an effect.
         Steer::Field(_) | Steer::Fields(..) => return Function::Steer(steer.clone()),
         Steer::DoubleField(one, other) => return Function::Steer(Steer::Fields(*one, *other)),
         Steer::Flow(_) | Steer::DoubleIp => Predicate::Has(Header::Ip),
         Steer::Link | Steer::LocalLink(_) | Steer::DoubleLink => Predicate::Has(Header::Link),
         Steer::Vlan => Predicate::Has(Header::Tag),
         Steer::LocalIp(net) | Steer::LocalNet(net, _) => Predicate::Address(Side::Either, *net),
-        // Share 0 of 1: it contains every packet that has all fields.
+        // Share 0 of 1 contains every packet that has all fields of the key.
         Steer::Key(key) => Predicate::Share {
             index: 0,
             of: 1,

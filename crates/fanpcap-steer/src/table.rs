@@ -31,7 +31,7 @@ pub struct Entry {
     pub takes: &'static [Parameter],
     /// Type of the result.
     pub gives: Type,
-    /// A steering program that uses the function.
+    /// An example: a steering program that uses the function.
     pub example: &'static str,
     /// Engines that run the function.
     pub engines: Engines,
@@ -45,7 +45,7 @@ pub struct Described {
     pub entry: Entry,
     /// Description.
     pub meaning: &'static str,
-    /// Description for IPv6, where it differs.
+    /// Description for IPv6, if it differs from `meaning`; else empty.
     pub ipv6: &'static str,
 }
 
@@ -66,7 +66,7 @@ pub struct Parameter {
 pub enum Kind {
     /// A number in this inclusive range.
     Number(i128, i128),
-    /// A list of such numbers.
+    /// A list of numbers in this inclusive range.
     Numbers(i128, i128),
     /// An address with or without a prefix length.
     Net,
@@ -95,7 +95,7 @@ pub enum Kind {
 pub enum Type {
     /// A question about a packet.
     Predicate,
-    /// A number that a packet may have.
+    /// A number in a packet or in its metadata.
     Property,
     /// An operation on a packet.
     Function,
@@ -183,17 +183,17 @@ pub(crate) fn key(name: &str) -> Option<Key> {
     }
 }
 
-/// The name by which this property is written.
+/// The name of this property in the language.
 pub fn property_name(property: Property) -> Option<&'static str> {
     name_of(|built| matches!(built, Built::Property(it) if *it == property))
 }
 
-/// The name of the predicate without parameters that is the same as this one.
+/// The name of the table's predicate without parameters that equals this predicate.
 pub fn predicate_name(predicate: &Predicate) -> Option<&'static str> {
     name_of(|built| matches!(built, Built::Predicate(it) if it == predicate))
 }
 
-/// The name of the function without parameters that is the same as this one.
+/// The name of the table's function without parameters that equals this function.
 pub fn function_name(function: &Function) -> Option<&'static str> {
     name_of(|built| matches!(built, Built::Function(it) if it == function))
 }
@@ -211,7 +211,7 @@ fn plain(entry: &Entry) -> Result<Built, Wrong> {
 
 static NAMES: LazyLock<Vec<(&str, &Entry)>> = LazyLock::new(|| {
     let all = entries().flat_map(|entry| entry.names().map(move |name| (name, entry)));
-    // Inserted in order: a sort would be more code.
+    // Inserts each name at its place in the order: the code of a sort would be larger.
     all.fold(Vec::new(), |mut names, (name, entry)| {
         let place = names.partition_point(|(known, _)| *known < name);
         names.insert(place, (name, entry));
@@ -269,7 +269,7 @@ impl Kind {
         }
     }
 
-    /// Whether a value of this type can be the argument.
+    /// Whether a value of the type `gives` can be the argument.
     pub(crate) fn fits(self, gives: Type) -> bool {
         match self {
             Kind::Number(..) => gives == Type::Number,

@@ -1,4 +1,4 @@
-//! The key of a flow, the same in both directions.
+//! The key of a flow. Both directions of a flow have the same key.
 
 use std::net::IpAddr;
 

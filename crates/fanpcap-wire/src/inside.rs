@@ -1,4 +1,4 @@
-//! How the walk finds the packet in a frame, and the packet that this packet carries.
+//! Finds the packet in a frame, and the packet that this packet carries.
 
 use crate::link::Link;
 use crate::{Frame, Layers, tunnel, untyped};
@@ -42,9 +42,8 @@ impl<'a> Layers<'a> {
         untyped::frame(link.carried()?.untyped()?, self.cut)
     }
 
-    /// The name of a carrier (tunnel, labels, tag) whose content the walk does not read. The
-    /// innermost packet that the walk reads must announce the carrier. Also returned for a tunnel's
-    /// control messages.
+    /// The name of a carrier (tunnel, labels or tag) that the innermost packet announces, and whose
+    /// content the walk does not read. A tunnel's control messages have this name, too.
     pub fn unread(&self) -> Option<&'static str> {
         let inner = self.inner();
         let layers = inner.as_ref().unwrap_or(self);

@@ -21,12 +21,12 @@ pub enum Header<'a> {
 pub struct Ip<'a> {
     /// The header.
     pub header: Header<'a>,
-    /// The upper protocol; in IPv6, the last number read.
+    /// The upper protocol; in IPv6, the last next-header number that the walk read.
     pub protocol: u8,
     /// IPv4's flags and offset. In IPv6, the same value made from the fragment header; 0 without a
     /// fragment header.
     pub flags_and_offset: u16,
-    /// The datagram's identification. In IPv6, it is in the fragment header.
+    /// The datagram's identification. In IPv6, only a fragment header has one.
     pub id: Option<u32>,
     transport: Option<&'a [u8]>,
     payload: &'a [u8],
@@ -125,7 +125,7 @@ impl<'a> Ip<'a> {
         }
     }
 
-    /// Total length in bytes, by the header.
+    /// Total length in bytes, according to the header.
     pub fn total_len(&self) -> u32 {
         match self.header {
             Header::V4(header) => header.total_len().into(),
@@ -154,8 +154,8 @@ impl<'a> Ip<'a> {
         self.transport
     }
 
-    /// The captured bytes after IPv4's header and options, or after IPv6's 40 bytes; also in a
-    /// fragment.
+    /// The captured bytes after IPv4's header and options, or after IPv6's first 40 bytes.
+    /// Fragments have a payload, too.
     pub fn payload(&self) -> &'a [u8] {
         self.payload
     }
@@ -197,7 +197,7 @@ impl<'a> Ip<'a> {
         Gre::of(self.transport_of(crate::number::GRE)?)
     }
 
-    /// The packet that an ICMP error quotes, as far as it was captured. Both packets have the same
+    /// The packet that an ICMP error quotes, if its header was captured. Both packets have the same
     /// IP version.
     pub fn quoted(&self) -> Option<Ip<'a>> {
         let icmp = self.icmp()?;

@@ -31,7 +31,7 @@ impl<'a> Ipv6<'a> {
         (self.fixed[0] << 4) | (self.fixed[1] >> 4)
     }
 
-    /// Length of everything after the header.
+    /// Length in bytes of everything after the first 40 bytes.
     pub fn payload_len(self) -> u16 {
         u16::from_be_bytes([self.fixed[4], self.fixed[5]])
     }
@@ -87,8 +87,8 @@ impl Extension<'_> {
         }
     }
 
-    /// For a fragment header: flags and offset in IPv4's format (0x2000 for "more", offset / 8),
-    /// and the identification.
+    /// The flags and offset of a fragment header in IPv4's format (0x2000 for "more", offset / 8),
+    /// and its identification.
     pub fn fragment(self) -> Option<(u16, u32)> {
         let [_, _, a, b, id @ ..] = *self.header;
         let field = u16::from_be_bytes([a, b]);
@@ -115,8 +115,8 @@ impl<'a> Extensions<'a> {
         }
     }
 
-    /// The last number read, and the bytes after the last header; `None` if the walk may not read
-    /// these bytes.
+    /// The last next-header number, and the bytes after the last extension header. `None` instead
+    /// of the bytes if the walk may not read them.
     pub(crate) fn end(self) -> (u8, Option<&'a [u8]>) {
         (self.next, self.rest.filter(|_| self.left > 0))
     }

@@ -11,7 +11,7 @@ use crate::{Arp, TAGS_BEHIND_MAX, TAGS_MAX};
 /// A VLAN tag (IEEE 802.1Q).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tag {
-    /// Its type: 0x8100, 0x88a8, 0x9100, 0x9200 or 0x9300.
+    /// The tag's own Ethernet type: 0x8100, 0x88a8, 0x9100, 0x9200 or 0x9300.
     pub tpid: u16,
     /// Control information: priority (3 bits), drop eligible (1), id (12).
     pub tci: u16,
@@ -29,12 +29,12 @@ impl Tag {
 pub struct Link<'a> {
     header: &'a [u8; 14],
     beside: Option<Tag>,
-    /// The bytes after the header: the tags, of 4 bytes each, then the payload.
+    /// The bytes after the header: tags of 4 bytes each, then the payload.
     behind: &'a [u8],
     /// Number of tags in the bytes.
     tags: usize,
-    /// The type after all VLAN tags that the walk skips; in 802.3 frames the length. `None` after a
-    /// tag that is cut off.
+    /// The type after all VLAN tags that the walk skips, or the length in 802.3 frames. `None` if
+    /// the last tag is cut off.
     pub ether_type: Option<u16>,
     /// The captured bytes after the tags.
     pub payload: &'a [u8],
@@ -114,7 +114,8 @@ impl<'a> Link<'a> {
         matches!(ether_type, ETHER_MPLS | ETHER_MPLS_MULTICAST).then(|| Labels::of(payload))
     }
 
-    /// The frame's payload after all tags, PPPoE, labels or a service header.
+    /// The frame's payload after all tags, and after PPPoE, MPLS labels or a network service
+    /// header.
     pub(crate) fn carried(&self) -> Option<Carried<'a>> {
         let (ether_type, payload) = self.behind_tags()?;
         match ether_type {
@@ -127,7 +128,8 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// For a frame without an IP packet: the name of the frame's type, if the type carries packets.
+    /// The name of a frame's type, if the type can carry packets. Only called for a frame in which
+    /// the walk found no IP packet.
     pub(crate) fn carrier(&self) -> Option<&'static str> {
         let ether_type = self.behind_tags().map_or(self.ether_type?, |(it, _)| it);
         Some(match ether_type {
@@ -141,8 +143,8 @@ impl<'a> Link<'a> {
         })
     }
 
-    /// Type and payload after the VLAN tags, one tag of a switch's maker, and at most
-    /// [`TAGS_BEHIND_MAX`] VLAN tags after that.
+    /// Type and payload after the VLAN tags, a tag of a switch's maker, and at most
+    /// [`TAGS_BEHIND_MAX`] VLAN tags after the maker's tag.
     fn behind_tags(&self) -> Option<(u16, &'a [u8])> {
         let ether_type = self.ether_type?;
         let len = match ether_type {
@@ -174,8 +176,8 @@ fn next_type(bytes: &[u8], len: usize) -> Option<(u16, &[u8])> {
     Some((u16::from_be_bytes(*kind), payload))
 }
 
-/// The length of Arista's time stamp. The subtype must be 1. The third hex digit of the version
-/// stands for 64 or 48 bits.
+/// The length of Arista's time stamp. The subtype must be 1. The third hex digit of the version is
+/// 1 for 64 bits and 2 for 48 bits.
 fn arista_len(bytes: &[u8]) -> Option<usize> {
     match bytes.first_chunk()? {
         [0, 1, _, version] if version >> 4 == 1 => Some(4 + 8),

@@ -1,4 +1,5 @@
-//! Ethernet types, protocol numbers and ports that the walk reads (IANA).
+//! Ethernet types, protocol numbers and ports (IANA): those that the walk reads, and those that it
+//! only names in messages about content that it does not read.
 
 /// Ethernet type of IPv4.
 pub const ETHER_IPV4: u16 = 0x0800;
@@ -8,7 +9,7 @@ pub const ETHER_ARP: u16 = 0x0806;
 pub const ETHER_ETHERNET: u16 = 0x6558;
 /// Ethernet type of an 802.1Q tag.
 pub const ETHER_TAG: u16 = 0x8100;
-/// Ethernet type of an 802.1ad tag.
+/// Ethernet type of an 802.1ad tag (service tag).
 pub const ETHER_TAG_SERVICE: u16 = 0x88a8;
 /// Ethernet type of the outer tag of old switches.
 pub const ETHER_TAG_OLD: u16 = 0x9100;
@@ -38,12 +39,12 @@ pub const ETHER_PPPOE: u16 = 0x8864;
 pub const ETHER_ERSPAN: u16 = 0x88be;
 /// GRE's type of ERSPAN III.
 pub const ETHER_ERSPAN_III: u16 = 0x22eb;
-/// A provider's frame with a customer's frame inside (802.1ah).
+/// Ethernet type of a provider's frame with a customer's frame inside (802.1ah).
 pub const ETHER_PROVIDER: u16 = 0x88e7;
 
 /// ICMP.
 pub const ICMP: u8 = 1;
-/// An IPv4 packet inside.
+/// An IPv4 packet in IP.
 pub const IPV4: u8 = 4;
 /// TCP.
 pub const TCP: u8 = 6;
@@ -51,7 +52,7 @@ pub const TCP: u8 = 6;
 pub const UDP: u8 = 17;
 /// DCCP.
 pub const DCCP: u8 = 33;
-/// An IPv6 packet inside.
+/// An IPv6 packet in IP.
 pub const IPV6: u8 = 41;
 /// GRE.
 pub const GRE: u8 = 47;
@@ -63,7 +64,7 @@ pub const ICMPV6: u8 = 58;
 pub const L2TP: u8 = 115;
 /// MPLS in IP.
 pub const MPLS: u8 = 137;
-/// An Ethernet frame, as in segment routing.
+/// An Ethernet frame in IP, as in segment routing.
 pub const ETHERNET: u8 = 143;
 /// EtherIP (RFC 3378).
 pub const ETHER_IP: u8 = 97;

@@ -70,7 +70,7 @@ impl<'a> Pppoe<'a> {
     }
 }
 
-/// One entry of an MPLS label stack (RFC 3032).
+/// An entry of an MPLS label stack (RFC 3032).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label(u32);
 
@@ -144,7 +144,7 @@ impl<'a> Nsh<'a> {
         Some(Self { header, payload })
     }
 
-    /// Path id, and index on the path.
+    /// Service path id, and service index on this path.
     pub fn path(self) -> (u32, u8) {
         let [_, _, _, _, a, b, c, index] = *self.header;
         (u32::from_be_bytes([0, a, b, c]), index)

@@ -79,7 +79,7 @@ impl<'a> Udp<'a> {
         u16::from_be_bytes([self.header[2], self.header[3]])
     }
 
-    /// Length of header and payload, by the header's field.
+    /// Length of header and payload, according to the header.
     pub fn datagram_len(self) -> u16 {
         u16::from_be_bytes([self.header[4], self.header[5]])
     }
@@ -89,12 +89,14 @@ impl<'a> Udp<'a> {
         self.payload
     }
 
-    /// The RTP header, by a guess: version 2, even ports from 1024 on.
+    /// The RTP header. A guess: the payload is taken for RTP if it has version 2 and both ports are
+    /// even and at least 1024.
     pub fn rtp(self) -> Option<Rtp<'a>> {
         self.media(0).map(Rtp)
     }
 
-    /// The RTCP header, by a guess: version 2, odd ports from 1024 on, type 200 to 204.
+    /// The RTCP header. A guess: the payload is taken for RTCP if it has version 2 and type 200 to
+    /// 204, and both ports are odd and at least 1024.
     pub fn rtcp(self) -> Option<Rtcp<'a>> {
         let header = self.media(1)?;
         matches!(header[1], 200..=204).then_some(Rtcp(header))
@@ -124,7 +126,8 @@ impl Rtp<'_> {
 pub struct Rtcp<'a>(&'a [u8; 4]);
 
 impl Rtcp<'_> {
-    /// 200 to 204: sender report, receiver report, description, goodbye, application-defined.
+    /// The packet's type: 200 sender report, 201 receiver report, 202 source description, 203
+    /// goodbye, 204 application-defined.
     pub fn packet_type(self) -> u8 {
         self.0[1]
     }
@@ -161,7 +164,8 @@ impl<'a> Icmp<'a> {
         Some(Self { bytes, kind, code })
     }
 
-    /// The captured bytes after the first 8 bytes of an ICMP error.
+    /// The captured bytes after the first 8 bytes. In an ICMP error, the quoted packet begins
+    /// there.
     pub(crate) fn quote(self) -> Option<&'a [u8]> {
         self.bytes.get(8..)
     }

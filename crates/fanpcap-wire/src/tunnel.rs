@@ -43,8 +43,8 @@ fn in_udp(udp: Udp<'_>, cut: usize) -> Option<Layers<'_>> {
     }
 }
 
-/// The layers in tunnels that either UDP port can name: in such tunnels, answers come from the
-/// tunnel's port.
+/// The layers in a tunnel that the source port or the destination port announces. In such tunnels,
+/// answers come from the tunnel's port.
 fn in_sessions(udp: Udp<'_>, cut: usize) -> Option<Layers<'_>> {
     let is_at = |port| udp.source() == port || udp.destination() == port;
     if is_at(PORT_CAPWAP) {

@@ -1,5 +1,5 @@
-//! Packets and frames without a type in front of them: after MPLS labels, in GTP-U, in L2TP's
-//! pseudowires. Step 8 of the walk.
+//! Step 8 of the walk: packets and frames without a type in front of them, as after MPLS labels and
+//! NSH, in GTP-U, and in L2TP's pseudowires.
 //!
 //! The first nibble may be IP's version, the first half of an Ethernet address, or 0, with which a
 //! pseudowire's control word begins (RFC 4385). So bytes count as an IP packet only if the whole
@@ -17,7 +17,7 @@ pub(crate) fn layers(bytes: &[u8], cut: usize) -> Option<Layers<'_>> {
 pub(crate) fn ip(bytes: &[u8], cut: usize) -> Option<Ip<'_>> {
     let ip = match bytes.first()? >> 4 {
         4 => Ip::v4(bytes),
-        // IPv6 has no checksum: a frame with a packet inside is better evidence.
+        // IPv6 has no checksum, so a frame with an IP packet inside is better evidence.
         6 if frame(bytes, cut).is_none() => Ip::v6(bytes),
         _ => None,
     };
@@ -39,14 +39,15 @@ fn ethernet(bytes: &[u8], cut: usize) -> Option<Layers<'_>> {
     agrees(&ip, bytes, cut).then(|| Layers::of_framed(link, ip))
 }
 
-/// Whether the packet is not longer than the bytes, captured or cut off, and IPv4's checksum is
-/// right.
+/// Whether the packet is not longer than the bytes on the wire (the captured bytes and the bytes
+/// that were cut off), and IPv4's checksum is right.
 fn agrees(ip: &Ip<'_>, bytes: &[u8], cut: usize) -> bool {
     let fits = usize::try_from(ip.total_len()).is_ok_and(|len| len <= bytes.len() + cut);
     fits && ip.ipv4().is_none_or(|header| has_checksum(header, bytes))
 }
 
-/// Whether the words of the header and its options add up, in ones' complement (RFC 1071).
+/// Whether IPv4's checksum is right (RFC 1071), and the total length is not less than the header.
+/// The checksum includes the options.
 fn has_checksum(header: Ipv4<'_>, bytes: &[u8]) -> bool {
     let Some(words) = bytes.get(..header.len()) else {
         return false;

@@ -4,7 +4,7 @@ use super::{Assembler, Condition, Label};
 
 /// Emits code in blocks.
 pub trait Blocks: Sized {
-    /// The code so far.
+    /// The assembler to which the blocks are emitted.
     fn assembler(&mut self) -> &mut Assembler;
 
     /// Emits code that runs if the condition does not hold.

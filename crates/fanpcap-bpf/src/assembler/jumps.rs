@@ -14,9 +14,10 @@ impl Assembler {
         self.code.last() == Some(&Instruction::new(JUMP, 0, 0, 0, 0))
     }
 
-    /// If the code ends with a conditional jump to `label`, which is about to be bound, and a jump
-    /// to another label: makes the inverse condition jump to the other label, and returns true. The
-    /// unconditional jump is then superfluous.
+    /// Merges two jumps at the end of the code, if the first is a conditional jump to `label` and
+    /// the second is a jump to another label. `label` is about to be bound. The inverse condition
+    /// then jumps to the other label, so the unconditional jump is superfluous. Returns whether the
+    /// jumps were merged.
     pub(super) fn turn_around(&mut self, label: Label) -> bool {
         let last = self.code.len().wrapping_sub(1);
         let [.., (at, over), (jump, elsewhere)] = self.jumps[..] else {

@@ -1,7 +1,7 @@
 //! Registers, operands and operations.
 
-/// A register. r0 is a result. r1 to r5 are a call's arguments; the call clobbers them. r6 to r9
-/// survive a call. r10 points to the end of the stack frame.
+/// A register. r0 has the result of a call. r1 to r5 are a call's arguments; the call clobbers
+/// them. r6 to r9 survive a call. r10 points to the end of the stack frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Register(pub(super) u8);
 
@@ -99,7 +99,7 @@ pub enum Op {
     Mod = 0x90,
     /// `^`
     Xor = 0xa0,
-    /// Copies the source.
+    /// Copies the source to the target.
     Move = 0xb0,
 }
 

@@ -1,11 +1,11 @@
 //! Metadata that an absolute load reads at an offset beyond any packet (linux/filter.h).
 
-/// Where metadata begins: -0x1000 as an unsigned number, as in BPF programs.
+/// The offset from which on absolute loads read metadata: -0x1000 as an unsigned number.
 pub const SKF_AD_OFF: u32 = 0xffff_f000;
 
 /// The frame's protocol.
 pub const SKF_AD_PROTOCOL: u32 = 0;
-/// How the frame was addressed: `PACKET_HOST` and others of linux/if_packet.h.
+/// The kind of the frame's destination: `PACKET_HOST` or another `PACKET_*` of linux/if_packet.h.
 pub const SKF_AD_PKTTYPE: u32 = 4;
 /// The device's index.
 pub const SKF_AD_IFINDEX: u32 = 8;
@@ -13,7 +13,7 @@ pub const SKF_AD_IFINDEX: u32 = 8;
 pub const SKF_AD_MARK: u32 = 20;
 /// The receive queue's number, from 1.
 pub const SKF_AD_QUEUE: u32 = 24;
-/// The device's type: `ARPHRD_ETHER` and others of linux/if_arp.h.
+/// The device's type: `ARPHRD_ETHER` or another `ARPHRD_*` of linux/if_arp.h.
 pub const SKF_AD_HATYPE: u32 = 28;
 /// The flow's hash.
 pub const SKF_AD_RXHASH: u32 = 32;
@@ -25,7 +25,7 @@ pub const SKF_AD_ALU_XOR_X: u32 = 40;
 pub const SKF_AD_VLAN_TAG: u32 = 44;
 /// 1 if a VLAN tag is beside the frame.
 pub const SKF_AD_VLAN_TAG_PRESENT: u32 = 48;
-/// Where the payload begins.
+/// The offset at which the payload begins.
 pub const SKF_AD_PAY_OFFSET: u32 = 52;
 /// A random number.
 pub const SKF_AD_RANDOM: u32 = 56;

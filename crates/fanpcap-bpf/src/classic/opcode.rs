@@ -1,5 +1,5 @@
-//! Opcodes of classic BPF, built from the parts in linux/bpf_common.h. The names are those of the
-//! kernel until 3.14 (`BPF_S_LD_W_ABS` in linux/filter.h).
+//! Opcodes of classic BPF, built from the parts in linux/bpf_common.h. Their names are the kernel's
+//! names until 3.14, without `BPF_S_`: `BPF_S_LD_W_ABS` in linux/filter.h is [`LD_W_ABS`] here.
 //!
 //! A is the accumulator, X the index register, M the scratch memory, P the packet.
 

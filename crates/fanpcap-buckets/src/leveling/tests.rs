@@ -1,10 +1,12 @@
-//! Levels made-up loads: checks how soon and how evenly, and which buckets do not move.
+//! Levels made-up loads. Checks after how many rounds the loads are level, how even they are then,
+//! and which buckets do not move.
 
 use super::*;
 use crate::layout::BUCKETS;
 use proptest::prelude::*;
 
-/// Packets of buckets. The sizes of flows follow Zipf's law; its exponent is `tenths` / 10.
+/// The number of packets of each bucket. The sizes of flows follow Zipf's law with the exponent
+/// `tenths` / 10.
 fn zipf(flows: u32, tenths: u32, buckets: usize) -> Vec<u64> {
     let mut packets = vec![0; buckets];
     for flow in 1..=flows {
@@ -24,12 +26,13 @@ fn zipf(flows: u32, tenths: u32, buckets: usize) -> Vec<u64> {
     packets
 }
 
-/// Owners in turn, as in a NIC's initial table.
+/// Gives buckets to the owners in turn, as in a NIC's initial indirection table.
 fn by_turns(buckets: usize, owners: usize) -> Vec<usize> {
     (0..buckets).map(|bucket| bucket % owners).collect()
 }
 
-/// The number of rounds until nothing moves, and the imbalance after them, in parts of 1000.
+/// The number of rounds until no bucket moves, and the imbalance after these rounds, in parts of
+/// 1000.
 fn settled(packets: &[u64], owners: &mut [usize], weights: &[u16]) -> (usize, u64) {
     let mut leveling = Leveling::default();
     let mut still = 0;
@@ -185,8 +188,8 @@ fn nothing_comes_of_no_packets() {
 }
 
 proptest! {
-    /// For any load, a round never makes the busiest owner busier, moves each bucket once, and
-    /// levelling ends.
+    /// For any load, a round never makes the busiest owner busier and moves each bucket at most
+    /// once. After some rounds no bucket moves any more.
     #[test]
     fn rounds_never_make_it_worse(
         packets in prop::collection::vec(0u64..1_000_000, 1..300),

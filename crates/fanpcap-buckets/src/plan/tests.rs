@@ -1,4 +1,5 @@
-//! Numbers of moves in the most frequent cases, and where the moved buckets lie.
+//! Checks the number of moves in the most frequent cases, and that the moved buckets are spread
+//! over the table.
 
 use super::*;
 use std::collections::BTreeSet;
@@ -13,7 +14,7 @@ fn equal(slots: impl IntoIterator<Item = u8>) -> Vec<Share> {
         .collect()
 }
 
-/// Plans and makes the moves for `shares`.
+/// Plans the moves for `shares`, applies them to `owners`, and returns them.
 fn settle(owners: &mut Owners, shares: &[Share]) -> Vec<Move> {
     let moves = plan(owners, shares);
     for step in &moves {

@@ -128,7 +128,7 @@ impl<'a> Checker<'_, 'a> {
         Err(Error::new(span.clone(), message))
     }
 
-    /// The predicate of a pcap expression. Equal expressions are compiled once.
+    /// The predicate of a pcap expression. Equal expressions are compiled only once.
     fn pcap(&mut self, text: &str, span: &Span) -> Result<Predicate, Error> {
         if let Some(at) = self.filters.iter().position(|filter| filter.text == text) {
             return Ok(Predicate::Pcap(at));
@@ -166,7 +166,8 @@ impl<'a> Checker<'_, 'a> {
         Ok(Predicate::Pcap(self.filters.len() - 1))
     }
 
-    /// Parses a net such as `192.168.0.0/16`. An address alone is a net of one host.
+    /// Parses a net such as `192.168.0.0/16`. An address without a prefix length is a net of one
+    /// host.
     fn net(&self, text: &str, span: &Span, want: Want) -> Result<Net, Error> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
@@ -224,7 +225,7 @@ impl<'a> Checker<'_, 'a> {
         Ok(cut(address, u8::try_from(bits).unwrap_or(width(address))))
     }
 
-    /// The error for a text that is not an address of this kind.
+    /// The error for a text that is not an address of the kind that `want` requires.
     fn not(&self, text: &str, span: &Span, want: Want) -> Error {
         let message = format!(
             "expected {} found {}",
@@ -260,7 +261,8 @@ fn ethernet(text: &str) -> Option<[u8; 6]> {
     parts.next().is_none().then_some(bytes)
 }
 
-/// The key of comma-separated field names, or the first name that is not a field.
+/// The key of comma-separated field names. If a name is not a field's, returns this name as the
+/// error.
 fn fields(text: &str) -> Result<Key, &str> {
     text.split(',')
         .map(str::trim)

@@ -111,8 +111,8 @@ impl<'p, 'a> Checker<'p, 'a> {
     }
 }
 
-/// The variant of `par` for `count` arguments, such as `par3` for three; `None` for another
-/// function.
+/// If `head` is `par`, the name of its variant for `count` arguments, such as `par3` for three.
+/// `None` if `head` is another function.
 fn longer(head: &Expression<'_>, count: usize) -> Option<&'static str> {
     let Form::Name(name) = &head.node else {
         return None;

@@ -1,4 +1,4 @@
-//! Completes the tree: numbers samplers, sets and filters in the order of their use.
+//! Completes the tree. Numbers samplers, sets and filters in the order in which the tree uses them.
 
 use super::Checker;
 use crate::Error;

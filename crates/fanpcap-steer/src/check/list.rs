@@ -38,8 +38,8 @@ impl<'p, 'a> Checker<'p, 'a> {
         Ok(values)
     }
 
-    /// Refuses `[a, b..c]`: Haskell reads it as a range with steps, and this language would read it
-    /// as `a` and a range.
+    /// Refuses `[a, b..c]`, because it is ambiguous: in Haskell it is a range with steps, and in
+    /// this language it would be `a` and a range.
     fn unstepped(&self, elements: &[Expression<'a>]) -> Result<(), Error> {
         let [first, range] = elements else {
             return Ok(());

@@ -94,7 +94,7 @@ impl<'a> Checker<'_, 'a> {
 }
 
 impl Want {
-    /// The expected kind, as the text before `found`.
+    /// The expected kind, as the text before the word `found` in a message.
     pub(super) fn expected_before_found(self) -> String {
         let expected = self.expected();
         if expected.ends_with(',') {
@@ -105,8 +105,8 @@ impl Want {
     }
 }
 
-/// The function of the table that is named after a predicate, or the predicate that is named after
-/// a function.
+/// For a predicate's name, the function of the table with a similar name (`is_tcp` and `tcp`); for
+/// a function's name, the predicate.
 fn twin(name: &str, gives: Type) -> Option<String> {
     let stripped = ["is_", "has_"]
         .iter()

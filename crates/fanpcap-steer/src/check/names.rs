@@ -38,7 +38,8 @@ impl<'p, 'a> Checker<'p, 'a> {
         })
     }
 
-    /// The value of a function of the table, even if the steering program defines that name.
+    /// The value of a function of the table, even if the steering program has a definition of this
+    /// name.
     pub(super) fn own(
         &mut self,
         name: &str,
@@ -60,7 +61,8 @@ impl<'p, 'a> Checker<'p, 'a> {
         Ok(Value::Partial(Partial { callee, given }))
     }
 
-    /// Refuses unknown names in an expression that is never evaluated.
+    /// Refuses unknown names in an expression. Called for expressions that are never evaluated,
+    /// because evaluation would refuse such names, too.
     pub(super) fn known(
         &self,
         expression: &'p Expression<'a>,

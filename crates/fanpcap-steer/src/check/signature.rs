@@ -11,8 +11,9 @@ pub struct Definition {
     /// Name.
     pub name: String,
     /// Type in the form of the manual page, such as `number -> predicate`. A definition with
-    /// parameters is expanded where it is used and has no type itself. Each parameter has the type
-    /// that its use in the body requires, or `any` if the body does not decide.
+    /// parameters is expanded at each use, and itself has no type. So the text has, for each
+    /// parameter, the type that the parameter's use in the body requires, or `any` if the body
+    /// requires no type.
     pub signature: String,
 }
 
@@ -55,7 +56,8 @@ impl<'a> Checker<'_, 'a> {
         }
     }
 
-    /// The type of a name in an expression, if the expression must have a given type.
+    /// The type that the uses of a name in an expression require, if the expression must have a
+    /// given type.
     fn used(
         &self,
         name: &str,
@@ -122,7 +124,8 @@ impl<'a> Checker<'_, 'a> {
         self.made(body, steps).unwrap_or(ANY).to_owned()
     }
 
-    /// The type of an expression, if its outermost part decides the type.
+    /// The type of an expression; `None` if its outermost operator or function does not decide the
+    /// type.
     fn made(&self, expression: &Expression<'a>, steps: usize) -> Option<&'static str> {
         let head = match &expression.node {
             Form::Chain(chain, _) => return Some(joined(*chain).word()),

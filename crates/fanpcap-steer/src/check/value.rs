@@ -36,7 +36,7 @@ pub(super) enum Callee {
     Definition(usize),
 }
 
-/// The kind that an expression must have, and the parameter that requires it.
+/// The kind that an expression must have, and the parameter that requires this kind.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Want {
     pub(super) kind: Kind,
@@ -70,8 +70,8 @@ impl Want {
 }
 
 impl<'a> Value<'a> {
-    /// The type of the value. For a function that lacks arguments, the type of the function's
-    /// result.
+    /// The type of the value. If the value is a function that lacks arguments, the type of the
+    /// function's result.
     pub(super) fn gives(&self) -> Option<Type> {
         match self {
             Value::Predicate(_) => Some(Type::Predicate),
@@ -122,7 +122,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Cost of a copy, in steps.
+    /// The cost of copying the value, in steps of the expansion.
     pub(super) fn size(&self) -> usize {
         let all = |values: &[(Value<'a>, Span)]| -> usize {
             values.iter().map(|(value, _)| value.size()).sum()

@@ -1,5 +1,5 @@
-//! Emits alternatives: if a function drops, the code restores outcome and state and runs the next
-//! function.
+//! Emits alternatives. If a function drops the packet, the code restores outcome and state and runs
+//! the next function.
 
 use super::EbpfError;
 use super::effect::Effect;
@@ -30,8 +30,9 @@ impl<'a> Emitter<'a> {
         self.asm.bind(done);
     }
 
-    /// Emits an alternative, and jumps to `passed` if it passes. If it drops, execution continues
-    /// after this code, with the previous outcome and state; `dropped` is bound there.
+    /// Emits an alternative. If the alternative passes the packet, the code jumps to `passed`. If
+    /// the alternative drops the packet, the code falls through with the previous outcome and
+    /// state; `dropped` is bound at its end.
     fn attempt(&mut self, function: &'a Function, dropped: Label, passed: Label) {
         let effect = Effect::of(function);
         let saved = effect.dirty.then(|| self.save());
@@ -44,8 +45,9 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Emits an inverse. The host's part of the outcome survives a drop. So if an inverse drops,
-    /// its code restores the host's part that the outcome had before the inverse.
+    /// Emits an inverse. The decision about the host stays when a function drops the packet. So if
+    /// an inverse drops the packet, its code restores the decision about the host from before the
+    /// inverse.
     pub(super) fn inverse(&mut self, function: &'a Function, drop: Label) {
         let dropped = self.asm.label();
         if !self.choices.host || !Effect::of(function).sets {

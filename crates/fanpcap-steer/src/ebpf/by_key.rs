@@ -38,7 +38,8 @@ impl<'a> Emitter<'a> {
         self.asm.set(R8, (R7 >> NETWORK_SHIFT) & NETWORK_MASK);
         self.asm.set(R9, R7);
         self.asm.unless(R7.has_any(IPV4 | IPV6), |asm| {
-            // If there is no IP packet, the view has the offset of the Ethernet header's end.
+            // If there is no IP packet, the view has the offset of the Ethernet header's end. The
+            // code adds the length of the tags, and subtracts the 2 bytes of the Ethernet type.
             asm.set(R7, (R7 >> 13) & (TAGS_MASK << 2));
             asm.set(R8, (R8 + R7) - 2);
             asm.set(R7, 0);
@@ -52,7 +53,8 @@ impl<'a> Emitter<'a> {
         self.asm.bind(done);
     }
 
-    /// Ends a body. The key is in r8. The code of a packet without a key jumps to `drop`.
+    /// Ends a body, with the key in r8. Binds `drop`, to which the body jumps for a packet without
+    /// a key.
     pub(super) fn has_key(&mut self, drop: Label) {
         let keyed = self.decided;
         self.follow();

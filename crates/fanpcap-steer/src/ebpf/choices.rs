@@ -1,13 +1,15 @@
-//! The decisions of a BPF program that delivers: their kinds, and which kinds a tree can make.
+//! The kinds of decisions in a BPF program that delivers packets, and the kinds that a given tree
+//! can make.
 //!
 //! r8 holds the decision. The lower half is a hash, a member's number, or the first of two buckets.
 //! The upper half holds the marks of fragments, the second bucket, and the kind of the decision.
-//! The stack holds the choices that steering functions do not change: class, host and mark.
+//! The class, the decision about the host, and the mark are on the stack, because steering
+//! functions do not change them.
 
 use crate::ir::{Function, Node, Predicate, Property, Steer};
 use crate::parts::{may_drop, outcomes};
 
-/// The kinds of decisions that a tree can make, and which parts of them are on the stack.
+/// The kinds of decisions that a tree can make, and the parts of a decision that are on the stack.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Choices {
     /// Some packets go to a member by its number.
@@ -19,7 +21,7 @@ pub(super) struct Choices {
     pub(super) broadcasts: bool,
     /// Some packets go to two members.
     pub(super) doubles: bool,
-    /// Members have classes.
+    /// The tree gives packets to classes of members.
     pub(super) classes: bool,
     /// The tree decides whether the host gets a packet.
     pub(super) host: bool,
@@ -27,29 +29,30 @@ pub(super) struct Choices {
     pub(super) marks: bool,
 }
 
-/// The kind of a decision, above the second bucket.
+/// Shift of a decision's kind in r8, above the second bucket.
 pub(super) const KIND_SHIFT: i32 = 46;
 pub(super) const KIND_MASK: i32 = 7;
-/// To all members of a class.
+/// Kind: to all members of a class.
 pub(super) const COPY: i32 = 1;
-/// To all members of all classes except 63.
+/// Kind: to all members of all classes except 63.
 pub(super) const BROADCAST: i32 = 2;
-/// To the owners of two buckets.
+/// Kind: to the owners of two buckets.
 pub(super) const DOUBLE: i32 = 3;
-/// To no member.
+/// Kind: to no member.
 pub(super) const DROP: i32 = 4;
-/// The second bucket, above the marks of fragments.
+/// Shift of the second bucket, above the marks of fragments.
 pub(super) const SECOND_SHIFT: i32 = 34;
-/// The class, in a decision that is returned.
+/// Shift of the class, in a decision that the decision function returns.
 pub(super) const CLASS_SHIFT: i32 = 49;
 pub(super) const CLASS_MASK: i32 = 63;
-/// Shift of the host's part in a decision that is returned: 0 if the tree did not decide, 1 if the
-/// host gets the packet too, 2 if only the host gets the packet.
+/// Shift of the decision about the host, in a decision that the decision function returns. The
+/// value is 0 if the tree did not decide, 1 if the host gets the packet too, and 2 if only the host
+/// gets the packet.
 pub(super) const HOST_SHIFT: i32 = CLASS_SHIFT + HOST_BIT;
 pub(super) const HOST_MASK: i32 = 3;
 
-/// Shift of the host's part on the stack, above the class. [`MARKED`] is the flag that the tree has
-/// set a mark.
+/// Shift of the decision about the host on the stack, above the class. The flag [`MARKED`] says
+/// that the tree has set a mark.
 pub(super) const HOST_BIT: i32 = 8;
 pub(super) const MARKED: i32 = 1 << 16;
 
@@ -80,7 +83,7 @@ impl Choices {
         found
     }
 
-    /// Whether the stack holds a class, the host's part or a mark.
+    /// Whether the stack holds a class, a decision about the host, or a mark.
     pub(super) fn on_stack(self) -> bool {
         self.classes || self.host || self.marks
     }

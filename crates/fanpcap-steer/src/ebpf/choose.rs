@@ -1,5 +1,5 @@
-//! Decisions other than for one member, in a BPF program that delivers: copies, classes, host,
-//! marks.
+//! In a BPF program that delivers, the decisions that are not for one member (copies, broadcasts,
+//! two members), and the choices of class, host and mark.
 
 use super::choices::{
     BROADCAST, CLASS_MASK, CLASS_SHIFT, COPY, DOUBLE, DROP, HOST_BIT, HOST_MASK, KIND_SHIFT,
@@ -16,7 +16,8 @@ const BUCKET_MASK: i32 = 0xfff;
 const _: () = assert!(BUCKET_MASK as usize == BUCKETS - 1);
 
 impl Emitter<'_> {
-    /// Starts with the decision to copy to every member, if the tree can end with this decision.
+    /// Sets the first decision: to copy the packet to every member, if the tree can end with this
+    /// decision.
     pub(super) fn start_decision(&mut self) {
         let copy = if self.choices.copies { COPY } else { 0 };
         self.kind(copy);
@@ -27,7 +28,8 @@ impl Emitter<'_> {
             .number(R8, u64::from(kind.unsigned_abs()) << KIND_SHIFT);
     }
 
-    /// Returns the decision in r8; at `drop`, the decision to drop.
+    /// Returns the decision in r8. Binds `drop`, where the code returns the decision to drop the
+    /// packet.
     pub(super) fn return_decision(&mut self, drop: Label) {
         let done = self.asm.label();
         self.asm.jump(done);
@@ -114,7 +116,7 @@ impl Emitter<'_> {
         self.double();
     }
 
-    /// Decides for the members of both ends; the ends are in r1 and r2.
+    /// Sets the decision for two members, one for each end. The ends are in r1 and r2.
     fn double(&mut self) {
         self.finish(R1);
         self.asm.set(R3, R0);

@@ -16,16 +16,18 @@ use fanpcap_bpf::{Classic, ProgramKind};
 /// The bytes that a filter reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
-    /// The frame as it is.
+    /// The frame as it is, without metadata.
     Frame,
-    /// The frame with its VLAN tag inserted again; r9 has the tag's protocol and TCI.
+    /// The frame with its VLAN tag, which is beside the frame, inserted again. r9 has the tag's
+    /// protocol and TCI.
     Tagged,
     /// The frame as it is, and the metadata of its socket buffer.
     Socket,
     /// A frame at XDP without a VLAN tag, and the metadata that its socket buffer would have.
     Device,
-    /// As `Device`, for a frame with a VLAN tag. The tag counts as metadata: bytes 12 to 15 of the
-    /// frame are not read. r9 has the tag's protocol and TCI.
+    /// A frame at XDP with a VLAN tag, and the metadata that its socket buffer would have. The tag
+    /// counts as metadata, so the filter does not read bytes 12 to 15 of the frame. r9 has the
+    /// tag's protocol and TCI.
     Untagged,
 }
 
@@ -37,7 +39,7 @@ struct Making<'c> {
     source: Source,
     /// A label for each instruction.
     labels: Vec<Label>,
-    /// Label that returns 0.
+    /// The label of code that returns 0.
     out: Label,
     at: usize,
 }
@@ -46,8 +48,8 @@ type Made = Result<(), EbpfError>;
 
 const TAG_LEN: i32 = 4;
 
-/// Stack offset of a word of scratch memory. The verifier tracks no value at an offset of 4 beyond
-/// a multiple of eight.
+/// Stack offset of a word of the filter's scratch memory. The offset is 4 beyond a multiple of
+/// eight, because the verifier tracks no value there.
 fn memory(index: u32) -> i16 {
     -4 - 8 * i16::try_from(index & 15).unwrap_or(0)
 }

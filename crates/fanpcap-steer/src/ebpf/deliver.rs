@@ -1,9 +1,11 @@
-//! Delivers packets: decides, looks up the slots, and delivers to each slot.
+//! The code of a BPF program that delivers packets. For each packet, the code runs the decision,
+//! looks up the slots, and delivers the packet to each slot.
 //!
-//! A member's filter is reached by a tail call. The kernel allows a tail call only if the stack
-//! frames of its callers are below 256 bytes. So a decision that needs much stack is a separate BPF
-//! function. Any other decision is in the main function, and so is the delivery to a single member:
-//! a call costs 8 ns if the processor guards returns against speculation.
+//! A tail call runs a member's filter. The kernel allows a tail call only if the stack frames of
+//! the callers are together smaller than 256 bytes. So a decision that needs much stack is a
+//! separate BPF function, whose stack frame is gone at the tail call. Any other decision is in the
+//! main function, and so is the delivery to a single member, because a call costs 8 ns on a
+//! processor that guards returns against speculation.
 
 use super::choices::{
     BROADCAST, CLASS_MASK, CLASS_SHIFT, COPY, DOUBLE, DROP, HOST_MASK, HOST_SHIFT, KIND_MASK,
@@ -17,10 +19,12 @@ use crate::options::GroupOptions;
 use fanpcap_bpf::assembler::*;
 use fanpcap_buckets::layout::{self, EVERYBODY, SLOTS};
 
-/// Rows in the part of a class, and the row where a part for class 0 would begin.
+/// The number of rows of one class in the table, and the base of the rows of classes 1 to 63: a
+/// class's first row is `PARTS_ROW` + class * `PART_ROWS`. The rows of class 0 are at the table's
+/// start.
 const PART_ROWS: i32 = 576;
 const PARTS_ROW: i32 = 11_712;
-/// The first row of the part for all members.
+/// The first row of the ranks of all members except those of class 63.
 const EVERYBODY_ROW: i32 = PARTS_ROW + PART_ROWS * 64;
 const _: () = assert!(PART_ROWS as usize * 8 == layout::PART);
 const _: () = assert!(EVERYBODY_ROW as usize * 8 == layout::part(EVERYBODY));
@@ -28,10 +32,10 @@ const _: () = assert!((PARTS_ROW + PART_ROWS) as usize * 8 == layout::part(1));
 
 const RANKS_MAX: i32 = 256;
 const _: () = assert!(RANKS_MAX as usize == SLOTS);
-/// Number of ranks to which one call delivers.
+/// Number of ranks to which one call of a BPF function delivers.
 const SOME: i32 = 16;
-/// Shifts of the other fields in that call's argument, above the number of ranks: the first rank,
-/// and the first row of the class's part.
+/// Shifts of two fields in the argument of the call, above the number of ranks: the first rank, and
+/// the class's first row in the table.
 const FIRST_SHIFT: i32 = 16;
 const PART_SHIFT: i32 = 32;
 
@@ -94,7 +98,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Emits the arrival and the decision. Leaves the decision in r8.
+    /// Emits [`Delivery::arrive`] and the decision. Leaves the decision in r8.
     fn begin(&mut self, by: &dyn Delivery, decide: Label, needs: &Needs, plain: Plain) {
         self.asm.set(R6, R1);
         self.asm.set(R9, 0);
@@ -118,7 +122,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Stores the first row of the table's part for the decision's class.
+    /// Stores the table's first row for the class in the decision.
     fn part_of_class(&mut self) {
         self.asm.set(R1, (R8 >> CLASS_SHIFT) & CLASS_MASK);
         self.asm
@@ -157,13 +161,15 @@ impl<'a> Emitter<'a> {
         by.leave(&mut self.asm);
     }
 
-    /// Continues with one member, or jumps to the code for another kind of decision.
+    /// Falls through if the decision is for one member, else jumps to the code for the kind of the
+    /// decision.
     fn by_kind(&mut self, ways: Ways) {
         let choices = self.choices;
         if !choices.has_kinds() {
             return;
         }
-        // Without classes all members are in the default class.
+        // Without classes, all members are in the default class, so a broadcast is a copy to that
+        // class.
         let everybody = if choices.classes {
             ways.to_everybody
         } else {
@@ -207,20 +213,20 @@ impl<'a> Emitter<'a> {
         self.asm.jump(ways.done);
     }
 
-    /// Whether the main function delivers. It does if no packet goes to several members, and if no
-    /// part of the decision is kept for the host.
+    /// Whether the code of the delivery is in the main function. It is if no packet goes to several
+    /// members, and if the tree does not decide about the host.
     fn delivers_in_place(&self) -> bool {
         let choices = self.choices;
         let several = choices.copies || choices.broadcasts || choices.doubles;
         self.decided.is_some() && !several && !choices.host
     }
 
-    /// Calls the delivery function. The stamp is in r3.
+    /// Calls the delivery function. The stamp must be in r3.
     fn call_deliver(&mut self, slot: Register, ways: Ways) {
         self.asm.call_function(ways.deliver, (R6, slot));
     }
 
-    /// Stores the stamp for several deliveries.
+    /// Stores the stamp, because several deliveries need it.
     fn stamp(&mut self, by: &dyn Delivery) {
         by.stamp(&mut self.asm);
         self.asm.store(Width::Double, R10, STAMP, R0);
@@ -252,8 +258,8 @@ impl<'a> Emitter<'a> {
         self.asm.jump(ways.done);
     }
 
-    /// Delivers to each rank of a class. Each call delivers to [`SOME`] ranks, because the verifier
-    /// can't finish a single loop over all ranks.
+    /// Delivers the packet to each rank of a class. Each call delivers to [`SOME`] ranks, because
+    /// the verifier would give up on a single loop over all ranks.
     fn send_to_all(&mut self, by: &dyn Delivery, ways: Ways) {
         self.asm.note("to all members of a class");
         self.ranks(ways.nobody);
@@ -282,7 +288,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// The BPF function that delivers to some ranks. r1 is the context. r2 has the number of ranks,
-    /// the first rank, and the first row of the class's part. r3 is the stamp.
+    /// the first rank, and the class's first row in the table. r3 is the stamp.
     fn send_to_some(&mut self, by: &dyn Delivery, ways: Ways) {
         let [next, done] = self.asm.labels();
         self.asm.set(R6, R1);
@@ -298,7 +304,7 @@ impl<'a> Emitter<'a> {
         self.asm.jump_if(R8.at_least(R1), done);
         self.unless(R8.is(0), |this| by.again(&mut this.asm));
         self.rank_slot(done);
-        // If there are two to 256 ranks, each delivery is a copy.
+        // Sets `IS_COPY` if there are 2 to 256 ranks: other members get the packet, too.
         self.asm.set(
             R1,
             ((R9 & ((1 << FIRST_SHIFT) - 1)) + (IS_COPY - 2)) & IS_COPY,

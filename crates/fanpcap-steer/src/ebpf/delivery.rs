@@ -20,8 +20,8 @@ pub trait Delivery {
     /// The names must differ from those of this crate's maps.
     fn maps(&self) -> Vec<MapSpec>;
 
-    /// Whether the BPF program is for packets that the host sends. If so, the context is
-    /// `struct __sk_buff`.
+    /// Whether the BPF program is for packets that the host sends. The context of such a BPF
+    /// program is `struct __sk_buff`; the context of any other is `struct xdp_md`.
     fn is_of_sent(&self) -> bool {
         false
     }
@@ -32,22 +32,22 @@ pub trait Delivery {
     /// Puts the packet's stamp into r0.
     fn stamp(&self, asm: &mut Assembler);
 
-    /// Delivers the packet to a slot. r1 is the context, r2 has the slot in its lowest byte, r3 is
-    /// the stamp. Without `done`, r2 may also have [`IS_COPY`].
+    /// Delivers the packet to a slot. r1 is the context, r2 has the slot in its lowest byte, and r3
+    /// is the stamp. Without `done`, r2 may also have the bit [`IS_COPY`].
     ///
     /// Without `done`, this is the body of a BPF function. It ends with an exit; r0 may be any
     /// number. With `done`, this is code of the main function for the packet's only delivery, and
-    /// jumps to `done`. In both cases the code may clobber all registers except r6, which holds the
-    /// context at the end, and uses the stack from r10 - 32 on. `filter` is the function of
-    /// [`Delivery::filter`].
+    /// jumps to `done`. In both cases the code may clobber all registers except r6, which must hold
+    /// the context at the end. The code may use the stack from r10 - 32 on. `filter` is the
+    /// function of [`Delivery::filter`].
     fn deliver(&self, asm: &mut Assembler, filter: Label, done: Option<Label>);
 
     /// The body of a BPF function with a tail call, which [`Delivery::deliver`] may call. It ends
     /// with an exit.
     fn filter(&self, asm: &mut Assembler);
 
-    /// Counts a further delivery of a packet that has been delivered before. This code may be in
-    /// another function. It keeps r9.
+    /// Counts a further delivery of a packet that has been delivered already. The code may be in
+    /// another BPF function than the other parts. The code must keep r9.
     fn again(&self, _asm: &mut Assembler) {}
 
     /// Counts a packet that the steering program drops.
@@ -62,7 +62,7 @@ pub trait Delivery {
     fn leave(&self, asm: &mut Assembler);
 }
 
-/// Added to the slot if another slot gets the packet too.
+/// The bit that is set in the argument with the slot if another slot gets the packet too.
 pub const IS_COPY: i32 = 256;
 
 /// A delivery that delivers nothing, to check whether a steering program can be compiled and to

@@ -1,5 +1,5 @@
-//! Finds the functions that change outcome or state and then drop. For these functions both must be
-//! restored.
+//! Finds the functions that can change outcome or state and then drop the packet. If such a
+//! function drops the packet, the code must restore outcome and state.
 
 use crate::ir::{Function, Key, Steer};
 
@@ -8,7 +8,7 @@ pub(super) struct Effect {
     /// The function may change outcome or state.
     pub(super) sets: bool,
     drops: bool,
-    /// The function may change outcome or state and then drop.
+    /// The function may change outcome or state and then drop the packet.
     pub(super) dirty: bool,
 }
 
@@ -44,7 +44,7 @@ impl Effect {
                 }
             }),
             Function::If(_, then, otherwise) => Self::of(then).or(Self::of(otherwise)),
-            // The changes of an alternative that drops are undone, except those of the last
+            // If an alternative drops the packet, its changes are undone, except for the last
             // alternative.
             Function::First(functions) => {
                 let all = functions.iter().map(Self::of).fold(none, Self::or);

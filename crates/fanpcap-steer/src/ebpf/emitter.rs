@@ -16,7 +16,7 @@ use crate::parts::Unfit;
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::{Classic, Object};
 
-/// What the BPF program does with the steering program's decision.
+/// The purpose of a BPF program: its use of the steering program's decision.
 #[derive(Clone, Copy)]
 pub(super) enum Role<'a> {
     /// Returns the hash or the number that selects the member, or `drop` for a packet that the
@@ -25,11 +25,12 @@ pub(super) enum Role<'a> {
     /// Returns the slot that the group's table has for the hash or the number. For a packet that
     /// the steering program drops, returns the slot for hash 0.
     Place { options: GroupOptions },
-    /// Returns the number of bytes that a member keeps: 0 for a packet that the steering program
-    /// drops; for other packets the result of the user's own filter, or all bytes.
+    /// Returns the number of bytes that a member keeps. For a packet that the steering program
+    /// drops, the number is 0. For other packets it is the result of the user's own filter, or all
+    /// bytes if there is no such filter.
     Keep { user: Option<&'a [Classic]> },
-    /// Delivers to the members that the group's table has for the decision. If `calls`, the
-    /// decision is a separate BPF function.
+    /// Delivers the packet to the members that the group's table has for the decision. If `calls`,
+    /// the decision is a separate BPF function.
     Deliver {
         by: &'a dyn Delivery,
         options: GroupOptions,
@@ -42,23 +43,26 @@ pub(super) enum Role<'a> {
 /// A BPF function, emitted once and called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Routine {
-    /// r1: context, r2: view so far, r3: offset and stage. Returns the view.
+    /// r1: context, r2: the known parts of the view, r3: offset and stage at which the walk begins.
+    /// Returns the view.
     Walk,
-    /// r1: context, r2: view without an IP packet, with the offset of untyped payload. Returns the
-    /// view of the IP packet there, or of a frame that contains one ([`INNER`]). If there is
-    /// neither, returns the view without the offset.
+    /// r1: context, r2: view without an IP packet, with the offset of untyped payload. If the
+    /// payload is an IP packet, returns the view of this packet. If the payload is a frame with an
+    /// IP packet, returns the view of the packet in the frame, with [`INNER`]. In all other cases
+    /// returns the view without the offset.
     Untyped,
-    /// r1: context, r2: offset of an IPv4 header, r3: its length. Returns 0 unless the checksum is
-    /// right.
+    /// r1: context, r2: offset of an IPv4 header, r3: the header's length. Returns 0 if the
+    /// header's checksum is wrong, else another number.
     Checksum,
-    /// r1: context, r2: offset, r3: length less 1, 0 to 7. Returns the first four of these bytes in
-    /// memory order, or a negative number if the frame is too short.
+    /// r1: context, r2: offset, r3: length less 1, 0 to 7. Returns the first four of the frame's
+    /// bytes at the offset, in memory order. Returns a negative number if the frame is too short
+    /// for the length.
     Word,
-    /// r1: context, r2: view. Returns the view of the quoted packet for an ICMP error, else the
-    /// same view.
+    /// r1: context, r2: view. If the packet is an ICMP error, returns the view of the packet that
+    /// it quotes, else r2.
     Quoted,
-    /// r1: context, r2: view of the packet whose flow counts, r3: view of the packet itself. Both
-    /// are IP. Returns the hash of the flow.
+    /// r1: context, r2: view of the packet whose flow is hashed (an ICMP error's quoted packet),
+    /// r3: view of the packet itself. Both packets are IP. Returns the hash of the flow.
     Hash(Ends),
     /// r1: context, r2: view of a fragment, r3: the fragment's own hash. Returns the hash that
     /// selects the member.
@@ -67,7 +71,7 @@ pub(super) enum Routine {
     Pcap(usize),
 }
 
-/// The ends from which a flow's hash is made.
+/// The kind of ends from which a hash is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ends {
     Flow(crate::ir::Flow),
@@ -92,7 +96,7 @@ pub(super) struct Emitter<'a> {
     routines: Vec<(Routine, Label)>,
     /// The tree reads the packet's state.
     pub(super) keeps_state: bool,
-    /// Some fragments follow their datagram.
+    /// The tree lets some fragments follow their datagram.
     pub(super) follows: bool,
     /// The current body can select a member by number, not only by hash.
     pub(super) numbers: bool,
@@ -106,13 +110,13 @@ pub(super) struct Emitter<'a> {
     error: Option<EbpfError>,
 }
 
-/// How the code treats plain packets.
+/// The kind of code for plain packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Plain {
-    /// Plain packets have separate bodies, if the tree does not read headers or the hook lets the
-    /// code read them in place.
+    /// Plain packets have separate bodies, if the tree does not read headers, or if the hook lets
+    /// the code read headers in place.
     Bodies,
-    /// Separate code makes the views of plain packets.
+    /// Separate code makes the views of plain packets; then all packets run through the same body.
     Views,
     /// The walk reads plain packets as it reads all others.
     Walked,
@@ -173,14 +177,16 @@ impl Blocks for Emitter<'_> {
 }
 
 impl<'a> Emitter<'a> {
-    /// Emits the decision: preparation and bodies. r6 is the context.
+    /// Emits the code of the decision: the walk and other preparation, and the bodies. r6 must have
+    /// the context.
     pub(super) fn main(&mut self, needs: &Needs, plain: Plain) {
         let tree = self.tree;
         self.start_state();
         if needs.frame {
             let ready = self.asm.label();
             let in_place = self.target.reads_in_place();
-            // The stack is too small for both the window and choices.
+            // Code that does not read in place needs the window, and the stack is too small for
+            // both the window and the choices (`choices.rs`).
             let has_bodies = in_place || !(needs.headers || self.choices.on_stack());
             match plain {
                 Plain::Bodies if has_bodies => self.plain_bodies(needs),
@@ -212,7 +218,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Emits a body: it runs the tree on a packet and returns the result.
+    /// Emits a body, which runs the tree on a packet and returns the result.
     pub(super) fn body(&mut self, main: &'a Function) {
         let drop = self.asm.label();
         self.numbers = false;
@@ -258,7 +264,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Emits a function of the tree, which jumps to `drop` if it drops.
+    /// Emits a function of the tree. The code jumps to `drop` if the function drops the packet.
     pub(super) fn function(&mut self, function: &'a Function, drop: Label) {
         if !self.asm.is_live() {
             return;

@@ -41,17 +41,17 @@ impl Emitter<'_> {
             self.mix(R1);
         }
         self.finish(R1);
-        // Never reached: the walk has checked that the addresses are there.
+        // Never reached, because the walk has checked that the frame has the addresses.
         self.asm.bind(none);
     }
 
-    /// Stores the VLAN id of the tag, or 0, on the stack.
+    /// Stores the VLAN id of the outermost tag, or 0 without a tag, on the stack.
     pub(super) fn keep_vlan(&mut self) {
         self.vlan_or_none();
         self.asm.store(Width::Double, R10, VLAN, R1);
     }
 
-    /// Loads the VLAN id of the tag, or 0, into r1.
+    /// Loads the VLAN id of the outermost tag, or 0 without a tag, into r1.
     fn vlan_or_none(&mut self) {
         let [untagged, done] = self.asm.labels();
         self.property(Property::VlanId, untagged);
@@ -61,7 +61,7 @@ impl Emitter<'_> {
         self.asm.bind(done);
     }
 
-    /// Loads both ports, or 0, into r9.
+    /// Loads both ports, or 0 if there are no ports, into r9.
     fn ports_of(&mut self, ends: Ends) {
         let done = self.asm.label();
         self.asm.set(R9, 0);
@@ -77,7 +77,8 @@ impl Emitter<'_> {
         let ports = self.ports(done);
         ports.word(&mut self.asm, R9);
         if ends == Ends::Media {
-            // Keeps half of each port number: RTP and RTCP have adjacent ports.
+            // Halves each port number, so that RTP and RTCP, which have adjacent ports, get the
+            // same hash.
             self.asm.set(R9, (R9 >> 1) & 0x7fff_7fff);
         }
         self.asm.bind(done);
@@ -134,9 +135,10 @@ impl Emitter<'_> {
         self.asm.alu(Op::Or, R8, R1);
     }
 
-    /// Applies the mark in r8 at the end of the BPF program, and leaves the outcome in r8. Only the
-    /// first fragment of a tunnel packet contains the headers of the carried packet. The other
-    /// fragments follow the first one.
+    /// Runs at the end of the BPF program. If r8 has a mark of [`Self::will_follow`], replaces the
+    /// outcome in r8 by the outcome of the fragment's datagram. The fragments of a tunnel packet
+    /// are one datagram, too: only the first fragment contains the headers of the carried packet,
+    /// and the other fragments get the same outcome.
     pub(super) fn follow(&mut self) {
         if self.view.is_plain() || !self.follows {
             return;
@@ -163,7 +165,7 @@ impl Emitter<'_> {
         self.view = view;
     }
 
-    /// Sends a fragment to its datagram's member.
+    /// If the packet is a fragment, replaces the hash in r8 by the hash of its datagram.
     fn follow_datagram(&mut self) {
         let whole = self.asm.label();
         self.require(FRAGMENT, whole);
@@ -179,7 +181,7 @@ impl Emitter<'_> {
         self.asm.set(R8, R3);
         self.vlan_or_none();
         self.asm.set(R9, R1);
-        // Never reached: the walk has checked all fields of the key.
+        // Never reached, because the walk has checked that the packet has all fields of the key.
         self.fragment_key(done);
         self.asm.call(KTIME_GET_NS, ());
         self.asm.set(R9, R0);
@@ -187,12 +189,15 @@ impl Emitter<'_> {
         self.asm.call(MAP_LOOKUP, ());
         self.asm.jump_if(R0.is(0), unknown);
         self.asm.load(Width::Double, R1, R0, TIME);
-        // Another CPU may have written the entry after this CPU read the clock.
+        // Another CPU may have written the entry after this CPU read the clock. So the code adds to
+        // the entry's time, and does not subtract it from this CPU's time: the difference could be
+        // negative.
         self.asm.number(R2, FRAGMENT_AGE_NS);
         self.asm.alu(Op::Add, R1, R2);
         self.asm.jump_if(R9.above(R1), unknown);
         self.asm.unless(R7.has_any(LATER), |asm| {
-            // The first fragment follows later fragments that arrived before it, but only once.
+            // The first fragment takes the hash of later fragments that arrived before it. It does
+            // so only once: a second first fragment belongs to another datagram with the same key.
             asm.load(Width::Word, R1, R0, EARLY);
             asm.jump_if(R1.is(0), unknown);
             asm.set(R1, 0);
@@ -211,8 +216,8 @@ impl Emitter<'_> {
         self.asm.exit_with(R8);
     }
 
-    /// Writes the key to the stack: addresses, identification, and one number. The number combines
-    /// the VLAN id in r9 with the protocol or version.
+    /// Writes the key to the stack: addresses, identification, and one number, which has the VLAN
+    /// id in r9 and the protocol (in IPv4) or the version (in IPv6).
     fn fragment_key(&mut self, missing: Label) {
         let [six, done] = self.asm.labels();
         self.asm.jump_if(R7.has_any(IPV6), six);
@@ -248,10 +253,11 @@ impl Emitter<'_> {
         self.asm.set(R2, stack(KEY));
     }
 
-    /// Stores the hash of this fragment's datagram.
+    /// Stores the hash in r8 as the hash of this fragment's datagram.
     fn remember(&mut self) {
         self.asm.set(R1, R7 & LATER);
-        // The order matters: the hash is spilled (`stack.rs`).
+        // The order of these stores matters, because the verifier counts the stored hash as a
+        // spilled register (`stack.rs`).
         self.asm.store(Width::Word, R10, VALUE + EARLY, R1);
         self.asm.store(Width::Word, R10, VALUE, R8);
         self.asm.store(Width::Double, R10, VALUE + TIME, R9);
@@ -266,8 +272,8 @@ impl Ends {
     }
 }
 
-/// Marks in the upper half of r8. The fragment follows its datagram, which was steered by the
-/// packet's flow or by the carried packet's flow.
+/// Marks in the upper half of r8: a fragment must take the outcome of its datagram. The datagram
+/// was steered by its own flow ([`FOLLOWS`]) or by the carried packet's flow ([`FOLLOWS_INSIDE`]).
 const FOLLOWS: u8 = 1;
 const FOLLOWS_INSIDE: u8 = 2;
 

@@ -1,10 +1,10 @@
 //! Reads the frame, and the metadata that the hook has.
 //!
-//! In a socket buffer absolute offsets count from its data pointer. For a received packet in a
-//! group's BPF program, the pointer is at the network header. Otherwise the pointer is at the
-//! frame's first byte. So the code reads frames relative to the MAC header. Such loads do not reach
-//! beyond the buffer's linear part (net/core/filter.c, `bpf_skb_load_bytes_relative`). Beyond the
-//! linear part, the code uses absolute offsets.
+//! In a socket buffer absolute offsets count from the buffer's data pointer. For a received packet
+//! in a group's BPF program, the data pointer is at the network header. In all other cases the data
+//! pointer is at the frame's first byte. So the code reads frames relative to the MAC header. Such
+//! loads do not reach beyond the buffer's linear part (net/core/filter.c,
+//! `bpf_skb_load_bytes_relative`). Beyond the linear part, the code uses absolute offsets.
 //!
 //! At XDP the code reads the first bytes of the frame directly, and the rest by
 //! `bpf_xdp_load_bytes` (since Linux 5.18). Without `CAP_PERFMON` the verifier refuses packet
@@ -29,8 +29,9 @@ impl Emitter<'_> {
     }
 
     /// Loads 1 for a received frame, 0 for a sent one. Uses no jump, because the verifier would
-    /// follow both paths. The kernel expands the load into several instructions, and inserting them
-    /// takes time proportional to the program's length.
+    /// follow both paths. Each such load makes loading slower: the kernel replaces the load by
+    /// several instructions, and inserting them takes time proportional to the BPF program's
+    /// length.
     fn is_received(&mut self, target: Register) {
         self.context(target, skb::PKT_TYPE);
         self.asm.alu(Op::Xor, target, PACKET_OUTGOING);
@@ -38,8 +39,8 @@ impl Emitter<'_> {
         self.asm.alu(Op::Right, target, 63);
     }
 
-    /// Subtracts from r2 the number of frame bytes before the buffer's data pointer. `viewed`: r7
-    /// is a view. Clobbers r5.
+    /// Subtracts from r2 the number of frame bytes before the buffer's data pointer. `viewed` says
+    /// that r7 is a view. Clobbers r5.
     fn subtract_start(&mut self, viewed: bool) {
         if self.target != Target::Fanout {
             return self.asm.subtract_start(R2);
@@ -53,8 +54,9 @@ impl Emitter<'_> {
         self.asm.alu(Op::Sub, R2, R5);
     }
 
-    /// Copies `len` bytes of the frame at the offset `from` to the stack at `to`. `len` is a number
-    /// or in r6 to r9. Clobbers r0 to r5. Jumps to `missing` if the frame is too short.
+    /// Copies `len` bytes of the frame at the offset `from` to the stack at `to`. `len` is a
+    /// number, or a register from r6 to r9. Clobbers r0 to r5. Jumps to `missing` if the frame is
+    /// too short.
     pub(super) fn copy(
         &mut self,
         from: impl Value + Copy,
@@ -67,8 +69,8 @@ impl Emitter<'_> {
         self.copy_placed(&again, false, len.into(), to, missing);
     }
 
-    /// As [`Self::copy`], from the offset in r2, which `again` computes again. `viewed`: r7 is a
-    /// view.
+    /// As [`Self::copy`], from the offset in r2. The first of two helpers clobbers r2, so `again`
+    /// computes the offset again for the second helper. `viewed` says that r7 is a view.
     pub(super) fn copy_placed(
         &mut self,
         again: &dyn Fn(&mut Assembler),
@@ -127,8 +129,8 @@ impl Emitter<'_> {
         self.asm.jump_if(R0.is_not(0), missing);
     }
 
-    /// Loads the address of a frame at XDP, or jumps to `beyond` if it has less than `len` bytes.
-    /// Clobbers r2 and `end`.
+    /// Loads the address of a frame at XDP, or jumps to `beyond` if the frame has less than `len`
+    /// bytes. Clobbers r2 and `end`.
     fn reach(&mut self, start: Register, end: Register, len: i32, beyond: Label) {
         self.context(start, xdp::DATA);
         self.context(R2, xdp::DATA_END);
@@ -136,7 +138,8 @@ impl Emitter<'_> {
         self.asm.jump_if(end.above(R2), beyond);
     }
 
-    /// Loads bytes of the frame directly into r1, or jumps to `far`. Clobbers r2 and r3.
+    /// Loads bytes of the frame directly into r1, or jumps to `far` if the code can't read them
+    /// directly. Clobbers r2 and r3.
     pub(super) fn near(&mut self, offset: u16, size: u8, far: Label) {
         self.reach(R1, R3, i32::from(offset) + i32::from(size), far);
         self.asm.load(width(size), R1, R1, offset as i16);
@@ -187,7 +190,7 @@ impl Emitter<'_> {
             Target::Xdp => self.context(R1, xdp::RX_QUEUE_INDEX),
             Target::Sent => self.asm.jump(none),
             Target::Fanout | Target::Filter => {
-                // For a sent frame the field is the transmit queue, which no predicate asks for.
+                // For a sent frame, the field has the transmit queue, which no predicate reads.
                 self.context(R1, skb::PKT_TYPE);
                 self.asm.jump_if(R1.is(PACKET_OUTGOING), none);
                 self.present(skb::QUEUE_MAPPING, none);

@@ -24,7 +24,8 @@ pub(super) const GTP_U: u16 = 2152;
 pub(super) const GTP_C: u16 = 2123;
 
 impl Emitter<'_> {
-    /// Jumps to the stage at which the carried packet begins, or to `none`.
+    /// Skips the header of a tunnel, and jumps to the stage at which the walk of the carried packet
+    /// begins. Jumps to `none` if the packet carries no packet.
     pub(super) fn inside(&mut self, stages: Stages, none: Label) {
         let [gre, udp, l2tp] = self.asm.labels();
         self.require_transport(none);
@@ -133,7 +134,7 @@ impl Emitter<'_> {
         self.asm.branch(R2.is(4), stages.nsh, none);
     }
 
-    /// Skips TZSP of version 1, with an Ethernet frame.
+    /// Skips TZSP of version 1, if an Ethernet frame follows.
     fn tzsp(&mut self, stages: Stages, none: Label) {
         let end = self.asm.label();
         self.read(R1, Width::Word, Origin::Current, 0, none);
@@ -157,7 +158,7 @@ impl Emitter<'_> {
         self.asm.jump(stages.ethernet);
     }
 
-    /// Skips CAPWAP (RFC 5415), with an Ethernet frame.
+    /// Skips CAPWAP (RFC 5415), if an Ethernet frame follows.
     fn capwap(&mut self, stages: Stages, none: Label) {
         self.read(R1, Width::Word, Origin::Current, 0, none);
         // Tests the version, the type, and the flags T, F and K.

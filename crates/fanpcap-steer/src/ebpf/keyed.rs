@@ -1,5 +1,5 @@
-//! The interface of a BPF program at XDP that computes a key of each packet: the hash of a tree, or
-//! a key that its own code makes from headers that the walk has found.
+//! The interface of a BPF program at XDP that computes a key of each packet. The key is the hash of
+//! a tree, or [`Keyed::key`] makes the key from the headers that the walk has found.
 
 use super::view::{IPV4, IPV6};
 use fanpcap_bpf::MapSpec;
@@ -14,24 +14,26 @@ pub trait Keyed {
     /// The names must differ from those of this crate's maps.
     fn maps(&self) -> Vec<MapSpec>;
 
-    /// Runs first for each packet. Continues after its last instruction, jumps to `keyed` with a
-    /// key in r8, or exits.
+    /// Runs first for each packet. The code continues after its last instruction, jumps to `keyed`
+    /// with a key in r8, or exits.
     fn arrive(&self, asm: &mut Assembler, keyed: Label);
 
-    /// Puts the key into r8, unless a tree computes the key.
+    /// Puts the key into r8. Does not run if a tree computes the key.
     ///
-    /// For an IP packet, r7 has its upper protocol and its version, [`KEYED_IPV4`] or
-    /// [`KEYED_IPV6`]; r8 has the offset of its header; r9 has the offset of the transport header,
-    /// or 0 if there is none. If there is no IP packet, r7 and r9 are 0, and r8 has the offset of
-    /// the Ethernet type behind all tags. Continues after its last instruction, or jumps to
-    /// `keyed`.
+    /// For an IP packet, the registers have these values at the start:
+    /// - r7: the upper protocol, and the version as [`KEYED_IPV4`] or [`KEYED_IPV6`];
+    /// - r8: the offset of the IP header;
+    /// - r9: the offset of the transport header, or 0 if there is no transport header.
+    ///
+    /// If there is no IP packet, r7 and r9 are 0, and r8 has the offset of the Ethernet type behind
+    /// all tags. The code continues after its last instruction, or jumps to `keyed`.
     fn key(&self, asm: &mut Assembler, keyed: Label);
 
     /// Ends the BPF program for a packet with the key in the lower half of r8.
     fn leave(&self, asm: &mut Assembler);
 }
 
-/// In r7 for [`Keyed::key`]: an IPv4 packet.
+/// The bit in r7 for [`Keyed::key`] that says that the packet is IPv4.
 pub const KEYED_IPV4: i32 = IPV4;
-/// In r7 for [`Keyed::key`]: an IPv6 packet.
+/// The bit in r7 for [`Keyed::key`] that says that the packet is IPv6.
 pub const KEYED_IPV6: i32 = IPV6;

@@ -8,7 +8,7 @@ use fanpcap_bpf::assembler::*;
 
 impl Emitter<'_> {
     /// Steers by the address of the local side, or by both addresses if both are local. Only the
-    /// first `bits` bits of an address count.
+    /// first `bits` bits of an address are hashed.
     pub(super) fn by_local(&mut self, net: Net, bits: Option<u8>, drop: Label) {
         let ipv6 = net.address.is_ipv6();
         let bits = bits.unwrap_or(128);

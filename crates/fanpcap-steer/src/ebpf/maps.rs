@@ -5,10 +5,11 @@ use crate::ir::{COUNTERS, FRAGMENTS_MAX, Tree};
 use fanpcap_bpf::{MapKind, MapSpec};
 use fanpcap_buckets::layout;
 
-/// Name of the map with the steering program's counters. All counters are in row 0, 64 bits each.
+/// Name of the map with the steering program's counters. Entry 0 has all counters, 64 bits each.
 pub const COUNTERS_MAP: &str = "counters";
-/// Name of the map that counts, in row 0, the later fragments that came before their first
-/// fragment. These fragments may have gone to another member than the other packets of their flow.
+/// Name of the map that counts the later fragments that came before the first fragment of their
+/// datagram. The number is in entry 0. These fragments may have gone to another member than the
+/// other packets of their flow.
 pub const LATE_MAP: &str = "late";
 /// Name of the per-CPU map with the counter of round-robin steering and the position of each
 /// sampler, 32 bits each.
@@ -18,10 +19,11 @@ pub const FRAGMENTS_MAP: &str = "fragments";
 /// Name of the map with all elements of all sets.
 pub const SETS_MAP: &str = "sets";
 
-/// Name of the group's table of slots. The members share the table, and pass it to the loader.
+/// Name of the group's table of slots. The members share the table, so a member passes the table to
+/// the loader.
 pub const TABLE_MAP: &str = "table";
 
-/// Name of the map that remembers the last member of each flow, in sticky groups.
+/// Name of the map in which a sticky group remembers the last member of each flow.
 pub const FLOWS_MAP: &str = "flows";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,24 +40,26 @@ pub(super) enum Map {
     Sets,
     /// [`TABLE_MAP`], with a part for each class if `classes`.
     Table { classes: bool },
-    /// [`FLOWS_MAP`], for this many flows. With classes, each class remembers the flow separately.
+    /// [`FLOWS_MAP`], for this many flows. With `classes`, each class has its own entry for a flow.
     Flows { flows: u32, classes: bool },
 }
 
 const COUNTERS_LEN: u32 = 8 * 64;
 const _: () = assert!(COUNTERS_LEN as usize == 8 * COUNTERS);
-/// Length of a key of fragments: source, destination, identification, and one number for VLAN id
-/// and protocol or version.
+/// Length of a key of [`FRAGMENTS_MAP`]: source, destination, identification, and one number, which
+/// has the VLAN id and the protocol (in IPv4) or the version (in IPv6).
 const FRAGMENT_KEY_LEN: u32 = 40;
-/// Length of the value: the hash, a mark for an early fragment, and the time.
+/// Length of a value of [`FRAGMENTS_MAP`]: the hash, a mark if the entry is from a fragment that
+/// came before the first fragment, and the time.
 const FRAGMENT_VALUE_LEN: u32 = 16;
-/// Length of a key of sets: upper and lower half of a number, and the index of its set.
+/// Length of a key of [`SETS_MAP`]: upper and lower half of a number, and the index of the number's
+/// set.
 const SET_KEY_LEN: u32 = 24;
 const TABLE_LEN: u32 = 98_304;
 const CLASSES_LEN: u32 = 393_216;
 const _: () = assert!(TABLE_LEN as usize == layout::SIZE);
 const _: () = assert!(CLASSES_LEN as usize == layout::SIZE_WITH_CLASSES);
-/// Length of the row with the round-robin counter and the samplers.
+/// Length of the entry with the round-robin counter and the positions of the samplers.
 const TURNS_LEN: u32 = 4 * (1 + 256);
 
 impl Map {
@@ -71,7 +75,8 @@ impl Map {
             Self::Table { classes } => {
                 MapSpec::given(TABLE_MAP, if classes { CLASSES_LEN } else { TABLE_LEN })
             }
-            // The keys are hashes, the values sticky ids (`layout::STICKY_IDS`).
+            // A key has the hash of a flow. A value is the sticky id of the flow's last member
+            // (`layout::STICKY_IDS`).
             Self::Flows { flows, classes } => {
                 let key_len = if classes { 8 } else { 4 };
                 MapSpec::new(FLOWS_MAP, MapKind::LruHash, key_len, 8, flows)
@@ -91,7 +96,8 @@ impl Map {
 
 #[derive(Debug, Default)]
 pub(super) struct Maps {
-    /// The maps of a [`super::Delivery`], which come first in the object.
+    /// The maps of a [`super::Delivery`]. They come first in the object, so that the delivery's
+    /// indices are right.
     of_delivery: Vec<MapSpec>,
     own: Vec<Map>,
 }

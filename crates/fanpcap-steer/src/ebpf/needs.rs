@@ -1,9 +1,9 @@
-//! Determines what a steering program reads, so that the code prepares only that.
+//! Determines what a steering program reads, so that the code prepares nothing else.
 
 use super::EbpfError;
 use crate::ir::{Function, Header, Predicate, Property, Steer};
 
-/// What the code must prepare before the steering program's body.
+/// The values that the code must prepare before the body runs the steering program.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Needs {
     /// The walk of the frame.
@@ -13,11 +13,12 @@ pub(super) struct Needs {
     /// Fields of the packet's IP header or the packet's ports, if the tree reads them for another
     /// purpose than the flow.
     pub(super) headers: bool,
-    /// The state: a predicate reads it.
+    /// The packet's state, because a predicate reads it.
     pub(super) state: bool,
 }
 
-/// Maximum depth of a tree: the compiler recurses into it.
+/// Maximum depth of a tree. The compiler recurses into the tree, so a deeper tree could overflow
+/// the compiler's stack.
 const DEPTH_MAX: usize = 400;
 
 impl Needs {

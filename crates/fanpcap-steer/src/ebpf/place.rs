@@ -1,5 +1,5 @@
-//! The slot of a packet. The group's table has a slot for each bucket of hashes and for each rank
-//! of members.
+//! Looks up a packet's slot in the group's table, which has a slot for each bucket of hashes and
+//! for each rank of members. The table is an array of eight-byte rows (`fanpcap_buckets::layout`).
 
 use super::emitter::{Emitter, Role};
 use super::maps::Map;
@@ -13,28 +13,29 @@ use fanpcap_buckets::layout::{
 
 /// The bit that marks r8 as a member's number. Hashes and numbers do not have this bit.
 const NUMBER: i32 = i32::MIN;
-/// Shift from bytes to rows, and from bytes to bits.
+/// Shift between bytes and rows, and between bytes and bits: both have a factor of 8.
 const BY_EIGHT: i32 = TABLE_ROW.trailing_zeros() as i32;
-/// Reverses the order of bytes in a row, where the first byte is the highest.
+/// Reverses the order of a row's bytes on big-endian machines, on which the first byte is the
+/// highest.
 const LOWEST_LAST: i32 = if cfg!(target_endian = "big") { 56 } else { 0 };
 /// Mask of the bucket in a hash.
 const BUCKET_MASK: i32 = 0xfff;
 /// Mask of all ranks that the table can hold.
 const RANK_MASK: i32 = 0xff;
-/// Mask of the lowest byte of an entry: the slot in an entry of the holders, the number in a sticky
-/// id.
+/// Mask of an entry's lowest byte, which is the slot in an entry of the holders, and the number in
+/// a sticky id.
 const SLOT_MASK: i32 = 0xff;
 /// Mask of the number of bits by which a byte is shifted in its row.
 const BYTE_MASK: i32 = 56;
-/// Offset of the slot of rank 0.
+/// Offset in bytes of the slot of rank 0.
 const FIRST_RANK: i32 = 4096;
-/// The row with the number of ranks.
+/// Index of the row with the number of ranks.
 const COUNT_ROW: i32 = 544;
-/// The row of slot 0 in the sticky ids.
+/// Index of the row with slot 0's sticky id.
 const SEATS_ROW: i32 = 576;
-/// The row of number 0 in the holders.
+/// Index of the row with the holder of number 0.
 const HOLDERS_ROW: i32 = 832;
-/// The row of bucket 0 in the loads.
+/// Index of the row with bucket 0's load.
 const LOADS_ROW: i32 = 8192;
 
 const _: () = assert!(OWNERS == 0 && TABLE_ROW == 8);
@@ -45,7 +46,7 @@ const _: () = assert!(LOADS_ROW as usize * 8 == LOADS);
 
 impl Emitter<'_> {
     /// Puts a constant number of a member into r8. XORs the number into a 0 that the verifier does
-    /// not know. So paths that differ only in the number are one state to the verifier.
+    /// not know to be 0. So paths that differ only in the number are one state to the verifier.
     pub(super) fn by_member(&mut self, member: u32) {
         self.asm.load(Width::Word, R8, R6, 16);
         self.asm.set(R1, R8);
@@ -63,9 +64,10 @@ impl Emitter<'_> {
     }
 
     /// Puts the slot for the hash or the number in r8 into r0. Then ends the BPF program or jumps
-    /// to `found`. Binds `drop`: a dropped packet gets the slot of hash 0, so that a live member's
-    /// filter counts the packet. With `flows`, the packets of a hash go to the member that last had
-    /// this hash. If the table has no such row, falls through with slot 0.
+    /// to `found`. Binds `drop`: a dropped packet gets the slot of hash 0, so that the filter of a
+    /// live member counts the packet as dropped. With `flows`, the packets with a hash go to the
+    /// member that last had this hash. If the table has no row for the hash or the number, falls
+    /// through with slot 0.
     pub(super) fn place(&mut self, drop: Option<Label>, flows: Option<u32>, found: Option<Label>) {
         let [hash, owner, none] = self.asm.labels();
         self.asm.note("slot");
@@ -105,9 +107,9 @@ impl Emitter<'_> {
         }
     }
 
-    /// In a balanced group, counts the packet for the bucket of the hash in r8. If two CPUs count
-    /// packets of the bucket at the same time, one packet may stay uncounted: loads need not be
-    /// exact.
+    /// In a balanced group, counts the packet for the bucket of the hash in r8. The addition is not
+    /// atomic: if two CPUs count packets of the bucket at the same time, one packet may stay
+    /// uncounted. Loads need not be exact.
     fn count_load(&mut self, none: Label) {
         if self.counts_loads() {
             self.asm.set(R2, R8);
@@ -182,7 +184,7 @@ impl Emitter<'_> {
         self.asm.set(R2, R10 + i32::from(self.flow_key()));
     }
 
-    /// Loads into r0 the word of the row whose number is `first` plus the lowest byte of `index`.
+    /// Loads into r0 the row whose number is `first` plus the lowest byte of `index`.
     fn word_of(&mut self, index: Register, first: i32, none: Label) {
         self.asm.set(R2, index);
         self.asm.set(R2, (R2 & SLOT_MASK) + first);
@@ -197,7 +199,7 @@ impl Emitter<'_> {
         self.asm.set(R1, R0);
         self.asm.alu32(Op::And, R8, i32::MAX);
         self.asm.alu32(Op::Mod, R8, R1);
-        // Members write the number of ranks to the table, so it may be any number.
+        // Members write the number of ranks to the table, so R1 may be any number.
         self.asm.set32(R8, (R8 & RANK_MASK) + FIRST_RANK);
     }
 
@@ -222,7 +224,8 @@ impl Emitter<'_> {
         self.slot_at(none);
     }
 
-    /// Loads into r0 the byte at the offset in r8, within the table's part.
+    /// Loads into r0 the byte at the offset in r8, counted from the first row of the packet's
+    /// class.
     fn slot_at(&mut self, none: Label) {
         self.asm.set(R2, R8);
         self.asm.alu32(Op::Right, R2, BY_EIGHT);
@@ -235,7 +238,7 @@ impl Emitter<'_> {
         self.asm.set(R0, (R0 >> R8) & 255);
     }
 
-    /// As [`Self::row`], but within the part of the packet's class.
+    /// As [`Self::row`], but the number in r2 counts from the first row of the packet's class.
     fn row_of_part(&mut self, none: Label) {
         if self.choices.classes {
             self.asm.load(Width::Double, R1, R10, PART);

@@ -18,7 +18,8 @@ use fanpcap_bpf::assembler::*;
 const LINK_LEN: u8 = 14;
 
 impl Emitter<'_> {
-    /// Emits the bodies for plain packets. The first bytes of the frame identify such packets.
+    /// Emits the bodies for plain packets, and tests of the frame's first bytes that identify plain
+    /// packets.
     pub(super) fn plain_bodies(&mut self, needs: &Needs) {
         let general = self.asm.label();
         self.asm.note("plain IPv4?");
@@ -43,8 +44,8 @@ impl Emitter<'_> {
         self.view = View::Packed;
     }
 
-    /// Jumps to `general` unless the packet is plain. `ipv6`: the frame's Ethernet type is that of
-    /// IPv6. Sets the view of a plain packet.
+    /// Jumps to `general` unless the packet is plain. `ipv6` says that the frame's Ethernet type is
+    /// that of IPv6. Sets the view of a plain packet.
     fn require_plain(&mut self, needs: &Needs, ipv6: bool, head: Bytes, general: Label) {
         let tcp = self.asm.label();
         head.at(LINK_LEN).byte(&mut self.asm, R1);
@@ -73,7 +74,7 @@ impl Emitter<'_> {
         self.asm.bind(tcp);
     }
 
-    /// Stores views and headers of plain packets on the stack and jumps to `ready`.
+    /// For a plain packet, stores the view and the headers on the stack and jumps to `ready`.
     pub(super) fn plain_views(&mut self, needs: &Needs, ready: Label) {
         let [short, four, six, general, seen] = self.asm.labels();
         self.asm.note("plain?");
@@ -116,8 +117,8 @@ impl Emitter<'_> {
         self.asm.alu(Op::Or, R7, R1);
     }
 
-    /// Stores the view where the walk stores it. The verifier has no knowledge of this view, so the
-    /// code need not erase any.
+    /// Stores the view in the place where the walk stores views. The verifier knows nothing of this
+    /// view's value, so the code need not erase knowledge.
     fn keep_plain_view(&mut self, needs: &Needs) {
         self.asm.store(Width::Word, R10, OUTER, R7);
         self.asm.alu(Op::Right, R7, 32);

@@ -95,12 +95,13 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Stores the first result on the stack, so that the code of the other predicate is emitted
-    /// once.
+    /// Emits an exclusive or. The first result is stored on the stack, so that the code of the
+    /// second predicate is emitted only once.
     fn exclusive(&mut self, one: &'a Predicate, other: &'a Predicate, yes: Label, no: Label) {
         let [first, first_not, second, is, is_not] = self.asm.labels();
         self.branch(one, first, first_not);
-        // The value is 0 or 1. The verifier must not know which value it is.
+        // The stored value is 0 or 1. The verifier must not know which, so that both paths merge
+        // into one state.
         for (label, value) in [(first, 1), (first_not, 0)] {
             self.asm.bind(label);
             self.asm.load(Width::Word, R1, R6, 16);
@@ -167,7 +168,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Jumps to `yes` if the view has one of the flags. For a plain packet the answer is known at
+    /// Jumps to `yes` if the view has one of the flags. For a plain packet, the flags are known at
     /// compile time.
     fn is(&mut self, flags: i32, yes: Label, no: Label) {
         match self.view {
@@ -276,8 +277,8 @@ impl<'a> Emitter<'a> {
         self.asm.jump(no);
     }
 
-    /// Falls through for UDP if both ports are at least 1024 and have this parity. Makes the first
-    /// `len` bytes of the payload readable.
+    /// Falls through for a UDP packet whose ports are both at least 1024 and both have this parity.
+    /// Makes the first `len` bytes of the payload readable.
     fn real_time(&mut self, parity: i32, len: u8, no: Label) -> Bytes {
         self.require_protocol(&[17], no);
         let ports = self.ports(no);

@@ -9,8 +9,8 @@ use crate::ir::Property;
 use fanpcap_bpf::assembler::*;
 
 impl Emitter<'_> {
-    /// Loads the property into r1 or jumps to `absent`. Clobbers r0 and r2 to r5, and r7 if headers
-    /// are kept.
+    /// Loads the property into r1 or jumps to `absent`. Clobbers r0 and r2 to r5; if headers are
+    /// kept on the stack, clobbers r7, too.
     pub(super) fn property(&mut self, property: Property, absent: Label) {
         match property {
             Property::EtherType => self.ether_type(absent),
@@ -70,7 +70,7 @@ impl Emitter<'_> {
         self.asm.alu(Op::And, R1, 0xfff);
     }
 
-    /// Loads a field of IPv4's header, or its counterpart of IPv6.
+    /// Loads a field of the IPv4 header, or its counterpart in IPv6.
     fn ip_property(
         &mut self,
         (offset, width): (u8, Width),
@@ -169,7 +169,7 @@ impl Emitter<'_> {
         header.at(offset).byte(&mut self.asm, R1);
     }
 
-    /// Returns the two ports, 4 bytes, or jumps to `absent`.
+    /// Returns the 4 bytes of the two ports, or jumps to `absent` if the packet has no ports.
     pub(super) fn ports(&mut self, absent: Label) -> Bytes {
         if self.view == View::Kept {
             self.require(WITH_PORTS, absent);

@@ -9,8 +9,8 @@ use super::view::{
 use fanpcap_bpf::assembler::*;
 
 impl Emitter<'_> {
-    /// Makes bytes readable, in place or on the stack. Clobbers r0 to r5; reloads r7 if headers are
-    /// kept.
+    /// Makes bytes of the frame readable, in place or on the stack. Jumps to `missing` if the frame
+    /// is too short. Clobbers r0 to r5. If headers are kept on the stack, loads the view into r7.
     pub(super) fn fetch(&mut self, place: Origin, offset: u8, len: u8, missing: Label) -> Bytes {
         if len <= 4 {
             return self.first_four(place, offset, len, missing);
@@ -22,7 +22,7 @@ impl Emitter<'_> {
         })
     }
 
-    /// Loads a number in network byte order. Clobbers as [`Self::fetch`].
+    /// Loads a number in network byte order. Clobbers the same registers as [`Self::fetch`].
     pub(super) fn read(
         &mut self,
         target: Register,
@@ -35,8 +35,8 @@ impl Emitter<'_> {
         number.load(&mut self.asm, width, target);
     }
 
-    /// Makes the first four of up to 8 bytes readable. The frame must have all these bytes.
-    /// Clobbers as [`Self::fetch`].
+    /// Makes the first four of up to 8 bytes readable. If the frame lacks any of the `len` bytes,
+    /// jumps to `missing`. Clobbers the same registers as [`Self::fetch`].
     pub(super) fn first_four(
         &mut self,
         place: Origin,
@@ -62,7 +62,7 @@ impl Emitter<'_> {
         self.routine(Routine::Word, (R6, R2, i32::from(len) - 1));
     }
 
-    /// Bytes that are already readable.
+    /// The place of the bytes, if they are already readable.
     fn at_hand(&self, place: Origin, offset: u8, len: u8) -> Option<Bytes> {
         let at = u16::from(offset);
         if let View::Plain {
@@ -84,8 +84,9 @@ impl Emitter<'_> {
         })
     }
 
-    /// Stores the IP header and the ports on the stack for the later code. Writes fields that the
-    /// packet lacks too, because the verifier requires that all read bytes were written.
+    /// Stores the IP header and the ports on the stack for the later code. If the packet lacks a
+    /// field, writes other bytes in its place, because the verifier requires that all bytes that
+    /// the code reads were written.
     pub(super) fn keep_headers(&mut self) {
         let [short, network, done] = self.asm.labels();
         self.load(Origin::Network, 0, 40, HEADER, short);
@@ -102,7 +103,7 @@ impl Emitter<'_> {
         self.asm.bind(done);
     }
 
-    /// Copies bytes of the frame to the stack. Clobbers as [`Self::fetch`].
+    /// Copies bytes of the frame to the stack. Clobbers the same registers as [`Self::fetch`].
     pub(super) fn load(&mut self, place: Origin, offset: u16, len: u8, to: i16, missing: Label) {
         let view = self.view;
         if view == View::Kept {

@@ -1,4 +1,4 @@
-//! Views on the stack: spills them, and loads them again without the verifier's knowledge of their
+//! Stores views on the stack, and loads them again such that the verifier knows nothing of their
 //! value.
 
 use super::emitter::Emitter;
@@ -9,7 +9,8 @@ use fanpcap_bpf::assembler::*;
 impl Emitter<'_> {
     /// Spills r7 and erases the verifier's knowledge of its value, so that all paths merge into one
     /// state here. XORs r7 twice with a value unknown to the verifier; a single XOR would let the
-    /// verifier remember a zero. Loading r7 again in two halves erases the rest.
+    /// verifier remember a zero. Then stores r7 and loads it again in two halves, which erases the
+    /// rest of the verifier's knowledge.
     pub(super) fn forget(&mut self, slot: i16) {
         self.erase(&[R7]);
         self.asm.store(Width::Word, R10, slot, R7);
@@ -18,10 +19,11 @@ impl Emitter<'_> {
         self.recall(slot);
     }
 
-    /// Erases the verifier's knowledge of the registers' values, but not what the verifier has
-    /// already found out about their bits. Clobbers r1 and r2.
+    /// Erases the verifier's knowledge of the registers' values. What the verifier knows about
+    /// single bits of a register stays known. Clobbers r1 and r2.
     pub(super) fn erase(&mut self, registers: &[Register]) {
-        // Both kinds of context have a field here: protocol or queue.
+        // Both kinds of context have a field at offset 16: the protocol in `__sk_buff`, the queue
+        // in `xdp_md`.
         self.asm.load(Width::Word, R1, R6, 16);
         self.asm.set(R2, R1 << 32);
         self.asm.alu(Op::Or, R1, R2);

@@ -1,4 +1,4 @@
-//! Tests a view: its flags, its protocol, its transport header.
+//! Emits tests of a view: of its flags, its protocol and its transport header.
 
 use super::emitter::Emitter;
 use super::stack::OUTER;
@@ -45,7 +45,7 @@ impl Emitter<'_> {
     }
 
     /// Jumps to `no` unless `number` is in `of`. Uses few jumps, because the verifier follows both
-    /// ways of each jump. Clobbers r3.
+    /// paths from each jump. Clobbers r3.
     pub(super) fn require_one_of(&mut self, number: Register, of: &[u8], no: Label) {
         let yes = self.asm.label();
         let (low, high): (Vec<u8>, Vec<u8>) = of.iter().partition(|&&one| one < 64);

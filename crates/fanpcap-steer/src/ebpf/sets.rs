@@ -10,12 +10,13 @@ use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
 use std::net::IpAddr;
 
-/// Sets of up to this many numbers are compared one by one.
+/// In sets of up to this many numbers, the code compares the number with each of them; larger sets
+/// are in a map.
 const CHAIN_MAX: usize = 16;
 
 impl Emitter<'_> {
-    /// Jumps to `yes` if the set contains the number in r1; with `wide`, the number whose halves
-    /// are in r1 and r2.
+    /// Jumps to `yes` if the set contains the number in r1. With `wide`, the number has two halves,
+    /// in r1 and r2.
     pub(super) fn member(&mut self, set: usize, wide: bool, yes: Label, no: Label) {
         let tree = self.tree;
         let Some(numbers) = tree.sets.get(set) else {

@@ -1,11 +1,12 @@
-//! The stack: offsets from the end of the stack frame. The verifier requires that each byte is
-//! written before it is read, and that accesses are aligned. Without `CAP_PERFMON` a first store
-//! costs a barrier, unless a helper has written there before.
+//! The layout of the stack, as offsets from the end of the stack frame. The verifier requires that
+//! each byte is written before it is read, and that accesses are aligned. Without `CAP_PERFMON` the
+//! verifier adds a barrier to the first store to a place, unless a helper has written to the place
+//! before.
 //!
-//! A register stored at a multiple of eight is spilled in the verifier's sense, if the verifier
-//! knows its bounds. Without `CAP_PERFMON` Linux 6.1 then refuses each later store of less than
-//! eight bytes there. So each place is written by stores of eight bytes, or of constants, or at
-//! offsets that are not multiples of eight.
+//! If a register whose bounds the verifier knows is stored at a multiple of eight, the verifier
+//! counts it as a spilled register. Without `CAP_PERFMON` Linux 6.1 then refuses each later store
+//! of less than eight bytes to that place. So the code stores eight bytes, or a constant, or to an
+//! offset that is not a multiple of eight.
 
 /// The window: the first bytes of a plain frame. They begin two bytes beyond a multiple of eight,
 /// so that IP addresses are aligned.
@@ -13,7 +14,7 @@ pub(super) const WINDOW: i16 = -62;
 /// Places for look-ups in the group's table and in the map of flows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Spots {
-    /// The key of a row of the table: 4 bytes.
+    /// The key (index) of an entry in the group's table: 4 bytes.
     pub(super) row: i16,
     /// The hash of a flow, as a key: 4 bytes.
     pub(super) flow: i16,
@@ -21,8 +22,8 @@ pub(super) struct Spots {
     pub(super) key: i16,
 }
 
-/// Places of a group's BPF program. The row's key is within the window, where a helper has already
-/// written. The flow's key replaces the packet's view, which the code no longer needs.
+/// Places of a group's BPF program. `row` is within the window, where a helper has already written.
+/// `flow` replaces the packet's view, which the code no longer needs.
 pub(super) const OF_GROUP: Spots = Spots {
     row: -60,
     flow: OUTER,
@@ -39,21 +40,23 @@ pub(super) const OF_DELIVERY: Spots = Spots {
 pub(super) const DECISION: i16 = -24;
 /// The packet's stamp, in a delivering function's stack frame.
 pub(super) const STAMP: i16 = -32;
-/// The first row of the class's part of the table, in a delivering function's stack frame: 8 bytes.
-/// The bytes between this place and the stamp belong to [`super::Delivery`].
+/// The index of the table's first entry for the packet's class, in a delivering function's stack
+/// frame: 8 bytes. The bytes between this place and the stamp belong to [`super::Delivery`].
 pub(super) const PART: i16 = -56;
-/// A number of ranks, or a slot, in a delivering function's stack frame: the lowest 8 bytes.
+/// A number of ranks, or a slot, in a delivering function's stack frame: the 8 bytes at its lowest
+/// address.
 pub(super) const RANKS: i16 = -64;
-/// The row of [`PART`] and the hash of a flow, as a key, in a delivering function's stack frame: 8
-/// bytes. A packet of a flow does not need [`RANKS`].
+/// The key of a flow: the index in [`PART`] and the flow's hash, in a delivering function's stack
+/// frame, 8 bytes. The code for a packet of a flow does not need [`RANKS`].
 pub(super) const CLASS_AND_FLOW: i16 = RANKS;
-/// The packet's view: the lower half here, the upper half 8 bytes above. The view replaces the
-/// window. The verifier tracks no value at an offset of 4 beyond a multiple of eight.
+/// The packet's view: the lower half at this offset, the upper half 8 bytes above. The view
+/// replaces the window. Both offsets are 4 beyond a multiple of eight, where the verifier tracks no
+/// value.
 pub(super) const OUTER: i16 = -52;
-/// The carried packet's view, or 0, laid out as [`OUTER`].
+/// The carried packet's view, laid out as [`OUTER`]; 0 if no packet is carried.
 pub(super) const CARRIED: i16 = -36;
 /// The view and headers in the stack frame of the walk's own BPF function. That function is called
-/// at a great call depth and must use little stack.
+/// at a great call depth, so it must use little stack.
 pub(super) const WALKED: i16 = -20;
 /// 64 bytes for an IPv4 header with its options.
 pub(super) const SUMMED: i16 = -64;
@@ -65,8 +68,8 @@ pub(super) const WORD: i16 = -8;
 pub(super) const PORTS: i16 = -20;
 /// The packet's state.
 pub(super) const STATE: i16 = -4;
-/// In a BPF program that delivers: the packet's class, the host's part, and whether the packet is
-/// marked. Like [`STATE`] and [`MARK`], this offset is not a multiple of eight.
+/// In a BPF program that delivers: the packet's class, the decision about the host, and whether the
+/// packet is marked. Like [`STATE`] and [`MARK`], this offset is not a multiple of eight.
 pub(super) const CHOICE: i16 = -12;
 /// The packet's new mark, in a BPF program that delivers. Such a BPF program has no window.
 pub(super) const MARK: i16 = -60;
@@ -103,7 +106,8 @@ const _: () = {
     }
     let main = deciding(SAVED_MAX);
     assert!(frame(RANKS) + deciding(SAVED_MAX_CALLED) <= main);
-    // Above a delivery's stack frame of 32 bytes, a tail call to a filter is still allowed.
+    // With a delivery's stack frame of 32 bytes on top, the kernel still allows a tail call to a
+    // filter.
     assert!(frame(KEPT) + 32 < 256);
     let (walk, word) = (frame(WALKED_SCRATCH), frame(WORD));
     let quoted = frame(WALKED_SCRATCH);

@@ -1,4 +1,4 @@
-//! Steering functions: they set the hash or the member's number in r8, or drop.
+//! Emits steering functions, which put the hash or the member's number into r8, or drop the packet.
 
 use super::emitter::{Emitter, Ends, Routine};
 use super::inside::{GTP_C, GTP_U};
@@ -15,7 +15,7 @@ const TAG_AT: u8 = 12;
 const TAG_LEN: u16 = 4;
 
 impl Emitter<'_> {
-    /// Sets the outcome or jumps to `drop`.
+    /// Emits a steering function, which sets the outcome in r8 or jumps to `drop`.
     pub(super) fn steer(&mut self, steer: &Steer, drop: Label) {
         self.recall_view();
         match *steer {
@@ -99,8 +99,8 @@ impl Emitter<'_> {
         self.outcome(R1);
     }
 
-    /// Steers by a flow's ends. Fragments follow their datagram. A packet that fragments carry
-    /// follows their datagram too.
+    /// Steers by a flow's ends. A fragment gets the outcome of its datagram. If fragments carry the
+    /// packet, it gets the outcome of their datagram.
     fn by_flow(&mut self, ends: Ends, drop: Label) {
         self.by_ends(ends, drop);
         let by_ports = !matches!(ends, Ends::Flow(flow) if flow.ports == Ports::None);
@@ -129,7 +129,8 @@ impl Emitter<'_> {
         self.asm.set(R8, R0);
     }
 
-    /// Computes the hash from the headers on the stack, unless the packet may quote another packet.
+    /// Puts the hash of the flow into r0. Computes it from the headers on the stack, unless the
+    /// packet may be an ICMP error, which quotes another packet.
     fn hash_of_kept(&mut self, ends: Ends) {
         let [error, done] = self.asm.labels();
         if matches!(ends, Ends::Flow(_)) {
@@ -217,7 +218,7 @@ impl Emitter<'_> {
         self.is_number();
     }
 
-    /// Passes `keep` of every `of` packets, with a counter that runs from 0 to `of`.
+    /// Passes `keep` of every `of` packets. The sampler's counter runs from 0 to `of`.
     pub(super) fn sample(&mut self, keep: u32, of: u32, index: u8, drop: Label) {
         let at = 4 * (1 + i16::from(index));
         self.turns(drop);
@@ -241,8 +242,8 @@ impl Emitter<'_> {
             self.tag_beside(bytes);
             self.asm.jump(untagged);
             self.asm.bind(bytes);
-            // The kernel removes a tag from the frame only if the frame has the type behind the
-            // tag.
+            // A tag counts only if the frame also has the type behind the tag: the kernel removes
+            // only such a tag from a frame.
             let kind = self.first_four(Origin::Frame, TAG_AT, 6, untagged);
             kind.half(&mut self.asm, R1);
             self.asm.unless(R1.is(0x8100), |asm| {
@@ -281,7 +282,8 @@ impl Emitter<'_> {
         self.outcome(R1);
     }
 
-    /// Falls through for RTP, RTCP and their fragments, else jumps to `drop`.
+    /// Falls through for RTP, for RTCP and for later fragments that may belong to them. Jumps to
+    /// `drop` for other packets.
     fn media(&mut self, drop: Label) {
         let [not_rtp, whole, yes] = self.asm.labels();
         if !self.view.is_plain() {

@@ -29,12 +29,14 @@ impl Target {
         self == Self::Xdp
     }
 
-    /// Whether bytes of the frame can be loaded directly. If a processor demands aligned loads,
-    /// frames begin two bytes beyond a multiple of four (`NET_IP_ALIGN`).
+    /// Whether bytes of the frame can be loaded directly. The load must be aligned, because some
+    /// processors demand it. On these processors, frames begin two bytes beyond a multiple of four
+    /// (`NET_IP_ALIGN`).
     pub(super) fn is_near(self, offset: u16, len: u8) -> bool {
         self == Self::Xdp && offset < NEAR && (offset + 2) % u16::from(len) == 0
     }
 }
 
-/// Limit of the offsets that may be loaded directly: more than a page has.
+/// Limit of the offsets that may be loaded directly. A page of 4 KiB, in which the directly
+/// readable bytes of a frame are, is smaller.
 const NEAR: u16 = 16_384;

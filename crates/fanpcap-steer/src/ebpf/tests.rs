@@ -1,4 +1,5 @@
-//! Runs the code in the kernel: all variants give the same answer, on hand-made frames.
+//! Runs all variants of the code in the kernel, on hand-made frames, and checks that all variants
+//! give the same answer.
 
 mod agreement;
 mod classic;
@@ -84,14 +85,14 @@ impl All {
         )
     }
 
-    /// Returns the answer that all variants give, if they can run on the frame. Panics if the
+    /// Runs the variants that can run on the frame, and returns their common answer. Panics if the
     /// answers differ or if no variant can run on the frame.
     fn run(&self, frame: &[u8]) -> u32 {
         self.answer(frame)
             .expect("a variant that runs on the frame")
     }
 
-    /// As [`Self::run`], but `None` if no variant can run on the frame.
+    /// As [`Self::run`], but returns `None` if no variant can run on the frame.
     fn answer(&self, frame: &[u8]) -> Option<u32> {
         let answers: Vec<_> = self
             .0
@@ -131,7 +132,7 @@ fn ask_of(predicate: Predicate, sets: Vec<Vec<u128>>, frame: &[u8]) -> bool {
     All::of(&program).run(frame) == 1
 }
 
-/// Member 1 if the predicate is true, else member 2.
+/// A function that selects member 1 if the predicate is true, else member 2.
 fn choice(predicate: Predicate) -> Function {
     let to = |member| Box::new(Function::Steer(Steer::To(member)));
     Function::If(Box::new(predicate), to(1), to(2))

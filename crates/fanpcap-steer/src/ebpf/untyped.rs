@@ -6,8 +6,8 @@ use super::view::{Bytes, CHECKED, INNER, IPV4, IPV6, Origin, TRANSPORT_SHIFT};
 use fanpcap_bpf::assembler::*;
 
 impl Emitter<'_> {
-    /// Continues with untyped payload, if the walk of the frame has ended there. r8 becomes the
-    /// view of a frame that this payload contains, or 0.
+    /// Continues with untyped payload, if the walk of the frame has ended at such payload. If the
+    /// payload contains a frame, puts the view of this frame into r8, else 0.
     pub(super) fn untyped_of_frame(&mut self) {
         let done = self.asm.label();
         self.asm.set(R8, 0);
@@ -21,8 +21,8 @@ impl Emitter<'_> {
         self.asm.bind(done);
     }
 
-    /// Continues with untyped payload after the walk of the carried packet. r7 becomes the view
-    /// that was found.
+    /// Continues with untyped payload, if the walk of the carried packet has ended at such payload.
+    /// Puts the view of the packet in the payload into r7.
     pub(super) fn untyped(&mut self) {
         let done = self.asm.label();
         self.has_untyped(done);
@@ -84,15 +84,16 @@ impl Emitter<'_> {
         self.scratch = scratch;
     }
 
-    /// Jumps to `no` if r9 exceeds the length of the frame from r8 on. Clobbers r0 to r5.
+    /// Jumps to `no` if the frame has fewer than r9 bytes from the offset in r8 on. Clobbers r0 to
+    /// r5.
     pub(super) fn require_fit(&mut self, no: Label) {
         self.length();
         self.asm.alu(Op::Sub, R1, R8);
         self.asm.jump_if(R9.above(R1), no);
     }
 
-    /// If the walk checks headers, jumps to `no` for an IPv4 header that is wrong. Loads the
-    /// header's length in words into r1. Clobbers r9.
+    /// If [`CHECKED`] is set in the view, jumps to `no` for an IPv4 header whose total length or
+    /// checksum is wrong. Loads the header's length in words into r1. Clobbers r9.
     pub(super) fn require_agreement(&mut self, header: Bytes, no: Label) {
         let typed = self.asm.label();
         self.require(CHECKED, typed);

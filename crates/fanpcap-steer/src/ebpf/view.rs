@@ -35,12 +35,13 @@ pub(super) const LINK: i32 = 1 << 12;
 pub(super) const INNER: i32 = 1 << 13;
 /// The frame ends within a tag.
 pub(super) const UNTYPED: i32 = 1 << 14;
-/// One tag.
+/// The value that one VLAN tag adds to the view.
 pub(super) const TAG: i32 = 1 << 15;
 pub(super) const BACK_SHIFT: i32 = 18;
 /// The packet has ports, and the ports are on the stack.
 pub(super) const WITH_PORTS: i32 = 1 << 23;
-/// During the walk the same bit means: accept an IP packet only if its whole header is consistent.
+/// During the walk, the bit of [`WITH_PORTS`] has another meaning: the walk accepts an IP packet
+/// only if its whole header is consistent.
 pub(super) const CHECKED: i32 = WITH_PORTS;
 /// The buffer of a group's BPF program begins at the network header.
 pub(super) const LATE_START: i32 = 1 << 24;
@@ -56,15 +57,16 @@ pub(super) const BACK_MASK: i32 = 0x1f;
 pub(super) const NETWORK_MASK: i32 = 0x7fff;
 pub(super) const DISTANCE_MASK: i32 = 0xfff;
 
-/// Where the code finds the headers of the current packet.
+/// The place where the code finds the headers of the current packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
     /// The headers are at the offsets in r7, which [`super::emitter::Emitter::recall_view`] has
     /// loaded.
     Packed,
-    /// The packet's own headers. The stack holds the view, the IP header and the ports.
+    /// The headers are those of the packet itself, not of a carried packet. The stack holds the
+    /// view, the IP header and the ports.
     Kept,
-    /// A plain packet; its first bytes are at `at` of `base`.
+    /// The packet is plain; its first bytes are at `base` + `at`.
     Plain { ipv6: bool, base: Register, at: i16 },
 }
 
@@ -74,7 +76,7 @@ impl View {
     }
 }
 
-/// What an offset counts from.
+/// The point from which an offset counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Origin {
     /// The frame's first byte.
@@ -108,7 +110,7 @@ impl Bytes {
         }
     }
 
-    /// Loads in the machine's byte order.
+    /// Loads a number in the machine's byte order.
     pub(super) fn raw(self, asm: &mut Assembler, width: Width, target: Register) {
         asm.load(width, target, self.base, self.at);
     }
@@ -136,8 +138,8 @@ impl Bytes {
 
     /// Loads an Ethernet address; clobbers `other`.
     pub(super) fn six(self, asm: &mut Assembler, target: Register, other: Register) {
-        // The verifier allows only aligned reads of the stack. There, a frame begins two bytes
-        // beyond a multiple of four.
+        // The verifier allows only aligned reads of the stack. A frame on the stack begins two
+        // bytes beyond a multiple of four.
         let skewed = self.base != R10;
         let bits = if (self.at % 4 == 0) == skewed {
             self.half(asm, target);

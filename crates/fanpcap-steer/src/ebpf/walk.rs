@@ -1,7 +1,7 @@
 //! The walk from the Ethernet header to the transport header, as in `fanpcap_wire`.
 //!
-//! r7 becomes the view, r8 is the offset of the next header, r9 is the type or protocol of that
-//! header. All stages end at one label.
+//! The code builds the view in r7. r8 has the offset of the next header, and r9 has the type or
+//! protocol of that header. All stages of the walk end at one label.
 
 use super::emitter::{Emitter, Routine};
 use super::needs::Needs;
@@ -20,7 +20,7 @@ pub(super) struct Stages {
     pub(super) ethernet: Label,
     pub(super) mpls: Label,
     pub(super) nsh: Label,
-    /// A packet or frame that no type announces.
+    /// The walk begins at a packet or frame that no type announces.
     pub(super) untyped: Label,
     pub(super) ipv4: Label,
     pub(super) ipv6: Label,
@@ -40,12 +40,13 @@ impl Stages {
     }
 }
 
-/// Shift of a stage's number in r3 for [`Routine::Walk`]. The bits below are the offset.
+/// Shift of a stage's number in r3, the argument of [`Routine::Walk`]. The bits below have the
+/// offset.
 const STAGE_SHIFT: i32 = 16;
 
 impl Emitter<'_> {
-    /// Walks the frame. Sets r7, and stores the carried packet's view on the stack if the tree
-    /// reads it.
+    /// Walks the frame and puts its view into r7. If the tree reads the carried packet, stores that
+    /// packet's view on the stack.
     pub(super) fn walk(&mut self, needs: &Needs) {
         self.asm.note("walk: the packet");
         let stages = self.stages();
@@ -81,8 +82,8 @@ impl Emitter<'_> {
         self.asm.bind(done);
     }
 
-    /// Calls the walk routine, for the stage whose label was jumped to. r7 becomes the view.
-    /// Clobbers r0 to r5.
+    /// Binds the labels of the stages, and calls the walk routine for the stage to whose label the
+    /// code has jumped. Puts the view into r7. Clobbers r0 to r5.
     pub(super) fn walk_from(&mut self, stages: Stages) {
         let call = self.asm.label();
         for (number, stage) in (0..).zip(stages.all()) {
@@ -112,8 +113,8 @@ impl Emitter<'_> {
         self.link(stages, end);
         self.network(stages, end);
         self.asm.bind(end);
-        // A header that is cut off leaves `CHECKED` set. After the walk this bit means
-        // `WITH_PORTS`.
+        // If a header is cut off, the walk ends with `CHECKED` set. Clears the bit, because after
+        // the walk it means `WITH_PORTS`.
         self.asm.alu(Op::And, R7, !CHECKED);
         self.asm.exit_with(R7);
         self.scratch = scratch;
@@ -178,7 +179,7 @@ impl Emitter<'_> {
     }
 
     /// Reads a VLAN tag. A tag that the kernel keeps beside the frame counts too. If there is such
-    /// a tag, the walk ends before the `last` tag.
+    /// a tag, the walk ends instead of reading the `last` tag.
     fn tag(&mut self, last: bool, typed: Label, cut: Label, end: Label) {
         let [tag, alone] = self.asm.labels();
         for kind in TAGS {
@@ -274,8 +275,8 @@ impl Emitter<'_> {
         self.asm.branch(R2.is_not(3), end, stages.untyped);
     }
 
-    /// Walks IPv4 and IPv6 headers. Untyped payload is read only if it is IPv4. For any other
-    /// untyped payload, the view gets only its offset.
+    /// Walks IPv4 and IPv6 headers. Of untyped payload, reads only IPv4. For any other untyped
+    /// payload, only puts the offset of the payload into the view.
     fn network(&mut self, stages: Stages, end: Label) {
         let [unread, not_ip] = self.asm.labels();
         self.asm.bind(stages.untyped);
@@ -368,7 +369,8 @@ impl Emitter<'_> {
         self.asm.alu(Op::Or, R7, R9);
     }
 
-    /// Reads an extension header; jumps to `last` if the next header is unknown.
+    /// Reads an extension header. Jumps to `transport` if r9 has another protocol, and to `last` if
+    /// the header is cut off.
     fn extension(&mut self, transport: Label, last: Label) {
         let [fragment, next] = self.asm.labels();
         self.require_one_of(R9, &EXTENSIONS, transport);

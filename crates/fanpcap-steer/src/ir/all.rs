@@ -1,5 +1,5 @@
-//! All headers and properties of a packet. With a given seed, tests draw the same data only while
-//! this order stays the same.
+//! Lists of all headers and properties of a packet. Do not change the order of these lists: tests
+//! draw from them with a given seed, and would draw other data.
 
 use super::{Header, Property};
 

@@ -1,4 +1,4 @@
-//! The children of each node of a tree, and walks over all nodes.
+//! The children of each node of a tree, and functions that visit all nodes.
 
 use super::{Function, Predicate};
 use std::slice;
@@ -21,8 +21,8 @@ pub enum NodeMut<'t> {
     Predicate(&'t mut Predicate),
 }
 
-/// Declares the functions for a node's children and for the walk over them, by shared or mutable
-/// reference.
+/// Declares the functions that return a node's children and that visit all nodes, by shared or by
+/// mutable reference.
 macro_rules! children {
     ($children:ident, $walk:ident, $node:ident, $slice:ident, $iter:ident $(, $mut:tt)?) => {
         impl Function {

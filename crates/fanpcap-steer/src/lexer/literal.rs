@@ -6,7 +6,8 @@ use crate::error::quote;
 use std::borrow::Cow;
 use std::net::Ipv6Addr;
 
-/// The length of the address that begins here, prefix length included: IPv4, IPv6, or Ethernet.
+/// The length of the address at the start of `rest`, with its prefix length if it has one. The
+/// address may be IPv4, IPv6 or Ethernet.
 pub(super) fn address(rest: &str) -> Option<usize> {
     let begins = |c: char| c.is_ascii_hexdigit() || c == ':';
     if !rest.starts_with(begins) {
@@ -22,7 +23,8 @@ pub(super) fn address(rest: &str) -> Option<usize> {
     })
 }
 
-/// The length of an IPv6 or Ethernet address: a word with at least two colons.
+/// The length of the IPv6 or Ethernet address at the start of `rest`, which is a word with at least
+/// two colons.
 fn colons(rest: &str) -> Option<usize> {
     let is_part = |c: char| c.is_ascii_hexdigit() || c == ':' || c == '.';
     let end = rest.find(|c| !is_part(c)).unwrap_or(rest.len());
@@ -39,7 +41,8 @@ fn is_ethernet(text: &str) -> bool {
     text.len() == 17 && text.split(':').all(|byte| byte.len() == 2)
 }
 
-/// The length of numbers with single dots between them.
+/// The length of the IPv4 address at the start of `rest`, which is several numbers with single dots
+/// between them.
 fn dots(rest: &str) -> Option<usize> {
     let mut end = digits(rest);
     let first = end;

@@ -1,6 +1,7 @@
-//! Runs a steering program's pcap filters on the frame with its VLAN tag in the bytes.
+//! Runs a steering program's pcap filters on the frame with its VLAN tag among the bytes.
 //!
-//! There are no loads of metadata. Shifts work as in the kernel, which runs the same filters.
+//! These filters load no metadata. Shifts work as in the kernel, because the kernel runs the same
+//! filters.
 
 use fanpcap_bpf::{Classic, Packet, Shifts};
 use fanpcap_wire::Frame;
@@ -11,7 +12,7 @@ pub(super) fn run(code: &[Classic], frame: &Frame<'_>, length: u32) -> u32 {
     fanpcap_bpf::run(code, &Tagged::of(frame, length), Shifts::Modulo)
 }
 
-/// A frame whose tag is inserted where it was on the wire.
+/// A frame into which the tag beside it is inserted, at the place where the tag was on the wire.
 struct Tagged<'f> {
     addresses: &'f [u8],
     tag: [u8; 4],

@@ -1,5 +1,5 @@
-//! Remembers the member of each datagram, so that the other fragments of the datagram go to this
-//! member.
+//! Remembers the hash by which a datagram's first seen fragment was steered, so that the datagram's
+//! other fragments go to the same member.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -25,7 +25,7 @@ struct DatagramKey {
     id: u32,
     protocol: u8,
     /// The outermost tag's id, or 0. The id is in the key because a capture may see the same
-    /// datagram on both sides of a router.
+    /// datagram twice, on both sides of a router, with different tags.
     vlan: u16,
 }
 
@@ -48,7 +48,7 @@ pub(super) struct Fragments {
 }
 
 impl Datagram {
-    /// The datagram, if the packet is a fragment.
+    /// The datagram to which the packet belongs; `None` if the packet is no fragment.
     pub(super) fn of(layers: &Layers<'_>) -> Option<Self> {
         let ip = layers.ip()?;
         if !ip.is_fragment() {

@@ -14,7 +14,7 @@ pub(super) struct State {
     random: u64,
 }
 
-/// Counters that each CPU has separately.
+/// The counters of one CPU: each CPU has its own.
 #[derive(Clone, Debug, Default)]
 struct Turns {
     round: u32,
@@ -59,7 +59,8 @@ impl State {
         place < keep
     }
 
-    /// SplitMix64 (Steele, Lea, Flood 2014). The numbers spread packets; they need not be secret.
+    /// The next number of SplitMix64 (Steele, Lea, Flood 2014). The generator need not be secure,
+    /// because its numbers only spread packets.
     pub(super) fn random(&mut self) -> u32 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.random;

@@ -10,7 +10,8 @@ use crate::ir::{Field, Flow, Net, Ports, Steer};
 type Pair = (u64, u64);
 
 impl Run<'_> {
-    /// `None` if the packet lacks the property that selects the member.
+    /// The decision of a steering function; `None` if the packet lacks the property that selects
+    /// the member.
     pub(super) fn steer(&mut self, steer: &Steer, layers: &Layers<'_>) -> Option<Decision> {
         Some(match steer {
             Steer::Flow(flow) => Decision::Steer(of_flow(*flow, layers)?),
@@ -39,8 +40,8 @@ impl Run<'_> {
     }
 
     /// The number of packets that carry the fragment, if the fragment must follow its datagram. A
-    /// fragment must follow if its member depends on ports or on the carried packet, because only
-    /// the first fragment has them.
+    /// fragment must follow if its member depends on ports or on the carried packet's headers,
+    /// because only the first fragment has these.
     pub(super) fn follows(&self, steer: &Steer) -> Option<u32> {
         let by_ports = matches!(steer, Steer::Flow(flow) if flow.ports != Ports::None)
             || matches!(steer, Steer::Media)
@@ -60,7 +61,8 @@ impl Run<'_> {
     /// A field of the frame as an end. Offsets do not count the frame's outermost tag.
     fn field(&self, field: Field) -> Option<u64> {
         let Frame { bytes, tag } = self.packet.frame;
-        // The kernel removes a tag from the frame only if the frame has the type behind the tag.
+        // A tag counts only if the frame also has the type behind the tag: the kernel removes only
+        // such a tag from a frame.
         let is_tag = |bytes: &[u8]| matches!(bytes, [0x81, 0, ..] | [0x88, 0xa8, ..]);
         let is_tagged = tag.is_none() && bytes.get(12..18).is_some_and(is_tag);
         let from = usize::from(field.offset);
@@ -93,7 +95,8 @@ impl Run<'_> {
         }
     }
 
-    /// Steers by both ends in a group. Without a group, the members of both ends get the packet.
+    /// In a group, the one member that both ends select together. Without a group, the two members
+    /// that the ends select.
     fn at_both(&self, ends: Pair) -> Decision {
         if self.group {
             by_both(ends)
@@ -145,8 +148,8 @@ fn of_flow(flow: Flow, layers: &Layers<'_>) -> Option<u32> {
 
 fn media(ip: &Ip<'_>) -> Option<u32> {
     let is_media = |udp: Udp<'_>| udp.rtp().is_some() || udp.rtcp().is_some();
-    // A later fragment does not contain the headers of its carried packet, so it follows the first
-    // fragment.
+    // A later fragment does not contain the headers after IP, so any later fragment of UDP may be
+    // media, and takes the outcome of its first fragment.
     let may_be = ip.is_later_fragment() && ip.protocol == number::UDP;
     if !may_be && !ip.udp().is_some_and(is_media) {
         return None;

@@ -1,4 +1,4 @@
-//! The slot of a decision, by a group's table.
+//! Finds the slot of a decision in a group's table.
 
 use fanpcap_buckets::layout::{self, BUCKETS, SLOTS};
 use std::collections::HashMap;
@@ -18,7 +18,7 @@ pub struct Table<'t> {
     pub holders: &'t [u64; SLOTS],
 }
 
-/// The last member of each hash. This is the memory of a sticky group's BPF program, but without a
+/// The last member of each hash. A sticky group's BPF program has the same memory, but with a
 /// limit.
 #[derive(Clone, Debug, Default)]
 pub struct Flows(HashMap<u32, u64>);

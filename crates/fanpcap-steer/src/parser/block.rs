@@ -1,4 +1,4 @@
-//! Blocks: `do` and its lines, and `if`.
+//! Parses blocks, which begin with `do` or `if`.
 
 use super::Parser;
 use super::layout::{Boundary, Context, begins_item};
@@ -39,7 +39,7 @@ impl<'a> Parser<'a> {
         Ok(Expression { node, span })
     }
 
-    /// `do` and its lines, which are below each other or between braces.
+    /// Reads `do` and its lines, which are below each other or between braces.
     fn lines(&mut self) -> Result<Expression<'a>, Error> {
         let start = self.token().span.start;
         self.take();
@@ -63,7 +63,7 @@ impl<'a> Parser<'a> {
         let is_outermost = self.contexts.len() == 1;
         let least = self.enclosing() + u32::from(!is_outermost);
         let is_deep = token.column >= least && token.kind != Lexeme::End;
-        // To the right of the margin, `f :: T` is an expression with its type.
+        // To the right of the margin, `f :: T` is an expression with its type, not a signature.
         let is_typed = token.column > self.margin
             && self.tokens.get(self.at + 1).map(|next| &next.kind) == Some(&Lexeme::Symbol("::"));
         if is_deep && (!token.first || is_typed || !self.defines(self.at)) {
@@ -75,7 +75,7 @@ impl<'a> Parser<'a> {
         ))
     }
 
-    /// Items below each other, or with semicolons between them.
+    /// Reads items, which are below each other or have semicolons between them.
     fn items(&mut self) -> Result<Vec<Expression<'a>>, Error> {
         let mut items = Vec::new();
         loop {

@@ -15,7 +15,7 @@ impl<'a> Parser<'a> {
         self.nested(|parser| parser.operators(LOOSEST))
     }
 
-    /// An expression with operators that bind at least as tightly as `least`.
+    /// Reads an expression whose operators bind at least as tightly as `least`.
     fn operators(&mut self, least: u8) -> Result<Expression<'a>, Error> {
         let start = self.token().span.start;
         let beside = mem::take(&mut self.named);
@@ -64,7 +64,7 @@ impl<'a> Parser<'a> {
         Ok(Form::Apply(Box::new(function), arguments))
     }
 
-    /// A function between back quotes. Such functions nest to the left.
+    /// Reads a function between back quotes and its right operand. Such functions nest to the left.
     fn named(&mut self, left: Expression<'a>) -> Result<Form<'a>, Error> {
         if self.named == DEPTH_MAX {
             let what = format!("at most {DEPTH_MAX} functions between back quotes");
@@ -112,7 +112,8 @@ impl<'a> Parser<'a> {
         Ok(operand)
     }
 
-    /// A function with its arguments. The last argument may be a block, or everything after `$`.
+    /// Reads a function and its arguments. The last argument may be a block, or everything after
+    /// `$`.
     fn application(&mut self) -> Result<Expression<'a>, Error> {
         let start = self.token().span.start;
         let head = self.atom("a predicate, a function or a value")?;
@@ -196,7 +197,7 @@ impl<'a> Parser<'a> {
         Ok(Expression { node, span })
     }
 
-    /// Expressions separated by commas, and the closing bracket.
+    /// Reads expressions that are separated by commas, and the closing bracket.
     fn parts(&mut self, start: usize, close: char) -> Result<Vec<Expression<'a>>, Error> {
         let mut parts = Vec::new();
         loop {
@@ -211,7 +212,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Extends an error that a missing closing bracket may have caused.
+    /// Adds a hint to an error that a missing closing bracket may have caused.
     fn unclosed(&self, error: Error, start: usize) -> Error {
         if error.hint.is_some() {
             return error;

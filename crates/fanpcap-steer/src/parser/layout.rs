@@ -3,7 +3,8 @@
 use super::{Parser, operator};
 use crate::lexer::{Lexeme, Token};
 
-/// An open construct, which decides the meaning of a line's beginning.
+/// A construct that has begun and not ended. The innermost such construct decides what the
+/// beginning of a line means.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Context {
     /// A block of items that begin in column `indent`. The last item begins at token `item`.
@@ -92,7 +93,7 @@ impl Parser<'_> {
         false
     }
 
-    /// The column that a block's items must be right of.
+    /// The column to the right of which a block's items must begin.
     pub(super) fn enclosing(&self) -> u32 {
         let enclosing = self
             .contexts

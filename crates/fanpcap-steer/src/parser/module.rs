@@ -27,7 +27,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// One definition, signature, import or bare expression.
+    /// Reads a definition, a signature, an import or a bare expression.
     fn line(&mut self, program: &mut Module<'a>) -> Result<(), Error> {
         self.begin_item();
         if self.taken(';') {
@@ -107,8 +107,8 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Refuses a definition of a name that the language already has. `start` is the index of the
-    /// name's token.
+    /// Refuses a definition of a name that a function of the language already has. `start` is the
+    /// index of the name's token.
     fn ensure_new(&self, name: &str, start: usize) -> Result<(), Error> {
         if table::find(name).is_none() {
             return Ok(());
@@ -119,8 +119,8 @@ impl<'a> Parser<'a> {
         Err(Error::new(span, message).hint("give the definition another name"))
     }
 
-    /// Refuses too many or duplicate parameters. `start` is the index of the first parameter's
-    /// token.
+    /// Refuses a definition that has too many parameters, or the same parameter twice. `start` is
+    /// the index of the first parameter's token.
     fn few_and_different(&self, parameters: &[&str], start: usize) -> Result<(), Error> {
         let count = parameters.len();
         if count > PARAMETERS_MAX {
@@ -140,7 +140,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Reads an expression without a name: it is the steering program itself.
+    /// Reads an expression without a name, which is the steering program itself.
     fn bare(&mut self, program: &Module<'a>) -> Result<Definition<'a>, Error> {
         let span = self.token().span.clone();
         let is_first = program.definitions.is_empty();
@@ -253,7 +253,7 @@ pub(super) fn is_reserved(name: &str) -> bool {
     operator::is_keyword(name) || foreign(name).is_some()
 }
 
-/// A hint for a word of Haskell that this language lacks.
+/// A hint for a word of Haskell that this language does not have.
 pub(super) fn foreign(name: &str) -> Option<String> {
     let hint = match name {
         "let" | "where" | "in" => "write it as a separate definition: 'web = has_port 80'",
@@ -267,5 +267,5 @@ pub(super) fn foreign(name: &str) -> Option<String> {
     Some(hint.to_owned())
 }
 
-/// The definition that is the steering program.
+/// The name of the definition that is the steering program.
 pub(crate) const MAIN: &str = "main";

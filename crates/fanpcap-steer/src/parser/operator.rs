@@ -1,4 +1,4 @@
-//! Operators: their meanings, precedences, and their spellings in other languages.
+//! The operators: their meanings and precedences, and hints for the spellings of other languages.
 
 use super::Parser;
 use crate::ast::Chain;
@@ -9,7 +9,8 @@ use crate::lexer::Lexeme;
 pub(super) enum Infix {
     /// An associative operator.
     Chain(Chain),
-    /// A comparison: its name in the table, and whether the property is on the right.
+    /// A comparison: the name of its function in the table, and whether the property is on the
+    /// right.
     Compare(&'static str, bool),
     /// A function between back quotes.
     Named,
@@ -73,7 +74,7 @@ fn infix(symbol: &str) -> Option<Infix> {
     })
 }
 
-/// A hint for an operator of another language, or for a mistyped one.
+/// A hint for an operator of another language, or for a mistyped operator.
 pub(super) fn meant(symbol: &str) -> Option<String> {
     let operator = match symbol {
         ">>" | ">=>" | "->" | ">-" | "->-" | ">->>" | ">-->" | "-->" | "=>" => ">->",

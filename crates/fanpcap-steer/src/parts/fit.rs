@@ -1,5 +1,5 @@
-//! Checks that a kernel group can run a steering program: each packet goes to one member, and
-//! samplers do not decide which member that is.
+//! Checks that a kernel group can run a steering program. Each packet must go to one member, and no
+//! sampler may decide which member gets a packet.
 
 use super::{Unfit, has};
 use crate::ir::{Function, Predicate, Steer};
@@ -7,11 +7,11 @@ use crate::ir::{Function, Predicate, Steer};
 /// Possible decisions about packets that are not dropped.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Outcomes {
-    /// To all members of a class.
+    /// Some packets go to all members of a class.
     pub(crate) copy: bool,
-    /// To all members.
+    /// Some packets go to all members.
     pub(crate) broadcast: bool,
-    /// To two members.
+    /// Some packets go to two members.
     pub(crate) double: bool,
 }
 
@@ -28,7 +28,7 @@ impl Outcomes {
 /// Checks that a kernel group can run the whole program.
 ///
 /// # Errors
-/// The first obstacle.
+/// The error names the first function that a kernel group can't run.
 pub(super) fn check(main: &Function) -> Result<(), Unfit> {
     each_fits(main, false)?;
     let ends = outcomes(main);
@@ -63,7 +63,8 @@ fn refuse(what: &str) -> Result<(), Unfit> {
     })
 }
 
-/// Checks a function of the tree. `is_told`: another function runs after this function drops.
+/// Checks a function of the tree. `is_told` says that another function runs if this function drops
+/// the packet.
 fn each_fits(function: &Function, is_told: bool) -> Result<(), Unfit> {
     match (function, is_told) {
         (Function::Classify(_), _) => refuse("`classify` chooses among classes of members"),
@@ -86,8 +87,7 @@ fn each_fits(function: &Function, is_told: bool) -> Result<(), Unfit> {
     }
 }
 
-/// The number of children, counted from the first, after which another function runs if the child
-/// drops.
+/// The number of children, counted from the first, after whose drop another function runs.
 pub(super) fn told(function: &Function) -> usize {
     match (function, function.children().count()) {
         (Function::Inverse(_), count) => count,
@@ -96,7 +96,7 @@ pub(super) fn told(function: &Function) -> usize {
     }
 }
 
-/// Possible decisions after the function; `None` if it always drops.
+/// Possible decisions after the function; `None` if the function drops every packet.
 fn ends(function: &Function, before: Outcomes) -> Option<Outcomes> {
     match function {
         Function::Drop => None,
@@ -148,7 +148,7 @@ fn ways<'f>(
         .filter_map(|(may, branch)| may.then_some(branch))
 }
 
-/// The alternatives up to the first that never drops.
+/// The alternatives up to the first that never drops a packet. The alternatives after it never run.
 fn tried(alternatives: &[Function]) -> impl Iterator<Item = &Function> {
     let sure = alternatives.iter().position(|each| !may_drop(each));
     alternatives

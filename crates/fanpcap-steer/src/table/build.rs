@@ -60,7 +60,7 @@ impl Described {
         self
     }
 
-    /// The same entry with its meaning for IPv6.
+    /// The same entry with its description for IPv6.
     pub(super) const fn ipv6(mut self, meaning: &'static str) -> Described {
         self.ipv6 = meaning;
         self

@@ -1,10 +1,10 @@
-//! Arguments of an entry's maker, and its results.
+//! The arguments and the results of the functions that make the tree of a call (makers).
 
 use crate::ir::{Function, Key, Net, Predicate, Property};
 use std::net::IpAddr;
 use std::vec;
 
-/// An argument whose kind was checked.
+/// An argument of a call. The checker has checked the argument's kind.
 #[derive(Clone, Debug)]
 pub(crate) enum Argument {
     Number(i128),
@@ -19,7 +19,7 @@ pub(crate) enum Argument {
     Key(Key),
 }
 
-/// The arguments in order, and the steering program's sets so far.
+/// The arguments in order, and the sets that the steering program has so far.
 #[derive(Debug)]
 pub(crate) struct Given<'a> {
     arguments: vec::IntoIter<Argument>,
@@ -52,7 +52,8 @@ impl Wrong {
         Wrong { argument, message }
     }
 
-    /// The error of a maker that reads other arguments than its entry declares.
+    /// The error if a maker reads other arguments than its entry declares, which is a mistake in
+    /// the table.
     fn mismatch() -> Wrong {
         Wrong::new(
             0,
@@ -107,7 +108,7 @@ impl<'a> Given<'a> {
         Ok(functions)
     }
 
-    /// The index of the set of these values.
+    /// Adds a set of these values, and returns the index of the set.
     pub(super) fn set(&mut self, mut values: Vec<u128>) -> usize {
         values.sort_unstable();
         values.dedup();

@@ -21,7 +21,7 @@ pub(crate) fn cut(address: IpAddr, bits: u8) -> Net {
     }
 }
 
-/// All bits of an address.
+/// The number of bits of an address.
 pub(crate) fn width(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }

@@ -189,7 +189,7 @@ pub(super) fn voip() -> Predicate {
     or(sip(), or(Predicate::Rtp, Predicate::Rtcp))
 }
 
-/// UDP with this port on either side, regardless of `src` and `dst`.
+/// UDP with this port on either side. `src` and `dst` do not restrict the side.
 fn gtp(port: u16) -> Predicate {
     let of = |property| is(property, port.into());
     or(of(Property::UdpSource), of(Property::UdpDestination))

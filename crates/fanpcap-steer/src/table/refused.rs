@@ -5,9 +5,9 @@
 pub struct Refused {
     /// Names of the functions.
     pub names: &'static [&'static str],
-    /// Why the language does not have them.
+    /// The reason why the language does not have these functions.
     pub reason: &'static str,
-    /// Advice: the replacement in this language.
+    /// Advice: what to write in this language instead.
     pub instead: &'static str,
 }
 
@@ -70,8 +70,7 @@ pub static REFUSED: [Refused; 8] = [
     },
 ];
 
-/// The refused functions of PFQ that include this name; `None` if the language does not refuse the
-/// name.
+/// The entry of [`REFUSED`] that includes this name, if there is one.
 pub(crate) fn find(name: &str) -> Option<&'static Refused> {
     REFUSED.iter().find(|refused| refused.names.contains(&name))
 }

@@ -50,7 +50,7 @@ impl<'a> Gre<'a> {
         })
     }
 
-    /// The mirrored frame with its header.
+    /// The frame that a switch has mirrored, with ERSPAN's header.
     pub fn erspan(self) -> Option<Erspan<'a>> {
         match self.protocol {
             ETHER_ERSPAN if self.sequence.is_none() => Some(Erspan::I(self.payload)),
@@ -60,7 +60,7 @@ impl<'a> Gre<'a> {
             }
             ETHER_ERSPAN_III => {
                 let (header, behind) = self.payload.split_first_chunk::<12>()?;
-                // Flag O: a subheader for the platform follows.
+                // Flag O: a platform-specific subheader of 8 bytes follows.
                 let subheader = if header[11] & 1 == 0 { 0 } else { 8 };
                 Some(Erspan::III(header, behind.get(subheader..)?))
             }
@@ -84,11 +84,12 @@ impl<'a> Gre<'a> {
 /// A frame that a switch has mirrored, by the version of the header before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Erspan<'a> {
-    /// No header: GRE without a sequence number.
+    /// No header, only the frame, after a GRE header without a sequence number.
     I(&'a [u8]),
-    /// 8 bytes, then the frame.
+    /// A header of 8 bytes, and the frame.
     II(&'a [u8; 8], &'a [u8]),
-    /// 12 bytes, and 8 more with flag O, then the frame.
+    /// The first 12 bytes of the header, and the frame after the header. With flag O the header has
+    /// 8 more bytes.
     III(&'a [u8; 12], &'a [u8]),
 }
 

@@ -10,8 +10,8 @@ const VERSION: u16 = 0x000f;
 /// PPP's address and control fields. A sender may leave them out.
 const ALL_STATIONS: [u8; 2] = [0xff, 0x03];
 
-/// The payload of a data message of either version. A version 2 message with an offset field is not
-/// read.
+/// The payload of a data message of version 2 or 3. `None` for a message of version 2 with an
+/// offset field, which is not supported.
 pub(super) fn over_udp(bytes: &[u8]) -> Option<Carried<'_>> {
     let flags = u16::from_be_bytes(*bytes.first_chunk()?);
     match flags & (CONTROL | OFFSET | VERSION) {
@@ -26,7 +26,7 @@ pub(super) fn over_udp(bytes: &[u8]) -> Option<Carried<'_>> {
     }
 }
 
-/// The version 3 pseudowire directly in IP; session 0 is control.
+/// The payload of version 3 directly in IP. `None` for session 0, which carries control messages.
 pub(super) fn over_ip(bytes: &[u8]) -> Option<&[u8]> {
     let (session, payload) = bytes.split_first_chunk::<4>()?;
     (*session != [0; 4]).then_some(payload)

@@ -137,7 +137,7 @@ impl<'a> Gtp<'a> {
 }
 
 /// The bytes after the extension headers. Each extension header begins with its length in units of
-/// 4 bytes and ends with the type of the next.
+/// 4 bytes, and ends with the type of the next extension header.
 fn behind_extensions(mut next: u8, mut bytes: &[u8]) -> Option<&[u8]> {
     for _ in 0..GTP_EXTENSIONS_MAX {
         if next == 0 {

@@ -6,13 +6,14 @@ use crate::TZSP_FIELDS_MAX;
 /// keep-alive. 802.11 frames are not read.
 pub(super) fn in_capwap(bytes: &[u8]) -> Option<&[u8]> {
     let &[preamble, length, binding, flags] = bytes.first_chunk()?;
-    // Version and type; flag T; flags F and K.
+    // `preamble` has the version and the type, `binding` has flag T, `flags` has the flags F and K.
     let is_read = preamble == 0 && binding & 0x01 == 0 && flags & 0x88 == 0;
     is_read.then(|| bytes.get(usize::from(length >> 3) * 4..))?
 }
 
-/// The Ethernet frame in a message of version 1, after its fields. A field's first byte is its
-/// kind: 0 is padding, 1 is the end; other kinds have a length.
+/// The Ethernet frame in a message of version 1, after the message's fields. A field's first byte
+/// is its kind. Kind 0 is padding and kind 1 is the end of the fields; a field of any other kind
+/// has a length byte.
 pub(super) fn in_tzsp(bytes: &[u8]) -> Option<&[u8]> {
     let (&[version, kind, high, low], mut rest) = bytes.split_first_chunk()?;
     if version != 1 || kind > 1 || [high, low] != [0, 1] {

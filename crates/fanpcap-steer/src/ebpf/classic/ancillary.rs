@@ -11,11 +11,13 @@ use fanpcap_bpf::kernel::*;
 const SKF_NET_OFF: u32 = 0xfff0_0000;
 const SKF_LL_OFF: u32 = 0xffe0_0000;
 
-/// linux/if_arp.h: filters are for Ethernet.
+/// The hardware type of Ethernet (linux/if_arp.h). It is a constant, because filters are only for
+/// Ethernet.
 const ARPHRD_ETHER: i32 = 1;
 
 impl Emitter<'_> {
-    /// Loads into r1 from an offset beyond 2^31.
+    /// Loads into r1 from an offset beyond 2^31. Such an offset means metadata, or bytes relative
+    /// to the network header or to the frame's first byte.
     pub(super) fn beside(&mut self, filter: &Making<'_>, k: u32, size: u8) -> Made {
         match k {
             SKF_AD_OFF.. => self.ancillary(filter, k - SKF_AD_OFF)?,

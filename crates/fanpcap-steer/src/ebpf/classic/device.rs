@@ -1,6 +1,6 @@
-//! A handle's own filter at XDP. Filters for live handles expect the first VLAN tag beside the
-//! frame, where the kernel's receive path puts it (net/core/skbuff.c, `skb_vlan_untag`). They
-//! expect the frame's bytes without this tag.
+//! A handle's own filter at XDP. A filter for a live handle expects the first VLAN tag beside the
+//! frame, where the kernel's receive path puts it (net/core/skbuff.c, `skb_vlan_untag`), and the
+//! frame's bytes without this tag. At XDP the tag is still among the bytes.
 
 use super::super::emitter::Emitter;
 use super::super::stack::TWO_PARTS;
@@ -23,7 +23,7 @@ const ETH_P_802_3: i32 = 1;
 const ETH_P_802_2: i32 = 4;
 
 impl Emitter<'_> {
-    /// Translates a filter twice: for frames with a tag and for frames without.
+    /// Translates a filter twice: once for frames with a tag, and once for frames without a tag.
     pub(super) fn device_filter(&mut self, code: &[Classic], text: &str) -> Made {
         let [untagged, tagged] = self.asm.labels();
         let labels = Vec::new();
@@ -54,14 +54,14 @@ impl Emitter<'_> {
     pub(super) fn keep_tag(&mut self) {
         let done = self.asm.label();
         self.asm.jump_if(R0.is(0), done);
-        // The number is already larger than any frame.
+        // Adds nothing to a number that is already larger than any frame: the sum could overflow.
         self.asm.jump_if(R0.above(0xffff), done);
         self.asm.alu(Op::Add, R0, TAG_LEN);
         self.asm.bind(done);
     }
 
-    /// Loads bytes at a constant offset into r1. Offsets count as if the frame's tag were not
-    /// there.
+    /// Loads bytes at a constant offset into r1, from a frame with a tag. Offsets count as if the
+    /// tag were not in the frame.
     pub(super) fn untagged(&mut self, filter: &Making<'_>, offset: u16, size: u8) {
         let len = u16::from(size);
         match offset.checked_add(4) {
@@ -72,7 +72,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Loads up to 4 bytes into r1: some before the tag, the others behind it.
+    /// Loads up to 4 bytes into r1, of which the first are before the tag and the last are behind
+    /// the tag.
     fn on_both_sides(&mut self, filter: &Making<'_>, offset: u16, len: u16) {
         let all = i32::from(len) + TAG_LEN;
         self.copy(i32::from(offset), all, TWO_PARTS, filter.out);
@@ -85,8 +86,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Handles offsets before the tag and on both sides of it. Falls through for bytes behind the
-    /// tag; r2 then has their offset in the frame.
+    /// Loads bytes that are before the tag or on both sides of the tag, and jumps to `done`. Falls
+    /// through for bytes behind the tag; r2 then has their offset in the frame.
     pub(super) fn indirect_untagged(
         &mut self,
         filter: &Making<'_>,
@@ -108,8 +109,8 @@ impl Emitter<'_> {
         self.asm.alu(Op::Add, R2, TAG_LEN);
     }
 
-    /// Loads into r1 from an offset beyond 2^31. Refuses loads that the reader could not run
-    /// either.
+    /// Loads metadata into r1, for a load at an offset beyond 2^31. Refuses metadata that is not
+    /// known at XDP, and all other offsets beyond 2^31.
     pub(super) fn beside_at_device(&mut self, filter: &Making<'_>, k: u32) -> Made {
         let tag = (filter.source == Source::Untagged).then_some(R9);
         let Some(what) = k.checked_sub(SKF_AD_OFF) else {

@@ -1,4 +1,5 @@
-//! Loads from the frame, as if its VLAN tag were in the bytes.
+//! Loads from the frame. In filters that expect it, the VLAN tag counts as if it were among the
+//! frame's bytes.
 
 use super::super::emitter::Emitter;
 use super::super::frame::width;
@@ -22,7 +23,7 @@ impl Emitter<'_> {
             Ok(offset) if filter.source == Source::Tagged => self.tagged(filter, offset, size),
             Ok(offset) if filter.source == Source::Untagged => self.untagged(filter, offset, size),
             Ok(offset) => self.bytes(filter, offset, size),
-            // No frame is that long.
+            // No frame has a byte at such an offset.
             Err(_) => self.asm.jump(filter.out),
         }
         Ok(())
@@ -123,7 +124,8 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Loads bytes directly if X is the length of an IPv4 header without options.
+    /// Loads bytes at X + k directly and jumps to `done`, if X is the length of an IPv4 header
+    /// without options. Filters for ports load so.
     fn behind_ipv4(&mut self, filter: &Making<'_>, number: i32, size: u8, done: Label) {
         let tag = match filter.source {
             Source::Untagged => TAG_LEN,
@@ -144,8 +146,8 @@ impl Emitter<'_> {
         self.asm.bind(other);
     }
 
-    /// Handles offsets within or after the tag. Falls through for bytes before the tag; r2 then has
-    /// their offset.
+    /// Loads bytes within or after the tag, and jumps to `done`. Falls through for bytes before the
+    /// tag; r2 then has their offset.
     fn indirect_tagged(&mut self, filter: &Making<'_>, size: u8, number: i32, done: Label) {
         let before = self.asm.label();
         self.when(R2.below(16), |this| {
@@ -156,7 +158,7 @@ impl Emitter<'_> {
                     this.asm.jump(done);
                 });
             }
-            // Never reached: the loop tries all offsets.
+            // Never reached, because the loop tries all offsets.
             this.asm.jump(filter.out);
         });
         self.asm.alu(Op::Sub, R2, 4);

@@ -1,13 +1,14 @@
-//! All variants of the code agree on frames that are cut off or broken. The variants are with and
-//! without code for plain packets, at sockets and at XDP.
+//! Checks that all variants of the code give the same answer for frames that are cut off or broken.
+//! There are four variants: code for sockets and for XDP, each with and without separate code for
+//! plain packets.
 
 use super::frames::*;
 use super::limits::{predicates, sets, steers};
 use super::*;
 use crate::ir::{Key, Property};
 
-/// Frames of all kinds: cut at every third byte, and with one bit changed in every second byte of
-/// the headers.
+/// Frames of all kinds, in two forms: cut off at every third byte, or with one bit changed in every
+/// second byte of the headers.
 fn broken() -> Vec<Vec<u8>> {
     let extension = |next: u8, rest: &[u8]| [&[next, 0, 0, 0, 0, 0, 0, 0][..], rest].concat();
     let datagram = udp(1111, 2222, &[0x80; 16]);

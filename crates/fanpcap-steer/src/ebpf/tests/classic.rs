@@ -1,4 +1,4 @@
-//! Classic BPF programs: as predicates, and as a user's own filter.
+//! Checks classic BPF programs as predicates, and as a user's own filter.
 
 use super::frames::*;
 use super::*;
@@ -22,7 +22,7 @@ fn port_filter() -> Vec<Classic> {
     ]
 }
 
-/// The number that a classic program returns for a frame, as the user's filter.
+/// The number that a classic BPF program returns for a frame if it is the user's filter.
 fn user(code: &[Classic], frame: &[u8]) -> u32 {
     let loaded = Loaded::load(
         &filter_of(&program(Function::Pass), Some(code)).unwrap(),
@@ -69,7 +69,7 @@ fn a_users_filter_comes_behind_the_program() {
     assert_eq!(loaded.run(&tcp4()).unwrap(), 0);
     let other = ethernet(0x0800, &v4(17, 0, &udp(1112, 2222, &[])));
     assert_eq!(loaded.run(&other).unwrap(), 0);
-    // No other code uses the registers of the user's filter.
+    // No other code changes the registers of the user's filter: A stays 7 while X is loaded.
     let kept = [
         Classic::new(LD_IMM, 7),
         Classic::new(LDX_B_MSH, 14),

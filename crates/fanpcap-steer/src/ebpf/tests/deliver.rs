@@ -1,5 +1,5 @@
-//! The BPF program that delivers: the parts of the delivery that run for a packet, and their
-//! arguments.
+//! Checks which functions of the delivery a delivering BPF program runs for a packet, and with
+//! which arguments.
 
 use super::frames::*;
 use super::*;
@@ -7,18 +7,18 @@ use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::{MapKind, MapSpec};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// A delivery that counts in a map ([`Counts`]). The stamps are 1, 2, 3 ...
+/// A delivery that counts its calls in a map ([`Counts`]). The packets' stamps are 1, 2, 3 ...
 struct Recording;
 
-/// What a BPF program with [`Recording`] has done so far.
+/// The calls that a BPF program with [`Recording`] has counted so far.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     offered: u64,
     dropped: u64,
     missed: u64,
-    /// Packets with a stamp.
+    /// Packets that got a stamp.
     stamped: u64,
-    /// Deliveries to each slot, and the last stamp.
+    /// Each slot to which packets were delivered, with the number of deliveries and the last stamp.
     slots: Vec<(usize, u64, u64)>,
 }
 
@@ -178,7 +178,7 @@ fn what_is_dropped_is_counted_and_has_no_stamp() {
 #[ignore = "needs root: eBPF"]
 fn flows_stay_at_xdp_too() {
     let table = numbered(5);
-    // Each slot has the member with the slot's number.
+    // The member in each slot has the slot's number as its sticky id.
     for words in [layout::STICKY_IDS, layout::HOLDERS] {
         let words = table.view::<AtomicU64>(words, layout::SLOTS).unwrap();
         (0..)

@@ -1,4 +1,4 @@
-//! The hash that selects the member of a flow's packets, as `hash.rs` computes it.
+//! Checks that the hash that selects the member of a flow's packets is the one of `hash.rs`.
 
 use super::frames::*;
 use super::*;
@@ -36,7 +36,8 @@ fn a_flow_is_by_addresses_and_ports() {
         hash4(0, 0)
     );
     for end in 14..40 {
-        // If the frame is cut, `run` checks only that all variants agree.
+        // Of a frame that is cut off, no hash is expected: `run` checks that all variants give the
+        // same one.
         let _ = all.run(&options[..end]);
     }
     let sctp = ethernet(0x0800, &v4(132, 0, &[0, 1, 0, 2, 0, 0, 0, 0]));
@@ -89,7 +90,7 @@ fn what_is_carried_is_found() {
             assert_ne!(outer.run(&frame), hash4(3333, 4444), "{name}");
         }
     }
-    // A frame cut within the inner header is steered by the outer packet.
+    // A frame that is cut off within the inner header is steered by the outer packet.
     let (_, frame) = tunnels().swap_remove(0);
     assert_eq!(flows.run(&frame[..14 + 20 + 19]), hash4(0, 0));
 }

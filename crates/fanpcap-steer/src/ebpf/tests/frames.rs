@@ -25,7 +25,7 @@ pub(super) fn arp() -> Vec<u8> {
     ethernet(0x0806, &[0; 46])
 }
 
-/// All ways to carry an Ethernet frame or an IPv4 packet.
+/// Frames with all kinds of tunnels, which carry an Ethernet frame or an IPv4 packet.
 pub(super) fn tunnels() -> Vec<(&'static str, Vec<u8>)> {
     let packet = v4(17, 0, &udp(3333, 4444, &[0; 20]));
     let ip = by_protocol(&packet).into_iter().chain(by_port(&packet));

@@ -1,5 +1,5 @@
-//! The kernel accepts whatever the compiler accepts: long programs, programs with deep nesting, and
-//! programs with all kinds of nodes.
+//! Checks that the kernel accepts every steering program that the compiler accepts: long ones,
+//! deeply nested ones, and those with all kinds of nodes.
 
 use super::*;
 use crate::ir::{Comparison, Header, Key, Net, Ports, Property, Side};
@@ -206,7 +206,7 @@ fn the_kernel_takes_programs_with_all_nodes() {
     assert_eq!(fanout_of(&program(deep)).err(), Some(EbpfError::TooDeep));
 }
 
-/// The program has all nodes except those that only XDP runs.
+/// Loads steering programs that have all kinds of nodes except those that only XDP runs.
 pub(super) fn the_kernel_takes_sockets_programs_with_all_nodes() {
     for depth in [0, 8] {
         let main = Function::Sequence(vec![rich(depth), Function::First(steers())]);
@@ -357,8 +357,8 @@ fn the_kernel_takes_what_is_deep() {
     });
 }
 
-/// Checks that functions are verified once. The kernel loads code without type information too, so
-/// no other test would fail without the type information.
+/// Checks that the verifier visits each function only once, which needs type information. The
+/// kernel also loads code without type information, so no other test would fail without it.
 #[test]
 #[ignore = "needs root: eBPF"]
 fn functions_are_verified_once() {

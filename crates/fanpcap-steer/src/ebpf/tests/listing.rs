@@ -1,4 +1,4 @@
-//! The listing of the code.
+//! Checks the listing of the code.
 
 use super::*;
 

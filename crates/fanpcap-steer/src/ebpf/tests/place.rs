@@ -1,4 +1,4 @@
-//! The slot that a group's table has for a hash or for a member's number.
+//! Checks the slot that a group's table gives for a hash or for a member's number.
 
 use super::frames::*;
 use super::*;

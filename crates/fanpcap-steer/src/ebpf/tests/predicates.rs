@@ -1,4 +1,4 @@
-//! Each predicate, with both results.
+//! Checks each predicate with frames for both results.
 
 use super::frames::*;
 use super::*;
@@ -81,7 +81,7 @@ fn properties_are_as_the_headers_say() {
 #[ignore = "needs root: eBPF"]
 fn numbers_compare_without_sign() {
     use Comparison::{AllBits, AnyBit, Equal, Greater, GreaterEqual, Less, LessEqual, NotEqual};
-    // 1111 is 0x457.
+    // The property has the value 1111, which is 0x457.
     for (comparison, number, expected) in [
         (Less, 1111, false),
         (Less, 1112, true),

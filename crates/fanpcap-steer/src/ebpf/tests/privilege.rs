@@ -1,5 +1,4 @@
-//! The capabilities that loading needs: `CAP_BPF`, and no capability that allows reading the
-//! kernel's memory.
+//! Checks that loading needs `CAP_BPF`, and no capability that allows reading the kernel's memory.
 
 use super::frames::*;
 use super::*;
@@ -79,7 +78,8 @@ fn as_child_all_socket_programs_load() {
             let object = by_table(&program(flow_mode()), options).unwrap();
             let loaded = load_with(&object, &table()).unwrap();
             assert!(loaded.verified().unwrap() < 10_000);
-            // With only CAP_BPF, the kernel allows trial runs of socket programs only.
+            // A process with only CAP_BPF can make trial runs of socket programs only, not of XDP
+            // programs.
             match loaded.time(&frame, 1_000_000) {
                 Ok((_, nanoseconds)) => println!(
                     "{name}, {options:?}: {nanoseconds} ns, {} verified",

@@ -63,8 +63,8 @@ fn bare() -> Object {
 mod long {
     use super::*;
 
-    /// Compares mode `flow` at XDP with a BPF program that does nothing. The mode has its table and
-    /// calls a delivery that does nothing.
+    /// Compares mode `flow` at XDP with a BPF program that does nothing. The BPF program of the
+    /// mode reads its table, and then calls a delivery that does nothing.
     #[test]
     #[ignore = "needs root: eBPF; prints measurements, of which only coarse limits can fail"]
     fn steering_at_xdp_costs_little() {

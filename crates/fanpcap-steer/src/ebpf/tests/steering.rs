@@ -1,4 +1,4 @@
-//! Each steering function, and combinations of functions.
+//! Checks each steering function, and combinations of functions.
 
 use super::frames::*;
 use super::*;
@@ -227,7 +227,8 @@ fn what_drops_leaves_nothing_behind() {
 #[ignore = "needs root: eBPF"]
 fn turns_and_samples_are_counted() {
     let pinned = |loaded: &Loaded, count: usize| -> Vec<u32> {
-        // Trial runs are on the caller's CPU. On another CPU, another counter would be used.
+        // A trial run uses the CPU of the calling thread, and each CPU has its own counter. So all
+        // runs must be made on one CPU.
         (0..count).map(|_| loaded.run(&udp4()).unwrap()).collect()
     };
     let repeated = |main: Function, expected: &[u32]| {

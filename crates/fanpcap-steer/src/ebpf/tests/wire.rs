@@ -1,5 +1,5 @@
-//! Tests that need real frames on a link instead of trial runs: tags that the kernel keeps beside
-//! the frame, marks, and a steered group.
+//! Tests with real frames on a link. Trial runs can't test tags that the kernel keeps beside the
+//! frame, marks, and a steered group.
 
 use super::frames::*;
 use super::*;
@@ -140,8 +140,8 @@ fn tags_beside_the_frame_are_its_outermost() {
     }
 }
 
-/// Filters that accept a frame with these bytes at an offset. With `behind_x`, the offset is
-/// relative to X.
+/// Filters that each accept a frame that has the same bytes as `frame` at one offset. With
+/// `behind_x`, the offset is relative to X.
 fn of_bytes(frame: &[u8], behind_x: bool) -> Vec<Filter> {
     let mut filters = Vec::new();
     for (size, len) in [(0x10, 1), (0x08, 2), (0x00, 4)] {
@@ -169,7 +169,7 @@ fn of_bytes(frame: &[u8], behind_x: bool) -> Vec<Filter> {
 #[test]
 #[ignore = "needs root: real packets"]
 fn pcap_filters_see_the_tag_in_the_bytes() {
-    // All bytes differ.
+    // All bytes of the frame differ from each other, so that a load from a wrong offset is found.
     let frame: Vec<u8> = tagged().into_iter().take(22).chain(100..140).collect();
     let long = u32::try_from(frame.len()).unwrap();
     let length = vec![
