@@ -13,8 +13,8 @@ pub(super) struct Known {
     valued: &'static str,
     /// The option that names the device.
     pub(super) device: u8,
-    /// The option that names the output file, if a second copy that got the same name would
-    /// overwrite the file.
+    /// The option that names the output file. `None` if a second copy with the same file name
+    /// would overwrite nothing.
     pub(super) file: Option<u8>,
     /// The program captures on network devices only.
     pub(super) needs_device: bool,

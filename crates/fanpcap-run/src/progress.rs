@@ -36,8 +36,8 @@ impl Progress {
     }
 }
 
-/// The line shows the sum, then the copies in order. If not all copies fit, the line shows the
-/// copies that lose most or get least.
+/// The line shows the sum, then the copies in order. If not all copies fit, the line shows those
+/// with the most dropped packets, then those with the lowest rates.
 fn line(before: &[Account], now: &[Account], passed: Duration, width: usize) -> String {
     let width = width.saturating_sub(1);
     let rate = |number: usize| rate(&before[number], &now[number], passed);

@@ -1,4 +1,4 @@
-//! Signals to this command: it forwards them to the copies, and some of them end the run.
+//! Handles signals to this command: forwards them to the copies. Some signals also end all copies.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -48,7 +48,7 @@ impl Watch<'_> {
             return Ok(());
         }
         // A SIGHUP from the kernel means that the terminal is gone. For a SIGHUP from a process,
-        // each application defines the meaning.
+        // each application defines the meaning, so this command only forwards the signal.
         let ends = [SIGINT, SIGQUIT, SIGTERM].contains(&signal);
         if ends
             && self
@@ -127,7 +127,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Ends the run because of an error.
+    /// Ends all copies because of an error.
     pub(super) fn abort(&mut self, error: String) {
         if self.failures.error.is_none() {
             self.failures.error = Some(error);
