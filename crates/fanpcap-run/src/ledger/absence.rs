@@ -39,8 +39,8 @@ impl Default for Absent {
 }
 
 impl Absences {
-    /// Begins an absence: the last copy has left the group on this device. `counted` is the device's
-    /// packet counter at that time.
+    /// Begins an absence: the last copy has left the group on this device. `counted` is the
+    /// device's packet counter at that time.
     pub(super) fn begin(&mut self, ifindex: u32, counted: Option<u64>) {
         if !self.is_over {
             self.open

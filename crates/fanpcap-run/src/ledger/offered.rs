@@ -96,8 +96,8 @@ impl Ledger {
         }
     }
 
-    /// Gives ended members the counters of their group, if the ledger holds these counters. A member
-    /// may have ended before the ledger gave it the counters.
+    /// Gives ended members the counters of their group, if the ledger holds these counters. A
+    /// member may have ended before a scan gave it the counters.
     pub(super) fn hold_known(&self, ended: &mut [Member]) {
         for member in ended.iter_mut().filter(|it| it.lacks_counters()) {
             if let Some(reading) = self.offered.0.get(&member.ifindex) {
@@ -125,9 +125,9 @@ impl Ledger {
         }
     }
 
-    /// The number of packets that no member of an ended group counted, up to the time when the group
-    /// was empty. `counted` is the device's packet counter at that time. If a newcomer has created
-    /// the group again, the time is that of the newcomer's join. The result is 0 if the group has
+    /// The number of packets that no member of an ended group counted. They came before the group
+    /// was empty (`counted` is the device's packet counter at that time), or, if a newcomer has
+    /// created the group again, before that newcomer's join. The result is 0 if the group has
     /// members, if it is not on XDP, or if its counters were not held.
     pub(super) fn missed_at_the_end(
         &mut self,

@@ -7,8 +7,8 @@
 pub(super) struct Spans(Vec<(u64, u64)>);
 
 impl Spans {
-    /// Adds the span of the counter values from `from` to `to`. Returns how many packets of the span
-    /// were in no earlier span.
+    /// Adds the span of the counter values from `from` to `to`. Returns how many packets of the
+    /// span were in no earlier span.
     pub(super) fn add(&mut self, from: u64, to: u64) -> u64 {
         let (mut from, mut to) = (from, to.max(from));
         let mut new = to - from;

@@ -85,7 +85,8 @@ impl Ledger {
                     if rejects_silently(&member) {
                         self.takers.placeholders.insert(member.ifindex);
                     }
-                    // The member may have joined and died since the last scan. Its join ended an absence.
+                    // The member may have joined and died since the last scan. Its join ended an
+                    // absence.
                     self.end_absences(&[member]);
                 }
                 None => rest.push(member),

@@ -9,7 +9,7 @@ use super::Member;
 use crate::ledger::Account;
 
 impl Member {
-    /// Whether the member is on XDP and this process does not hold the engine's counters for it yet.
+    /// Whether the member is on XDP and this process does not hold its engine's counters yet.
     pub(in crate::ledger) fn lacks_counters(&self) -> bool {
         self.record.is_on_engine() && self.counters.is_none()
     }
