@@ -40,7 +40,7 @@ pub(crate) struct Row {
     pub(crate) text: String,
 }
 
-/// The cells of a row; unknown figures are empty.
+/// The cells of a row. A cell is empty if the row has no such number.
 #[derive(Debug, Default)]
 struct Cells {
     cpu: String,

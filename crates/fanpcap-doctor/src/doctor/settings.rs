@@ -197,7 +197,8 @@ fn error(report: &Report) -> Finding {
     )
 }
 
-/// The command that removes the setting.
+/// The command that makes the setting ineffective: it turns the setting's lines into comments, or
+/// unsets the variable.
 fn without(place: &Place) -> String {
     if place.source != "environment" {
         let file = word(&place.source);

@@ -57,8 +57,8 @@ impl Ledger {
         ));
     }
 
-    /// Packets that the device `ifindex` has counted since the last reading. If `ifindex` is `None`,
-    /// the sum over all known devices. The result is `None` if unknown.
+    /// Packets that the device `ifindex` has counted since the last reading; for `None`, the sum
+    /// over all known devices. The result is `None` if unknown.
     fn counted_since(&self, ifindex: Option<u32>) -> Option<u64> {
         let since = |(ifindex, before): (u32, u64)| {
             Some(link::packets(ifindex).ok()?.saturating_sub(before))

@@ -49,8 +49,8 @@ struct Datagram {
 
 impl Datagrams {
     /// Notes a fragment that the members `to` get; `shown` is the flow in the fragment's headers.
-    /// Returns the datagram's flow, if it is known by now, and whether a later fragment came before
-    /// it was known.
+    /// Returns the datagram's flow, or `None` before the first fragment came. Also returns whether
+    /// a later fragment came before the first one.
     pub(super) fn take(
         &mut self,
         ip: &Ip<'_>,
