@@ -23,7 +23,7 @@ const WELL: Duration = Duration::from_secs(10);
 /// it ended, this count begins at 1 again.
 const ENDS_MAX: u32 = 10;
 
-/// How one start of a copy ended.
+/// How a copy ended after one start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct End {
     /// The kernel's wait status.

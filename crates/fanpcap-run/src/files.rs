@@ -26,7 +26,8 @@ pub(crate) struct Files {
     /// Patterns of the names that applications derive from the named paths. Files with such a name
     /// that existed before the start are in `named`.
     patterns: Vec<Pattern>,
-    /// Names of other copies' files, which may match a pattern of this copy.
+    /// Names of other copies' files. If they match a pattern of this copy, they are still not its
+    /// files.
     others: BTreeSet<PathBuf>,
     /// New names of the files of earlier starts.
     kept: Vec<PathBuf>,

@@ -42,7 +42,7 @@ pub(crate) struct GroupMode {
 pub(crate) struct Asked {
     /// The kernel's mode.
     pub(crate) mode: Mode,
-    /// Digest that identifies the steering program, if the mode is one.
+    /// The digest of the steering program; `None` if the mode is the kernel's own.
     pub(crate) digest: Option<u64>,
 }
 

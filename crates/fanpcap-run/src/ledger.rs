@@ -85,7 +85,7 @@ pub(crate) struct Ledger {
     has_pageless: bool,
     /// The copies' running processes, with the copies' numbers.
     running: Vec<(u32, usize)>,
-    /// All processes that copies have had so far.
+    /// All processes that copies have had so far, with the copies' numbers.
     processes: BTreeMap<u32, usize>,
     /// Complaints that are not printed yet. A complaint says which number is unknown, and why.
     complaints: Vec<String>,

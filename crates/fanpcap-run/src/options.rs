@@ -77,7 +77,7 @@ const KNOWN: [Known; 11] = [
 ];
 
 /// The known program that a command line runs, and its arguments. Other programs, such as nice(1),
-/// may come first.
+/// may precede the known program.
 pub(super) fn known_program(command: &[OsString]) -> Option<(Known, &[OsString])> {
     let name = |word: &OsString| {
         let name = Path::new(word).file_name()?.to_str()?;

@@ -29,7 +29,7 @@ pub(crate) struct Orphans {
     /// Copies that have ended since the last search.
     ended: Vec<usize>,
     looked: Option<Instant>,
-    /// Number of searches in a row that found nothing.
+    /// Number of searches in a row that found no process to end.
     clean: u32,
 }
 

@@ -24,7 +24,7 @@ impl Progress {
         }
     }
 
-    /// The line, if it is time for a new one.
+    /// The next progress line; `None` if the last line is less than a second old.
     pub(crate) fn line(&mut self, accounts: &[Account], width: usize) -> Option<String> {
         let passed = self.at.elapsed();
         if passed < PERIOD {

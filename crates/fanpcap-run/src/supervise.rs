@@ -15,7 +15,7 @@ use super::ledger::{Absent, Account};
 use super::output::Output;
 use watch::Watch;
 
-/// What to run, and how.
+/// The copies to run, their group, and where their output goes.
 #[derive(Debug)]
 pub(crate) struct Run<'a> {
     pub(crate) arguments: &'a Arguments,

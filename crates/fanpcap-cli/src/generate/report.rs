@@ -16,7 +16,7 @@ pub(super) struct Report {
     device: String,
     /// How frames were sent.
     way: Way,
-    /// Why frames were not sent as live frames, if the user did not ask for that.
+    /// Why the portable way was used although live frames were allowed; `None` if it was not.
     instead: Option<String>,
     /// Frames that were passed to the device.
     sent: u64,
@@ -43,7 +43,7 @@ pub(super) struct Report {
     refused: Option<u64>,
     /// The other end of a veth pair.
     peer: Option<Peer>,
-    /// The problems of the file, if one was replayed.
+    /// The problems of the replayed file; `None` if no file was replayed.
     file: Option<Faults>,
 }
 
@@ -204,7 +204,7 @@ impl fmt::Display for Report {
 #[derive(Debug)]
 pub(super) struct Progress {
     wanted: bool,
-    /// Whether each line overwrites the last one, as on a terminal.
+    /// Whether each line overwrites the line before, as on a terminal.
     over: bool,
     before: Sent,
 }

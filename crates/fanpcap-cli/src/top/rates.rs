@@ -187,8 +187,8 @@ fn mark_left(members: &mut [Member]) {
     }
 }
 
-/// A member that was read before is marked as unread after this many seconds without a look for
-/// packets.
+/// If the application of a member has read packets before, the member is marked as unread after
+/// this many seconds in which the application has not looked for packets.
 const LEFT_SECONDS: f64 = 30.0;
 
 /// The highest rate divided by the mean; `None` for a single rate, or if all rates are 0.

@@ -30,7 +30,7 @@ use super::settings::Settings;
 pub(super) struct Facts {
     /// The device that the user named.
     pub(super) asked: Option<String>,
-    /// The problems of applications that another user starts, if --user names one.
+    /// The problems of applications that the user of --user starts; `None` without --user.
     pub(super) of_user: Option<Vec<Finding>>,
     /// The capture cluster that this machine is in.
     pub(super) cluster: Cluster,

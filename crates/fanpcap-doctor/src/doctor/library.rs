@@ -16,7 +16,7 @@ use super::settings::GroupSetting;
 /// Facts of the library.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Library {
-    /// The libpcap that an application started from here loads; `None` if there is none.
+    /// The libpcap that an application started from here loads; `None` if it finds no libpcap.
     pub(super) from_here: Option<Loaded>,
     /// The libpcap that every program of the machine loads.
     pub(super) by_all: Option<Loaded>,
@@ -71,7 +71,7 @@ impl Loaded {
     }
 }
 
-/// Whether a file is one of fanpcap's libraries; `None` if it can't be read.
+/// Whether a file is one of fanpcap's libraries; `None` if the file can't be read.
 fn is_ours(path: &Path) -> Option<bool> {
     // Read only regular files: reading something else, such as a pipe, may never end.
     fs::metadata(path).ok().filter(fs::Metadata::is_file)?;

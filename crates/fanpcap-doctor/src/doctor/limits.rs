@@ -1,4 +1,4 @@
-//! Limits of the calling process that are too low for its captures (setrlimit(2)).
+//! Finds limits of the calling process that are too low for its captures (setrlimit(2)).
 
 use std::fs;
 use std::path::Path;

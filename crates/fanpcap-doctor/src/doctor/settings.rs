@@ -39,7 +39,7 @@ pub(super) struct GroupSetting {
 }
 
 impl Settings {
-    /// The settings as the library reads them, for one device or all.
+    /// The settings as the library reads them, for `device`, or for all devices if it is `None`.
     pub(super) fn read(device: Option<&str>, ifindex: impl Fn(&str) -> Option<u32>) -> Self {
         let seen = Overview::read(device, &compile_expression);
         let errors = seen.errors().into_iter().cloned().collect();

@@ -56,7 +56,7 @@ const PATIENCE: &str = "20";
 impl User {
     /// The user of this name or number.
     fn find(name: &str) -> Result<Self> {
-        // getent(1) would read such a name as an option.
+        // getent(1) would read a name with this beginning as an option.
         ensure!(!name.starts_with('-'), "no user {name:?}");
         let found = Command::new("getent").args(["passwd", name]).output();
         let found = found.context("running getent")?;

@@ -12,13 +12,13 @@ use super::member::Member;
 use super::{Account, Ledger};
 
 impl Ledger {
-    /// Settles members, each on its own thread. First makes all these members refuse packets, so
-    /// that the kernel makes them wait only once for packets in flight. Keeps a member that a child
-    /// process still uses, and checks it again at each call.
+    /// Settles members, each on its own thread. First makes all these members refuse packets: their
+    /// threads then wait for packets in flight at the same time. If a child process still uses a
+    /// member, the ledger keeps the member, and later calls check it again.
     pub(super) fn settle_at_once(&mut self, mut ended: Vec<Member>) {
         let refuse = on_threads(&mut ended, Member::refuse);
         let mut refuse = refuse.into_iter();
-        // If a thread can't be started, the next call tries again.
+        // A member whose thread could not be started stays, and the next call tries again.
         let (mut ended, stay): (Vec<_>, Vec<_>) = ended
             .into_iter()
             .partition(|_| refuse.next().flatten().unwrap_or(false));

@@ -39,8 +39,8 @@ const PERIOD_YOUNG: Duration = Duration::from_millis(20);
 /// Interval while the next copy waits for the share of the copy before it.
 const PERIOD_TURN: Duration = Duration::from_millis(5);
 
-/// Interval while a member leaves: its place in the group becomes free only when this process
-/// closes its socket, too.
+/// Interval while a member leaves: the member's place in the group becomes free only when this
+/// process, too, has closed the member's socket.
 const PERIOD_PRESSED: Duration = Duration::from_millis(2);
 
 /// Age at which this command examines why a copy has no member page.

@@ -22,8 +22,7 @@ pub(super) const TAKEN: [i32; 9] = [
 /// send the same interrupt twice in a row.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Copies that were sent a signal to end are named in a message if they have not ended after this
-/// time.
+/// A message names the copies that have not ended this long after they got a signal to end.
 const NAMED_AFTER: Duration = Duration::from_secs(5);
 
 impl Watch<'_> {
@@ -72,7 +71,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Names, once, the copies that were sent a signal to end but still run.
+    /// Prints, once, which copies still run although they got a signal to end.
     pub(super) fn say_who_stays(&mut self) {
         let is_late = |stopped: Instant| stopped.elapsed() >= NAMED_AFTER;
         if self.has_said_stays || !self.stopped.is_some_and(is_late) {
