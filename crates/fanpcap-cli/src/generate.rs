@@ -48,7 +48,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(path) = &arguments.replay {
         report::complain(path, &faults);
     }
-    // Report the sent frames after an error too: the device may be gone.
+    // Report the sent frames even after an error. If the device is gone, its counters are unknown.
     let counted = counting.finish(sender.sent().frames);
     let (counted, uncounted) = match counted {
         Ok(counted) => (Some(counted), None),
@@ -131,8 +131,8 @@ fn plan(arguments: &Arguments, pool: &Pool, stream: bool) -> Result<Plan> {
     Ok(Plan { until, pace })
 }
 
-/// A stream replaces its pool while it sends. Only the portable sender can replace a pool without a
-/// pause.
+/// The way of sending. A stream replaces its pool of frames during sending, and only the portable
+/// way can do this without a pause.
 fn choice(arguments: &Arguments, stream: bool) -> Result<Choice> {
     Ok(match (arguments.live, arguments.portable || stream) {
         (true, false) => Choice::Live,

@@ -140,13 +140,15 @@ impl Group {
     }
 }
 
-/// How long members may take to answer: a busy member checks ten times a second.
+/// How long members may take to answer a request for the table. A busy member checks for requests
+/// ten times a second.
 const ANSWERS: Duration = Duration::from_millis(700);
 
 /// Interval of checks whether a ring has been read.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Waits until a drained member has read its ring. Returns the number of packets left in it.
+/// Waits until a drained member has read its ring, but at most for `limit`. Returns the number of
+/// packets that are left in the ring; `None` if unknown.
 fn await_empty(drained: &Drained, limit: Duration) -> Option<u64> {
     let end = Instant::now() + limit;
     loop {

@@ -110,7 +110,8 @@ fn json(view: View, state: &State) -> Result<String> {
     serde_json::to_string(&view).context("writing JSON")
 }
 
-/// An interval as a table: as wide as the terminal, or with all columns if there is none.
+/// An interval as a table. The table is as wide as the terminal, or has all columns if standard
+/// output is no terminal.
 fn text(view: &View, state: &State) -> String {
     let width = terminal::width().map_or(WIDE, usize::from);
     let rows = screen::rows(view, state, width);

@@ -162,7 +162,7 @@ fn show(device: &Device, facts: &Facts, wishes: Wishes) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A note on a problem that no plan fixes: the XDP engine captures the host's packets before the
+/// A note about a problem that no plan fixes: the XDP engine captures the host's packets before the
 /// kernel or the NIC segments them.
 fn unsegmented(device: &Device) -> Option<String> {
     let links = link::links().ok()?;
@@ -183,8 +183,8 @@ struct Tuning {
 }
 
 impl Tuning {
-    /// Undoes changes that a crash has left, plans the changes, and makes them. Returns whether all
-    /// changes succeeded.
+    /// Undoes changes that a crashed process has left, then plans the new changes and makes them.
+    /// Returns whether all new changes succeeded.
     fn make(&self, journal: &mut Journal, wish: Wish<'_>) -> Result<bool> {
         let name = &self.device.name;
         let left = journal.recover(&Settings(&self.device));

@@ -125,7 +125,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     })
 }
 
-/// Watches the members.
+/// Counts the packets of all members, and starts the test traffic.
 struct Witness<'a> {
     arguments: &'a Arguments,
     sample: Sample,

@@ -33,8 +33,8 @@ pub fn directory() -> Result<PathBuf> {
         .nth(levels)
         .context("where this command is")?;
     let multiarch = format!("lib/{}-linux-gnu/fanpcap", env::consts::ARCH);
-    // The last two directories are those of a build: target/release, and the staged library for
-    // target/fanpcap/bin.
+    // The last two directories are those of a build, for a command in target/release and for a
+    // command in target/fanpcap/bin.
     let places = [
         multiarch.as_str(),
         "lib/fanpcap",

@@ -114,8 +114,8 @@ pub fn apparmor_hinders() -> bool {
     Profile::find(Path::new("/")).is_some_and(|profile| profile.hinders())
 }
 
-/// Does the work, then prints its messages, including messages from before an error. The work is
-/// complete even if standard output is closed.
+/// Does the work, then prints its messages, also if the work has failed. A closed standard output
+/// does not stop the work.
 fn told(work: impl FnOnce(&mut String) -> Result<()>) -> Result<ExitCode> {
     let mut said = String::new();
     let done = work(&mut said);
@@ -177,8 +177,8 @@ fn disable_system(root: &Path, directory: Option<&Path>, said: &mut String) -> R
     Ok(())
 }
 
-/// Adds our block to AppArmor's profile. `asked` means that the user asked for this change, so the
-/// command must report the result.
+/// Adds our block to AppArmor's profile. `asked` says whether the user asked for this change, so
+/// that the command must report even that nothing changed.
 fn enable_apparmor(root: &Path, directory: &Path, asked: bool, said: &mut String) -> Result<()> {
     let Some(profile) = Profile::find(root) else {
         if asked {
@@ -226,8 +226,8 @@ fn warn(change: &Change) {
     }
 }
 
-/// The rules that were installed with the library, in share/fanpcap/apparmor next to the lib
-/// directory of the library.
+/// The path of the rules that were installed with the library: share/fanpcap/apparmor, next to the
+/// lib directory that contains the library.
 fn rules(root: &Path, directory: &Path) -> Result<PathBuf> {
     let places = directory
         .ancestors()

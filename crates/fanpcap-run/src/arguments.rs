@@ -30,9 +30,9 @@ pub(crate) fn is_numbered(argument: &OsStr) -> bool {
     expand(argument, 0) != expand(argument, 1)
 }
 
-/// The files that copy `number` may write, according to the arguments. Each numbered argument gives
-/// three paths: the whole argument, the part after `=`, and the part after an option letter, as in
-/// `-w%i.pcap`.
+/// The files that copy `number` may write, according to the arguments. An argument with `%i` may
+/// contain a path in three ways: as the whole argument, after `=`, or after an option letter, as
+/// in `-w%i.pcap`. All these paths are returned.
 pub(crate) fn files(arguments: &[OsString], number: usize) -> Vec<PathBuf> {
     let numbered = arguments.iter().filter(|argument| is_numbered(argument));
     numbered
@@ -55,11 +55,11 @@ fn parts(argument: &OsStr) -> Vec<&OsStr> {
 }
 
 /// The device that a command line names. For a known program, reads the options as that program
-/// does. For other programs, takes the value of `-i` or `--interface`. If there is none, takes the
-/// value of `-d` or `--pcap` (Suricata), or of a bundle of options that ends with `i`. These
-/// options may mean something else, so their value must be a device that `exists` finds. If the
-/// command line names several devices, returns the first. Returns the plain name: `eth0` for
-/// `xdp:eth0`, `eth0:1` and `eth0^eth1`.
+/// does. For other programs, takes the value of `-i` or `--interface`. If the command line has
+/// neither option, takes the value of `-d` or `--pcap` (Suricata), or of a bundle of options that
+/// ends with `i`. These options may mean something else, so their value must be a device that
+/// `exists` finds. If the command line names several devices, returns the first. Returns the plain
+/// name: `eth0` for `xdp:eth0`, `eth0:1` and `eth0^eth1`.
 pub(crate) fn device(command: &[OsString], exists: impl Fn(&str) -> bool) -> Option<String> {
     let known = options::known_program(command);
     let named = known.and_then(|(known, arguments)| {
@@ -109,7 +109,7 @@ fn bundled(texts: &[&str]) -> Vec<String> {
     values
 }
 
-/// The plain name of a device, without an engine, a number or further devices.
+/// The plain name of the first device in `name`, without an engine or a number.
 pub(crate) fn plain(name: &str) -> Option<String> {
     let first = name.split('^').next()?;
     let parts: Vec<&str> = first.split(':').collect();

@@ -110,7 +110,8 @@ fn numbered(file: &OsStr) -> String {
     own.display().to_string()
 }
 
-/// Checks that the copies can join the group, by the kernel's sockets and the member pages.
+/// Checks that the copies can join the group, as far as the kernel's list of sockets and the
+/// member pages show.
 ///
 /// # Errors
 /// The message describes the group and says what to do.

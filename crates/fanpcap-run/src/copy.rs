@@ -16,18 +16,19 @@ use super::files::Files;
 const DELAY_FIRST: Duration = Duration::from_millis(100);
 const DELAY_LAST: Duration = Duration::from_secs(5);
 
-/// A run of this length resets the pause to the shortest.
+/// If a copy runs for at least this time after a start, the next pause is the shortest again.
 const WELL: Duration = Duration::from_secs(10);
 
-/// After this many runs in a row that were shorter than [`WELL`], the copy is not started again.
+/// After this many ends, a copy is not started again. If the copy ran for at least [`WELL`] before
+/// it ended, this count begins at 1 again.
 const ENDS_MAX: u32 = 10;
 
-/// How one start of a copy ended.
+/// How a copy ended after one start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct End {
     /// The kernel's wait status.
     pub(crate) status: ExitStatus,
-    /// This command had sent the copy a signal to end.
+    /// This command had sent the copy a signal before it ended.
     pub(crate) told: bool,
     /// The copy will be started again.
     pub(crate) again: bool,
@@ -53,19 +54,20 @@ pub(crate) struct Copy {
     pub(crate) files: Files,
     /// Captures from the copy's standard output.
     pub(crate) spools: Vec<PathBuf>,
-    /// How the copy's runs ended.
+    /// How the copy ended after each start.
     pub(crate) ends: Vec<End>,
     /// Number of starts.
     pub(crate) starts: u32,
-    /// Number of members in earlier runs.
+    /// Number of members that the copy had had before its last start.
     pub(crate) members_before: usize,
-    /// Whether this command has already searched for the reason why this run did not join.
+    /// Whether this command has examined why the copy did not join after its last start.
     pub(crate) questioned: bool,
     /// The copy ended too often and will not be started again.
     pub(crate) given_up: bool,
     child: Option<Child>,
     started: Option<Instant>,
-    /// Time of the next start. The first start also waits for the copies with lower numbers.
+    /// Time of the next start; `None` if no start is planned. The first start also waits for the
+    /// copies with lower numbers.
     due: Option<Instant>,
     short: u32,
 }
@@ -147,8 +149,9 @@ impl Copy {
         }
     }
 
-    /// Notes the end of the process, if it has ended. `told` says whether a signal of this command
-    /// ended it. With `again`, plans the next start unless the copy has ended too often.
+    /// Notes the end of the process, if the process has ended. `told` says whether a signal of this
+    /// command ended it. With `again`, plans the next start if the copy failed by itself and has
+    /// not ended too often.
     ///
     /// # Errors
     /// waitpid(2) failed.
@@ -182,7 +185,7 @@ impl Copy {
     }
 }
 
-/// Pause after `short` short runs in a row.
+/// The pause before the next start, after `short` ends in a row.
 fn delay(short: u32) -> Duration {
     let doubled = 2_u32.saturating_pow(short.saturating_sub(1));
     DELAY_FIRST.saturating_mul(doubled).min(DELAY_LAST)

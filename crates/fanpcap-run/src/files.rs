@@ -20,12 +20,14 @@ use rotated::Pattern;
 /// The files of one copy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Files {
-    /// Paths that the arguments may name, each with its state before the copy started.
+    /// Paths that the arguments may name, each with the state that the file had before the copy
+    /// started; `None` if there was no file.
     named: BTreeMap<PathBuf, Option<State>>,
     /// Patterns of the names that applications derive from the named paths. Files with such a name
     /// that existed before the start are in `named`.
     patterns: Vec<Pattern>,
-    /// Names of other copies' files, which may match a pattern of this copy.
+    /// Names of other copies' files. If they match a pattern of this copy, they are still not its
+    /// files.
     others: BTreeSet<PathBuf>,
     /// New names of the files of earlier starts.
     kept: Vec<PathBuf>,
@@ -155,7 +157,8 @@ fn free_name(path: &Path) -> PathBuf {
 /// Whether the file starts like a capture.
 fn begins_as_capture(path: &Path) -> bool {
     let mut head = Vec::new();
-    // In a directory where other users can write, the name may belong to a pipe.
+    // In a directory where other users can write, the name may belong to a pipe, which must not
+    // be opened: this command would wait for a writer.
     let read = open_regular(path).and_then(|file| file.take(4).read_to_end(&mut head));
     read.is_ok() && !head.is_empty() && is_capture(&head) != Some(false)
 }

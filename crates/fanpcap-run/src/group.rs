@@ -20,7 +20,7 @@ use fanpcap_group::roster;
 use fanpcap_linux::process::is_secure;
 use fanpcap_pcap::compile_expression;
 
-/// The search for a free number starts here: users choose smaller numbers.
+/// The smallest number that [`free`] chooses. Users choose smaller numbers by hand.
 const FIRST: u16 = 20_000;
 const LAST: u16 = 60_000;
 
@@ -42,7 +42,7 @@ pub(crate) struct GroupMode {
 pub(crate) struct Asked {
     /// The kernel's mode.
     pub(crate) mode: Mode,
-    /// Digest that identifies the steering program, if the mode is one.
+    /// The digest of the steering program; `None` if the mode is the kernel's own.
     pub(crate) digest: Option<u64>,
 }
 
@@ -87,8 +87,8 @@ pub(crate) fn by_settings(group: u16, device: Option<&str>) -> GroupMode {
     })
 }
 
-/// The mode that a variable or the config file gives the group. A copy reports the errors in these
-/// settings.
+/// The mode that a variable or the config file gives the group. `None` if these settings give no
+/// mode, or have errors. Each copy reports the errors.
 fn of_settings(group: u16, device: Option<&str>) -> Option<GroupMode> {
     let mut environment = Environment::whole(is_secure());
     let variables = &mut environment.variables;
@@ -123,7 +123,8 @@ pub(crate) fn free() -> Result<u16> {
     for path in config_files() {
         used.extend(numbers(&fs::read_to_string(path).unwrap_or_default()));
     }
-    // Two runs that start at the same time start their searches at different numbers.
+    // Two `fanpcap run` that start at the same time begin with different numbers, so that they do
+    // not choose the same group.
     let start = FIRST + u16::try_from(process::id() % u32::from(LAST - FIRST))?;
     let mut all = (start..LAST).chain(FIRST..start);
     match all.find(|number| !used.contains(number)) {
@@ -151,17 +152,17 @@ fn config_files() -> Vec<OsString> {
     all.into_iter().flatten().collect()
 }
 
-/// All numbers in a config file. Some of these numbers are no groups. The search then only has
-/// fewer numbers to choose from.
+/// All numbers in a config file, also those that are not groups. The search also avoids these,
+/// which does no harm.
 fn numbers(text: &str) -> impl Iterator<Item = u16> {
     text.split(|character: char| !character.is_ascii_digit())
         .filter_map(|digits| digits.parse().ok())
 }
 
 /// Makes `command` load our library and join the group. Removes variables of the calling
-/// environment that would lead elsewhere. Sets the mode only if `fanout` gives one: a default mode
-/// would become a request, and a copy without CAP_BPF could not join in that mode. `member` is the
-/// copy's name, unless the environment has one.
+/// environment that set another group or mode. Sets the mode only if `fanout` gives one: if this
+/// function set the default mode, that mode would become a request, and a copy without CAP_BPF
+/// could not join. `member` is the copy's name, unless PCAP_MEMBER already gives a name.
 pub(crate) fn lead(
     command: &mut Command,
     library: &Path,

@@ -69,8 +69,8 @@ impl Drop for Guard {
     }
 }
 
-/// The guard's main function. Reads process groups until the command closes the pipe, then ends the
-/// remaining groups.
+/// The guard's main function. Reads process groups from the pipe until the command has ended, and
+/// then ends the remaining groups.
 pub(crate) fn stand() -> ExitCode {
     let mut groups = BTreeSet::new();
     for line in io::stdin().lock().lines().map_while(Result::ok) {
@@ -95,7 +95,7 @@ pub(crate) fn stand() -> ExitCode {
         groups.retain(|&group| child::signal_group(group, 0).is_ok());
     }
     for &group in &groups {
-        // The group may have ended just now.
+        // An error is ignored: the group may have ended just now.
         let _ = child::signal_group(group, child::SIGKILL);
     }
     // Print last: standard error may block or be closed.

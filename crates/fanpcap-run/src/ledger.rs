@@ -38,11 +38,11 @@ use shares::Shares;
 use spans::Spans;
 use takers::Takers;
 
-/// Time that other members of the group get at the end to read the rings that the copies left.
-/// These members wait two seconds for the successor of a copy that has a name.
+/// After the last copy's end, the other members of the group get this time to read the rings that
+/// the copies left. If a copy has a name, these members first wait two seconds for its successor.
 const TAKERS_WITHIN: Duration = Duration::from_secs(3);
 
-/// Interval of checks whether the other members have finished.
+/// Interval of checks whether the other members have read these rings.
 const TAKERS_PERIOD: Duration = Duration::from_millis(2);
 
 /// The ledger of one group.
@@ -56,38 +56,40 @@ pub(crate) struct Ledger {
     /// Accounts of the members that have ended, each with its copy's number.
     settled: Vec<(usize, Account)>,
     arrivals: Option<Arrivals>,
-    /// Pages that disappeared since the last check of the members, if known.
+    /// Pages that disappeared since the last check of the members. `None` if notifications were
+    /// lost or do not work, so that each page must be checked.
     gone: Option<BTreeSet<PathBuf>>,
     absences: Absences,
-    /// The devices' last counts. A member that joined before these counts were read is held, or was
-    /// reported as missed.
+    /// The devices' packet counters, as last read. The ledger holds each member that joined before
+    /// this reading, or has reported the member as missed.
     counts: Counts,
     /// The counters of groups on XDP.
     offered: GroupReadings,
-    /// For each device, the spans of its count that the bound of uncounted packets contains because
-    /// a reading was lost.
+    /// For each device, the spans of its packet counter that were added to the bound of uncounted
+    /// packets because a reading of a member's counters was lost.
     bounded: BTreeMap<u32, Spans>,
-    /// For each device, its count when a copy was first in the group.
+    /// For each device, its packet counter when a copy was in the group for the first time.
     begun: BTreeMap<u32, u64>,
-    /// For each device, its count when an absence ended.
+    /// For each device, its packet counter when the last absence ended (a time without a copy in
+    /// the group).
     resumed: BTreeMap<u32, u64>,
-    /// A member that the ledger never saw may have joined before all members that it saw.
+    /// A member that the ledger never saw may have joined before all members that the ledger saw.
     has_unseen: bool,
     shares: Shares,
-    /// Sockets of all members so far.
+    /// Sockets of all members that the ledger has held so far.
     known: BTreeSet<MemberId>,
-    /// Sockets in the group without a member page.
+    /// Sockets in the group that had no member page in the last scan.
     pageless: BTreeSet<MemberId>,
     /// A socket without a page was seen in two scans: the group may have members that the ledger
     /// misses.
     has_pageless: bool,
     /// The copies' running processes, with the copies' numbers.
     running: Vec<(u32, usize)>,
-    /// All processes that copies have had so far.
+    /// All processes that copies have had so far, with the copies' numbers.
     processes: BTreeMap<u32, usize>,
-    /// New complaints: facts that the ledger can't establish, with reasons.
+    /// Complaints that are not printed yet. A complaint says which number is unknown, and why.
     complaints: Vec<String>,
-    /// Complaints that were already made.
+    /// Complaints that [`Ledger::take_complaint`] has already returned.
     complained: BTreeSet<String>,
     /// Copies with a member that the ledger missed.
     missed: BTreeSet<usize>,
@@ -97,7 +99,7 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// The ledger of `group` on `devices`, and on other devices where members appear. Create it
-    /// before the first copy starts.
+    /// before the first copy starts, so that it sees all members.
     pub(crate) fn new(group: u16, devices: &[u32]) -> Self {
         Self {
             group,
@@ -149,8 +151,9 @@ impl Ledger {
         }
     }
 
-    /// Reads the devices' counters, then processes new pages. Replaces the last counts only after
-    /// the pages: a member that came and went unseen has come after the last counts.
+    /// Reads the devices' counters, then processes new pages, and only then replaces the last
+    /// counts. So if a page shows a member that joined and left unseen, the last counts are from a
+    /// time before that member's join, and bound its packets.
     fn count(&mut self) {
         let mut counts = self.counts.clone();
         counts.ask_all();
@@ -164,8 +167,8 @@ impl Ledger {
     fn take_in(&mut self, seen: Vec<RosterEntry>) {
         let mut pageless = BTreeSet::new();
         let group = self.group;
-        // The former member of a placeholder belonged to no copy, or the ledger has settled that
-        // member.
+        // Skip placeholders: the former member of a placeholder belonged to no copy, or the ledger
+        // has settled that member.
         let seen = seen.into_iter().filter(|it| !it.is_placeholder);
         for entry in seen.filter(|it| it.is_in(group)) {
             let id = entry.id();
@@ -186,15 +189,16 @@ impl Ledger {
                 (None, None) => _ = pageless.insert(id),
             }
         }
-        // When a member's process dies, the member's page disappears a moment before its socket.
+        // When a member's process dies, the member's page disappears a moment before its socket. So
+        // only a socket that has no page in two scans shows that the ledger misses a member.
         self.has_pageless |= !self.pageless.is_disjoint(&pageless);
         self.pageless = pageless;
         self.note_shares();
         self.note_unread();
     }
 
-    /// Processes a page that has appeared. If its member belongs to a copy, holds the member before
-    /// the group gives it packets.
+    /// Processes a page that has appeared. If its member belongs to a copy, the ledger holds the
+    /// member before the group gives packets to that member.
     fn welcome(&mut self, owner: Owner) {
         let Owner { ifindex, pid, id } = owner;
         if self.known.contains(&id) {
@@ -206,8 +210,8 @@ impl Ledger {
         let copy = copy_of(pid, &self.running).or_else(|| self.processes.get(&pid).copied());
         let Some(copy) = copy else {
             if fs::metadata(format!("/proc/{pid}")).is_err() {
-                // The member's process has ended. It descended from a copy, but the kernel no
-                // longer records from which copy.
+                // The member's process has ended. It may have descended from any copy: the kernel
+                // no longer records its parent.
                 self.miss_all(Some(ifindex));
             }
             return;
@@ -227,7 +231,7 @@ impl Ledger {
     /// Settles the members that have ended. This process holds the last descriptor of their sockets
     /// and closes it at once, because the kernel still gives packets to those sockets. For members
     /// of steered groups, first waits until other members have read the rings of the ended members.
-    /// With `all`, checks every member, even without a notification.
+    /// With `all`, checks every member, even if no notification says that its page is gone.
     pub(crate) fn settle(&mut self, all: bool) {
         self.learn();
         let gone = self.gone.replace(BTreeSet::new());
@@ -256,7 +260,7 @@ impl Ledger {
     }
 
     /// Notes that this command has sent the copies a signal to end: from now on an empty group is
-    /// intended.
+    /// intended, and no absence begins.
     pub(crate) fn end_of_watch(&mut self) {
         self.end_absences(&[]);
         self.absences.is_over = true;
@@ -266,7 +270,7 @@ impl Ledger {
         }
     }
 
-    /// Times without any copy in the group.
+    /// All absences together: the times without any copy in the group.
     pub(crate) fn absent(&self) -> Absent {
         self.absences.sum
     }
@@ -297,8 +301,8 @@ impl Ledger {
             thread::sleep(TAKERS_PERIOD);
             self.settle(true);
         }
-        // Descendants of a copy may still run and use their members. Other members of the group may
-        // not have read these members' rings to the end.
+        // The remaining members are in use by descendants of a copy, or have rings that the other
+        // members of the group have not read to the end.
         let held = std::mem::take(&mut self.held).into_iter();
         let rest = held.chain(std::mem::take(&mut self.ended));
         self.settled
@@ -306,7 +310,7 @@ impl Ledger {
         self.tell_least();
     }
 
-    /// Whether a copy has members now.
+    /// Whether a copy now has a member that is in the group or is joining it.
     pub(crate) fn has_members(&self, copy: usize) -> bool {
         let mut held = self.held.iter();
         held.any(|member| member.copy == copy && member.rejecting().has_begun)
@@ -317,7 +321,7 @@ impl Ledger {
         !self.has_had_members && !self.has_pageless
     }
 
-    /// A member that has joined the group, with its copy; `None` while there is none.
+    /// A member that has joined the group, with its copy; `None` while no member has joined.
     pub(crate) fn first(&self) -> Option<(usize, &Record)> {
         let mut joined = self.held.iter().filter(|member| member.has_joined());
         joined.next().map(|member| (member.copy, &member.record))
@@ -335,8 +339,8 @@ impl Ledger {
         stealing.map(|it| it.ifindex).collect()
     }
 
-    /// Whether a member is about to leave, or other members may soon have read the ring of an ended
-    /// member to the end.
+    /// Whether [`Ledger::settle`] must be called again soon: a member is about to leave, or other
+    /// members are reading the ring of an ended member to the end.
     pub(crate) fn is_pressed(&self) -> bool {
         let mut ended = self.ended.iter();
         ended.any(Member::awaits_takers) || self.held.iter().any(Member::is_leaving)
@@ -350,7 +354,7 @@ impl Ledger {
         settled.count() + held.filter(|member| member.rejecting().has_begun).count()
     }
 
-    /// A copy's account: the sum over its members of all starts.
+    /// A copy's account: the sum over all members that the copy has had since its first start.
     pub(crate) fn account(&self, copy: usize) -> Account {
         let settled = self.settled.iter().filter(|(of, _)| *of == copy);
         let held = self.held.iter().chain(&self.ended);

@@ -191,7 +191,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-/// Prints what is about to run, and warns of settings that the user may not have meant.
+/// Prints the group, the mode and the number of copies, and warns of settings that the user may
+/// not have meant.
 fn announce(arguments: &Arguments, (group, fanout): (u16, &GroupMode), why: &str, output: &Output) {
     let copies = arguments.copies;
     let mode = &fanout.text;
@@ -271,7 +272,8 @@ fn finish(arguments: &Arguments, group: u16, output: &Output, supervised: &Super
         Ok(Some(_)) => supervised.remove_spools(),
         Err(error) => {
             if is_broken_pipe(&error) {
-                // The reader of standard output has closed it.
+                // The reader of standard output has closed it and wants no more packets, so the
+                // captures need not be kept.
                 supervised.remove_spools();
             }
             errors.push(format!("{:#}", error.context(kept(&paths))));
@@ -307,7 +309,7 @@ fn tell_of_gaps(supervised: &Supervised, summary: &Summary, output: &Output) {
     }
 }
 
-/// Packets in the captures of a copy.
+/// The number of packets in all captures of a copy.
 fn written(copy: usize, sources: &[(usize, PathBuf)], merged: &Merged) -> u64 {
     let parts = sources.iter().zip(&merged.parts);
     parts

@@ -13,13 +13,13 @@ use fanpcap_install::system;
 use fanpcap_linux::process::{child::is_lack_of_descriptors, netns};
 use fanpcap_pcap::compile_expression;
 
-/// The group that a copy was expected to join, and how.
+/// The group that a copy was expected to join, and the library with which it should join.
 #[derive(Debug)]
 pub(crate) struct Expected<'a> {
     /// The directory of our library.
     pub(crate) library: &'a Path,
     pub(crate) group: u16,
-    /// The device, if known.
+    /// The device of the group, if known.
     pub(crate) device: Option<&'a str>,
 }
 
@@ -59,7 +59,8 @@ pub(crate) fn reason(pid: u32, wanted: &Expected<'_>, captures: bool) -> String 
         Err(error) => return format!("it can't be examined ({error})"),
     };
     let mut loaded = libraries(&maps, library);
-    // An ending process keeps its executable for a moment longer than its libraries.
+    // An ending process keeps its executable for a moment longer than its libraries, so a process
+    // without libraries is not always linked statically.
     if loaded == Loaded::Nothing && !is_static(&of_process.join("exe")) {
         loaded = Loaded::Gone;
     }
@@ -120,7 +121,7 @@ impl Expected<'_> {
         self.of_raised(is_everybodys, self.configured())
     }
 
-    /// The message of [`Self::raised`]. `is_everybodys` says that the whole system loads our
+    /// The message of [`Self::raised`]. `is_everybodys` says whether the whole system loads our
     /// library. `configured` is the group that the system's config file sets for the device.
     fn of_raised(&self, is_everybodys: bool, configured: Option<u16>) -> String {
         let (group, device) = (self.group, self.device.unwrap_or("DEVICE"));
@@ -171,7 +172,7 @@ enum Loaded {
     Others,
     /// No shared library, only the executable.
     Nothing,
-    /// Nothing: the process has ended, and the kernel has freed its memory.
+    /// Not even the executable: the process has ended, and the kernel has freed its memory.
     Gone,
 }
 
@@ -223,7 +224,7 @@ fn is_static(executable: &Path) -> bool {
     head.is_ok_and(|head| has_no_loader(&head).unwrap_or(false))
 }
 
-/// Bytes to read. Program headers directly follow the ELF header.
+/// Bytes of the executable to read: the ELF header, and the program headers that directly follow.
 const HEAD: u64 = 8192;
 
 /// Whether an executable that starts with these bytes names no loader; `None` if it is not an ELF
@@ -338,8 +339,8 @@ mod tests {
     #[test]
     fn a_program_without_libpcap_is_told() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
-        // Until the child has called execve(2) and loaded its libraries, it is a copy of this
-        // process.
+        // The child is first a copy of this process. It calls execve(2) and loads its libraries
+        // some time later, so the test asks until the answer is about sleep(1).
         let said = await_for("sleep to be known", LIMIT, || {
             let said = reason(child.id(), &wanted(Path::new("/ours")), false);
             Ok(said.contains("sleep has not loaded libpcap").then_some(()))

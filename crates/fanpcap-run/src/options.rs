@@ -13,8 +13,8 @@ pub(super) struct Known {
     valued: &'static str,
     /// The option that names the device.
     pub(super) device: u8,
-    /// The option that names the output file, if a second copy that got the same name would
-    /// overwrite the file.
+    /// The option that names the output file. `None` if a second copy with the same file name
+    /// would overwrite nothing.
     pub(super) file: Option<u8>,
     /// The program captures on network devices only.
     pub(super) needs_device: bool,
@@ -77,7 +77,7 @@ const KNOWN: [Known; 11] = [
 ];
 
 /// The known program that a command line runs, and its arguments. Other programs, such as nice(1),
-/// may come first.
+/// may precede the known program.
 pub(super) fn known_program(command: &[OsString]) -> Option<(Known, &[OsString])> {
     let name = |word: &OsString| {
         let name = Path::new(word).file_name()?.to_str()?;

@@ -29,11 +29,11 @@ pub(crate) struct Orphans {
     /// Copies that have ended since the last search.
     ended: Vec<usize>,
     looked: Option<Instant>,
-    /// Number of searches in a row that found nothing.
+    /// Number of searches in a row that found no process to end.
     clean: u32,
 }
 
-/// A process or group that must end.
+/// The signals that a process or a process group got to make it end.
 #[derive(Debug, Default)]
 struct Ending {
     told: Option<Instant>,
@@ -41,7 +41,7 @@ struct Ending {
 }
 
 impl Ending {
-    /// Sends the signal that is due. Returns false once SIGKILL has had no effect.
+    /// Sends the signal that is due. Returns false if SIGKILL has had no effect within [`GRACE`].
     fn go_on(&mut self, signal: impl Fn(i32) -> io::Result<()>) -> bool {
         let now = Instant::now();
         if self.told.is_none() {
@@ -82,7 +82,8 @@ impl Orphans {
 
     /// Whether no process is left.
     pub(crate) fn is_clean(&self) -> bool {
-        // A process orphaned during one search is found by the next.
+        // A process that is orphaned during a search is found only by the next search. So two
+        // searches in a row must find nothing.
         self.clean > 1
     }
 
@@ -91,13 +92,13 @@ impl Orphans {
         !self.groups.is_empty()
     }
 
-    /// Kills all processes that were sent a signal to end.
+    /// Kills the process groups of ended copies, and all orphans that got a signal to end.
     pub(crate) fn kill(&mut self) {
         let groups = self.groups.iter_mut().map(|(&group, ending)| {
             ending.killed.get_or_insert_with(Instant::now);
             child::signal_group(group, SIGKILL)
         });
-        // The groups may have ended just now.
+        // Errors are ignored: the groups may have ended just now.
         let _ = groups.filter(Result::is_err).count();
         let orphans = self.ending.iter_mut().map(|(&pid, ending)| {
             ending.killed.get_or_insert_with(Instant::now);
@@ -143,7 +144,7 @@ impl Orphans {
         said
     }
 
-    /// Finds new orphans in the background.
+    /// Finds new orphans in the background, and returns a message about them.
     fn find(&mut self, alive: &[&Stat], copies: &[u32], guard: &mut Guard) -> Vec<String> {
         let mut new = Vec::new();
         for one in alive {
@@ -198,7 +199,7 @@ impl Orphans {
     fn end_orphans(&mut self, alive: &[&Stat]) -> Vec<String> {
         let mut said = Vec::new();
         for one in alive {
-            // A process in such a group is ended with the group.
+            // A process in the process group of an ended copy is ended with that group.
             if self.groups.contains_key(&one.group) {
                 continue;
             }

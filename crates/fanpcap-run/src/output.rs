@@ -36,11 +36,11 @@ pub(crate) enum Stream {
     Err,
 }
 
-/// Our standard output and standard error. Copies wait for slow readers of these streams; this
-/// command does not wait.
+/// Our standard output and standard error. If the reader of one of these streams is slow, a copy
+/// that prints must wait, but the messages of this command do not.
 #[derive(Debug)]
 pub(crate) struct Output {
-    /// The last line shows the progress.
+    /// The last line of the terminal shows the progress.
     pub(crate) live: bool,
     /// Standard error is a terminal.
     pub(crate) is_terminal: bool,
@@ -102,7 +102,7 @@ impl Output {
         }
     }
 
-    /// Writes output of a copy, in order.
+    /// Appends output of a copy to the queue of a stream; waits while the queue is full.
     ///
     /// # Errors
     /// This or an earlier write(2) failed.

@@ -14,7 +14,7 @@ const PATH: &str = "/bin:/usr/bin";
 /// Why the application can't be run.
 #[derive(Debug)]
 pub(crate) struct Unusable {
-    /// The exit status that shells use for this.
+    /// The exit status that shells use for this reason.
     pub(crate) code: u8,
     /// The reason for users.
     pub(crate) text: String,

@@ -24,7 +24,7 @@ impl Progress {
         }
     }
 
-    /// The line, if it is time for a new one.
+    /// The next progress line; `None` if the last line is less than a second old.
     pub(crate) fn line(&mut self, accounts: &[Account], width: usize) -> Option<String> {
         let passed = self.at.elapsed();
         if passed < PERIOD {
@@ -36,8 +36,8 @@ impl Progress {
     }
 }
 
-/// The line shows the sum, then the copies in order. If not all copies fit, the line shows the
-/// copies that lose most or get least.
+/// The line shows the sum, then the copies in order. If not all copies fit, the line shows those
+/// with the most dropped packets, then those with the lowest rates.
 fn line(before: &[Account], now: &[Account], passed: Duration, width: usize) -> String {
     let width = width.saturating_sub(1);
     let rate = |number: usize| rate(&before[number], &now[number], passed);

@@ -1,4 +1,4 @@
-//! Puts back the device settings that copies have left behind. Such copies were killed, or had
+//! Puts back the device settings that copies have left behind, because they were killed or had
 //! dropped their privileges.
 
 use fanpcap_linux::interface;
@@ -10,7 +10,8 @@ use super::output::Output;
 
 /// Puts back settings that no living process needs any more, if this process has the privilege.
 pub(super) fn put_back(output: &Output) {
-    // A user who may not enter the directory of the journals can't have changed a setting.
+    // An error does no harm here: a user who may not enter the directory of the journals can't
+    // have changed a setting.
     for ifindex in journal::journals().unwrap_or_default() {
         let Ok(Some(name)) = interface::find_name(ifindex) else {
             continue;

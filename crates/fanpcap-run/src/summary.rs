@@ -22,11 +22,11 @@ pub(crate) struct Summary {
     pub(crate) mode: String,
     /// Each copy, by its number.
     pub(crate) copies: Vec<OfCopy>,
-    /// Sums over the copies; a sum is null if a copy's figure is unknown.
+    /// Sums over the copies; a sum is null if the number of one copy is unknown.
     pub(crate) total: Account,
     /// Times without any copy in the group.
     pub(crate) absent: Absent,
-    /// The merge, if there was one.
+    /// The merged file; null if no captures were merged.
     pub(crate) merge: Option<OfMerge>,
     /// Packets that the copies took but that none of their captures contains, if captures were
     /// merged. Negative if the captures contain more.
@@ -42,7 +42,7 @@ pub(crate) struct OfCopy {
     pub(crate) cpu: Option<usize>,
     /// Number of starts.
     pub(crate) starts: u32,
-    /// How each run ended.
+    /// How the copy ended after each start.
     pub(crate) ends: Vec<OfEnd>,
     /// The copy ended too often and was given up.
     pub(crate) given_up: bool,
@@ -53,14 +53,14 @@ pub(crate) struct OfCopy {
     pub(crate) written: Option<u64>,
 }
 
-/// The end of a run.
+/// How a copy ended after one start.
 #[derive(Debug, Serialize)]
 pub(crate) struct OfEnd {
     /// The exit status of the process.
     pub(crate) status: Option<i32>,
     /// The signal that killed the process.
     pub(crate) signal: Option<i32>,
-    /// This command had sent the copy a signal to end.
+    /// This command had sent the copy a signal before it ended.
     pub(crate) told: bool,
 }
 
@@ -78,10 +78,10 @@ pub(crate) struct OfMerge {
     pub(crate) cut: usize,
 }
 
-/// Checks early that the JSON can be written, because it is written last.
+/// Checks before the copies start that the JSON can be written, because it is written at the end.
 ///
 /// # Errors
-/// The message names the file.
+/// The file can't be written. The message names the file.
 pub(crate) fn ensure_writable(path: &Path) -> Result<()> {
     // A dangling link counts as present, so that the link is not removed below.
     let is_new = fs::symlink_metadata(path).is_err();
@@ -152,7 +152,7 @@ impl Summary {
         }
     }
 
-    /// Text on packets that are in no copy's figures.
+    /// Text about packets that no copy's numbers contain.
     fn besides(&self) -> String {
         let mut text = String::new();
         if self.absent.times > 0 {
@@ -257,10 +257,11 @@ const COLUMNS: [&str; 10] = [
     "ended",
 ];
 
-/// Columns that are left out if all their figures are 0, so that a narrow terminal shows the rest.
+/// Columns that are left out if all their cells are 0 or `-`, so that a narrow terminal shows the
+/// other columns.
 const OPTIONAL: Range<usize> = 5..9;
 
-/// The cells of a row up to its figures.
+/// The cells of one line of the table, without the last column.
 fn row(name: String, starts: u32, account: &Account, written: Option<u64>) -> Vec<String> {
     let text =
         |figure: Option<u64>| figure.map_or("unknown".to_owned(), |figure| figure.to_string());

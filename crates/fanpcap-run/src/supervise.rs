@@ -15,7 +15,7 @@ use super::ledger::{Absent, Account};
 use super::output::Output;
 use watch::Watch;
 
-/// What to run, and how.
+/// The copies to run, their group, and where their output goes.
 #[derive(Debug)]
 pub(crate) struct Run<'a> {
     pub(crate) arguments: &'a Arguments,
@@ -31,7 +31,7 @@ pub(crate) struct Run<'a> {
     pub(crate) output: &'a Arc<Output>,
 }
 
-/// A run that has ended.
+/// The results, after all copies have ended.
 #[derive(Debug)]
 pub(crate) struct Supervised {
     /// The copies, by their numbers.
@@ -42,7 +42,7 @@ pub(crate) struct Supervised {
     pub(crate) mode: String,
     /// Times in which no copy was in the group.
     pub(crate) absent: Absent,
-    /// The largest number of packets that can be in no figure; `None` if there is no such limit.
+    /// The largest number of packets that no account can contain; `None` if there is no such limit.
     pub(crate) ceiling: Option<u64>,
     /// Copies that were in the group and never had a share of its packets.
     pub(crate) without_share: Vec<usize>,
@@ -52,7 +52,7 @@ pub(crate) struct Supervised {
     pub(crate) failures: Failures,
 }
 
-/// What went wrong in a run.
+/// What went wrong while the copies ran.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     /// Why the command ended all copies.
@@ -70,7 +70,7 @@ impl Supervised {
         failure.unwrap_or(u8::from(self.none_joined))
     }
 
-    /// The captures that the copies wrote, each with its copy.
+    /// The captures that the copies wrote, each with its copy's number.
     pub(crate) fn sources(&self) -> Vec<(usize, PathBuf)> {
         let of_copy = |copy: &Copy| {
             let mut paths = copy.files.captures();

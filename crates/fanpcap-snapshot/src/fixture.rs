@@ -1,5 +1,5 @@
-//! Two snapshots of a made-up machine, for tests. It has members (one of them stale), foreign
-//! sockets, and two devices.
+//! Two snapshots of a made-up machine, for tests. The machine has two devices, members (one of them
+//! stale), and sockets of other applications.
 
 use fanpcap_group::page::MemberId;
 use fanpcap_group::view::{FinalCounters, Ledger, Moved, Place, State, View};
@@ -157,7 +157,7 @@ pub fn member(inode: u32, pid: u32, counts: Counts) -> Socket {
     }
 }
 
-/// Counters without taken packets.
+/// The counters of a member whose taken packets are unknown.
 pub fn counts(read_ns: u64, received: u64, dropped: u64) -> Counts {
     Counts {
         read_ns,

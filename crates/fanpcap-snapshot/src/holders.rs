@@ -10,13 +10,14 @@ use fanpcap_linux::process::stat::{self, Stat};
 use crate::snapshot::Process;
 
 /// Number of snapshots between two searches for sockets without a known process. Most of these
-/// sockets belong to other users.
+/// sockets belong to other users, so that a search rarely finds the process.
 const PATIENCE: u32 = 10;
 
 /// Caches which process owns which socket.
 #[derive(Debug, Default)]
 pub(crate) struct Holders {
-    /// The owner's descriptor for each socket; `None` if a search found no owner.
+    /// For each socket, the path of its owner's descriptor in /proc; `None` if a search found no
+    /// owner.
     known: BTreeMap<u32, Option<PathBuf>>,
     /// Number of snapshots since the last search.
     looks: u32,
@@ -24,7 +25,8 @@ pub(crate) struct Holders {
 
 impl Holders {
     /// Finds the owners of `sockets`, each given with its likely owner. Checks the likely owner
-    /// first. Searches all processes only for a socket that is new, or whose owner has changed.
+    /// first. Searches all processes only if a socket is new or its owner has changed, and at each
+    /// [`PATIENCE`]th call for sockets without a known owner.
     pub(crate) fn find(&mut self, sockets: &BTreeMap<u32, Option<u32>>) {
         self.known.retain(|inode, descriptor| {
             let holds = |path: &PathBuf| stat::socket(path) == Some(*inode);
@@ -69,7 +71,7 @@ fn name(comm: &[u8]) -> String {
     String::from_utf8_lossy(comm).trim_end().to_owned()
 }
 
-/// A process with its CPUs. The line `Name` in `status` may not be UTF-8.
+/// A process with its CPUs. Reads `status` as bytes, because the line `Name` may not be UTF-8.
 fn process(pid: u32, program: String) -> Process {
     let status = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
     let stat = Stat::of(pid);
@@ -156,8 +158,8 @@ pub(crate) mod tests {
     #[test]
     fn names_may_be_any_bytes() {
         assert_eq!(name(b"t\xffp\n"), "t\u{fffd}p");
-        // The kernel writes the process's name into `status` too. The CPUs must be found even if
-        // the name is not UTF-8.
+        // The kernel writes the process's name into `status`, too. The CPUs in `status` must be
+        // found even if the name is not UTF-8.
         let scratch = fanpcap_testkit::Scratch::new().unwrap();
         let odd: &std::ffi::OsStr = std::os::unix::ffi::OsStrExt::from_bytes(b"s\xffeep");
         let program = scratch.file("x").with_file_name(odd);
@@ -193,7 +195,8 @@ pub(crate) mod tests {
         assert_eq!(holder.pid, Some(std::process::id()));
         assert!(holders.process(0).is_none());
         drop(socket);
-        // Children that other tests start have a copy of the socket until execve(2).
+        // Children that other tests start have a copy of the socket until execve(2), so the owner
+        // may remain for a moment.
         let is_gone = || {
             holders.find(&[(inode, None)].into());
             Ok(holders.process(inode).is_none().then_some(()))

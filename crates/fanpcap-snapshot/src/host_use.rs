@@ -23,8 +23,9 @@ pub struct HostUse {
 }
 
 impl HostUse {
-    /// Why the host or a container may need the packets of these devices. If the kernel can't be
-    /// asked about a device, the device has no reason.
+    /// The devices of `devices` whose packets the host or a container may need, each with the
+    /// reason. Repeats the last result until the next check is due. A device is left out if the
+    /// kernel can't be asked about it.
     pub fn look(&mut self, devices: BTreeSet<u32>) -> &BTreeMap<u32, &'static str> {
         let begin = Instant::now();
         if devices != self.devices || self.next.is_some_and(|next| begin >= next) {

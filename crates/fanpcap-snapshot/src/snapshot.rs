@@ -27,7 +27,7 @@ pub struct Snapshot {
     /// Name of the network namespace: "host" for the namespace of process 1, otherwise the name
     /// that ip-netns(8) gave it.
     pub netns_name: Option<String>,
-    /// Devices with packet sockets, or the requested one, sorted by name.
+    /// Devices with packet sockets, or only the requested device, sorted by name.
     pub devices: Vec<Device>,
     /// The devices' packet sockets.
     pub sockets: Vec<Socket>,
@@ -68,11 +68,11 @@ pub struct Socket {
     /// The steering program's counters on the page, up to the last that is not 0; `None` if
     /// unknown.
     pub program_counters: Option<Vec<i64>>,
-    /// When the member read the program's counters, in `CLOCK_MONOTONIC` nanoseconds; `u64::MAX` if
-    /// they can't change.
+    /// When the member read the steering program's counters, in `CLOCK_MONOTONIC` nanoseconds;
+    /// `u64::MAX` if the counters can't change.
     pub program_counted_ns: u64,
-    /// Seconds since the application last looked for packets, or since the join if it never
-    /// looked; 0 while it waits for packets. `None` if the page does not say.
+    /// Seconds since the application last looked for packets, or since the join if the application
+    /// never looked; 0 while the application waits for packets. `None` if unknown.
     pub unread_seconds: Option<f64>,
     /// The application has never looked for packets.
     pub is_never_read: bool,
@@ -104,7 +104,7 @@ pub struct Counts {
     pub read_ns: u64,
     /// Packets that the kernel gave to the member, including dropped ones.
     pub received: u64,
-    /// Packets of `received` that were dropped because the ring was full.
+    /// How many of the received packets were dropped because the ring was full.
     pub dropped: u64,
     /// Packets taken from the ring so far.
     pub taken: Option<u64>,
@@ -149,7 +149,7 @@ impl Counts {
         seconds(self.read_ns, at_ns)
     }
 
-    /// Whether the counters are too old at the time `at_ns`.
+    /// Whether the counters are too old to describe the present, if it is `at_ns` now.
     pub fn is_stale(&self, at_ns: u64) -> bool {
         !self.waits && self.age(at_ns) > STALE_SECONDS
     }
@@ -198,7 +198,8 @@ mod tests {
         };
         // Packets taken since the reading do not count.
         assert_eq!(counts.backlog(1), Some(10));
-        // The member does not read the two numbers at the same instant.
+        // The member does not read the two numbers at the same instant, so more packets may seem
+        // to be taken than given.
         counts.read_taken = Some(81);
         assert_eq!(counts.backlog(1), Some(0));
         counts.read_taken = None;

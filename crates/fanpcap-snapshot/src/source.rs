@@ -25,7 +25,7 @@ use crate::tables::{GroupKey, Tables};
 /// The name under which sockets of a removed device are listed.
 const GONE: &str = "gone";
 
-/// Takes snapshots, and caches costly facts between them.
+/// Takes snapshots. Keeps what is costly to find for the next snapshot.
 #[derive(Debug)]
 pub struct Source {
     device: Option<String>,
@@ -167,8 +167,8 @@ impl Source {
         seen.iter().map(socket).collect()
     }
 
-    /// The owner of a socket. If /proc hides the owner, the member page still has the application's
-    /// name.
+    /// The process that owns a socket. If /proc hides the process, the result has only the
+    /// application's name, from the member page.
     fn process(&self, seen: &RosterEntry) -> Option<Process> {
         let found = self.holders.process(seen.socket.inode);
         let Some(page) = &seen.page else { return found };
@@ -189,7 +189,7 @@ fn stolen(seen: &[RosterEntry]) -> BTreeSet<u32> {
         .collect()
 }
 
-/// Bytes of a member's rings if an engine fills them, or else of the socket's ring.
+/// Bytes of a member's rings on XDP, or else of the socket's ring.
 fn ring_bytes(seen: &RosterEntry) -> Option<u64> {
     let of_engine = seen.page.as_ref().map(|page| page.ring_bytes);
     let ring = seen.socket.ring.as_ref();
@@ -197,14 +197,14 @@ fn ring_bytes(seen: &RosterEntry) -> Option<u64> {
     of_engine.filter(|&bytes| bytes != 0).or(of_socket)
 }
 
-/// A socket's slot.
+/// A socket's slot in the table of its group.
 fn place(seen: &RosterEntry, tables: &BTreeMap<GroupKey, View>) -> Option<Place> {
     let view = tables.get(&(seen.socket.ifindex, seen.socket.fanout?.id))?;
     let mut places = view.places.iter();
     places.find(|place| place.member == seen.id()).copied()
 }
 
-/// The counters on a page, if the member ever read them.
+/// The counters on a page; `None` if the member never read its counters.
 fn counts(seen: &RosterEntry) -> Option<Counts> {
     let page = seen.page.as_ref().filter(|page| page.read_ns > 0)?;
     Some(Counts {
@@ -217,7 +217,7 @@ fn counts(seen: &RosterEntry) -> Option<Counts> {
     })
 }
 
-/// Seconds since the application last looked for packets.
+/// Seconds since the application last looked for packets; 0 while the application waits.
 fn unread(seen: &RosterEntry, at_ns: u64) -> Option<f64> {
     let page = seen.page.as_ref()?;
     if page.last_look == LastLook::Waits {
@@ -236,7 +236,7 @@ fn running(seen: &RosterEntry) -> Option<&Running> {
     seen.page.as_ref()?.steering.as_ref()
 }
 
-/// The steering program's counters, if the member ever read them.
+/// The steering program's counters; `None` if the member never read them.
 fn program_counters(seen: &RosterEntry) -> Option<Vec<i64>> {
     let running = running(seen)?;
     let counters = Some(&running.counters).filter(|_| running.counted_ns > 0)?;
@@ -249,8 +249,8 @@ fn program_counters(seen: &RosterEntry) -> Option<Vec<i64>> {
     )
 }
 
-/// The groups' modes with options, and the beginnings of their steering programs. Only member pages
-/// contain these.
+/// The groups' modes with options, and the beginnings of their steering programs. The kernel shows
+/// neither, so they are known only if a member has a page.
 fn modes(seen: &[RosterEntry]) -> BTreeMap<(u32, u16), String> {
     let of_page = |seen: &RosterEntry| {
         let group = seen.socket.fanout?.id;
@@ -260,7 +260,7 @@ fn modes(seen: &[RosterEntry]) -> BTreeMap<(u32, u16), String> {
     seen.iter().filter_map(of_page).collect()
 }
 
-/// The mode of a socket's group, and the group's engine unless that is packet sockets.
+/// The mode of a socket's group, with "on xdp" for a group on that engine.
 fn mode(
     seen: &RosterEntry,
     group: diag::FanoutGroup,

@@ -46,7 +46,8 @@ impl Tables {
     }
 
     fn view(&mut self, group: GroupKey, sockets: &BTreeSet<u64>) -> Option<View> {
-        // The group may have ended, and another group with the same number may have begun.
+        // If the group has ended and another group with the same number has begun, the kept table
+        // is not this group's.
         let is_of = |view: &View| {
             let mut places = view.places.iter();
             places.any(|place| sockets.contains(&place.member.socket()))

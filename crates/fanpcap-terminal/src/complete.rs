@@ -20,8 +20,8 @@ pub struct Arguments {
     pub words: Vec<String>,
 }
 
-/// Values that only a subcommand knows: each entry has the value's name in the help text, and the
-/// possible values.
+/// The possible values of options that clap has no values for. Each entry has the value's name in
+/// the help text, and the values.
 pub type Known<'a> = [(&'a str, Vec<String>)];
 
 /// Prints the candidates for the last word of a command line, one a line.
@@ -120,7 +120,7 @@ fn subcommands(command: &Command) -> Vec<String> {
 }
 
 /// The candidates for a value: the values that clap knows, or else the values in `known` for the
-/// value's name in the help.
+/// value's name in the help. For the other names, devices, modes, groups or files.
 fn values(argument: &Arg, known: &Known<'_>) -> Vec<String> {
     let possible = argument.get_possible_values();
     if !possible.is_empty() {

@@ -15,8 +15,8 @@ use crate::streams;
 /// Maximum length of a request's head, in bytes.
 const HEAD_MAX: usize = 8 * 1024;
 
-/// Connections that are served at a time. Other connections wait in the listener's queue. The time
-/// limits below bound their wait.
+/// Connections that are served at a time. Other connections wait in the listener's queue. Their
+/// wait is bounded, because [`PATIENCE`] limits the time of each connection.
 const WORKERS: usize = 16;
 
 /// Time limits of a connection.

@@ -1,6 +1,6 @@
-//! Writes text to standard output and standard error. If the reader closes its pipe early, like
-//! `head`, that is no error. Names of devices and programs may contain characters that control a
-//! terminal. The functions do not write these characters.
+//! Writes text to standard output and standard error. It is no error if the reader closes its pipe
+//! early, like `head`. Names of devices and programs may contain characters that control a
+//! terminal. The functions write `?` instead of these characters.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -82,7 +82,7 @@ fn write(out: &mut impl Write, text: &str) -> io::Result<Reader> {
     }
 }
 
-/// Whether a character controls a terminal, other than the line end and the tabulator.
+/// Whether a character controls a terminal. The line end and the tabulator are allowed.
 fn acts(letter: char) -> bool {
     letter.is_control() && !matches!(letter, '\n' | '\t')
 }
@@ -112,7 +112,7 @@ mod tests {
     fn only_a_closed_pipe_is_no_error() {
         let (reader, mut writer) = std::os::unix::net::UnixStream::pair().unwrap();
         assert_eq!(write(&mut writer, "x").unwrap(), Reader::Reads);
-        // A child of another test may have a copy of the reader.
+        // A child of another test may have a copy of the reader, so a close would not be enough.
         reader.shutdown(std::net::Shutdown::Both).unwrap();
         assert_eq!(write(&mut writer, "x").unwrap(), Reader::Gone);
         let mut full = OpenOptions::new().write(true).open("/dev/full").unwrap();

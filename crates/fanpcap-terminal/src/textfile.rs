@@ -34,7 +34,7 @@ pub fn write(path: &Path, text: &str) -> io::Result<()> {
     let written = write_new(&directory, &unfinished, before.as_ref(), text)
         .and_then(|()| directory.rename(&unfinished, &name));
     if written.is_err() {
-        // The write error is reported. The partial file is useless.
+        // An error here is ignored, because the first error is reported.
         let _ = directory.remove_file(&unfinished);
     }
     written

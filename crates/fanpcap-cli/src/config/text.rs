@@ -51,7 +51,8 @@ fn one(page: &mut String, device: &Entry) {
             let default = device.default.as_ref();
             let why = default.map_or("the default", |default| default.why.as_str());
             let from = origins.mode.as_deref().unwrap_or(why);
-            // The origin may contain a steering program, which the line already shows.
+            // The origin may contain a steering program. The line already shows the program, so
+            // only the variable's name is shown as its origin.
             let variable = from.split_once('=').map(|(name, _)| name);
             let from = joined.steering.as_ref().and(variable).unwrap_or(from);
             line(page, "mode", &mode_text(joined, default), Some(from));

@@ -1,4 +1,4 @@
-//! The output of `fanpcap gen`: a line a second, and the result.
+//! The output of `fanpcap gen`: a line of progress each second, and the result.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -16,7 +16,7 @@ pub(super) struct Report {
     device: String,
     /// How frames were sent.
     way: Way,
-    /// Why frames were not sent as live frames, if the user did not ask for that.
+    /// Why the portable way was used although live frames were allowed; `None` if it was not.
     instead: Option<String>,
     /// Frames that were passed to the device.
     sent: u64,
@@ -34,7 +34,7 @@ pub(super) struct Report {
     asked: Option<String>,
     /// Whether the requested pace was kept, to 1 %.
     kept: bool,
-    /// Packets that left the device in that time, according to its counters; `None` if the device
+    /// Packets that left the device in the time of sending, by its counters; `None` if the device
     /// is gone.
     device_sent: Option<u64>,
     /// Packets that the device dropped, by its counters.
@@ -43,7 +43,7 @@ pub(super) struct Report {
     refused: Option<u64>,
     /// The other end of a veth pair.
     peer: Option<Peer>,
-    /// The problems of the file, if one was replayed.
+    /// The problems of the replayed file; `None` if no file was replayed.
     file: Option<Faults>,
 }
 
@@ -98,14 +98,15 @@ impl Report {
         };
         let mut out = io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-            // The reader has closed the pipe.
+            // It is no error if the reader has closed the pipe.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
             written => written.context("writing the result"),
         }
     }
 }
 
-/// A run that ends more than this many nanoseconds late has not kept its pace.
+/// Delay in nanoseconds up to which the pace counts as kept, even if it is more than 1 % of the
+/// time of sending.
 const LATE: u64 = 10_000_000;
 
 /// The pace in words.
@@ -199,17 +200,17 @@ impl fmt::Display for Report {
     }
 }
 
-/// Progress: a line each second, if wanted.
+/// Shows the progress, if wanted.
 #[derive(Debug)]
 pub(super) struct Progress {
     wanted: bool,
-    /// Whether each line overwrites the last one, as on a terminal.
+    /// Whether each line overwrites the line before, as on a terminal.
     over: bool,
     before: Sent,
 }
 
 impl Progress {
-    /// Progress is shown on a terminal, or if `asked`.
+    /// The progress is shown if standard error is a terminal, or if `asked`.
     pub(super) fn new(asked: bool) -> Self {
         let over = io::stderr().is_terminal();
         Self {
@@ -242,7 +243,7 @@ impl Progress {
         }
     }
 
-    /// Clears the line.
+    /// Clears the line of progress on a terminal.
     pub(super) fn end(&self) {
         if self.over && self.before.frames > 0 {
             say("\r\x1b[K");

@@ -110,7 +110,8 @@ impl Shown {
         ));
     }
 
-    /// Builds this from a snapshot with one device, and the view of the group's table.
+    /// The output for a group in a snapshot with one device. `view` is the view of the group's
+    /// table; `None` if the group has no table.
     pub(super) fn of(snapshot: &Snapshot, group: u16, view: Option<&View>, now_ns: u64) -> Self {
         let is_in = |it: &&Socket| it.group.as_ref().is_some_and(|it| it.number == group);
         let sockets: Vec<&Socket> = snapshot.sockets.iter().filter(is_in).collect();

@@ -111,7 +111,7 @@ fn cells(slot: &Slot) -> Vec<String> {
         number(slot.buckets),
         share.unwrap_or_else(|| UNKNOWN.to_owned()),
         number(slot.weight),
-        // Most groups have only the default class, and no column for it.
+        // The default class is not shown, so that most groups have no column of classes.
         number(slot.class.filter(|&class| class != 0)),
         slot.state_seconds.map_or_else(|| UNKNOWN.to_owned(), age),
         slot.ring_bytes.map_or_else(|| UNKNOWN.to_owned(), bytes),

@@ -107,7 +107,7 @@ fn write_definitions(text: &mut String, definitions: &[Definition]) -> Result<()
     Ok(())
 }
 
-/// Writes the effects of the steering program that a group of the kernel does not support.
+/// Writes those effects of the steering program that a group of the kernel does not support.
 fn write_beyond(text: &mut String, for_engine: &ForEngine) -> Result<()> {
     let beyond = [
         (for_engine.copies(), "some packets go to several members"),

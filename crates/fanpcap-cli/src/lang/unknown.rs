@@ -1,11 +1,11 @@
-//! Properties that a steering program reads but a packet's bytes do not contain. Capture files and
-//! test runs give them other values than live packets.
+//! Finds the properties that a steering program reads but that a packet's bytes do not contain. In
+//! capture files and test runs, these properties have other values than for live packets.
 
 use std::collections::BTreeSet;
 
 use fanpcap_steer::ir::{Function, Node, Predicate, Property, Steer, Tree};
 
-/// The properties in words, each once.
+/// A text about each of these properties. Each text occurs once.
 pub(super) fn of(program: &Tree) -> Vec<String> {
     let mut found = BTreeSet::new();
     program.main.walk(&mut |node| {

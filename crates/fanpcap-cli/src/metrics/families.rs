@@ -1,4 +1,4 @@
-//! The metrics and their samples from a snapshot. An unknown figure has no sample.
+//! The metrics and their samples from a snapshot. An unknown number has no sample.
 
 use fanpcap_group::view::Place;
 use fanpcap_linux::netlink::link::Counters;
@@ -10,10 +10,11 @@ mod groups;
 /// A sample's labels and number.
 type Sample = (Vec<Label>, Number);
 
-/// A figure, and the value of the label `cause` or `fate`, if the metric has that label.
+/// A function that gives the number of a sample, and the value of the label `cause` or `fate` if
+/// the metric has that label.
 type Figure<Of> = (Option<&'static str>, fn(&Of) -> u64);
 
-/// The numbers of these figures.
+/// The numbers that the functions `figures` give for `of`, each with its label's value.
 fn numbers<Of>(figures: &[Figure<Of>], of: &Of) -> Vec<(Option<&'static str>, Number)> {
     let number = |(label, figure): &Figure<Of>| (*label, Number::Whole(figure(of)));
     figures.iter().map(number).collect()
@@ -115,7 +116,7 @@ fn steered_members(snapshot: &Snapshot) -> [Family; 5] {
     ]
 }
 
-/// A sample for each member whose figure is known.
+/// A sample for each member whose number is known.
 fn of_members(snapshot: &Snapshot, figure: impl Fn(&Socket) -> Option<Number>) -> Vec<Sample> {
     let of_member = |socket: &Socket| {
         let number = figure(socket)?;
@@ -156,8 +157,8 @@ fn member_labels(snapshot: &Snapshot, socket: &Socket) -> Option<Vec<Label>> {
     Some(labels)
 }
 
-/// The labels include the index, because a device may have the name `any`, like the entry for all
-/// devices.
+/// Labels that identify a device. They include the index, because a device may have the name `any`,
+/// which also stands for all devices.
 fn device_labels(snapshot: &Snapshot, ifindex: u32) -> Vec<Label> {
     let mut devices = snapshot.devices.iter();
     let device = devices.find(|device| device.ifindex == ifindex);

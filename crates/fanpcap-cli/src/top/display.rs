@@ -38,8 +38,8 @@ impl Display {
         terminal::enable_raw_mode()?;
         IS_TAKEN.store(true, Ordering::SeqCst);
         let display = Self::default();
-        // A terminal may show characters wider than we compute. Such a row must not continue in the
-        // next row.
+        // A terminal may show characters wider than we compute. Without line wrap, a row that is
+        // then too wide does not continue in the next row.
         execute!(io::stdout(), EnterAlternateScreen, Hide, DisableLineWrap)?;
         Ok(display)
     }
@@ -77,7 +77,7 @@ impl Display {
             }
             let text = style(row.kind).apply(row.text.as_str());
             queue!(to, MoveTo(0, number), PrintStyledContent(text))?;
-            // After a full row, the cursor is on its last letter.
+            // After a full row, the cursor is on the row's last letter, which must not be cleared.
             if table::width(&row.text) < usize::from(width) {
                 queue!(to, Clear(ClearType::UntilNewLine))?;
             }
@@ -96,7 +96,7 @@ impl Drop for Display {
 /// Restores the terminal, unless that is done already.
 pub(crate) fn restore() {
     if IS_TAKEN.swap(false, Ordering::SeqCst) {
-        // These calls fail if the terminal is gone.
+        // Errors are ignored: these calls fail if the terminal is gone.
         let _ = terminal::disable_raw_mode();
         let _ = execute!(io::stdout(), EnableLineWrap, LeaveAlternateScreen, Show);
     }
@@ -155,7 +155,7 @@ mod tests {
         look[2].0 = Kind::Dim;
         let third = written(&mut display, (5, 3), look);
         assert_eq!(third, "\u{1b}[3;1H\u{1b}[2mq\u{1b}[0m\u{1b}[K");
-        // The terminal was made wider, or wider and narrower again.
+        // All rows are written if the terminal was made wider, or wider and narrower again.
         let wider = written(&mut display, (6, 3), look);
         assert_eq!(wider.matches("\u{1b}[K").count(), 3, "{wider:?}");
         display.forget();

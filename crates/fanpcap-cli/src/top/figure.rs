@@ -1,6 +1,6 @@
 //! Numbers in few characters: `812`, `12.3k`, `4.56M`.
 
-/// Represents an unknown figure.
+/// The text for an unknown number.
 pub(crate) const UNKNOWN: &str = "-";
 
 /// A rate or a number, in at most six characters.

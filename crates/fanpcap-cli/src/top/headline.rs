@@ -1,12 +1,13 @@
-//! The two lines above the table: time and place, and what the device receives and loses.
+//! The two lines above the table: the user's choices, the time and the machine; and what one device
+//! receives and loses.
 
 use super::figure::{UNKNOWN, bits, count, short};
 use super::state::State;
 use super::table;
 use super::view::{Device, View};
 
-/// The first line: the user's choices, the time, the place. If the line is narrow, the last parts
-/// are left out.
+/// The first line: the user's choices, the time, the machine and the network namespace. If the line
+/// is narrow, the last parts are left out.
 pub(crate) fn title(view: &View, state: &State, width: usize) -> String {
     let descending = state.sort.is_descending() != state.reverse;
     let filter = format!("filter {}", state.filter);
@@ -43,7 +44,7 @@ pub(crate) fn title(view: &View, state: &State, width: usize) -> String {
 pub(crate) fn devices(view: &View, width: usize) -> String {
     let mut shown = view.devices.first();
     for device in view.devices.iter().skip(1) {
-        // A device without figures ranks below a device that receives nothing.
+        // A device whose rates are unknown ranks below a device that receives nothing.
         if shown.is_none_or(|other| rank(device) > rank(other)) {
             shown = Some(device);
         }

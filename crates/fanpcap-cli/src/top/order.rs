@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use super::view::{Group, Member, View};
 
-/// The sort key of members, and of groups if they have such a figure.
+/// The sort key of members. It also sorts groups, if groups have such a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Column {
     /// Packets per second

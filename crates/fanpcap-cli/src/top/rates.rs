@@ -51,7 +51,7 @@ fn view(before: Option<&Snapshot>, after: &Snapshot, history: &mut History) -> V
     }
 }
 
-/// Figures of a device.
+/// The numbers of a device.
 fn figures(
     device: &fanpcap_snapshot::Device,
     before: Option<Counters>,
@@ -174,8 +174,8 @@ fn group(group: u16, mode: String, members: Vec<(Member, Share)>) -> Group {
 
 /// Marks a member whose application has not looked for packets for [`LEFT_SECONDS`], while other
 /// members got packets. The time is long because an application without packets may wait in
-/// select(2), which its page does not show. A member that has never looked is marked earlier,
-/// elsewhere.
+/// select(2), which its page does not show. `History::member` marks a member that has never looked
+/// for packets, after a shorter time.
 fn mark_left(members: &mut [Member]) {
     let is_given = |member: &Member| member.packets_per_second > Some(0.0);
     let given = members.iter().filter(|member| is_given(member)).count();
@@ -187,8 +187,8 @@ fn mark_left(members: &mut [Member]) {
     }
 }
 
-/// A member that was read before is marked as unread after this many seconds without a look for
-/// packets.
+/// If the application of a member has read packets before, the member is marked as unread after
+/// this many seconds in which the application has not looked for packets.
 const LEFT_SECONDS: f64 = 30.0;
 
 /// The highest rate divided by the mean; `None` for a single rate, or if all rates are 0.
@@ -222,7 +222,7 @@ fn program_counters_age(members: &[Member]) -> Option<f64> {
     ages.reduce(f64::max)
 }
 
-/// The sum of the known figures; `None` if none is known.
+/// The sum of the known numbers; `None` if no number is known.
 fn sum<T: std::iter::Sum>(members: &[Member], figure: fn(&Member) -> Option<T>) -> Option<T> {
     let mut known = members.iter().filter_map(figure).peekable();
     known.peek()?;

@@ -23,12 +23,12 @@ pub(crate) enum Kind {
     Group,
     /// The counters of a group's steering program, or its ledger.
     Counters,
-    /// A member with figures.
+    /// A member with current counters.
     Member,
     /// A device, group or member that loses packets now, or a member whose application does not
     /// read it.
     Losing,
-    /// A member without figures: foreign or stale.
+    /// A member without current counters: foreign or stale.
     Dim,
 }
 
@@ -40,7 +40,7 @@ pub(crate) struct Row {
     pub(crate) text: String,
 }
 
-/// The cells of a row; unknown figures are empty.
+/// The cells of a row. A cell is empty if the row has no such number.
 #[derive(Debug, Default)]
 struct Cells {
     cpu: String,
@@ -158,7 +158,8 @@ fn stolen(device: &Device, width: usize) -> Option<Row> {
     })
 }
 
-/// Rows on a steered group's members that are gone: their placeholders, and sums over them.
+/// Rows about a steered group's members that are gone: one for their placeholders, and one with
+/// sums over these members.
 fn of_the_gone(group: &Group) -> Vec<(String, Cells)> {
     let mut rows = Vec::new();
     if group.placeholders_total > 0 {
@@ -181,7 +182,8 @@ fn of_the_gone(group: &Group) -> Vec<(String, Cells)> {
     rows
 }
 
-/// A row over the whole width with the counters that are not 0, each with its number.
+/// A row over the whole width with the steering program's counters that are not 0. Each counter
+/// has its number before it.
 fn counters(group: &Group, width: usize) -> Option<Row> {
     let counters = group.program_counters.iter().flatten().enumerate();
     let used: Vec<String> = counters
@@ -210,7 +212,7 @@ fn offered(group: &Group, width: usize) -> Option<Row> {
     (ledger.offered_packets_total > 0).then(|| counters_row(&text, width))
 }
 
-/// The age of figures, if they are too old to count as current.
+/// The age of numbers in words; empty if the numbers are current.
 fn old(age: Option<f64>) -> String {
     let age = age.filter(|&age| age > STALE_SECONDS);
     age.map_or_else(String::new, |age| format!(" {age:.0} s ago:"))
@@ -262,7 +264,7 @@ fn device_cells(device: &Device) -> Cells {
 fn group_name(group: &Group) -> String {
     let (known, all) = (group.members_with_rates, group.members_total);
     let members = match group.members.len() {
-        // The mark precedes the rest, so that it is not cut off.
+        // The number of members precedes the mode, so that a narrow table does not cut it off.
         shown if shown < all => {
             let number = group.group;
             return format!(" group {number} ({shown} of {all} shown) {}", group.mode);
@@ -291,7 +293,8 @@ fn group_cells(group: &Group) -> Cells {
     }
 }
 
-/// Members with their names. If a process has several members, their names include the sockets.
+/// Members with their names. If a process has several members, each name includes the member's
+/// socket.
 fn named(members: &[Member]) -> impl Iterator<Item = (String, &Member)> {
     let mut sockets: BTreeMap<Option<u32>, usize> = BTreeMap::new();
     for member in members {

@@ -55,13 +55,13 @@ pub(crate) struct Device {
     pub(crate) sockets: Vec<Member>,
 }
 
-/// A fanout group. Its sums are over the members whose figure is known.
+/// A fanout group. Each sum is over the members for which the number is known.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Group {
     /// Number.
     pub(crate) group: u16,
     pub(crate) mode: String,
-    /// Number of members; a filter may show fewer.
+    /// Number of members, including those that a filter of the output hides.
     pub(crate) members_total: usize,
     /// Sockets of members that are gone, which the group keeps in their slots.
     pub(crate) placeholders_total: usize,
@@ -81,7 +81,7 @@ pub(crate) struct Group {
     pub(crate) takeovers_total: Option<u64>,
     /// Buckets that the last change of a steered group moved.
     pub(crate) last_moved_buckets: Option<u64>,
-    /// Seconds since that change.
+    /// Seconds since the last change of a steered group that moved buckets.
     pub(crate) last_moved_seconds_ago: Option<f64>,
     /// The fates of the packets that reached a group on XDP.
     pub(crate) ledger: Option<Offered>,
@@ -101,7 +101,7 @@ pub(crate) struct Group {
     /// Highest rate of a member divided by the mean; 1 is even.
     pub(crate) skew: Option<f64>,
     pub(crate) program_counters: Option<Vec<i64>>,
-    /// Age of the program counters; for a group, the age of the oldest ones.
+    /// Age of the steering program's counters. It is the age of the oldest reading of a member.
     pub(crate) program_counters_age_seconds: Option<f64>,
     pub(crate) members: Vec<Member>,
 }
@@ -115,7 +115,7 @@ pub(crate) struct Member {
     pub(crate) pid: Option<u32>,
     /// The program of the process.
     pub(crate) program: Option<String>,
-    /// Whether the member runs on this library and therefore has a page.
+    /// Whether the member uses fanpcap's library and therefore has a page.
     pub(crate) ours: bool,
     /// CPUs that the process may run on.
     pub(crate) cpu_affinity: Option<String>,
@@ -135,7 +135,8 @@ pub(crate) struct Member {
     /// The member's class in a steered group; 0 is the default class.
     pub(crate) class: Option<u8>,
     pub(crate) counters_age_seconds: Option<f64>,
-    /// Seconds since the application last looked for packets, or since the join if it never has.
+    /// Seconds since the application last looked for packets, or since the join if the application
+    /// never looked.
     pub(crate) unread_seconds: Option<f64>,
     /// Whether the member has a share of the group's packets but its application does not look for
     /// them.
@@ -147,7 +148,7 @@ pub(crate) struct Member {
     pub(crate) packets_per_second: Option<f64>,
     /// Seconds between the two readings of the counters from which the rates are computed.
     pub(crate) rate_window_seconds: Option<f64>,
-    /// Whether this window differs much from the interval, so that the rates are rough.
+    /// Whether the rate window differs much from the interval, so that the rates are rough.
     pub(crate) rate_is_rough: bool,
     /// The member's share of the group's packets, in percent.
     pub(crate) share_percent: Option<f64>,

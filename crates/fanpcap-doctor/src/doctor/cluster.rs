@@ -39,7 +39,7 @@ pub(super) struct Node {
     pub(super) gets: String,
 }
 
-/// What the cluster's program reports on this machine.
+/// What the cluster's program reports about this machine.
 #[derive(Debug, Default)]
 pub(super) struct Cluster {
     pub(super) findings: Vec<Finding>,
@@ -56,8 +56,8 @@ struct ClusterPage {
     node: Option<Node>,
 }
 
-/// Asks the cluster's program about this machine. Does not ask if the program is not installed, or
-/// if the machine has neither a cluster.conf nor a selection.
+/// Asks the cluster's program about this machine. If the program is not installed, or if the
+/// machine has neither a cluster.conf nor a selection, returns an empty answer without asking.
 ///
 /// # Errors
 ///
@@ -102,7 +102,7 @@ fn read(text: &[u8]) -> Result<Cluster> {
 }
 
 impl Node {
-    /// A sentence on what doctor has examined.
+    /// A sentence about the node and the packets that it selects.
     pub(super) fn sentence(&self) -> String {
         let Self {
             device,

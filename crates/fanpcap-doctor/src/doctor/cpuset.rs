@@ -33,7 +33,7 @@ impl Cpuset {
     pub(super) fn of(root: &Path, pid: u32) -> Option<Self> {
         let name = fs::read_to_string(root.join(format!("proc/{pid}/cpuset"))).ok()?;
         let name = name.trim_end_matches('\n');
-        // A process outside our cgroup namespace has a path with `..`.
+        // A process outside our cgroup namespace has a path with `..`, which no mount of ours has.
         let below = name
             .strip_prefix('/')
             .filter(|it| !it.is_empty() && !it.contains(".."))?;

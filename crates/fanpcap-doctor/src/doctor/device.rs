@@ -1,5 +1,5 @@
-//! A device: whether packets reach it, which BPF program gets them before captures do, and how many
-//! CPUs receive them.
+//! Checks whether packets reach a device, which BPF program gets the packets before captures do,
+//! and how many CPUs receive the packets.
 
 use fanpcap_linux::bpf;
 use fanpcap_linux::netlink::link::{Link, xdp_mode};
@@ -149,8 +149,8 @@ impl Device {
 
     fn one_cpu(&self) -> Option<Finding> {
         let facts = &self.nic.facts;
-        // A device with more queues has more such files. A file that contains CPUs already spreads
-        // the packets of its queue.
+        // A device with several queues has an rps_cpus file for each queue. If a file contains
+        // CPUs, the packets of its queue are already spread over these CPUs.
         let is_steered = facts.value(Setting::Rps(0)) != Some("");
         let is_alone = !is_steered && facts.value(Setting::Rps(1)).is_none();
         if !self.is_shared || !is_alone || facts.cpus.len() < 2 {
@@ -168,8 +168,8 @@ impl Device {
         Some(self.finding("one-receiving-cpu", Effect::Costs, told))
     }
 
-    /// The `fanpcap tune` command that gives the device queues on two CPUs; `None` if that is
-    /// impossible.
+    /// The `fanpcap tune` command that gives the device queues on two CPUs; `None` if the device
+    /// can't have them.
     fn more_queues(&self) -> Option<String> {
         let wishes = Wishes {
             queues: Some(2),

@@ -1,4 +1,4 @@
-//! All facts, from two readings of the machine a while apart.
+//! Reads all facts of the machine. Reads what changes twice, some time apart.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,7 +30,7 @@ use super::settings::Settings;
 pub(super) struct Facts {
     /// The device that the user named.
     pub(super) asked: Option<String>,
-    /// The problems of applications that another user starts, if --user names one.
+    /// The problems of applications that the user of --user starts; `None` without --user.
     pub(super) of_user: Option<Vec<Finding>>,
     /// The capture cluster that this machine is in.
     pub(super) cluster: Cluster,
@@ -78,8 +78,8 @@ pub(super) fn read(
     program: Option<&Path>,
     between: Duration,
 ) -> Result<Facts> {
-    // The first source only checks that the device exists: its groups are not enough, because the
-    // groups of all devices are needed.
+    // This source only checks that the device exists. The snapshots need a source for all devices,
+    // because the groups of all devices are examined.
     Source::new(asked)?;
     let mut source = Source::new(None)?;
     let before = Look::take(&mut source)?;

@@ -79,7 +79,7 @@ pub(super) struct PrintedFindings {
 }
 
 impl PrintedFinding {
-    /// The finding, if its name is one of `names`, without characters that act on a terminal.
+    /// The finding without characters that act on a terminal; `None` if its name is not in `names`.
     pub(super) fn own(self, names: &[&'static str]) -> Option<Finding> {
         let name = names.iter().find(|&&it| it == self.name)?;
         Some(Finding {

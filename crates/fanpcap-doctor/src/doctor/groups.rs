@@ -35,7 +35,7 @@ pub(super) struct Member {
     pub(super) is_ours: bool,
     /// A signal or a debugger has stopped the member's process.
     pub(super) is_stopped: bool,
-    /// How long the application has not looked for packets.
+    /// Seconds since the application last looked for packets; `None` if unknown.
     pub(super) unread_seconds: Option<f64>,
     /// The application has never read the handle, and the handle's steered group has given the
     /// member no buckets.
@@ -44,7 +44,7 @@ pub(super) struct Member {
     pub(super) dropped: u64,
     /// The CPUs that the member may run on.
     pub(super) cpus: Vec<usize>,
-    /// The cpuset that restricts the member to these CPUs.
+    /// The cpuset that restricts the member to some CPUs; `None` if no known cpuset does.
     pub(super) cpuset: Option<Cpuset>,
 }
 
@@ -131,7 +131,8 @@ impl Group {
         findings
     }
 
-    /// Whether the kernel's mode spreads the group's packets, regardless of which members read.
+    /// Whether the group has a mode of the kernel. Such a mode gives packets to all members,
+    /// whether they read or not.
     fn is_kernels(&self) -> bool {
         let mode = self.mode.split(['+', ' ']).next().unwrap_or_default();
         ["hash", "lb", "rnd", "cpu", "rollover", "qm"].contains(&mode)
@@ -285,7 +286,8 @@ impl Group {
                 bound.entry(*cpu).or_default().push(member);
             }
         }
-        // Each thread of a process is bound separately, but /proc/PID shows only the first.
+        // Each thread of a process is bound separately, but /proc/PID shows only the first thread's
+        // CPUs. So a process with several members counts once.
         bound
             .values_mut()
             .for_each(|all| all.dedup_by_key(|it| it.pid));
@@ -302,7 +304,7 @@ impl Group {
         Some(self.finding("one-cpu-for-members", Effect::Costs, told))
     }
 
-    /// A cpuset with fewer CPUs than members, although the machine has more.
+    /// The finding that a cpuset has fewer CPUs than members, although the machine has more CPUs.
     fn cpusets(&self, machine: &[usize]) -> Option<Finding> {
         let mut all: BTreeMap<&str, (&Cpuset, BTreeSet<u32>)> = BTreeMap::new();
         for member in &self.members {

@@ -1,4 +1,5 @@
-//! Whether applications load fanpcap's libpcap. Without it, settings have no effect.
+//! Checks whether applications load fanpcap's libpcap. Settings have no effect on applications that
+//! load another libpcap.
 
 use std::env;
 use std::fs::{self, File};
@@ -15,7 +16,7 @@ use super::settings::GroupSetting;
 /// Facts of the library.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Library {
-    /// The libpcap that an application started from here loads; `None` if there is none.
+    /// The libpcap that an application started from here loads; `None` if it finds no libpcap.
     pub(super) from_here: Option<Loaded>,
     /// The libpcap that every program of the machine loads.
     pub(super) by_all: Option<Loaded>,
@@ -39,8 +40,8 @@ pub(super) struct Loaded {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Program {
     pub(super) path: PathBuf,
-    /// The loader ignores LD_LIBRARY_PATH for the program, and in the program the library ignores
-    /// all variables.
+    /// The program is set-user-ID or has file capabilities. So the loader ignores LD_LIBRARY_PATH
+    /// for it, and the library ignores all variables in it.
     pub(super) is_privileged: bool,
 }
 
@@ -70,9 +71,9 @@ impl Loaded {
     }
 }
 
-/// Whether a file is one of fanpcap's libraries; `None` if it can't be read.
+/// Whether a file is one of fanpcap's libraries; `None` if the file can't be read.
 fn is_ours(path: &Path) -> Option<bool> {
-    // Read only files: reading something else, such as a pipe, may never end.
+    // Read only regular files: reading something else, such as a pipe, may never end.
     fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
     let mut bytes = Vec::new();
     let file = File::open(path).ok()?;
@@ -110,8 +111,8 @@ impl Library {
         self.outsiders.iter().map(outsider)
     }
 
-    /// The problems of applications that the caller starts. `is_needed` says that settings name a
-    /// group or an engine.
+    /// The problems of applications that the caller starts. `is_needed` says whether settings name
+    /// a group or an engine, so that applications need the library.
     pub(super) fn findings(&self, is_needed: bool) -> Vec<Finding> {
         let mut findings: Vec<Finding> = Vec::new();
         if is_needed {
@@ -239,7 +240,7 @@ fn has_ours(pid: u32) -> Option<bool> {
         let range = line.split(' ').next().unwrap_or_default();
         let mapped = is_ours(&process.join("map_files").join(range));
         let name = line.find('/').map_or("", |at| &line[at + 1..]);
-        // Only root may read `map_files`. Other users see only their own processes.
+        // Only root may read `map_files`. Other users read the file that now has the name.
         let of_name = || is_ours(&process.join("root").join(name));
         found = found.max(mapped.or_else(of_name));
     }

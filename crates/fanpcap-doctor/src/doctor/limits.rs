@@ -1,4 +1,4 @@
-//! Limits of the calling process that are too low for its captures (setrlimit(2)).
+//! Finds limits of the calling process that are too low for its captures (setrlimit(2)).
 
 use std::fs;
 use std::path::Path;
@@ -41,7 +41,7 @@ impl Limits {
     /// The limits of this process.
     pub(super) fn read(root: &Path, kernel: (u32, u32)) -> Self {
         let text = fs::read_to_string(root.join("proc/self/limits")).unwrap_or_default();
-        // Neither `unlimited` nor a missing value parses as a number.
+        // `unlimited` is no number, so the result is `None`, as for a missing value.
         let soft = |name: &str| {
             let line = text.lines().find_map(|line| line.strip_prefix(name))?;
             line.split_whitespace().next()?.parse().ok()
@@ -56,7 +56,7 @@ impl Limits {
         }
     }
 
-    /// The limits that are too low. `wants_xdp` says that the settings ask for the XDP engine.
+    /// The limits that are too low. `wants_xdp` says whether the settings ask for the XDP engine.
     pub(super) fn findings(self, wants_xdp: bool) -> Vec<Finding> {
         let all = [
             self.descriptors(),

@@ -1,4 +1,5 @@
-//! Long packets of the host that leave the device in several frames (segmentation offload).
+//! Finds out whether the host sends long packets, which leave the device in several frames
+//! (segmentation offload).
 
 use fanpcap_linux::netlink::host_use;
 use fanpcap_linux::netlink::link::{self, Link};
@@ -13,6 +14,7 @@ pub(crate) fn cut(ifindex: u32, links: &[Link]) -> Option<String> {
     command(ifindex, links)
 }
 
+/// The command for all devices whose settings concern packets that leave through the given device.
 /// TCP obeys the settings of the device that the route names. This can be a bridge or bond above
 /// the given device, or a VLAN on it.
 fn command(ifindex: u32, links: &[Link]) -> Option<String> {

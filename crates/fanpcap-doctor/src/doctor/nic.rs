@@ -30,7 +30,7 @@ pub(super) struct Nic {
     cut: Option<String>,
 }
 
-/// The users of a device, and their machine.
+/// How a device is used, and the machine that it is in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Use<'a> {
     pub(super) link: &'a Link,
@@ -106,7 +106,7 @@ impl Nic {
     /// Otherwise `alone`, the command that changes only this setting. `device` is a shell word.
     fn tune_or(&self, device: &str, mends: impl Fn(&Knob) -> bool, alone: String) -> String {
         let is_it = |step: &Step| matches!(&step.target, Target::Knob(knob) if mends(knob));
-        // The device of the default route has no plan: `is_mended` is false.
+        // The device of the default route has no plan, so `is_mended` is false for it.
         let is_mended = |monitor: bool| {
             let wishes = Wishes {
                 monitor,
@@ -177,8 +177,8 @@ impl Nic {
     }
 
     fn merged(&self, used: &Use<'_>) -> Option<Finding> {
-        // The driver merges segments before an XDP program gets them; the kernel merges segments
-        // afterwards.
+        // The driver merges segments before an XDP program gets them. The kernel merges segments
+        // afterwards (gro), so that its merging does not concern the XDP engine.
         let merging = [
             ("rx-lro", "lro"),
             ("rx-gro-hw", "rx-gro-hw"),
@@ -347,7 +347,8 @@ impl Nic {
         let mut members = used.groups.iter().flat_map(|it| &it.members);
         let own = self.facts.interrupts.iter().map(|(it, _)| it.number);
         let own: Vec<u32> = own.collect();
-        // Only root can query irqbalance. Other users can read its options.
+        // Only root can ask irqbalance which interrupts it leaves alone. For other users, the
+        // interrupts in irqbalance's options must do.
         let told = self.facts.value(Setting::Irqbalance);
         let told = told.map(|it| settings::table(it).unwrap_or_default());
         let left_alone = told.as_deref().or(used.irqbalance)?;

@@ -39,8 +39,8 @@ impl Privileges {
         bit(capability) || (capability == CAP_BPF && bit(CAP_SYS_ADMIN))
     }
 
-    /// The finding on a missing capability. `wants_xdp` says that the settings ask for the XDP
-    /// engine.
+    /// The finding that a capability is missing. `wants_xdp` says whether the settings ask for the
+    /// XDP engine.
     pub(super) fn findings(self, wants_xdp: bool) -> Option<Finding> {
         if !self.has(CAP_NET_RAW) {
             let told = [

@@ -39,7 +39,7 @@ pub(super) struct GroupSetting {
 }
 
 impl Settings {
-    /// The settings as the library reads them, for one device or all.
+    /// The settings as the library reads them, for `device`, or for all devices if it is `None`.
     pub(super) fn read(device: Option<&str>, ifindex: impl Fn(&str) -> Option<u32>) -> Self {
         let seen = Overview::read(device, &compile_expression);
         let errors = seen.errors().into_iter().cloned().collect();
@@ -197,7 +197,8 @@ fn error(report: &Report) -> Finding {
     )
 }
 
-/// The command that removes the setting.
+/// The command that makes the setting ineffective: it turns the setting's lines into comments, or
+/// unsets the variable.
 fn without(place: &Place) -> String {
     if place.source != "environment" {
         let file = word(&place.source);

@@ -49,14 +49,14 @@ pub(super) const NAMES: [&str; 15] = [
 /// The most bytes that a doctor prints.
 const MOST: u64 = 1 << 18;
 
-/// A doctor that has not ended after this many seconds is killed: the user can stop the process,
-/// and it would then never end.
+/// A doctor that has not ended after this many seconds is killed. The user can stop the doctor's
+/// process, and a stopped process would never end.
 const PATIENCE: &str = "20";
 
 impl User {
     /// The user of this name or number.
     fn find(name: &str) -> Result<Self> {
-        // getent(1) would read such a name as an option.
+        // getent(1) would read a name with this beginning as an option.
         ensure!(!name.starts_with('-'), "no user {name:?}");
         let found = Command::new("getent").args(["passwd", name]).output();
         let found = found.context("running getent")?;
@@ -64,7 +64,7 @@ impl User {
         Self::parse(&line).with_context(|| format!("no user {name:?}"))
     }
 
-    /// A line of passwd(5).
+    /// The user in a line of passwd(5).
     fn parse(line: &str) -> Option<Self> {
         let mut fields = line.trim_end().split(':').skip(2).map(str::to_owned);
         let (id, group) = (fields.next()?, fields.next()?);
@@ -78,14 +78,14 @@ impl AsUser {
     pub(super) fn start(name: &str, device: Option<&str>, program: Option<&Path>) -> Result<Self> {
         let user = User::find(name)?;
         let own = env::current_exe().context("this program's file")?;
-        // In its own session it can't reach the caller's terminal.
+        // In its own session, the doctor can't reach the caller's terminal.
         let mut command = Command::new("setsid");
         command
             .args(["timeout", "-s", "KILL", PATIENCE, "setpriv"])
             .args(["--reuid", &user.id, "--regid", &user.group, "--init-groups"])
             .arg(own)
             .args(["doctor", "--caller", "--json"])
-            // The user can read the doctor's environment.
+            // The user can read the doctor's environment, so only needed variables are passed on.
             .env_clear()
             .envs(env::vars_os().filter(|(name, _)| is_passed_on(&name.to_string_lossy())))
             .env("HOME", &user.home)
@@ -104,8 +104,8 @@ impl AsUser {
         })
     }
 
-    /// The findings of the doctor that runs as the user. The user may have made this process print
-    /// anything.
+    /// The findings of the doctor that runs as the user. They are checked, because the user may
+    /// have made this process print anything.
     pub(super) fn findings(mut self) -> Result<Vec<Finding>> {
         let (mut said, mut complaint) = (Vec::new(), Vec::new());
         // An error text always fits into its pipe, so the process can't block although this text is
@@ -132,7 +132,7 @@ impl AsUser {
 
     fn own(&self, mut told: PrintedFinding) -> Result<Finding> {
         let Self { name: user, .. } = self;
-        // The caller will run the command, but has another group than the user.
+        // The caller, not the user, will run the command, and would get the caller's own group.
         told.fix = told.fix.replace("$(id -g)", &self.user.group);
         let name = harmless_text(&told.name);
         let mut finding = told

@@ -41,7 +41,7 @@ const ROUND_MAX: Duration = Duration::from_secs(10);
 
 const TABLE: Knob = Knob::Setting(Setting::Table);
 
-/// Adapts the table until a signal comes, and puts it back.
+/// Adapts the table until a signal comes, and then restores the old table.
 pub(super) fn run(
     device: &Device,
     facts: &Facts,
@@ -169,7 +169,7 @@ impl<'a> Adapting<'a> {
         Ok(())
     }
 
-    /// The flow with most of an entry's packets, in words.
+    /// The flow with most of an entry's packets, as text.
     fn flow_of(&self, entry: usize) -> Result<String> {
         Ok(match self.counter.most_of(entry)? {
             None => "packets without a flow".to_owned(),

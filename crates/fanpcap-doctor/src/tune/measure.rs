@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use fanpcap_linux::netlink::link;
 
-/// The counts of a command's run.
+/// The packets that a device received and lost while a command ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Measured {
     received: u64,

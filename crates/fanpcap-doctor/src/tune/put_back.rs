@@ -1,4 +1,4 @@
-//! `fanpcap tune --restore`: puts everything back, on one device or all.
+//! `fanpcap tune --restore`: undoes all changes, on one device or on all devices.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ use fanpcap_terminal::streams;
 
 use super::text;
 
-/// Puts everything back on all devices of the network namespace.
+/// Undoes all changes on all devices of the network namespace.
 pub(super) fn all() -> Result<ExitCode> {
     let mut status = ExitCode::SUCCESS;
     let indices = journal::journals()?;
@@ -36,7 +36,7 @@ pub(super) fn journal(device: &Device) -> Result<Journal> {
     Journal::open(device).map_err(|error| anyhow!("{}: {error}", device.name))
 }
 
-/// Puts everything back on a device, except changes that a living process needs.
+/// Undoes all changes on a device, except those that a living process needs.
 pub(super) fn one(device: &Device) -> Result<ExitCode> {
     let name = &device.name;
     let status = undo(device, journal(device)?)?;
@@ -51,7 +51,7 @@ pub(super) fn one(device: &Device) -> Result<ExitCode> {
     Ok(status)
 }
 
-/// Puts back the changes in the journal of an earlier build.
+/// Undoes the changes in the journal of an earlier build.
 pub(super) fn earlier(device: &Device) -> Result<ExitCode> {
     let name = &device.name;
     let journal = Journal::open_earlier(device).map_err(|error| anyhow!("{name}: {error}"))?;

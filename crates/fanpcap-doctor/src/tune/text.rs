@@ -104,7 +104,7 @@ pub(super) fn tried(device: &str, tried: &[Tried<'_>], plan: &Plan) -> String {
     text
 }
 
-/// The results of putting back.
+/// The results of undoing changes.
 pub(super) fn undone(device: &str, undone: &[Undone]) -> String {
     let mut text = String::new();
     for change in undone {

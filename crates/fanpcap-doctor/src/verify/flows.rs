@@ -37,14 +37,14 @@ pub(super) struct Flows {
     /// For each flow, the packets from its lower end and the packets from its higher end.
     seen: HashMap<FlowKey, [u64; 2]>,
     pub(super) packets: u64,
-    /// Of the packets, those without a flow: neither IPv4 nor IPv6, fragments, ICMP errors.
+    /// Packets without a flow: packets that are neither IPv4 nor IPv6, fragments, or ICMP errors.
     pub(super) without_flow: u64,
     /// Packets that contain another packet that verify can't read.
     pub(super) unread: u64,
 }
 
 impl Flows {
-    /// No flows yet.
+    /// The flows of a member that has not got a packet yet.
     pub(super) fn new(sample: Sample) -> Self {
         Self {
             sample,
@@ -90,7 +90,7 @@ fn is_in(key: &FlowKey, zeros: u32) -> bool {
     hasher.finish().trailing_zeros() >= zeros
 }
 
-/// Which members got the sampled flows.
+/// The sampled flows, by whether one member or several members got them.
 #[derive(Debug, Default)]
 pub(super) struct Places {
     /// Flows with packets.

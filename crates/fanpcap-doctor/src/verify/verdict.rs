@@ -1,4 +1,4 @@
-//! The verdict: each check and its outcome, from the members' figures and their flows.
+//! The verdict: each check and its outcome, from the members' counters and their flows.
 
 use fanpcap_capture::{Counts, Kernel, Rest, Witnessed, sum};
 use serde::Serialize;
@@ -14,7 +14,7 @@ pub(super) enum Outcome {
     Ok,
     /// The check does not hold.
     Fail,
-    /// There was nothing to check.
+    /// There was nothing to check, or too little for a verdict.
     Open,
 }
 
@@ -50,7 +50,7 @@ const UNEVEN: f64 = 2.0;
 /// Everything that the checks need.
 #[derive(Debug)]
 pub(super) struct Seen<'a> {
-    /// The members' figures.
+    /// The members' counters.
     pub(super) captured: &'a Witnessed,
     /// Packets of each member after all members had joined.
     pub(super) packets: &'a [u64],

@@ -88,8 +88,8 @@ impl Profile {
         self.change(before, after)
     }
 
-    /// Writes the file, and keeps it even if AppArmor refuses it. Otherwise the package could not
-    /// be removed.
+    /// Writes the file, and keeps the change even if AppArmor refuses the profile. If a refusal
+    /// undid the change, the package could not be removed.
     fn change(&self, before: Option<String>, after: Option<String>) -> Result<Change> {
         if before == after {
             return Ok(Change::None);

@@ -1,4 +1,4 @@
-//! The loader's search order: a file of ours in ld.so.conf.d, and ldconfig.
+//! Changes the loader's search order: writes a file of ours in ld.so.conf.d, and runs ldconfig.
 
 use std::env;
 use std::fs::{self, Permissions};
@@ -11,8 +11,8 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::library;
 
-/// ldconfig reads these files in order of their names. This file comes before libc.conf and the
-/// distribution's files, which begin with letters.
+/// Our file. ldconfig reads the files in this directory in the order of their names. Our file comes
+/// before libc.conf and the distribution's files, whose names begin with letters.
 const FILE: &str = "etc/ld.so.conf.d/00-fanpcap.conf";
 const HEAD: &str = "# Written by fanpcap enable --system; fanpcap disable --system removes it.\n";
 
@@ -76,8 +76,7 @@ impl Loader {
         }
     }
 
-    /// Removes our file. `directory` is `None` if our library is gone. Disabling must work
-    /// nevertheless.
+    /// Removes our file. This works even if our library is gone; `directory` is `None` then.
     ///
     /// # Errors
     /// The file can't be removed.
@@ -157,9 +156,9 @@ impl Loader {
     }
 }
 
-/// The libraries with our soname in the output of `ldconfig -p`, in order: `libpcap.so.0.8
-/// (libc6,x86-64) => /lib/x86_64-linux-gnu/libpcap.so.0.8`. If the list has libraries of our
-/// architecture (the ABI in parentheses), only these count.
+/// The libraries with our soname in the output of `ldconfig -p`, in order. A line is
+/// `libpcap.so.0.8 (libc6,x86-64) => /lib/x86_64-linux-gnu/libpcap.so.0.8`. If the output has our
+/// library, only libraries with the same ABI (in the parentheses) are returned.
 fn listed(list: &str, directory: &Path) -> Vec<PathBuf> {
     let lines = || {
         list.lines().filter_map(|line| {

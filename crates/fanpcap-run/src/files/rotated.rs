@@ -5,11 +5,11 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Patterns of derived names.
+/// The patterns of the names that are derived from one given name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
     directory: PathBuf,
-    /// Patterns of the whole name, or of the name before its extension.
+    /// One pattern for tcpdump's names and one for dumpcap's names.
     forms: Vec<Vec<Piece>>,
 }
 

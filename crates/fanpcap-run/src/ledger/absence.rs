@@ -20,7 +20,8 @@ pub(crate) struct Absent {
 /// The absences, kept separately for each device.
 #[derive(Debug, Default)]
 pub(super) struct Absences {
-    /// Devices without a copy: when the absence began, and the device's count at that time.
+    /// Devices on which no copy is in the group. For each device, the time when the absence began,
+    /// and the device's packet counter at that time.
     open: BTreeMap<u32, (Instant, Option<u64>)>,
     pub(super) sum: Absent,
     /// This command has sent the copies a signal to end, so an empty group is intended.
@@ -38,8 +39,8 @@ impl Default for Absent {
 }
 
 impl Absences {
-    /// Begins an absence: the last copy has left the group on this device, whose count was
-    /// `counted`.
+    /// Begins an absence: the last copy has left the group on this device. `counted` is the
+    /// device's packet counter at that time.
     pub(super) fn begin(&mut self, ifindex: u32, counted: Option<u64>) {
         if !self.is_over {
             self.open
@@ -48,8 +49,8 @@ impl Absences {
         }
     }
 
-    /// Ends the absence on a device, whose count was `counted` when a copy joined. Returns a
-    /// message about the absence.
+    /// Ends the absence on a device, and returns a message about the absence. `counted` is the
+    /// device's packet counter when a copy joined.
     pub(super) fn end(&mut self, ifindex: u32, counted: Option<u64>) -> Option<String> {
         let (since, before) = self.open.remove(&ifindex)?;
         let packets = counted
@@ -65,7 +66,7 @@ impl Absences {
         ))
     }
 
-    /// Devices without a copy.
+    /// Devices on which no copy is in the group.
     pub(super) fn devices(&self) -> Vec<u32> {
         self.open.keys().copied().collect()
     }

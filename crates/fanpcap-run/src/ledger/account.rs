@@ -17,9 +17,9 @@ pub(crate) struct Account {
     pub(crate) unread: Option<u64>,
     /// Packets that the kernel gave to the ended member's socket until the socket left the group.
     pub(crate) refused: Option<u64>,
-    /// Upper bound of packets in no other figure. Such packets came while a member joined or
-    /// changed its filter, or came to a member that ended before its socket was held. The bound is
-    /// the increase of the device's counter in that time.
+    /// Upper bound of the packets that no other number of the account contains. Such packets came
+    /// while a member joined or changed its filter, or came to a member that ended before its
+    /// socket was held. The bound is the increase of the device's counter in that time.
     pub(crate) uncounted_at_most: Option<u64>,
 }
 
@@ -35,7 +35,7 @@ impl Account {
         uncounted_at_most: Some(0),
     };
 
-    /// An account of packets in no other figure.
+    /// An account in which all numbers are 0, except the upper bound of uncounted packets.
     pub(crate) fn uncounted(at_most: Option<u64>) -> Self {
         Self {
             uncounted_at_most: at_most,
@@ -66,7 +66,7 @@ impl Account {
         }
     }
 
-    /// The sum of all accounts; all numbers are unknown if there are none.
+    /// The sum of all accounts; all numbers are unknown if there is no account.
     pub(crate) fn sum(accounts: impl Iterator<Item = Self>) -> Self {
         accounts.reduce(Self::plus).unwrap_or_default()
     }

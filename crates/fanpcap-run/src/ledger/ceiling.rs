@@ -1,15 +1,17 @@
-//! A ceiling for the bound of packets that are in no figure. The ceiling is the number of packets
-//! that the devices received, minus the packets that are in a figure.
+//! A ceiling for the bound of uncounted packets. The ceiling is the number of packets that the
+//! devices received, minus the packets that the copies' accounts contain.
 
 use fanpcap_linux::netlink::link;
 
 use super::{Absent, Account, Ledger};
 
 impl Ledger {
-    /// The largest number of packets that can be in no figure of any copy; `accounts` must be the
-    /// accounts of all copies. `None` if there is no such limit. A member that the ledger never saw
-    /// may have joined first, or a figure may be unknown. Or a steering program gives each packet
-    /// to several members, so that the figures exceed the received packets.
+    /// The largest number of packets that no copy's account can contain. `accounts` must be the
+    /// accounts of all copies. `None` if there is no such limit, for one of three reasons:
+    /// - A member that the ledger never saw may have joined first.
+    /// - A number of an account is unknown.
+    /// - A steering program gives each packet to several members, so that the accounts contain more
+    ///   packets than the devices received.
     pub(crate) fn ceiling(&self, accounts: &[Account]) -> Option<u64> {
         let since = |(ifindex, begun): (&u32, &u64)| {
             Some(link::packets(*ifindex).ok()?.saturating_sub(*begun))

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::wait::clock;
 
-/// Number of readings kept for each device. A reading is kept once a second.
+/// Number of readings kept for each device. Each scan of the ledger adds one reading.
 const KEPT: usize = 16;
 
 /// Readings of each device, newest last: `CLOCK_MONOTONIC` nanoseconds, and packets in both
@@ -51,7 +51,7 @@ impl Counts {
         }
     }
 
-    /// The last reading of one device, or of all.
+    /// The last reading of the device `ifindex`, or of each device if `ifindex` is `None`.
     pub(super) fn last(&self, ifindex: Option<u32>) -> impl Iterator<Item = (u32, u64)> {
         let of_device = move |it: &u32| ifindex.is_none_or(|ifindex| ifindex == *it);
         let devices = self.0.iter().filter(move |(it, _)| of_device(it));

@@ -12,25 +12,25 @@ use super::member::Member;
 use super::{Account, Ledger};
 
 impl Ledger {
-    /// Settles members, each on its own thread. First makes all these members refuse packets, so
-    /// that the kernel makes them wait only once for packets in flight. Keeps a member that a child
-    /// process still uses, and checks it again at each call.
+    /// Settles members, each on its own thread. First makes all these members refuse packets: their
+    /// threads then wait for packets in flight at the same time. If a child process still uses a
+    /// member, the ledger keeps the member, and later calls check it again.
     pub(super) fn settle_at_once(&mut self, mut ended: Vec<Member>) {
         let refuse = on_threads(&mut ended, Member::refuse);
         let mut refuse = refuse.into_iter();
-        // If a thread can't be started, the next call tries again.
+        // A member whose thread could not be started stays, and the next call tries again.
         let (mut ended, stay): (Vec<_>, Vec<_>) = ended
             .into_iter()
             .partition(|_| refuse.next().flatten().unwrap_or(false));
         self.held.extend(stay);
         self.hold_known(&mut ended);
         self.await_still(&ended);
-        // A member that never joined leaves no gap.
+        // The end of a member that never joined can't make the group empty.
         let joined = ended.iter().filter(|member| member.has_joined());
         let devices: BTreeSet<u32> = joined.map(|it| it.ifindex).collect();
         let devices = devices.into_iter();
         let moments: Vec<Moment> = devices.map(|it| Moment::of(it, &ended)).collect();
-        // A member may have joined and died since the last scan.
+        // A member may have joined and died since the last scan. Its join ended an absence.
         self.end_absences(&ended);
         for moment in &moments {
             self.note_uncounted(moment, &ended);
@@ -51,9 +51,10 @@ impl Ledger {
         self.end_absences(&[]);
     }
 
-    /// The account of a member whose last counters may be lost. If they are lost, packets counted
-    /// since the last complete reading are in no figure. Each span of a device's count enters the
-    /// bound once, even if several members end.
+    /// The account of a member whose last counters may be lost. If they are lost, the bound of
+    /// uncounted packets also contains the packets that the device has counted since the last
+    /// complete reading. The same span of the device's counter is added only once, even if several
+    /// members end.
     pub(super) fn with_lost_reading(&mut self, account: Account, member: &Member) -> Account {
         let Some(read_ns) = member.lost_since() else {
             return account;
@@ -61,7 +62,7 @@ impl Ledger {
         let ifindex = member.ifindex;
         let joined = member.rejecting().joined_at;
         // If this process never held the counters, the number of the group's packets that reached
-        // no member is unknown too.
+        // no member is unknown, too. So the span then begins at the member's join.
         let (before, known) = match member.lacks_counters() {
             true => (joined, account.received.unwrap_or(0)),
             false => (self.counts.before(ifindex, read_ns).or(joined), 0),
@@ -86,8 +87,8 @@ impl Ledger {
             return;
         };
         let in_group = self.ids_in_group(moment.ifindex);
-        // A copy creates its page before it joins, so the ledger knows all copies in `in_group`
-        // now.
+        // A copy creates its page before it joins. So after this call the ledger knows all copies'
+        // members in `in_group`.
         self.learn();
         let is_deserted = in_group.is_some_and(|in_group| {
             let device = (moment.ifindex, left);
@@ -95,7 +96,8 @@ impl Ledger {
         });
         let unsure = is_deserted.then(|| {
             self.absences.begin(moment.ifindex, left);
-            // Ended members that wait for a takeover joined before this moment.
+            // Ended members that wait for a takeover joined before this moment, so their joins do
+            // not end the new absence.
             let rest = self.ended.iter_mut();
             rest.filter(|it| it.ifindex == moment.ifindex)
                 .for_each(|it| it.is_of_before = true);
@@ -108,8 +110,8 @@ impl Ledger {
         self.settled.push((one.copy, account));
     }
 
-    /// Whether the group on a device was empty when the members left; `counted` is the device's
-    /// count at that time. `in_group` are the present members.
+    /// Whether the group on a device was empty after the members left. `counted` is the device's
+    /// packet counter at that time. `in_group` are the members that the kernel lists now.
     fn is_deserted(
         &self,
         (ifindex, counted): (u32, Option<u64>),
@@ -135,7 +137,7 @@ impl Ledger {
     }
 
     /// Ends the absences on devices where a copy is in the group again, or where a member in
-    /// `ended` has been in it.
+    /// `ended` has meanwhile been in the group.
     pub(super) fn end_absences(&mut self, ended: &[Member]) {
         self.note_begun(ended);
         for ifindex in self.absences.devices() {
@@ -168,7 +170,7 @@ pub(super) struct Moment {
     pub(super) ifindex: u32,
     /// The device's count before and after `refused` was read.
     counted: [Option<u64>; 2],
-    /// Packets that these members have refused.
+    /// Packets that these members had refused when the value was made.
     refused: u64,
 }
 

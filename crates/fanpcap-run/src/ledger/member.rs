@@ -21,12 +21,13 @@ use fanpcap_linux::process::{child::is_lack_of_descriptors, pidfd::Process};
 
 use super::Account;
 
-/// If the socket outlives the page by this time, another process removed the page.
+/// If the process still has the socket this long after the page disappeared, another process
+/// removed the page.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 
 /// How long to hold the socket of an ended member while no other member notes a takeover on that
-/// member's page. If no member can note a takeover, a longer time would delay every change of the
-/// group.
+/// member's page. The group waits until the socket is closed. So if no member can note a takeover,
+/// a longer time would delay every change of the group.
 const TAKERS_WITHIN: Duration = Duration::from_secs(10);
 
 /// A member of a copy.
@@ -44,14 +45,14 @@ pub(super) struct Member {
     /// The page. It stays readable after the member's death, even if other processes remove the
     /// file.
     page: HeldPage,
-    /// `None` if the process had already ended.
+    /// `None` if the process had already ended when this process began to hold the member.
     process: Option<Process>,
     socket: Option<OwnedFd>,
     /// The kernel refused to duplicate the socket into this process.
     is_denied: bool,
     /// The XDP group's counters, once the member is in the group.
     counters: Option<Arc<GroupCounters>>,
-    /// The account contains the engine's own counters.
+    /// The account was made from the XDP engine's own counters, which are later than the page's.
     is_counted: bool,
     /// The member refuses packets now and is about to be settled.
     closing: Option<Closing>,
@@ -59,13 +60,14 @@ pub(super) struct Member {
     leaving: Option<Instant>,
     /// Time when the process was found dead.
     ended: Option<Instant>,
-    /// The group became empty after the member had ended.
+    /// After the member had ended, the group became empty, so this member ends no absence.
     pub(super) is_of_before: bool,
 }
 
 impl Member {
-    /// Holds the page, process and socket of the member of process `pid` as far as possible. Also
-    /// returns a complaint if the socket could not be held. `None` if the page is gone.
+    /// Holds the page of the member `id` of process `pid` and, if possible, the process and the
+    /// socket. Also returns a complaint if the socket could not be held for lack of a privilege or
+    /// of descriptors. `None` if the page is gone.
     pub(super) fn hold(
         copy: usize,
         (ifindex, group): (u32, u16),
@@ -112,9 +114,9 @@ impl Member {
         self.page.rejecting().unwrap_or(begun)
     }
 
-    /// Holds the member's new page, unless the member joined with the old page. A member that can't
-    /// join in the first mode that it tries removes its page, and creates another for the next
-    /// mode.
+    /// Holds the member's new page, unless the member joined with the old page. If a member can't
+    /// join in the first mode that it tries, it removes its page and creates another page for the
+    /// next mode.
     pub(super) fn hold_page_again(&mut self, group: u16) {
         if self.rejecting().has_begun {
             return;
@@ -140,8 +142,9 @@ impl Member {
         is_dead
     }
 
-    /// The descriptor to wait for: it becomes readable when the process ends. `None` if no such
-    /// wait is needed, because the next check of all processes is early enough.
+    /// The descriptor to wait for: it becomes readable when the process ends. `None` if the end is
+    /// known already, or if the group is not steered: then the next check of all processes is early
+    /// enough.
     pub(super) fn end(&self) -> Option<BorrowedFd<'_>> {
         let process = self.process.as_ref()?;
         (self.is_steered() && self.ended.is_none()).then(|| process.as_fd())
@@ -158,9 +161,9 @@ impl Member {
         self.page.is_had().unwrap_or(false)
     }
 
-    /// Whether the member has left: its page is gone, and a moment later the process has closed the
-    /// socket. If another process removed the page, the member's process keeps the socket, and the
-    /// member must be left alone.
+    /// Whether a member whose page is gone has left: its process has closed the socket, or has
+    /// ended. If another process removed the page, the member's process keeps the socket, and the
+    /// member must not be settled.
     pub(super) fn has_left(&mut self) -> bool {
         self.leaving.get_or_insert_with(Instant::now);
         let process = self.process.as_ref();
@@ -174,10 +177,10 @@ impl Member {
             .is_some_and(|since| since.elapsed() < LEAVES_WITHIN)
     }
 
-    /// Time of the last complete reading, if later counters are lost. They are lost if the member
-    /// died during a later reading. On XDP they are also lost if this process does not hold the
-    /// engine's counters and no member wrote final counters on the page: the kernel frees the
-    /// engine's counters with the group's last member.
+    /// Time of the last complete reading of the counters, if later counters are lost. On packet
+    /// sockets they are lost if the member died during a later reading. On XDP they are lost if
+    /// this process does not hold the engine's counters and no member wrote final counters on the
+    /// page: the kernel frees the engine's counters with the group's last member.
     pub(super) fn lost_since(&self) -> Option<u64> {
         let has_lost = match self.record.is_on_engine() {
             true => !self.is_counted && !self.takeover().is_final,
@@ -201,14 +204,15 @@ impl Member {
         }
     }
 
-    /// Packets that this member took, and packets that other members took after this member ended.
+    /// Packets that this member took from its ring, and packets that other members took from that
+    /// ring after this member ended.
     fn taken(&self) -> [Option<u64>; 2] {
         let inherited = self.takeover().inherited;
         let own = |taken: u64| taken.saturating_sub(inherited);
         [self.record.taken.map(own), Some(inherited)]
     }
 
-    /// Whether another member has begun to read the ring.
+    /// Whether another member has begun to read this member's ring.
     pub(super) fn has_taker(&self) -> bool {
         self.takeover().has_begun
     }
@@ -259,8 +263,8 @@ impl Member {
 
     /// Makes the member refuse and count all further packets, if no process reads its ring any
     /// more. After a close or the death of the process, this process has the last descriptor of the
-    /// socket. Returns whether the member can be settled: a forked child that has the socket may
-    /// continue to read.
+    /// socket. Returns false if the member can't be settled yet, because a forked child still has
+    /// the socket and may read the ring.
     pub(super) fn refuse(&mut self) -> bool {
         let Some(socket) = self.socket.take() else {
             return true;
@@ -276,8 +280,8 @@ impl Member {
         true
     }
 
-    /// Packets from the group that the member has refused so far; `None` if they were not counted
-    /// or the member never joined.
+    /// Packets from the group that the member has refused so far. `None` if the refused packets
+    /// were not counted, or if the member never joined.
     pub(super) fn refused(&self) -> Option<u64> {
         let closing = self.closing.as_ref().filter(|it| it.has_joined())?;
         closing.refused()
@@ -314,8 +318,8 @@ impl Member {
         let Some(closed) = closed else {
             return Some(self.unheld(rejecting, counted));
         };
-        // The page's counters are treated as known even if the page had none yet: `closed` has the
-        // rest.
+        // If the member never wrote counters on its page, they are 0 here, and `closed` contains
+        // all packets.
         let counters = self.record.counters;
         let lost = closed.lost(&self.record);
         let [taken, inherited] = self.taken();

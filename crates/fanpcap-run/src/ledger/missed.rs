@@ -7,8 +7,8 @@ use fanpcap_linux::netlink::link;
 use super::{Account, Ledger};
 
 impl Ledger {
-    /// Notes that a run of a copy ended and the ledger saw no member of it. `is_sure` says that the
-    /// ledger would have seen a member.
+    /// Notes that a copy ended, and that the ledger saw no member of the copy since its last start.
+    /// `is_sure` says whether the ledger would have seen a member.
     pub(crate) fn never_joined(&mut self, copy: usize, is_sure: bool) {
         if is_sure && self.arrivals.is_some() && !self.has_pageless {
             self.settled.push((copy, Account::ZERO));
@@ -17,14 +17,14 @@ impl Ledger {
         }
     }
 
-    /// Notes that a copy may have had an unseen member: its figures are unknown from now on.
+    /// Notes that a copy may have had an unseen member: the copy's numbers are unknown from now on.
     fn miss(&mut self, copy: usize) {
         self.missed.insert(copy);
         self.settled.push((copy, Account::default()));
     }
 
-    /// Notes a member that came and went before its socket was held. The member belonged to a
-    /// running copy, but the ledger does not know which copy.
+    /// Notes a member that joined and left before its socket was held. The member belonged to a
+    /// copy, but the ledger does not know to which copy. So it may belong to each running copy.
     pub(super) fn miss_all(&mut self, ifindex: Option<u32>) {
         let copies: BTreeSet<usize> = match &self.running[..] {
             [] => self.processes.values().copied().collect(),
@@ -35,9 +35,9 @@ impl Ledger {
         }
     }
 
-    /// Notes a member of one copy that came and went before its socket was held, on one device or
-    /// on any. The member came after the last reading of the devices' counters, so the increase of
-    /// these counters bounds the member's packets.
+    /// Notes a member of a copy that joined and left before its socket was held. The member was on
+    /// the device `ifindex`, or on any device if `None`. It joined after the last reading of the
+    /// devices' counters, so the increase of these counters bounds the member's packets.
     pub(super) fn miss_since(&mut self, copy: usize, ifindex: Option<u32>) {
         self.has_had_members = true;
         self.has_unseen = true;
@@ -57,7 +57,8 @@ impl Ledger {
         ));
     }
 
-    /// Packets that one device, or all known devices, counted since the last reading.
+    /// Packets that the device `ifindex` has counted since the last reading; for `None`, the sum
+    /// over all known devices. The result is `None` if unknown.
     fn counted_since(&self, ifindex: Option<u32>) -> Option<u64> {
         let since = |(ifindex, before): (u32, u64)| {
             Some(link::packets(ifindex).ok()?.saturating_sub(before))
@@ -67,7 +68,7 @@ impl Ledger {
         since.sum()
     }
 
-    /// Reports what is still known of each copy with a missed member.
+    /// Reports, for each copy with a missed member, the packets of its other members.
     pub(super) fn tell_least(&mut self) {
         for copy in &self.missed {
             let of_copy = || self.settled.iter().filter(|(of, _)| of == copy);

@@ -18,7 +18,7 @@ use super::{Account, Ledger};
 const STILL_WITHIN: Duration = Duration::from_millis(200);
 const PERIOD: Duration = Duration::from_millis(2);
 
-/// The last reading of the group on each device.
+/// The last reading of the group's counters on each device.
 #[derive(Debug, Default)]
 pub(super) struct GroupReadings(BTreeMap<u32, Reading>);
 
@@ -63,9 +63,9 @@ impl Ledger {
                 continue;
             }
             let (record, id) = (&member.record, member.id);
-            // A newcomer may have no slot yet, and this process can't read the descriptors of a
-            // process that it may not trace. The bound includes the packets that reach the group
-            // until the counters are held.
+            // This fails if a newcomer has no slot yet, or if this process lacks the right to trace
+            // the member's process. The bound of uncounted packets then includes the packets that
+            // reach the group until the counters are held.
             let Ok(counters) = GroupCounters::of_member(ifindex, self.group, record, id) else {
                 continue;
             };
@@ -73,7 +73,7 @@ impl Ledger {
             if !member.hold_counters(&counters) {
                 continue;
             }
-            // The group was created again since the last reading.
+            // The group is new, or was created again since the last reading.
             let reading = Reading {
                 counters,
                 counted: u64::MAX,
@@ -96,8 +96,8 @@ impl Ledger {
         }
     }
 
-    /// Members may end before this process holds their counters. Gives these members the counters
-    /// of their group, if known.
+    /// Gives ended members the counters of their group, if the ledger holds these counters. A
+    /// member may have ended before a scan gave it the counters.
     pub(super) fn hold_known(&self, ended: &mut [Member]) {
         for member in ended.iter_mut().filter(|it| it.lacks_counters()) {
             if let Some(reading) = self.offered.0.get(&member.ifindex) {
@@ -125,10 +125,10 @@ impl Ledger {
         }
     }
 
-    /// Packets that no member counted, after members have left the group on a device. These packets
-    /// came before the group was empty (`counted` is the device's count then), or before the first
-    /// newcomer created the group again. 0 if the group has members, is not on XDP, or if its
-    /// counters were not held.
+    /// The number of packets that no member of an ended group counted. They came before the group
+    /// was empty (`counted` is the device's packet counter at that time), or, if a newcomer has
+    /// created the group again, before that newcomer's join. The result is 0 if the group has
+    /// members, if it is not on XDP, or if its counters were not held.
     pub(super) fn missed_at_the_end(
         &mut self,
         ifindex: u32,
@@ -146,7 +146,7 @@ impl Ledger {
         ended.map_or(0, |(reading, until)| reading.uncounted(until, is_intended))
     }
 
-    /// Whether the group of the last reading has no member any more.
+    /// Whether the group of the last reading has no member any more. False without a reading.
     fn has_ended(&self, ifindex: u32) -> bool {
         let Some(reading) = self.offered.0.get(&ifindex) else {
             return false;

@@ -9,7 +9,7 @@ use fanpcap_group::view::GroupTable;
 use super::Ledger;
 use super::member::Member;
 
-/// Shares seen so far.
+/// Which copies have had a share so far, and the groups' tables.
 #[derive(Debug, Default)]
 pub(super) struct Shares {
     tables: BTreeMap<u32, GroupTable>,

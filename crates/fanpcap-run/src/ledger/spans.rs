@@ -1,13 +1,14 @@
-//! Spans of a device's count that the bound of uncounted packets already includes. Members that end
-//! together lose the same reading of the device, which must enter the bound only once.
+//! Spans of a device's packet counter that the bound of uncounted packets already contains. If
+//! several members lose their last counters, their spans overlap, but each packet must be in the
+//! bound only once.
 
 /// Spans that do not overlap.
 #[derive(Debug, Default)]
 pub(super) struct Spans(Vec<(u64, u64)>);
 
 impl Spans {
-    /// Adds the span from the first count to the second. Returns how many of its packets were in no
-    /// earlier span.
+    /// Adds the span of the counter values from `from` to `to`. Returns how many packets of the
+    /// span were in no earlier span.
     pub(super) fn add(&mut self, from: u64, to: u64) -> u64 {
         let (mut from, mut to) = (from, to.max(from));
         let mut new = to - from;

@@ -1,5 +1,5 @@
-//! Ended members of steered groups. The living members of the group read an ended member's ring to
-//! the end, and write the final counters on its page.
+//! Settles ended members of steered groups. The living members of the group read an ended member's
+//! ring to the end, and write the final counters on its page.
 //!
 //! Until the takeover is complete, the ledger holds the socket of the ended member: if the group
 //! has no other member, only the ledger can count the packets in that member's ring. But the kernel
@@ -22,8 +22,9 @@ use super::{Account, Ledger};
 /// Interval of checks for takeovers.
 const PERIOD: Duration = Duration::from_millis(5);
 
-/// After this time without a living member, the ledger assumes that the group has none. A newcomer
-/// that got the group's table from the last member needs less time to note this on its own page.
+/// After this time without a living member, the ledger assumes that the group has none. If a
+/// newcomer got the group's table from the last member, it needs less time to note on its own page
+/// that it has the table.
 const NONE_FOR: Duration = Duration::from_millis(10);
 
 /// Time within which the ledger detects that a process has died, in nanoseconds.
@@ -84,7 +85,8 @@ impl Ledger {
                     if rejects_silently(&member) {
                         self.takers.placeholders.insert(member.ifindex);
                     }
-                    // The member may have joined and died since the last scan.
+                    // The member may have joined and died since the last scan. Its join ended an
+                    // absence.
                     self.end_absences(&[member]);
                 }
                 None => rest.push(member),
@@ -107,7 +109,7 @@ impl Ledger {
         alone
     }
 
-    /// When members leave a group with placeholders, notes the packets that may be in no figure. A
+    /// When members leave a group with placeholders, notes the packets that may be uncounted. A
     /// placeholder rejects packets without counting them, because its ring was taken over.
     /// Placeholders get packets after the last living member died: the kernel then closes the
     /// placeholders one by one, and moves sockets to other positions. The bound is the number of

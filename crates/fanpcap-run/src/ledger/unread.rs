@@ -8,15 +8,16 @@ use fanpcap_linux::wait::clock;
 use super::Ledger;
 use super::member::Member;
 
-/// A member that was not read for this long is reported.
+/// A member whose ring was not read for this long is reported.
 const LONG: Duration = Duration::from_secs(10);
 
 impl Ledger {
-    /// Reports members that are not read although packets come.
+    /// Reports members whose rings are not read although packets come.
     pub(super) fn note_unread(&mut self) {
         let now_ns = clock::monotonic_ns();
         let begun = || self.held.iter().filter(|it| it.rejecting().has_begun);
-        // While no packet comes, an application that waits in poll(2) does not look for packets.
+        // While no packet comes, an application that waits in poll(2) does not look for packets, so
+        // it must not be reported.
         let is_fresh = |record: &Record| {
             let age = Duration::from_nanos(now_ns.saturating_sub(record.read_ns));
             record.counters.received > 0 && age < LONG
@@ -36,7 +37,7 @@ impl Ledger {
     }
 }
 
-/// The report on a member that is not read. `has_share` is `None` if unknown.
+/// The report on a member whose ring is not read. `has_share` is `None` if unknown.
 fn text(copy: usize, record: &Record, has_share: Option<bool>) -> String {
     let (pid, program) = (record.pid, &record.program);
     let when = if record.is_never_read() {

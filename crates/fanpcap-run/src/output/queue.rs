@@ -1,5 +1,5 @@
 //! The queue of one of our own output streams, and the thread that writes it. No thread holds the
-//! lock during a write.
+//! lock during a write, so that a slow reader of the stream does not block this command's messages.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -40,7 +40,7 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     entries: VecDeque<Entry>,
-    /// Bytes of copies in the queue, and bytes of messages.
+    /// Bytes of the copies' output in the queue, and bytes of this command's messages.
     passed: usize,
     said: usize,
     /// Number of messages dropped for lack of room.
@@ -48,11 +48,12 @@ struct State {
     /// The progress line to show, and the line that is shown now.
     progress: String,
     shown: String,
-    /// Bytes of a copy that are being written.
+    /// Bytes of a copy's output that are being written.
     in_flight: usize,
     /// A write is in progress.
     writing: bool,
-    /// Time of the last completed write, or of the first output after a pause.
+    /// Time of the last successful write(2). If the queue was empty after that, the time when it
+    /// got the next entry.
     moved: Option<Instant>,
     failed: Option<Failure>,
 }
@@ -64,7 +65,7 @@ struct Entry {
     is_said: bool,
 }
 
-/// A write error, which every caller that writes gets.
+/// The error of a write. Every later [`Queue::push`] returns the error.
 #[derive(Clone, Copy, Debug)]
 struct Failure {
     number: Option<i32>,
@@ -110,7 +111,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Appends a message for standard error.
+    /// Appends a message for standard error, without waiting. If the queue is full, the message is
+    /// only counted.
     pub(super) fn say(&self, bytes: Vec<u8>) {
         let mut state = self.lock();
         if state.said >= SAID_MAX {
@@ -122,7 +124,7 @@ impl Queue {
         }
     }
 
-    /// Shows the progress line when the queue is empty.
+    /// Sets the progress line, which is shown when the queue is empty.
     pub(super) fn show(&self, text: &str) {
         text.clone_into(&mut self.lock().progress);
         self.changed.notify_all();
@@ -134,7 +136,7 @@ impl Queue {
         state.failed.is_some() || (!state.is_busy() && state.progress == state.shown)
     }
 
-    /// How long the current write has been waiting.
+    /// How long no byte has been written although output waits; 0 if no output waits.
     pub(super) fn stalled(&self) -> Duration {
         let state = self.lock();
         let is_waiting = state.failed.is_none() && state.is_busy();

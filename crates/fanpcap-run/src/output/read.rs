@@ -71,8 +71,8 @@ impl<R: Read> Read for Watched<R> {
     }
 }
 
-/// Reads a stream of a copy to its end, on its own thread. Sends whole lines to `output`, and a
-/// capture to its spool. `tell` receives the events, the end last.
+/// Reads a stream of a copy to its end, on its own thread. Sends whole lines to `output`, and
+/// writes a capture to its spool. `tell` gets the events; the last event is the stream's end.
 pub(crate) fn follow(
     output: &Arc<Output>,
     pipe: impl Read + Send + 'static,
@@ -89,7 +89,7 @@ pub(crate) fn follow(
         // Close the pipe first: a copy that continues to write gets EPIPE, as it would without this
         // command.
         drop(pipe);
-        // The receiver is dropped only when this command ends.
+        // Sending fails only when this command ends and has dropped the receiver.
         let _ = tell.send((copy, Word::Ended(result.err())));
     });
 }
@@ -149,20 +149,21 @@ fn lines(
     output.pass(way.stream, prefixed(&way.prefix, held))
 }
 
-/// Length of the part that can be written. The part ends at the last newline, or, if there is none,
-/// at the last carriage return, which ends a progress line. The bytes before `seen` contain neither
-/// of the two characters, except perhaps a carriage return at their end.
+/// Length of the part of `held` that can be written now. The part ends at the last newline. If
+/// `held` has no newline, the part ends at the last carriage return, which ends a progress line.
+/// The bytes before `seen` contain neither of the two characters, except perhaps a carriage return
+/// at their end.
 fn whole(held: &[u8], seen: usize) -> Option<usize> {
     let from = seen.saturating_sub(1);
     let new = held.get(from..)?;
     let newline = new.iter().rposition(|&byte| byte == b'\n');
-    // A carriage return at the end may be the first half of a CRLF.
+    // A carriage return at the end may be the first half of a CRLF, so it ends no part yet.
     let before_last = new.split_last().map_or(new, |(_, before)| before);
     let last = newline.or_else(|| before_last.iter().rposition(|&byte| byte == b'\r'));
     last.map(|at| from + at + 1)
 }
 
-/// The text with the prefix before each line. A carriage return also ends a line: otherwise the
+/// The text with the prefix before each line. Carriage returns become newlines: otherwise the
 /// copies would overwrite each other's progress lines.
 fn prefixed(prefix: &str, text: Vec<u8>) -> Vec<u8> {
     if prefix.is_empty() {

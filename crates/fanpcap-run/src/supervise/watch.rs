@@ -32,23 +32,24 @@ use joins::Outsiders;
 use turns::Turns;
 
 /// Interval of searches for members and of readings of their counters. The interval is shorter
-/// while a copy is young, so that the copy's member is found early.
+/// while a copy is younger than [`YOUNG`] and has no member, so that the member is found early.
 const PERIOD: Duration = Duration::from_millis(200);
 const PERIOD_YOUNG: Duration = Duration::from_millis(20);
 
 /// Interval while the next copy waits for the share of the copy before it.
 const PERIOD_TURN: Duration = Duration::from_millis(5);
 
-/// Interval while a member leaves: its place in the group must become free.
+/// Interval while a member leaves: the member's place in the group becomes free only when this
+/// process, too, has closed the member's socket.
 const PERIOD_PRESSED: Duration = Duration::from_millis(2);
 
-/// Age at which a copy without a member page is examined.
+/// Age at which this command examines why a copy has no member page.
 const YOUNG: Duration = Duration::from_secs(3);
 
-/// The running copies.
+/// The copies, and what is needed to supervise them.
 pub(super) struct Watch<'a> {
     run: &'a Run<'a>,
-    /// A name that no other run has.
+    /// A name that no other `fanpcap run` has. The copies' member names begin with it.
     name: String,
     copies: Vec<Copy>,
     ledger: Ledger,
@@ -57,12 +58,12 @@ pub(super) struct Watch<'a> {
     guard: Guard,
     signals: Signals,
     activity: Arc<Activity>,
-    /// Copies that have printed a line that was too long.
+    /// Copies that have printed a line that was too long. Each copy is reported once.
     cut: BTreeSet<usize>,
     turns: Turns,
     tell: Sender<(usize, Word)>,
     told: Receiver<(usize, Word)>,
-    /// Number of open streams.
+    /// Number of the copies' output streams that are still open.
     streams: usize,
     /// When this command first sent the copies a signal to end.
     stopped: Option<Instant>,

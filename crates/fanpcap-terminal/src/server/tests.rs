@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// The answer to the bytes of `request`; empty if there is none. If the client `ends`, it closes
-/// its sending side.
+/// The answer to the bytes of `request`; empty if the server sends no answer. If `ends`, the client
+/// closes its sending side after the request.
 fn answered(request: &[u8], patience: Patience, ends: bool) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

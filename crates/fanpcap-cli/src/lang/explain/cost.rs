@@ -24,7 +24,7 @@ const FIRST_RUNS: u32 = 20;
 const TRIAL_NS: u32 = 5_000_000;
 
 /// Measured costs of BPF programs in nanoseconds: the cost of a run that ends early, and the cost
-/// of each instruction of a run that executes all instructions. Few runs execute all.
+/// of each instruction in a run that executes all instructions. Most runs execute only some.
 const LEAST_NS: f64 = 30.0;
 const INSTRUCTION_NS: f64 = 0.07;
 
@@ -78,7 +78,7 @@ fn median(mut times: Vec<u32>) -> u32 {
     times.get(times.len() / 2).copied().unwrap_or(0)
 }
 
-/// The cost of the evaluator.
+/// The cost of the evaluator, which runs the steering program in user space.
 pub(super) fn native(program: &Tree, frames: &Frames) -> Cost {
     let mut evaluator = Evaluator::of_group(program);
     let mut time = |(name, bytes): &(&'static str, Vec<u8>)| {

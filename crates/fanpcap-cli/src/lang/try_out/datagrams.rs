@@ -14,8 +14,8 @@ const AGE_NS: u64 = 30_000_000_000;
 /// The least number of datagrams that are remembered.
 const KEPT: usize = 1 << 16;
 
-/// The datagrams of a capture, in two generations. When the younger generation is full, the older
-/// one is dropped.
+/// The datagrams of a capture, in two generations. When the younger generation is full, it replaces
+/// the older generation, so that the memory is bounded.
 #[derive(Debug, Default)]
 pub(super) struct Datagrams {
     young: HashMap<Key, Datagram>,
@@ -49,8 +49,8 @@ struct Datagram {
 
 impl Datagrams {
     /// Notes a fragment that the members `to` get; `shown` is the flow in the fragment's headers.
-    /// Returns the datagram's flow, if it is known by now, and whether a later fragment came before
-    /// it was known.
+    /// Returns the datagram's flow, or `None` before the first fragment came. Also returns whether
+    /// a later fragment came before the first one.
     pub(super) fn take(
         &mut self,
         ip: &Ip<'_>,

@@ -27,7 +27,7 @@ pub(super) struct Flows {
 pub(super) struct Flow {
     /// The two directions: from the lower end, and from the higher end.
     ways: [Option<Way>; 2],
-    /// Members that got all datagrams of which a later fragment came first.
+    /// Members that got all of the flow's datagrams of which a later fragment came first.
     late: Option<Members>,
 }
 
@@ -60,7 +60,7 @@ impl Flows {
         if let Some(carrier) = layers.unread() {
             *self.unread.entry(carrier).or_default() += 1;
         }
-        // A frame after MPLS labels has no IP packet around it.
+        // If MPLS labels carry a frame, there is no outer IP packet: begin with that frame.
         let framed = layers.inner().filter(|_| layers.ip().is_none());
         let mut layers = framed.unwrap_or(*layers);
         let Some(mut ip) = layers.ip().copied() else {

@@ -21,7 +21,7 @@ pub(super) struct Report {
     capture: PathBuf,
     #[serde(flatten)]
     read: Amount,
-    /// The file ends within a packet, which the report leaves out.
+    /// The file ends within a packet, and the report leaves out that packet.
     cut: bool,
     /// Why a kernel group can't run the steering program.
     not_in_group: Option<String>,
@@ -33,7 +33,7 @@ pub(super) struct Report {
     copies: u64,
     /// Packets steered to classes that no member has, by class.
     classes: BTreeMap<u8, u64>,
-    /// Packets for members and the host.
+    /// Packets that the host gets in addition to members.
     host_too: u64,
     host_only: u64,
     flows: OfFlows,
@@ -55,13 +55,13 @@ struct Member {
     flows: u64,
 }
 
-/// Flows that are not dropped.
+/// Numbers of the flows that at least one member gets.
 #[derive(Debug, Default, Serialize)]
 struct OfFlows {
     total: u64,
-    /// No member gets all packets of one direction.
+    /// Flows of which no member gets all packets of one direction.
     split: u64,
-    /// The directions go to different members.
+    /// Flows whose directions go to different members.
     apart: u64,
     /// Flows that are whole except for late datagrams.
     left_by_late: u64,
@@ -97,7 +97,7 @@ struct OfDatagrams {
     late_fragments: u64,
 }
 
-/// Flows in the list of examples.
+/// The most flows in the list of examples.
 const EXAMPLES: usize = 5;
 
 impl Report {

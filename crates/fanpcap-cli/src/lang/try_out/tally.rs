@@ -28,7 +28,7 @@ pub(super) struct Tally {
     count: u16,
     /// All packets that were read.
     pub(super) read: Amount,
-    /// Of these packets, those that at least one member gets.
+    /// Packets that at least one member gets.
     pub(super) given: Amount,
     /// The packets of each member.
     pub(super) members: Vec<Amount>,

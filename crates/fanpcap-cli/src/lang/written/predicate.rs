@@ -46,8 +46,8 @@ impl Writer<'_> {
                 compare(*property, *comparison, *number)
             }
             Predicate::Member(property, set) => self.member(*property, *set),
-            // The language has the function vlan_or_untagged, but no such predicate. This
-            // expression is equivalent.
+            // The language has the function vlan_or_untagged, but no predicate for the same test.
+            // This expression is equivalent.
             Predicate::Has(Header::Link) => "(eth_type .>= 0)".to_owned(),
             Predicate::Has(_) => table::predicate_name(predicate)
                 .unwrap_or_default()

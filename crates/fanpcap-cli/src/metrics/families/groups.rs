@@ -169,7 +169,7 @@ fn of_tables(
     samples
 }
 
-/// Figures of a group.
+/// The numbers of a group.
 #[derive(Default)]
 struct OfGroup {
     members: u64,

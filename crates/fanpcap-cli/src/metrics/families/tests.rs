@@ -107,7 +107,8 @@ fn the_manual_has_every_metric() {
 #[test]
 fn what_is_unknown_has_no_sample() {
     let text = exposition::text(&of(&fixture::after()));
-    // A member that never counted, and a member of another library.
+    // There is no sample for a member that never read its counters, nor for a member without our
+    // library.
     assert!(!text.contains("pid=\"4714\"") && !text.contains("pid=\"5000\""));
     assert_eq!(exposition::text(&of(&fixture::look(1))), "");
 }

@@ -55,7 +55,7 @@ impl History {
         self.speeds.retain(|key, _| counts.contains_key(key));
     }
 
-    /// A member's figures in this interval, and the rate for its share.
+    /// A member's numbers in this interval, and the rate from which its share is computed.
     pub(super) fn member(&mut self, socket: &Socket) -> (Member, Share) {
         let at_ns = self.looks.1;
         let counts = socket.counts;
@@ -110,9 +110,9 @@ impl History {
         speeds
     }
 
-    /// Rates without a new reading: the rates of the last interval. If these are unknown and the
-    /// interval is long enough, the rate is 0, because a member that takes packets reads its
-    /// counters often.
+    /// The rates of a member that has not read its counters again: the rates of the last interval.
+    /// If these are unknown and the interval is long enough, the rates are 0, because a member that
+    /// takes packets reads its counters often.
     fn unread(&self, key: Key, counts: Counts) -> Speeds {
         let (first, last) = self.looks;
         let was_quiet = last.saturating_sub(first) >= 2 * REFRESH_NS;
@@ -128,10 +128,10 @@ impl History {
         }
     }
 
-    /// Rates over the time between the two readings. A member that is short of CPU time reads its
-    /// counters late, while the kernel continues to give it packets. So the time between the
-    /// snapshots would be the wrong divisor. If a member waits for packets, its counters are
-    /// current at the time of the snapshot.
+    /// Rates over the time between the two readings of the member's counters. A member that is
+    /// short of CPU time reads its counters late, while the kernel continues to give it packets. So
+    /// the time between the snapshots would be the wrong divisor. If a member waits for packets,
+    /// its counters are current at the time of the snapshot.
     fn between(&self, before: &Counts, after: &Counts) -> Speeds {
         let (first, last) = self.looks;
         let from = if before.waits { first } else { before.read_ns };

@@ -188,7 +188,8 @@ fn a_rate_that_only_stands_until_the_next_reading_is_marked() {
 
 #[test]
 fn after_a_pause_the_rate_is_over_all_of_it() {
-    // The kernel may have given the packets at any time during the pause.
+    // The kernel may have given the packets at any time during the pause, so the rate is over all
+    // of it.
     let paused = counts(40 * SECOND, 1000, 0);
     let resumed = counts(101 * SECOND, 1000 + 6100, 0);
     let view = between(&members(100, &[paused]), &members(101, &[resumed]));

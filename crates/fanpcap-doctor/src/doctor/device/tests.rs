@@ -54,7 +54,8 @@ fn only_foreign_xdp_programs_are_found() {
         program: 12,
         mode: xdp_mode::GENERIC,
     });
-    // The kernel shows the names of BPF programs only to root.
+    // The kernel shows the names of BPF programs only to root. Without a name there is no
+    // finding.
     assert!(device.findings().is_empty());
     device.xdp_name = Some("fanpcap_xdp".to_owned());
     assert!(device.findings().is_empty());

@@ -56,7 +56,7 @@ fn members_that_a_cpuset_keeps_together_are_found() {
         member.cpus = vec![2];
         member.cpuset = Cpuset::of(&root, 1);
     }
-    // taskset(1) could not move these members.
+    // taskset(1) could not move these members, because their cpuset has only one CPU.
     let found = only(&group("hash", members.clone()));
     assert_eq!((found.name, found.effect), ("narrow-cpuset", Effect::Costs));
     assert_eq!(found.fix, "echo 0,2 > /sys/fs/cgroup/box/cpuset.cpus");

@@ -213,7 +213,7 @@ fn an_asymmetric_hash_is_found_where_the_queue_decides() {
     assert!(names(&nic, &group("cpu", &[])).is_empty());
     set(&mut nic, Setting::Key, &"6d5a01".repeat(10));
     assert_eq!(names(&nic, &group("cpu", &[])).len(), 1);
-    // A driver that does not show its key.
+    // There is no finding for a driver that does not show its key.
     nic.facts.values.remove(&Setting::Key.into());
     assert!(names(&nic, &group("cpu", &[])).is_empty());
 }

@@ -1,5 +1,5 @@
-//! Counts a device's packets by the entry of the indirection table that their hash selects. Uses a
-//! packet socket whose filter is a BPF program that counts and rejects packets.
+//! Counts a device's packets for each entry of the indirection table. A packet's hash selects the
+//! entry. Uses a packet socket whose filter is a BPF program that counts and rejects packets.
 
 use std::collections::HashMap;
 use std::net::UdpSocket;
@@ -15,7 +15,7 @@ use fanpcap_wire::FlowKey;
 
 use crate::flow::{flow_of, layers};
 
-/// Packets of a round. Segments that the kernel has merged are counted separately.
+/// Packets of a round. Segments that the kernel has merged into one packet count as several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     /// Packets by the entry of the table that their hash selects.
@@ -34,7 +34,7 @@ pub(super) struct Counter {
     socket: UdpSocket,
     loaded: Loaded,
     shape: Shape,
-    /// The map's numbers when last read.
+    /// The map's numbers at the beginning of the round.
     last: Vec<u64>,
 }
 
@@ -55,7 +55,7 @@ struct Shape {
 
 /// The map of the counts.
 const COUNTS: &str = "counts";
-/// The map with one number: the entry whose packets are accepted, plus one.
+/// The map with one number: the entry whose packets the filter accepts, plus one; 0 if none.
 const SAMPLED: &str = "sampled";
 
 /// How many of an entry's packets are examined, and for how long.
@@ -68,7 +68,7 @@ impl Counter {
     /// Starts counting.
     ///
     /// # Errors
-    /// The usual reason is a missing capability.
+    /// The filter can't be loaded or attached, mostly because a capability is missing.
     pub(super) fn start(ifindex: u32, entries: usize, queues: usize) -> Result<Self> {
         let shape = Shape {
             entries: i32::try_from(entries)?,
@@ -91,7 +91,7 @@ impl Counter {
         })
     }
 
-    /// Packets since the begin of the round.
+    /// Packets since the beginning of the round.
     ///
     /// # Errors
     /// None on any known kernel.
@@ -118,7 +118,8 @@ impl Counter {
         self.sample(entry as u64 + 1)?;
         let sampled = self.samples();
         self.sample(0)?;
-        // Discard the packets that come after the last sample: they would count for the next entry.
+        // Discard the packets that came after the last sample. Otherwise they would count for the
+        // next entry that is examined.
         self.socket.set_nonblocking(true)?;
         while self.socket.recv(&mut [0]).is_ok() {}
         self.socket.set_nonblocking(false)?;
@@ -255,8 +256,8 @@ impl Shape {
         self.add(asm, 0, true);
     }
 
-    /// Adds the number of packets to the count at this index or, if `is_indexed`, to the count r2
-    /// bytes after it.
+    /// Adds the number of packets (r7) to the count at this index. If `is_indexed`, adds it to the
+    /// count that is r2 bytes after the count at this index.
     fn add(self, asm: &mut Assembler, index: i32, is_indexed: bool) {
         asm.value(R3, 0, 8 * index);
         if is_indexed {

@@ -1,5 +1,5 @@
 //! Decides in each round which entries of an indirection table move to another queue. The decision
-//! is a pure function of the counts.
+//! depends only on the counts of this and the earlier rounds.
 
 use std::fmt::Write as _;
 
@@ -37,7 +37,7 @@ pub(super) enum Hindrance {
     Elsewhere(u64),
 }
 
-/// The rounds so far.
+/// What the next decision needs from the rounds so far.
 #[derive(Debug)]
 pub(super) struct Levels {
     leveling: Leveling,
@@ -50,8 +50,8 @@ pub(super) struct Levels {
     elephants: Vec<usize>,
 }
 
-/// The least number of packets for each queue. With fewer, chance alone too often makes a queue
-/// more than 2 % busier than the others.
+/// The least number of packets for each queue in a round. With fewer packets, chance alone too
+/// often makes a queue more than 2 % busier than the others.
 pub(super) const PACKETS_MIN: u64 = 2000;
 
 /// An entry without packets for this many rounds has no live flow.
@@ -155,7 +155,8 @@ impl Levels {
         for (&packets, &owner) in counts.entries.iter().zip(owners) {
             expected[owner] += packets;
         }
-        // Drivers need not record the queue. Packets without a hash may be at any queue.
+        // If the driver records no queue for any packet, nothing is checked. Packets without a hash
+        // may come to any queue, so only packets that a queue lacks count as strays.
         let is_noted = counts.queues.iter().sum::<u64>() + counts.elsewhere > 0;
         let lacking = |(&expected, &came): (&u64, &u64)| expected.saturating_sub(came);
         let strays: u64 = expected.iter().zip(&counts.queues).map(lacking).sum();
@@ -170,7 +171,7 @@ fn indices(table: &[u32]) -> impl Iterator<Item = usize> {
 }
 
 impl Decision {
-    /// The round in a line.
+    /// A line of text about the round.
     pub(super) fn text(&self, number: u32) -> String {
         let (before, packets) = (percent(self.before), self.packets);
         let mut text =
@@ -201,7 +202,8 @@ impl Decision {
         text
     }
 
-    /// A line on an elephant; `flow` describes its flow.
+    /// A line about an elephant: an entry with more packets than a queue's share. `flow` describes
+    /// the flow with most of the entry's packets.
     pub(super) fn elephant(&self, entry: usize, counts: &Counts, flow: &str) -> String {
         let part = counts.entries[entry] * 1000 / self.packets.max(1);
         let queue = self.table[entry];
@@ -344,7 +346,7 @@ mod tests {
         let mut elsewhere = counts(skewed(), &table);
         elsewhere.queues = vec![elsewhere.entries.iter().sum(), 0, 0, 0];
         assert!(matches!(of(&elsewhere), Some(Hindrance::Elsewhere(_))));
-        // A driver that records no queue.
+        // A driver that records no queue is no hindrance.
         elsewhere.queues = vec![0; 4];
         assert_eq!(levels.round(&table, &elsewhere).hindrance, None);
     }

@@ -1,5 +1,5 @@
-//! A member on an engine. The engine fills the member's rings, and counts the member's packets in
-//! BPF maps of the group.
+//! A member on XDP. The engine fills the member's rings, and counts the member's packets in BPF
+//! maps of the group.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use super::Member;
 use crate::ledger::Account;
 
 impl Member {
-    /// Whether an engine fills the member's rings, and the engine's counters are not held yet.
+    /// Whether the member is on XDP and this process does not hold its engine's counters yet.
     pub(in crate::ledger) fn lacks_counters(&self) -> bool {
         self.record.is_on_engine() && self.counters.is_none()
     }
 
-    /// Holds `counters` if they belong to the member's group. A later group with the same number
-    /// has other counters.
+    /// Holds `counters` if they belong to the member's group, and returns whether they do. A later
+    /// group with the same number has other counters.
     pub(in crate::ledger) fn hold_counters(&mut self, counters: &Arc<GroupCounters>) -> bool {
         let is_its = counters.counted(self.id).is_some();
         if is_its {
@@ -24,9 +24,9 @@ impl Member {
         is_its
     }
 
-    /// The account of a member on an engine, if no other member takes the member over. Uses the
-    /// engine's counters if they are held. Otherwise uses the counters of the page, which may be
-    /// older than the number of packets taken.
+    /// The account of a member on XDP that no other member takes over. Uses the engine's counters
+    /// if this process holds them. Otherwise uses the counters of the page, which may be older than
+    /// the number of packets taken.
     pub(super) fn settled_by_engine(&mut self, uncounted_at_most: Option<u64>) -> Account {
         let counted = self.counters.as_ref().and_then(|it| it.counted(self.id));
         self.is_counted = counted.is_some();

@@ -1,4 +1,4 @@
-//! Copies that end, and copies that do not capture in the group.
+//! Handles copies that end, and copies that do not capture in the group.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
@@ -41,12 +41,12 @@ impl Watch<'_> {
         let copy = &mut self.copies[number];
         let never_joined = self.ledger.members(number) == copy.members_before;
         if never_joined && !(copy.questioned && end.status.success()) {
-            // If this command has examined the copy, it has already reported that the copy captures
-            // elsewhere.
+            // A copy that was examined had run for some seconds without a member, so it may have
+            // captured where the ledger sees no member.
             self.ledger.never_joined(number, !copy.questioned);
         }
-        // The copy may have run long enough to be examined, but ended before this process examined
-        // it.
+        // A copy that ran long enough counts as examined, even if it ended before this command
+        // examined it.
         copy.questioned |= copy.age() >= YOUNG;
         let copy = &self.copies[number];
         if copy.given_up {
@@ -84,7 +84,7 @@ impl Watch<'_> {
     pub(super) fn start_again(&mut self) {
         for number in 0..self.copies.len() {
             let is_first = self.copies[number].starts == 0;
-            // Processes left by the last run must end first.
+            // Processes that the copy left behind must end before its next start.
             if is_first || !self.copies[number].is_due() || self.orphans.has_groups() {
                 continue;
             }
@@ -97,7 +97,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Prints the likely reason why a copy has not joined, once for each run.
+    /// For each copy that has not joined, prints the likely reason: once after each start of the
+    /// copy. Also prints which capture files of the copy its arguments do not name.
     pub(super) fn question(&mut self) {
         if self.stopped.is_some() {
             return;

@@ -24,8 +24,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct Outsiders {
     looked: Option<Instant>,
-    /// Sockets of the last search. A socket that exists only for a moment may just query the
-    /// device.
+    /// Sockets of outsiders that the last search found. A socket is reported only if two searches
+    /// find it: a socket that exists only for a moment may just query the device.
     sockets: BTreeSet<u32>,
     /// Copies that were reported.
     said: BTreeSet<usize>,
@@ -70,7 +70,7 @@ impl Watch<'_> {
         self.mode = Some(has);
     }
 
-    /// Prints once that all copies have joined.
+    /// Prints one message when all copies have joined.
     pub(super) fn say_who_joined(&mut self) {
         let all = |watch: &Self| {
             let mut copies = watch.copies.iter();
@@ -97,13 +97,15 @@ impl Watch<'_> {
         ));
     }
 
-    /// Whether copies ran long enough to join, but none has ever joined.
+    /// Whether a copy ran long enough to join, but no copy has ever joined. False with
+    /// --allow-outsiders.
     pub(super) fn has_none_joined(&self) -> bool {
         let is_asked = self.copies.iter().any(|copy| copy.questioned);
         is_asked && !self.run.arguments.allow_outsiders && self.ledger.had_no_members()
     }
 
-    /// Ends the run if a copy sees all packets, unless --allow-outsiders is given.
+    /// Ends all copies if one of them sees all packets. With --allow-outsiders, it only prints a
+    /// message.
     pub(super) fn look_for_outsiders(&mut self) {
         let early = |looked: Instant| looked.elapsed() < PERIOD;
         if self.stopped.is_some() || self.outsiders.looked.is_some_and(early) {
@@ -131,8 +133,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Prints once for a device that the host has begun to use it, although the host does not get
-    /// the device's packets.
+    /// Prints a message if the host has begun to use a device whose packets the copies steal from
+    /// it. Each device and reason is printed once.
     pub(super) fn look_at_host(&mut self) {
         let reasons = self.host_use.look(self.ledger.stolen()).clone();
         for (device, why) in reasons {
@@ -145,7 +147,7 @@ impl Watch<'_> {
         }
     }
 
-    /// The likely reason why a copy has not joined. `captures` says that the copy has a packet
+    /// The likely reason why a copy has not joined. `captures` says whether the copy has a packet
     /// socket.
     pub(super) fn reason(&self, pid: u32, captures: bool) -> String {
         let device = self.run.devices.first().copied().and_then(interface::name);
@@ -177,7 +179,7 @@ impl Watch<'_> {
     }
 }
 
-/// A copy's packet socket outside the run's group.
+/// A copy's packet socket outside the copies' group.
 #[derive(Clone, Copy, Debug)]
 struct Outsider {
     socket: u32,
@@ -188,9 +190,9 @@ struct Outsider {
 }
 
 impl Outsider {
-    /// Whether the socket gets packets that sockets of other copies get too. `joined` says that
-    /// some copies have joined the run's group. Copies that share another group, for example by
-    /// /etc/pcap.conf, share its packets.
+    /// Whether the socket gets packets that sockets of other copies get too. `joined` says whether
+    /// some copy has joined the copies' group. Copies that are together in another group, for
+    /// example because of /etc/pcap.conf, share that group's packets, so they are not apart.
     fn is_apart_from(&self, all: &[Self], joined: bool) -> bool {
         let Some((device, group)) = self.group else {
             return true;
@@ -203,8 +205,8 @@ impl Outsider {
     }
 }
 
-/// Packet sockets of these copies that may get all packets outside the group. `asked` are copies
-/// that have not joined; `foreign` are sockets that existed before the copies.
+/// Packet sockets of these copies that are outside the group and may get all packets. `asked` are
+/// the copies that have not joined; `foreign` are the sockets that existed before the copies.
 fn outside(
     copies: &[(u32, usize)],
     asked: &BTreeSet<usize>,
@@ -222,9 +224,10 @@ fn outside(
     for copies in hidden.values_mut() {
         copies.retain(|copy| asked.contains(copy));
     }
-    // Only root can read the descriptors of a process with raised privileges. A socket with a page
-    // belongs to the process that the page names. A new socket without a page is assigned to a copy
-    // of the same user; if several such copies exist, the sockets are assigned to them in turn.
+    // Only root can read the descriptors of a process with raised privileges, so the owner of a
+    // socket may be unknown. A socket with a page belongs to the process that the page names. A
+    // new socket without a page is assigned to a copy of the same user. If several such copies
+    // exist, the sockets are assigned to them in turn.
     let mut owner = |seen: &RosterEntry| {
         if let Some(copy) = open.get(&seen.socket.inode) {
             return Some(*copy);
@@ -285,9 +288,9 @@ fn user(pid: u32) -> Option<u32> {
 }
 
 /// Whether a socket, or the XDP member that it represents, may get all packets of the copies'
-/// devices, or of any device if these are unknown. A socket of another protocol, such as ARP, gets
-/// few packets. A socket without a protocol gets no packet. A socket of our library that is about
-/// to join gets none either.
+/// devices, or of any device if the copies' devices are unknown. A socket of another protocol, such
+/// as ARP, gets few packets. A socket without a protocol gets no packet, and a socket of our
+/// library gets no packet before it joins.
 fn may_get_all(seen: &RosterEntry, devices: &[u32]) -> bool {
     let socket = &seen.socket;
     let is_there = devices.is_empty() || devices.contains(&socket.ifindex) || socket.ifindex == 0;
@@ -343,8 +346,8 @@ mod tests {
         assert!(at(0, None).is_apart_from(&[], false));
         let shares = [own, at(1, Some((2, 5)))];
         assert!(own.is_apart_from(&[own], true) && !own.is_apart_from(&shares, true));
-        // The copy is alone: no other copy is running yet, or the other socket is a second handle
-        // of the same copy, or the other copies read other devices.
+        // The socket is not apart if no other socket exists, or if the other socket is a second
+        // handle of the same copy, is on another device, or is in the same group.
         assert!(!is_apart(&[]) && !is_apart(&[at(0, Some((2, 6)))]));
         assert!(!is_apart(&[at(1, Some((3, 6)))]) && !is_apart(&[at(1, Some((2, 5)))]));
         assert!(is_apart(&[at(1, Some((2, 6)))]));

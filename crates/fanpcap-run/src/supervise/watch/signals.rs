@@ -1,4 +1,4 @@
-//! Signals to this command: it forwards them to the copies, and some of them end the run.
+//! Handles signals to this command: forwards them to the copies. Some signals also end all copies.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -22,8 +22,7 @@ pub(super) const TAKEN: [i32; 9] = [
 /// send the same interrupt twice in a row.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Copies that were sent a signal to end are named in a message if they have not ended after this
-/// time.
+/// A message names the copies that have not ended this long after they got a signal to end.
 const NAMED_AFTER: Duration = Duration::from_secs(5);
 
 impl Watch<'_> {
@@ -48,7 +47,7 @@ impl Watch<'_> {
             return Ok(());
         }
         // A SIGHUP from the kernel means that the terminal is gone. For a SIGHUP from a process,
-        // each application defines the meaning.
+        // each application defines the meaning, so this command only forwards the signal.
         let ends = [SIGINT, SIGQUIT, SIGTERM].contains(&signal);
         if ends
             && self
@@ -72,7 +71,7 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Names, once, the copies that were sent a signal to end but still run.
+    /// Prints, once, which copies still run although they got a signal to end.
     pub(super) fn say_who_stays(&mut self) {
         let is_late = |stopped: Instant| stopped.elapsed() >= NAMED_AFTER;
         if self.has_said_stays || !self.stopped.is_some_and(is_late) {
@@ -127,7 +126,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Ends the run because of an error.
+    /// Ends all copies because of an error.
     pub(super) fn abort(&mut self, error: String) {
         if self.failures.error.is_none() {
             self.failures.error = Some(error);

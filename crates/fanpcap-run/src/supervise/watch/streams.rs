@@ -1,4 +1,4 @@
-//! The copies' output, from the start of the copies until all output is written.
+//! Follows the copies' output, from the start of the copies until all output is written.
 
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsFd;
@@ -79,7 +79,7 @@ impl Watch<'_> {
             }
             Word::Ended(error) => {
                 self.streams -= 1;
-                // The reader of our output may have closed it.
+                // EPIPE is no error of the copy: the reader of our output has closed it.
                 if let Some(error) = error.filter(|error| error.kind() != ErrorKind::BrokenPipe) {
                     self.say(&format!("the output of copy {copy}: {error}"));
                 }
@@ -87,7 +87,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Reads what the copies left in their streams, and waits until it is written.
+    /// Reads the output that the copies left in their streams, and waits until all is written.
     ///
     /// # Errors
     /// Signals can't be read.

@@ -1,5 +1,5 @@
 //! Starts the copies one after another, so that their members join in the order of the numbers.
-//! Copy 0 has rank 0 in a steering program, and is the kernel's first member.
+//! Copy 0 has rank 0 in a steering program, and is the first member of the kernel's group.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ pub(super) struct Turns {
 }
 
 impl Watch<'_> {
-    /// Starts the copies whose turn has come. A copy that can't be started ends the run.
+    /// Starts the copies whose turn has come. If a copy can't be started, ends all copies.
     pub(super) fn start_in_turn(&mut self) {
         while self.awaits_turn() && self.is_next_due() {
             let number = self.turns.next;

@@ -60,7 +60,7 @@ impl Report {
         Ok(())
     }
 
-    /// Writes what only few steering programs do.
+    /// Writes the effects that only few steering programs have.
     fn others(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.copies > 0 {
             let packets = self.copied.packets;
