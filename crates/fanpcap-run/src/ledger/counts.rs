@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, VecDeque};
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::wait::clock;
 
-/// Number of readings kept for each device. Each scan of the ledger adds one reading.
-const KEPT: usize = 16;
+/// How long the readings of a device are kept, in nanoseconds. Each scan of the ledger adds one
+/// reading, every 2 to 200 ms. The ledger asks for readings of one second ago.
+const KEPT_NS: u64 = 2_000_000_000;
 
 /// Readings of each device, newest last: `CLOCK_MONOTONIC` nanoseconds, and packets in both
 /// directions.
@@ -46,7 +47,12 @@ impl Counts {
     fn note(&mut self, ifindex: u32, at_ns: u64, packets: u64) {
         let counts = self.0.entry(ifindex).or_default();
         counts.push_back((at_ns, packets));
-        if counts.len() > KEPT {
+        let oldest_ns = at_ns.saturating_sub(KEPT_NS);
+        // One older reading stays: it is the last before the oldest time.
+        while counts
+            .get(1)
+            .is_some_and(|(noted_ns, _)| *noted_ns < oldest_ns)
+        {
             counts.pop_front();
         }
     }
@@ -72,15 +78,22 @@ mod tests {
 
     #[test]
     fn the_count_before_a_time_is_never_a_newer_one() {
+        const STEP: u64 = 20_000_000;
         let mut counts = Counts::default();
-        (1..=KEPT as u64 + 2).for_each(|at| counts.note(7, at * 10, at * 100));
-        assert_eq!(counts.before(7, 45), Some(400));
-        assert_eq!(counts.before(7, 40), Some(300));
-        assert_eq!(counts.before(7, 30), None, "no longer kept");
-        assert_eq!(counts.before(8, 45), None);
+        (1..=200).for_each(|at| counts.note(7, at * STEP, at * 100));
+        let before = |at_ns| counts.before(7, at_ns);
+        assert_eq!(before(150 * STEP + 1), Some(15_000));
+        assert_eq!(before(150 * STEP), Some(14_900));
+        assert_eq!(
+            before(200 * STEP - KEPT_NS),
+            Some(9900),
+            "the last older one"
+        );
+        assert_eq!(before(99 * STEP), None, "no longer kept");
+        assert_eq!(counts.before(8, STEP), None);
         counts.note(8, 5, 1);
         let last = |ifindex| counts.last(ifindex).collect::<Vec<_>>();
-        assert_eq!(last(Some(7)), [(7, 1800)]);
-        assert_eq!(last(None), [(7, 1800), (8, 1)]);
+        assert_eq!(last(Some(7)), [(7, 20_000)]);
+        assert_eq!(last(None), [(7, 20_000), (8, 1)]);
     }
 }
