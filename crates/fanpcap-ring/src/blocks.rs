@@ -306,8 +306,8 @@ impl Blocks {
 /// Functions for the reader of a dead member's ring (`remains`). That reader releases nothing to
 /// the kernel.
 impl Blocks {
-    /// The kernel's number of the block at `index`; 0 if the kernel has never opened this block. The
-    /// kernel numbers blocks from 1 on when it opens them (`prb_open_block`).
+    /// The kernel's number of the block at `index`; 0 if the kernel has never opened this block.
+    /// The kernel numbers blocks from 1 on when it opens them (`prb_open_block`).
     pub(crate) fn sequence(&self, index: usize) -> u64 {
         debug_assert!(index < self.count);
         // SAFETY: within the block's descriptor.

@@ -11,7 +11,8 @@ pub struct Corrupt {
     pub mac: u32,
     /// The captured bytes.
     pub captured: u32,
-    /// Bytes of the frame or record. In TPACKET_V3, bytes from the frame's start to the block's end.
+    /// Bytes of the frame or record. For TPACKET_V3, bytes from the frame's start to the end of the
+    /// block.
     pub room: u32,
 }
 
@@ -135,7 +136,7 @@ const ETH_P_802_3_MIN: u16 = 0x0600;
 const ETH_P_802_2: u16 = 4;
 
 impl Frame<'_> {
-    /// The frame at `base`, which has `room` bytes. Its header and `sockaddr_ll` end at byte `head`.
+    /// The frame at `base`, which has `room` bytes. Its `sockaddr_ll` ends at byte `head`.
     ///
     /// # Safety
     /// `base` has `room` bytes, which belong to the caller for as long as the frame lives. `head`

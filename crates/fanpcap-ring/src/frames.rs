@@ -152,7 +152,7 @@ impl Frames {
         unsafe { base.read_unaligned() }
     }
 
-    /// If the current frame was delivered, releases it to the kernel and advances to the next frame.
+    /// If the current frame was delivered, releases it to the kernel and advances to the next.
     #[inline]
     pub fn release(&mut self) {
         if !self.held {
@@ -164,8 +164,8 @@ impl Frames {
         self.current = (self.current + 1) % self.count;
     }
 
-    /// Continues where an earlier reader has ended, which has taken `taken` frames. Returns how many
-    /// frames are unread.
+    /// Continues after the `taken` frames that an earlier reader has taken. Returns how many frames
+    /// are unread.
     pub(crate) fn resume(&mut self, taken: u64) -> usize {
         self.taken = taken;
         self.current = usize::try_from(taken % self.count as u64).unwrap_or(0);

@@ -104,8 +104,8 @@ impl Remains {
     }
 
     /// The unread part of a ring of `count` frames of `frame_size` bytes, in blocks of `block_size`
-    /// bytes. Returns `None` if `mapping` is too short for the frames, or if a frame has no room for
-    /// a packet.
+    /// bytes. Returns `None` if `mapping` is too short for the frames, or if a frame has no room
+    /// for a packet.
     pub fn of_frames(
         mapping: Mapping,
         block_size: usize,

@@ -37,7 +37,7 @@ impl Wall {
         }
     }
 
-    /// Reads the offset if the last read was for a stamp that is [`INTERVAL_NS`] older than `stamp`.
+    /// Reads the offset, unless it was read for a stamp less than [`INTERVAL_NS`] before `stamp`.
     pub(crate) fn renew(&mut self, stamp: u64) {
         if self.read_at != 0 && stamp.saturating_sub(self.read_at) < INTERVAL_NS {
             return;

@@ -116,9 +116,9 @@ impl Lane {
         self.head = self.find();
     }
 
-    /// Restores the word of the consumer's position if the word has an impossible value. Any process
-    /// that maps the ring may have stored such a value, with which the kernel may find no room in an
-    /// empty ring.
+    /// Restores the word of the consumer's position if the word has an impossible value. Any
+    /// process that maps the ring may have stored such a value. With that value, the kernel may
+    /// find no room in an empty ring.
     fn give_again(&self) {
         let consumer = self.ring.consumer();
         let said = consumer.load(Ordering::Acquire).wrapping_sub(self.given);
@@ -291,9 +291,9 @@ impl Lane {
         self.ring.read().store(position, Ordering::Relaxed);
     }
 
-    /// Prefetches the record that is [`AHEAD`] records ahead. Computes its address as if all records
-    /// had the length of this one. Prefetches only within the snapshot, because the kernel may be
-    /// writing to the memory after the snapshot.
+    /// Prefetches the record that is [`AHEAD`] records ahead. Computes its address as if all
+    /// records had the length of this one. Prefetches only within the snapshot, because the kernel
+    /// may be writing to the memory after the snapshot.
     #[inline(always)]
     fn ask_for(&self, header: NonNull<Header>, stride: u64) {
         let ahead = AHEAD * stride;
