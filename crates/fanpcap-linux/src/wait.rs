@@ -110,8 +110,8 @@ pub fn wait_for_two(
     })
 }
 
-/// Waits as [`wait`] does, for several sockets. Ignores elements that are `None`. Returns the events
-/// of each socket, and whether [`Wake::signal`] was called.
+/// Waits as [`wait`] does, for several sockets. Ignores elements that are `None`. Returns the
+/// events of each socket, and whether [`Wake::signal`] was called.
 ///
 /// # Errors
 /// As [`wait`].

@@ -100,9 +100,9 @@ struct Open {
 /// A block that was released to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
-    /// When the kernel began to fill the block.
+    /// The time at which the kernel began to fill the block.
     pub first: Stamp,
-    /// When the kernel closed the block.
+    /// The time at which the kernel closed the block.
     pub last: Stamp,
     /// True if the kernel closed the block because the block was full, false if the kernel closed
     /// it because the block's time was over.
@@ -351,8 +351,8 @@ impl Blocks {
     }
 }
 
-/// Prefetches the packet that is [`AHEAD`] packets ahead. Computes its address as if all packets
-/// had the length of this one.
+/// Prefetches the packet that is [`AHEAD`] packets ahead. Computes that packet's address as if all
+/// packets had the length of this packet.
 #[inline(always)]
 fn ask_for(base: NonNull<u8>, stride: usize) {
     let there = base.as_ptr().wrapping_add(AHEAD.wrapping_mul(stride));

@@ -7,7 +7,7 @@ use std::{fmt, slice};
 /// The error for an index or length, in a ring's memory, that leads out of the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt {
-    /// Where the packet begins, in bytes from the frame's start.
+    /// The offset of the packet in bytes, from the frame's start.
     pub mac: u32,
     /// The captured bytes.
     pub captured: u32,
@@ -100,7 +100,7 @@ pub struct Frame<'ring> {
 
 /// A frame's properties from its TPACKET_V2 or V3 header.
 pub(crate) struct FrameHeader {
-    /// Where the packet begins, from the frame's start.
+    /// The offset of the packet, from the frame's start.
     pub(crate) mac: u16,
     pub(crate) captured: u32,
     pub(crate) len: u32,

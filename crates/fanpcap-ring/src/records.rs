@@ -19,7 +19,7 @@ pub const LONGEST: u32 = 1 << 18;
 
 /// Flag: the host sends the frame.
 const OUTGOING: u16 = 1;
-/// Flag: another member gets the packet too.
+/// Flag: another member also gets the packet.
 const COPY: u16 = 4;
 
 const PACKET_HOST: u8 = 0;
@@ -286,7 +286,7 @@ impl Records {
             let stamp = self.peek()?;
             match self.current.next() {
                 Some(next) if next.flags() & COPY != 0 => {
-                    // A record that leads out of the ring is skipped too.
+                    // Ignores the error for a corrupt record, because `take` has skipped that record.
                     let _ = self.current.take(next);
                 }
                 _ => return Some(stamp),

@@ -127,7 +127,7 @@ impl From<XdpError> for Refusal {
         };
         let is_busy = match &error {
             // A BPF program whose name can't be read may belong to this engine. Then the device is
-            // only busy: another member has it.
+            // busy only until the engine's members on it end.
             XdpError::Unavailable(Unavailable::Foreign { name, .. }) => {
                 name.as_deref().is_none_or(|it| it.starts_with(PREFIX))
             }

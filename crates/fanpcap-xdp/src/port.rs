@@ -144,7 +144,8 @@ impl Port for RingsPort {
         let state = self.as_socket().link()?;
         if self.link.as_ref().is_some_and(program::is_detached) {
             // When a device is removed, the kernel first unlists the device, and then detaches the
-            // BPF program. So if the device was removed after the check above, this check finds it.
+            // BPF program. So if the device was removed after the first check, this second check
+            // reports the removal.
             self.as_socket().link()?;
             return Err(ReadError::new(Detached));
         }

@@ -16,8 +16,8 @@ const PROGRAMS: usize = 2;
 const NOUGHT: i16 = -4;
 const IS_TAGGED: i16 = -8;
 
-/// Returns the root for the groups whose bits are set in `group_slots`. With `tags`, the groups get
-/// each frame with the tag that is stored beside it.
+/// Returns the root for the groups whose bits are set in `group_slots`. With `tags`, the root
+/// inserts the tag that is stored beside a frame before the groups get the frame.
 pub(crate) fn root(group_slots: u32, tags: Option<Tags>) -> Result<Object, AssemblerError> {
     let maps = vec![layout::settings_row(), layout::stamp(), layout::programs()];
     let mut asm = Assembler::new();

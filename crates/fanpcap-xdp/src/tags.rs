@@ -2,8 +2,8 @@
 //! and puts it into the frame. After the groups' BPF programs have run, the root takes the tag out
 //! of the frame again.
 //!
-//! A driver has such tags if the device takes tags out of frames. A veth has the tag beside the
-//! frame if its peer sends the frame with the tag beside it.
+//! A driver stores tags beside frames if the device takes tags out of frames. A veth gets a tag
+//! beside a frame if the peer sends the frame in this form.
 
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;

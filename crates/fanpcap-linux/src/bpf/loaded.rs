@@ -263,7 +263,7 @@ impl Loaded {
         }
     }
 
-    /// The map of this name, if the object has one.
+    /// The map of this name; `None` if the object has no such map.
     pub fn map(&self, name: &str) -> Option<&Map> {
         let found = self.maps.iter().find(|(known, _)| *known == name);
         found.map(|(_, map)| map)

@@ -49,7 +49,7 @@ impl ObjectArray {
     ///
     /// # Errors
     /// `E2BIG` beyond the array's end; `EINVAL` for another kind of object. After an error, the
-    /// array may have the objects before the refused one.
+    /// array may have the objects before the refused object.
     pub fn put(&self, first: u32, objects: &[BorrowedFd<'_>]) -> io::Result<()> {
         let keys: Vec<u32> = (first..).take(objects.len()).collect();
         let values: Vec<u32> = objects

@@ -16,13 +16,13 @@ pub struct PacketSocket {
     pub ifindex: u32,
     /// Protocol in host byte order, `ETH_P_*`.
     pub protocol: u16,
-    /// The socket's fanout group, if it has one.
+    /// The socket's fanout group; `None` if the socket is in no group.
     pub fanout: Option<FanoutGroup>,
     /// Whether the kernel passes packets to the socket: the socket is bound, and its device is up.
     pub is_running: bool,
     /// Layout of the socket's rings, `TPACKET_V*` (0 to 2).
     pub version: u32,
-    /// The socket's receive ring, if it has one.
+    /// The geometry of the socket's receive ring; `None` if the socket has no ring.
     pub ring: Option<Geometry>,
     /// The effective user of the process that opened the socket, at the time when it did so.
     pub user: u32,

@@ -29,7 +29,7 @@ pub struct Link {
     pub kind: String,
     /// The index of the bridge, bond, team or VRF that has the device as a port.
     pub master: Option<u32>,
-    /// The index of the other device of a pair, or of the device below this one.
+    /// The index of the other device of a pair, or of the device below this device.
     pub peer: Option<u32>,
     /// This namespace's number for the peer's namespace, if the peer is in another namespace.
     pub peer_namespace: Option<i32>,
@@ -39,7 +39,7 @@ pub struct Link {
     /// The most segments that the kernel passes to the device as one packet; 0 if the kernel does
     /// not report the number.
     pub gso_max_segs: u32,
-    /// The device's XDP program, if it has one.
+    /// The device's XDP program; `None` if the device has no XDP program.
     pub xdp: Option<XdpProgram>,
     /// The device's counters.
     pub counters: Counters,

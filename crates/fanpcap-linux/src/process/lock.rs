@@ -1,8 +1,8 @@
 //! A lock around data that signal handlers and forked children also use.
 //!
-//! The lock is a pthread_mutex_t, because ThreadSanitizer intercepts pthread_mutex_lock(3) even in a
-//! library that was built without ThreadSanitizer. It would not see the futex(2) of std's `Mutex`,
-//! and would report races.
+//! The lock is a pthread_mutex_t, because ThreadSanitizer intercepts pthread_mutex_lock(3) even in
+//! a library that was built without ThreadSanitizer. It does not intercept the futex(2) of std's
+//! `Mutex`, so it would report races.
 //!
 //! The lock identifies a thread by pthread_self(3). A thread-local would not do: its first use may
 //! allocate memory, and the thread may be in a signal handler that has interrupted malloc(3).
@@ -70,9 +70,9 @@ impl<T> Lock<T> {
         Some(work(unsafe { &mut *self.value.get() }))
     }
 
-    /// The handler for pthread_atfork(3) before the fork. It takes the lock for the forking thread.
-    /// If another thread had the lock, it would stay locked in the child, where that thread does not
-    /// exist. The forking thread can use the value, also in other fork handlers.
+    /// The handler for pthread_atfork(3) before the fork. It takes the lock for the forking thread,
+    /// which can use the value, also in other fork handlers. If another thread had the lock at the
+    /// fork, the lock would stay locked in the child, where that thread does not exist.
     pub fn before_fork(&'static self) {
         let signals = Blocked::new();
         self.lock();

@@ -26,9 +26,9 @@ pub struct Uncancelled {
 
 impl Uncancelled {
     /// Defers cancellation. Also changes the thread's cancellation type to deferred, so that the
-    /// thread can be cancelled only at cancellation points. With the asynchronous type, the thread
-    /// would be cancelled by pthread_setcancelstate(3) when this value is dropped. At that time, the
-    /// stack has frames that can't be unwound.
+    /// thread can be cancelled only at cancellation points. With the asynchronous type,
+    /// pthread_setcancelstate(3) would cancel the thread when this value is dropped. At that time,
+    /// the stack has frames that can't be unwound.
     pub fn new() -> Self {
         let mut before = 0;
         pthread_setcancelstate(CANCEL_DISABLE, Some(&mut before));

@@ -8,7 +8,7 @@ use std::path::Path;
 pub struct Stat {
     /// The process's number.
     pub pid: u32,
-    /// `R`, `S`, `D`, `T`, `t`, `Z`, `X` and others.
+    /// The letter of the state: `R`, `S`, `D`, `T`, `t`, `Z`, `X` or another one of proc(5).
     pub state: char,
     /// The number of the parent process.
     pub parent: u32,

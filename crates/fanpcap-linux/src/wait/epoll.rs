@@ -164,9 +164,9 @@ impl AnyOf {
         self.epoll.as_fd().as_raw_fd()
     }
 
-    /// Sets for each descriptor in `watched` whether it is watched from now on. The descriptors must
-    /// be from [`AnyOf::new`] or [`AnyOf::add`]. After the time `after`, `self` becomes readable in
-    /// any case.
+    /// Sets for each descriptor in `watched` whether it is watched from now on. The descriptors
+    /// must be from [`AnyOf::new`] or [`AnyOf::add`]. After the time `after`, `self` becomes
+    /// readable in any case.
     ///
     /// # Errors
     /// The errors of epoll and timerfd. If one descriptor can't be set, the other descriptors and

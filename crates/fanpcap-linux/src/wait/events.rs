@@ -77,7 +77,7 @@ impl Signals {
         Ok(Self { file, before })
     }
 
-    /// Returns the next pending signal, if there is one.
+    /// Returns the next pending signal; `None` if no signal is pending.
     ///
     /// # Errors
     /// The error of read(2).

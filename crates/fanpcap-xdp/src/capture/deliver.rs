@@ -13,8 +13,8 @@ use fanpcap_steer::ebpf::IS_COPY;
 pub(super) struct Delivering {
     pub(super) capture: Capture,
     pub(super) filter: Option<Label>,
-    /// Where the code continues after the delivery. `None` if the code is a BPF function, which
-    /// returns after the delivery.
+    /// The label at which the code continues after the delivery. `None` if the code is a BPF
+    /// function, which returns after the delivery.
     pub(super) done: Option<Label>,
 }
 
