@@ -286,7 +286,7 @@ impl Records {
             let stamp = self.peek()?;
             match self.current.next() {
                 Some(next) if next.flags() & COPY != 0 => {
-                    // Ignores the error for a corrupt record, because `take` has skipped that record.
+                    // Ignores the error for a corrupt record: `take` has skipped that record.
                     let _ = self.current.take(next);
                 }
                 _ => return Some(stamp),

@@ -211,7 +211,7 @@ impl Device {
     /// through each group's BPF program. A group must have the same group slot in every call. Each
     /// packet goes either to the groups that were served before the change, or to the groups that
     /// are served after it. If a call fails halfway, the next call completes the change. Only one
-    /// thread at a time may call this function, of all processes that have the device.
+    /// process at a time, and only one thread of it, may call this function for a device.
     ///
     /// Adding a group needs `CAP_BPF` and `CAP_NET_ADMIN`. Removing a group needs no capability: if
     /// no new root can be loaded, the present root stays, and finds no BPF program of that group.
@@ -283,8 +283,8 @@ impl Device {
             match self.own.load_root(group_slots, Some(tags)) {
                 Ok(root) if self.is_here(tags.ifindex) => return Ok(Some(root)),
                 Err(error @ LoadError::Privilege { .. }) => return Err(error),
-                // Before Linux 6.16, a BPF program that asks for tags can't use tail calls. Then
-                // this function loads a root that does not ask for tags.
+                // Before Linux 6.16, a BPF program that asks for tags can't use tail calls. So the
+                // code below continues without tags.
                 Ok(_) | Err(_) => {}
             }
         }

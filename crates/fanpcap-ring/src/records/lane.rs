@@ -36,7 +36,7 @@ const ALIGNED: u64 = !7;
 /// Value of [`Lane::head`] if the snapshot has no record.
 pub(super) const NONE: u64 = u64::MAX;
 
-/// How many records ahead the reader prefetches. The number is that of TPACKET_V3's packets.
+/// How many records ahead the reader prefetches: the number that is used for packets in blocks.
 const AHEAD: u64 = 32;
 
 /// A cache line.
