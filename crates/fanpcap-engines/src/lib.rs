@@ -1,4 +1,5 @@
-//! The engines of this build that take devices. To add an engine, add a crate and a line here.
+//! The engines of this build that take devices. To add an engine, add its crate, and an entry in
+//! both arrays below.
 #![forbid(unsafe_code)]
 
 use fanpcap_engine::{Engine, Watcher};
@@ -11,7 +12,7 @@ use std::os::fd::BorrowedFd;
 /// All engines that take devices.
 pub static ENGINES: [&dyn Engine; 1] = [&fanpcap_xdp::Xdp];
 
-/// The same engines, for processes that watch groups from outside.
+/// The watchers of these engines, for processes that are not members but read a group's counters.
 static WATCHERS: [&dyn Watcher; 1] = [&fanpcap_xdp::Xdp];
 
 /// Returns the watcher of the engine with this number.
@@ -20,7 +21,7 @@ pub fn watcher(id: u64) -> Option<&'static dyn Watcher> {
     all.find(|watcher| u64::from(watcher.id()) == id)
 }
 
-/// Returns the engine with this number in groups' tables.
+/// Returns the engine with this number. Groups' tables have the numbers of engines.
 pub fn numbered(id: u64) -> Option<&'static dyn Engine> {
     let mut all = ENGINES.into_iter();
     all.find(|engine| u64::from(engine.id()) == id)

@@ -40,8 +40,8 @@ pub use table::Table;
 /// # Safety
 /// The struct is `repr(C)`, has only integers and no hidden padding, and has the kernel's layout of
 /// the command's arguments. The caller of [`bpf`] guarantees that each address in the struct is
-/// valid. An address is 0, or points to memory that is as large as the kernel expects and lives
-/// through the call. No other reference borrows memory to which the kernel writes.
+/// valid: it is 0, or it points to memory that is as large as the kernel expects and lives through
+/// the call. During the call, no other reference borrows memory to which the kernel writes.
 unsafe trait Attributes {}
 
 fn bpf<A: Attributes>(command: libc::c_long, attributes: &mut A) -> io::Result<libc::c_long> {
@@ -64,7 +64,8 @@ fn len<T>(slice: &[T]) -> u32 {
     u32::try_from(slice.len()).unwrap_or(u32::MAX)
 }
 
-/// A name in the kernel's form: at most 15 letters, digits, dots and underscores.
+/// Returns a name in the kernel's form: at most its first 15 bytes, padded with zeros. The kernel
+/// accepts only letters, digits, dots and underscores.
 fn short(name: &str) -> [u8; 16] {
     let mut short = [0; 16];
     for (to, from) in short[..15].iter_mut().zip(name.bytes()) {

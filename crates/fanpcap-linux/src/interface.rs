@@ -6,13 +6,13 @@ use std::ffi::{CStr, CString, c_int, c_short};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::{io, mem};
 
-/// Returns the index of an interface, 1 or more; `None` when no interface has the name. Does not
-/// accept alias names. The kernel's ioctl behind if_nametoindex(3) would cut `eth0:1` at the colon,
-/// and no interface name has a colon.
+/// Returns the index of an interface, 1 or more; `None` when no interface has the name.
+///
+/// A name with a colon is an alias name, such as `eth0:1`, and has no index. if_nametoindex(3)
+/// would return the index of `eth0`, because the kernel's ioctl cuts the name at the colon.
 ///
 /// # Errors
-/// When the call fails for another reason, for example because the process has too many
-/// descriptors.
+/// Any other error of if_nametoindex(3), for example if the process has too many descriptors.
 pub fn find(name: &str) -> io::Result<Option<u32>> {
     let name = CString::new(name).ok().filter(|_| !name.contains(':'));
     let Some(name) = name else {
@@ -25,7 +25,7 @@ pub fn find(name: &str) -> io::Result<Option<u32>> {
     }
 }
 
-/// Returns the index of an interface; `None` also when the call fails.
+/// Returns the index of an interface; `None` if no interface has the name, or if the call fails.
 pub fn index(name: &str) -> Option<u32> {
     find(name).ok().flatten()
 }
@@ -46,7 +46,7 @@ pub fn find_name(index: u32) -> io::Result<Option<String>> {
     Ok(Some(name.to_string_lossy().into_owned()))
 }
 
-/// Returns the name of an interface; `None` also when the call fails.
+/// Returns the name of an interface; `None` if no interface has the index, or if the call fails.
 pub fn name(index: u32) -> Option<String> {
     find_name(index).ok().flatten()
 }
@@ -88,8 +88,8 @@ pub fn names() -> Vec<String> {
     names
 }
 
-/// Whether an interface is up (`SIOCGIFFLAGS`), in the network namespace of `socket`. The calling
-/// thread may have changed to another namespace.
+/// Whether an interface is up (`SIOCGIFFLAGS`). `index` is an index in the network namespace of
+/// `socket`, even if the calling thread has changed to another namespace.
 ///
 /// # Errors
 /// `ENODEV` or `ENXIO` when the interface is gone.
@@ -132,7 +132,7 @@ pub fn set_promiscuous(socket: BorrowedFd<'_>, index: u32, promiscuous: bool) ->
     Ok(true)
 }
 
-/// Returns a request about an interface, with the interface's name.
+/// Returns a request with the present name of the interface, for an ioctl about it.
 fn named(socket: BorrowedFd<'_>, index: u32) -> io::Result<libc::ifreq> {
     // SAFETY: an ifreq is plain data; zeros are valid.
     let mut request: libc::ifreq = unsafe { mem::zeroed() };
@@ -143,8 +143,8 @@ fn named(socket: BorrowedFd<'_>, index: u32) -> io::Result<libc::ifreq> {
 }
 
 /// Returns false if the kernel no longer has an interface with the name that was read just before.
-/// The interface may be in the middle of a rename, and is then down (net/core/dev.c,
-/// `dev_change_name`). Or the interface is gone, and the next call reports this.
+/// Then the interface may have been renamed, which older kernels allow only while it is down
+/// (net/core/dev.c, `dev_change_name`). Or the interface is gone, which the next call reports.
 fn unless_renamed(asked: io::Result<()>) -> io::Result<bool> {
     match asked {
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(false),

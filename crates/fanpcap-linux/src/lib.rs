@@ -1,5 +1,5 @@
-//! All system calls, ioctls and netlink requests of fanpcap, and the kernel structs for them, by
-//! kernel subsystem. The functions are safe to call. They contain no policy.
+//! All system calls, ioctls and netlink requests of fanpcap, with the kernel's structs. Each module
+//! is for one kernel subsystem. The functions are safe to call, and contain no policy.
 
 #[cfg(not(target_pointer_width = "64"))]
 compile_error!("fanpcap is for 64-bit machines");

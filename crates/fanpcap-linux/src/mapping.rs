@@ -5,8 +5,8 @@ use std::io;
 use std::os::fd::RawFd;
 use std::ptr::{NonNull, null_mut};
 
-/// A mapping of memory that several processes, or a process and the kernel, share. Dropping it
-/// unmaps the memory.
+/// A mapping of memory that several processes, or a process and the kernel, share. The memory is
+/// unmapped when this value is dropped.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
@@ -17,7 +17,7 @@ pub struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps memory to which the kernel does not write, for other producers and for tests.
+    /// Maps new memory, to which the kernel does not write, for other producers and for tests.
     ///
     /// # Errors
     /// The error of mmap(2).

@@ -7,7 +7,7 @@ use std::ptr::slice_from_raw_parts;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// Memory that is mapped for reading and writing. Other processes access the same memory at the
-/// same time. So all processes must access a byte with the same access size.
+/// same time. So all processes must use the same access size for a byte of the memory.
 #[derive(Debug)]
 pub struct Memory {
     fd: OwnedFd,

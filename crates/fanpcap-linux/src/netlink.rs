@@ -23,7 +23,7 @@ const HEADER_LEN: usize = 16;
 /// Larger than any datagram from the kernel. A dump's datagrams have at most 32 KiB.
 const ANSWER_LEN: usize = 64 * 1024;
 
-/// A type of request, with the type of the messages that answer it.
+/// A type of request, and the type of the messages that answer the request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Question {
     pub(crate) protocol: c_int,
@@ -56,8 +56,8 @@ impl Question {
         self.list_by(&open(self.protocol)?, body, each)
     }
 
-    /// Requests all objects as [`Question::list`] does, for the network namespace of an open
-    /// socket.
+    /// Requests all objects as [`Question::list`] does, but by an open netlink socket. The answer
+    /// has the objects of the socket's network namespace.
     pub(crate) fn list_by(
         self,
         netlink: &OwnedFd,
@@ -68,8 +68,8 @@ impl Question {
         let mut answer = vec![0; ANSWER_LEN];
         let listed = self.answered(netlink, &mut answer, each);
         if listed.is_err() {
-            // Discards the rest of this answer, so that it does not precede the answer to the next
-            // request.
+            // Discards the rest of this answer. Otherwise the next request by this socket would
+            // read this rest as its answer.
             while receive(netlink, &mut answer, libc::MSG_DONTWAIT).is_ok_and(|len| len > 0) {}
         }
         listed
@@ -134,7 +134,7 @@ pub(crate) fn for_each_attribute(mut rest: &[u8], mut visit: impl FnMut(u16, &[u
     }
 }
 
-/// Messages and attributes begin at multiples of four.
+/// Rounds a length up: messages and attributes begin at multiples of four.
 fn align(len: usize) -> usize {
     len.next_multiple_of(4)
 }

@@ -1,4 +1,4 @@
-//! Packet sockets: address, fan-out membership, filter and statistics of an open descriptor.
+//! Packet sockets: address, fanout group, filter and statistics of an open descriptor.
 
 pub mod inject;
 pub mod optmem;
@@ -15,9 +15,9 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 /// Every protocol (`ETH_P_ALL`, linux/if_ether.h).
 pub const ETH_P_ALL: u16 = 0x0003;
 
-/// A protocol that no frame carries. It is DDCMP, a kernel-internal number below 0x600.
-/// `eth_type_trans` never returns this number, and no driver sets it (linux/if_ether.h). The kernel
-/// registers a socket that is bound to this protocol, but delivers no packet to it.
+/// A protocol that no frame carries: `ETH_P_DDCMP`, a kernel-internal number below 0x600
+/// (linux/if_ether.h). `eth_type_trans` never returns this number, and no driver sets it. So a
+/// socket that is bound to this protocol gets no packet.
 pub const ETH_P_SILENT: u16 = 0x0006;
 
 /// The kernel reassembles IPv4 fragments before it steers the packet (linux/if_packet.h).
@@ -29,7 +29,7 @@ pub const FANOUT_FLAG_UNIQUEID: u16 = 0x2000;
 /// The kernel does not deliver packets that the host sends (since Linux 5.11).
 pub const FANOUT_FLAG_IGNORE_OUTGOING: u16 = 0x4000;
 
-/// The interface and protocol that a packet socket is bound to.
+/// The interface and the protocol to which a packet socket is bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     /// Interface index; 0 means all interfaces.
@@ -38,7 +38,7 @@ pub struct Address {
     pub protocol: u16,
 }
 
-/// A kernel fan-out group, as `PACKET_FANOUT` sets and reads it.
+/// A fanout group of the kernel, as `PACKET_FANOUT` sets and reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketFanout {
     /// Group number, unique in a network namespace.
@@ -49,7 +49,7 @@ pub struct PacketFanout {
     pub flags: u16,
 }
 
-/// The kernel's counters since the last read (`PACKET_STATISTICS` clears them).
+/// The kernel's counters since the last read (`PACKET_STATISTICS`). Each read clears the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Packets that passed the filter, including dropped packets.
@@ -107,14 +107,14 @@ pub fn cookie(fd: BorrowedFd<'_>) -> io::Result<u64> {
     get(fd, libc::SOL_SOCKET, libc::SO_COOKIE)
 }
 
-/// Makes exec(3) close a descriptor. Otherwise, a process that this process starts would keep the
-/// socket in its group after this process has closed the descriptor.
+/// Makes exec(3) close the descriptor of a socket. Without this, a process that this process starts
+/// would keep the socket in its group after this process has closed the descriptor.
 pub fn close_on_exec(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: fcntl takes plain numbers here.
     check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) })
 }
 
-/// The interface and protocol that a packet socket is bound to.
+/// Returns the interface and the protocol to which a packet socket is bound.
 pub fn address(fd: BorrowedFd<'_>) -> io::Result<Address> {
     let sll = sockaddr(fd)?;
     Ok(Address {
@@ -159,8 +159,8 @@ pub fn bind(fd: BorrowedFd<'_>, address: Address) -> io::Result<()> {
 /// Why the kernel refuses a socket that joins a fanout group.
 #[derive(Debug)]
 pub enum Refusal {
-    /// `EINVAL`: the group has another mode, other flags, another device or protocol. Or the kernel
-    /// does not know the mode.
+    /// `EINVAL`: the group has another mode, other flags, another device or another protocol, or
+    /// the kernel does not have the mode.
     Conflict(io::Error),
     /// `EALREADY`: the socket is already in a group.
     Joined,
@@ -170,7 +170,8 @@ pub enum Refusal {
     Other(io::Error),
 }
 
-/// Joins a fan-out group (`PACKET_FANOUT`; packet(7), net/packet/af_packet.c `fanout_add`).
+/// Makes a packet socket join a fanout group (`PACKET_FANOUT`; packet(7), net/packet/af_packet.c
+/// `fanout_add`).
 pub fn join(fd: BorrowedFd<'_>, fanout: PacketFanout) -> Result<(), Refusal> {
     let kind = u32::from(fanout.mode) | u32::from(fanout.flags);
     let word = u32::from(fanout.id) | (kind << 16);
@@ -211,8 +212,8 @@ impl Filter {
         Self(vec![Classic::keep(snaplen)])
     }
 
-    /// Reads a socket's classic filter, if the socket has one (`SO_GET_FILTER`). The socket option
-    /// counts lengths in instructions.
+    /// Returns a socket's classic filter (`SO_GET_FILTER`, whose lengths are numbers of
+    /// instructions). `None` if the socket has no filter.
     ///
     /// # Errors
     /// `EACCES` when the socket's filter is an eBPF program.
@@ -233,7 +234,7 @@ impl Filter {
         &self.0
     }
 
-    /// Attaches the filter. Replaces the socket's filter.
+    /// Attaches the filter to a socket, in place of the socket's present filter.
     pub fn attach(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         let len = u16::try_from(self.0.len()).unwrap_or(u16::MAX);
         // The kernel only reads the instructions, although the struct's pointer is mutable.
@@ -253,8 +254,8 @@ pub fn detach_filter(fd: BorrowedFd<'_>) -> io::Result<()> {
     set(fd, libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0_i32)
 }
 
-/// Attaches a loaded eBPF program of type socket filter (`SO_ATTACH_BPF`). Replaces the socket's
-/// filter.
+/// Attaches a loaded eBPF program of type socket filter (`SO_ATTACH_BPF`), in place of the socket's
+/// present filter.
 pub fn attach_program(fd: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result<()> {
     set(
         fd,
@@ -264,9 +265,10 @@ pub fn attach_program(fd: BorrowedFd<'_>, program: BorrowedFd<'_>) -> io::Result
     )
 }
 
-/// Sets the BPF program of a fan-out group of mode `PACKET_FANOUT_EBPF` (`PACKET_FANOUT_DATA`;
-/// af_packet.c, `fanout_set_data_ebpf`). Any member may set the BPF program. The BPF program's
-/// result, modulo the number of members, is the number of the member that gets the packet.
+/// Sets the BPF program of the socket's fanout group, which has the mode `PACKET_FANOUT_EBPF`
+/// (`PACKET_FANOUT_DATA`; af_packet.c, `fanout_set_data_ebpf`). Any member may set the BPF program.
+/// The BPF program's result, modulo the number of members, is the position in the group of the
+/// member that gets the packet.
 ///
 /// # Errors
 /// `EINVAL` when the socket's group has another mode, or the BPF program has another type. `EPERM`

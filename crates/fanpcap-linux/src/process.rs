@@ -26,19 +26,19 @@ pub fn name() -> String {
     String::from_utf8_lossy(comm.trim_ascii_end()).into_owned()
 }
 
-/// Returns device and inode of the process's executable file, independent of the process's name.
-/// Zeros if /proc is not mounted.
+/// Returns device and inode of the process's executable file, which identify the file even if the
+/// process has changed its name. Zeros if /proc is not mounted.
 pub fn executable() -> (u64, u64) {
     fs::metadata("/proc/self/exe").map_or((0, 0), |file| (file.dev(), file.ino()))
 }
 
-/// Returns the user for whom the process runs. This is the user who called sudo(8), or otherwise
-/// the real user (getuid(2)).
+/// Returns the user for whom the process runs: the user who called sudo(8), or the real user
+/// (getuid(2)) if the process was not started by sudo(8).
 pub fn caller() -> u32 {
     // SAFETY: the call has no preconditions and always succeeds.
     let real = unsafe { libc::getuid() };
-    // sudo always sets the variable itself. Only root's value counts: other users could set any
-    // value.
+    // sudo sets this variable. Reads it only if the real user is root, because other users could
+    // set any value.
     let named = environment::variables(|name| real == 0 && name == "SUDO_UID");
     let mut users = named.iter().filter_map(|(_, id)| id.to_str()?.parse().ok());
     users.next().filter(|_| !is_secure()).unwrap_or(real)

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use crate::option;
 
 /// Makes a socket hold up to `bytes` unread bytes, even beyond the limit for users
-/// (`net.core.rmem_max`). The kernel doubles the number, because it also counts its own structures.
+/// (`net.core.rmem_max`). The kernel doubles the number, because its structures also use the room.
 ///
 /// # Errors
 /// `EPERM` without `CAP_NET_ADMIN`.

@@ -21,7 +21,7 @@ pub struct Peer {
     pub group: u32,
 }
 
-/// Makes two connected sockets, which are closed on exec.
+/// Makes two sockets that are connected to each other, and are closed on exec.
 ///
 /// # Errors
 /// The error of socketpair(2).
@@ -38,8 +38,11 @@ fn open(kind: c_int) -> io::Result<OwnedFd> {
     owned(unsafe { libc::socket(libc::AF_UNIX, kind | libc::SOCK_CLOEXEC, 0) })
 }
 
-/// Returns the process at the other end (`SO_PEERCRED`). This is the process that connected to this
-/// end, or that listened when this end connected. For a pair, it is the process that made the pair.
+/// Returns the process at the other end (`SO_PEERCRED`), which may no longer have the descriptor:
+///
+/// - at the listener's end, the process that connected;
+/// - at the end that connected, the process that listened at that time;
+/// - for a pair, the process that made the pair.
 ///
 /// # Errors
 /// The error of getsockopt(2).
@@ -49,8 +52,9 @@ pub fn peer(fd: BorrowedFd<'_>) -> io::Result<Peer> {
     Ok(Peer { pid, user, group })
 }
 
-/// Sets how much memory this end's unreceived messages may use. If the process has `CAP_NET_ADMIN`,
-/// net.core.wmem_max does not limit the size. Returns how much memory the kernel allows.
+/// Sets how much memory the messages may use that were sent from this end and are not received yet.
+/// If the process has `CAP_NET_ADMIN`, net.core.wmem_max does not limit the size. Returns how much
+/// memory the kernel allows.
 ///
 /// # Errors
 /// The error of setsockopt(2).
@@ -63,8 +67,8 @@ pub fn set_send_buffer(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<u32> {
     get(fd, libc::SOL_SOCKET, libc::SO_SNDBUF)
 }
 
-/// Returns how much memory is left for further messages from this end. Messages that are not
-/// received yet use the rest.
+/// Returns how much memory is left for more messages from this end. Messages that were sent, but
+/// are not received yet, use the other part of the send buffer.
 ///
 /// # Errors
 /// The errors of ioctl(2) and getsockopt(2).

@@ -1,4 +1,4 @@
-//! Waits for packet sockets. Another thread or a signal handler can end the wait.
+//! Waits for packets at packet sockets. Another thread or a signal handler can end such a wait.
 
 mod epoll;
 pub mod clock;
@@ -35,7 +35,8 @@ impl Wake {
         owned(fd).map(Self)
     }
 
-    /// Ends the current wait, or the next one. Async-signal-safe; preserves errno.
+    /// Ends the thread's current wait; if the thread does not wait now, ends its next wait.
+    /// Async-signal-safe; preserves errno.
     pub fn signal(&self) {
         let one: u64 = 1;
         // SAFETY: the call has no preconditions. The address is that of the calling thread's errno.
@@ -55,7 +56,7 @@ impl Wake {
         unsafe { *errno = before };
     }
 
-    /// Clears the signals given so far.
+    /// Clears the effect of all earlier calls of [`Wake::signal`].
     pub fn clear(&self) {
         let mut count: u64 = 0;
         let target: *mut c_void = (&raw mut count).cast();
@@ -109,8 +110,8 @@ pub fn wait_for_two(
     })
 }
 
-/// Waits as [`wait`] does, for several sockets. Ignores those that are `None`. Returns the events
-/// of each socket, and whether [`Wake::signal`] was called.
+/// Waits as [`wait`] does, for several sockets. Ignores elements that are `None`. Returns the
+/// events of each socket, and whether [`Wake::signal`] was called.
 ///
 /// # Errors
 /// As [`wait`].
@@ -127,7 +128,8 @@ pub fn wait_for_any<'a>(
     Ok((found, signalled))
 }
 
-/// Whether an error is pending at a socket, as after its device went down. The error stays pending.
+/// Whether an error is pending at a socket, for example because its device went down. The error
+/// stays pending.
 ///
 /// # Errors
 /// The error of poll(2), except `EINTR`.
@@ -145,8 +147,8 @@ fn state(fd: BorrowedFd<'_>) -> io::Result<c_short> {
     }
 }
 
-/// Returns the entry of `fd` for ppoll(2). For `None`, the descriptor is negative: ppoll(2) ignores
-/// it.
+/// Returns the entry of `fd` for ppoll(2). For `None`, the entry has a negative descriptor, which
+/// ppoll(2) ignores.
 fn entry(fd: Option<BorrowedFd<'_>>) -> libc::pollfd {
     libc::pollfd {
         fd: fd.map_or(-1, |fd| fd.as_raw_fd()),
@@ -172,7 +174,7 @@ fn timespec(duration: Duration) -> libc::timespec {
     }
 }
 
-/// Takes a socket's pending error (`SO_ERROR`), if the socket has one.
+/// Takes a socket's pending error (`SO_ERROR`); `None` if no error is pending.
 ///
 /// # Errors
 /// The error of getsockopt(2).

@@ -1,5 +1,5 @@
-//! TPACKET_V3: blocks of packets of any length. The kernel hands over, and the reader releases, a
-//! block at a time.
+//! TPACKET_V3: blocks of packets of any length. The kernel hands over whole blocks to the reader,
+//! and the reader releases whole blocks to the kernel.
 
 use crate::frame::{Corrupt, Frame, FrameHeader, LINK_LEN, Stamp};
 use crate::position::Mark;
@@ -68,8 +68,9 @@ const TP_STATUS_KERNEL: u32 = 0;
 const TP_STATUS_BLK_TMO: u32 = 1 << 5;
 
 /// How many packets ahead the reader prefetches. The kernel wrote the packets on another core, so
-/// each cache line comes from far. In measurements, 24 and 32 were best, and 16 was a tenth slower.
-/// Without prefetching, a prototype took half as long again (docs/decisions, 7).
+/// a cache line comes from that core's cache or from memory. In measurements, 24 and 32 were best,
+/// and 16 was a tenth slower. Without prefetching, a prototype took 1.5 times as long
+/// (docs/decisions, 7).
 const AHEAD: usize = 32;
 
 /// A cache line.
@@ -83,7 +84,7 @@ pub struct Blocks {
     count: usize,
     current: usize,
     open: Option<Open>,
-    /// The number of packets in all begun blocks.
+    /// The number of packets in all blocks that the reader has begun.
     begun: u64,
     mark: Mark,
 }
@@ -99,18 +100,18 @@ struct Open {
 /// A block that was released to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Closed {
-    /// When the kernel began to fill the block.
+    /// The time at which the kernel began to fill the block.
     pub first: Stamp,
-    /// When the kernel closed the block.
+    /// The time at which the kernel closed the block.
     pub last: Stamp,
-    /// Whether the kernel closed the block because it was full; otherwise the block's time was
-    /// over.
+    /// True if the kernel closed the block because the block was full, false if the kernel closed
+    /// it because the block's time was over.
     pub full: bool,
 }
 
 impl Blocks {
-    /// A ring of `count` blocks of `block_size` bytes, none of them read. Returns `None` when the
-    /// memory does not have that length, or a block has no room for a packet.
+    /// A ring of `count` unread blocks of `block_size` bytes. Returns `None` if `mapping` does not
+    /// have the length of all blocks, or if a block has no room for a packet.
     pub fn new(mapping: Mapping, block_size: usize, count: usize) -> Option<Self> {
         let fits = block_size.checked_mul(count)? == mapping.len();
         let usable = block_size >= DESCRIPTOR + HEAD && block_size % 8 == 0;
@@ -125,7 +126,7 @@ impl Blocks {
         })
     }
 
-    /// Whether the current block is the reader's.
+    /// Whether the reader may read the current block, because the kernel has handed it over.
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.open.is_some() || self.status(self.current).load(Ordering::Acquire) != TP_STATUS_KERNEL
@@ -150,7 +151,7 @@ impl Blocks {
         true
     }
 
-    /// Whether a block is begun.
+    /// Whether the reader has begun the current block.
     #[inline]
     pub fn is_open(&self) -> bool {
         self.open.is_some()
@@ -162,23 +163,25 @@ impl Blocks {
         self.open.is_some_and(|open| open.left == 0)
     }
 
-    /// Packets read since `self` was made. The count is computed only when this function is called,
-    /// so it costs nothing for each packet.
+    /// Packets read since `self` was made. The reader keeps no count for each packet: this function
+    /// computes the count.
     #[inline]
     pub fn taken(&self) -> u64 {
         self.begun - self.open.map_or(0, |open| u64::from(open.left))
     }
 
-    /// The block that is being read, or comes next.
+    /// The mark of the block that is being read; between two blocks, the mark of the next one.
     #[inline]
     pub fn mark(&self) -> Mark {
         self.mark
     }
 
-    /// The next packet of the begun block, if there is one.
+    /// The next packet of the begun block. `None` if no block is begun, or if the block has no
+    /// packet left.
     ///
     /// # Errors
-    /// An offset or length leads out of the block. The block then counts as read.
+    /// An offset or length leads out of the block. If it is the offset of the packet's header, the
+    /// whole block then counts as read.
     #[inline]
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Corrupt> {
         let (block, size) = (self.block(self.current), self.block_size);
@@ -216,12 +219,14 @@ impl Blocks {
         frame.map(Some)
     }
 
-    /// When the next packet of the begun block arrived, if there is one.
+    /// The arrival time of the next packet of the begun block. `None` if no block is begun, or if
+    /// the block has no packet left.
     #[inline]
     pub fn peek(&self) -> Option<Stamp> {
         let open = self.open.filter(|open| open.left > 0)?;
         if open.next > self.block_size - HEAD {
-            // Makes the caller read the corrupt packet next.
+            // The header leads out of the block. The oldest possible stamp makes a caller that
+            // merges rings read this packet next, so that it gets the error.
             return Some(Stamp::default());
         }
         // SAFETY: `next` and a header's length after it are within the block.
@@ -234,7 +239,7 @@ impl Blocks {
         })
     }
 
-    /// Whether the block that is `ahead` blocks after the current one has been handed over too.
+    /// Whether the kernel has also handed over the block that is `ahead` blocks after the current.
     pub fn is_ready_ahead(&self, ahead: usize) -> bool {
         let status = self.status((self.current + ahead) % self.count);
         status.load(Ordering::Acquire) != TP_STATUS_KERNEL
@@ -256,9 +261,9 @@ impl Blocks {
         })
     }
 
-    /// How many blocks may hold packets that are in the ring now: the blocks that were handed over,
-    /// the block that the kernel fills, and one more, because the kernel may have opened it
-    /// meanwhile.
+    /// How many blocks may hold the packets that are in the ring now: the blocks that were handed
+    /// over, the block that the kernel fills, and the next one, which the kernel may have opened
+    /// during this call.
     pub fn pending(&self) -> usize {
         let ready = (0..self.count)
             .take_while(|ahead| {
@@ -298,10 +303,11 @@ impl Blocks {
     }
 }
 
-/// For a reader of a dead member's ring (`remains`), which releases nothing to the kernel.
+/// Functions for the reader of a dead member's ring (`remains`). That reader releases nothing to
+/// the kernel.
 impl Blocks {
-    /// The kernel's number of the block at `index`. The kernel numbers blocks from 1 on as it opens
-    /// them (`prb_open_block`). 0 for a block that the kernel has never opened.
+    /// The kernel's number of the block at `index`; 0 if the kernel has never opened this block.
+    /// The kernel numbers blocks from 1 on when it opens them (`prb_open_block`).
     pub(crate) fn sequence(&self, index: usize) -> u64 {
         debug_assert!(index < self.count);
         // SAFETY: within the block's descriptor.
@@ -310,7 +316,7 @@ impl Blocks {
         unsafe { AtomicU64::from_ptr(sequence.as_ptr().cast()) }.load(Ordering::Acquire)
     }
 
-    /// Continues where a reader with this mark was.
+    /// Continues with the mark of an earlier reader.
     pub(crate) fn resume(&mut self, mark: Mark) {
         self.mark = mark;
     }
@@ -320,7 +326,7 @@ impl Blocks {
     pub(crate) fn begin(&mut self, index: usize, taken: u64, skipped: u32) {
         self.current = index % self.count;
         let descriptor = self.descriptor();
-        // No block has room for more packets; a corrupt count may be larger.
+        // A corrupt `packets` may be larger than the number of packets for which a block has room.
         let room = u32::try_from(self.block_size / HEAD).unwrap_or(u32::MAX);
         let packets = descriptor.packets.min(room);
         let skipped = skipped.min(packets);
@@ -336,7 +342,7 @@ impl Blocks {
         }
     }
 
-    /// Ends the reading of the begun block. Returns the index of the next one.
+    /// Ends the reading of the begun block. Returns the index of the next block.
     pub(crate) fn leave(&mut self) -> usize {
         let sequence = self.sequence(self.current);
         self.open = None;
@@ -345,7 +351,8 @@ impl Blocks {
     }
 }
 
-/// Prefetches the packet that is [`AHEAD`] packets ahead, if all have the length of this one.
+/// Prefetches the packet that is [`AHEAD`] packets ahead. Computes that packet's address as if all
+/// packets had the length of this packet.
 #[inline(always)]
 fn ask_for(base: NonNull<u8>, stride: usize) {
     let there = base.as_ptr().wrapping_add(AHEAD.wrapping_mul(stride));
@@ -356,7 +363,7 @@ fn ask_for(base: NonNull<u8>, stride: usize) {
     }
 }
 
-/// The kernel's field has 32 bits, of which 16 are the tag's.
+/// Returns the tag's control information: the lower 16 of the 32 bits of the kernel's field.
 #[inline(always)]
 fn low_half(tci: u32) -> u16 {
     let [a, b, ..] = tci.to_le_bytes();

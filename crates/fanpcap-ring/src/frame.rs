@@ -4,15 +4,15 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::{fmt, slice};
 
-/// A ring's memory holds a value that no producer may write: an index or length that leads out of
-/// the ring.
+/// The error for an index or length, in a ring's memory, that leads out of the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corrupt {
-    /// Where the packet begins, in bytes from the frame's start.
+    /// The offset of the packet in bytes, from the frame's start.
     pub mac: u32,
     /// The captured bytes.
     pub captured: u32,
-    /// Bytes of the frame, or of the block from the frame's start on.
+    /// Bytes of the frame or record. For TPACKET_V3, bytes from the frame's start to the end of the
+    /// block.
     pub room: u32,
 }
 
@@ -100,7 +100,7 @@ pub struct Frame<'ring> {
 
 /// A frame's properties from its TPACKET_V2 or V3 header.
 pub(crate) struct FrameHeader {
-    /// Where the packet begins, from the frame's start.
+    /// The offset of the packet, from the frame's start.
     pub(crate) mac: u16,
     pub(crate) captured: u32,
     pub(crate) len: u32,
@@ -119,10 +119,11 @@ pub(crate) struct FrameRecord {
     pub(crate) stamp: Stamp,
 }
 
-/// `headroom` of a frame in a BPF program's record: an Ethernet frame with all its tags inside.
+/// Value of `headroom` for a frame in a BPF program's record. Such a frame is an Ethernet frame and
+/// has all its VLAN tags in its bytes.
 const OF_RECORD: u32 = u32::MAX;
 
-/// Length of the two addresses. The protocol or the first tag of an Ethernet frame follows them.
+/// Length of the two addresses of an Ethernet frame. The protocol or the first tag follows them.
 const ADDRESSES_LEN: usize = 12;
 
 const TP_STATUS_VLAN_VALID: u32 = 1 << 4;
@@ -130,12 +131,12 @@ const TP_STATUS_VLAN_TPID_VALID: u32 = 1 << 6;
 const ETH_P_8021Q: u16 = 0x8100;
 const ETH_P_8021AD: u16 = 0x88a8;
 const VLAN_TAG_LEN: u32 = 4;
-/// A smaller value in the protocol field is a length.
+/// A value below this one in the protocol field of an Ethernet frame is a length.
 const ETH_P_802_3_MIN: u16 = 0x0600;
 const ETH_P_802_2: u16 = 4;
 
 impl Frame<'_> {
-    /// The frame at `base`, which has `room` bytes. Its header and `sockaddr_ll` end at `head`.
+    /// The frame at `base`, which has `room` bytes. Its `sockaddr_ll` ends at byte `head`.
     ///
     /// # Safety
     /// `base` has `room` bytes, which belong to the caller for as long as the frame lives. `head`
@@ -168,9 +169,9 @@ impl Frame<'_> {
     /// The frame in a BPF program's record whose bytes begin at `data`.
     ///
     /// # Safety
-    /// `captured` bytes at `data` and the `sockaddr_ll` are valid for as long as the frame lives.
-    /// So are the 4 bytes before `data`, which are aligned: the number of the filter that was run
-    /// on the frame.
+    /// These are valid for as long as the frame lives: `captured` bytes at `data`, the
+    /// `sockaddr_ll`, and the 4 bytes before `data`. The 4 bytes are aligned, and have the number
+    /// of the filter that was run on the frame.
     #[inline(always)]
     pub(crate) unsafe fn of_record(data: NonNull<u8>, told: &FrameRecord) -> Self {
         Self {
@@ -185,14 +186,14 @@ impl Frame<'_> {
         }
     }
 
-    /// Another value for the same frame.
+    /// Returns a second value for the same frame.
     #[inline(always)]
     pub fn again(&self) -> Frame<'_> {
         Frame { ..*self }
     }
 
-    /// The number of the application's filter that the kernel has run on the frame; 0: no filter,
-    /// or unknown.
+    /// The number of the application's filter that the kernel has run on the frame. 0 if the kernel
+    /// ran no filter, or if the frame is in a packet socket's ring, which does not have the number.
     #[inline]
     pub fn filter(&self) -> u32 {
         if self.headroom != OF_RECORD {
@@ -204,7 +205,8 @@ impl Frame<'_> {
         unsafe { filter.cast::<u32>().read() }
     }
 
-    /// The first tag of a record's frame. Such a frame has its tags in its bytes, from byte 12 on.
+    /// The first VLAN tag in the bytes of a record's frame, at byte 12. `None` if the frame has no
+    /// tag, or is in a packet socket's ring.
     pub fn tag_inside(&self) -> Option<Vlan> {
         let is_tag = |tpid: &u16| matches!(*tpid, ETH_P_8021Q | ETH_P_8021AD);
         let tpid = self.word_inside(ADDRESSES_LEN).filter(is_tag)?;
@@ -212,7 +214,7 @@ impl Frame<'_> {
         Some(Vlan { tpid, tci })
     }
 
-    /// The 16 bits at byte `at` of a record's frame.
+    /// The 16 bits at byte `at` of a record's frame. `None` for a frame in a packet socket's ring.
     fn word_inside(&self, at: usize) -> Option<u16> {
         let is_inside = self.headroom == OF_RECORD;
         let word = self.data().get(at..at + 2).filter(|_| is_inside)?;
@@ -224,14 +226,14 @@ impl Frame<'_> {
         let tag_len = self.tag_inside().map_or(0, |_| VLAN_TAG_LEN as usize);
         match self.word_inside(ADDRESSES_LEN + tag_len) {
             Some(protocol @ ETH_P_802_3_MIN..) => protocol,
-            // `eth_type_trans` returns this protocol for frames with a length in place of a
-            // protocol.
+            // The frame has a length in place of a protocol. The kernel's `eth_type_trans` returns
+            // this protocol for such frames.
             Some(_) => ETH_P_802_2,
             None => 0,
         }
     }
 
-    /// When the packet arrived.
+    /// The packet's arrival time.
     #[inline]
     pub fn stamp(&self) -> Stamp {
         self.stamp
@@ -256,7 +258,7 @@ impl Frame<'_> {
         self.captured
     }
 
-    /// The tag that the kernel has removed.
+    /// The VLAN tag that the kernel has removed from the frame.
     #[inline]
     pub fn vlan(&self) -> Option<Vlan> {
         self.vlan
@@ -287,10 +289,10 @@ impl Frame<'_> {
 
     /// Re-inserts the tag that the kernel has removed, `at` bytes into the packet. Like the
     /// system's libpcap, moves the first `at` bytes down into the room that the ring has before the
-    /// packet. Packets shorter than `at` stay as they are.
+    /// packet. A packet of which fewer than `at` bytes are captured stays as it is.
     ///
     /// # Errors
-    /// The frame lacks the room, which `PACKET_RESERVE` makes.
+    /// The ring has fewer than 4 bytes of room before the packet. `PACKET_RESERVE` makes this room.
     pub fn reinsert_tag(&mut self, at: usize) -> Result<(), Corrupt> {
         let Some(vlan) = self.vlan.filter(|_| self.captured as usize >= at) else {
             return Ok(());

@@ -29,7 +29,7 @@ const HEAD: usize = size_of::<Header>() + LINK_LEN;
 
 const TP_STATUS_KERNEL: u32 = 0;
 
-/// Frames that the kernel may be filling on other CPUs at the same time.
+/// How many frames [`Frames::pending`] adds for those that the kernel may be filling on other CPUs.
 const IN_FLIGHT: usize = 64;
 
 /// How many frames ahead the reader prefetches.
@@ -48,8 +48,8 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// A ring of `count` frames of `frame_size` bytes in blocks of `block_size`, none of them read.
-    /// Returns `None` when the frames are not all in the memory, or a frame has no room for a
+    /// A ring of `count` unread frames of `frame_size` bytes, in blocks of `block_size` bytes.
+    /// Returns `None` if `mapping` is too short for the frames, or if a frame has no room for a
     /// packet.
     pub fn new(
         mapping: Mapping,
@@ -72,7 +72,7 @@ impl Frames {
         })
     }
 
-    /// Whether the current frame is the reader's.
+    /// Whether the kernel has handed over the current frame to the reader.
     #[inline]
     pub fn is_ready(&self) -> bool {
         self.status(self.current).load(Ordering::Acquire) != TP_STATUS_KERNEL
@@ -90,8 +90,8 @@ impl Frames {
         self.taken
     }
 
-    /// The current frame, if the kernel has handed it over. The frame then counts as delivered. The
-    /// mark of a delivered frame is in bytes that the kernel clears when it fills the frame
+    /// The current frame, if the kernel has handed it over. The frame then counts as delivered, and
+    /// gets a mark. The mark is in bytes that the kernel clears when it fills the frame again
     /// (`tpacket_rcv`, `tp_padding`).
     ///
     /// # Errors
@@ -125,7 +125,8 @@ impl Frames {
         frame.map(Some)
     }
 
-    /// When the packet in the current frame arrived, if the frame is the reader's.
+    /// The arrival time of the packet in the current frame. `None` if the kernel has not handed
+    /// over the frame.
     #[inline]
     pub fn peek(&self) -> Option<Stamp> {
         self.is_ready().then(|| {
@@ -137,13 +138,13 @@ impl Frames {
         })
     }
 
-    /// Whether the frame that is `ahead` frames after the current one has been handed over too.
+    /// Whether the kernel has also handed over the frame that is `ahead` frames after the current.
     pub fn is_ready_ahead(&self, ahead: usize) -> bool {
         let status = self.status((self.current + ahead) % self.count);
         status.load(Ordering::Acquire) != TP_STATUS_KERNEL
     }
 
-    /// The current frame's header. It is meaningful only while the frame is the reader's.
+    /// The current frame's header. It has a meaning only if the kernel has handed over the frame.
     #[inline(always)]
     fn header(&self) -> Header {
         let base = self.frame(self.current).cast::<Header>();
@@ -151,7 +152,7 @@ impl Frames {
         unsafe { base.read_unaligned() }
     }
 
-    /// Releases the delivered frame to the kernel and advances to the next.
+    /// If the current frame was delivered, releases it to the kernel and advances to the next.
     #[inline]
     pub fn release(&mut self) {
         if !self.held {
@@ -163,7 +164,8 @@ impl Frames {
         self.current = (self.current + 1) % self.count;
     }
 
-    /// Continues after a reader that had taken `taken` frames. Returns how many frames are unread.
+    /// Continues after the `taken` frames that an earlier reader has taken. Returns how many frames
+    /// are unread.
     pub(crate) fn resume(&mut self, taken: u64) -> usize {
         self.taken = taken;
         self.current = usize::try_from(taken % self.count as u64).unwrap_or(0);
@@ -185,7 +187,8 @@ impl Frames {
         false
     }
 
-    /// How many frames may hold packets that are in the ring now, or that the kernel is writing.
+    /// How many frames may hold packets: those that the kernel has handed over, and those that it
+    /// may be filling now.
     pub fn pending(&self) -> usize {
         let ready = (0..self.count)
             .take_while(|ahead| {
@@ -209,7 +212,7 @@ impl Frames {
         unsafe { self.mapping.base().add(at) }
     }
 
-    /// The mark of a delivered frame.
+    /// The mark of the frame at `index`; 0 if no reader has delivered the frame.
     #[inline(always)]
     fn handed_out(&self, index: usize) -> &AtomicU32 {
         // SAFETY: within the frame's header.

@@ -4,8 +4,9 @@ use std::fmt;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Room for one boxed value, without a lock. A lock could stay locked when a signal handler leaves
-/// the giving thread's call by siglongjmp(3), or in a child that was forked during the call.
+/// Room for one boxed value, without a lock. A lock could stay locked if a signal handler left
+/// [`Handover::give`] by siglongjmp(3), or in a child process that another thread forks during that
+/// call.
 pub struct Handover<T>(AtomicPtr<T>);
 
 // SAFETY: a value is given by one thread and taken by another, one at a time.
@@ -25,7 +26,7 @@ impl<T> Handover<T> {
         drop(self.swap(Box::into_raw(value)));
     }
 
-    /// Takes the newest value, if it has not been taken.
+    /// Takes the value that was given last. `None` if no value was given since the last call.
     pub fn take(&self) -> Option<Box<T>> {
         self.swap(null_mut())
     }

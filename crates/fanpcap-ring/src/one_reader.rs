@@ -3,9 +3,9 @@
 use std::cell::UnsafeCell;
 use std::fmt;
 
-/// A value without a lock, for one thread at a time, as libpcap requires of the threads that read a
-/// handle. A lock could stay locked when an application leaves a read by longjmp(3), or forks
-/// during a read.
+/// A value without a lock, which only one thread at a time may use. libpcap requires the same of
+/// the threads that read a handle. A lock could stay locked if an application left a read by
+/// longjmp(3), or forked during a read.
 pub struct OneReader<T>(UnsafeCell<T>);
 
 // SAFETY: only `get` gives access, and its callers promise that no other thread has it.
@@ -20,14 +20,14 @@ impl<T> OneReader<T> {
     /// Returns a reference to the value. No other reference may be in use.
     ///
     /// # Safety
-    /// The reference that an earlier call returned is not used any more.
+    /// No thread uses a reference any more that an earlier call returned.
     #[inline]
     #[expect(
         clippy::mut_from_ref,
         reason = "the caller promises that there is one only"
     )]
     pub unsafe fn get(&self) -> &mut T {
-        // SAFETY: the caller promises it.
+        // SAFETY: the caller promises that no other reference is in use.
         unsafe { &mut *self.0.get() }
     }
 }

@@ -1,17 +1,19 @@
-//! How far a reader has come in its ring. When the reader has died, another process reads on from
-//! there.
+//! How far a reader has come in its ring. If the reader dies, another process continues from this
+//! position.
 
-/// How far a reader has come.
+/// How far a reader has come in its ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Position {
     /// Frames taken since the ring was made.
     pub taken: u64,
-    /// The block that is being read, or comes next. Unused for a ring without blocks.
+    /// The block that is being read; between two blocks, the next one. Unused for a ring without
+    /// blocks.
     pub mark: Mark,
 }
 
 /// The number of a block and the number of frames taken before the block, 32 bits each. Both are in
-/// one word, so that a read during a write gets two numbers that belong together.
+/// one word, so that a process that reads the mark during a write gets two numbers that belong
+/// together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark(u64);
 
@@ -24,7 +26,7 @@ impl Mark {
         Self((sequence << 32) | (taken & 0xffff_ffff))
     }
 
-    /// The mark in this word. 0 means a reader that has not begun.
+    /// The mark in this word. The word 0 is the mark of a reader that has not begun to read.
     pub fn from_word(word: u64) -> Self {
         Self(word)
     }
@@ -34,14 +36,14 @@ impl Mark {
         self.0
     }
 
-    /// How many blocks the block with the kernel's number `sequence` comes after this one; `None`
-    /// when it comes before this one.
+    /// The distance, in blocks, from the mark's block to the block with the kernel's number
+    /// `sequence`. `None` if that block comes before the mark's block.
     pub(crate) fn blocks_until(self, sequence: u64) -> Option<u32> {
         let blocks = low_half(sequence).wrapping_sub(low_half(self.0 >> 32));
         (blocks <= u32::MAX / 2).then_some(blocks)
     }
 
-    /// How many frames of the block are among the `taken` frames.
+    /// How many frames of the mark's block are among the first `taken` frames of the ring.
     pub(crate) fn frames_of(self, taken: u64) -> u32 {
         low_half(taken).wrapping_sub(low_half(self.0))
     }

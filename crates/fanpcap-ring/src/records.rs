@@ -2,8 +2,8 @@
 //!
 //! A member has one or more ring buffers, its lanes: one for each receive queue. The reader takes a
 //! snapshot of every lane's producer position. It reads the records up to these positions, the
-//! oldest first. Then it takes the next snapshot. A record that was reserved before the snapshot
-//! and committed after it ends the lane's part of the snapshot.
+//! oldest first. Then it takes the next snapshot. If the BPF program has reserved a record but not
+//! committed it yet, the lane's part of the snapshot ends before this record.
 
 mod lane;
 
@@ -19,14 +19,15 @@ pub const LONGEST: u32 = 1 << 18;
 
 /// Flag: the host sends the frame.
 const OUTGOING: u16 = 1;
-/// Flag: another member gets the packet too.
+/// Flag: another member also gets the packet.
 const COPY: u16 = 4;
 
 const PACKET_HOST: u8 = 0;
 const PACKET_OUTGOING: u8 = 4;
 
-/// The reader releases room to the kernel when it has read this many bytes of a lane. Each time,
-/// the reader and the kernel each fetch a cache line from the other's CPU.
+/// The reader releases room to the kernel when it has read this many bytes of a lane. It does so
+/// rarely, because after each release the reader and the kernel each fetch a cache line from the
+/// other's CPU.
 const GIVE: u64 = 1 << 16;
 
 const NEVER: u64 = u64::MAX;
@@ -34,8 +35,8 @@ const NEVER: u64 = u64::MAX;
 /// The reader's side of the ring buffers of one device.
 #[derive(Debug)]
 pub struct Records {
-    /// The lane of the next record. The reader stays in it while that record's stamp is below
-    /// `until`.
+    /// The lane of the next record. The reader stays in this lane while the stamp of the lane's
+    /// next record is below `until`.
     current: Lane,
     others: Vec<Lane>,
     until: u64,
@@ -44,12 +45,12 @@ pub struct Records {
     /// The `sockaddr_ll` of incoming frames, and that of outgoing frames.
     links: Box<[[u8; LINK_LEN]; 2]>,
     taken: u64,
-    /// Records that had been taken when the last snapshot began.
+    /// The value of `taken` at the begin of the last snapshot.
     before: u64,
     /// The stamp of the last record.
     last: u64,
     /// After this many bytes of a lane were read, their room is released to the kernel. [`NEVER`]
-    /// for a dead reader's ring buffers, of which there is only one snapshot.
+    /// for a dead reader's ring buffers, of which nothing is released.
     give_after: u64,
 }
 
@@ -62,7 +63,7 @@ enum State {
     Spent,
 }
 
-/// A frame with further fields of the BPF program's header.
+/// A frame with two fields of the header that the BPF program has written.
 #[derive(Debug)]
 pub struct Labelled<'ring> {
     /// The frame.
@@ -80,13 +81,13 @@ pub struct Drained {
     pub last_ns: u64,
     /// The number of records.
     pub records: u64,
-    /// The room of the records in the lane that had the most bytes of records.
+    /// Bytes that the records take in a lane: the number of the lane with the most bytes.
     pub bytes: u64,
 }
 
 impl Records {
     /// The ring buffers of `device`, from which nothing has been read. The `protocol` and `pkttype`
-    /// of `device` are unused. `None` if there are no ring buffers.
+    /// of `device` are unused. `None` if `rings` is empty.
     pub fn new(rings: Vec<RingMapping>, device: &LinkInfo, clock: OffsetClock) -> Option<Self> {
         let mut lanes = rings.into_iter().map(Lane::new);
         let (current, others) = (lanes.next()?, lanes.collect());
@@ -107,8 +108,8 @@ impl Records {
     }
 
     /// The records that a dead reader of these ring buffers has left unread. The dead reader had
-    /// taken `taken` records. The BPF program adds no more. Nothing is released to the kernel: a
-    /// further reader begins where this one ends.
+    /// taken `taken` records. The BPF program adds no more records. This reader releases nothing to
+    /// the kernel, so that a later reader can begin where this reader ends.
     pub(crate) fn remains(mut self, taken: u64) -> Self {
         self.taken = taken;
         self.give_after = NEVER;
@@ -138,18 +139,18 @@ impl Records {
         self.state != State::Closed
     }
 
-    /// Whether the reader has asked for a record and the snapshot had none left.
+    /// Whether the reader has asked for a record when the snapshot had no record left.
     #[inline]
     pub fn is_spent(&self) -> bool {
         self.state == State::Spent
     }
 
-    /// Whether a committed record can be read.
+    /// Whether a snapshot is being read, or a lane's next record is committed or discarded.
     pub fn is_ready(&self) -> bool {
         self.state == State::Open || self.lanes().any(Lane::is_ready)
     }
 
-    /// Whether a quarter of a lane is unread.
+    /// Whether at least a quarter of some lane is unread.
     pub fn is_filling(&self) -> bool {
         self.lanes().any(|lane| lane.is_filled_to(4))
     }
@@ -182,7 +183,7 @@ impl Records {
     /// Begins to read the lanes' parts of a snapshot.
     fn begin(&mut self) -> bool {
         if !self.choose(None) {
-            // There may be discarded records, whose room is released too.
+            // The lanes may have had discarded records. Releases the room of these.
             self.give_all();
             return false;
         }
@@ -192,8 +193,8 @@ impl Records {
         true
     }
 
-    /// The next record of the snapshot, if there is one. The room of the record before it may be
-    /// released to the kernel.
+    /// The next record of the snapshot; `None` if the snapshot has no record left. May release the
+    /// room of the records before it to the kernel.
     ///
     /// # Errors
     /// A position or length leads out of the ring. The lane's part of the snapshot then counts as
@@ -204,8 +205,9 @@ impl Records {
         Ok(record.map(|(record, stamp)| self.frame(&record, stamp)))
     }
 
-    /// Like `next_frame`, with the last two fields of the BPF program's header. Other kinds of BPF
-    /// programs give these fields their own meaning. Bit 0 of the flags marks an outgoing frame.
+    /// Like `next_frame`, but also returns the last two fields of the header that the BPF program
+    /// has written. The meaning of these fields depends on the kind of the BPF program, but bit 0
+    /// of the flags always marks an outgoing frame.
     ///
     /// # Errors
     /// As [`Records::next_frame`].
@@ -233,7 +235,7 @@ impl Records {
             lane.give();
         }
         let record = lane.take(next)?;
-        // A dead reader may have left any number here.
+        // The addition may wrap, because a dead reader may have left any number in `taken`.
         self.taken = self.taken.wrapping_add(1);
         self.last = next.stamp;
         Ok(Some((record, self.wall.time_of(next.stamp))))
@@ -248,8 +250,9 @@ impl Records {
             len: record.len,
             stamp,
         };
-        // SAFETY: Lane::take has found `captured` bytes there, and a header before them. They stay
-        // valid until their room is released to the kernel. The links live in a box of `self`.
+        // SAFETY: Lane::take has checked that the record has a header, and `captured` bytes after
+        // it. Header and bytes stay valid until their room is released to the kernel. The links
+        // live in a box of `self`.
         unsafe { Frame::of_record(record.data, &told) }
     }
 
@@ -262,7 +265,7 @@ impl Records {
         self.next_frame()
     }
 
-    /// When the packet of the next record arrived, if the snapshot has one.
+    /// The arrival time of the next record's packet. `None` if the snapshot has no record left.
     pub fn peek(&mut self) -> Option<Stamp> {
         loop {
             let next = self.current.next();
@@ -276,14 +279,14 @@ impl Records {
         }
     }
 
-    /// Like `peek`, for the next record that no other member gets. Skips the other records, which
-    /// do not count as taken.
+    /// Like `peek`, but for the next record whose packet no other member gets. Skips the records
+    /// before it, which do not count as taken.
     pub(crate) fn peek_single(&mut self) -> Option<Stamp> {
         loop {
             let stamp = self.peek()?;
             match self.current.next() {
                 Some(next) if next.flags() & COPY != 0 => {
-                    // A record that leads out of the ring is skipped too.
+                    // Ignores the error for a corrupt record: `take` has skipped that record.
                     let _ = self.current.take(next);
                 }
                 _ => return Some(stamp),
@@ -291,7 +294,8 @@ impl Records {
         }
     }
 
-    /// Ends the snapshot: releases its room to the kernel. `None` if there is no snapshot.
+    /// Ends the snapshot, and releases the room of its records to the kernel. Returns `None` if no
+    /// snapshot is being read.
     pub fn release(&mut self) -> Option<Drained> {
         if !self.is_open() {
             return None;
@@ -321,8 +325,8 @@ impl Records {
         }
     }
 
-    /// Chooses the lane with the oldest record. `next` is the current lane's record, if it is
-    /// known. Returns false when the snapshot has no record.
+    /// Chooses the lane with the oldest record. `next` is the current lane's next record, if the
+    /// caller has found it. Returns false if the snapshot has no record left.
     #[inline(never)]
     fn choose(&mut self, next: Option<Next>) -> bool {
         let current = &mut self.current;

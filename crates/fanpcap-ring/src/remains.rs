@@ -2,7 +2,8 @@
 //!
 //! No other process reads the ring, and the kernel adds nothing to it: the caller has made sure
 //! that the socket rejects all packets and that no packet is under way. This reader releases
-//! nothing to the kernel, so that a further reader finds everything in its place.
+//! nothing to the kernel. So if this reader dies too, another one finds all packets in their
+//! places.
 //!
 //! **Blocks** (net/packet/af_packet.c). The kernel opens blocks in the order of the ring and
 //! numbers them: `prb_open_block` writes `seq_num`, sets `num_pkts` to 0 and `offset_to_first_pkt`
@@ -12,9 +13,10 @@
 //! changes the status, the last packet's `tp_next_offset` (to 0) and the time of the last packet.
 //! This reader uses none of these, so the retire timer may close the open block at any time.
 //!
-//! The reader has read the blocks before the one that the position's mark names, whatever their
-//! status: a block that was released to the kernel keeps its number and `num_pkts` until the kernel
-//! opens it again. The blocks from the mark on are unread. The last of them may be open.
+//! The position's mark names a block. The dead reader has read all blocks before this one, whatever
+//! their status: a block that was released to the kernel keeps its number and `num_pkts` until the
+//! kernel opens the block again. The blocks from the mark on are unread. The last of these may be
+//! open.
 //!
 //! When the timer has closed a block, it opens the next block if that block is the kernel's. For a
 //! moment, the newly opened block has its new number and still its old `num_pkts`. So
@@ -24,14 +26,14 @@
 //! block that the timer opens later has a number after the last one, and stays empty.
 //!
 //! **Frames.** The kernel fills one frame after the other (`packet_increment_head`), so the
-//! position says which frame comes next. Readers mark the frames that they deliver
-//! ([`Frames::next_frame`]). In a full ring, the reading ends at the frame in whose callback the
-//! reader died.
+//! position determines the next frame. Readers mark the frames that they deliver
+//! ([`Frames::next_frame`]). In a full ring, all frames are handed over. There the mark ends the
+//! reading: the frame in whose callback the reader died has the mark.
 //!
 //! **Records.** The reader keeps each lane's position in the page of the consumer's position, in a
 //! word that the kernel does not use. The reader sets this word before it delivers each packet.
-//! Another process that maps the ring buffer reads on from the position in the word, and sets the
-//! word too.
+//! Another process that maps the ring buffer continues from the position in the word, and also sets
+//! the word before each packet.
 
 use crate::blocks::Blocks;
 use crate::frame::{Corrupt, Frame, Stamp};
@@ -50,9 +52,10 @@ enum Layout {
         blocks: Blocks,
         /// Index of the block that the reader begins next.
         next: usize,
-        /// How many blocks the reader has not begun.
+        /// How many unread blocks the reader has not begun yet.
         left: usize,
-        /// How many packets of the first block were read; used when the reader begins that block.
+        /// How many packets of the first block the dead reader has read. Used once, when this
+        /// reader begins that block.
         skipped: u32,
         taken: u64,
     },
@@ -62,14 +65,14 @@ enum Layout {
     },
     Records {
         records: Records,
-        /// Whether packets that other members get too are left out.
+        /// Whether packets that other members also get are left out.
         skips_copies: bool,
     },
 }
 
 impl Remains {
-    /// The unread part of a ring of `count` blocks of `block_size` bytes. Returns `None` when the
-    /// memory does not have that length, or a block has no room for a packet.
+    /// The unread part of a ring of `count` blocks of `block_size` bytes. Returns `None` if
+    /// `mapping` does not have the length of all blocks, or if a block has no room for a packet.
     pub fn of_blocks(
         mapping: Mapping,
         block_size: usize,
@@ -100,9 +103,9 @@ impl Remains {
         }))
     }
 
-    /// The unread part of a ring of `count` frames of `frame_size` bytes in blocks of `block_size`.
-    /// Returns `None` when the frames are not all in the memory, or a frame has no room for a
-    /// packet.
+    /// The unread part of a ring of `count` frames of `frame_size` bytes, in blocks of `block_size`
+    /// bytes. Returns `None` if `mapping` is too short for the frames, or if a frame has no room
+    /// for a packet.
     pub fn of_frames(
         mapping: Mapping,
         block_size: usize,
@@ -115,7 +118,7 @@ impl Remains {
         Some(Self(Layout::Frames { frames, left }))
     }
 
-    /// The unread part of the ring buffers of a reader of [`Records`] that had taken `taken`
+    /// The unread part of a dead reader's ring buffers, of which that reader had taken `taken`
     /// records.
     pub fn of_records(records: Records, taken: u64) -> Self {
         Self(Layout::Records {
@@ -124,7 +127,7 @@ impl Remains {
         })
     }
 
-    /// Leaves out packets that other members get too. They stay unread.
+    /// Leaves out packets that other members also get. Such packets stay unread.
     #[must_use]
     pub fn without_copies(mut self) -> Self {
         if let Layout::Records { skips_copies, .. } = &mut self.0 {
@@ -133,7 +136,7 @@ impl Remains {
         self
     }
 
-    /// Whether the ring has records; no process may write to records.
+    /// Whether the ring is BPF ring buffers. No process may write to the records in these.
     pub fn is_of_records(&self) -> bool {
         matches!(self.0, Layout::Records { .. })
     }
@@ -148,7 +151,7 @@ impl Remains {
         left * 2 >= count
     }
 
-    /// Frames taken from the ring since it was made, by all its readers.
+    /// Frames that all readers together have taken from the ring since it was made.
     pub fn taken(&self) -> u64 {
         match &self.0 {
             Layout::Blocks { blocks, taken, .. } if !blocks.is_open() => *taken,
@@ -158,7 +161,8 @@ impl Remains {
         }
     }
 
-    /// The block that is being read, or comes next; `None` for a ring without blocks.
+    /// The mark of the block that is being read; between two blocks, the mark of the next one.
+    /// `None` for a ring without blocks.
     pub fn mark(&self) -> Option<Mark> {
         match &self.0 {
             Layout::Blocks { blocks, .. } => Some(blocks.mark()),
@@ -166,8 +170,8 @@ impl Remains {
         }
     }
 
-    /// When the next packet arrived, if there is one. Advances past the frame or block that was
-    /// read before.
+    /// The arrival time of the next packet; `None` if no packet is left. Advances past the frame or
+    /// block that was read before.
     pub fn head(&mut self) -> Option<Stamp> {
         match &mut self.0 {
             Layout::Blocks {
@@ -201,7 +205,7 @@ impl Remains {
         }
     }
 
-    /// The packet whose time [`Remains::head`] has returned.
+    /// The packet whose arrival time [`Remains::head`] has returned.
     ///
     /// # Errors
     /// An offset or length leads out of the ring.

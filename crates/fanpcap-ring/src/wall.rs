@@ -5,20 +5,21 @@ use crate::frame::Stamp;
 /// Returns the time of day less `CLOCK_MONOTONIC`, in nanoseconds.
 pub type OffsetClock = fn() -> u64;
 
-/// The offset is read again when stamps are newer by this much.
+/// The offset is read again for a stamp that is newer by this much than that of the last read.
 const INTERVAL_NS: u64 = 100_000_000;
 
-/// The precision of a read of the offset. Changes smaller than this are ignored.
+/// The precision of a read of the offset. A smaller change of the offset is ignored.
 const EXACT_NS: u64 = 1_000;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The time of day for stamps in sequence. Divides once a second, not once a stamp.
+/// Converts stamps to the time of day. Divides only when a stamp is in another second than the
+/// stamp before it, because a division for each packet would be slow.
 #[derive(Debug)]
 pub(crate) struct Wall {
     clock: OffsetClock,
     offset: u64,
-    /// The stamp for which the offset was read; 0: not read yet.
+    /// The stamp for which the offset was read last; 0 if the offset was not read yet.
     read_at: u64,
     /// The stamp at which the second `seconds` begins.
     begin: u64,
@@ -36,7 +37,7 @@ impl Wall {
         }
     }
 
-    /// Reads the offset if it is due at `stamp`.
+    /// Reads the offset, unless it was read for a stamp less than [`INTERVAL_NS`] before `stamp`.
     pub(crate) fn renew(&mut self, stamp: u64) {
         if self.read_at != 0 && stamp.saturating_sub(self.read_at) < INTERVAL_NS {
             return;

@@ -11,8 +11,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time-out of a ring that never times out. For a time-out of 0, the system's libpcap sets
-/// `UINT_MAX`. Kernels before 6.18 keep 16 bits of this number.
+/// A ring whose block time-out is this number of milliseconds or more never times out. For a
+/// time-out of 0, the system's libpcap sets `UINT_MAX`, of which kernels before 6.18 keep 16 bits.
 const FOR_EVER: u32 = 65_535;
 
 const EINVAL: i32 = 22;
@@ -21,8 +21,8 @@ const EINVAL: i32 = 22;
 /// as the reader lives.
 ///
 /// # Errors
-/// When the kernel does not report the ring, or the ring can't be mapped. The socket is unchanged
-/// then.
+/// The kernel does not report the ring, or the ring can't be mapped. After an error, the socket is
+/// unchanged.
 pub fn open(socket: BorrowedFd<'static>) -> io::Result<Input> {
     let (version, geometry) = ring::of(socket)?;
     let mapping = Mapping::of(socket, &geometry)?;
@@ -40,8 +40,8 @@ pub fn open(socket: BorrowedFd<'static>) -> io::Result<Input> {
 }
 
 /// Maps the ring of a dead member's `socket`, in which all packets after `position` are unread. The
-/// ring must get no more packets: the socket's filter rejects all packets, and no packet is in
-/// flight. `told` is the socket's entry in packet diag.
+/// caller has made sure that the ring gets no more packets: the socket's filter rejects all
+/// packets, and no packet is in flight. `told` is the socket's entry in packet diag.
 ///
 /// # Errors
 /// As [`open`].
@@ -60,7 +60,8 @@ pub fn take_over(
             Remains::of_frames(mapping, sizes.block, sizes.frame, sizes.frames, position)
         }
     };
-    // packet_poll() takes the lock under which the kernel's timer opens a block: see `Remains`.
+    // packet_poll() takes the lock under which the kernel's timer opens a block. So after this
+    // call, the timer has completed a block that it was opening (see the module of `Remains`).
     events::poll(&[socket], Some(Duration::ZERO))?;
     remains.ok_or_else(invalid)
 }

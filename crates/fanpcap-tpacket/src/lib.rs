@@ -1,4 +1,5 @@
-//! The packet socket as an engine: maps its ring, and serves as the reader's port.
+//! The packet socket as an engine: this crate maps the socket's ring, and makes the socket the
+//! reader's port.
 #![forbid(unsafe_code)]
 
 mod error;

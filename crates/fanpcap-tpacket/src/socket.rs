@@ -1,4 +1,4 @@
-//! A packet socket as a reader's port: its errors, the state of its device, its counters.
+//! A packet socket as a reader's port, which reports errors, the device's state, and counters.
 
 use crate::error::SocketError;
 use fanpcap_linux::wait::{self, ENETDOWN, ENODEV, ENXIO, POLLERR, POLLHUP, POLLNVAL, POLLRDHUP};
@@ -40,7 +40,7 @@ impl Port for Socket {
         }
         match wait::take_error(self.0).unwrap_or_else(Some) {
             None => Err(ReadError::new(SocketError::NoCondition)),
-            // The device is down or gone. The socket does not report yet which of the two.
+            // The device is down or gone: the error does not say which. `link` finds out.
             Some(error) if error.raw_os_error() == Some(ENETDOWN) => Ok(LinkState::Down),
             Some(error) => Err(ReadError::new(SocketError::Condition(error))),
         }

@@ -28,7 +28,7 @@ pub struct Selection {
 /// The byte of the file [`Selection::turn`] that the engine locks.
 pub const TURN: u32 = 1;
 
-/// The engine's part of a selection that it has taken.
+/// The engine's objects behind a selection that the engine has taken.
 #[derive(Debug)]
 pub(crate) struct Behind {
     pub(crate) entry: ObjectArray,
@@ -38,14 +38,14 @@ pub(crate) struct Behind {
 
 impl Selection {
     /// Whether the selection's BPF program has the id `program`, and no member of the engine is
-    /// behind the selection. Takes the lock.
+    /// behind the selection. If both are true, this value holds the lock afterwards.
     pub(crate) fn is_free(&self, program: u32) -> bool {
         let is_it = self.link.program_id().is_ok_and(|it| it == program);
         is_it && lock::try_take_byte(&self.turn, TURN).unwrap_or(false)
     }
 
     /// Makes the node pass its packets to the BPF program `first`. Returns the selection's link and
-    /// the engine's part.
+    /// the engine's objects.
     pub(crate) fn take(self, first: &LoadedProgram) -> Result<(Attached, Behind), LoadError> {
         let entry = ObjectArray::create(NAME, MapKind::ProgArray, 1);
         let behind = Behind {
@@ -63,15 +63,15 @@ impl Selection {
 }
 
 impl Behind {
-    /// Passes the packets to this BPF program. Each packet meets the former BPF program or this
-    /// one.
+    /// Passes the node's packets to this BPF program from now on. During the change, each packet
+    /// goes either to the former BPF program or to this one.
     pub(crate) fn run(&self, program: &LoadedProgram) -> io::Result<()> {
         self.entry.put(0, &[program.as_fd()])
     }
 }
 
-/// Returns the code that calls the BPF program in the engine's array. If the array is empty, the
-/// host gets the packet.
+/// Returns the code that calls the BPF program in the engine's array `entry`. If the array is
+/// empty, the host gets the packet.
 fn step(entry: i32) -> [Instruction; 6] {
     let [map, second] = Instruction::map(2, entry);
     [

@@ -1,7 +1,8 @@
 //! The capture: code that counts, stamps and filters a packet, and copies it into a member's ring.
 //!
-//! Since Linux 5.18, each kernel's verifier accepts one of the [`Variant`]s together with the
-//! steering program's code. The process needs only `CAP_BPF` and `CAP_NET_ADMIN`.
+//! Since Linux 5.18, each kernel's verifier accepts at least one of the [`Variant`]s together with
+//! the steering program's code. To load this code, a process needs only `CAP_BPF` and
+//! `CAP_NET_ADMIN`.
 
 mod copy;
 mod sent;
@@ -23,18 +24,19 @@ pub struct Capture {
 }
 
 /// How much work the code of a capture does itself. The first variant does the most. Every verifier
-/// accepts the last.
+/// accepts the last variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variant {
     /// Runs members' filters, and copies short frames by single loads.
     Full,
-    /// Copies all frames by the kernel's helper. Before Linux 6.16, for a process without
-    /// `CAP_PERFMON`, the verifier also follows the impossible branch of a comparison. There it
-    /// loses the bounds of the length. To the verifier, single loads then seem to exceed the
-    /// record.
+    /// Runs members' filters, but copies all frames by the kernel's helper. Some verifiers refuse
+    /// single loads: before Linux 6.16, for a process without `CAP_PERFMON`, the verifier also
+    /// follows the impossible branch of a comparison. On this branch, it loses the bounds of the
+    /// length, so that single loads seem to exceed the record.
     Copied,
-    /// Also leaves the filters to the readers. Not every machine can return from a tail call: arm64
-    /// can since Linux 6.0.
+    /// Copies all frames by the helper, and leaves the filters to the readers. In the other
+    /// variants, a BPF function runs a filter by a tail call, from which not every machine can
+    /// return: arm64 can since Linux 6.0.
     Plain,
 }
 
@@ -66,7 +68,7 @@ impl Capture {
         }
     }
 
-    /// Whether the kernel can run a filter for each slot.
+    /// Whether the code of the capture runs a filter for each slot.
     fn has_filters(self) -> bool {
         self.variant != Variant::Plain
     }
@@ -84,7 +86,8 @@ impl Capture {
         }
     }
 
-    /// Increments a group's counter for the packet's lane. Stores the lane on the stack at `key`.
+    /// Increments one of the group's counters, in the row of the packet's lane. Stores the lane on
+    /// the stack at `key`.
     fn count(self, asm: &mut Assembler, key: i16, counter: i16) {
         self.lane(asm, R1);
         asm.store(Width::Word, R10, key, R1);
@@ -126,8 +129,8 @@ impl Delivery for Capture {
         self.side == Side::Sent
     }
 
-    /// Puts the root's stamp into r9. If the device has no root, r9 is 0, and the kernel gets the
-    /// verdict of this BPF program.
+    /// Puts the root's stamp into r9. If the device has no root, r9 stays 0. Then the kernel gets
+    /// the verdict of this BPF program.
     fn arrive(&self, asm: &mut Assembler) {
         if self.side == Side::Sent {
             return sent::arrive(asm, self.lanes);
@@ -188,8 +191,8 @@ impl Delivery for Capture {
     }
 }
 
-/// Looks up the value of the map with this index, by the key on the stack at `key`. Puts the
-/// value's address into r0.
+/// Looks up a value in the map with this index. The key is on the stack at `key`. Puts the value's
+/// address into r0, or 0 if the map has no such value.
 fn look_up(asm: &mut Assembler, index: usize, key: i16) {
     asm.call(MAP_LOOKUP, (map(index), stack(key)));
 }

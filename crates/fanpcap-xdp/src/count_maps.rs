@@ -1,5 +1,6 @@
-//! The maps with a steering program's counters and its late fragments. A group also has these maps
-//! if its steering program counts nothing, because the next steering program may count.
+//! The map with a steering program's counters, and the map with its number of late fragments. Each
+//! group has these maps, even if its steering program counts nothing: a steering program that
+//! replaces it may count.
 
 use fanpcap_bpf::{MapKind, MapSpec};
 use fanpcap_engine::Counts;
@@ -23,7 +24,7 @@ impl CountMaps {
         Ok(Self([counters?, late?]))
     }
 
-    /// Opens the maps from another process's descriptors.
+    /// Opens the maps from [`CountMaps::descriptors`] of another process.
     ///
     /// # Errors
     /// `InvalidData` when the descriptors are not those of such maps.
@@ -41,8 +42,8 @@ impl CountMaps {
         self.0.each_ref().map(AsFd::as_fd)
     }
 
-    /// Returns these maps and the group's table, each with its name, for the load of the group's
-    /// BPF program.
+    /// Returns these maps and the group's table, each with its name. A BPF program of the group is
+    /// loaded with them.
     pub(crate) fn given<'a>(&'a self, table: BorrowedFd<'a>) -> [(&'a str, BorrowedFd<'a>); 3] {
         let [counters, late] = &self.0;
         [
@@ -64,7 +65,7 @@ impl CountMaps {
     }
 }
 
-/// Whether a group's BPF program counts in these maps.
+/// Whether a group's BPF program uses any of the maps of [`CountMaps`].
 pub(crate) fn counts_by_them(loaded: &Loaded) -> bool {
     COUNTS.iter().any(|(name, _)| loaded.map(name).is_some())
 }

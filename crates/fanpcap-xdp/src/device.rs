@@ -20,7 +20,8 @@ use std::sync::atomic::Ordering;
 /// selection, the link is the selection's link.
 ///
 /// Each member's process must keep these objects open. When no process has them open any more, the
-/// kernel detaches the root, or drops the groups' BPF programs.
+/// kernel detaches the link's BPF program and drops the groups' BPF programs. Behind a selection,
+/// the node's BPF program stays attached.
 #[derive(Debug)]
 pub struct Device {
     link: Attached,
@@ -39,15 +40,15 @@ pub struct Untaken {
 }
 
 impl Untaken {
-    /// Finds the device with this index in the calling thread's network namespace. If a cluster's
-    /// node has a selection there, the engine will be behind the selection. This function is fast
+    /// Finds the device with this index in the calling thread's network namespace. `selection` is
+    /// that of a cluster's node on this device; the engine will be behind it. This function is fast
     /// and needs no capability.
     ///
     /// # Errors
     /// See [`Unavailable`].
     pub fn find(ifindex: u32, selection: Option<Selection>) -> Result<Self, Unavailable> {
         let link = check(ifindex)?;
-        // Another process may have detached the selection.
+        // Another process may have detached the selection since it was opened.
         let selection = selection.filter(|_| link.xdp.is_some());
         if let Some(xdp) = link.xdp {
             if !selection.as_ref().is_some_and(|it| it.is_free(xdp.program)) {
@@ -60,7 +61,7 @@ impl Untaken {
         Ok(Self { link, selection })
     }
 
-    /// Takes over the device. The device's driver may need a while.
+    /// Takes over the device. The device's driver may need a while to attach the BPF program.
     ///
     /// # Errors
     /// See [`Unavailable`]. `Foreign` if another process has taken the device first.
@@ -70,7 +71,8 @@ impl Untaken {
         let own = Own::new()?;
         let nobody = own.nobody()?;
         let tells = || {
-            // A BPF program that asks for tags can't be in a program array.
+            // Behind a selection, the engine's BPF program is in a program array. A BPF program
+            // that asks for tags can't be there.
             let tags = Tags::of(ifindex).filter(|_| selection.is_none());
             tags.is_some_and(|it| own.load_root(1, Some(it)).is_ok())
         };
@@ -107,11 +109,11 @@ impl Device {
         Self::take_over_behind(ifindex, None)
     }
 
-    /// Takes over a device as [`Device::take_over`] does, but behind the selection of a cluster's
-    /// node if there is one. The groups then get the packets that the node selects.
+    /// Takes over a device as [`Device::take_over`] does. With a `selection` of a cluster's node,
+    /// the engine is behind it, and the groups get the packets that the node selects.
     ///
     /// # Errors
-    /// See [`Unavailable`]. `Foreign` while former members of the engine still run.
+    /// See [`Unavailable`]. `Foreign` while a member that took over the device earlier still runs.
     pub fn take_over_behind(
         ifindex: u32,
         selection: Option<Selection>,
@@ -169,7 +171,7 @@ impl Device {
         all
     }
 
-    /// The device's index; 0 if the device is gone, or its BPF program is detached.
+    /// The device's index; 0 if the device is gone, or if its BPF program is detached.
     ///
     /// # Errors
     /// No known kernel returns an error.
@@ -206,13 +208,13 @@ impl Device {
     }
 
     /// Gives the device's packets to the groups of these group slots and to no other groups,
-    /// through each group's BPF program. A group keeps its group slot. Each packet goes either to
-    /// the groups that were served before the change, or to the groups that are served after it. If
-    /// a call fails halfway, the next call completes the change. Only one caller at a time may call
-    /// this function.
+    /// through each group's BPF program. A group must have the same group slot in every call. Each
+    /// packet goes either to the groups that were served before the change, or to the groups that
+    /// are served after it. If a call fails halfway, the next call completes the change. Only one
+    /// process at a time, and only one thread of it, may call this function for a device.
     ///
-    /// Adding a group needs `CAP_BPF` and `CAP_NET_ADMIN`. Removing a group needs no capability:
-    /// without them no new root can be loaded, and the present root stays.
+    /// Adding a group needs `CAP_BPF` and `CAP_NET_ADMIN`. Removing a group needs no capability: if
+    /// no new root can be loaded, the present root stays, and finds no BPF program of that group.
     ///
     /// # Errors
     /// `ENOLINK` when the device is gone; `EPERM` without the capabilities; errors of bpf(2).
@@ -250,15 +252,16 @@ impl Device {
             }
             (root, _) => (root.ok_or(io::ErrorKind::InvalidData)?, group_slots),
         };
-        // From now on the groups' BPF programs read the stamp of a root. Only a root for several
-        // groups takes a stamp.
+        // Makes the groups' BPF programs read the root's stamp. Only a root for several groups
+        // takes a stamp.
         if only.is_none() {
             if let Some(has_root) = number(&self.own.settings, settings::HAS_ROOT) {
                 has_root.store(1, Ordering::SeqCst);
             }
         }
-        // If the process dies before the last of these steps, the settings lack some of the root's
-        // group slots. They never have group slots that the root does not serve.
+        // The settings must never name a group slot that the attached root does not serve. So
+        // first removes group slots, then attaches the root, then adds group slots. If the process
+        // dies between these steps, the settings only lack group slots.
         self.set_root(self.root() & root);
         match &self.behind {
             None => self.link.replace(&program)?,
@@ -269,8 +272,8 @@ impl Device {
         Ok(())
     }
 
-    /// Loads the root for these group slots. `None` if there is only one group and it needs no
-    /// root.
+    /// Loads the root for these group slots. `None` if a single group needs no root, so that the
+    /// device can run the group's BPF program directly.
     fn load_root(
         &self,
         group_slots: u32,
@@ -280,7 +283,8 @@ impl Device {
             match self.own.load_root(group_slots, Some(tags)) {
                 Ok(root) if self.is_here(tags.ifindex) => return Ok(Some(root)),
                 Err(error @ LoadError::Privilege { .. }) => return Err(error),
-                // Before Linux 6.16, a BPF program that asks for tags can't use tail calls.
+                // Before Linux 6.16, a BPF program that asks for tags can't use tail calls. So the
+                // code below continues without tags.
                 Ok(_) | Err(_) => {}
             }
         }
@@ -290,7 +294,7 @@ impl Device {
         self.own.load_root(group_slots, None).map(Some)
     }
 
-    /// Returns how BPF programs ask the driver for tags; `None` if they can't.
+    /// Returns how the device's root asks the driver for tags; `None` if the root can't ask.
     fn tags(&self) -> Option<Tags> {
         if self.behind.is_some() {
             return None;
@@ -300,8 +304,9 @@ impl Device {
     }
 
     /// Whether the link's device is the device with this index in the calling thread's network
-    /// namespace. The link's device may have moved to another namespace. The kernel does not check
-    /// this when a BPF program replaces another: it does not compare their drivers.
+    /// namespace. False if the link's device was moved to another namespace. The kernel would let a
+    /// BPF program for one driver replace a BPF program on a device of another driver, so the
+    /// engine must check this.
     pub fn is_here(&self, ifindex: u32) -> bool {
         let found = link::get(ifindex).ok().and_then(|it| it.xdp);
         let own = self.link.program_id().ok();
@@ -339,8 +344,9 @@ fn check(ifindex: u32) -> Result<Link, Unavailable> {
     Ok(link)
 }
 
-/// Whether the device strips tags from frames, so that an XDP program must ask for them. False for
-/// a veth: not its own setting but its peer's decides whether a tag is stored beside the frame.
+/// Whether the device strips tags from frames, so that an XDP program must ask for the tags. False
+/// for a veth: whether a tag is stored beside its frames depends on the peer's setting, not on its
+/// own.
 fn takes_tags(link: &Link) -> bool {
     let takes = ethtool::Device::find(link.index).and_then(|device| device.takes_vlan_tags());
     link.kind != "veth" && takes.unwrap_or(false)
@@ -351,7 +357,8 @@ fn foreign(id: u32) -> Unavailable {
     Unavailable::Foreign { name, id }
 }
 
-/// Attaches the BPF program. If another BPF program was attached and is gone by now, tries again.
+/// Attaches the BPF program. If this fails because of another BPF program, and that BPF program is
+/// no longer attached, tries once more.
 fn attach(ifindex: u32, program: &LoadedProgram) -> Result<Attached, Unavailable> {
     let attach = || program.attach(ifindex, Hook::Driver);
     let is_busy = |error: &io::Error| matches!(error.raw_os_error(), Some(EBUSY | EEXIST));

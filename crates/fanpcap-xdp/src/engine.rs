@@ -1,4 +1,4 @@
-//! XDP as an engine: the devices that it takes, and the groups that begin on them.
+//! XDP as an engine: takes over devices, and creates groups on them.
 
 use crate::count_maps::{CountMaps, counts_by_them};
 use crate::device::Untaken;
@@ -57,7 +57,8 @@ impl Engine for Xdp {
         ifindex: u32,
     ) -> io::Result<Box<dyn TakenDevice>> {
         let registry: DeviceRegistry = DeviceRegistry::of(descriptors, ifindex)?;
-        // Another device may have had the same index, if it was moved to another namespace.
+        // The registry may belong to another device, which had the same index before it was moved
+        // to another namespace.
         match registry.device().is_here(ifindex) {
             true => Ok(Box::new(registry)),
             false => Err(io::ErrorKind::NotFound.into()),
@@ -74,7 +75,7 @@ impl Engine for Xdp {
     }
 }
 
-/// A device that can probably be taken over.
+/// Finds the device with this index, which can probably be taken over.
 fn find(ifindex: u32) -> Result<Untaken, XdpError> {
     let untaken = Untaken::find(ifindex, selection::find(ifindex).ok());
     untaken.map_err(XdpError::Unavailable)

@@ -98,7 +98,8 @@ fn write_memory(
     f.write_str("a smaller size by pcap_set_buffer_size() (tcpdump -B), or raise the limit")
 }
 
-/// With a snaplen up to this many bytes, the rings need a quarter of the memory.
+/// With a snaplen up to this many bytes, the rings need a quarter of the memory that they need with
+/// a longer one.
 const SHORT: u32 = 256;
 
 impl Error for XdpError {
@@ -125,7 +126,8 @@ impl From<XdpError> for Refusal {
             XdpError::Memory { .. } => "xdp-memory",
         };
         let is_busy = match &error {
-            // A BPF program whose name can't be read may belong to this engine.
+            // A BPF program whose name can't be read may belong to this engine. Then the device is
+            // busy only until the engine's members on it end.
             XdpError::Unavailable(Unavailable::Foreign { name, .. }) => {
                 name.as_deref().is_none_or(|it| it.starts_with(PREFIX))
             }
@@ -143,8 +145,8 @@ impl From<XdpError> for Refusal {
     }
 }
 
-/// Returns the error for a descriptor store, of the group or of the device, that can't keep an
-/// entry.
+/// Returns the error for an entry that can't be put into the descriptor store of a group or of a
+/// device.
 pub(crate) fn of_store(error: io::Error) -> XdpError {
     let part = "the group's descriptor store";
     XdpError::Part { part, error }

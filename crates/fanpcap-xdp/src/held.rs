@@ -20,8 +20,8 @@ impl HeldCounters {
     /// slot. `process` is the member's process, and `pid` is its process id.
     ///
     /// # Errors
-    /// `NotFound` if the process does not have such maps, or does not have them yet. `EPERM` when
-    /// the caller may not trace the process.
+    /// `NotFound` if the process does not have such maps, or not yet. `EPERM` if the caller may not
+    /// trace the process.
     pub(crate) fn of_member(
         process: &Process,
         pid: u32,
@@ -38,8 +38,8 @@ impl HeldCounters {
                 break rows;
             }
         };
-        // A group's first member creates the ledger right after the rows. So among the maps with
-        // rows of this size, the ledger's map id is the next one.
+        // A group's first member creates the ledger right after the rows. So in the order of map
+        // ids, the ledger follows the rows among the maps with values of this size.
         for fd in fds {
             let fd: OwnedFd = open(fd)?;
             if let Ok(ledger) = Ledger::open(fd, rows.lanes()) {

@@ -5,9 +5,9 @@ use fanpcap_bpf::{MapKind, MapSpec};
 /// Slots of a group.
 pub const SLOTS: u32 = 256;
 
-/// A slot's lanes, each with a ring buffer. There is one lane for each receive queue, at most 16,
-/// and one for packets that the host sends. A queue beyond the 16th shares the lane of another
-/// queue.
+/// A slot's lanes, each with a ring buffer. There is one lane for each receive queue, but there are
+/// at most 16 of these lanes: a queue beyond the 16th shares the lane of another queue. One further
+/// lane is for packets that the host sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lanes {
     /// The number of lanes for received packets, a power of two.
@@ -26,7 +26,8 @@ impl Lanes {
         }
     }
 
-    /// Returns the lanes of a group whose array has `entries` rows.
+    /// Returns the lanes of a group whose array has `entries` rows. `None` if no group has such an
+    /// array.
     pub(crate) fn of_entries(entries: usize) -> Option<Self> {
         let received = u32::try_from(entries).ok()? / SLOTS / 2;
         let lanes = Self { received };
@@ -34,7 +35,8 @@ impl Lanes {
         (fits && lanes.entries() as usize == entries).then_some(lanes)
     }
 
-    /// The number of lanes for received packets. The lane for sent packets follows them.
+    /// The number of lanes for received packets. The lane with this number is the lane for sent
+    /// packets.
     pub fn received(self) -> u32 {
         self.received
     }
@@ -44,13 +46,13 @@ impl Lanes {
         2 * self.received
     }
 
-    /// How many entries all slots together have.
+    /// How many entries all slots together have in these arrays.
     pub(crate) fn entries(self) -> u32 {
         SLOTS * self.stride()
     }
 }
 
-/// Bytes of a row of [`ROWS_MAP`] and of [`LEDGER_MAP`]. A row is two cache lines, because
+/// Bytes of a row: a value of [`ROWS_MAP`] or of [`LEDGER_MAP`]. A row is two cache lines, because
 /// processors fetch cache lines in pairs.
 pub(crate) const ROW_LEN: u32 = 128;
 
@@ -91,7 +93,7 @@ pub(crate) mod row {
     pub(crate) const PRODUCED: i16 = 64;
     /// 64 bits: packets for which the ring had no room.
     pub(crate) const DROPPED: i16 = 72;
-    /// 64 bits: packets that the slot's filter rejected, or that its member sent.
+    /// 64 bits: packets that the slot's filter rejected, or that the slot's member sent.
     pub(crate) const UNWANTED: i16 = 80;
 }
 
@@ -111,9 +113,10 @@ pub(crate) mod ledger {
 pub(crate) mod settings {
     /// 32 bits: the XDP verdict on packets on which no steering program decides.
     pub(crate) const VERDICT: i16 = 0;
-    /// 32 bits: whether the device has had a root.
+    /// 32 bits: whether the device may have a root that takes a stamp.
     pub(crate) const HAS_ROOT: i16 = 4;
-    /// 32 bits: the group slots of the device's root; 0 without a root. Only processes read it.
+    /// 32 bits: the group slots of the device's root; 0 without a root. Only processes read this
+    /// number, not BPF programs.
     pub(crate) const ROOT: i16 = 8;
 }
 
@@ -126,7 +129,8 @@ pub const GROUP_SLOTS: u32 = 16;
 
 pub(crate) const SETTINGS_LEN: u32 = 512;
 
-/// The offsets in a record, after the kernel's header. fanpcap-ring reads the record.
+/// The offsets in a record, from the end of the kernel's header. The crate fanpcap-ring reads the
+/// record.
 pub(crate) mod record {
     /// 64 bits: nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) const STAMP: i16 = 0;

@@ -1,9 +1,9 @@
 //! XDP as an engine. A BPF program at a device's receive path steers, stamps and copies each packet
 //! into the ring buffer of a member.
 //!
-//! Each group on a device has one BPF program ([`GroupProgram`]). The data that differ between
-//! members are in maps: ring buffers, and a row for each slot and lane. So a join or a leave
-//! changes only maps. The groups of a device share its [`Device`].
+//! Each group on a device has one BPF program for received packets ([`GroupProgram`]). The data
+//! that differ between members are in maps: ring buffers, and a row for each slot and lane. So a
+//! join or a leave changes only maps. The groups of a device share one [`Device`].
 #![forbid(unsafe_code)]
 
 mod layout;

@@ -22,7 +22,8 @@ pub(crate) struct RingsOfMember {
 }
 
 impl RingsOfMember {
-    /// Makes a value for rings that are in no slot yet, and keep `snaplen` bytes of each packet.
+    /// Makes a value for rings that no slot uses yet. `snaplen` is the number of bytes of each
+    /// packet to keep.
     pub(crate) fn new(program: Arc<GroupProgram>, rings: MemberRings, snaplen: u32) -> Self {
         Self {
             program,

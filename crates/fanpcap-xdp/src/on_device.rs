@@ -38,7 +38,7 @@ pub(crate) struct OnXdp {
 }
 
 impl OnXdp {
-    /// Makes the part for a new group.
+    /// Makes a new group's part, and puts its descriptors into the group's descriptor store.
     ///
     /// # Errors
     /// As [`FdStore::put`].
@@ -64,7 +64,7 @@ impl OnXdp {
     /// store.
     ///
     /// # Errors
-    /// When the store has no entries of such a part.
+    /// `InvalidData` if the store has no entries of such a part.
     pub(crate) fn open(store: &FdStore, registry: [OwnedFd; 2], ifindex: u32) -> io::Result<Self> {
         let invalid = || io::Error::from(io::ErrorKind::InvalidData);
         let parts = store.find(StoredFd::Engine(PROGRAM))?;
@@ -246,8 +246,9 @@ impl Loader for LoaderOnXdp<'_> {
     }
 }
 
-/// Creates a member's rings. Refuses if the process may not have enough memory for them: otherwise
-/// the kernel could kill the process for the next page that it uses.
+/// Creates a member's rings. Refuses if a memory limit leaves too little memory for the rings.
+/// Without this refusal, the process could reach the limit at its next new page, and the kernel
+/// could kill it.
 fn create_rings(ask: &Ask, lanes: Lanes) -> Result<MemberRings, Refusal> {
     let Ask {
         snaplen,

@@ -21,7 +21,7 @@ pub(crate) struct Own {
 }
 
 impl Own {
-    /// Creates the maps. The host gets all packets.
+    /// Creates the maps. The settings let the host get all packets.
     ///
     /// # Errors
     /// [`Unavailable::Load`].
@@ -39,7 +39,7 @@ impl Own {
         })
     }
 
-    /// Loads the root for no group.
+    /// Loads the root that serves no group.
     ///
     /// # Errors
     /// See [`Unavailable`].
@@ -53,7 +53,8 @@ impl Own {
         })
     }
 
-    /// Loads the root for these group slots. With `tags`, only the tags' device can run this root.
+    /// Loads the root for these group slots. With `tags`, only the device of `tags` can run this
+    /// root.
     ///
     /// # Errors
     /// See [`LoadError`].

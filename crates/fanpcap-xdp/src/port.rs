@@ -105,7 +105,7 @@ impl Port for RingsPort {
 
     fn arm(&self, after: u64) -> bool {
         if after > 1 {
-            // Clears earlier wake-ups. Best effort: if this fails, the reader wakes too early.
+            // Clears earlier wake-ups. Best effort: if this fails, the reader only wakes too early.
             let _ = self.epoll.clear();
         }
         let mut rows = self.rows.of(self.slot);
@@ -115,8 +115,8 @@ impl Port for RingsPort {
         if after > 1 {
             return true;
         }
-        // For packets that came before this call, the BPF program does not wake the reader. So
-        // check for them.
+        // The BPF program does not wake the reader for packets that came before this call. So if
+        // there are unread packets, the reader must not wait.
         let rings: Vec<BorrowedFd<'_>> = self.rings.iter().map(AsFd::as_fd).collect();
         let unread = events::poll(&rings, Some(Duration::ZERO)).unwrap_or_default();
         !unread.contains(&true)
@@ -144,7 +144,8 @@ impl Port for RingsPort {
         let state = self.as_socket().link()?;
         if self.link.as_ref().is_some_and(program::is_detached) {
             // When a device is removed, the kernel first unlists the device, and then detaches the
-            // BPF program.
+            // BPF program. So if the device was removed after the first check, this second check
+            // reports the removal.
             self.as_socket().link()?;
             return Err(ReadError::new(Detached));
         }

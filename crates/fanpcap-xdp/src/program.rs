@@ -14,8 +14,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A group's part of the XDP engine on one device. It has the maps that change when members join or
-/// leave, and the BPF program for packets that the host sends. The BPF program for received packets
-/// is not a part, because it may be exchanged.
+/// leave, and the BPF program for packets that the host sends. It does not have the BPF program for
+/// received packets, because the group may exchange that one.
 ///
 /// Loading a BPF program needs `CAP_BPF` and `CAP_NET_ADMIN`. Since Linux 5.19, the other
 /// operations need no capability. On earlier kernels, changes of maps need `CAP_BPF` if
@@ -33,11 +33,10 @@ pub struct GroupProgram {
     link: Option<Attached>,
 }
 
-/// How many descriptors a group has besides those of its BPF program for received packets.
+/// How many descriptors [`GroupProgram::descriptors`] returns.
 pub(crate) const PROGRAM_DESCRIPTORS: usize = 6;
 
-/// The registry's part for a group's BPF program: descriptors of maps that all groups on the device
-/// share.
+/// The objects of a device that a group's BPF program needs. All groups on the device share them.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceMaps<'a> {
     /// The device's index; 0 if the device is gone.
@@ -71,8 +70,8 @@ impl GroupProgram {
     ) -> Result<(Self, Loaded), ProgramError> {
         let group = Self::without_programs(lanes);
         let mut group = group.map_err(|error| LoadError::of_map(KIND, error))?;
-        // Looks up the number of the kernel's function now. The load of a root needs the number
-        // later, while the caller holds a lock.
+        // Looks up the number of the kernel's function that returns tags, which takes a while. The
+        // number is kept: the load of a root needs it later, while the caller holds a lock.
         let _ = Tags::of(registry.ifindex);
         let link = registry.link.map(Attached::try_clone).transpose();
         group.link = link.map_err(LoadError::Map)?;
@@ -91,9 +90,9 @@ impl GroupProgram {
         Ok((group, received))
     }
 
-    /// Loads another BPF program for the group, which uses the group's maps. If the group has a BPF
-    /// program for sent packets, also loads another one for these. The first gets no packets before
-    /// the device serves it. The second gets no packets before [`GroupProgram::replace_sent`].
+    /// Loads another BPF program for received packets, which uses the group's maps. It gets no
+    /// packets before the device serves it. If the group has a BPF program for sent packets, also
+    /// loads another one of this kind, which gets no packets before [`GroupProgram::replace_sent`].
     ///
     /// # Errors
     /// As [`GroupProgram::load`].
@@ -165,8 +164,8 @@ impl GroupProgram {
             rings: ObjectArray::open(rings, MapKind::RingArray, lanes.entries())?,
             ledger: Ledger::open(ledger, lanes)?,
             filters: ObjectArray::open(filters, MapKind::ProgArray, SLOTS)?,
-            // Only the group's first member knows the error that prevented a BPF program for sent
-            // packets.
+            // If the group has no BPF program for sent packets, only the group's first member has
+            // the error that prevented it.
             sent: Attached::open(sent, Hook::Egress)
                 .map_err(|_| Some("the group began without them".to_owned())),
             link: Attached::open(link, Hook::Driver).ok(),
@@ -175,15 +174,16 @@ impl GroupProgram {
     }
 
     /// Returns all descriptors, for [`GroupProgram::open`] in another process. When no process has
-    /// them open any more, the kernel drops the members' filters and detaches the BPF program for
-    /// sent packets.
+    /// these descriptors open any more, the kernel drops the members' filters and detaches the BPF
+    /// program for sent packets.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; PROGRAM_DESCRIPTORS] {
         [
             self.rings.as_fd(),
             self.rows.as_fd(),
             self.ledger.as_fd(),
             self.filters.as_fd(),
-            // If there is no BPF program or no link, the descriptor of the rings takes its place.
+            // If there is no BPF program for sent packets, or no link, the descriptor of the rings
+            // takes its place.
             self.sent.as_ref().map_or(self.rings.as_fd(), AsFd::as_fd),
             self.link.as_ref().map_or(self.rings.as_fd(), AsFd::as_fd),
         ]
@@ -231,8 +231,8 @@ impl GroupProgram {
         Ok(())
     }
 
-    /// Sets how many bytes of each packet the slot gets. With 0, the slot gets no packets. Packets
-    /// in flight may still arrive.
+    /// Sets how many bytes of each packet the slot gets. With 0, the slot gets no packets, but
+    /// packets that are in flight during this call may still arrive.
     pub fn set_snaplen(&self, slot: u8, snaplen: u32) {
         self.rows.of(slot).for_each(|row| row.set_snaplen(snaplen));
     }
@@ -249,17 +249,17 @@ impl GroupProgram {
         self.rings.remove(self.first(slot), used)
     }
 
-    /// Sets or removes the filter that the kernel runs for the slot. The filter is a BPF program at
-    /// XDP that returns how many bytes to keep. A filter comes with its generation, which is not 0
-    /// and differs from those of the slot's other filters. Records of frames that passed the filter
-    /// have this generation. Records that are written during the change may have the former
+    /// Sets or removes the filter that the kernel runs for the slot. The filter is an XDP program
+    /// that returns how many bytes to keep. A filter comes with its generation, which is not 0 and
+    /// differs from the generations of the slot's other filters. Records of frames that passed the
+    /// filter have this generation. Records that are written during the change may have the former
     /// generation, or 0.
     ///
     /// # Errors
     /// The errors of bpf(2). After an error, no filter runs.
     pub fn set_filter(&self, slot: u8, filter: Option<(&LoadedProgram, u32)>) -> io::Result<()> {
-        // A record must not have the generation of a filter that has not run. So clear the
-        // generation first, and set it last.
+        // A record must not have the generation of a filter that has not run. So a new filter's
+        // generation is stored after the filter, and is cleared before the filter is removed.
         let set = |generation| {
             self.rows
                 .of(slot)
@@ -290,8 +290,8 @@ impl GroupProgram {
     }
 
     /// Makes a packet wake the reader of the slot's rings: in each lane the packet with the number
-    /// `after`, counted from now on. Returns false if such a packet has already arrived. Then it is
-    /// possible that nothing wakes the reader.
+    /// `after`, counted from now on. Returns false if that packet of some lane has already arrived.
+    /// Then it is possible that no packet wakes the reader.
     pub fn wake_after(&self, slot: u8, after: u64) -> bool {
         let mut rows = self.rows.of(slot);
         rows.all(|row| row.wake_after(after))
@@ -317,7 +317,7 @@ impl GroupProgram {
     }
 }
 
-/// Whether a BPF link has lost its device.
+/// Whether a BPF link is detached from its device.
 pub(crate) fn is_detached(link: &Attached) -> bool {
     link.ifindex().is_ok_and(|ifindex| ifindex == 0)
 }

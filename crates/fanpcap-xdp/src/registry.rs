@@ -4,11 +4,12 @@
 //! last member ends, the kernel frees the registry.
 //!
 //! Each group has a group slot. The read end of the group's lifeline is in the registry's
-//! descriptor store, and the write end is in the group's. So the kernel reports to the registry
-//! that a group's last member has ended, whatever ended it. Any member of another group then clears
-//! the group slot.
+//! descriptor store, and the write end is in the group's descriptor store. When a group's last
+//! member has ended for any reason, the kernel hangs up the read end. Any member of another group
+//! then clears the group slot.
 //!
-//! Callers hold the device's lock. They take it after a group's lock.
+//! Callers hold the device's lock. A caller that also needs a group's lock takes the group's lock
+//! first.
 
 use crate::device::Device;
 use crate::layout::GROUP_SLOTS;
@@ -18,8 +19,8 @@ use fanpcap_linux::wait::{Epoll, pipe};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// The operations that the registry needs from a device. It is a trait, so that tests need no BPF
-/// programs.
+/// The operations that the registry needs from a device. A trait lets tests use a device without
+/// BPF programs.
 pub trait ServedDevice: Sized {
     /// Opens the device from these descriptors, which are in the order of
     /// [`ServedDevice::descriptors`].
@@ -28,7 +29,7 @@ pub trait ServedDevice: Sized {
     /// `NotFound` when the device's BPF program has been detached.
     fn of(descriptors: Vec<OwnedFd>, ifindex: u32) -> io::Result<Self>;
 
-    /// The descriptors that another process needs.
+    /// The descriptors that another process needs for [`ServedDevice::of`].
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
 
     /// Gives the device's packets to the groups in these group slots and to no other groups,
@@ -70,8 +71,8 @@ struct GroupSlot {
     number: u8,
     /// Whether the host loses the packets at the group's request.
     steals: bool,
-    /// The version of the entry. Each replacement of the group's BPF program increments it by one,
-    /// modulo 256. Of several entries, the one with the newest version is valid.
+    /// The version of the entry. Each replacement of the group's BPF program increments the version
+    /// by one, modulo 256. Of several entries for a group slot, the newest version is valid.
     version: u8,
     lifeline: OwnedFd,
     program: OwnedFd,
@@ -88,7 +89,7 @@ impl GroupSlot {
         Self::entry(self.number, self.steals, self.version)
     }
 
-    /// Whether `all` has no newer entry with the same number.
+    /// Whether `all` has no newer entry for the same group slot.
     fn is_newest(&self, all: &[Self]) -> bool {
         let is_newer = |it: &Self| (1..128).contains(&it.version.wrapping_sub(self.version));
         !all.iter()
@@ -117,7 +118,7 @@ impl GroupSlot {
 #[derive(Debug)]
 pub struct DeviceRegistry<D = Device> {
     store: FdStore,
-    /// Readable while a group has lost its last member and its group slot is not cleared yet.
+    /// Readable as long as the group slot of a group without members is not cleared.
     lifelines: Epoll,
     device: D,
 }
@@ -169,12 +170,13 @@ impl<D: ServedDevice> DeviceRegistry<D> {
         &self.device
     }
 
-    /// The descriptor on which members of each group wait.
+    /// The descriptor on which the members of all groups wait. It is readable when a group slot
+    /// must be cleared.
     pub fn lifelines(&self) -> BorrowedFd<'_> {
         self.lifelines.as_fd()
     }
 
-    /// Whether the slot of a group that is gone must be cleared.
+    /// Whether the group slot of a group that is gone must be cleared.
     pub fn has_gone(&self) -> bool {
         self.lifelines.is_ready().unwrap_or(true)
     }
@@ -239,7 +241,7 @@ impl<D: ServedDevice> DeviceRegistry<D> {
         }
         for old in before.iter().filter(|it| it.number == number) {
             faults::step();
-            // Best effort: if the removal fails, the newest version is valid.
+            // Best effort: if the removal fails, the newest version is valid all the same.
             let _ = self.store.remove(old.own_entry());
         }
         Ok(former)
@@ -287,7 +289,7 @@ impl<D: ServedDevice> DeviceRegistry<D> {
         let steals = slots.iter().any(|it| it.steals);
         let mut all: Vec<(u8, BorrowedFd<'_>)> = Vec::new();
         for slot in slots.iter().filter(|it| it.is_newest(slots)) {
-            // The slot may have a second entry from a process that died in `steal_for`.
+            // A process that died in `steal_for` may have left a second entry of the same version.
             if !all.iter().any(|(it, _)| *it == slot.number) {
                 all.push((slot.number, slot.program.as_fd()));
             }

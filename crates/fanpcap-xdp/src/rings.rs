@@ -20,8 +20,8 @@ pub struct MemberRings {
 }
 
 const MIB: u32 = 1 << 20;
-/// Bytes of all ring buffers for received packets, if nothing sets a size. The first is for
-/// snaplens up to [`SHORT`], the second for longer ones.
+/// Bytes of all ring buffers for received packets, if no size is set. [`BYTES_SHORT`] is for
+/// snaplens up to [`SHORT`], [`BYTES_LONG`] for longer ones.
 const BYTES_SHORT: u32 = 16 * MIB;
 const BYTES_LONG: u32 = 64 * MIB;
 const SHORT: u32 = 256;
@@ -30,7 +30,8 @@ const BYTES_MIN: u32 = 4 * MIB;
 const BYTES_MAX: u32 = 1 << 30;
 
 impl MemberRings {
-    /// Creates empty ring buffers. `bytes` is their total size, if the application sets one.
+    /// Creates empty ring buffers. `bytes` is the total size of those for received packets, if a
+    /// size is set.
     ///
     /// # Errors
     /// `EPERM` without `CAP_BPF`, `ENOMEM` when the kernel does not have enough memory.
@@ -59,7 +60,7 @@ impl MemberRings {
     /// Opens ring buffers from another process's [`MemberRings::descriptors`]. Needs no capability.
     ///
     /// # Errors
-    /// `InvalidData` when these can't be the ring buffers of a member of a group with these lanes.
+    /// `InvalidData` if `fds` can't be the ring buffers of a member of a group with these lanes.
     pub fn open(fds: Vec<OwnedFd>, lanes: Lanes) -> io::Result<Self> {
         let rings = fds.into_iter().map(RingBuffer::open);
         let mut received: Vec<RingBuffer> = rings.collect::<io::Result<_>>()?;
@@ -103,9 +104,8 @@ impl MemberRings {
         self.received.iter().chain(&self.sent)
     }
 
-    /// Returns the ring buffers by lane. If the device had another number of queues when the group
-    /// began, lanes share a ring buffer. Then BPF programs on several CPUs may write to the same
-    /// ring buffer.
+    /// Returns the ring buffer of each lane. If there are fewer ring buffers than lanes, several
+    /// lanes share one. Then BPF programs on several CPUs may write to the same ring buffer.
     pub(crate) fn for_lanes(&self, lanes: Lanes) -> Vec<BorrowedFd<'_>> {
         let received = self.received.iter().cycle().take(lanes.received() as usize);
         received.chain(&self.sent).map(AsFd::as_fd).collect()

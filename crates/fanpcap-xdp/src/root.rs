@@ -1,4 +1,5 @@
-//! The root: the BPF program of a device with several groups, or with tags stored beside frames.
+//! The root: the BPF program that a device runs if it has several groups, or if tags are stored
+//! beside its frames. The root runs the groups' BPF programs.
 
 use crate::layout::{self, GROUP_SLOTS, settings};
 use crate::tags::{self, Tags};
@@ -15,8 +16,8 @@ const PROGRAMS: usize = 2;
 const NOUGHT: i16 = -4;
 const IS_TAGGED: i16 = -8;
 
-/// Returns the root for the groups whose bits are set in `group_slots`. With `tags`, the groups get
-/// each frame with the tag that is stored beside it.
+/// Returns the root for the groups whose bits are set in `group_slots`. With `tags`, the root
+/// inserts the tag that is stored beside a frame before the groups get the frame.
 pub(crate) fn root(group_slots: u32, tags: Option<Tags>) -> Result<Object, AssemblerError> {
     let maps = vec![layout::settings_row(), layout::stamp(), layout::programs()];
     let mut asm = Assembler::new();
@@ -39,8 +40,8 @@ pub(crate) fn root(group_slots: u32, tags: Option<Tags>) -> Result<Object, Assem
     asm.finish(ProgramKind::Xdp, maps)
 }
 
-/// Runs one group, whose verdict the kernel gets. A frame without a tag beside it goes to the
-/// group's BPF program by a tail call, which does not return.
+/// Runs one group's BPF program, whose verdict the kernel gets. If a frame has no tag beside it,
+/// the root runs that BPF program by a tail call, which does not return.
 fn serve_one(asm: &mut Assembler, (group_slot, group): (u32, Label), tags: Tags) {
     let [untagged, absent] = asm.labels();
     tags.put(asm, untagged);
@@ -77,8 +78,9 @@ fn serve_all(asm: &mut Assembler, groups: &[(u32, Label)], tags: Option<Tags>) {
     verdict(asm);
 }
 
-/// Runs all groups and collects their results in r7. The stamp is set only during these calls.
-/// Without a stamp, a group's BPF program would return a verdict for the kernel.
+/// Runs all groups' BPF programs, and collects their results in r7. The stamp is set only during
+/// these calls. It makes a BPF program return its result for the root. Without a stamp, the BPF
+/// program would return a verdict for the kernel.
 fn call_all(asm: &mut Assembler, groups: &[(u32, Label)]) {
     asm.store(Width::Word, R10, NOUGHT, 0);
     asm.call(MAP_LOOKUP, (map(STAMP), stack(NOUGHT)));
@@ -99,7 +101,7 @@ fn call(asm: &mut Assembler, group: Label) {
     asm.call_function(group, (R6, 0, 0));
 }
 
-/// Runs a group's BPF program by a tail call, if the array has one. Expects the context in r1.
+/// Runs a group's BPF program by a tail call, if the array has it. Expects the context in r1.
 fn run(asm: &mut Assembler, group_slot: u32) {
     asm.call(TAIL_CALL, (R1, map(PROGRAMS), group_slot as i32));
 }
@@ -109,7 +111,7 @@ fn verdict(asm: &mut Assembler) {
     unsaid(asm);
 }
 
-/// Returns the verdict of the settings, for packets on which no steering program decides.
+/// Ends the root with the settings' verdict on packets on which no steering program decides.
 fn unsaid(asm: &mut Assembler) {
     asm.value(R1, SETTINGS, settings::VERDICT.into());
     asm.load(Width::Word, R0, R1, 0);

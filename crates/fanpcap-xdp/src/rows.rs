@@ -1,4 +1,5 @@
-//! A group's rows and counters, as processes access them.
+//! A group's rows and counters, which BPF programs and processes share. This module accesses them
+//! for a process.
 
 use crate::layout::{LEDGER_MAP, LONGEST, Lanes, ROW_LEN, ROWS_MAP, SLOTS, ledger, row};
 use fanpcap_linux::bpf::Table;
@@ -6,15 +7,15 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The BPF program's counts for a slot since the group began. A new member stores what was counted
-/// before its join.
+/// The BPF program's counts for a slot since the group began. A new member of the slot stores the
+/// counts at its join, and subtracts them from later counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotCounts {
     /// Records written to the slot's rings.
     pub produced: u64,
     /// Packets for which a ring had no room.
     pub dropped: u64,
-    /// Packets that the slot's filter rejected, or that its member sent.
+    /// Packets that the slot's filter rejected, or that the slot's member sent.
     pub unwanted: u64,
 }
 
@@ -84,8 +85,8 @@ impl Rows {
 }
 
 impl SlotCounts {
-    /// Returns how many packets came for the slot, dropped ones included, and how many were
-    /// dropped.
+    /// Returns how many packets were directed to the slot's rings, including dropped packets, and
+    /// how many were dropped.
     pub(crate) fn for_slot(&self) -> [u64; 2] {
         [self.produced.wrapping_add(self.dropped), self.dropped]
     }
@@ -170,8 +171,8 @@ impl<'a> Row<'a> {
             return true;
         };
         let at = produced.load(Ordering::Acquire).wrapping_add(after);
-        // The CPU does not reorder a sequentially consistent read-modify-write and the next read.
-        // This is one side of the protocol in `capture::deliver::submit`.
+        // The swap and the fence keep the CPU from reading `produced` before `wake_at` is written.
+        // This is the reader's side of the protocol in `capture::deliver::submit`.
         wake_at.swap(at, Ordering::SeqCst);
         std::sync::atomic::fence(Ordering::SeqCst);
         let missing = at.wrapping_sub(produced.load(Ordering::SeqCst));
@@ -191,7 +192,7 @@ impl Ledger {
     /// Opens the counters behind `fd`, of a group with these lanes.
     ///
     /// # Errors
-    /// `InvalidData` if `fd` is not the map of such counters.
+    /// `InvalidData` if `fd` is not the map of the counters of such a group.
     pub(crate) fn open(fd: OwnedFd, lanes: Lanes) -> io::Result<Self> {
         let table = Table::open_rows(fd, ROW_LEN)?;
         if table.len() != (lanes.stride() * ROW_LEN) as usize {

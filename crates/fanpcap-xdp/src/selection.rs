@@ -1,7 +1,7 @@
 //! Finds the selection of a cluster's node, so that the engine can work behind it.
 //!
-//! `fanpcap node` pins its selection in a BPF file system. The file system is below a directory
-//! that only root can enter.
+//! `fanpcap node` pins its selection in a BPF file system. This file system is mounted below a
+//! directory that only root can enter.
 
 use crate::behind::Selection;
 use fanpcap_bpf::MapKind;

@@ -1,9 +1,9 @@
-//! VLAN tags that are stored beside received frames. A root asks the device's driver for the tag.
-//! It puts the tag into the frame while the groups have the frame, and then takes the tag out
-//! again.
+//! VLAN tags that are stored beside received frames. A root asks the device's driver for the tag,
+//! and puts it into the frame. After the groups' BPF programs have run, the root takes the tag out
+//! of the frame again.
 //!
-//! A driver has such tags if the device takes tags out of frames. A veth has the tag beside the
-//! frame if its peer sends the frame in this form.
+//! A driver stores tags beside frames if the device takes tags out of frames. A veth gets a tag
+//! beside a frame if the peer sends the frame in this form.
 
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
@@ -11,18 +11,18 @@ use fanpcap_linux::bpf;
 use fanpcap_linux::netlink::netdev;
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// How BPF programs ask a device's driver for tags.
+/// How a root asks a device's driver for tags.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tags {
     /// The kernel's number for its function that returns the tag.
     function: i32,
-    /// The device's index. Only this device can run the BPF programs.
+    /// The device's index. Only this device can run the root.
     pub(crate) ifindex: u32,
 }
 
 impl Tags {
-    /// Returns how to ask a device of the calling thread's network namespace. `None` if its driver
-    /// or the kernel can't return tags.
+    /// Returns how to ask the driver of a device in the calling thread's network namespace. `None`
+    /// if the driver or the kernel can't return tags.
     pub(crate) fn of(ifindex: u32) -> Option<Self> {
         let tells = netdev::tells_vlan_tags(ifindex).unwrap_or(false);
         let function = tells.then(function).flatten()?;
@@ -54,8 +54,8 @@ impl Tags {
     }
 }
 
-/// Returns the number of the kernel's function. Looks it up only once, because the kernel's BTF has
-/// megabytes.
+/// Returns the number of the kernel's function [`FUNCTION`]. Looks up the number only once in a
+/// process, because the kernel's BTF has megabytes.
 fn function() -> Option<i32> {
     static NUMBER: AtomicI32 = AtomicI32::new(UNKNOWN);
     if NUMBER.load(Ordering::Relaxed) == UNKNOWN {
@@ -77,7 +77,7 @@ pub(crate) fn take_out(asm: &mut Assembler) {
     move_addresses(asm, 0, TAG_LEN);
     move_head(asm, TAG_LEN.into());
     asm.jump(done);
-    // This can't happen, because the addresses were there before.
+    // This can't happen, because `put` found the addresses in the frame's linear part.
     asm.bind(failed);
     asm.exit_with(XDP_ABORTED);
     asm.bind(done);
@@ -105,7 +105,7 @@ fn move_addresses(asm: &mut Assembler, from: i16, to: i16) {
     asm.store(Width::Word, R1, to + 8, R5);
 }
 
-/// The kernel's function, since Linux 6.8 (net/core/xdp.c).
+/// The kernel's function that returns a frame's tag, since Linux 6.8 (net/core/xdp.c).
 const FUNCTION: &str = "bpf_xdp_metadata_rx_vlan_tag";
 
 /// Offsets on the stack: the tag's protocol in network order, and its control information in host

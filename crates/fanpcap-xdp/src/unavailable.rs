@@ -7,16 +7,16 @@ use std::{fmt, io};
 /// Why XDP can't capture from a device.
 #[derive(Debug)]
 pub enum Unavailable {
-    /// The device is `any`: it means all devices, so it has no driver.
+    /// The device is `any`, which means all devices. So it has no driver.
     AnyDevice,
-    /// The device is a loopback: it has no driver that receives.
+    /// The device is a loopback device, which has no driver that receives.
     Loopback,
     /// The device's frames are not Ethernet.
     NotEthernet,
     /// The device is a bridge, or another kind without a driver that receives.
     Kind(String),
-    /// The device, of this name, takes VLAN tags out of frames before an XDP program gets the
-    /// frames.
+    /// The device takes VLAN tags out of frames before an XDP program gets the frames. The value is
+    /// the device's name.
     TakesVlanTags(String),
     /// The device has an XDP program of another application.
     Foreign {
@@ -25,12 +25,12 @@ pub enum Unavailable {
         /// The kernel's number of the BPF program.
         id: u32,
     },
-    /// The driver does not support XDP, or not with the device's present settings.
+    /// The driver does not support XDP, or does not support it with the device's present settings.
     Driver(io::Error),
     /// The kernel is older than Linux 5.18.
     Kernel,
-    /// The group has no BPF program for packets that the host sends, for this reason. `None` means
-    /// that the kernel has no hook for such a BPF program.
+    /// The group has no BPF program for packets that the host sends. The value is the reason;
+    /// `None` means that the kernel has no hook for such a BPF program.
     Sent(Option<String>),
     /// The kernel refuses a BPF program or a map, usually because a capability is missing.
     Load(LoadError),

@@ -5,21 +5,23 @@ use std::io;
 use std::time::Duration;
 
 /// Waits until all BPF programs that run now, in a driver's receive path or at a socket, have
-/// ended. After the wait, no BPF program uses a value that it read from a map before this call.
-/// Packets that a socket's filter handles now, or that are on their way into the ring, have then
-/// arrived. The reason is that the kernel handles each packet within one RCU read-side section.
-/// Needs no capability.
+/// ended. When this function returns:
 ///
-/// The system call waits for an RCU grace period (kernel/sched/membarrier.c). The call fails if the
-/// kernel runs CPUs without a timer tick (nohz_full). Then this function sleeps longer than any BPF
-/// program runs.
+/// - no BPF program uses a value that it read from a map before the call;
+/// - packets that a socket's filter handled during the call, or that were on their way into a ring,
+///   have arrived.
+///
+/// The reason is that the kernel handles each packet within one RCU read-side section, and that
+/// membarrier(2) waits for an RCU grace period (kernel/sched/membarrier.c). That system call fails
+/// if the kernel runs CPUs without a timer tick (nohz_full). Then this function sleeps longer than
+/// any BPF program runs. Needs no capability.
 pub fn wait_for_programs() {
     if try_to_wait_for_programs().is_err() {
         std::thread::sleep(LONG);
     }
 }
 
-/// Waits as [`wait_for_programs`] does, but returns an error where that function sleeps.
+/// Waits as [`wait_for_programs`] does, but returns an error if membarrier(2) fails.
 ///
 /// # Errors
 /// `EINVAL` on kernels that run with `nohz_full`, `ENOSYS` on kernels without membarrier(2).

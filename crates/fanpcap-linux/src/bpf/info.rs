@@ -21,8 +21,8 @@ pub(super) fn of<T: Described>(fd: BorrowedFd<'_>) -> io::Result<T> {
     Ok(described)
 }
 
-/// Fills `described`, in which the caller may have set addresses. Each address must point to memory
-/// that lives through the call and is as large as a size field of the struct declares.
+/// Fills `described`. The caller may have set addresses in this struct. Each of these addresses
+/// must point to memory that lives through the call and is as large as the struct declares.
 pub(super) fn fill<T: Described>(fd: BorrowedFd<'_>, described: &mut T) -> io::Result<()> {
     let mut attr = Info {
         fd: fd.as_raw_fd().unsigned_abs(),
@@ -32,7 +32,7 @@ pub(super) fn fill<T: Described>(fd: BorrowedFd<'_>, described: &mut T) -> io::R
     bpf(BPF_OBJ_GET_INFO_BY_FD, &mut attr).map(drop)
 }
 
-/// Kind and size of a map, in the kernel's numbers (linux/bpf.h).
+/// Kind, sizes and flags of a map, in the kernel's numbers (linux/bpf.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Shape {
     /// `BPF_MAP_TYPE_*`.
@@ -40,7 +40,7 @@ pub(super) struct Shape {
     pub(super) key_len: u32,
     pub(super) value_len: u32,
     pub(super) entries: u32,
-    /// The `BPF_F_*` flags of the map's creation.
+    /// The `BPF_F_*` flags with which the map was created.
     pub(super) flags: u32,
 }
 

@@ -10,7 +10,8 @@ pub fn kernel_function(name: &str) -> Option<i32> {
     function(&fs::read("/sys/kernel/btf/vmlinux").ok()?, name)
 }
 
-/// Returns the number of the function's type. Types are numbered from 1, in stored order.
+/// Returns the number of the function's type. Types have numbers from 1 on, in the order in which
+/// `blob` stores them.
 fn function(blob: &[u8], name: &str) -> Option<i32> {
     let [head, types_at, types_len, strings_at] = [4, 8, 12, 16].map(|at| word(blob, at));
     let types = blob.get(head?..)?.get(types_at?..)?;

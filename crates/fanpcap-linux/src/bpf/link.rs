@@ -31,10 +31,11 @@ impl LoadedProgram {
     /// Attaches the BPF program to a device of the calling thread's network namespace.
     ///
     /// # Errors
-    /// `EBUSY` when the device has an XDP program that was attached by a link. `EEXIST` when it has
-    /// an XDP program that was attached without a link. `EOPNOTSUPP` when its driver lacks XDP.
-    /// `EINVAL` and `ERANGE` when the device's settings do not allow XDP. `EINVAL` also when the
-    /// kernel lacks the hook.
+    /// - `EBUSY` when the device has an XDP program that was attached by a link.
+    /// - `EEXIST` when the device has an XDP program that was attached without a link.
+    /// - `EOPNOTSUPP` when the device's driver lacks XDP.
+    /// - `EINVAL` or `ERANGE` when the device's settings do not allow XDP.
+    /// - `EINVAL` also when the kernel lacks the hook.
     pub fn attach(&self, ifindex: u32, hook: Hook) -> io::Result<Attached> {
         let (kind, flags) = match hook {
             Hook::Generic => (ATTACH_XDP, 1 << 1), // XDP_FLAGS_SKB_MODE
@@ -65,7 +66,8 @@ impl Attached {
             Hook::Generic | Hook::Driver => LINK_XDP,
             Hook::Egress => LINK_TCX,
         };
-        // The numbers of link types and of BPF program types overlap.
+        // The kernel's description of another BPF object may have the same number for its kind. So
+        // checks first that the object is a link.
         if attached.is_link() && attached.info()?.kind == kind {
             return Ok(attached);
         }
@@ -81,7 +83,8 @@ impl Attached {
         self.link.try_clone().map(|link| Self { link })
     }
 
-    /// Replaces the BPF program. Each packet is handled by the old or by the new BPF program.
+    /// Replaces the BPF program. During the change, either the old or the new BPF program handles
+    /// each packet.
     ///
     /// # Errors
     /// `ENOLINK` when the device is gone or the link was detached.
@@ -89,10 +92,10 @@ impl Attached {
         self.update(program.as_fd().as_raw_fd().unsigned_abs())
     }
 
-    /// Whether the descriptor is a link. An update with a descriptor that can't be open fails with
-    /// `EBADF` only for a link, because the kernel checks the link first (kernel/bpf/syscall.c,
-    /// `link_update`). /proc would also show whether the descriptor is a link. But the application
-    /// may have changed its root directory.
+    /// Whether the descriptor is a link. Tries to update the link to a BPF program whose descriptor
+    /// can't be open. The kernel checks the link first, so the error is `EBADF` only for a link
+    /// (kernel/bpf/syscall.c, `link_update`). /proc shows the kind of a descriptor, too, but may be
+    /// missing if the application has changed its root directory.
     fn is_link(&self) -> bool {
         let error = self.update(u32::MAX).err();
         error.is_some_and(|error| error.raw_os_error() == Some(libc::EBADF))
@@ -111,7 +114,7 @@ impl Attached {
     /// Detaches the BPF program, even if other processes have the link open.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` for hooks that do not support it.
+    /// `EOPNOTSUPP` for hooks whose links can't be detached.
     pub fn detach(&self) -> io::Result<()> {
         let mut attr = LinkDetach {
             link: number(&self.link),
@@ -146,8 +149,9 @@ impl AsFd for Attached {
     }
 }
 
-/// Whether BPF programs are attached to received packets in the device's traffic control (tcx).
-/// False if the kernel does not have this hook, or does not let this process query the hook.
+/// Whether BPF programs are attached to the hook for received packets in the device's traffic
+/// control (tcx). False if the kernel does not have this hook, or does not let this process query
+/// it.
 pub fn has_ingress_programs(ifindex: u32) -> bool {
     let mut attr = ProgramQuery {
         ifindex,
@@ -175,8 +179,8 @@ struct LinkCreate {
     ifindex: u32,
     kind: u32,
     flags: u32,
-    /// For tcx: the BPF program before or after which this BPF program runs (0: it runs last), and
-    /// a revision (0: any).
+    /// For tcx: the BPF program before or after which this BPF program runs. 0 makes this BPF
+    /// program run last.
     beside: u32,
     padding: u32,
     revision: u64,

@@ -9,19 +9,19 @@ use fanpcap_bpf::{Instruction, MapSpec, Object, ProgramKind};
 
 use super::{LoadedProgram, Map, Refused, Run, locked_limit};
 
-/// A compiled object that is loaded into the kernel. If the BPF program is attached, it stays
-/// attached after this value is dropped. The maps can then no longer be read.
+/// A compiled object that is loaded into the kernel. After this value is dropped, an attached BPF
+/// program stays attached, but this process can no longer read the maps.
 #[derive(Debug)]
 pub struct Loaded {
     program: LoadedProgram,
     /// The maps, by their names in the object.
     maps: Vec<(&'static str, Map)>,
-    /// The variant of the BPF program for socket buffers that begin with the network header, as in
-    /// a test run. `None` if this variant would equal the BPF program.
+    /// The variant of the BPF program for test runs, in which the socket buffer begins with the
+    /// network header. `None` if this variant would equal the BPF program.
     trial: Option<Trial>,
 }
 
-/// Code that is loaded at the first test run.
+/// The code of a BPF program that is loaded at the first test run.
 #[derive(Debug)]
 struct Trial {
     code: Vec<Instruction>,
@@ -99,8 +99,8 @@ impl std::error::Error for LoadError {
 const TRIAL_START: i32 = 14;
 
 impl Loaded {
-    /// Creates the object's maps and loads its BPF program. The maps and the BPF program get the
-    /// same name in the kernel: at most 15 letters, digits, dots and underscores.
+    /// Creates the object's maps and loads its BPF program. In the kernel, all of these get the
+    /// name `name`: at most 15 letters, digits, dots and underscores.
     ///
     /// # Errors
     /// See [`LoadError`].
@@ -108,8 +108,9 @@ impl Loaded {
         Self::load_with(object, name, &[])
     }
 
-    /// Loads the object as [`Loaded::load`] does, with the maps in `given`, each with its name in
-    /// the object. A given map can take the place of a map that the loader would otherwise create.
+    /// Loads the object as [`Loaded::load`] does, but with the maps in `given`. Each of these has
+    /// the name of a map in the object, and takes its place. A given map may also take the place of
+    /// a map that this function would otherwise create.
     ///
     /// # Errors
     /// See [`LoadError`]. [`LoadError::Map`] when a map is missing, or has another shape than the
@@ -122,8 +123,8 @@ impl Loaded {
         Self::load_by(object, name, 0, &|spec| map(name, spec, given))
     }
 
-    /// Loads the object as [`Loaded::load_with`] does, for one device of the calling thread's
-    /// network namespace: see [`LoadedProgram::load_functions`].
+    /// Loads the object as [`Loaded::load_with`] does, but so that only one device of the calling
+    /// thread's network namespace can run it: see [`LoadedProgram::load_functions`].
     ///
     /// # Errors
     /// As [`Loaded::load_with`].
@@ -136,8 +137,8 @@ impl Loaded {
         Self::load_by(object, name, ifindex, &|spec| map(name, spec, given))
     }
 
-    /// Loads the object as [`Loaded::load_with`] does, and takes the maps of the same names from
-    /// `other`. `other` is an object that is compiled from the same source for another hook.
+    /// Loads the object as [`Loaded::load_with`] does, but shares the maps of the same names with
+    /// `other`, an object that is compiled from the same source for another hook.
     ///
     /// # Errors
     /// As [`Loaded::load_with`].
@@ -198,8 +199,8 @@ impl Loaded {
         self.program
     }
 
-    /// Bytes that the kernel charges to a socket for the BPF program; 0 if unknown. The number is
-    /// the length of the code after the verifier has rewritten it.
+    /// Bytes that the kernel charges to a socket for the BPF program: the length of the code after
+    /// the verifier has rewritten it. 0 if the length is unknown.
     pub fn charged(&self) -> u64 {
         self.program.translated().unwrap_or(0).into()
     }
@@ -262,7 +263,7 @@ impl Loaded {
         }
     }
 
-    /// The map of this name, if the object has one.
+    /// The map of this name; `None` if the object has no such map.
     pub fn map(&self, name: &str) -> Option<&Map> {
         let found = self.maps.iter().find(|(known, _)| *known == name);
         found.map(|(_, map)| map)

@@ -1,12 +1,12 @@
 //! Locked memory. Before Linux 5.11 the kernel charges maps and BPF programs to `RLIMIT_MEMLOCK`.
-//! Above the limit bpf(2) fails with `EPERM`, as it does without the capability
-//! (kernel/bpf/syscall.c, `bpf_charge_memlock`).
+//! Above this limit, bpf(2) fails with `EPERM` (kernel/bpf/syscall.c, `bpf_charge_memlock`). The
+//! error is the same if a process lacks the capability, so this module finds the reason.
 
 use std::fs;
 
-/// Returns how many bytes the process may lock, if this limit can be the reason for `EPERM`. The
-/// limit can be the reason if the kernel charges locked memory and the process has the capability.
-/// `None` if the limit is not the reason, or if /proc can't be read.
+/// Returns how many bytes the process may lock, if this limit can be the reason for `EPERM`: the
+/// kernel charges locked memory, and the process has the capability. `None` if the limit can't be
+/// the reason, or if /proc can't be read.
 pub fn locked_limit() -> Option<u64> {
     let read = |path| fs::read_to_string(path).ok();
     let is_charged = is_charged(&read("/proc/sys/kernel/osrelease")?)?;
@@ -23,12 +23,12 @@ fn is_charged(release: &str) -> Option<bool> {
     Some((number()?, number()?) < (5, 11))
 }
 
-/// Whether a process may load BPF programs; `None` if the process has ended.
+/// Whether a process has a capability to load BPF programs; `None` if the process has ended.
 pub fn may_load(pid: u32) -> Option<bool> {
     status_may_load(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }
 
-/// Whether a thread with this status may load BPF programs (proc(5), `CapEff`).
+/// Whether a thread with this status has a capability to load BPF programs (proc(5), `CapEff`).
 fn status_may_load(status: &str) -> Option<bool> {
     let line = status.lines().find_map(|it| it.strip_prefix("CapEff:"))?;
     let effective = u64::from_str_radix(line.trim(), 16).ok()?;

@@ -181,7 +181,7 @@ impl Map {
         bpf(BPF_MAP_LOOKUP_ELEM, &mut attr).map(drop)
     }
 
-    /// Reads the value of a key as the kernel writes the value, in a multiple of eight bytes. For a
+    /// Reads the value of a key, padded to a multiple of eight bytes as the kernel writes it. For a
     /// per-CPU map, reads the values of all possible CPUs.
     fn look_up(&self, key: &[u8]) -> io::Result<Vec<u8>> {
         if key.len() != self.key_len {
@@ -233,7 +233,7 @@ pub(super) fn create(name: &str, shape: &Shape) -> io::Result<OwnedFd> {
 
 /// Creates an array of ring buffers, which may differ in size.
 pub(super) fn create_array_of_rings(name: &str, entries: u32) -> io::Result<OwnedFd> {
-    // The kernel takes the properties of the ring buffers from an example, `inner_map_fd`.
+    // The kernel needs an example of the array's values: the ring buffer `inner_map_fd`.
     let shown = create(name, &Shape::new(RING_BUFFER, (0, 0), SMALLEST_RING, 0))?;
     let shape = Shape::new(MapKind::RingArray.number(), (4, 4), entries, 0);
     create_with(name, &shape, number(&shown))
@@ -253,8 +253,8 @@ fn create_with(name: &str, shape: &Shape, inner_map: u32) -> io::Result<OwnedFd>
     owned(bpf(BPF_MAP_CREATE, &mut attr)?)
 }
 
-/// Returns an upper bound on the number of values in an entry of a per-CPU map: the highest number
-/// of a possible CPU, plus one. An entry has fewer values if the numbers of the CPUs have gaps.
+/// Returns how many values an entry of a per-CPU map has at most: the highest number of a possible
+/// CPU, plus one. An entry has fewer values if the numbers of the CPUs have gaps.
 fn possible_cpus() -> io::Result<usize> {
     let list = fs::read_to_string("/sys/devices/system/cpu/possible")?;
     let last = list.trim().rsplit([',', '-']).next();
@@ -266,7 +266,8 @@ fn possible_cpus() -> io::Result<usize> {
 // SAFETY: the part of union bpf_attr for BPF_MAP_CREATE, without addresses.
 unsafe impl Attributes for MapCreate {}
 // SAFETY: the part of union bpf_attr for BPF_MAP_*_ELEM. The code that makes this struct provides a
-// key and a value of the map's lengths, or room for all bytes that the kernel writes.
+// key of the map's key length. The value has the map's value length, or room for all bytes that the
+// kernel writes.
 unsafe impl Attributes for MapElement {}
 // SAFETY: `batch` of union bpf_attr. The code that makes this struct provides `count` whole keys
 // and values, which the kernel only reads.
@@ -283,8 +284,8 @@ struct MapCreate {
     inner_map: u32,
     numa_node: u32,
     name: [u8; 16],
-    /// 0: the map is in the host's memory, not on a device. valgrind checks this field for every
-    /// map.
+    /// 0, because the map is in the host's memory, not on a device. The field is here because
+    /// valgrind checks it for every map.
     ifindex: u32,
 }
 
@@ -313,7 +314,7 @@ pub(super) struct MapBatch {
 
 /// `BPF_MAP_TYPE_RINGBUF`.
 pub(super) const RING_BUFFER: u32 = 27;
-/// A power of two, and a multiple of every page size.
+/// Length of the example of a ring buffer: a power of two, and a multiple of every page size.
 const SMALLEST_RING: u32 = 1 << 16;
 const BPF_MAP_CREATE: libc::c_long = 0;
 const BPF_MAP_LOOKUP_ELEM: libc::c_long = 1;

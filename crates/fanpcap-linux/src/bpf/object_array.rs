@@ -22,7 +22,7 @@ impl ObjectArray {
     /// Creates an empty array.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_BPF`; `InvalidInput` when `kind` is not one of these two.
+    /// `EPERM` without `CAP_BPF`; `InvalidInput` when `kind` is not one of the two kinds above.
     pub fn create(name: &str, kind: MapKind, entries: u32) -> io::Result<Self> {
         let fd = match kind {
             MapKind::RingArray => map::create_array_of_rings(name, entries),
@@ -45,11 +45,11 @@ impl ObjectArray {
     }
 
     /// Puts `objects` at the indices from `first` on. When this function returns, no BPF program
-    /// uses the ring buffers that were there before (`maybe_wait_bpf_programs`).
+    /// uses the ring buffers that it has replaced (`maybe_wait_bpf_programs`).
     ///
     /// # Errors
     /// `E2BIG` beyond the array's end; `EINVAL` for another kind of object. After an error, the
-    /// array may have some of the objects: those before the refused one.
+    /// array may have the objects before the refused object.
     pub fn put(&self, first: u32, objects: &[BorrowedFd<'_>]) -> io::Result<()> {
         let keys: Vec<u32> = (first..).take(objects.len()).collect();
         let values: Vec<u32> = objects
@@ -73,8 +73,8 @@ impl ObjectArray {
     }
 
     /// Empties `count` entries from index `first` on. When this function returns, no BPF program
-    /// uses the ring buffers that were there before. The kernel waits some milliseconds for each
-    /// ring buffer.
+    /// uses the ring buffers that it has removed. For this, the kernel waits some milliseconds at
+    /// each ring buffer.
     ///
     /// # Errors
     /// `E2BIG` beyond the array's end.

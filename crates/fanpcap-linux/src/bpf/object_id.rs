@@ -23,8 +23,8 @@ pub enum ObjectId {
 
 impl ObjectId {
     /// Returns the objects for which a process has descriptors, and the BPF programs of its links.
-    /// The set is empty when the process has ended. It lacks objects that the process has only
-    /// mapped.
+    /// The set is empty if the process has ended. Objects that the process has mapped, but for
+    /// which it has no descriptor any more, are missing.
     pub fn held_by(pid: u32) -> BTreeSet<Self> {
         let entries = fs::read_dir(format!("/proc/{pid}/fdinfo"));
         let entries = entries.into_iter().flatten().flatten();
@@ -58,8 +58,8 @@ impl ObjectId {
     }
 
     /// Finds the maps with values of `value_len` bytes for which a process has descriptors. Returns
-    /// the kernel's number of each map, with one of the process's descriptors. Empty when the
-    /// process has ended.
+    /// the kernel's number of each map, with one of the process's descriptors for the map. The
+    /// result is empty if the process has ended.
     pub fn maps_of(pid: u32, value_len: u32) -> BTreeMap<u32, RawFd> {
         let entries = fs::read_dir(format!("/proc/{pid}/fdinfo"));
         let entries = entries.into_iter().flatten().flatten();
@@ -93,10 +93,10 @@ impl ObjectId {
 
     /// Whether the kernel still has the object. Needs `CAP_SYS_ADMIN`.
     ///
-    /// Does not open the object. The object may be an array of BPF programs that is about to be
-    /// freed. A descriptor of such an array could make the kernel keep the array for ever:
-    /// `prog_array_map_clear` (kernel/bpf/arraymap.c) takes a reference even if the work that
-    /// clears the array is already pending.
+    /// This function does not open the object, because the object may be an array of BPF programs
+    /// that is about to be freed. When a new descriptor of such an array is closed, the kernel can
+    /// keep the array for ever: `prog_array_map_clear` (kernel/bpf/arraymap.c) takes a reference
+    /// even if the work that clears the array is already pending.
     ///
     /// # Errors
     /// `EPERM` without the capability.
@@ -131,8 +131,8 @@ pub(super) fn open_program(id: u32) -> io::Result<OwnedFd> {
 
 // SAFETY: the part of union bpf_attr for BPF_*_GET_*_ID, without addresses.
 unsafe impl Attributes for GetNextId {}
-// SAFETY: the beginning of struct bpf_prog_info. Its address is 0, or that of room for `count`
-// numbers.
+// SAFETY: the beginning of struct bpf_prog_info. Its address is 0, or the address of memory with
+// room for `count` numbers.
 unsafe impl Described for ProgramMaps {}
 
 /// The beginning of struct bpf_prog_info.
@@ -141,7 +141,8 @@ unsafe impl Described for ProgramMaps {}
 struct ProgramMaps {
     before: [u64; 6],
     user: u32,
-    /// Before the call: how many numbers have room at `maps`. After the call: the number of maps.
+    /// Before the call: how many numbers fit into the memory at `maps`. After the call: the number
+    /// of maps.
     count: u32,
     maps: u64,
 }

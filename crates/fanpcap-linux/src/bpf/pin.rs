@@ -23,7 +23,7 @@ pub fn pin(object: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
 /// Opens the map, BPF program or link with this name.
 ///
 /// # Errors
-/// `ENOENT` when no object has this name; `EACCES` when the path leads out of BPF file systems.
+/// `ENOENT` when no object has this name; `EACCES` when the path is not in a BPF file system.
 pub fn open_pinned(path: &Path) -> io::Result<OwnedFd> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut attr = Named::new(&path, 0);

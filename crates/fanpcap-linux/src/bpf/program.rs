@@ -1,4 +1,4 @@
-//! BPF programs: loading, test runs, attaching to a device.
+//! Loads BPF programs, and runs them for tests.
 
 use std::ffi::CStr;
 use std::io;
@@ -112,9 +112,10 @@ impl LoadedProgram {
     /// xdp_md` with the fields that the kernel lets a caller set.
     ///
     /// # Errors
-    /// `EINVAL` for a frame that is too long, or too short for Ethernet or for the IP version that
-    /// the frame names. `EINVAL` also for a context that sets other fields. `EINTR` when a signal
-    /// arrived.
+    /// - `EINVAL` for a frame that is too long, or that is too short for Ethernet or for the IP
+    ///   version that the frame names.
+    /// - `EINVAL` for a context that sets a field that the kernel does not let a caller set.
+    /// - `EINTR` when a signal arrived.
     pub fn run(&self, frame: &[u8], context: &[u8], repeat: u32) -> io::Result<Run> {
         let mut attr = TestRun {
             program: number(&self.fd),
@@ -136,7 +137,7 @@ impl LoadedProgram {
     }
 
     /// Returns how many instructions the verifier has walked, over all paths
-    /// (`BPF_OBJ_GET_INFO_BY_FD`, since Linux 5.16; 0 before). The verifier's limit is a million.
+    /// (`BPF_OBJ_GET_INFO_BY_FD`). Before Linux 5.16, returns 0. The verifier's limit is a million.
     ///
     /// # Errors
     /// No known kernel returns an error.
@@ -180,12 +181,12 @@ impl LoadedProgram {
     }
 
     /// Runs an XDP program `repeat` times on `frame` (`BPF_F_TEST_XDP_LIVE_FRAMES`, since Linux
-    /// 5.18). The kernel applies the verdict each time: for example, it sends the frame on the
-    /// device of a redirect. If a run changes the frame, later runs get the changed frame. Frames
-    /// that the device refuses are lost without an error.
+    /// 5.18). The kernel applies the verdict of each run: for example, if the XDP program redirects
+    /// the frame to a device, the kernel sends it there. If a run changes the frame, later runs get
+    /// the changed frame. A frame that the device refuses is lost without an error.
     ///
     /// # Errors
-    /// `EINVAL` on older kernels, `EINTR` when a signal arrived.
+    /// `EINVAL` before Linux 5.18, `EINTR` when a signal arrived.
     pub fn run_live(&self, frame: &[u8], repeat: u32) -> io::Result<()> {
         let mut attr = TestRun {
             program: number(&self.fd),
@@ -357,12 +358,11 @@ const MOVE_REGISTER: u8 = 0xbf;
 #[cfg(test)]
 const CALL: u8 = 0x85;
 
-/// The kernel compares this text, because it offers some helpers only to BPF programs under the
-/// GPL.
+/// The license of the BPF programs. The kernel compares this text with its list of GPL-compatible
+/// licenses, and offers some helpers only to BPF programs with such a license.
 const LICENSE: &CStr = c"Dual BSD/GPL";
-/// Bytes of the buffer for the verifier's log. The log of a long BPF program does not fit into
-/// `LOG_LEN`: then the load is repeated with `LOG_LEN_MAX`. Errors show the last `LOG_SHOWN` bytes
-/// of the log.
+/// Bytes of the buffer for the verifier's log. If the log does not fit into `LOG_LEN`, the load is
+/// repeated with `LOG_LEN_MAX`. Errors show the last `LOG_SHOWN` bytes of the log.
 const LOG_LEN: usize = 1 << 16;
 const LOG_LEN_MAX: usize = 1 << 24;
 const LOG_SHOWN: usize = 1 << 14;

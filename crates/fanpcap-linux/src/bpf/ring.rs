@@ -1,5 +1,5 @@
 //! BPF ring buffers (`BPF_MAP_TYPE_RINGBUF`, since Linux 5.8): BPF programs append records, and one
-//! process reads them from memory (kernel/bpf/ringbuf.c).
+//! process reads these from mapped memory (kernel/bpf/ringbuf.c).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -19,7 +19,8 @@ pub struct RingBuffer {
 }
 
 impl RingBuffer {
-    /// Creates a ring buffer of `len` bytes: a power of two, and a multiple of the page size.
+    /// Creates a ring buffer of `len` bytes. The length must be a power of two, and a multiple of
+    /// the page size.
     ///
     /// # Errors
     /// `EPERM` without `CAP_BPF`. `EINVAL` before Linux 5.8, or for another length. `ENOMEM` and
@@ -28,7 +29,7 @@ impl RingBuffer {
         Self::behind(map::create(name, &shape(len))?, len)
     }
 
-    /// Opens the ring buffer behind a descriptor from another process. Needs no capability.
+    /// Opens the ring buffer behind `fd`, which may come from another process. Needs no capability.
     ///
     /// # Errors
     /// `InvalidData` with both shapes when the map is not a ring buffer; `EINVAL` when `fd` is not
@@ -66,8 +67,8 @@ impl RingBuffer {
             .checked_mul(2)
             .and_then(|len| len.checked_add(page));
         let twice = twice.ok_or(io::ErrorKind::OutOfMemory)?;
-        // The kernel lets processes write only to the consumer's page. The kernel maps the data
-        // twice.
+        // The kernel lets processes write only to the consumer's page, so this page needs its own
+        // mapping. The other mapping has the data twice.
         let consumer = Mapping::shared(fd, page)?;
         let producer = Mapping::new(twice, libc::PROT_READ, 0, fd, page)?;
         Ok(RingMapping::new(consumer, producer, page, self.len))
@@ -98,14 +99,14 @@ unsafe impl Send for RingMapping {}
 unsafe impl Sync for RingMapping {}
 
 /// Offset of the reader's own word in the consumer's page. The kernel uses only the page's first
-/// word, and reads that word with each record. So this offset is outside the pair of cache lines of
-/// the kernel's word.
+/// word, and reads that word for each record. The offset keeps the reader's word out of the pair of
+/// cache lines that the kernel reads.
 const READ: usize = 256;
 
 impl RingMapping {
-    /// Makes memory of the same layout without a kernel that writes to it, for other producers and
-    /// for tests. All of the memory is writable. `len` is a power of two, and a multiple of the
-    /// page size.
+    /// Makes memory with the layout of a ring buffer to which the kernel does not write, for other
+    /// producers and for tests. All of the memory is writable. `len` must be a power of two, and a
+    /// multiple of the page size.
     ///
     /// # Errors
     /// `InvalidInput` for another length; the errors of memfd_create(2), ftruncate(2) and mmap(2).
@@ -126,7 +127,8 @@ impl RingMapping {
         Ok(Self::new(consumer, producer, page, len))
     }
 
-    /// Puts the parts together. `producer` maps one page, then the `len` bytes of the data twice.
+    /// Makes a value of two mappings. `producer` maps one page, then the `len` bytes of the data
+    /// twice.
     fn new(consumer: Mapping, producer: Mapping, page: usize, len: usize) -> Self {
         debug_assert!(producer.len() >= page + 2 * len);
         Self {
@@ -146,7 +148,7 @@ impl RingMapping {
     }
 
     /// The position up to which the reader has taken records. The kernel ignores this word. If the
-    /// reader dies, its successor begins at this position.
+    /// reader dies, the next reader begins at this position.
     #[inline]
     pub fn read(&self) -> &AtomicU64 {
         self.consumer.word(READ)
@@ -158,8 +160,8 @@ impl RingMapping {
         self.producer.word(0)
     }
 
-    /// The first byte of the data. Twice [`RingMapping::len`] bytes can be read from this address.
-    /// The second half repeats the first, so each record is contiguous.
+    /// The first byte of the data. Twice [`RingMapping::len`] bytes can be read from this address
+    /// on. The second half repeats the first, so that each record is contiguous.
     #[inline]
     pub fn data(&self) -> NonNull<u8> {
         self.data

@@ -10,13 +10,14 @@ use fanpcap_bpf::{MapKind, TABLE_ROW};
 use super::info::Shape;
 use super::map::{self, BPF_F_MMAPABLE};
 
-/// A map whose entries a process reads and writes as mapped memory, one entry after the other. BPF
-/// programs access the same memory at the same time. They load whole entries.
+/// A map that a process reads and writes as mapped memory, in which the entries follow one another.
+/// BPF programs access the same memory at the same time.
 #[derive(Debug)]
 pub struct Table(Memory);
 
 impl Table {
-    /// Creates a map of `len` zero bytes in entries of [`TABLE_ROW`] bytes, and maps it.
+    /// Creates a map of `len` zero bytes in entries of [`TABLE_ROW`] bytes, and maps its memory.
+    /// BPF programs load whole entries.
     ///
     /// # Errors
     /// `EPERM` without `CAP_BPF`. `EINVAL` before Linux 5.5, or for length 0. `ENOMEM` and `E2BIG`
@@ -25,8 +26,8 @@ impl Table {
         Self::map(map::create(name, &shape(len))?, len)
     }
 
-    /// Creates and maps a map as [`Table::create`] does, with entries of `row_len` bytes, a
-    /// multiple of eight. BPF programs access any part of an entry.
+    /// Creates a map and maps its memory, as [`Table::create`] does, but with entries of `row_len`
+    /// bytes, which must be a multiple of eight. BPF programs may access any part of an entry.
     ///
     /// # Errors
     /// As [`Table::create`].

@@ -21,7 +21,7 @@ pub(super) fn load(context: &str) -> io::Result<OwnedFd> {
     owned(bpf(BPF_BTF_LOAD, &mut attr)?)
 }
 
-/// Indices in the list of types, which begin at 1.
+/// Indices in the list of types. The first index is 1.
 const NUMBER: u32 = 1;
 const CONTEXT: u32 = 2;
 const POINTER: u32 = 3;

@@ -14,7 +14,7 @@ pub struct Channels {
     pub other: u32,
     /// Channels that receive and send.
     pub combined: u32,
-    /// The driver's maxima of rx, tx, other and combined channels.
+    /// The driver's maximum numbers of channels: of rx, tx, other and combined channels.
     pub most: [u32; 4],
 }
 

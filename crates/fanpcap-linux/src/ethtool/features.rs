@@ -32,8 +32,8 @@ impl Device {
             let block = all.get(2 + 4 * (bit / 32) + word);
             block.is_some_and(|block| (block >> (bit % 32)) & 1 == 1)
         };
-        // A block has four words of bits: features that can change, are requested, are active,
-        // never change.
+        // A block has four words, with a bit for each of 32 features: whether it can be changed,
+        // whether it is requested, whether it is active, and whether it never changes.
         let feature = |(bit, name): (usize, String)| Feature {
             name,
             is_on: has(bit, 2),
@@ -96,7 +96,7 @@ fn size(count: usize) -> io::Result<u32> {
 
 /// `ETH_GSTRING_LEN` in words.
 const NAME: usize = 8;
-/// More features than any kernel has.
+/// A number of features that is larger than that of any kernel.
 const FEATURES_MAX: usize = 1024;
 
 const ETHTOOL_GSTRINGS: u32 = 0x1b;

@@ -24,7 +24,7 @@ pub enum Transform {
     SymmetricXor,
     /// Source and destination are combined by OR and by XOR, for one hash in both directions.
     SymmetricOrXor,
-    /// A number of the kernel for which this code has no name.
+    /// Another transform, by the kernel's number.
     Other(u8),
 }
 
@@ -41,7 +41,7 @@ pub mod flow {
 }
 
 impl Device {
-    /// How the device chooses receive queues.
+    /// Returns how the device chooses receive queues.
     ///
     /// # Errors
     /// `EOPNOTSUPP` for drivers without RSS.
@@ -164,13 +164,13 @@ impl Transform {
     }
 }
 
-/// `ETH_RXFH_INDIR_NO_CHANGE`, which is sent in place of a table.
+/// `ETH_RXFH_INDIR_NO_CHANGE`, which is sent in place of a table if the table stays as it is.
 const NO_CHANGE: [u32; 1] = [u32::MAX];
 
 /// Words of struct ethtool_rxfh before the table.
 const HEAD: usize = 6;
 
-/// More entries and longer keys than any driver has.
+/// The most entries and the longest key that this code accepts. No driver has more.
 const ENTRIES_MAX: usize = 65_536;
 const KEY_MAX: usize = 4096;
 

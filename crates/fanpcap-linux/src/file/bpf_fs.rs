@@ -24,11 +24,11 @@ pub fn mount(directory: &Path) -> io::Result<()> {
     check(unsafe { libc::mount(name.as_ptr(), place.as_ptr(), kind.as_ptr(), flags, data) })
 }
 
-/// Unmounts the file system that is mounted on a directory. Its names are removed as soon as no
-/// process has one of its directories open.
+/// Unmounts the file system that is mounted on a directory. The kernel removes the file system's
+/// names as soon as no process has one of its directories open.
 ///
 /// # Errors
-/// `EINVAL` when no file system is mounted there.
+/// `EINVAL` when no file system is mounted on the directory.
 pub fn unmount(directory: &Path) -> io::Result<()> {
     let place = CString::new(directory.as_os_str().as_bytes())?;
     let flags = libc::UMOUNT_NOFOLLOW | libc::MNT_DETACH;

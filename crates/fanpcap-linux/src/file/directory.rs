@@ -1,5 +1,5 @@
-//! Directories held by descriptor. No link and no rename can redirect an operation in such a
-//! directory to another directory.
+//! Directories that a process holds open by a descriptor. No link and no rename of a path can
+//! redirect an operation in such a directory to another directory.
 
 use crate::errno::{check, owned};
 use crate::process;
@@ -23,7 +23,8 @@ pub enum Access {
     Read,
     /// For reading and writing.
     Write,
-    /// For reading and writing. Creates the file for its owner only, if it does not exist.
+    /// For reading and writing. If the file does not exist, creates it with access for its owner
+    /// only.
     Make,
 }
 
@@ -101,7 +102,7 @@ impl Directory {
     }
 
     /// Returns a path to this name in the directory, for calls that take only paths. The path is
-    /// valid as long as `self`. Only its last part may be a link.
+    /// valid as long as `self`. A call can follow a link only at the path's last part.
     ///
     /// # Errors
     /// `InvalidInput` for a name with a `/`, and for an empty name.
@@ -110,7 +111,8 @@ impl Directory {
         Ok(Path::new(&own).join(single(name)?))
     }
 
-    /// Opens a regular file; `None` for other files. Does not follow a link and does not block.
+    /// Opens a regular file; `None` if the file is of another type. Does not follow a link and does
+    /// not block.
     ///
     /// # Errors
     /// The error of openat(2).
@@ -242,8 +244,8 @@ impl Directory {
     }
 }
 
-/// Opens a file for reading. Follows links. The open does not wait. A read does not wait either: it
-/// fails with `WouldBlock`.
+/// Opens a file for reading. Follows links. The open does not wait. A read of the file does not
+/// wait either: if it would have to wait for data, it fails with `WouldBlock`.
 ///
 /// # Errors
 /// The error of open(2).
@@ -262,13 +264,13 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     let is_file = |about: Metadata| about.is_file().then_some(()).ok_or_else(no_file);
     is_file(fs::metadata(path)?)?;
     let file = open_to_read(path)?;
-    // The path may lead to another file since the first check.
+    // Another process may have changed the path after the first check, so checks the open file.
     is_file(file.metadata()?)?;
     Ok(file)
 }
 
-/// Whether only root and the calling process's effective user can change the file, according to its
-/// owner and mode.
+/// Whether the file's owner and mode let only root and the calling process's effective user change
+/// the file.
 pub fn is_trusted(about: &Metadata) -> bool {
     is_roots_or_own(about) && !others_may_write(about)
 }

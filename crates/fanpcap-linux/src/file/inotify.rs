@@ -40,8 +40,8 @@ impl Changes {
         })
     }
 
-    /// Watches a directory until it is removed. A second call for the same directory has no effect.
-    /// Does not follow a link.
+    /// Watches a directory until the directory is removed. A second call for the same directory has
+    /// no effect. Does not follow a link.
     ///
     /// # Errors
     /// `ENOENT` when there is no such directory, `ENOSPC` when the user has too many watches.
@@ -57,8 +57,8 @@ impl Changes {
         Ok(())
     }
 
-    /// Returns the changes since the last call, in order. `None` when the kernel's queue has
-    /// overflowed: the caller must then list the directories itself.
+    /// Returns the changes since the last call, in order. `None` if the kernel's queue has
+    /// overflowed, so that changes are missing. Then the caller must list the directories.
     ///
     /// # Errors
     /// The error of read(2).
@@ -78,7 +78,7 @@ impl Changes {
     }
 
     /// Parses struct inotify_event: watch, mask, cookie, length, then `length` bytes of name,
-    /// padded with zeros.
+    /// padded with zeros. Returns false if events are missing.
     fn parse(&mut self, mut bytes: &[u8], changes: &mut Vec<Change>) -> bool {
         let mut complete = true;
         while let Some((head, rest)) = bytes.split_at_checked(HEAD_LEN) {

@@ -1,9 +1,10 @@
-//! Exclusive locks of a file's open file description (fcntl(2), `F_OFD_SETLK`). A process needs
-//! write access to the file to take such a lock; flock(2) does not need it. When the lock's owner
-//! dies, the kernel releases the lock.
+//! Locks of a file that belong to an open file description (fcntl(2), `F_OFD_SETLK`). A process
+//! needs write access to the file to take an exclusive lock of this kind. flock(2) would not need
+//! write access. When the last process that has the open file description dies, the kernel releases
+//! the lock.
 //!
-//! The lock belongs to the open file description. A child inherits the lock by fork(2). A mapping
-//! of the file keeps the lock after the descriptor is closed.
+//! A child inherits the open file description by fork(2), and with it the lock. A mapping of the
+//! file keeps the lock after the descriptor is closed.
 
 use crate::process::stat::{self, Stat};
 use std::fs::{self, File};
@@ -63,7 +64,7 @@ pub fn is_any_taken(file: &File, from: u32) -> io::Result<bool> {
 }
 
 /// Takes a shared lock of one byte, which many open file descriptions may have at a time. Returns
-/// false when another one has the exclusive lock.
+/// false when another open file description has the exclusive lock.
 ///
 /// # Errors
 /// The error of fcntl(2).
@@ -72,7 +73,8 @@ pub fn share_byte(file: &File, byte: u32) -> io::Result<bool> {
 }
 
 /// Whether another open file description has an exclusive or shared lock of one byte. Every process
-/// that may read the file may take a shared lock. So other users must not be able to open the file.
+/// that may read the file may take a shared lock. So the result can be trusted only if other users
+/// can't open the file.
 ///
 /// # Errors
 /// The error of fcntl(2).
@@ -80,12 +82,13 @@ pub fn is_byte_shared(file: &File, byte: u32) -> io::Result<bool> {
     is_locked(file, libc::F_WRLCK, byte, 1)
 }
 
-/// Returns a process that has a lock of one byte, as far as `/proc/PID/fdinfo` shows the lock.
+/// Returns a process for which `/proc/PID/fdinfo` shows a lock of one byte; `None` if there is no
+/// such process.
 pub fn holder(file: &File, byte: u32) -> Option<Stat> {
     holding(file, byte)?.next()
 }
 
-/// Returns all processes that have an exclusive or shared lock of one byte.
+/// Returns all processes for which `/proc/PID/fdinfo` shows a lock of one byte.
 pub fn holders(file: &File, byte: u32) -> Vec<Stat> {
     holding(file, byte).into_iter().flatten().collect()
 }
@@ -102,8 +105,8 @@ fn holding(file: &File, byte: u32) -> Option<impl Iterator<Item = Stat>> {
     Some(stat::all().into_iter().filter(has_it))
 }
 
-/// Releases a lock that [`try_take_byte`] took, also for copies of the descriptor in forked
-/// children.
+/// Releases a lock that [`try_take_byte`] has taken. After that, copies of the descriptor in forked
+/// children do not have the lock either.
 ///
 /// # Errors
 /// The error of fcntl(2).

@@ -8,9 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::ptr;
 
-/// Whether the loader ignores the environment's settings of libraries for this executable. The
-/// loader does so when the file is set-user-ID or set-group-ID, or has file capabilities (ld.so(8),
-/// secure-execution mode).
+/// Whether the loader ignores the environment's settings of libraries for this executable: the file
+/// is set-user-ID or set-group-ID, or has file capabilities (ld.so(8), secure-execution mode).
 ///
 /// # Errors
 /// The error of stat(2).

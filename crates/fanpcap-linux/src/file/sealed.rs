@@ -1,5 +1,5 @@
-//! Memory files (memfd) for other processes. A text file can't be changed by any process. A file of
-//! memory can't be shortened by any process.
+//! Memory files (memfd) for other processes. No process can change a memory file with a text. All
+//! processes can write to a memory file that they share as memory, but none can shorten it.
 
 use crate::errno::{check, owned};
 use crate::file::shared;
@@ -38,8 +38,8 @@ pub fn create_memory(name: &CStr, len: u32) -> io::Result<Memory> {
 /// Maps a memory file of `len` bytes that another process has made with [`create_memory`].
 ///
 /// # Errors
-/// `InvalidData` when the file has another length, or a process could change the length; `EINVAL`
-/// when the file is not a memory file.
+/// `InvalidData` when the file has another length, or when a process could change the length.
+/// `EINVAL` when the file is not a memory file.
 pub fn open_memory(fd: OwnedFd, len: u32) -> io::Result<Memory> {
     let file = File::from(fd);
     let is_fixed = seals(&file)? & FIXED == FIXED;
@@ -85,7 +85,8 @@ pub fn read(fd: OwnedFd, longest: usize) -> io::Result<Option<String>> {
     let mut bytes = vec![0; longest + 1];
     let mut len = 0;
     loop {
-        // Does not use read(2), because all processes with this descriptor share the offset.
+        // Reads at an offset (pread(2)), because all processes with this descriptor share the
+        // offset that read(2) uses.
         match file.read_at(&mut bytes[len..], len as u64)? {
             0 => break,
             read => len += read,

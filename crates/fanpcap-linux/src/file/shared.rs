@@ -11,8 +11,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One counter. Any thread and any forked child can use it. It stays valid while a copy of the
-/// value exists, even when the file is removed.
+/// One counter. Any thread and any forked child can use it. The counter stays valid as long as a
+/// copy of this value exists, even if the file is removed.
 #[derive(Clone, Debug)]
 pub struct Word {
     at: NonNull<AtomicU64>,
@@ -42,8 +42,9 @@ unsafe impl Sync for Memory {}
 
 /// Writes `content` to the start of the file, in native byte order, and maps the file. The file
 /// must be open for reading and writing.
-/// The bytes are written before the file is mapped, so that a full file system causes an error. On
-/// a full file system, a store to the mapping would kill the process (`SIGBUS`).
+///
+/// If the file system is full, the write returns an error. Without the write, the first store to
+/// the mapping would kill the process (`SIGBUS`).
 ///
 /// # Errors
 /// The errors of [`write_at`], such as `ENOSPC`, and of mmap(2).
@@ -70,7 +71,7 @@ pub fn write_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
 /// reading and writing.
 ///
 /// # Errors
-/// `InvalidData` when the file is shorter, and the error of mmap(2).
+/// `InvalidData` when the file is shorter than these words, and the error of mmap(2).
 pub fn join<const N: usize>(file: &File) -> io::Result<[Word; N]> {
     match file.metadata()?.len() < (N * 8) as u64 {
         true => Err(io::ErrorKind::InvalidData.into()),

@@ -12,7 +12,7 @@ use std::ptr;
 /// A device's directory in sysfs, `/sys/class/net/DEV`.
 #[derive(Debug)]
 pub struct DeviceDirectory {
-    /// The root of a mount that is not attached to the file system; `None` if `/sys` is used.
+    /// The root of a mount of sysfs that has no place in the file system; `None` if `/sys` is used.
     mount: Option<OwnedFd>,
     name: String,
 }
@@ -54,7 +54,7 @@ impl DeviceDirectory {
     }
 }
 
-/// Mounts sysfs without attaching the mount to the file system.
+/// Mounts the sysfs of the calling thread's network namespace, without a place in the file system.
 fn mount() -> io::Result<OwnedFd> {
     let (name, flags) = (c"sysfs".as_ptr(), FSOPEN_CLOEXEC);
     // SAFETY: the name is a C string.

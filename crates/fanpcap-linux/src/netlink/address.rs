@@ -11,7 +11,7 @@ const ADDRESSES: Question = Question {
 };
 
 /// Whether a device has an IP address. Link-local addresses do not count, because every device that
-/// is up has one, unless IPv6 is off.
+/// is up has such an address, unless IPv6 is off.
 ///
 /// # Errors
 /// The errors of the socket calls.

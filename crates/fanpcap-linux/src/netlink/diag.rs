@@ -1,5 +1,5 @@
-//! Packet diag: every packet socket of the network namespace, with device, protocol and fan-out
-//! group (linux/packet_diag.h, linux/sock_diag.h).
+//! Packet diag: lists every packet socket of a network namespace, with its device, protocol and
+//! fanout group (linux/packet_diag.h, linux/sock_diag.h).
 
 use crate::bytes::{u16_at, u32_at};
 use crate::netlink::{self, Question, for_each_attribute};
@@ -16,15 +16,15 @@ pub struct PacketSocket {
     pub ifindex: u32,
     /// Protocol in host byte order, `ETH_P_*`.
     pub protocol: u16,
-    /// The socket's fanout group, if it has one.
+    /// The socket's fanout group; `None` if the socket is in no group.
     pub fanout: Option<FanoutGroup>,
-    /// Whether the kernel passes packets to the socket: it is bound, and its device is up.
+    /// Whether the kernel passes packets to the socket: the socket is bound, and its device is up.
     pub is_running: bool,
     /// Layout of the socket's rings, `TPACKET_V*` (0 to 2).
     pub version: u32,
-    /// The socket's receive ring, if it has one.
+    /// The geometry of the socket's receive ring; `None` if the socket has no ring.
     pub ring: Option<Geometry>,
-    /// The effective user of the process that opened the socket.
+    /// The effective user of the process that opened the socket, at the time when it did so.
     pub user: u32,
 }
 
@@ -73,13 +73,13 @@ pub fn packet_sockets() -> io::Result<Vec<PacketSocket>> {
     list(&netlink::open(QUESTION.protocol)?)
 }
 
-/// A socket of packet diag. It reports the network namespace in which it was opened, even if
-/// threads have changed to another namespace.
+/// A netlink socket for packet diag. It reports the packet sockets of the network namespace in
+/// which it was opened, even if the calling thread has changed to another namespace.
 #[derive(Debug)]
 pub struct Diag {
     netlink: Lock<OwnedFd>,
-    /// The process that opened the socket. A forked child would read answers to its parent's
-    /// requests.
+    /// The process that opened the socket. A forked child must not use the socket, because it could
+    /// read answers to its parent's requests.
     pid: u32,
 }
 
@@ -163,7 +163,7 @@ fn attribute(socket: &mut PacketSocket, kind: u16, value: &[u8]) -> Option<()> {
         PACKET_DIAG_INFO => {
             socket.ifindex = u32_at(value, 0)?;
             socket.version = u32_at(value, 4)?;
-            // Older kernels report fewer fields.
+            // Older kernels do not report the flags. There, the socket counts as running.
             let flags = u32_at(value, INFO_FLAGS).unwrap_or(PDI_RUNNING);
             socket.is_running = flags & PDI_RUNNING != 0;
         }

@@ -43,8 +43,8 @@ pub fn of(ifindex: u32) -> io::Result<Option<&'static str>> {
     })
 }
 
-/// Whether the device receives frames for other hardware addresses besides its own. A macvlan or
-/// ipvlan on the device causes that, from any network namespace.
+/// Whether the device receives frames for other hardware addresses besides its own. The reason can
+/// be a macvlan or ipvlan on the device, in any network namespace.
 fn receives_for_others(ifindex: u32) -> io::Result<bool> {
     let mut found = false;
     let mut body = [0; 12];
@@ -61,8 +61,9 @@ fn receives_for_others(ifindex: u32) -> io::Result<bool> {
     Ok(found)
 }
 
-/// Whether the device has traffic-control filters or BPF programs for received packets. The host's
-/// end of a container's veth may have only these: no route, no address and no bridge.
+/// Whether the device has traffic-control filters or BPF programs for received packets. They can be
+/// the only sign of use: the host's end of a container's veth may have no route, no address and no
+/// bridge.
 fn has_ingress(ifindex: u32) -> io::Result<bool> {
     let mut found = bpf::has_ingress_programs(ifindex);
     // tcmsg: family, padding, index (at 4), handle, parent (at 12), info.
@@ -77,8 +78,8 @@ fn has_ingress(ifindex: u32) -> io::Result<bool> {
     }
 }
 
-/// Whether a PPPoE session of the network namespace uses the device. The session's ppp device does
-/// not show which device the session uses.
+/// Whether a PPPoE session of the network namespace uses the device. Reads the kernel's list of
+/// sessions, because a session's ppp device does not show which device the session uses.
 fn has_pppoe(name: &str) -> bool {
     // The file is missing if the kernel's module is not loaded.
     let sessions = fs::read_to_string("/proc/thread-self/net/pppoe").unwrap_or_default();

@@ -1,8 +1,8 @@
 //! Network devices by rtnetlink: MTU, counters, and the peer of a pair (linux/if_link.h,
 //! linux/net_namespace.h).
 //!
-//! This module does not use sysfs, because sysfs shows the namespace in which it was mounted. It
-//! does not use `/proc/net/dev`, because that file adds up several causes of drops.
+//! This module does not use sysfs, because sysfs shows the devices of the namespace in which it was
+//! mounted. It does not use `/proc/net/dev`, because that file adds up several causes of drops.
 
 use crate::bytes::{text, u16_at, u32_at};
 use crate::netlink::{Question, for_each_attribute, malformed};
@@ -29,16 +29,17 @@ pub struct Link {
     pub kind: String,
     /// The index of the bridge, bond, team or VRF that has the device as a port.
     pub master: Option<u32>,
-    /// The index of the other device of a pair, or of the device below this one.
+    /// The index of the other device of a pair, or of the device below this device.
     pub peer: Option<u32>,
     /// This namespace's number for the peer's namespace, if the peer is in another namespace.
     pub peer_namespace: Option<i32>,
-    /// How many users have made the device promiscuous: it receives frames for all addresses.
+    /// How many users have made the device promiscuous. If there is one, the device receives frames
+    /// for all addresses.
     pub promiscuity: u32,
     /// The most segments that the kernel passes to the device as one packet; 0 if the kernel does
     /// not report the number.
     pub gso_max_segs: u32,
-    /// The device's XDP program, if it has one.
+    /// The device's XDP program; `None` if the device has no XDP program.
     pub xdp: Option<XdpProgram>,
     /// The device's counters.
     pub counters: Counters,
@@ -47,10 +48,10 @@ pub struct Link {
 /// A device's XDP program (`IFLA_XDP`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpProgram {
-    /// The kernel's number of the BPF program. If the device has several BPF programs, the number
-    /// of the one in the driver.
+    /// The kernel's number of the BPF program. If the device has several BPF programs, this is the
+    /// number of the BPF program in the driver.
     pub program: u32,
-    /// Where the device runs the BPF program: see [`xdp_mode`].
+    /// The place at which the device runs the BPF program: see [`xdp_mode`].
     pub mode: u8,
 }
 
@@ -121,8 +122,9 @@ pub fn links() -> io::Result<Vec<Link>> {
     Ok(links)
 }
 
-/// Returns a device and all devices below it, through which its frames may leave. Below a bridge,
-/// bond, team or VRF are its ports. Below a VLAN or a similar device is its lower device.
+/// Returns a device and all devices below it. Frames that the device sends may leave the machine
+/// through any of these. Below a bridge, bond, team or VRF are its ports. Below a VLAN or a similar
+/// device is its lower device.
 pub fn below(upper: u32, links: &[Link]) -> BTreeSet<u32> {
     let mut all = BTreeSet::from([upper]);
     loop {
@@ -163,8 +165,8 @@ pub fn packets(ifindex: u32) -> io::Result<u64> {
     }
 }
 
-/// Returns the number that the calling thread's namespace has for another namespace, if there is
-/// one.
+/// Returns the number that the calling thread's network namespace has for another namespace. `None`
+/// if it has no number for that namespace.
 ///
 /// # Errors
 /// The errors of the socket calls.

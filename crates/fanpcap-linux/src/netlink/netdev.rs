@@ -1,5 +1,5 @@
-//! NAPI instances of a device, their interrupts and threads, and its driver's metadata for XDP
-//! programs (linux/netdev.h, Linux 6.8).
+//! A device's NAPI instances with their interrupts and threads, and the metadata that its driver
+//! offers to XDP programs (linux/netdev.h, Linux 6.8).
 
 use crate::bytes::{u16_at, u32_at};
 use crate::netlink::{Question, for_each_attribute, malformed};
@@ -42,8 +42,8 @@ pub fn napis(ifindex: u32) -> io::Result<Vec<Napi>> {
     Ok(found)
 }
 
-/// Returns pairs of a receive queue and its NAPI instance, for all receive queues of a device.
-/// Leaves out queues whose NAPI instance the driver does not report.
+/// Returns pairs of numbers, of a receive queue and of its NAPI instance, for all receive queues of
+/// a device. Leaves out queues whose NAPI instance the driver does not report.
 ///
 /// # Errors
 /// As [`napis`].

@@ -21,7 +21,7 @@ const NEXTHOPS: Question = Question {
 /// Returns the indices of the devices of the default routes of IPv4 and IPv6, in the calling
 /// thread's network namespace. Includes all routing tables, and all next hops of a route. Routes to
 /// very large prefixes count as default routes, because in practice 0.0.0.0/1 and 2000::/3 are used
-/// as such.
+/// as default routes.
 ///
 /// # Errors
 /// The errors of the socket calls and of the kernel.
@@ -29,9 +29,8 @@ pub fn default_devices() -> io::Result<BTreeSet<u32>> {
     devices(false)
 }
 
-/// Whether packets of the calling thread's network namespace may leave through the device
-/// `ifindex`. Routes to link-local addresses do not count, because every device that is up has such
-/// routes.
+/// Whether a route of the calling thread's network namespace leads through the device `ifindex`.
+/// Routes to link-local addresses do not count, because every device that is up has such routes.
 ///
 /// # Errors
 /// As [`default_devices`].
@@ -59,8 +58,8 @@ fn devices(all: bool) -> io::Result<BTreeSet<u32>> {
     Ok(found.devices)
 }
 
-/// Whether the frames of a default route may pass through the device `ifindex`. The device may be
-/// the route's device, or may be below that device, as a bridge's port is.
+/// Whether the frames of a default route may pass through the device `ifindex`: it is the route's
+/// device, or is below the route's device, as a bridge's port is below the bridge.
 ///
 /// # Errors
 /// The kernel's error.

@@ -1,4 +1,4 @@
-//! Sends whole frames on an interface by AF_PACKET, one or many with each system call.
+//! Sends whole frames on an interface by a packet socket. One system call sends one frame or many.
 
 use std::io;
 use std::mem;
@@ -8,7 +8,7 @@ use crate::interface;
 use crate::option::{self, socklen};
 use crate::packet::{self, Address, sockaddr};
 
-/// Sends a frame on the interface that a packet socket is bound to. The socket's protocol does not
+/// Sends a frame on the interface to which a packet socket is bound. The socket's protocol does not
 /// matter. Returns how many bytes were sent.
 ///
 /// # Errors
@@ -111,9 +111,8 @@ impl Injector {
         Ok(())
     }
 
-    /// Sends `frames` in order with one system call. Returns how many frames were sent. The number
-    /// is lower than that of `frames` if they are more than [`BATCH`], or if the device accepts no
-    /// more.
+    /// Sends `frames` in order with one system call. Returns how many frames were sent. Not all
+    /// frames are sent if there are more than [`BATCH`], or if the device accepts no more frames.
     ///
     /// # Errors
     /// As [`Injector::send`], if the first frame can't be sent. `ENOBUFS` when a device without a

@@ -1,6 +1,6 @@
 //! Room for a socket's filter. The kernel charges the filter's instructions to the socket, up to
-//! `net.core.optmem_max` bytes (net/core/filter.c, `sk_filter_charge`). A new filter must fit in
-//! addition to the old one.
+//! `net.core.optmem_max` bytes (net/core/filter.c, `sk_filter_charge`). When a filter is replaced,
+//! there must be room for both the old and the new one.
 
 use crate::packet::{self, Filter};
 use fanpcap_bpf::Object;
@@ -11,21 +11,22 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
 
 /// Returns `net.core.optmem_max`, in bytes. Since Linux 6.8, each network namespace has its own
-/// limit. Before, the machine has one limit, which only the first namespace can read.
+/// limit. Before Linux 6.8, the machine has one limit, which only processes in the first network
+/// namespace can read.
 ///
 /// # Errors
-/// When the file can't be read.
+/// The limit can't be read.
 pub fn limit() -> io::Result<u64> {
     let text = fs::read_to_string("/proc/sys/net/core/optmem_max")?;
     let number = text.trim().parse();
     number.map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// Whether a loaded BPF program fits as a socket's filter in addition to [`Filter::reject_all`]. To
-/// find out, attaches both to a new socket.
+/// Whether a socket has room for a loaded BPF program as its filter, in addition to
+/// [`Filter::reject_all`]. To find out, attaches both filters to a new socket.
 ///
 /// # Errors
-/// When the socket can't be created, or attaching fails for another reason.
+/// The socket can't be created, or a filter can't be attached for a reason other than lack of room.
 pub fn has_room(program: BorrowedFd<'_>) -> io::Result<bool> {
     let socket = UnixDatagram::unbound()?;
     Filter::reject_all().attach(socket.as_fd())?;
@@ -41,7 +42,7 @@ pub fn is_no_room(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENOMEM)
 }
 
-/// A filter does not fit into the option memory of a socket.
+/// The error for a filter that does not fit into the option memory of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoRoom {
     /// `net.core.optmem_max`, if it can be read.
@@ -56,8 +57,8 @@ impl NoRoom {
         Self::within(bytes, limit().ok())
     }
 
-    /// Returns the error for a compiled filter that is longer than the limit; `None` if it is not
-    /// longer. The kernel may make the filter even longer.
+    /// Returns the error for a compiled filter that is longer than the limit. `None` if the filter
+    /// is not longer; but the verifier may lengthen it, so that it does not fit either.
     pub fn of(filter: &Object) -> Option<Self> {
         let (bytes, limit) = (filter.instructions.len() as u64 * 8, limit().ok());
         (bytes > limit.unwrap_or(USUAL)).then(|| Self::within(bytes, limit))

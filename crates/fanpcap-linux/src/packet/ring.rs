@@ -1,5 +1,5 @@
-//! Maps the memory of a packet socket's receive ring a second time, in addition to its owner's
-//! mapping.
+//! Maps the memory of a packet socket's receive ring a second time, in addition to the mapping of
+//! the ring's owner.
 
 use crate::netlink::diag::{self, Geometry, PacketSocket};
 use crate::packet;
@@ -29,8 +29,8 @@ pub fn of(socket: BorrowedFd<'_>) -> io::Result<(Version, Geometry)> {
     own.and_then(|own| told(&own)).ok_or_else(none)
 }
 
-/// Returns version and geometry from packet diag's report; `None` without a ring of a known
-/// version.
+/// Returns version and geometry of the ring from the socket's entry in packet diag. `None` if the
+/// socket has no ring of a known version.
 pub fn told(socket: &PacketSocket) -> Option<(Version, Geometry)> {
     let version = match socket.version {
         1 => Version::V2,

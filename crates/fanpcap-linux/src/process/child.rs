@@ -14,10 +14,10 @@ pub use libc::{
     SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
 };
 
-/// Makes `command` start its process in a new process group, with no signal blocked, and on `cpu`
-/// if that is given. The process gets the limit of open files from before [`raise_open_files`].
-/// When the calling thread ends, the kernel sends `SIGTERM` to the process, unless the process has
-/// changed its user (`PR_SET_PDEATHSIG`, prctl(2)).
+/// Makes `command` start its process in a new process group, with no signal blocked. If `cpu` is
+/// given, the process runs on that CPU. The process gets the limit of open files that this process
+/// had before [`raise_open_files`]. When the calling thread ends, the kernel sends `SIGTERM` to the
+/// new process, unless that process has changed its user (`PR_SET_PDEATHSIG`, prctl(2)).
 pub fn bind(command: &mut Command, cpu: Option<usize>) {
     let parent = std::process::id();
     command.process_group(0);
@@ -49,7 +49,7 @@ pub fn raise_open_files() -> io::Result<()> {
         rlim_cur: before.rlim_max,
         ..before
     })?;
-    // A second call does not change the value of the first call.
+    // If an earlier call has stored a limit, that limit stays: it is the one before the raise.
     let _ = OPEN_FILES.set(before);
     Ok(())
 }
@@ -70,8 +70,8 @@ pub fn is_lack_of_descriptors(error: &io::Error) -> bool {
 }
 
 /// Makes `command` start a process that the kernel kills when the calling thread ends
-/// (`PR_SET_PDEATHSIG` with `SIGKILL`, prctl(2)). The setting stays after exec(3), but not after a
-/// change of the user. Children of the process do not inherit it.
+/// (`PR_SET_PDEATHSIG` with `SIGKILL`, prctl(2)). The process keeps this setting after exec(3), but
+/// not after a change of its user. Its children do not inherit the setting.
 pub fn end_with_caller(command: &mut Command) {
     let parent = std::process::id();
     // SAFETY: between fork and exec, the closure makes only system calls and allocates no memory.
@@ -89,7 +89,8 @@ fn let_signals_through() -> io::Result<()> {
 fn end_with_parent(parent: u32, signal: c_int) -> io::Result<()> {
     // SAFETY: this prctl takes plain numbers.
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal) })?;
-    // If the parent has died before this prctl, the kernel sends no signal.
+    // If the parent has died before this prctl, the kernel sends no signal. So this process checks
+    // whether it still has that parent.
     if std::os::unix::process::parent_id() == parent {
         Ok(())
     } else {
@@ -102,7 +103,8 @@ fn end_with_parent(parent: u32, signal: c_int) -> io::Result<()> {
 /// # Errors
 /// `ESRCH` when the group is empty, `EPERM` when the caller may signal no process of the group.
 pub fn signal_group(leader: u32, signal: c_int) -> io::Result<()> {
-    // As an argument of kill(2), -0 means the caller's own group, and -1 all processes.
+    // For kill(2), 0 would mean the caller's own group, and -1 all processes. `process` refuses
+    // both leaders.
     let leader = process(leader)?;
     // SAFETY: kill takes plain numbers.
     check(unsafe { libc::kill(-leader, signal) })
@@ -156,8 +158,8 @@ pub fn reap(pid: u32) -> io::Result<bool> {
     check(reaped).map(|()| reaped == pid)
 }
 
-/// Converts a process number for kill(2) and waitpid(2). The number of a single process is at least
-/// 2.
+/// Converts a process number for kill(2) and waitpid(2). Refuses 0 and 1, with which these calls
+/// could mean several processes.
 fn process(pid: u32) -> io::Result<libc::pid_t> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::ErrorKind::InvalidInput)?;
     if pid <= 1 {

@@ -4,8 +4,8 @@ use crate::errno::check;
 use std::io;
 use std::mem;
 
-/// Keeps the calling thread on one CPU, and also the threads and processes that it starts from now
-/// on.
+/// Keeps the calling thread on one CPU. The threads and processes that this thread starts from now
+/// on also stay on that CPU.
 ///
 /// # Errors
 /// `EINVAL` when the process may not run on that CPU.
@@ -71,8 +71,8 @@ fn no_cpus() -> libc::cpu_set_t {
     unsafe { mem::zeroed() }
 }
 
-/// Parses a list such as `0,2-3` (the kernel's admin-guide/cputopology.rst). An empty text gives an
-/// empty list. `None` for a text that is not such a list.
+/// Parses a list of CPUs such as `0,2-3` (the kernel's admin-guide/cputopology.rst). An empty text
+/// gives an empty list. `None` if the text is not such a list.
 pub fn list(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for part in text.split(',').filter(|_| !text.is_empty()) {
@@ -107,8 +107,8 @@ pub fn list_text(cpus: &[usize]) -> String {
     text
 }
 
-/// Parses a mask of 32-bit words, highest word first: `00000001,00000003`. `None` for a text that
-/// is not such a mask.
+/// Parses a mask of CPUs in 32-bit words, highest word first, such as `00000001,00000003`. `None`
+/// if the text is not such a mask.
 pub fn mask(text: &str) -> Option<Vec<usize>> {
     let mut cpus = Vec::new();
     for (word, digits) in text.trim().rsplit(',').enumerate() {
@@ -133,7 +133,7 @@ pub fn mask_text(cpus: &[usize]) -> String {
     (0..words).rev().map(word).collect::<Vec<_>>().join(",")
 }
 
-/// The limit of CPU numbers in lists. No machine has more CPUs, so a higher number is an error.
+/// Numbers of CPUs in lists must be below this one. No machine has so many CPUs.
 const CPUS_MAX: usize = 65_536;
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
 //! The process's environment, read in one pass.
 //!
-//! Other threads of the application may change the environment at the same time with setenv(3).
-//! POSIX forbids such changes. Before glibc 2.41, setenv(3) may free the text that this module is
+//! Another thread of the application may change the environment with setenv(3) during this pass,
+//! although POSIX forbids it. Before glibc 2.41, setenv(3) may free the text that this module is
 //! reading.
 //!
-//! libpcap's own getenv(3) has the same risk. The lock of Rust's std does not stop setenv(3) of C
-//! code, and std's `vars_os()` copies every variable during its pass. So this module copies only
-//! the variables that matter. One pass of this module has the same risk as one getenv(3).
+//! libpcap's own getenv(3) has the same risk. This module keeps its risk as low as that of one
+//! getenv(3): it makes one pass, and copies only the variables that matter. Rust's `vars_os()`
+//! would copy every variable, and its lock does not stop setenv(3) of C code.
 
 use std::ffi::{CStr, OsStr, OsString, c_char};
 use std::os::unix::ffi::OsStrExt;
 
-/// Returns names and values of the variables for whose name `matters` returns true.
+/// Returns names and values of the variables whose names fulfil `matters`.
 pub fn variables(matters: impl Fn(&OsStr) -> bool) -> Vec<(OsString, OsString)> {
     let mut found = Vec::new();
     let mut next = first();

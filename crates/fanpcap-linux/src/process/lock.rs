@@ -1,12 +1,11 @@
 //! A lock around data that signal handlers and forked children also use.
 //!
-//! The lock is a pthread_mutex_t, not std's `Mutex`. ThreadSanitizer intercepts
-//! pthread_mutex_lock(3) even in a library that was built without ThreadSanitizer, but does not
-//! intercept futex(2).
+//! The lock is a pthread_mutex_t, because ThreadSanitizer intercepts pthread_mutex_lock(3) even in
+//! a library that was built without ThreadSanitizer. It does not intercept the futex(2) of std's
+//! `Mutex`, so it would report races.
 //!
-//! The lock identifies a thread by pthread_self(3), not by a thread-local. The first use of a
-//! thread-local may allocate memory, and the thread may be in a signal handler that has interrupted
-//! malloc(3).
+//! The lock identifies a thread by pthread_self(3). A thread-local would not do: its first use may
+//! allocate memory, and the thread may be in a signal handler that has interrupted malloc(3).
 
 use crate::process::signal::Blocked;
 use std::cell::UnsafeCell;
@@ -16,8 +15,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A value that only one thread uses at a time. The thread's signals are blocked during the use.
 pub struct Lock<T> {
     mutex: UnsafeCell<libc::pthread_mutex_t>,
-    /// The thread that holds the mutex while it forks, by pthread_self(3); 0 if no thread forks.
-    /// Only the forking thread finds its own value here.
+    /// The thread that holds the mutex while it forks, by pthread_self(3); 0 if no thread forks. A
+    /// thread that finds its own value here is the forking thread.
     forking: AtomicU64,
     /// The signals that the forking thread has blocked.
     signals: UnsafeCell<Option<Blocked>>,
@@ -54,8 +53,8 @@ impl<T> Lock<T> {
         work(unsafe { &mut *self.value.get() })
     }
 
-    /// Runs `work` on the value, unless another thread has the lock. In a forked child, this may be
-    /// a thread of the parent, which does not exist in the child.
+    /// Runs `work` on the value, unless another thread has the lock. In a forked child, that thread
+    /// may be one of the parent, which does not exist in the child and never releases the lock.
     pub fn try_with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         let signals = Blocked::new();
         // SAFETY: the mutex was initialised, and does not move while it is locked.
@@ -71,9 +70,9 @@ impl<T> Lock<T> {
         Some(work(unsafe { &mut *self.value.get() }))
     }
 
-    /// The handler for pthread_atfork(3) before the fork. It takes the lock, because the other
-    /// threads will not exist in the child and could not release the lock there. The forking thread
-    /// itself can use the value, also in other fork handlers.
+    /// The handler for pthread_atfork(3) before the fork. It takes the lock for the forking thread,
+    /// which can use the value, also in other fork handlers. If another thread had the lock at the
+    /// fork, the lock would stay locked in the child, where that thread does not exist.
     pub fn before_fork(&'static self) {
         let signals = Blocked::new();
         self.lock();
@@ -109,8 +108,8 @@ impl<T> fmt::Debug for Lock<T> {
     }
 }
 
-/// Returns the calling thread; never 0. The only thread of a forked child has the same value as in
-/// the parent.
+/// Returns a number of the calling thread, which is never 0. The only thread of a forked child has
+/// the same number as the forking thread has in the parent.
 fn thread() -> libc::pthread_t {
     // SAFETY: the call has no preconditions.
     unsafe { libc::pthread_self() }

@@ -52,8 +52,8 @@ impl Limit {
     }
 }
 
-/// Returns the limits of the process's cgroup and of the cgroups above it, as far as they can be
-/// read. `root` is `/`, except in tests.
+/// Returns the limits of the process's cgroup and of the cgroups above it. Leaves out limits that
+/// can't be read. `root` is `/`, except in tests.
 pub fn limits(root: &Path) -> Vec<Limit> {
     let cgroups = fs::read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let in_hierarchy = |hierarchy: &Hierarchy| {
@@ -66,8 +66,8 @@ pub fn limits(root: &Path) -> Vec<Limit> {
                 .then_some(path)
         });
         let mount = root.join("sys/fs/cgroup").join(hierarchy.mount);
-        // In a container, the path may be the host's path, although the mount is the container's
-        // own.
+        // In a container, the path may be that of the host, while the mount shows only the
+        // container's cgroups. Then only the last ancestor exists: the root of the mount.
         let below = own.map(|own| Path::new(own.trim_start_matches('/')));
         let levels = below.into_iter().flat_map(Path::ancestors);
         let limits = levels.filter_map(|level| hierarchy.limit_of(&mount.join(level)));

@@ -1,5 +1,5 @@
-//! Network namespaces of the calling thread: enter a new one, return to an earlier one, compare
-//! them.
+//! The network namespace of the calling thread. The thread can enter a new namespace, return to an
+//! earlier one, and compare namespaces.
 
 use crate::errno::check;
 use std::fs::{self, File};
@@ -7,9 +7,9 @@ use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::linux::fs::MetadataExt;
 
-/// Moves only the calling thread to a new network namespace. Threads and processes that it starts
-/// from now on begin in that namespace. The namespace ends with the last of these threads and
-/// processes.
+/// Moves only the calling thread to a new network namespace. Threads and processes that this thread
+/// starts from now on begin in that namespace. The namespace ends with the last thread or process
+/// in it.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN`.

@@ -1,4 +1,5 @@
-//! Other processes, held by descriptor (pidfd_open(2)): their end, and their sockets.
+//! Other processes, by a descriptor (pidfd_open(2)): waits for their end, and duplicates their
+//! descriptors.
 
 use crate::errno::owned;
 use crate::wait::{self, POLLIN};
@@ -37,8 +38,8 @@ impl Process {
         owned(fd)
     }
 
-    /// Duplicates the process's socket with this inode, as in packet diag. `pid` is the process's
-    /// number.
+    /// Duplicates the process's socket with this inode, which packet diag reports. `pid` is the
+    /// process's number.
     ///
     /// # Errors
     /// `ENOENT` when the process has no such socket; otherwise as [`Process::duplicate`].
@@ -52,8 +53,8 @@ impl Process {
             .filter_map(|entry| is_it(&entry).then(|| entry.file_name().to_str()?.parse().ok())?);
         let none = || io::Error::from_raw_os_error(libc::ENOENT);
         let socket = File::from(self.duplicate(found.next().ok_or_else(none)?)?);
-        // The process may have closed the descriptor, and opened another file under the same
-        // number.
+        // After the number was found, the process may have closed the descriptor and opened another
+        // file under the same number.
         if socket.metadata()?.ino() == inode {
             Ok(socket.into())
         } else {
@@ -61,8 +62,8 @@ impl Process {
         }
     }
 
-    /// Waits until the process has ended, at most for `limit`. Returns whether it has ended: then
-    /// none of its threads runs, and its descriptors are closed.
+    /// Waits until the process has ended, at most for `limit`. Returns whether the process has
+    /// ended, so that none of its threads runs and its descriptors are closed.
     ///
     /// # Errors
     /// `EINTR` after a signal handler has run, and other errors of poll(2).

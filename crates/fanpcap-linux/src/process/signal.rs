@@ -17,17 +17,18 @@ const CANCEL_DISABLE: c_int = 1;
 const CANCEL_DEFERRED: c_int = 0;
 
 /// Defers the cancellation of the thread until this value is dropped. glibc cancels a thread by
-/// unwinding the stack, and the unwinding must not reach a frame that catches panics.
+/// unwinding its stack. If this unwinding reached a Rust frame that catches panics, the process
+/// would abort.
 #[derive(Debug)]
 pub struct Uncancelled {
     before: c_int,
 }
 
 impl Uncancelled {
-    /// Defers cancellation. Also changes the thread's cancellation type to deferred: the thread can
-    /// then be cancelled only at cancellation points. With the asynchronous type,
-    /// pthread_setcancelstate(3) itself would cancel the thread when this value is dropped, below
-    /// frames that can't be unwound.
+    /// Defers cancellation. Also changes the thread's cancellation type to deferred, so that the
+    /// thread can be cancelled only at cancellation points. With the asynchronous type,
+    /// pthread_setcancelstate(3) would cancel the thread when this value is dropped. At that time,
+    /// the stack has frames that can't be unwound.
     pub fn new() -> Self {
         let mut before = 0;
         pthread_setcancelstate(CANCEL_DISABLE, Some(&mut before));
@@ -48,8 +49,8 @@ impl Drop for Uncancelled {
     }
 }
 
-/// Blocks signals and cancellation of this thread until the value is dropped. The C library still
-/// gets its own internal signals.
+/// Blocks signals and cancellation of this thread until this value is dropped. The C library does
+/// not let a thread block its internal signals.
 #[derive(Debug)]
 pub struct Blocked {
     before: libc::sigset_t,
@@ -58,7 +59,7 @@ pub struct Blocked {
 }
 
 impl Blocked {
-    /// Blocks all signals.
+    /// Blocks all signals, and defers cancellation.
     pub fn new() -> Self {
         let cancelled_later = Uncancelled::new();
         let mut all = MaybeUninit::<libc::sigset_t>::uninit();

@@ -8,7 +8,7 @@ use std::path::Path;
 pub struct Stat {
     /// The process's number.
     pub pid: u32,
-    /// `R`, `S`, `D`, `T`, `t`, `Z`, `X` and others.
+    /// The letter of the state: `R`, `S`, `D`, `T`, `t`, `Z`, `X` or another one of proc(5).
     pub state: char,
     /// The number of the parent process.
     pub parent: u32,
@@ -29,7 +29,8 @@ pub fn all() -> Vec<Stat> {
     pids().filter_map(Stat::of).collect()
 }
 
-/// The inode of the socket that a descriptor in `/proc/PID/fd` refers to.
+/// The inode of the socket to which a descriptor in `/proc/PID/fd` refers; `None` if the descriptor
+/// is not a socket.
 pub fn socket(descriptor: &Path) -> Option<u32> {
     let target = fs::read_link(descriptor).ok()?;
     let inode = target.to_str()?.strip_prefix("socket:[")?;
@@ -37,7 +38,7 @@ pub fn socket(descriptor: &Path) -> Option<u32> {
 }
 
 impl Stat {
-    /// Reads the state of the process with this number; `None` if no process has it.
+    /// Reads the state of the process with this number; `None` if no process has this number.
     pub fn of(pid: u32) -> Option<Self> {
         let line = fs::read(format!("/proc/{pid}/stat")).ok()?;
         Self::parse(pid, &String::from_utf8_lossy(&line))
@@ -54,7 +55,8 @@ impl Stat {
     }
 
     fn parse(pid: u32, line: &str) -> Option<Self> {
-        // Field 2 is the name in parentheses. The name may contain any bytes.
+        // Field 2 is the name in parentheses. The name may contain any bytes, so the last ")" ends
+        // it.
         let mut fields = line.rsplit_once(')')?.1.split_whitespace();
         Some(Self {
             pid,

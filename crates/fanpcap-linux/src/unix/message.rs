@@ -1,5 +1,5 @@
-//! Messages that carry descriptors (`SCM_RIGHTS`, unix(7)): send them, receive them, peek at the
-//! queue.
+//! Sends and receives messages that carry descriptors (`SCM_RIGHTS`, unix(7)), and peeks at such
+//! messages in a queue.
 
 use crate::option::set;
 use std::ffi::c_int;
@@ -22,11 +22,13 @@ pub struct Message {
 /// Sends a message with duplicates of `descriptors`, without waiting.
 ///
 /// # Errors
-/// `InvalidInput` for more descriptors than [`DESCRIPTORS_MAX`], and for a message without bytes,
-/// which the receiver would take for the end of the connection. `EAGAIN` when the send buffer has
-/// no room. `QuotaExceeded` when the user has as many descriptors in transit as a process may open
-/// (`RLIMIT_NOFILE`). `EPIPE` when the other end is closed. `EMSGSIZE` when the message is larger
-/// than the send buffer.
+/// - `InvalidInput` for more descriptors than [`DESCRIPTORS_MAX`], and for a message without bytes,
+///   which the receiver would take for the end of the connection.
+/// - `EAGAIN` when the send buffer has no room.
+/// - `QuotaExceeded` when the user has as many descriptors in transit as a process may open
+///   (`RLIMIT_NOFILE`).
+/// - `EPIPE` when the other end is closed.
+/// - `EMSGSIZE` when the message is larger than the send buffer.
 pub fn send(fd: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     if bytes.is_empty() || descriptors.len() > DESCRIPTORS_MAX {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -58,10 +60,11 @@ fn too_many() -> io::Error {
 /// descriptors. Returns `None` when the other end is closed.
 ///
 /// # Errors
-/// `EAGAIN` when no message is in the queue. `InvalidInput` when `room` is above
-/// [`DESCRIPTORS_MAX`], or the buffer is empty. `InvalidData` when the message has more bytes or
-/// descriptors than fit, or the process can't open more descriptors (`RLIMIT_NOFILE`). The message
-/// is then lost, and all its descriptors are closed.
+/// - `EAGAIN` when no message is in the queue.
+/// - `InvalidInput` when `room` is above [`DESCRIPTORS_MAX`], or when the buffer is empty.
+/// - `InvalidData` when the message has more bytes than the buffer or more descriptors than `room`,
+///   or when the process can't open more descriptors (`RLIMIT_NOFILE`). The message is then lost,
+///   and all its descriptors are closed.
 pub fn receive(fd: BorrowedFd<'_>, buffer: &mut [u8], room: usize) -> io::Result<Option<Message>> {
     take(fd, buffer, room, 0)
 }
@@ -142,7 +145,7 @@ const CONTROL_LEN: usize = HEADER_LEN + DESCRIPTORS_MAX * DESCRIPTOR_LEN;
 const _: () = assert!(size_of::<Control>() == CONTROL_LEN);
 
 impl Control {
-    /// Control data with these descriptors, at most [`DESCRIPTORS_MAX`].
+    /// Makes control data with these descriptors, which may be at most [`DESCRIPTORS_MAX`].
     fn with(descriptors: &[BorrowedFd<'_>]) -> Self {
         let len = HEADER_LEN + descriptors.len() * DESCRIPTOR_LEN;
         let numbers = descriptors.iter().map(|fd| fd.as_raw_fd().to_ne_bytes());
@@ -173,7 +176,7 @@ impl Control {
     }
 }
 
-/// Returns the length of the first control message, and the message's descriptors if it has any.
+/// Returns the length of the first control message, and its descriptors if it carries descriptors.
 fn first(bytes: &[u8]) -> Option<(usize, Option<Vec<RawFd>>)> {
     let number = |at: usize| {
         Some(c_int::from_ne_bytes(

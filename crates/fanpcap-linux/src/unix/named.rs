@@ -36,14 +36,15 @@ pub fn is_for_names(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(is_unix && flags & libc::O_NONBLOCK != 0)
 }
 
-/// Gives a socket this name in `directory`, so that processes can connect to it. `mode` and the
-/// umask determine who may connect, because connecting needs write permission. At most `backlog`
-/// connections wait for [`accept`].
+/// Gives a socket this name in `directory`, so that processes can connect to the socket. `mode` and
+/// the umask determine who may connect, because a process needs write permission to connect. At
+/// most `backlog` connections wait for [`accept`].
 ///
 /// # Errors
-/// `EADDRINUSE` when the name exists, even if no process listens on that socket. `EINVAL` when the
-/// socket already has a name. `InvalidInput` for a name of more than about 70 bytes (sun_path,
-/// unix(7)). Also the errors of bind(2) and listen(2).
+/// - `EADDRINUSE` when the name exists, even if no process listens on the socket with that name.
+/// - `EINVAL` when the socket already has a name.
+/// - `InvalidInput` for a name of more than about 70 bytes (sun_path, unix(7)).
+/// - Other errors of bind(2) and listen(2).
 pub fn listen(
     socket: BorrowedFd<'_>,
     directory: &Directory,
@@ -69,9 +70,12 @@ pub fn listen(
 /// more connection, at most for `limit`. Does not follow a link.
 ///
 /// # Errors
-/// `ENOENT` when the name does not exist. `ENOTSOCK` when it names a file that is not a socket.
-/// `EPROTOTYPE` when it names another kind of socket. `ECONNREFUSED` when no process listens.
-/// `EACCES` without permission. `TimedOut` after `limit`.
+/// - `ENOENT` when the name does not exist.
+/// - `ENOTSOCK` when the name is that of a file that is not a socket.
+/// - `EPROTOTYPE` when the name is that of another kind of socket.
+/// - `ECONNREFUSED` when no process listens.
+/// - `EACCES` when the caller has no write permission for the socket.
+/// - `TimedOut` after `limit`.
 pub fn connect(directory: &Directory, name: &OsStr, limit: Duration) -> io::Result<OwnedFd> {
     connect_as(libc::SOCK_SEQPACKET, directory, name, limit)
 }
@@ -113,8 +117,8 @@ fn connect_as(
     }
 }
 
-/// Accepts the next connection; `None` when no connection waits. Its socket does not block and is
-/// closed on exec.
+/// Accepts the next connection, and returns its socket; `None` when no connection waits. The socket
+/// does not block and is closed on exec.
 ///
 /// # Errors
 /// `EINVAL` when the socket has no name yet, and other errors of accept(2).
@@ -128,8 +132,8 @@ pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Option<OwnedFd>> {
     }
 }
 
-/// Makes connect(2) wait at most until `due` (`SO_SNDTIMEO`). connect(2) must wait itself, because
-/// poll(2) does not report that the listener has room.
+/// Makes connect(2) wait at most until `due` (`SO_SNDTIMEO`). poll(2) could not do the waiting,
+/// because it does not report that the listener has room.
 fn wait_until(socket: &OwnedFd, due: u64) -> io::Result<()> {
     // A time of zero would mean no limit.
     let microseconds = (due.saturating_sub(clock::monotonic_ns()) / 1000).max(1);

@@ -29,8 +29,8 @@ fn namespace_ns() -> i64 {
     *OFFSET.get_or_init(|| namespace_offset().unwrap_or(0))
 }
 
-/// Reads the offset. The file /proc/self/timens_offsets shows the offset for the process's
-/// children, which may be in another time namespace.
+/// Reads the offset of the process's time namespace. /proc/self/timens_offsets shows the offset for
+/// the process's children. `None` if these begin in another time namespace than the process's own.
 fn namespace_offset() -> Option<i64> {
     let own = fs::read_link("/proc/self/ns/time").ok()?;
     let childrens = fs::read_link("/proc/self/ns/time_for_children").ok()?;
@@ -55,7 +55,7 @@ pub fn thread_cpu_ns() -> u64 {
 }
 
 /// Returns nanoseconds of `CLOCK_TAI`, which has no leap seconds. `CLOCK_TAI` equals the time of
-/// day if no program has set the kernel's TAI offset.
+/// day if no process has set the kernel's TAI offset.
 pub fn tai_ns() -> u64 {
     clock_ns(libc::CLOCK_TAI)
 }
@@ -66,7 +66,7 @@ pub fn realtime_ns() -> u64 {
 }
 
 /// Returns the time of day minus [`monotonic_ns`], in nanoseconds, exact to about a microsecond.
-/// Takes several readings and uses the fastest one.
+/// Reads both clocks several times, and uses the fastest of these readings.
 pub fn realtime_offset_ns() -> u64 {
     let readings = (0..READINGS).map(|_| {
         let before = monotonic_ns();
@@ -77,7 +77,8 @@ pub fn realtime_offset_ns() -> u64 {
     readings.min().map_or(0, |(_, offset)| offset)
 }
 
-/// How many readings are taken, because the thread may lose its CPU during one.
+/// How many times both clocks are read. More than one reading is needed, because the thread may
+/// lose its CPU during a reading.
 const READINGS: usize = 3;
 
 fn clock_ns(clock: libc::clockid_t) -> u64 {
@@ -119,8 +120,8 @@ pub fn sleep_until(due: u64) {
     };
 }
 
-/// Makes the kernel end the calling thread's sleeps on time. By default the kernel may lengthen a
-/// sleep by 50 us, to wake several threads at once (`PR_SET_TIMERSLACK`).
+/// Makes the kernel end the calling thread's sleeps on time (`PR_SET_TIMERSLACK`). By default, the
+/// kernel may lengthen a sleep by 50 us, so that it can wake several threads at once.
 ///
 /// # Errors
 /// The error of prctl(2).
@@ -129,8 +130,8 @@ pub fn wake_on_time() -> io::Result<()> {
     check(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1_u64) })
 }
 
-/// Returns a time in seconds since 1970 in the format of RFC 3339, in UTC. Later times than year
-/// 9999 are shown as its last second.
+/// Returns a time, given in seconds since 1970, in the format of RFC 3339, in UTC. A time after the
+/// year 9999 is shown as the last second of that year.
 pub fn rfc3339(seconds: u64) -> String {
     let seconds = libc::time_t::try_from(seconds.min(253_402_300_799)).unwrap_or(libc::time_t::MAX);
     // SAFETY: all zeros are a valid struct tm.

@@ -12,9 +12,9 @@ use super::timespec;
 /// A descriptor that is readable while one of its watched descriptors is ready. An [`Epoll`] can
 /// also watch another [`Epoll`].
 ///
-/// The kernel identifies a watched descriptor by its open file description and its number. Without
-/// [`Epoll::remove`], the kernel stops watching only when all descriptors of that file description
-/// are closed, including those of other processes.
+/// The kernel identifies a watched descriptor by its open file description and its number. To close
+/// the descriptor is not enough to end the watching: without [`Epoll::remove`], the kernel watches
+/// until all descriptors of the open file description are closed, also in other processes.
 #[derive(Debug)]
 pub struct Epoll(OwnedFd);
 
@@ -37,8 +37,8 @@ impl Epoll {
         self.control(libc::EPOLL_CTL_ADD, fd, readable)
     }
 
-    /// Watches `fd` for edges (`EPOLLET`). An event that makes `fd` readable also makes the
-    /// instance readable, until [`Epoll::clear`].
+    /// Watches `fd` for edges (`EPOLLET`). Each event that makes `fd` readable also makes the
+    /// instance readable. The instance stays readable until [`Epoll::clear`].
     ///
     /// # Errors
     /// As [`Epoll::add`].
@@ -97,7 +97,7 @@ impl Epoll {
     }
 }
 
-/// Takes an instance from another process. If the descriptor is not an epoll instance,
+/// Makes a value of a descriptor from another process. If the descriptor is not an epoll instance,
 /// [`Epoll::add`] fails with `EINVAL`.
 impl From<OwnedFd> for Epoll {
     fn from(fd: OwnedFd) -> Self {
@@ -159,13 +159,14 @@ impl AnyOf {
         self.epoll.add(fd, true)
     }
 
-    /// Returns the descriptor, on which applications wait.
+    /// Returns the descriptor on which applications wait.
     pub fn fd(&self) -> RawFd {
         self.epoll.as_fd().as_raw_fd()
     }
 
-    /// Sets which of the known descriptors are watched from now on. After the time `after`, `self`
-    /// becomes readable in any case. The descriptors must be from [`AnyOf::new`] or [`AnyOf::add`].
+    /// Sets for each descriptor in `watched` whether it is watched from now on. The descriptors
+    /// must be from [`AnyOf::new`] or [`AnyOf::add`]. After the time `after`, `self` becomes
+    /// readable in any case.
     ///
     /// # Errors
     /// The errors of epoll and timerfd. If one descriptor can't be set, the other descriptors and
@@ -179,7 +180,7 @@ impl AnyOf {
         for (fd, is_watched) in watched {
             done = done.and(self.epoll.set(fd, is_watched));
         }
-        // Zero would stop the timer.
+        // A time of zero stops the timer, so `Some(0)` becomes a nanosecond.
         let after = after.map_or(Duration::ZERO, |after| after.max(Duration::from_nanos(1)));
         let timer = libc::itimerspec {
             it_interval: timespec(Duration::ZERO),

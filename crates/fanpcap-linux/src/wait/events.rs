@@ -10,9 +10,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::{null, null_mut};
 use std::time::Duration;
 
-/// Waits until one of the descriptors is readable or its other end is closed. Without a `limit`,
-/// waits for ever. Returns for each descriptor whether one of these two is the case. After a
-/// time-out, or when a signal handler has run, returns false for all.
+/// Waits until one of the descriptors is readable, or has an error, or its other end is closed.
+/// Without a `limit`, waits for ever. Returns for each descriptor whether this is the case. After a
+/// time-out, or after a signal handler has run, returns false for all descriptors.
 ///
 /// # Errors
 /// Errors of ppoll(2) other than `EINTR`.
@@ -46,8 +46,8 @@ impl Signals {
     /// the signals readable. The process must not have other threads yet. Child processes inherit
     /// the mask, unless [`crate::process::child::bind`] resets it.
     ///
-    /// A signal that the process ignores, as under nohup(1), is not blocked. If it were blocked,
-    /// the kernel would queue it.
+    /// A signal that the process ignores, as under nohup(1), is not blocked, and stays ignored. If
+    /// the signal were blocked, the kernel would queue it, and [`Signals::next`] would return it.
     ///
     /// # Errors
     /// The errors of sigprocmask(2), sigaction(2) and signalfd(2).
@@ -77,7 +77,7 @@ impl Signals {
         Ok(Self { file, before })
     }
 
-    /// Returns the next pending signal, if there is one.
+    /// Returns the next pending signal; `None` if no signal is pending.
     ///
     /// # Errors
     /// The error of read(2).

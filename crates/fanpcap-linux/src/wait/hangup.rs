@@ -17,9 +17,9 @@ pub struct Hangups {
 
 impl Hangups {
     /// Makes SIGHUP increment a counter instead of ending the process. If possible, the kernel
-    /// resumes waits that the signal has interrupted (`SA_RESTART`). Call this function after
-    /// [`stop::on_signals`](super::stop::on_signals), because that function makes SIGHUP a stop
-    /// request.
+    /// resumes system calls that the signal has interrupted (`SA_RESTART`). A process that calls
+    /// [`stop::on_signals`](super::stop::on_signals) must do so before this call, because that
+    /// function makes SIGHUP a stop request.
     ///
     /// # Errors
     /// The error of sigaction(2).

@@ -1,4 +1,5 @@
-//! Pipes as lifelines. When a process ends or closes its end, the pipe hangs up (pipe(7)).
+//! Pipes as lifelines. When all descriptors of a pipe's write end are closed, for example because
+//! the process that had them has ended, the pipe hangs up (pipe(7)).
 
 use crate::errno::check;
 use std::ffi::c_int;
@@ -10,7 +11,7 @@ use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 pub struct Pipe {
     /// The end at which poll(2) reports the hang-up.
     pub read: OwnedFd,
-    /// The other end. When its last descriptor is closed, the pipe hangs up.
+    /// The write end. When the last descriptor of this end is closed, the pipe hangs up.
     pub write: OwnedFd,
 }
 
@@ -42,8 +43,8 @@ pub fn has_hung_up(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(super::state(fd)? & libc::POLLHUP != 0)
 }
 
-/// Waits for the hang-up. Processes that other tests start have copies of all descriptors until
-/// their exec, so the hang-up may be late.
+/// Waits for the hang-up, which may be late: processes that other tests start have copies of all
+/// descriptors until their exec(2).
 #[cfg(test)]
 pub(crate) fn hangs_up(fd: BorrowedFd<'_>) -> bool {
     let limit = std::time::Duration::from_secs(10);

@@ -1,5 +1,5 @@
-//! Makes SIGINT, SIGTERM and SIGHUP set a flag, for commands that shut down cleanly. The signals
-//! also end the module's wait.
+//! Makes SIGINT, SIGTERM and SIGHUP set a flag, for commands that shut down cleanly. These signals
+//! also end a wait by [`wait()`].
 
 use crate::errno::check;
 use crate::wait::clock;
@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
 static REQUESTED: AtomicBool = AtomicBool::new(false);
-/// The last signal that was caught; 0 before the first.
+/// The last signal that was caught; 0 before the first signal.
 static SIGNAL: AtomicI32 = AtomicI32::new(0);
-/// The time of the first stop request, by [`clock::process_ns`]; 0 before the first.
+/// The time of the first stop request, by [`clock::process_ns`]; 0 before that request.
 static SINCE_NS: AtomicU64 = AtomicU64::new(0);
 static INSISTED: AtomicBool = AtomicBool::new(false);
 static WAKE: OnceLock<Wake> = OnceLock::new();
@@ -28,7 +28,7 @@ static WAKE: OnceLock<Wake> = OnceLock::new();
 /// The errors of eventfd(2) and sigaction(2).
 pub fn on_signals() -> io::Result<&'static AtomicBool> {
     if WAKE.get().is_none() {
-        // If another thread has set the value first, that value stays.
+        // If another thread has set its value first, that value stays.
         let _ = WAKE.set(Wake::new()?);
     }
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
@@ -48,9 +48,9 @@ pub fn signal() -> Option<u8> {
     number.filter(|&signal| signal > 0)
 }
 
-/// Whether a second signal has arrived: the command should then skip all steps that take long.
-/// Signals that arrive within a fifth of a second count as one, because timeout(1) and terminals
-/// signal both the process and its group.
+/// Whether a second signal has arrived, after which the command should skip all steps that take
+/// long. Signals within a fifth of a second after the first stop request do not count as a second
+/// signal, because timeout(1) and terminals signal both the process and its group.
 pub fn is_insisted() -> bool {
     INSISTED.load(Ordering::Acquire)
 }
@@ -58,7 +58,7 @@ pub fn is_insisted() -> bool {
 /// Requests a stop as a signal does. Async-signal-safe.
 pub fn request() {
     let now = clock::process_ns();
-    // The time of the first request stays.
+    // Only the first request stores its time.
     let _ = SINCE_NS.compare_exchange(0, now, Ordering::AcqRel, Ordering::Relaxed);
     REQUESTED.store(true, Ordering::Release);
     if let Some(wake) = WAKE.get() {
@@ -81,7 +81,7 @@ pub fn wait(limit: Duration) -> io::Result<bool> {
     Ok(is_requested())
 }
 
-/// Signals that arrive within this time count as one.
+/// A signal within this time after the first stop request does not count as a second signal.
 const SAME_NS: u64 = 200_000_000;
 
 fn catch(signal: c_int) -> io::Result<()> {

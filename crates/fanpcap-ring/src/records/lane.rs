@@ -1,5 +1,5 @@
-//! One BPF ring buffer: finds the next record, and releases room to the kernel. Trusts no value in
-//! the ring buffer.
+//! A lane: one BPF ring buffer of a reader. The lane finds the next record, and releases room to
+//! the kernel. It trusts no value in the ring buffer.
 //!
 //! The kernel's header of a record is a length and 4 bytes that only the kernel uses
 //! (kernel/bpf/ringbuf.c). The upper bits of the length say whether the record is committed. The
@@ -33,10 +33,10 @@ const DISCARDED: u32 = 1 << 30;
 /// Records begin at multiples of 8 bytes.
 const ALIGNED: u64 = !7;
 
-/// Value of `head`: no record in the snapshot.
+/// Value of [`Lane::head`] if the snapshot has no record.
 pub(super) const NONE: u64 = u64::MAX;
 
-/// How many records ahead the reader prefetches, as for blocks.
+/// How many records ahead the reader prefetches: the number that is used for packets in blocks.
 const AHEAD: u64 = 32;
 
 /// A cache line.
@@ -86,7 +86,8 @@ impl Lane {
         let words = [ring.consumer(), ring.read(), ring.producer()];
         let [given, read, producer] = words.map(|word| word.load(Ordering::Acquire) & ALIGNED);
         let filled = producer.wrapping_sub(given);
-        // A dead reader may have left any values.
+        // A dead reader may have left any values. If they contradict each other, the lane skips all
+        // records that are in the ring now.
         let is_sound = filled <= ring.len() as u64 && read.wrapping_sub(given) <= filled;
         let at = if is_sound { read } else { producer };
         Self {
@@ -105,7 +106,8 @@ impl Lane {
         self.begin = self.at;
         self.end = self.producer();
         if self.unread() > self.ring.len() as u64 {
-            // Makes the next record too long, so that the reader finds it corrupt.
+            // The producer's position is impossible. With this end, the next record is too long for
+            // the snapshot, so `take` reports it as corrupt.
             self.end = self.at.wrapping_add(1);
         }
         if self.at == self.end {
@@ -114,12 +116,14 @@ impl Lane {
         self.head = self.find();
     }
 
-    /// Stores the consumer's position again if its word has changed. Any process that maps the ring
-    /// may have stored a value there, and the kernel may then find no room in an empty ring.
+    /// Restores the word of the consumer's position if the word has an impossible value. Any
+    /// process that maps the ring may have stored such a value. With that value, the kernel may
+    /// find no room in an empty ring.
     fn give_again(&self) {
         let consumer = self.ring.consumer();
         let said = consumer.load(Ordering::Acquire).wrapping_sub(self.given);
-        // After fork(2) another process may have released more room.
+        // A position up to the producer's is possible: after fork(2), another process may have
+        // released more room.
         if said > self.producer().wrapping_sub(self.given) {
             consumer.store(self.given, Ordering::Release);
         }
@@ -130,13 +134,14 @@ impl Lane {
         self.end = self.at;
     }
 
-    /// The start of the next snapshot: after fork(2) another process may have read further.
+    /// The position at which the next snapshot starts: this reader's position, or the position of
+    /// another process that has read more records since fork(2).
     fn unread_from(&self) -> u64 {
         let read = self.ring.read().load(Ordering::Acquire) & ALIGNED;
         if self.is_ahead(read) { read } else { self.at }
     }
 
-    /// Whether a reader at `position` has come as far as this reader, or further.
+    /// Whether a reader at `position` has read at least as much as this reader.
     fn is_ahead(&self, position: u64) -> bool {
         position.wrapping_sub(self.at) <= self.producer().wrapping_sub(self.at)
     }
@@ -145,13 +150,13 @@ impl Lane {
         self.ring.producer().load(Ordering::Acquire) & ALIGNED
     }
 
-    /// Whether a committed record comes next.
+    /// Whether the BPF program has committed or discarded the next record.
     pub(super) fn is_ready(&self) -> bool {
         let at = self.unread_from();
         self.producer() != at && self.word(at) & BUSY == 0
     }
 
-    /// Bytes that are unread now.
+    /// Bytes up to the producer's position that are unread.
     pub(super) fn waiting(&self) -> u64 {
         self.producer().wrapping_sub(self.unread_from())
     }
@@ -170,7 +175,7 @@ impl Lane {
         self.at.wrapping_sub(self.begin)
     }
 
-    /// Bytes that were read and whose room is not released to the kernel yet.
+    /// Bytes that were read, but whose room is not released to the kernel yet.
     #[inline(always)]
     pub(super) fn read(&self) -> u64 {
         self.at.wrapping_sub(self.given)
@@ -214,8 +219,8 @@ impl Lane {
         word.load(Ordering::Acquire)
     }
 
-    /// The next record of the snapshot. `None`: there is no record, or only [`Lane::find`] can find
-    /// it.
+    /// The next record of the snapshot. `None` if the snapshot has no record left, or if its next
+    /// record is discarded or not committed: [`Lane::find`] handles such a record.
     #[inline(always)]
     pub(super) fn next(&self) -> Option<Next> {
         let at = self.at;
@@ -237,8 +242,8 @@ impl Lane {
         })
     }
 
-    /// Skips discarded records. Returns the next record's stamp; [`NONE`] if the snapshot has no
-    /// more. The snapshot ends before a record that is not committed.
+    /// Skips discarded records, and returns the next record's stamp. Returns [`NONE`] if the
+    /// snapshot has no record left. Ends the snapshot before a record that is not committed.
     #[cold]
     #[inline(never)]
     pub(super) fn find(&mut self) -> u64 {
@@ -278,16 +283,17 @@ impl Lane {
         })
     }
 
-    /// Advances to a position. Stores the position before the packet is delivered, so that a
-    /// successor of this process does not deliver the packet again.
+    /// Advances to a position. Stores the position in the ring buffer before the packet is
+    /// delivered: if this process dies, the next reader does not deliver the packet again.
     #[inline(always)]
     fn pass(&mut self, position: u64) {
         self.at = position;
         self.ring.read().store(position, Ordering::Relaxed);
     }
 
-    /// Prefetches the record that is [`AHEAD`] records ahead, if all have the length of this one.
-    /// Prefetches only within the snapshot: the kernel may be writing to the memory after it.
+    /// Prefetches the record that is [`AHEAD`] records ahead. Computes its address as if all
+    /// records had the length of this one. Prefetches only within the snapshot, because the kernel
+    /// may be writing to the memory after the snapshot.
     #[inline(always)]
     fn ask_for(&self, header: NonNull<Header>, stride: u64) {
         let ahead = AHEAD * stride;
@@ -313,7 +319,8 @@ impl Lane {
         }
     }
 
-    /// Skips all records up to the producer's position: they are unreadable.
+    /// Skips all records up to the producer's position. After a record with a corrupt length, the
+    /// next record can't be found.
     fn skip(&mut self) {
         self.end = self.producer();
         self.pass(self.end);

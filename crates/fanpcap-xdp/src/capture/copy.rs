@@ -4,21 +4,23 @@ use crate::layout::record::DATA;
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
 
-/// The length of the shortest frames, without their checksum. In a flood of packets, most have this
-/// length.
+/// The length of the shortest frames, without their checksum. In a flood of packets, most frames
+/// have this length.
 const SHORTEST: i16 = 60;
 /// The most bytes that single loads copy. The helper copies longer frames.
 const LONGEST: i16 = 128;
-/// The number of bytes to copy is rounded up to the first of these lengths that is large enough, if
-/// the frame is that long.
+/// The number of bytes to copy is rounded up to the first of these lengths that is large enough. If
+/// the frame is shorter than that length, [`by_length`] copies the frame.
 const STEPS: [i16; 3] = [64, 96, LONGEST];
 /// [`by_length`] copies this many bytes before it reads the length.
 const BEGIN: i16 = 56;
 
-/// Copies r8 bytes of the frame to the record in r9. Expects the context in r6. Single loads take
-/// half the time of the helper. They may copy more than r8 bytes, so that no loop is needed: the
-/// frame and the record are long enough. If the helper fails, which can't happen, discards the
-/// record and jumps to `failed`.
+/// Copies r8 bytes of the frame to the record in r9. Expects the context in r6.
+///
+/// Up to [`LONGEST`] bytes are copied by single loads, which take half the time of the helper. The
+/// loads may copy more than r8 bytes, if the frame is long enough. The record always has room for
+/// these bytes. So no loop is needed. If the helper fails, which can't happen, the code discards
+/// the record and jumps to `failed`.
 pub(super) fn copy(asm: &mut Assembler, failed: Label) {
     let [helper, done, whole] = asm.labels();
     asm.load(Width::Word, R1, R6, xdp::DATA);
@@ -43,10 +45,10 @@ pub(super) fn copy(asm: &mut Assembler, failed: Label) {
     asm.bind(done);
 }
 
-/// Copies a whole frame of even length. It has a case for 2 bytes more than a multiple of four,
-/// because most frames with TCP have such a length.
+/// Copies a whole frame of even length. Has a branch for lengths that are 2 bytes more than a
+/// multiple of four, because most frames with TCP have such a length.
 fn by_length(asm: &mut Assembler, helper: Label, done: Label) {
-    // If the code tested r8 itself, the verifier would lose the bounds of r8.
+    // Tests a copy in r3. If the code tested r8 itself, the verifier would lose the bounds of r8.
     asm.set(R3, R8 & 1);
     asm.jump_if(R3.is_not(0), helper);
     reach(asm, BEGIN, helper);

@@ -1,4 +1,4 @@
-//! Delivers a packet to a slot: filter, record, wake-up.
+//! Delivers a packet to a slot: runs the slot's filter, writes a record, and wakes the reader.
 
 use super::copy::{copy, copy_by_helper};
 use super::sent;
@@ -13,11 +13,12 @@ use fanpcap_steer::ebpf::IS_COPY;
 pub(super) struct Delivering {
     pub(super) capture: Capture,
     pub(super) filter: Option<Label>,
-    /// Where the code continues after the delivery; `None` in a BPF function, which returns.
+    /// The label at which the code continues after the delivery. `None` if the code is a BPF
+    /// function, which returns after the delivery.
     pub(super) done: Option<Label>,
 }
 
-/// The labels for deliveries that write no record.
+/// The labels to which the code jumps if it writes no record.
 struct Ends {
     missed: Label,
     unwanted: Label,
@@ -27,7 +28,8 @@ struct Ends {
 /// Sizes of records without their header. The verifier requires a constant size in each
 /// reservation.
 const CLASSES: [i32; 10] = [64, 96, 128, 256, 512, 1024, 1536, 2048, 4096, 9216];
-/// Sizes for longer packets. A packet that is too long for the last size is cut to that size.
+/// Sizes of records for longer packets. A packet that is too long for the last size is cut to that
+/// size.
 const RECEIVED_CLASSES: [i32; 1] = [RECEIVED_LONGEST];
 const SENT_CLASSES: [i32; 3] = [65_536, 131_072, LONGEST];
 
@@ -41,8 +43,8 @@ const LANE: i16 = -24;
 const FLAGS: i16 = -28;
 
 impl Delivering {
-    /// Emits the code. Registers: r6 is the context, r7 the row, r8 the number of bytes to capture.
-    /// r9 is the ring buffer, later the record.
+    /// Emits the code. Registers: r6 is the context, r7 the row of the slot and lane (see [`row`]),
+    /// r8 the number of bytes to capture. r9 is the ring buffer, later the record.
     pub(super) fn emit(&self, asm: &mut Assembler) {
         let ends = Ends {
             missed: asm.label(),
@@ -65,7 +67,8 @@ impl Delivering {
         self.end(asm, ends);
     }
 
-    /// Finds the row, the ring buffer, and the number of bytes to capture.
+    /// Finds the row and the ring buffer of the slot and the packet's lane, and the number of bytes
+    /// to capture.
     fn find(&self, asm: &mut Assembler, ends: &Ends) {
         asm.set(R6, R1);
         if self.may_copy() {
@@ -104,7 +107,7 @@ impl Delivering {
         asm.when(R8.above(R0), |asm| asm.set(R8, R0));
     }
 
-    /// Whether the packet may also go to other members.
+    /// Whether the same packet may also be delivered to other members.
     fn may_copy(&self) -> bool {
         self.done.is_none()
     }
@@ -113,7 +116,7 @@ impl Delivering {
         self.capture.lanes.stride().trailing_zeros() as i32
     }
 
-    /// Runs the slot's filter, if the slot has one, and stores the filter's number, or 0 if no
+    /// If the slot has a filter, runs it. Stores the filter's number on the stack, or 0 if no
     /// filter has run.
     fn run(&self, asm: &mut Assembler, filter: Label, ends: &Ends) {
         let done = asm.label();
@@ -183,11 +186,12 @@ impl Delivering {
     }
 }
 
-/// Reserves a record of the smallest class that fits.
+/// Reserves a record of the smallest size that has room for r8 bytes.
 fn reserve(asm: &mut Assembler, side: Side, ends: &Ends) {
     let reserve = asm.label();
-    // Rows and filters give at least 1 byte. The comparison proves this to the verifier. It is not
-    // with 0, because before Linux 6.8 the verifier learns no bound from a comparison with 0.
+    // R8 is at least 1 here, because a snaplen of 0 and a filter's result of 0 have ended the
+    // delivery before. This comparison proves it to the verifier. The code compares r8 with 1, not
+    // with 0: before Linux 6.8, the verifier learns no bound from a comparison with 0.
     asm.jump_if(R8.below(1), ends.dropped);
     let long: &[i32] = match side {
         Side::Received => &RECEIVED_CLASSES,
@@ -204,12 +208,12 @@ fn reserve(asm: &mut Assembler, side: Side, ends: &Ends) {
     asm.set(R9, R0);
 }
 
-/// Commits the record, and wakes the reader if it waits for this record.
+/// Commits the record, and wakes the reader if the reader waits for this record.
 ///
 /// The reader writes `WAKE_AT`, executes a full barrier, and reads `PRODUCED`. The BPF program adds
 /// to `PRODUCED`, which is also a full barrier, and then reads `WAKE_AT`. So either the reader sees
 /// the record, or the BPF program sees for which record the reader waits. Each value of `PRODUCED`
-/// belongs to one packet. So exactly one packet wakes the reader.
+/// belongs to one packet. So exactly one packet of a lane wakes the reader.
 fn submit(asm: &mut Assembler) {
     let submit = asm.label();
     asm.set(R1, 1);
@@ -231,5 +235,5 @@ pub(super) fn emit_filter(asm: &mut Assembler) {
     asm.exit_with(NOT_RUN);
 }
 
-/// The result of the function if the kernel could not run the filter.
+/// The result of the BPF function if the kernel could not run the filter.
 const NOT_RUN: i32 = -1;

@@ -1,5 +1,5 @@
-//! The parts of the capture that differ for packets that the host sends. The context is `struct
-//! __sk_buff`. The outermost VLAN tag may be stored beside the frame.
+//! The parts of the capture that differ for packets that the host sends. The context of the BPF
+//! program is `struct __sk_buff`. The kernel may store the outermost VLAN tag beside the frame.
 
 use super::{KEY, LEDGER, look_up};
 use crate::layout::record::{self, DATA};
@@ -33,14 +33,14 @@ pub(super) fn leave(asm: &mut Assembler) {
 /// slot's row in r7.
 pub(super) fn refuse_own(asm: &mut Assembler, own: Label) {
     asm.call(GET_SOCKET_COOKIE, (R6,));
-    // A packet that the host forwards has no socket.
+    // The cookie is 0 if the packet has no socket, such as a packet that the host forwards.
     asm.unless(R0.is(0), |asm| {
         asm.load(Width::Double, R1, R7, row::SOCKET);
         asm.jump_if(R0.is(R1), own);
     });
 }
 
-/// Puts the frame's length on the wire into r0.
+/// Puts the frame's length on the wire into r0. This length includes a tag beside the frame.
 pub(super) fn length(asm: &mut Assembler) {
     asm.load(Width::Word, R0, R6, skb::LEN);
     asm.load(Width::Word, R1, R6, skb::VLAN_PRESENT);
@@ -55,8 +55,8 @@ pub(super) fn flags(asm: &mut Assembler) {
     asm.unless(R2.is(0), |asm| asm.set(R1, OUTGOING | TAGGED));
 }
 
-/// Copies r8 bytes of the frame with its outermost tag to the record in r9. If the helper fails,
-/// which can't happen, discards the record and jumps to `failed`.
+/// Copies r8 bytes of the frame to the record in r9, with a tag beside the frame in its place. If
+/// the helper fails, which can't happen, discards the record and jumps to `failed`.
 pub(super) fn copy(asm: &mut Assembler, failed: Label) {
     let [discard, done] = asm.labels();
     asm.load(Width::Word, R1, R6, skb::VLAN_PRESENT);
@@ -73,7 +73,7 @@ pub(super) fn copy(asm: &mut Assembler, failed: Label) {
     asm.load(Width::Word, R1, R6, skb::VLAN_TCI);
     asm.big_endian(R1, 16);
     asm.store(Width::Half, R9, DATA + TAG_AT + 2, R1);
-    // The smallest record has room for the tag, even if fewer bytes are kept.
+    // The tag was written even if r8 ends before it: the smallest record has room for the tag.
     asm.jump_if(R8.at_most(i32::from(TAG_AT) + TAG_LEN), done);
     asm.set(R4, R8 - (i32::from(TAG_AT) + TAG_LEN));
     part(asm, TAG_AT, TAG_LEN);

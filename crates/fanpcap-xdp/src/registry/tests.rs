@@ -8,7 +8,7 @@ use fanpcap_linux::wait::pipe::{Pipe, has_hung_up};
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
 
-/// A device that records which BPF programs it serves, by their inodes.
+/// A device that records the inodes of the BPF programs that it serves.
 #[derive(Debug)]
 struct Noted {
     part: Pipe,
@@ -75,9 +75,8 @@ impl Group {
         packet::inode(self.1.read.as_fd()).unwrap()
     }
 
-    /// Ends the group, as if its last member died. Another copy of the lifeline's end is in the
-    /// registry's descriptor store. For a moment, a process that another test starts may also have
-    /// a copy.
+    /// Ends the group, as if its last member died. Waits for the hang-up: for a moment, a process
+    /// that another test starts may have a copy of the lifeline's write end.
     fn end(self) {
         let Pipe { read, write } = self.0;
         drop(write);
