@@ -1,4 +1,5 @@
-//! Counts the fate of frames, by the counters of the device and of a veth's peer.
+//! Counts the frames that a device sent, dropped and refused, by the device's counters and those of
+//! a veth's peer.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -40,12 +41,13 @@ pub struct Counted {
 pub struct Peer {
     /// The device's name in its namespace.
     pub name: String,
-    /// The file of the peer's network namespace, if that is a different one.
+    /// The file of the peer's network namespace, if the peer is in another namespace than the
+    /// device.
     pub namespace: Option<PathBuf>,
     /// Packets that the peer received.
     pub received: u64,
-    /// Packets that the peer had no room for, or that no protocol or VLAN there accepts. It depends
-    /// on the driver whether `received` includes these.
+    /// Packets for which the peer had no room, or which no protocol or VLAN there accepts. It
+    /// depends on the driver whether `received` includes these packets.
     pub dropped: u64,
 }
 
@@ -80,8 +82,8 @@ impl Counting {
         })
     }
 
-    /// The packets counted until now. `sent` is how many frames the counters should include. Waits
-    /// for counters that lag behind.
+    /// The packets counted until now. `sent` is the number of frames that the counters should
+    /// include. Waits for counters that lag behind.
     ///
     /// # Errors
     /// The device is gone.

@@ -1,5 +1,5 @@
-//! What a reader needs from the engine that fills its ring. The reader makes none of these calls
-//! per packet.
+//! The functions of an engine that a reader of the engine's ring calls. The reader calls none of
+//! them per packet.
 
 use std::error::Error;
 use std::ffi::c_short;
@@ -11,8 +11,8 @@ pub trait Port: Send + Sync {
     /// The descriptor that poll(2) finds readable while the ring has packets.
     fn waits_on(&self) -> BorrowedFd<'_>;
 
-    /// Whether that descriptor is the handle's packet socket, on which the application may call
-    /// poll(2) and send packets.
+    /// Whether the descriptor that [`Port::waits_on`] returns is the handle's packet socket, on
+    /// which the application may call poll(2) and send packets.
     fn is_socket(&self) -> bool {
         true
     }
@@ -79,7 +79,7 @@ pub struct PortStatistics {
     pub dropped: u64,
 }
 
-/// Why packets can't be read, as the ring or the port reports.
+/// The reason why packets can't be read, as the ring or the port reports it.
 #[derive(Debug)]
 pub struct ReadError(Box<dyn Error + Send + Sync>);
 

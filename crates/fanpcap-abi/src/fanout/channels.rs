@@ -186,7 +186,7 @@ fn read(device: &str) -> Result<channels::Channels, Failed> {
     found.map_err(|error| (error.errno(), of(device, &error)))
 }
 
-/// The CPUs that the interrupts of a channel go to.
+/// The CPUs to which the interrupts of a channel are delivered.
 fn affinity(device: &str, channel: u32) -> Result<Vec<usize>, Failed> {
     let affinity = || -> Result<_, DeviceError> {
         let mut cpus = Vec::new();
