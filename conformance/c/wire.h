@@ -64,7 +64,7 @@ static inline void sleep_ms(long ms)
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 }
 
-/* Handles. Versions 2 and 3 are those of the packet socket's ring: with immediate mode and without.
+/* Handles. `version` is the version of the packet socket's ring: 2 with immediate mode, 3 without.
    */
 
 static inline pcap_t *created(const char *device, int version)

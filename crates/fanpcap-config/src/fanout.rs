@@ -80,7 +80,7 @@ impl Script {
     }
 
     /// The steering program with this title. The title is a mode's name with options, or the
-    /// group's options and the whole text, as [`Script::whole`] writes them.
+    /// group's options and the whole text, as `Script::whole` writes them.
     pub fn of_title(title: &str) -> Self {
         let source = |text| Source::new("the group", text);
         if named(title).is_some() {

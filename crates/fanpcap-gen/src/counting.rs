@@ -150,7 +150,7 @@ impl End {
     }
 }
 
-/// A veth's peer: in this namespace, in a named one, or in the namespace of a process.
+/// Finds a veth's peer in this namespace, in a namespace with a name, or in that of a process.
 fn peer_of(link: &Link) -> Option<End> {
     let ifindex = link.peer.filter(|_| link.kind == "veth")?;
     let Some(number) = link.peer_namespace else {
@@ -161,8 +161,8 @@ fn peer_of(link: &Link) -> Option<End> {
     };
     let mut seen = BTreeSet::new();
     for path in namespaces() {
-        // Most processes share a namespace. Permissions forbid access to the namespaces of other
-        // users' processes.
+        // Skip namespaces that this process may not access, such as those of other users'
+        // processes. Also skip namespaces that were seen before, because most processes share one.
         let Ok(metadata) = fs::metadata(&path) else {
             continue;
         };
@@ -182,7 +182,7 @@ fn peer_of(link: &Link) -> Option<End> {
     None
 }
 
-/// Files of network namespaces, named ones first.
+/// The files of all network namespaces. Namespaces with names come first.
 fn namespaces() -> Vec<PathBuf> {
     let entries = |directory: &str| {
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();

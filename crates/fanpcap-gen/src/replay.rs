@@ -137,7 +137,7 @@ impl Replay {
         })
     }
 
-    /// The next packets, up to [`CHUNK`] bytes; `None` after the last loop.
+    /// The next packets, up to 16 MiB; `None` after the last loop.
     ///
     /// # Errors
     /// The file can't be read, or has packets that can't be sent.

@@ -194,7 +194,8 @@ fn raw(packet: &Packet, unit: u64) -> Result<RawPcapPacket<'_>> {
     })
 }
 
-/// The crate reports every I/O failure as a failed read.
+/// The error of a failed write. Keeps only the inner I/O error, because the crate `pcap_file`
+/// reports every I/O failure as a failed read.
 fn unwritten(name: &str, error: PcapError) -> anyhow::Error {
     let error = if let PcapError::IoError(error) = error {
         error.into()

@@ -7,7 +7,7 @@ use fanpcap_pcap::{Handle, Library, Precision};
 
 use super::Arguments;
 
-/// How the handles join their group.
+/// The way in which the handles join their group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GroupChoice {
     /// No group: there is one handle, and the user asked for no group.
@@ -30,7 +30,7 @@ pub(super) struct Source<'a> {
 /// An activated handle.
 pub(super) struct Opened {
     pub(super) handle: Handle,
-    /// When the handle began to receive, by [`clock::monotonic_ns`].
+    /// The time at which the handle began to receive, by [`clock::monotonic_ns`].
     pub(super) since_ns: u64,
     /// Maximum number of packets that the kernel may have let through before the filter was set.
     pub(super) late_max: u64,
@@ -133,8 +133,8 @@ fn choose(arguments: &Arguments, library: &Library, device: &str) -> Result<Grou
     Ok(GroupChoice::Call(arguments.group))
 }
 
-/// Whether the settings name a group. The library reports wrong settings, so this function ignores
-/// them.
+/// Whether the settings name a group. Wrong settings count as naming a group, so that the library
+/// uses them and reports the mistake.
 fn is_set(device: &str) -> bool {
     let Some(request) = Request::new(device) else {
         return false;
@@ -159,7 +159,8 @@ fn activate(
     if let Some(bytes) = arguments.buffer {
         created.set_buffer_size(bytes)?;
     }
-    // On a device with a resolution of microseconds, the savefile also has microseconds.
+    // Ignore a failure: on a device with a resolution of microseconds, the savefile also has
+    // microseconds.
     let _ = created.set_tstamp_precision(Precision::Nano);
     if let GroupChoice::Call(group) = choice {
         created.fanout(group, arguments.fanout.as_deref())?;
