@@ -30,7 +30,7 @@ pub struct Row {
     pub differs: Differences,
 }
 
-/// The rows without runs of the programs: the only differences are those that have a reason.
+/// Makes the rows without running the programs. Their differences are those that have a reason.
 ///
 /// # Errors
 /// A program can't be compiled.
@@ -44,7 +44,7 @@ pub fn expected() -> Result<Vec<Row>> {
     })
 }
 
-/// The rows as observed, by running every program in every variant.
+/// Makes the rows by running every program in every variant.
 ///
 /// # Errors
 /// A program can't be run, or fails on the system's library.

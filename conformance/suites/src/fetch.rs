@@ -90,7 +90,7 @@ pub(crate) fn installed(program: &str) -> Result<PathBuf> {
     Ok(PathBuf::from(path))
 }
 
-/// The first line that a program prints with these arguments, for its version.
+/// The first line that a program prints with these arguments. The line has the program's version.
 pub(crate) fn first_line(program: &str, arguments: &[&str]) -> Result<String> {
     let said = Command::new(program)
         .args(arguments)

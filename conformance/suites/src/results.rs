@@ -17,7 +17,7 @@ pub(crate) struct Row {
     suite: &'static Suite,
     version: String,
     runs: Vec<(Variant, Result<Outcome, String>)>,
-    /// Why the suite has no runs.
+    /// The reason why the suite has no runs.
     skipped: Option<String>,
 }
 
@@ -161,8 +161,7 @@ impl Report {
         self.rows.push(row);
     }
 
-    /// Whether all suites are equal. A run in which no suite was available proves nothing, so it is
-    /// not equal.
+    /// Whether all suites are equal. False if no suite was available, because nothing was compared.
     pub(crate) fn all_equal(&self) -> bool {
         let ran = self.rows.iter().any(|row| row.skipped.is_none());
         ran && self.rows.iter().all(Row::equal)

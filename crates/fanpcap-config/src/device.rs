@@ -30,7 +30,7 @@ pub struct Device {
     text: String,
     engine: Option<Driver>,
     parts: Vec<Part>,
-    /// The device is one of several in the string.
+    /// Whether the device is one of several in the string.
     is_part: bool,
     /// Whether packet sockets replace the engine.
     is_fallback: bool,
