@@ -1,4 +1,5 @@
-//! Numbers that depend only on a seed. They must not change with the version of a crate.
+//! Random numbers that depend only on a seed. They must not change with the version of a crate,
+//! because equal descriptions must always make equal frames.
 
 use rand::RngCore;
 use rand_pcg::Pcg64Mcg;

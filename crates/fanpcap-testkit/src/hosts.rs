@@ -89,7 +89,7 @@ impl Hosts {
         Ok(usize::try_from(after - before)?)
     }
 
-    /// Starts `count` flows that last.
+    /// Starts `count` flows, which stay open until the returned value is dropped.
     ///
     /// # Errors
     /// A socket can't be created.

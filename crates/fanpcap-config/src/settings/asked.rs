@@ -70,7 +70,8 @@ impl<'a> Asked<'a> {
         entries.find(|entry| entry.key == key && self.concerns(entry))
     }
 
-    /// The engine that settings name for this device. The environment takes precedence.
+    /// The setting that names the engine for this device. The environment takes precedence over the
+    /// config file.
     pub(super) fn driver(&self) -> Option<&'a Entry> {
         let Settings { environment, file } = self.settings;
         let mut entries = environment.iter().chain(file);
@@ -107,7 +108,8 @@ impl Entry {
         self.engine().is_some_and(Driver::is_ours)
     }
 
-    /// Whether the entry asks for what packet sockets do in any case.
+    /// Whether the entry asks only for what packet sockets do anyway, so that they need not refuse
+    /// it.
     pub(super) fn is_default(&self) -> bool {
         matches!(self.value, Value::Steal(Steal::No) | Value::YesNo(true))
     }

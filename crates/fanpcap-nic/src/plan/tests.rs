@@ -1,4 +1,5 @@
-//! Plans for recorded machines, and for machines derived from drivers' sources: `tests/machines`.
+//! Tests of the plans for the machines in `tests/machines`, which are recorded or derived from
+//! drivers' sources.
 
 use super::{Plan, Refusal, Step, Target, Wishes, plan};
 use crate::facts::Facts;
