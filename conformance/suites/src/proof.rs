@@ -48,9 +48,9 @@ pub(crate) fn loads(session: &Session) -> Result<()> {
 }
 
 /// Checks that the variant's reader reads a handle that is opened in this session, on its wire. If
-/// the variant sets a driver, the reader must be a function of our library, otherwise a function of
-/// the system's library. The device must have an XDP program on the XDP engine, and must have none
-/// otherwise.
+/// the variant sets a driver, the reader must be a function of our library. If not, it must be a
+/// function of the system's library. The device must have an XDP program on the XDP engine, and
+/// must have none otherwise.
 pub(crate) fn reader(place: &Place, session: &Session) -> Result<()> {
     let built = place.dir("reader")?.join("reader");
     let mut cc = command::bounded("cc", BUILD);

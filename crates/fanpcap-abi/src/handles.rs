@@ -79,8 +79,8 @@ extern "C" fn after_fork() {
     ENTRIES.after_fork();
 }
 
-/// Locks the table while a thread forks, so that no other thread changes it meanwhile. Only the
-/// forking thread exists in the child.
+/// Registers handlers that lock the table while a thread forks, so that no other thread changes the
+/// table meanwhile. Only the forking thread exists in the child.
 fn mind_forks() {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
@@ -232,7 +232,8 @@ pub(crate) fn copy_socket(identity: &Identity) -> io::Result<Option<OwnedFd>> {
     })
 }
 
-/// Wakes all waiting readers, so that they compute again when to publish.
+/// Wakes all waiting readers, so that they compute again the time at which they must publish
+/// counters.
 pub(crate) fn nudge_readers() {
     ENTRIES.with(|entries| {
         let readers = entries.iter().filter_map(|entry| entry.reader.as_ref());

@@ -40,7 +40,7 @@ pub(crate) fn take_over(p: PcapHandle) {
 /// handle.
 ///
 /// # Errors
-/// Why that is impossible.
+/// The reason why the reader can't be installed.
 pub(crate) fn take_over_on_engine(p: PcapHandle) -> Result<(), String> {
     let served = served(p).filter(|(linktype, _)| *linktype == EN10MB);
     let engine = p.notes().on_engine.map_or("", |asked| asked.engine.name());

@@ -82,7 +82,7 @@ impl Device {
         }
     }
 
-    /// The device with packet sockets instead of the engine.
+    /// The same device, but read by packet sockets instead of the engine.
     #[must_use]
     pub fn falling_back(self) -> Device {
         Device {

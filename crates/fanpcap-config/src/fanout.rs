@@ -160,7 +160,8 @@ impl Script {
         }
     }
 
-    /// The text as [`Script::of_title`] reads it: the group's options, if any, and the text.
+    /// The title with the whole text, which [`Script::of_title`] reads: the group's options, if it
+    /// has any, and then `text`.
     pub(crate) fn whole(&self, text: &str) -> String {
         let mut whole = options::group_text(self.options.group);
         if !whole.is_empty() {

@@ -77,8 +77,7 @@ impl Settings {
             .and_then(|entry| entry.value.group())
     }
 
-    /// The entry for `key` and every handle: from the environment or, if it has none, from the
-    /// file.
+    /// The entry for `key` and every handle: from the environment, or else from the file.
     fn for_all(&self, key: Key) -> Option<&Entry> {
         let lists = [&self.environment, &self.file];
         lists

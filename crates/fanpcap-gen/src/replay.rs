@@ -35,7 +35,7 @@ pub struct Replay {
 pub struct Limit {
     /// The device with the limit.
     pub device: Device,
-    /// Whether longer packets are left out. If not, they are an error.
+    /// Whether longer packets are left out. If false, a longer packet is an error.
     pub skip: bool,
 }
 

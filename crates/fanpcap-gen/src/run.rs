@@ -79,8 +79,8 @@ pub struct Sent {
     /// The thread's CPU time during the run, including delivery to a veth's peer on the same
     /// machine.
     pub cpu_ns: u64,
-    /// Lateness of the last frame, or of the first unsent frame; 0 at top speed. It grows if the
-    /// pace can't be kept.
+    /// Lateness of the last frame, or of the first unsent frame; 0 at top speed. The lateness grows
+    /// if the sender can't keep the pace.
     pub late_ns: u64,
 }
 

@@ -43,8 +43,8 @@ pub enum Choice {
     /// intervals. A device that does not count the frames that it accepts gets the first frames
     /// twice, because the sender sends them again by the portable way.
     Auto,
-    /// Only live frames. It is an error if they don't work, or if most of them don't leave the
-    /// device. Frames that the device refuses are lost.
+    /// Only live frames. Sending fails if live frames don't work, or if most of them don't leave
+    /// the device. Frames that the device refuses are lost.
     Live,
     /// Live frames without a check whether they leave the device, to measure only the generator's
     /// speed.

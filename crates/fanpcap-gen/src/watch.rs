@@ -76,8 +76,8 @@ impl Watch {
     }
 
     /// Checks the device after `frames` live frames in all. Fails if the device is gone. If the
-    /// device's counters lack most of the frames that they should include by now, returns how many
-    /// they lack.
+    /// device's counters lack most of the frames that they should already include, returns the
+    /// number of missing frames.
     pub(crate) fn look(&mut self, frames: u64) -> Result<Option<u64>> {
         let now = self.counters()?;
         let time = monotonic_ns();

@@ -28,7 +28,8 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The format by the file's name: pcapng for `.pcapng` and `.ntar`, otherwise pcap.
+    /// The format by the file's name: pcapng for `.pcapng` and `.ntar`, and pcap for any other
+    /// name.
     pub(crate) fn of(path: &Path) -> Self {
         let extension = path
             .extension()

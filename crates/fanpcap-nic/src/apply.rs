@@ -75,7 +75,7 @@ fn knobs(device: &Device, target: &Target) -> Result<Vec<Knob>, DeviceError> {
     }
 }
 
-/// The CPUs that an interrupt is delivered to, if at least one of them was not asked for.
+/// The CPUs to which an interrupt is delivered, if at least one of them was not requested.
 fn effective_elsewhere(knob: &Knob, asked: &str) -> Option<String> {
     let Knob::Irq(number) = knob else {
         return None;

@@ -1,9 +1,10 @@
-//! Why a device can't be read or set.
+//! The errors of reading and changing the settings of a device.
 
 use std::path::PathBuf;
 use std::{fmt, io};
 
-/// Why a device can't be read or set. A setting that could not be set keeps its former value.
+/// The reason why a setting of a device can't be read or changed. A setting that could not be
+/// changed keeps its former value.
 #[derive(Debug)]
 pub enum DeviceError {
     /// No device has this name.

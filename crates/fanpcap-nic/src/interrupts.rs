@@ -1,4 +1,4 @@
-//! The interrupts of a device's channels, and the CPUs that they are delivered to.
+//! The interrupts of a device's channels, and the CPUs to which they are delivered.
 
 pub mod names;
 
@@ -19,11 +19,11 @@ pub struct Interrupt {
     /// The name in `/proc/interrupts`, or `queue-N` if only the driver reports that the interrupt
     /// serves channel N.
     pub name: String,
-    /// What the interrupt serves.
+    /// The part of the device that the interrupt serves.
     pub serves: Serves,
 }
 
-/// What an interrupt serves.
+/// The part of a device that an interrupt serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serves {
     /// The channel with this number, in both directions.

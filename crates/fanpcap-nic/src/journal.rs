@@ -286,7 +286,7 @@ impl Journal {
         self.write()
     }
 
-    /// Undoes the changes of owners that died without releasing them.
+    /// Undoes the changes of owners that died before they released their changes.
     pub fn recover(&mut self, knobs: &dyn Knobs) -> Vec<Undone> {
         self.undo(knobs, false)
     }

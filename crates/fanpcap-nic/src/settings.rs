@@ -342,7 +342,7 @@ fn transform(text: &str) -> Option<Transform> {
     })
 }
 
-/// ethtool(8)'s letters for `RXH_L2DA` and the bits after it.
+/// ethtool(8)'s letter for each field of the hash, with the field's bit, from `RXH_L2DA` on.
 const FIELDS: [(char, u32); 8] = [
     ('m', 1),
     ('v', 2),

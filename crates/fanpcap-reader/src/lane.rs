@@ -119,7 +119,8 @@ impl Lane {
     #[inline(never)]
     pub(crate) fn skip(&mut self, frames: u64) {
         if let Ring::Records(records) = &mut self.ring {
-            // Ring buffers themselves hold the position up to which they were read.
+            // A ring buffer itself has the position up to which it was read, so only the count must
+            // be set.
             records.skip(frames);
         } else if frames > self.ring.taken() {
             self.intake.skipped = frames;

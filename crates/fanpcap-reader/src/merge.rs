@@ -19,7 +19,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// kernels tick every 4 ms.
 const SLACK: Duration = Duration::from_millis(10);
 
-/// How often the reader checks whether a ring fills up while packets are held back.
+/// The interval at which the reader checks whether a ring fills up while packets are held back.
 const LOOK: Duration = Duration::from_millis(1);
 /// The same interval for an application that waits in poll(2): each check then costs the
 /// application a call without packets.
@@ -38,8 +38,8 @@ const SHORTEST: Duration = Duration::from_millis(4);
 /// [`SHORTEST`] may lengthen a wait.
 const PATIENT: Duration = Duration::from_millis(10);
 
-/// How far a packet's time stamp may be ahead of the system's clock. A stamp further ahead comes
-/// from another clock.
+/// The longest time by which a packet's time stamp may be ahead of the system's clock. A stamp
+/// further ahead comes from another clock.
 const AHEAD: Duration = Duration::from_secs(1);
 
 /// The lanes of at most 64 devices.
@@ -62,7 +62,7 @@ pub(crate) struct Merge {
     clock: fn() -> Duration,
 }
 
-/// What to do with the earliest packet.
+/// The next action for the earliest packet.
 enum Due {
     /// Deliver the packet of this lane.
     Now(usize),

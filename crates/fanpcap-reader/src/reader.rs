@@ -60,7 +60,8 @@ const E2BIG: i32 = 7;
 #[derive(Debug)]
 struct State {
     lanes: Lanes,
-    /// The application's filter, if it has set one. Inherited rings need it.
+    /// The application's filter; `None` if it has set no filter. Rings that the reader takes over
+    /// need the filter.
     filter: Option<Vec<Classic>>,
 }
 

@@ -32,12 +32,12 @@ impl TaskTimer {
         }
     }
 
-    /// The group's descriptor, even if it is ignored now.
+    /// The group's descriptor, even while the reader ignores it.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.tasks.waits_on()
     }
 
-    /// The group's descriptor, unless it is ignored now.
+    /// The group's descriptor; `None` while the reader ignores it.
     #[cold]
     #[inline(never)]
     pub(crate) fn waits_on(&self) -> Option<BorrowedFd<'_>> {

@@ -24,7 +24,7 @@ pub type Compile<'a> = &'a dyn Fn(&Script) -> Result<Arc<Steering>, Report>;
 /// The plan of one handle.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The group to join, if any.
+    /// The group to join; `None` if the handle joins no group.
     pub choice: Option<GroupChoice>,
     /// The upper bound of the snapshot length.
     pub caplen: Option<u32>,
@@ -272,8 +272,8 @@ impl<'a> Handle<'a> {
         }
     }
 
-    /// The environment's entry for `key`: a variable for this device or, if there is none, a
-    /// variable for all devices.
+    /// The environment's entry for `key`: a variable for this device, or else a variable for all
+    /// devices.
     fn in_environment(&self, key: Key) -> Result<Option<&'a Entry>, Report> {
         let for_all = || find(&self.asked.settings.environment, key, &Target::All);
         Ok(self.variable(key)?.or_else(for_all))

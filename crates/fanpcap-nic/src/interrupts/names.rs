@@ -64,7 +64,7 @@ fn is_of(name: &str, part: &str) -> bool {
     })
 }
 
-/// What the interrupt with this name serves.
+/// The part of the device that the interrupt with this name serves.
 pub(crate) fn serves(name: &str, device: &str) -> Serves {
     // A name may be like mlx5_comp3@pci:0000:01:00.0.
     let name = name.split('@').next().unwrap_or(name);
