@@ -85,8 +85,9 @@ pub(crate) fn truncate(p: PcapHandle, reader_of: PcapHandle) {
 /// Installs one reader in the first of the handles on several devices, which have just been
 /// activated. The reader reads all of them.
 ///
-/// # Errors The reason why no reader can be installed. The handle can't be read at all, because the
-/// system's library can't read several devices.
+/// # Errors
+/// The reason why no reader can be installed. The handle can't be read at all, because the system's
+/// library can't read several devices.
 pub(crate) fn take_over_several(all: &[PcapHandle]) -> Result<(), String> {
     let first = all[0];
     if first.has_reader() {

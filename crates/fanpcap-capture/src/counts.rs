@@ -48,8 +48,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Adds the difference between the readings `last` and `now`. The sums do not wrap, unlike
-    /// libpcap's counters, which wrap at 32 bits.
+    /// Adds the difference between the readings `last` and `now`. Differences are needed because
+    /// libpcap's counters wrap at 32 bits.
     pub(crate) fn advance(&mut self, last: Stats, now: Stats) {
         self.received += u64::from(now.received.wrapping_sub(last.received));
         self.dropped += u64::from(now.dropped.wrapping_sub(last.dropped));

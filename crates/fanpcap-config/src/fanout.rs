@@ -128,7 +128,8 @@ impl Script {
     /// Returns the text of the steering program. Reads the text from the file if the steering
     /// program is given by a file.
     ///
-    /// # Errors The file can't be read.
+    /// # Errors
+    /// The file can't be read.
     pub(crate) fn load(&self) -> Result<Source, Report> {
         match self.written {
             Written::Text => Ok(self.source.clone()),

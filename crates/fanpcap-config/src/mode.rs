@@ -113,7 +113,7 @@ impl Mode {
         defrag | rollover
     }
 
-    /// The mode with these numbers; `None` if fanpcap does not know them.
+    /// The mode with these numbers; `None` if fanpcap does not know these numbers.
     pub fn from_kernel(kernel_type: u8, flags: u16) -> Option<Mode> {
         let mut kinds = ModeKind::ALL.into_iter().chain([ModeKind::Program]);
         let kind = kinds.find(|kind| kind.kernel_type() == kernel_type)?;

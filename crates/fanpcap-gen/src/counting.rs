@@ -150,7 +150,8 @@ impl End {
     }
 }
 
-/// Finds a veth's peer in this namespace, in a namespace with a name, or in that of a process.
+/// Finds a veth's peer in this namespace, in a namespace with a name, or in the namespace of a
+/// process.
 fn peer_of(link: &Link) -> Option<End> {
     let ifindex = link.peer.filter(|_| link.kind == "veth")?;
     let Some(number) = link.peer_namespace else {

@@ -291,8 +291,8 @@ impl Sender {
         Ok(0)
     }
 
-    /// Checks that the device is still there, and that live frames leave it. If they do not leave
-    /// it, changes to the portable way, or fails if only live frames are allowed.
+    /// Checks that the device is still there, and that live frames leave the device. If they do
+    /// not, changes to the portable way, or fails if only live frames are allowed.
     fn look(&mut self, watching: &mut Watch, run: &Run) -> Result<()> {
         if self.choice == Choice::Unwatched {
             return Ok(());

@@ -57,8 +57,9 @@ pub type Keep<'a> = dyn FnMut(usize, u64, u32, &[u8]) -> bool + 'a;
 /// Merges captures into `to`. A regular file appears only when it is complete. A device or FIFO is
 /// written directly. `-` is standard output.
 ///
-/// # Errors A source is not a capture, is damaged before its end, or is `to` itself. Or the sources
-/// have different link types, and the format of `to` allows only one. Or `to` can't be written. The
+/// # Errors
+/// A source is not a capture, is damaged before its end, or is `to` itself. Or the sources have
+/// different link types, and the format of `to` allows only one. Or `to` can't be written. The
 /// sources are never changed.
 pub fn merge(sources: &[PathBuf], to: &Path) -> Result<Merged> {
     merge_kept(sources, to, &mut |_, _, _, _| true)

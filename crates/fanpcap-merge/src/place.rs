@@ -86,7 +86,8 @@ pub(crate) struct Part {
 
 impl Part {
     /// Creates a temporary file next to `to`. The temporary file gets the permissions of the file
-    /// that it will replace. If there is no such file, it gets those that the umask allows.
+    /// that it will replace. If there is no such file, the temporary file gets the permissions that
+    /// the umask allows.
     ///
     /// # Errors
     /// No file can be created in that directory.

@@ -8,7 +8,8 @@ use fanpcap_linux::netlink::link;
 use std::path::PathBuf;
 use std::{fs, io};
 
-/// A device of the network namespace in which the thread was that opened the device.
+/// A device of a network namespace: the namespace in which the calling thread was when it opened
+/// the device.
 #[derive(Debug)]
 pub struct Device {
     /// Interface index.
@@ -52,7 +53,8 @@ impl Device {
 
     /// A path below the device's directory in sysfs.
     ///
-    /// # Errors The sysfs of the device's network namespace is not mounted.
+    /// # Errors
+    /// The sysfs of the device's network namespace is not mounted.
     pub(crate) fn sysfs(&self, path: &str) -> io::Result<PathBuf> {
         let directory = self.sysfs.as_ref();
         let none = || io::Error::other("no sysfs of this network namespace");

@@ -244,8 +244,8 @@ impl Journal {
         let Some(before) = changes[..last].iter().rposition(of_knob) else {
             return Ok(());
         };
-        // If another value was set between the two changes, it must remain the `old` of the last
-        // change, so that the undo puts it back.
+        // If another value was set between the two changes, this other value must remain the `old`
+        // of the last change, so that the undo puts it back.
         let is_foreign = changes[before].new != changes[last].old;
         if is_foreign || !own(&changes[last]) || !own(&changes[before]) {
             return Ok(());
@@ -328,9 +328,9 @@ impl Journal {
         undone
     }
 
-    /// Notes the foreign value `is` of the setting `knob` in the earlier changes, before index
-    /// `before`, with which the driver drops `knob`. When such a change is undone later,
-    /// `put_lost_back` puts the foreign value back.
+    /// Notes the foreign value `is` of the setting `knob` in those changes before index `before`
+    /// with which the driver may drop `knob`. When such a change is undone later, `put_lost_back`
+    /// puts the foreign value back.
     fn keep_foreign(&mut self, before: usize, knob: &Knob, is: &str) {
         for change in &mut self.content.changes[..before] {
             for lost in change.lost.iter_mut().filter(|it| it.0 == *knob) {

@@ -130,8 +130,8 @@ impl Settings<'_> {
         own_of(own, all).map(|own| table_text(&own))
     }
 
-    /// Sets which of the device's interrupts are in the list of those that irqbalance leaves alone.
-    /// Keeps the interrupts of other devices in the list.
+    /// Sets which of the device's interrupts irqbalance leaves alone. Keeps the interrupts of other
+    /// devices in irqbalance's list.
     fn leave_alone(&self, wanted: &str) -> Result<(), DeviceError> {
         let own = self.interrupts()?;
         let wanted = match wanted {

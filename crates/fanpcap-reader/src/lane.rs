@@ -41,7 +41,8 @@ pub(crate) struct Intake {
     skipped: u64,
 }
 
-/// A filter that the reader runs, because the kernel has not run it on all packets in the ring.
+/// A filter that the reader runs, because the kernel has perhaps not run it on all packets in the
+/// ring.
 #[derive(Debug)]
 struct Refilter {
     filter: Vec<Classic>,

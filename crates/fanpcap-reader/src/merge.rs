@@ -1,9 +1,9 @@
 //! Merges several devices into one stream, in the order of time.
 //!
 //! The merge delivers a packet when no other device can still have an earlier one. A device can't
-//! have an earlier packet if its next packet is later, or if the kernel must have handed over all
-//! earlier packets by the device's time-out. So the order costs a bounded delay. The order costs no
-//! packets: when a ring fills up, the reader empties it without waiting.
+//! have an earlier packet if the device's next packet is later, or if so much time has passed that
+//! the kernel must have handed over all earlier packets. So the order costs a bounded delay. The
+//! order costs no packets: when a ring fills up, the reader empties it without waiting.
 
 use crate::call::{Call, End, Packet, Pause, Wait};
 use crate::control::Control;
@@ -297,7 +297,7 @@ impl Merge {
     }
 
     /// The way to wait for packets that are earlier than the packet held back. After the time
-    /// `longest`, the latter is delivered in any case.
+    /// `longest`, the packet held back is delivered in any case.
     fn wait_for_earlier(&self, control: &Control, longest: Duration) -> Wait {
         let is_patient = control.timeout.is_none_or(|timeout| timeout >= PATIENT);
         match is_patient && !control.is_asked() {

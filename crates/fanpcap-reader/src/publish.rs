@@ -34,8 +34,8 @@ pub struct PublishedCounters {
     pub read_taken: Word,
     /// The value of `taken` when the reader last began to wait with all counters published.
     pub idle_taken: Word,
-    /// The time at which the application last read the ring, in nanoseconds of `CLOCK_MONOTONIC`;
-    /// `u64::MAX` while the application waits for packets.
+    /// The time at which the application last looked for packets, in nanoseconds of
+    /// `CLOCK_MONOTONIC`; `u64::MAX` while the application waits for packets.
     pub looked_ns: Word,
     /// Further counters, published together with the kernel's counters.
     pub more: Option<Arc<dyn Publish>>,

@@ -140,7 +140,8 @@ impl State {
 impl Reader {
     /// A reader of one ring.
     ///
-    /// # Errors `EMFILE`, or another error of the calls that create descriptors.
+    /// # Errors
+    /// `EMFILE`, or another error of the calls that create descriptors.
     pub fn new(input: Input, options: &Options) -> io::Result<Self> {
         let is_socket = input.port.is_socket();
         let control = Control::new(vec![input.port], input.timeout, options)?;

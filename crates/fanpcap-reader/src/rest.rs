@@ -53,8 +53,9 @@ pub(crate) struct Pace {
     /// The reader does not rest if fewer than this many would fill during the rest.
     least: u64,
     longest: Duration,
-    /// 1 for frames, because between the stamps of n frames there are n - 1 gaps. 0 for blocks,
-    /// which have two stamps each.
+    /// The number to subtract from the number of frames or blocks to get the number of gaps. It is
+    /// 1 for frames, because n frames have n stamps and n - 1 gaps, and 0 for blocks, which have
+    /// two stamps each.
     without_gap: u64,
     passed: u64,
     first: Stamp,

@@ -52,7 +52,8 @@ pub struct Capture {
 impl Capture {
     /// Reads a complete pcap file of Ethernet frames.
     ///
-    /// # Errors The file can't be read, or ends within a packet.
+    /// # Errors
+    /// The file can't be read, or ends within a packet.
     pub fn read(path: &Path) -> Result<Self> {
         let mut packets = Vec::new();
         for_each_record(path, |record, unit| packets.push(Packet::of(&record, unit)))?;

@@ -20,7 +20,8 @@ pub struct Scratch {
 impl Scratch {
     /// Makes the directory.
     ///
-    /// # Errors The temporary directory can't be written.
+    /// # Errors
+    /// The temporary directory can't be written.
     pub fn new() -> Result<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         loop {
@@ -52,7 +53,8 @@ impl Scratch {
 
     /// Writes a file into the directory and returns its path.
     ///
-    /// # Errors The file can't be written.
+    /// # Errors
+    /// The file can't be written.
     pub fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
         let path = self.file(name);
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;

@@ -29,8 +29,8 @@ impl Etcd {
     /// Starts `count` members on loopback addresses, with the additional `arguments`, and waits
     /// until they have a leader.
     ///
-    /// # Errors etcd is not installed (the function prints SKIP), or the members have no leader in
-    /// time.
+    /// # Errors
+    /// etcd is not installed (the function prints SKIP), or the members have no leader in time.
     pub fn start(count: usize, arguments: &[&str]) -> Result<Self> {
         let hosts = (1..).map(|last| Ipv4Addr::new(127, 0, 0, last));
         Self::start_on(&hosts.take(count).collect::<Vec<_>>(), arguments)
@@ -256,8 +256,9 @@ fn program(name: &str) -> PathBuf {
 
 /// Checks that etcd and etcdctl are installed.
 ///
-/// # Errors One of the two programs is missing, or this process is not root. If a program is
-/// missing, this function has printed SKIP, so the test counts as skipped, even if it fails.
+/// # Errors
+/// One of the two programs is missing, or this process is not root. If a program is missing, this
+/// function has printed SKIP, so the test counts as skipped, even if it fails.
 #[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
 fn needs_etcd() -> Result<()> {
     for path in ["etcd", "etcdctl"].map(program) {

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 /// another process might get the port before the test uses it. So this process uses an IP address
 /// in 127.0.0.0/8 that no other process uses.
 ///
-/// # Panics The process has called this function 60,000 times before.
+/// # Panics
+/// The process has called this function 60,000 times before.
 pub fn free_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(FIRST);
     let [_, high, middle, low] = process::id().to_be_bytes();

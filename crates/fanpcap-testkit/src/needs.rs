@@ -25,7 +25,8 @@ pub fn libpcap_headers() -> Result<()> {
 /// Checks that kernel threads are visible. Processes of a nested PID namespace see no kernel
 /// threads.
 ///
-/// # Errors No kernel thread is visible. This function has then printed SKIP.
+/// # Errors
+/// No kernel thread is visible. This function has then printed SKIP.
 #[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
 pub fn kernel_threads() -> Result<()> {
     // Process 2 starts all other kernel threads.

@@ -14,7 +14,8 @@ use std::fmt::Display;
 use std::mem;
 use std::ptr::null_mut;
 
-/// Success is 1, not 0, because the paper's examples test for 1 (decision 3).
+/// Success is 1, not 0, because the examples in the paper that proposed this interface test for 1
+/// (decision 3).
 const DONE: c_int = 1;
 
 const RX: c_int = 1;

@@ -108,8 +108,8 @@ impl Entry {
         self.engine().is_some_and(Driver::is_ours)
     }
 
-    /// Whether the entry asks only for what packet sockets do anyway, so that they need not refuse
-    /// it.
+    /// Whether the entry asks only for what packet sockets do anyway. Such an entry is not refused
+    /// for packet sockets.
     pub(super) fn is_default(&self) -> bool {
         matches!(self.value, Value::Steal(Steal::No) | Value::YesNo(true))
     }

@@ -15,7 +15,8 @@ pub enum Steal {
     /// The host does not get the packets. Handles are refused if the host or a container may need
     /// the packets.
     Yes,
-    /// The host does not get the packets, even if the host or a container may need these packets.
+    /// The host does not get the packets. Handles are not refused, even if the host or a container
+    /// may need the packets.
     Force,
 }
 
@@ -45,7 +46,8 @@ pub struct OnEngine {
 
 /// The steering program that does the same as a kernel mode.
 ///
-/// # Errors The reason why there is no such steering program.
+/// # Errors
+/// The reason why there is no such steering program.
 pub(super) fn program_of(mode: Mode, engine: Driver) -> Result<Script, Fault> {
     let refuse = |why: &str| {
         let message = format!("mode {} {why}", quote(&mode.to_string()));
