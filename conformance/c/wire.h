@@ -29,7 +29,7 @@ enum {
 /* The wire's ends: frames leave at NEAR and arrive at FAR. */
 static const char *near = "va", *far = "vb";
 
-/* Ends a program that hangs. Its output so far must not be lost. */
+/* Ends a program that hangs. Flushes each line, so that the output before the end is not lost. */
 __attribute__((constructor)) static void limit(void)
 {
 	alarm(LIMIT_SECONDS);

@@ -13,7 +13,8 @@ use crate::{Behaviour, Variant, parallel, reasons, run, symbols};
 /// Path of MATRIX.md.
 pub const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/MATRIX.md");
 
-/// Number of programs that run at the same time: they spend most of the time waiting.
+/// Number of programs that run at the same time. There are several, because the programs spend most
+/// of the time waiting.
 const WORKERS: usize = 4;
 
 /// Maximum number of programs that the page names for a symbol.

@@ -1,4 +1,4 @@
-//! Each behaviour on the system's library and on ours must have the same output and the same end.
+//! Each behaviour on the system's library and on ours must have the same output and exit status.
 
 use anyhow::Result;
 use fanpcap_conformance::{Behaviour, Variant, run, variant};

@@ -21,7 +21,7 @@ pub(crate) fn debian_source(place: &Place, package: &str) -> Result<PathBuf> {
         if whole.is_ok() {
             unpack_patched(dir, &log)
         } else {
-            // The original source is enough: only the packaging is missing then.
+            // The original source is enough, because it lacks only Debian's packaging.
             apt.get(
                 dir,
                 &["source", "--download-only", "--tar-only", package],

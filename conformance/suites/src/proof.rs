@@ -49,8 +49,8 @@ pub(crate) fn loads(session: &Session) -> Result<()> {
 
 /// Checks that the variant's reader reads a handle that is opened in this session, on its wire. If
 /// the variant sets a driver, the reader must be a function of our library. If not, it must be a
-/// function of the system's library. The device must have an XDP program on the XDP engine, and
-/// must have none otherwise.
+/// function of the system's library. On the XDP engine, the device must have an XDP program. On the
+/// other variants, it must have none.
 pub(crate) fn reader(place: &Place, session: &Session) -> Result<()> {
     let built = place.dir("reader")?.join("reader");
     let mut cc = command::bounded("cc", BUILD);

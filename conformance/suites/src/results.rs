@@ -44,7 +44,8 @@ impl Row {
         }
     }
 
-    /// Whether every run came to its end, and the same tests passed in each run.
+    /// Whether the suite came to its end on every variant, and the same tests passed on each
+    /// variant.
     fn equal(&self) -> bool {
         let mut outcomes = self.runs.iter().map(|(_, outcome)| outcome.as_ref());
         match outcomes.next() {

@@ -101,8 +101,8 @@ impl Device {
         self.is_fallback
     }
 
-    /// Whether the string names an engine but no device, which is allowed for `pfq`. The handle
-    /// then captures on its group's device.
+    /// Whether the string names an engine but no device, which is allowed for `pfq`. Such a handle
+    /// captures on its group's device.
     pub fn names_none(&self) -> bool {
         let is_unnamed = |part: &Part| part.name.is_empty();
         self.engine.is_some_and(Driver::names_group)

@@ -10,8 +10,8 @@ pub struct Driver(&'static Row);
 struct Row {
     name: &'static str,
     kind: Kind,
-    /// Whether the prefix may be used without a device. The handle then captures on its group's
-    /// device.
+    /// Whether the prefix may be used without a device. Without a device, the handle captures on
+    /// its group's device.
     names_group: bool,
 }
 

@@ -192,7 +192,8 @@ fn named(text: &str) -> Option<&'static str> {
     mode::program_named(head)
 }
 
-/// Whether a text is meant as a steering program, even a wrong one, and not as a mode.
+/// Whether a text is meant as a steering program and not as a mode. The steering program may have
+/// mistakes.
 fn is_program(text: &str) -> bool {
     let head = text.split('+').next().unwrap_or_default().trim();
     let first = head.split_whitespace().next().unwrap_or_default();

@@ -61,12 +61,12 @@ impl Settings {
         Ok(Settings { environment, file })
     }
 
-    /// The config file that [`Settings::load`] reads, if there is one.
+    /// The config file that [`Settings::load`] reads; `None` if it reads none.
     pub fn config_file(environment: &Environment) -> Option<PathBuf> {
         config_path(environment)
     }
 
-    /// Whether nothing is set. The system's library then handles every handle.
+    /// Whether nothing is set. If so, the system's library serves all handles.
     pub fn is_empty(&self) -> bool {
         self.environment.is_empty() && self.file.is_empty()
     }

@@ -210,7 +210,8 @@ fn write_ip(packet: &mut [u8], datagram: &Datagram, before: usize, more: bool) {
             };
             header.write(packet);
         }
-        // A flow's two prefixes are of the same family: the description was checked for that.
+        // A flow's two prefixes are of the same family: the check of the description has ensured
+        // this.
         (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => {}
     }
 }

@@ -141,7 +141,8 @@ impl Sender {
         self.send_watched(plan, stop, &mut |_| ())
     }
 
-    /// Like [`Sender::send`]; calls `watch` about once a second with the result so far.
+    /// Works like [`Sender::send`], but also calls `watch` about once a second with the result so
+    /// far.
     ///
     /// # Errors
     /// Sending ended early: the device is gone, down or accepts no frames, or there are no more
@@ -155,9 +156,9 @@ impl Sender {
         self.run(plan, stop, watch, None)
     }
 
-    /// Sends the pool once, and then each pool that `more` returns, until `more` returns none. Ends
-    /// earlier at the plan's end or at `stop`, like [`Sender::send_watched`]. Frames that are due
-    /// while `more` runs are sent late.
+    /// Sends the pool once, and then each pool that `more` returns, until `more` returns `None`.
+    /// Ends earlier at the plan's end or at `stop`, like [`Sender::send_watched`]. Frames that are
+    /// due while `more` runs are sent late.
     ///
     /// # Errors
     /// Sending ended early: the device is gone, down or accepts no frames, or there are no more

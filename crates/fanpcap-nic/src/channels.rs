@@ -61,7 +61,7 @@ pub fn with(now: Channels, wanted: Wanted) -> Result<Channels, DeviceError> {
     }
 }
 
-/// Sets the channels. The device may lose its link meanwhile.
+/// Sets the channels. The device may lose its link while the driver makes the change.
 ///
 /// # Errors
 /// [`DeviceError`].

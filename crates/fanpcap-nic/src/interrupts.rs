@@ -81,7 +81,7 @@ pub(crate) fn numbers(device: &Device) -> Vec<u32> {
     }
 }
 
-/// The interrupts of a device's channel: one, or one for each direction.
+/// The interrupts of a device's channel: one for both directions, or one for each direction.
 ///
 /// # Errors
 /// As [`of_device`], and [`DeviceError::NoChannel`].
@@ -205,7 +205,7 @@ impl Serves {
 }
 
 impl Affinity {
-    /// The CPUs that the controller has chosen from the requested ones, or all requested CPUs while
+    /// The CPUs that the controller has chosen from the requested CPUs, or all requested CPUs while
     /// the controller still delivers to other CPUs.
     pub fn chosen(self) -> Vec<usize> {
         let Self {

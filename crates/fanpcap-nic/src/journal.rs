@@ -83,9 +83,9 @@ impl Journal {
         Self::at(Place::of(device)?)
     }
 
-    /// Opens the journal that an earlier build left for this device, if there is one. Root of a
-    /// container that shares `/run/fanpcap` may have written that journal, so call this only at the
-    /// user's request.
+    /// Opens the journal that an earlier build left for this device; `None` if there is no such
+    /// journal. Root of a container that shares `/run/fanpcap` may have written that journal, so
+    /// call this only at the user's request.
     ///
     /// # Errors
     /// [`DeviceError`].
@@ -93,7 +93,8 @@ impl Journal {
         Place::of_earlier(device).map(Self::at).transpose()
     }
 
-    /// The path of the journal that an earlier build left for this device, if there is one.
+    /// The path of the journal that an earlier build left for this device; `None` if there is no
+    /// such journal.
     pub fn earlier(device: &Device) -> Option<PathBuf> {
         Place::of_earlier(device).map(|place| place.path())
     }

@@ -1,5 +1,5 @@
-//! Sets channels, interrupts and polling threads as an application wants them: all of them or none.
-//! Undoes the changes when the application is done.
+//! Sets channels, interrupts and polling threads as an application wants them. If one setting
+//! fails, the other changes are undone. Undoes the changes when the application is done.
 
 use crate::channels;
 use crate::device::Device;

@@ -88,7 +88,7 @@ impl Lane {
         self.intake.publisher = Some(publisher);
     }
 
-    /// Runs a filter on every packet from the next one on. If the kernel runs the filter too,
+    /// Runs a filter on every packet from the next packet on. If the kernel runs the filter too,
     /// `in_kernel` is the filter's number in the kernel, and the reader runs the filter only on
     /// packets that may have come into the ring before the kernel had the filter. `is_counted`: an
     /// engine counts the ring's packets as received, even those that the filter rejects.

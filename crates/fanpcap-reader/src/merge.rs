@@ -1,9 +1,9 @@
 //! Merges several devices into one stream, in the order of time.
 //!
-//! The merge delivers a packet when no other device can still have an earlier one. A device can't
-//! have an earlier packet if the device's next packet is later, or if so much time has passed that
-//! the kernel must have handed over all earlier packets. So the order costs a bounded delay. The
-//! order costs no packets: when a ring fills up, the reader empties it without waiting.
+//! The merge delivers a packet when no other device can still have an earlier packet. A device
+//! can't have an earlier packet if the device's next packet is later, or if so much time has passed
+//! that the kernel must have handed over all earlier packets. So the order costs a bounded delay.
+//! The order costs no packets: when a ring fills up, the reader empties it without waiting.
 
 use crate::call::{Call, End, Packet, Pause, Wait};
 use crate::control::Control;
@@ -21,8 +21,8 @@ const SLACK: Duration = Duration::from_millis(10);
 
 /// The interval at which the reader checks whether a ring fills up while packets are held back.
 const LOOK: Duration = Duration::from_millis(1);
-/// The same interval for an application that waits in poll(2): each check then costs the
-/// application a call without packets.
+/// The same interval for an application that waits in poll(2). It is longer, because each check
+/// costs such an application a call without packets.
 const LOOK_OF_OTHERS: Duration = Duration::from_millis(4);
 
 /// If all rings are rings of records, not of blocks, the engine wakes a waiting reader early when

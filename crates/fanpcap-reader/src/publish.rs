@@ -71,7 +71,7 @@ const SHORTEST: Duration = Duration::from_millis(2);
 const STRIDE: u64 = 64;
 
 /// If the frames between two readings of the clock take longer than this, the application is slow.
-/// The publisher then reads the clock with each frame.
+/// For a slow application, the publisher reads the clock with each frame.
 const SLOW: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
@@ -133,7 +133,8 @@ impl Publisher {
         if has_published && !self.goes_on() {
             return None;
         }
-        // The coarse clock lags, so a reader that always waits would wake too early each time.
+        // The coarse clock lags, so with it, a reader that always waits would wake too early each
+        // time.
         let now = if has_published {
             clock::monotonic_ns()
         } else {

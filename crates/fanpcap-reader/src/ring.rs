@@ -28,7 +28,7 @@ pub(crate) trait Layout {
         None
     }
 
-    /// The next frame, if there is one.
+    /// The next frame; `None` if no frame is left.
     fn next_frame(&mut self, pace: &mut Pace) -> Result<Option<Frame<'_>>, Corrupt>;
 
     /// Releases to the kernel the frame or block that has been read.

@@ -64,7 +64,7 @@ impl Capture {
     /// does not exist yet.
     pub fn read_so_far(path: &Path) -> Self {
         let mut packets = Vec::new();
-        // An error marks the end of the bytes that have been written so far.
+        // Ignore the error: it only marks the end of the bytes that have been written so far.
         let _ = for_each_record(path, |record, unit| packets.push(Packet::of(&record, unit)));
         Self { packets }
     }

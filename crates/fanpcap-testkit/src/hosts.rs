@@ -169,7 +169,7 @@ fn configure(device: &str, own: [IpAddr; 2], neighbour: ([IpAddr; 2], &str)) -> 
     Ok(())
 }
 
-/// Waits until no packet passes any more and returns the number of packets so far.
+/// Waits until no more packets pass the device. Returns the number of packets that have passed.
 fn await_silence(device: &str) -> Result<u64> {
     let mut before = packets_on_wire(device)?;
     await_for("the end of all traffic on the wire", LIMIT, || {

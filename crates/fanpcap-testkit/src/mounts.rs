@@ -13,7 +13,7 @@ pub fn hindrance() -> Result<Option<String>> {
     complaint(Command::new("unshare").args(["--mount", "true"]))
 }
 
-/// Runs a test that needs its own mounts, or prints why it can't run here.
+/// Runs a test that needs its own mounts. If the test can't run on this machine, prints the reason.
 ///
 /// # Errors
 /// The error of the test.

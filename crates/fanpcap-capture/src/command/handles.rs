@@ -14,7 +14,8 @@ enum GroupChoice {
     None,
     /// Through the settings: environment or config file.
     Settings,
-    /// Through pcap_fanout(3PCAP), in this group or a new one.
+    /// Through pcap_fanout(3PCAP): into the group with this number, or into a new group if there is
+    /// no number.
     Call(Option<u16>),
 }
 
@@ -90,10 +91,10 @@ impl<'a> Source<'a> {
         Ok(handle)
     }
 
-    /// Sets the filter, if there is one. Returns the maximum number of unfiltered packets in the
-    /// ring. A handle joins its group when it is activated, and its filter can be set only after
-    /// that. If the handle joined later, it would first receive the other members' packets too.
-    /// libpcap rejects unfiltered packets when the thread reads them.
+    /// Sets the filter, if the user has given a filter. Returns the maximum number of unfiltered
+    /// packets in the ring. A handle joins its group when it is activated, and its filter can be
+    /// set only after that. If the handle joined later, it would first receive the other members'
+    /// packets too. libpcap rejects unfiltered packets when the thread reads them.
     fn set_filter(&self, handle: &mut Handle) -> Result<u64> {
         let expression = self.arguments.expression();
         if expression.is_empty() {

@@ -35,7 +35,7 @@ impl Settings {
 }
 
 impl<'a> Asked<'a> {
-    /// The engine in the device's name or, if the name has none, in the settings.
+    /// The engine that the device's name asks for, or else the engine that settings ask for.
     pub(super) fn engine(&self) -> Option<Driver> {
         let of_settings = || self.driver().and_then(Entry::engine);
         self.device.engine().or_else(of_settings)

@@ -42,8 +42,8 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    /// Adds an entry. A repeated entry is accepted; another value for the same key and target is an
-    /// error.
+    /// Adds an entry. An equal entry may be repeated. Another value for the same key and target is
+    /// an error.
     pub(super) fn add(&mut self, entry: Entry) -> Result<(), Report> {
         if self.list.len() == ENTRIES_MAX {
             let message = format!("more than {ENTRIES_MAX} settings");

@@ -33,7 +33,7 @@ pub struct GroupChoice {
     pub group: Group,
     /// The mode.
     pub mode: Mode,
-    /// The steering program, if the mode is one.
+    /// The steering program; `None` if the mode is a kernel mode.
     pub steering: Option<Arc<Steering>>,
     /// The member's weight, from 1 to 1000: its share compared with the other members' shares.
     /// `None`: 1.
@@ -44,8 +44,8 @@ pub struct GroupChoice {
     pub is_default: bool,
     /// The origin of the group: `PCAP_GROUP=7`, `/etc/pcap.conf:3`, `pcap_fanout()`.
     pub origin: String,
-    /// The member's name, if it has one. A later member of this name is the successor: it gets this
-    /// member's buckets and ring.
+    /// The member's name; `None` if it has no name. A later member of this name is the successor:
+    /// it gets this member's buckets and ring.
     pub name: Option<String>,
 }
 

@@ -44,7 +44,7 @@ pub struct OnEngine {
     pub origin: String,
 }
 
-/// The steering program that does the same as a kernel mode.
+/// The steering program that shares packets as the kernel's mode `mode` does.
 ///
 /// # Errors
 /// The reason why there is no such steering program.

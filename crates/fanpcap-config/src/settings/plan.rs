@@ -112,7 +112,7 @@ impl Settings {
         })
     }
 
-    /// The report for a handle that should use its group's device, if there is no such device.
+    /// The report for a handle that names no device, if its group has no device either.
     fn no_device(&self, device: &Device) -> Report {
         let why = match self.default_group() {
             Some(group) => format!("group {group} has no member yet whose device could be used"),
@@ -197,7 +197,7 @@ impl<'a> Handle<'a> {
         }
     }
 
-    /// The entry with the mode or steering program of `group`, if there is one.
+    /// The entry with the mode or steering program of `group`; `None` if no setting gives it.
     fn fanout_entry(&self, group: Group) -> Result<Option<&'a Entry>, Report> {
         let of_group = || match group {
             Group::Number(number) => find(

@@ -79,9 +79,9 @@ impl Place {
         Ok(Self::own(directory()?, device))
     }
 
-    /// The place of the journal that an earlier build left for this device, if there is one. Root
-    /// of a container that shares `/run/fanpcap` may have written that journal, so use it only at
-    /// the user's request.
+    /// The place of the journal that an earlier build left for this device; `None` if there is no
+    /// such journal. Root of a container that shares `/run/fanpcap` may have written that journal,
+    /// so use it only at the user's request.
     pub(super) fn of_earlier(device: &Device) -> Option<Self> {
         let (directory, path) = root::find_earlier_state(TUNE).ok()?;
         let netns = netns::inode().ok()?.to_string();
