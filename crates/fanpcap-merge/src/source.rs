@@ -98,7 +98,8 @@ impl Source {
 
     /// Removes and returns the next packet.
     ///
-    /// # Errors The next packets of the file can't be read.
+    /// # Errors
+    /// The next packets of the file can't be read.
     pub(crate) fn take(&mut self) -> Result<Option<Packet>> {
         let Some(Held(packet, _)) = self.window.pop() else {
             return Ok(None);

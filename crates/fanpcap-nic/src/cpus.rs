@@ -28,7 +28,8 @@ pub enum Pinning {
 impl Pinning {
     /// Reads `auto`, `none` or a list such as `0,2-3`.
     ///
-    /// # Errors The text is neither of the two words nor a list of CPUs.
+    /// # Errors
+    /// The text is neither of the two words nor a list of CPUs.
     pub fn parse(text: &str) -> Result<Self, CpuError> {
         match text {
             "auto" => Ok(Self::Auto),

@@ -105,7 +105,8 @@ impl Mirror {
 
     /// Runs `work` in a node's network namespace. Processes that `work` starts stay there.
     ///
-    /// # Errors The errors of `work`, or no node has this number.
+    /// # Errors
+    /// The errors of `work`, or no node has this number.
     pub fn on_node<T>(&self, node: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
         let theirs = self.nodes.get(node).context("no such node")?;
         let own = netns::current()?;
@@ -151,7 +152,8 @@ impl Mirror {
     /// The number of frames given to the node's mirror port, by the device's counter. Packets that
     /// [`Mirror::set_loss`] drops are not included.
     ///
-    /// # Errors No node has this number.
+    /// # Errors
+    /// No node has this number.
     pub fn forwarded(&self, node: usize) -> Result<u64> {
         Ok(veth::counters(&port(node))?.sent)
     }
