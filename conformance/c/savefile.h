@@ -12,7 +12,8 @@ static inline void print_file(const char *path)
 		fclose(file);
 }
 
-/* A dumping callback that gives each packet a fixed time of its own. */
+/* A callback that dumps a packet. It replaces the packet's time stamp by a fixed time, different
+   for each packet. */
 static inline void dump_timeless(u_char *user, const struct pcap_pkthdr *header, const u_char *bytes)
 {
 	static long time = 1700000000;
@@ -22,7 +23,8 @@ static inline void dump_timeless(u_char *user, const struct pcap_pkthdr *header,
 	pcap_dump(user, &timeless, bytes);
 }
 
-/* Writes a savefile of COUNT packets by hand, with either magic number and byte order. */
+/* Writes a savefile of COUNT packets without the library, with the magic number MAGIC. If
+   SWAPPED, the savefile has the other byte order. */
 static inline void write_savefile(const char *path, unsigned magic, int swapped, unsigned count)
 {
 	unsigned words[6] = { magic, 2 | 4 << 16, 0, 0, 65535, DLT_EN10MB };

@@ -23,7 +23,8 @@ static const struct tagging {
 
 enum { TAGGINGS = sizeof taggings / sizeof taggings[0] };
 
-/* Puts the tags behind the addresses of a frame of SIZE bytes; returns the size with them. */
+/* Puts the tags behind the addresses of a frame of SIZE bytes. Returns the frame's size with the
+   tags. */
 static inline size_t insert_tags(unsigned char *frame, size_t size, const struct tagging *tagging)
 {
 	for (int i = 2; i >= 0; i--) {

@@ -29,7 +29,7 @@ enum {
 /* The wire's ends: frames leave at NEAR and arrive at FAR. */
 static const char *near = "va", *far = "vb";
 
-/* Ends a program that hangs. Its output so far must not be lost. */
+/* Ends a program that hangs. Flushes each line, so that the output before the end is not lost. */
 __attribute__((constructor)) static void limit(void)
 {
 	alarm(LIMIT_SECONDS);
@@ -64,7 +64,7 @@ static inline void sleep_ms(long ms)
 		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 }
 
-/* Handles. Versions 2 and 3 are those of the packet socket's ring: with immediate mode and without.
+/* Handles. `version` is the version of the packet socket's ring: 2 with immediate mode, 3 without.
    */
 
 static inline pcap_t *created(const char *device, int version)

@@ -75,7 +75,7 @@ impl Behaviour {
         Ok(title.trim_end_matches('.').to_owned())
     }
 
-    /// Compiles the program against the installed libpcap, as any distribution would.
+    /// Compiles the program against the installed libpcap, as a distribution compiles applications.
     ///
     /// # Errors
     /// The compiler's messages; warnings are errors.

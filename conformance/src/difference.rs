@@ -46,7 +46,8 @@ fn whole(first: &str, second: &str) -> String {
     text
 }
 
-/// For each pair of positions: the length of the longest common subsequence of lines from there on.
+/// For each pair of positions, the length of the longest common subsequence of the lines from these
+/// positions on.
 fn common_after(a: &[&str], b: &[&str]) -> Vec<Vec<usize>> {
     let mut common = vec![vec![0; b.len() + 1]; a.len() + 1];
     for i in (0..a.len()).rev() {

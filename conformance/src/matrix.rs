@@ -13,7 +13,8 @@ use crate::{Behaviour, Variant, parallel, reasons, run, symbols};
 /// Path of MATRIX.md.
 pub const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/MATRIX.md");
 
-/// Number of programs that run at the same time: they spend most of the time waiting.
+/// Number of programs that run at the same time. There are several, because the programs spend most
+/// of the time waiting.
 const WORKERS: usize = 4;
 
 /// Maximum number of programs that the page names for a symbol.
@@ -30,7 +31,7 @@ pub struct Row {
     pub differs: Differences,
 }
 
-/// The rows without runs of the programs: the only differences are those that have a reason.
+/// Makes the rows without running the programs. Their differences are those that have a reason.
 ///
 /// # Errors
 /// A program can't be compiled.
@@ -44,7 +45,7 @@ pub fn expected() -> Result<Vec<Row>> {
     })
 }
 
-/// The rows as observed, by running every program in every variant.
+/// Makes the rows by running every program in every variant.
 ///
 /// # Errors
 /// A program can't be run, or fails on the system's library.

@@ -2,7 +2,7 @@
 
 use crate::Variant;
 
-/// Behaviour, variant, and why the behaviour differs in this variant.
+/// Each entry has a behaviour, a variant, and the reason why the behaviour differs in this variant.
 pub const REASONS: &[(&str, Variant, &str)] = &[
     (
         "filters/queued_direction",
@@ -95,7 +95,7 @@ const NO_BLOCKS: &str = "the rings have no blocks: packets can be read as soon a
 const BROKEN_BEFORE: &str = "a loop that was broken before the call delivers nothing; \
     the system's library delivers one packet first";
 
-/// Why this behaviour differs in this variant, if it may.
+/// The reason why this behaviour differs in this variant; `None` if it must not differ.
 pub fn reason(name: &str, variant: Variant) -> Option<&'static str> {
     let listed = REASONS
         .iter()

@@ -1,4 +1,5 @@
-//! One run of a C program, in its own network namespace, between the two ends of a wire.
+//! Runs C programs, each in a new network namespace that has the two ends of a wire. Compares the
+//! programs' outputs on the variants with the output on the system's library.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +19,7 @@ const DEVICES: [&str; 2] = ["va", "vb"];
 /// The suffix that our library appends to the system's string in `pcap_lib_version()`.
 pub const MARK: &str = concat!(" + fanpcap ", env!("CARGO_PKG_VERSION"));
 
-/// How each variant differs from the system's library. Variants that behave the same are left out.
+/// The variants whose output differs from that on the system's library, each with the difference.
 pub type Differences = BTreeMap<Variant, String>;
 
 /// Runs a behaviour's program in each of these variants, and compares the output with that on the
@@ -37,8 +38,8 @@ pub fn compare(behaviour: &Behaviour, variants: &[Variant]) -> Result<()> {
     Ok(())
 }
 
-/// How each of these variants differs from the system's library. Variants that behave the same are
-/// left out.
+/// Finds which of these variants behave differently from the system's library. Returns them with
+/// the differences of their outputs.
 ///
 /// # Errors
 /// The program can't be compiled or run, or fails on the system's library.
@@ -72,8 +73,8 @@ pub fn differences(behaviour: &Behaviour, variants: &[Variant]) -> Result<Differ
     Ok(differing)
 }
 
-/// Runs a command in a new namespace with a wire between two devices, in its own directory. The
-/// command gets the devices as arguments.
+/// Runs a command in a new namespace with a wire between two devices, in a directory of its own.
+/// The command gets the devices' names as arguments.
 ///
 /// # Errors
 /// The namespace can't be created, or the program doesn't end.
@@ -90,7 +91,7 @@ pub fn run_in_scene(scratch: &Scratch, mut command: Command) -> Result<Ended> {
     })
 }
 
-/// The output of a run, by line, and its end.
+/// The output of a program, line by line, and its exit status.
 fn transcript(ended: &Ended) -> String {
     let complaints = ended.err.lines().map(|line| format!("stderr: {line}\n"));
     let out = ended.out.trim_end_matches('\n');

@@ -1,4 +1,4 @@
-//! Each behaviour on the system's library and on ours must have the same output and the same end.
+//! Each behaviour on the system's library and on ours must have the same output and exit status.
 
 use anyhow::Result;
 use fanpcap_conformance::{Behaviour, Variant, run, variant};
@@ -63,7 +63,8 @@ fn the_libraries_are_the_systems_and_ours() -> Result<()> {
     Ok(())
 }
 
-/// Otherwise the column of XDP would show results of packet sockets.
+/// Checks that handles of the variant XDP are on XDP. Without XDP, the handles would read packet
+/// sockets, and the column of XDP in MATRIX.md would show the results of those.
 #[test]
 #[ignore = "needs root: live handles in network namespaces"]
 fn handles_on_xdp_have_the_device() -> Result<()> {

@@ -24,7 +24,7 @@ static void *read_one(void *argument)
 	return NULL;
 }
 
-/* With this lowest limit, the process can't open any file. */
+/* The limit on open files, set so low that the process can't open any file. */
 static struct rlimit files;
 
 static void limit_files(int limited)

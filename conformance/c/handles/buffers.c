@@ -1,8 +1,9 @@
 /* Buffer sizes: the result of activation with several snapshot lengths and modes. */
 #include "../wire.h"
 
-/* The smallest rings have one block. All packets must be in the block before the kernel passes it
-   on, even if the sender waits for the processor. Otherwise the last packets would be lost. */
+/* The smallest rings have one block. This time is so long that all packets are in the block
+   before the kernel passes it on, even if the sender waits for the processor. Otherwise the last
+   packets would be lost. */
 enum { BLOCK_MS = 250 };
 
 static void open_with(int port, const char *device, int version, int snaplen, int buffer)

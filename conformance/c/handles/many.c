@@ -17,8 +17,8 @@ static int entries(const char *path)
 	return count;
 }
 
-/* Counts the sockets that ask the kernel for the members of a group. All members in a process share
-   one socket. */
+/* Counts the sockets by which this process asks the kernel for the members of groups. All
+   handles in a process must share one such socket. */
 static int diagnoses(void)
 {
 	int count = 0;

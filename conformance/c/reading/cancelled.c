@@ -29,7 +29,7 @@ int main(void)
 		send_numbered(port, 0, 3);
 		for (int ms = 0; seen < 3 && ms < PATIENCE_SECONDS * 1000; ms++)
 			sleep_ms(1);
-		/* The other thread waits now. */
+		/* Give the other thread time to begin its wait. */
 		sleep_ms(SETTLED);
 		pthread_cancel(thread);
 		pthread_join(thread, &result);

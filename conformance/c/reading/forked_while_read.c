@@ -18,7 +18,7 @@ static void *loop(void *argument)
 	return NULL;
 }
 
-/* Continues the parent if the child waits for ever. */
+/* Makes the parent continue if the child waits for ever. */
 static void overdue(int signal)
 {
 	(void)signal;

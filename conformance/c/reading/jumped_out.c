@@ -28,7 +28,8 @@ static int read_one(pcap_t *p, int call)
 	return rc;
 }
 
-/* The alarm of limit() uses the same timer. */
+/* Leaves a read by a timer. The alarm of limit() uses the same timer, so the function sets the
+   alarm again at the end. */
 static void timed_out(pcap_t *p, int call)
 {
 	signal(SIGALRM, leave);

@@ -27,7 +27,7 @@ int main(void)
 		printf("version %d: received %u, dropped some %s, delivered some %s\n", version, stat.ps_recv,
 		       yes(stat.ps_drop > 0), yes(count > 0));
 		printf("  received - dropped - delivered = %d\n", (int)(stat.ps_recv - stat.ps_drop) - count);
-		/* The reader continues. */
+		/* Later packets must still arrive after the losses. */
 		send_sized(port, 5000, 20, 1000);
 		settle(p, 3020);
 		count += drain(p, ordered, &last);

@@ -1,8 +1,9 @@
 /* How long a few packets wait with timeouts of 0, 10 ms, 1 s and -1, in blocks and in immediate mode. */
 #include "../wire.h"
 
-/* Sends packets to a new handle, and soon checks whether they can be read. On a very busy machine
-   this check may come too late and prove nothing. Then the function tries another handle. */
+/* Sends packets to a new handle, and soon checks whether they can be read. On a very busy
+   machine this check may come too late and prove nothing. In that case the function tries
+   another handle. */
 static pcap_t *looked_early(int port, int version, int timeout, int *rc, int *early)
 {
 	for (int tries = 1;; tries++) {

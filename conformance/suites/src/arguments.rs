@@ -43,8 +43,8 @@ impl Arguments {
         })
     }
 
-    /// Whether the results are kept. A run on only some variants helps to investigate a difference,
-    /// so its results are not kept.
+    /// Whether the results are kept. They are not kept if only some variants are compared, because
+    /// this is done only to investigate a difference.
     pub(crate) fn keeps_results(&self) -> bool {
         self.variants == Variant::ALL
     }

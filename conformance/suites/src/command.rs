@@ -15,8 +15,8 @@ pub(crate) struct Ended {
     pub(crate) said: String,
 }
 
-/// A command that ends after `limit` at the latest, with all its children. For this, timeout(1)
-/// gives the command its own process group.
+/// A command that ends after `limit` at the latest, with all its children. For this purpose,
+/// timeout(1) gives the command its own process group.
 pub(crate) fn bounded(program: impl AsRef<OsStr>, limit: Duration) -> Command {
     let mut command = Command::new("timeout");
     command
@@ -46,7 +46,7 @@ pub(crate) fn run(command: &mut Command, log: &Path) -> Result<Ended> {
     })
 }
 
-/// Runs a step of a build. If it fails, returns an error with its last lines.
+/// Runs a step of a build. If the step fails, returns an error with the last lines of its output.
 pub(crate) fn step(command: &mut Command, log: &Path) -> Result<String> {
     let ended = run(command, log)?;
     if !ended.status.success() {

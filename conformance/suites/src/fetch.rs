@@ -21,7 +21,7 @@ pub(crate) fn debian_source(place: &Place, package: &str) -> Result<PathBuf> {
         if whole.is_ok() {
             unpack_patched(dir, &log)
         } else {
-            // The original source is enough: only the packaging is missing then.
+            // The original source is enough, because it lacks only Debian's packaging.
             apt.get(
                 dir,
                 &["source", "--download-only", "--tar-only", package],
@@ -90,7 +90,7 @@ pub(crate) fn installed(program: &str) -> Result<PathBuf> {
     Ok(PathBuf::from(path))
 }
 
-/// The first line that a program prints with these arguments, for its version.
+/// The first line that a program prints with these arguments. The line has the program's version.
 pub(crate) fn first_line(program: &str, arguments: &[&str]) -> Result<String> {
     let said = Command::new(program)
         .args(arguments)

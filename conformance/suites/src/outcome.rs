@@ -1,9 +1,9 @@
-//! The result of a run of a suite.
+//! The result of a suite on one variant.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Counts of one run, and the names of the failed tests.
+/// The numbers of tests that passed, failed and were skipped, and the names of the failed tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     pub(crate) passed: usize,
@@ -25,7 +25,7 @@ impl Outcome {
         }
     }
 
-    /// Counts a failure. A name may occur several times, and each failure counts.
+    /// Counts a failure. Each failure counts, even if several tests have the same name.
     pub(crate) fn fail(&mut self, name: &str) {
         let mut unique = name.to_owned();
         let mut number = 2;
@@ -35,7 +35,7 @@ impl Outcome {
         }
     }
 
-    /// Adds another part of the same suite.
+    /// Adds the outcome of another part of the same suite.
     pub(crate) fn absorb(&mut self, part: Self) {
         self.passed += part.passed;
         self.skipped += part.skipped;

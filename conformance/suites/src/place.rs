@@ -1,4 +1,4 @@
-//! Where suites, their builds and their logs are kept.
+//! The directory that keeps suites, their builds and their logs.
 
 use std::env;
 use std::fs;

@@ -1,5 +1,5 @@
-//! Proves what a run used: the libraries that its processes loaded, and the library that read their
-//! handles.
+//! Proves which libpcap a suite used: checks which libraries its processes loaded, and which
+//! library read their handles.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,8 @@ use crate::wire;
 /// Number of processes that loaded a libpcap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Loads {
-    /// Processes that loaded our library, and perhaps the system's behind it.
+    /// Processes that loaded our library. Such a process may also have loaded the system's library,
+    /// through ours.
     ours: usize,
     /// Processes that loaded only another libpcap.
     others: usize,
@@ -46,9 +47,10 @@ pub(crate) fn loads(session: &Session) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the variant's reader reads a handle that is opened in this session, on its wire.
-/// With a driver, the reader is a function of our library, otherwise a function of the system's.
-/// Only on the XDP engine, the device must have an XDP program.
+/// Checks that the variant's reader reads a handle that is opened in this session, on its wire. If
+/// the variant sets a driver, the reader must be a function of our library. If not, it must be a
+/// function of the system's library. On the XDP engine, the device must have an XDP program. On the
+/// other variants, it must have none.
 pub(crate) fn reader(place: &Place, session: &Session) -> Result<()> {
     let built = place.dir("reader")?.join("reader");
     let mut cc = command::bounded("cc", BUILD);
@@ -58,7 +60,7 @@ pub(crate) fn reader(place: &Place, session: &Session) -> Result<()> {
         .arg("-ldl");
     command::step(&mut cc, &place.log("build.reader")?)?;
     let mut reader = session.program(&built, LIMIT);
-    // This process does not belong to the suite, so its loads do not count.
+    // This process does not belong to the suite, so the libraries that it loads do not count.
     reader.arg(wire::DEVICE).env_remove("LD_DEBUG");
     let said = command::step(&mut reader, &session.log("reader"))?;
     let last = said.lines().last().unwrap_or_default();

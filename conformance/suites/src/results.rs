@@ -17,7 +17,7 @@ pub(crate) struct Row {
     suite: &'static Suite,
     version: String,
     runs: Vec<(Variant, Result<Outcome, String>)>,
-    /// Why the suite has no runs.
+    /// The reason why the suite has no runs.
     skipped: Option<String>,
 }
 
@@ -44,7 +44,8 @@ impl Row {
         }
     }
 
-    /// Whether every run came to its end, and the same tests passed in each run.
+    /// Whether the suite came to its end on every variant, and the same tests passed on each
+    /// variant.
     fn equal(&self) -> bool {
         let mut outcomes = self.runs.iter().map(|(_, outcome)| outcome.as_ref());
         match outcomes.next() {
@@ -161,8 +162,7 @@ impl Report {
         self.rows.push(row);
     }
 
-    /// Whether all suites are equal. A run in which no suite was available proves nothing, so it is
-    /// not equal.
+    /// Whether all suites are equal. False if no suite was available, because nothing was compared.
     pub(crate) fn all_equal(&self) -> bool {
         let ran = self.rows.iter().any(|row| row.skipped.is_none());
         ran && self.rows.iter().all(Row::equal)

@@ -1,4 +1,4 @@
-//! One run of a suite on one variant: starts its processes.
+//! Starts the processes of one suite on one variant.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ use crate::command;
 use crate::place::Place;
 use crate::variant::Variant;
 
-/// Programs that start here run on one variant, and leave a record of the libraries that they
-/// loaded.
+/// The programs that a session starts load the library of one variant. They leave a record of the
+/// libraries that they loaded.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) variant: Variant,
@@ -38,8 +38,8 @@ impl Session {
         })
     }
 
-    /// A program of the suite, which ends after `limit` at the latest. It sees /sys of its network
-    /// namespace, where libpcap reads the types of devices.
+    /// A program of the suite, which ends after `limit` at the latest. The program has /sys of its
+    /// network namespace, because libpcap reads the types of devices there.
     pub(crate) fn program(&self, program: impl AsRef<OsStr>, limit: Duration) -> Command {
         let mut command = command::bounded("unshare", limit);
         command

@@ -41,8 +41,8 @@ impl Variant {
         Self::ALL.into_iter().find(|variant| variant.name() == name)
     }
 
-    /// Makes `command` load this variant's library from `staged`, whatever this process's
-    /// environment sets.
+    /// Makes `command` load this variant's library from `staged`, even if this process's
+    /// environment sets another library.
     pub(crate) fn apply(self, command: &mut Command, staged: &Path) {
         for (name, _) in env::vars_os() {
             let text = name.to_string_lossy();

@@ -22,7 +22,7 @@ const PEER_ADDRESS: &str = "192.0.2.1/24";
 const MAC: &str = "02:00:00:00:00:0b";
 
 /// Runs `work` in a new network namespace with [`DEVICE`], while a sender at the wire's other end,
-/// in another namespace, sends the traffic. Both namespaces end with `work`.
+/// in another namespace, sends the traffic. Both namespaces end when `work` returns.
 pub(crate) fn within<T: Send>(
     traffic: Traffic,
     work: impl FnOnce() -> Result<T> + Send,

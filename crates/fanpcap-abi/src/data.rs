@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, c_char};
 
-/// The release whose ABI this is.
+/// The release of libpcap whose ABI this library has.
 #[unsafe(no_mangle)]
 pub static pcap_version: [u8; 7] = *b"1.10.3\0";
 

@@ -33,11 +33,11 @@ pub(crate) struct Entry {
     handle: usize,
     pub(crate) request: Arc<Request>,
     pub(crate) notes: Notes,
-    /// The handles on the other devices, if the application's handle is on several.
+    /// The handles on the other devices, if the application's handle captures on several devices.
     pub(crate) others: Option<Arc<[PcapHandle]>>,
     /// The reader that reads the handle in place of the system's library.
     pub(crate) reader: Option<Installed>,
-    /// The preparations of a handle that is to join a group on an engine.
+    /// The preparations of a handle that is to join a group on XDP.
     pub(crate) prepared: Option<Arc<Prepared>>,
     /// The handle's membership in its group, and its descriptor.
     pub(crate) member: Option<(Member, RawFd)>,
@@ -79,8 +79,8 @@ extern "C" fn after_fork() {
     ENTRIES.after_fork();
 }
 
-/// Locks the table while a thread forks, so that no other thread changes it meanwhile. Only the
-/// forking thread exists in the child.
+/// Registers handlers that lock the table while a thread forks, so that no other thread changes the
+/// table meanwhile. Only the forking thread exists in the child.
 fn mind_forks() {
     static REGISTERED: Once = Once::new();
     REGISTERED.call_once(|| {
@@ -95,9 +95,9 @@ fn insert(p: PcapHandle, request: Request) {
     let entry = Box::new(Entry::new(p.address(), request));
     let left = ENTRIES.with(|entries| {
         let left = entries.insert(entry);
-        // This store runs under the lock, so that no fork comes between. Relaxed is enough: a
-        // thread that uses a handle got it from the thread that opened it, and that hand-over
-        // orders this store too.
+        // This store runs under the lock, so that no fork comes between the insertion and the
+        // store. Relaxed is enough: a thread that uses a handle got it from the thread that opened
+        // it, and that hand-over orders this store too.
         COUNT.fetch_add(usize::from(left.is_none()), Ordering::Relaxed);
         left
     });
@@ -165,8 +165,8 @@ pub(crate) fn membership(p: PcapHandle) -> Option<Arc<Membership>> {
     with(p, |entry| entry.member.as_ref()?.0.membership().cloned()).flatten()
 }
 
-/// The record, on a member's page, of when the member rejects all packets. `None` for a member
-/// without a share.
+/// The record on a member's page that shows when the member rejects all packets. `None` if the
+/// handle is no member, or a member without a share.
 pub(crate) fn rejections(p: PcapHandle) -> Option<Rejections> {
     let of_member = |entry: &mut Entry| {
         let (member, _) = entry.member.as_ref()?;
@@ -179,8 +179,8 @@ pub(crate) fn rejections(p: PcapHandle) -> Option<Rejections> {
 }
 
 /// This process's members in the group `identity` that have a part in the group's steering program.
-/// `p` is first. After a fork only `p` is in the list: the other process may read the other
-/// members.
+/// `p` is the first in the list. After a fork only `p` is in the list: the other process may read
+/// the other members.
 pub(crate) fn members(p: PcapHandle, identity: &Identity) -> Vec<OwnMember> {
     let own_of = |entry: &Entry| {
         let (member, _) = entry.member.as_ref()?;
@@ -195,7 +195,8 @@ pub(crate) fn members(p: PcapHandle, identity: &Identity) -> Vec<OwnMember> {
     own.into_iter().map(|(_, own)| own).collect()
 }
 
-/// Whether an entry belongs to `p`, or the process has never forked and so shares no handle.
+/// Whether an entry belongs to `p`, or the process has never forked, so that it shares no handle
+/// with another process.
 fn is_mine(p: PcapHandle, entry: &Entry) -> bool {
     entry.handle == p.address() || !FORKED.load(Ordering::Relaxed)
 }
@@ -215,7 +216,8 @@ fn collect<T>(look: impl Fn(&Entry) -> Option<T>) -> Vec<T> {
     }
 }
 
-/// Copies the descriptor of the handle of `identity`; `None` if the handle has been closed.
+/// Copies the descriptor of the handle that is the member `identity`; `None` if this process has no
+/// such open handle.
 pub(crate) fn copy_socket(identity: &Identity) -> io::Result<Option<OwnedFd>> {
     ENTRIES.with(|entries| {
         let mut members = entries.iter().filter_map(|entry| entry.member.as_ref());
@@ -230,7 +232,8 @@ pub(crate) fn copy_socket(identity: &Identity) -> io::Result<Option<OwnedFd>> {
     })
 }
 
-/// Wakes all waiting readers, so that they compute again when to publish.
+/// Wakes all waiting readers, so that they compute again the time at which they must publish
+/// counters.
 pub(crate) fn nudge_readers() {
     ENTRIES.with(|entries| {
         let readers = entries.iter().filter_map(|entry| entry.reader.as_ref());

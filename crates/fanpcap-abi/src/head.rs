@@ -109,8 +109,8 @@ const UNKNOWN: u8 = 0;
 const YES: u8 = 1;
 const NO: u8 = 2;
 
-/// Whether the system's library has the expected layout. Threads that ask first at the same time
-/// each run the test.
+/// Whether the system's library has the expected layout. If several threads ask for the first time
+/// at once, each of them runs the test.
 fn is_proven() -> bool {
     static PROVEN: AtomicU8 = AtomicU8::new(UNKNOWN);
     match PROVEN.load(Ordering::Relaxed) {
@@ -123,7 +123,7 @@ fn is_proven() -> bool {
     proven
 }
 
-/// The arguments of the probe's call.
+/// The arguments with which pcap_dispatch() called the probe.
 struct Seen {
     p: *mut Pcap,
     max: c_int,
@@ -168,7 +168,7 @@ fn prove() -> bool {
         0
     };
     let kept = head(p).state == user.cast();
-    // SAFETY: this restores the head that the library has made.
+    // SAFETY: this restores the head that the system's library has made.
     unsafe { p.pointer().cast::<Head>().write(own) };
     let called = seen.p == p.pointer() && seen.max == MAX;
     // SAFETY: the handle is not used again.

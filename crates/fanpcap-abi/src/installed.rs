@@ -18,7 +18,8 @@ pub(crate) struct Installed {
 unsafe impl Send for Installed {}
 
 impl Installed {
-    /// Installs a reader in a handle, if possible.
+    /// Installs a reader in a handle. Returns `None`, and drops the reader, if the handle's head is
+    /// not as expected.
     ///
     /// # Safety
     /// No thread reads `p` meanwhile. [`Installed::remove`] is called before `p` is closed.

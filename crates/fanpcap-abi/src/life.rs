@@ -239,7 +239,8 @@ impl Member for PcapHandle {
             return Err("pcap_fanout: the handle has no steering program to replace".to_owned());
         }
         let replaced = replace(&guard, &members, steering, &handles::copy_socket);
-        // A waiting reader may have computed its wait for the old steering program.
+        // A waiting reader may have computed the end of its wait for the old steering program, so
+        // wake it.
         handles::nudge_readers();
         replaced.map_err(|error| error.to_string())
     }
@@ -266,7 +267,7 @@ impl Member for PcapHandle {
 /// The other devices of a handle's group.
 enum Others {
     None,
-    /// The handle is on the group's first device; these are the indices of the others.
+    /// The handle is on the group's first device. These are the indices of the other devices.
     After(Vec<u32>),
     /// The group's first device belongs to another handle, which has this membership.
     Before(Arc<Membership>),

@@ -8,8 +8,8 @@ use std::ffi::{c_char, c_int};
 use std::panic::{self, AssertUnwindSafe};
 
 /// Runs the body of one of our entry points. Cancellation of the thread waits until the body has
-/// returned. A panic becomes the result of `failed` with its message. Only a defect of ours can
-/// cause a panic.
+/// returned. After a panic, returns the result of `failed`, which gets the panic's message. Only a
+/// defect of ours can cause a panic.
 pub(crate) fn guard<T>(body: impl FnOnce() -> T, failed: impl FnOnce(&str) -> T) -> T {
     let _cancelled_later = Uncancelled::new();
     panic::catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
@@ -47,7 +47,8 @@ const NO_SUCH_DEVICE: c_int = -5;
 const PERM_DENIED: c_int = -8;
 const PROMISC_PERM_DENIED: c_int = -11;
 
-/// Why a handle on `device` could not be activated, in the words of pcap_open_live() (pcap.c).
+/// The reason why a handle on `device` could not be activated, in the words of pcap_open_live()
+/// (pcap.c).
 pub(crate) fn explain(p: PcapHandle, device: &str, status: c_int) -> String {
     // SAFETY: the function takes any number.
     let reason = unsafe { system::pcap_statustostr(status) };

@@ -171,7 +171,8 @@ pub unsafe extern "C" fn pcap_open_live(
     unsafe { guard_errbuf(errbuf, null_mut(), body) }
 }
 
-/// The rest of pcap_open_live() for a handle with requests.
+/// The second half of pcap_open_live(), for a handle created with a [`Request`]: sets the three
+/// values, then activates the handle.
 ///
 /// # Safety
 /// `p` is new, and `errbuf` as libpcap asks.

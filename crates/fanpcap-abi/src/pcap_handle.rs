@@ -97,7 +97,7 @@ impl PcapHandle {
         (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
     }
 
-    /// The counters of the system's library.
+    /// The handle's counters, as the system's library reports them.
     ///
     /// # Errors
     /// The status of pcap_stats(3PCAP) in the system's library.

@@ -20,7 +20,8 @@ pub unsafe extern "C" fn pcap_breakloop(p: PcapHandle) {
     if p.with_reader(Reader::break_loop).is_some() {
         return;
     }
-    // The handle may get a reader later, or another thread is installing one now.
+    // The handle may get a reader later, or another thread is installing a reader now. Note the
+    // break, so that the thread that installs the reader finds it.
     breaks::set(p.address());
     fence(Ordering::SeqCst);
     if p.with_reader(Reader::break_loop).is_some() {

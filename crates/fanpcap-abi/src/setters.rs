@@ -1,4 +1,5 @@
-//! The setters of handles that are not activated yet. They set the handle on every device.
+//! The setters of handles that are not activated yet. On a handle on several devices, a setter sets
+//! the value for every device.
 
 use crate::handles;
 use crate::message::guard_handle;
@@ -8,7 +9,8 @@ use fanpcap::several;
 use fanpcap_pcap::for_each_function;
 use std::ffi::c_int;
 
-/// Calls a setter of the system's library, and notes the value if it succeeded.
+/// Calls a setter of the system's library for every device of `p`. Where the setter succeeds, calls
+/// `note`.
 fn set(p: PcapHandle, setter: Setter, value: c_int, note: impl Fn(PcapHandle)) -> c_int {
     several::each(p, |part| {
         let status = part.set(setter, value);
@@ -58,7 +60,8 @@ pub unsafe extern "C" fn pcap_set_timeout(p: PcapHandle, timeout: c_int) -> c_in
     guard_handle(p, || set_timeout(p, timeout))
 }
 
-/// Sets the time-out. A handle on several devices, whose packets are merged, may get a shorter one.
+/// Sets the time-out. A handle on several devices, whose packets are merged, may get a shorter
+/// time-out than `timeout`.
 pub(crate) fn set_timeout(p: PcapHandle, timeout: c_int) -> c_int {
     let timeout = several::timeout(p, timeout);
     let note = |part| {
@@ -87,7 +90,7 @@ pub unsafe extern "C" fn pcap_set_immediate_mode(p: PcapHandle, immediate: c_int
 /// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_buffer_size(p: PcapHandle, bytes: c_int) -> c_int {
-    // The application may ask for a group later.
+    // Note the size even for a plain handle, because the application may ask for a group later.
     let note = |part| handles::with_new(part, |entry| entry.notes.buffer_size = Some(bytes));
     guard_handle(p, || set(p, |of| of.pcap_set_buffer_size, bytes, note))
 }
@@ -105,8 +108,8 @@ pub unsafe extern "C" fn pcap_set_protocol_linux(p: PcapHandle, protocol: c_int)
     })
 }
 
-/// The protocol that the system's library binds to: cut to 16 bits, and 0 for all protocols
-/// (pcap-linux.c).
+/// The protocol to which the system's library binds the socket: the low 16 bits of `protocol`
+/// (pcap-linux.c). `None` for 0, which stands for all protocols.
 fn protocol_of(protocol: c_int) -> Option<u16> {
     let [low, high, ..] = protocol.to_le_bytes();
     Some(u16::from_le_bytes([low, high])).filter(|&protocol| protocol != 0)

@@ -29,7 +29,7 @@ pub unsafe extern "C" fn pcap_fileno(p: PcapHandle) -> c_int {
 /// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_inject(p: PcapHandle, data: *const c_void, len: usize) -> c_int {
-    // The system's library reports a wrong length.
+    // A wrong length is left to the system's library, which reports it.
     let is_len = (1..=c_int::MAX as usize).contains(&len);
     match p.silent_socket().filter(|_| is_len) {
         Some(socket) => {
@@ -64,7 +64,8 @@ pub unsafe extern "C" fn pcap_sendpacket(p: PcapHandle, data: *const u8, len: c_
 }
 
 impl PcapHandle {
-    /// The handle's packet socket, if the handle's packets come from an engine instead.
+    /// The packet socket of a silent handle, whose packets come from another engine; `None` for
+    /// other handles.
     fn silent_socket(&self) -> Option<BorrowedFd<'_>> {
         let is_silent = self.with_reader(|reader| !reader.is_socket())?;
         self.socket().filter(|_| is_silent)

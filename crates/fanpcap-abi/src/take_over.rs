@@ -18,7 +18,8 @@ use std::time::Duration;
 pub(crate) const EN10MB: c_int = 1;
 const RAW: c_int = 12;
 
-/// Length in bytes above which the reader cuts packets. Such packets are rare.
+/// From this snapshot length in bytes on, the kernel is not asked to truncate packets. The reader
+/// cuts longer packets, which are rare.
 const LONGEST: u32 = 65_535;
 
 /// Installs our reader in `p`, which has just been activated, if our reader supports such a handle.
@@ -35,10 +36,11 @@ pub(crate) fn take_over(p: PcapHandle) {
     }
 }
 
-/// Installs our reader for the handle's engine in `p`, which has just been activated silently.
+/// Installs our reader for the handle's engine in `p`, which has just been activated as a silent
+/// handle.
 ///
 /// # Errors
-/// Why that is impossible.
+/// The reason why the reader can't be installed.
 pub(crate) fn take_over_on_engine(p: PcapHandle) -> Result<(), String> {
     let served = served(p).filter(|(linktype, _)| *linktype == EN10MB);
     let engine = p.notes().on_engine.map_or("", |asked| asked.engine.name());
@@ -84,7 +86,8 @@ pub(crate) fn truncate(p: PcapHandle, reader_of: PcapHandle) {
 /// activated. The reader reads all of them.
 ///
 /// # Errors
-/// Why that is impossible. The system's library can't read several devices either.
+/// The reason why no reader can be installed. The handle can't be read at all, because the system's
+/// library can't read several devices.
 pub(crate) fn take_over_several(all: &[PcapHandle]) -> Result<(), String> {
     let first = all[0];
     if first.has_reader() {
@@ -115,7 +118,8 @@ pub(crate) fn take_over_several(all: &[PcapHandle]) -> Result<(), String> {
 }
 
 /// Makes the reader of `p` publish the counters of the handle's members. The handle has one member
-/// for each device. A member that the system's library reads gets its share at once instead.
+/// for each device. If the system's library reads `p`, the member gets its share at once, because
+/// there is no reader that could begin the share at its first read.
 pub(crate) fn publish_counters(p: PcapHandle) {
     if !p.has_reader() {
         let membership = handles::with(p, |entry| {
@@ -143,7 +147,7 @@ pub(crate) fn publish_counters(p: PcapHandle) {
     }
 }
 
-/// The link type and socket of a handle that our reader supports.
+/// The link type and socket of a handle; `None` if our reader does not support the handle.
 fn served(p: PcapHandle) -> Option<(c_int, BorrowedFd<'static>)> {
     let (linktype, fd) = (p.datalink(), p.fileno());
     if fd < 0 || ![EN10MB, RAW].contains(&linktype) {
@@ -156,7 +160,8 @@ fn served(p: PcapHandle) -> Option<(c_int, BorrowedFd<'static>)> {
     is_packet.then_some((linktype, socket))
 }
 
-/// Installs a reader in a handle that has just been activated. Returns whether that was possible.
+/// Installs a reader in a handle that has just been activated. Returns false if the reader can't be
+/// installed.
 fn install(p: PcapHandle, reader: Reader) -> bool {
     // SAFETY: pcap_activate(3PCAP) asks that nobody reads the handle yet, and pcap_close() removes
     // the reader.
@@ -203,7 +208,8 @@ fn options(p: PcapHandle, linktype: c_int) -> Options {
     }
 }
 
-/// Where the reader inserts a VLAN tag: in an Ethernet frame, after the addresses.
+/// The offset at which the reader inserts a VLAN tag: in an Ethernet frame, after the addresses.
+/// `None` for other link types.
 pub(crate) fn tag_at(linktype: c_int) -> Option<u8> {
     (linktype == EN10MB).then_some(AFTER_ADDRESSES)
 }

@@ -94,7 +94,7 @@ pub struct Arguments {
     /// Only packets that match, pcap-filter(7)
     #[arg(trailing_var_arg = true)]
     filter: Vec<String>,
-    /// The threads take a new group even if the settings name one.
+    /// Whether the threads take a new group, even if the settings name a group.
     #[arg(skip)]
     is_apart: bool,
 }

@@ -23,8 +23,8 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// `each` is another command's callback for each packet. `late_max` is how many packets in the
-    /// ring the filter may still reject in user space.
+    /// `each` is another command's callback for each packet. `late_max` is the number of packets in
+    /// the ring that the filter may still reject in user space.
     pub(crate) fn new(
         savefile: Option<Savefile>,
         each: Option<Each>,
@@ -104,7 +104,7 @@ impl Counter {
     }
 }
 
-/// Burns CPU time. The call takes longer on a busy machine, as real work would.
+/// Uses `nanoseconds` of CPU time. On a busy machine, the call takes longer, as real work would.
 fn work(nanoseconds: u64) {
     let end = clock::thread_cpu_ns() + nanoseconds;
     while clock::thread_cpu_ns() < end {

@@ -17,10 +17,10 @@ pub struct Counts {
     pub written: Option<u64>,
     /// The kernel's counters; `None` when a savefile is read.
     pub kernel: Option<Kernel>,
-    /// Packets that libpcap may reject although the kernel let them through: they arrived before
-    /// the filter was set.
+    /// The greatest number of packets that libpcap may reject although the kernel let them through.
+    /// These packets arrived before the filter was set.
     pub late_max: u64,
-    /// The thread has read its ring to the end.
+    /// Whether the thread has read its ring to the end.
     pub read_to_end: bool,
 }
 
@@ -31,15 +31,15 @@ pub struct Rest {
     pub late: u64,
     /// Packets that are still in the ring.
     pub unread: u64,
-    /// Packets that no counter explains, including packets that left the ring in excess of the
-    /// kernel's count.
+    /// Packets that no counter explains. If more packets left the ring than the kernel counted, the
+    /// excess is included.
     pub off: u64,
 }
 
 /// The kernel's counters of a handle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kernel {
-    /// Packets that passed the filter, including dropped ones.
+    /// Packets that passed the filter, including dropped packets.
     pub received: u64,
     /// Packets of `received` that were dropped because the ring was full.
     pub dropped: u64,
@@ -48,7 +48,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Adds the difference between `last` and `now`: libpcap's counters wrap at 32 bits.
+    /// Adds the difference between the readings `last` and `now`. Differences are needed because
+    /// libpcap's counters wrap at 32 bits.
     pub(crate) fn advance(&mut self, last: Stats, now: Stats) {
         self.received += u64::from(now.received.wrapping_sub(last.received));
         self.dropped += u64::from(now.dropped.wrapping_sub(last.dropped));

@@ -20,5 +20,5 @@ pub use shared::ThreadCounts;
 pub use thread::{Done, Reader};
 pub use threads::Threads;
 
-/// A callback that sees each packet of a thread.
+/// A callback that gets each packet of a thread.
 pub type Each = Box<dyn FnMut(&Header, &[u8]) + Send>;

@@ -134,7 +134,8 @@ impl<F: Write> Savefile<F> {
     }
 }
 
-/// Writes all bytes. On an error, returns how many bytes were written and the error.
+/// Writes all bytes. Returns the number of bytes written, with the error if not all bytes could be
+/// written.
 fn write_most(file: &mut impl Write, bytes: &[u8]) -> (usize, io::Result<()>) {
     let mut done = 0;
     while let Some(rest @ [_, ..]) = bytes.get(done..) {
@@ -180,7 +181,7 @@ fn low(number: i64) -> u32 {
     u32::from_le_bytes([a, b, c, d])
 }
 
-/// Bytes written at a time.
+/// Number of buffered bytes at which the buffer is written to the file.
 const BUFFER: usize = 256 << 10;
 
 #[cfg(test)]

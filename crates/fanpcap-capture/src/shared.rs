@@ -59,8 +59,8 @@ impl Shared {
         told.len() - 1
     }
 
-    /// Asks the threads for their counters; `wake` ends their waits. A busy thread gets a moment to
-    /// answer. After that, its previous answer is used.
+    /// Asks the threads for their counters; `wake` ends their waits. If a busy thread does not
+    /// answer within [`PATIENCE`], its previous answer is used.
     pub(crate) fn ask(&self, wake: impl FnOnce()) -> Vec<ThreadCounts> {
         let round = self.round.fetch_add(1, Ordering::AcqRel) + 1;
         wake();

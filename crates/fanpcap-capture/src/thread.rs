@@ -18,9 +18,9 @@ pub struct Reader {
     pub number: usize,
     /// The handle that the thread reads.
     pub handle: Handle,
-    /// The handle reads a savefile.
+    /// Whether the handle reads a savefile.
     pub offline: bool,
-    /// The CPU that the thread runs on.
+    /// The CPU on which the thread runs; `None` if the kernel chooses the CPU.
     pub cpu: Option<usize>,
     /// Counts the packets that the thread reads.
     pub(crate) counter: Counter,
@@ -87,8 +87,8 @@ impl Reader {
     }
 
     /// Reads the kernel's counters for the last time. Then reads as many packets from the ring as
-    /// these counters say, so that the figures add up. With a limit on packets, the rest stays in
-    /// the ring.
+    /// these counters say, so that the counters add up. If the limit on packets is reached, the
+    /// remaining packets stay in the ring.
     fn finish(&mut self, shared: &Shared) -> Result<()> {
         self.counter.ask_kernel(&mut self.handle, self.offline)?;
         if !self.offline {
@@ -98,8 +98,9 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads the ring to its end. Returns false if the thread gives up. The kernel passes on a
-    /// block that is not full only after one or two timeouts, and a timeout may be very long.
+    /// Reads the ring to its end. Returns false if the thread gives up, so that packets may be left
+    /// in the ring. The kernel passes on a block that is not full only after one or two timeouts,
+    /// and a timeout may be very long.
     fn drain(&mut self, shared: &Shared) -> Result<bool> {
         self.handle.set_nonblock(true)?;
         let handed_over = self.timeout.saturating_mul(3);

@@ -13,7 +13,7 @@ use crate::thread::{Done, Reader};
 
 /// The threads that were started.
 pub struct Threads {
-    /// When the first handle began to receive, by [`clock::monotonic_ns`].
+    /// The time at which the first handle began to receive, by [`clock::monotonic_ns`].
     pub start_ns: u64,
     shared: Arc<Shared>,
     ends: Vec<Break>,
@@ -62,7 +62,8 @@ impl Threads {
     /// A thread panicked.
     pub fn join(mut self) -> Result<Vec<Done>> {
         while self.running.iter().any(|thread| !thread.is_finished()) {
-            // Repeat: a thread may have checked for the end just before it began to wait.
+            // Wake the threads repeatedly: a thread that checked for the end just before it began
+            // to wait would miss a single wake-up.
             self.wake();
             thread::sleep(Duration::from_millis(10));
         }

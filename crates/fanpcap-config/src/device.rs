@@ -30,7 +30,7 @@ pub struct Device {
     text: String,
     engine: Option<Driver>,
     parts: Vec<Part>,
-    /// The device is one of several in the string.
+    /// Whether the device is one of several in the string.
     is_part: bool,
     /// Whether packet sockets replace the engine.
     is_fallback: bool,
@@ -82,7 +82,7 @@ impl Device {
         }
     }
 
-    /// The device with packet sockets instead of the engine.
+    /// The same device, but read by packet sockets instead of the engine.
     #[must_use]
     pub fn falling_back(self) -> Device {
         Device {
@@ -101,8 +101,8 @@ impl Device {
         self.is_fallback
     }
 
-    /// Whether the string names an engine but no device, which is allowed for `pfq`. The handle
-    /// then captures on its group's device.
+    /// Whether the string names an engine but no device, which is allowed for `pfq`. Such a handle
+    /// captures on its group's device.
     pub fn names_none(&self) -> bool {
         let is_unnamed = |part: &Part| part.name.is_empty();
         self.engine.is_some_and(Driver::names_group)

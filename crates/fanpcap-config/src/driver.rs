@@ -10,12 +10,12 @@ pub struct Driver(&'static Row);
 struct Row {
     name: &'static str,
     kind: Kind,
-    /// Whether the prefix may be used without a device. The handle then captures on its group's
-    /// device.
+    /// Whether the prefix may be used without a device. Without a device, the handle captures on
+    /// its group's device.
     names_group: bool,
 }
 
-/// How an engine takes packets.
+/// The way in which an engine takes packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Packet sockets, whose rings are read (packet(7)).
@@ -72,7 +72,7 @@ impl Driver {
         Driver::all().find(|engine| engine.name() == name)
     }
 
-    /// How the engine takes packets.
+    /// The way in which the engine takes packets.
     pub fn kind(self) -> Kind {
         self.0.kind
     }
@@ -87,7 +87,7 @@ impl Driver {
         self.kind() == Kind::Devices
     }
 
-    /// Why this version does not have the engine; `None` if it does.
+    /// The reason why this version does not have the engine; `None` if this version has it.
     pub fn absent(self) -> Option<&'static str> {
         match self.kind() {
             Kind::Absent(reason) => Some(reason),

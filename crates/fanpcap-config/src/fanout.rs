@@ -1,5 +1,5 @@
-//! How a group shares its packets, as settings and calls write it: a kernel mode or a steering
-//! program.
+//! The ways to share a group's packets, as settings and calls write them: a kernel mode, or a
+//! steering program.
 
 use crate::mode::options::{self, Options};
 use crate::mode::{self, Mode, ModeKind};
@@ -28,7 +28,7 @@ pub struct Script {
     options: Options,
 }
 
-/// How a steering program is given.
+/// The form in which a steering program is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Written {
     Text,
@@ -79,8 +79,8 @@ impl Script {
         Self::of_title(DEFAULT)
     }
 
-    /// The steering program with this title. `None` if the title is neither the program's name nor
-    /// its whole text.
+    /// The steering program with this title. The title is a mode's name with options, or the
+    /// group's options and the whole text, as `Script::whole` writes them.
     pub fn of_title(title: &str) -> Self {
         let source = |text| Source::new("the group", text);
         if named(title).is_some() {
@@ -120,15 +120,16 @@ impl Script {
         self.blame(fault.shift(self.options.class.map_or(0, |(_, at)| at)))
     }
 
-    /// Whether the group is sticky, and whether it is balanced.
+    /// The group's options, for example whether the group is sticky, and whether it is balanced.
     pub fn options(&self) -> GroupOptions {
         self.options.group
     }
 
-    /// Returns the text of the steering program, and reads its file if there is one.
+    /// Returns the text of the steering program. Reads the text from the file if the steering
+    /// program is given by a file.
     ///
     /// # Errors
-    /// When the file can't be read.
+    /// The file can't be read.
     pub(crate) fn load(&self) -> Result<Source, Report> {
         match self.written {
             Written::Text => Ok(self.source.clone()),
@@ -160,7 +161,8 @@ impl Script {
         }
     }
 
-    /// The text as [`Script::of_title`] reads it: the group's options, if any, and the text.
+    /// The title with the whole text, which [`Script::of_title`] reads: the group's options, if it
+    /// has any, and then `text`.
     pub(crate) fn whole(&self, text: &str) -> String {
         let mut whole = options::group_text(self.options.group);
         if !whole.is_empty() {
@@ -175,7 +177,7 @@ impl Script {
     }
 }
 
-/// The path of `file:PATH`, without options.
+/// The path in `file:PATH`, without options; `None` for any other text.
 fn path(text: &str) -> Option<&str> {
     let text = text.trim();
     let scheme = text.get(..FILE.len())?;
@@ -184,13 +186,14 @@ fn path(text: &str) -> Option<&str> {
     is_file.then(|| path[..options::begin(path)].trim_end())
 }
 
-/// The name of a mode that is a steering program, before options.
+/// The name of the mode before options, if this mode is a steering program.
 fn named(text: &str) -> Option<&'static str> {
     let head = text.split('+').next().unwrap_or_default().trim();
     mode::program_named(head)
 }
 
-/// Whether a text is meant as a steering program, even a wrong one, and not as a mode.
+/// Whether a text is meant as a steering program and not as a mode. The steering program may have
+/// mistakes.
 fn is_program(text: &str) -> bool {
     let head = text.split('+').next().unwrap_or_default().trim();
     let first = head.split_whitespace().next().unwrap_or_default();
@@ -209,7 +212,7 @@ fn read(path: &str) -> Result<Source, Fault> {
         Fault::new("program-unreadable", message)
             .hint("write file:PATH of a file that this user may read")
     };
-    // Opening a pipe could block.
+    // Check this before the file is opened, because opening a pipe could block.
     if !fs::metadata(path).map_err(failed)?.is_file() {
         let message = format!("'{name}' is not a regular file");
         return Err(Fault::new("program-not-a-file", message)

@@ -1,4 +1,4 @@
-//! Fanout modes: `hash+defrag` as text, and as the numbers of PACKET_FANOUT.
+//! Fanout modes, as text such as `hash+defrag`, and as the numbers of PACKET_FANOUT.
 
 pub(crate) mod options;
 
@@ -9,7 +9,8 @@ use fanpcap_steer::nearest::nearest;
 use options::Options;
 use std::fmt;
 
-/// How the kernel chooses the member for a packet (linux/if_packet.h, PACKET_FANOUT_*).
+/// The way in which the kernel chooses the member for a packet (linux/if_packet.h,
+/// PACKET_FANOUT_*).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ModeKind {
     /// By flow hash: both directions of a flow go to one member.
@@ -20,7 +21,7 @@ pub enum ModeKind {
     Rnd = 4,
     /// By the CPU on which the packet arrived.
     Cpu = 2,
-    /// One member until its ring is full, then the next.
+    /// To one member until its ring is full, then to the next member.
     Rollover = 3,
     /// By the NIC's queue.
     Qm = 5,
@@ -84,16 +85,17 @@ impl ModeKind {
 /// A fanout mode: a kind and its options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Mode {
-    /// How the member is chosen.
+    /// The way in which the member is chosen.
     pub kind: ModeKind,
-    /// The kernel reassembles fragments before it steers the packet (`+defrag`).
+    /// Whether the kernel reassembles fragments before it steers the packet (`+defrag`).
     pub defrag: bool,
-    /// When the chosen member's ring is full, the next member gets the packet (`+rollover`).
+    /// Whether the next member gets the packet if the chosen member's ring is full (`+rollover`).
     pub rollover: bool,
 }
 
 impl Mode {
-    /// Parses `hash`, `LB + rollover` and the like. The fault gives the byte of the wrong word.
+    /// Parses a mode, for example `hash` or `LB + rollover`. The fault gives the byte of the wrong
+    /// word.
     pub fn parse(text: &str) -> Result<Mode, Fault> {
         let name = text.split('+').next().unwrap_or_default();
         let options = Options::parse(ModeKind::parse(name)?, text)?;
@@ -111,7 +113,7 @@ impl Mode {
         defrag | rollover
     }
 
-    /// The mode with these numbers; `None` if fanpcap has no name for it.
+    /// The mode with these numbers; `None` if fanpcap does not know these numbers.
     pub fn from_kernel(kernel_type: u8, flags: u16) -> Option<Mode> {
         let mut kinds = ModeKind::ALL.into_iter().chain([ModeKind::Program]);
         let kind = kinds.find(|kind| kind.kernel_type() == kernel_type)?;
@@ -206,7 +208,7 @@ pub fn programs() -> impl Iterator<Item = &'static str> {
     modes::MODES.iter().map(|(name, _)| *name)
 }
 
-/// The name of the mode that is a steering program, if `name` is one.
+/// The name, in lower case, of the mode `name`, if that mode is a steering program.
 pub(crate) fn program_named(name: &str) -> Option<&'static str> {
     programs().find(|mode| mode.eq_ignore_ascii_case(name))
 }

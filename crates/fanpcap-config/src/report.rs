@@ -6,7 +6,7 @@ use std::fmt;
 /// The place of a mistake in a config file, a variable or a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The file's path, or `environment`, `pcap_fanout()`, `device`.
+    /// The file's path, or one of `environment`, `pcap_fanout()` and `device`.
     pub source: String,
     /// Line number, from 1.
     pub line: usize,
@@ -30,8 +30,8 @@ impl Place {
         }
     }
 
-    /// Formats the line and a caret under the column, in `room` bytes. Cuts a long line around the
-    /// caret.
+    /// Formats the line and a caret under the column, in at most `room` bytes. Cuts a long line on
+    /// both sides of the caret. `None` if `room` is too small.
     fn excerpt(&self, room: usize) -> Option<String> {
         let line: Vec<char> = self.text.chars().map(harmless).collect();
         let widths = std::iter::once(line.len()).chain((EXCERPT_MIN..EXCERPT_MAX).rev());
@@ -168,7 +168,7 @@ impl Fault {
         }
     }
 
-    /// Adds a hint: the name nearest to `word`, or `otherwise`.
+    /// Adds a hint: the similar name `name`, or `otherwise` if no name is similar.
     pub fn nearest(self, name: Option<String>, otherwise: impl Into<String>) -> Fault {
         match name {
             Some(name) => self.hint(format!("did you mean '{name}'?")),
@@ -229,8 +229,8 @@ pub fn harmless_text(text: &str) -> String {
     text.chars().map(harmless).collect()
 }
 
-/// Replaces a character by one of the same width, if the character controls a terminal or is
-/// invisible.
+/// Replaces a character that controls a terminal or is invisible by one visible character, so that
+/// the caret stays under the right column.
 fn harmless(c: char) -> char {
     match c {
         '\t' => ' ',
@@ -252,7 +252,7 @@ pub(crate) fn shorten(source: &str) -> String {
     format!("{head}{ELLIPSIS}{tail}")
 }
 
-/// The text in at most `limit` bytes, cut between characters.
+/// Cuts the text to at most `limit` bytes, between two characters.
 fn cut(mut text: String, limit: usize) -> String {
     if text.len() > limit {
         let room = limit.saturating_sub(ELLIPSIS.len());

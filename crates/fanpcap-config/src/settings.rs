@@ -36,7 +36,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the environment, and the config file that the environment names or the machine has.
+    /// Reads the environment, and the config file: the one that the environment names, or else the
+    /// machine's, or else the user's.
     pub fn load(environment: &Environment) -> Result<Settings, Report> {
         let Some(path) = config_path(environment) else {
             return Settings::parse(environment, "", "");
@@ -60,12 +61,12 @@ impl Settings {
         Ok(Settings { environment, file })
     }
 
-    /// The config file that [`Settings::load`] reads, if there is one.
+    /// The config file that [`Settings::load`] reads; `None` if it reads none.
     pub fn config_file(environment: &Environment) -> Option<PathBuf> {
         config_path(environment)
     }
 
-    /// Whether nothing is set. The system's library then handles every handle.
+    /// Whether nothing is set. If so, the system's library serves all handles.
     pub fn is_empty(&self) -> bool {
         self.environment.is_empty() && self.file.is_empty()
     }
@@ -76,8 +77,7 @@ impl Settings {
             .and_then(|entry| entry.value.group())
     }
 
-    /// The entry for `key` and every handle: from the environment or, if it has none, from the
-    /// file.
+    /// The entry for `key` and every handle: from the environment, or else from the file.
     fn for_all(&self, key: Key) -> Option<&Entry> {
         let lists = [&self.environment, &self.file];
         lists
@@ -120,8 +120,8 @@ const WORLD_WRITES: u32 = 0o002;
 /// The bit of a mode that lets the file's group write.
 const GROUP_WRITES: u32 = 0o020;
 
-/// Why the machine's config file is not trusted: users other than root and the process's effective
-/// user may change it. Members of root's group are trusted.
+/// The reason why the machine's config file is not trusted; `None` if it is trusted. Only root,
+/// members of root's group and the process's effective user may be able to change a trusted file.
 fn distrust(about: &fs::Metadata) -> Option<String> {
     let mode = about.mode() & 0o7777;
     let writes = match about.gid() {
@@ -169,7 +169,7 @@ fn read(path: &Path, is_machines: bool) -> Result<(String, bool), Fault> {
     Ok((text, directory::is_for_caller(&about)))
 }
 
-/// Adds the origin of the path, and a hint.
+/// Makes the report for a config file that can't be read, with the origin of its path and a hint.
 fn unreadable(fault: Fault, environment: &Environment) -> Report {
     match environment.value(CONFIG) {
         Some(path) => fault

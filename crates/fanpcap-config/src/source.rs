@@ -12,7 +12,8 @@ pub struct Source {
     text: String,
     /// The surrounding text: lines of a file, a variable with its name, or an argument.
     whole: String,
-    /// The begin of each piece of the text, as a position in the text and a position in `whole`.
+    /// The beginning of each piece of the text, as a position in the text and a position in
+    /// `whole`.
     pieces: Vec<(usize, usize)>,
     /// The name of the place in error messages.
     name: String,

@@ -13,7 +13,7 @@ use fanpcap_steer::{Compiled, ForEngine, GroupOptions};
 /// The counters of a steering program.
 pub type Counts = [u64; COUNTERS];
 
-/// A compiled steering program. Two steering programs are equal if they do the same.
+/// A compiled steering program. Two steering programs are equal if their digests are equal.
 #[derive(Debug)]
 pub struct Steering {
     code: Code,
@@ -119,7 +119,8 @@ impl Steering {
         self.for_engine().is_some_and(ForEngine::classifies)
     }
 
-    /// Which buckets move, if the program's groups are balanced.
+    /// The buckets that may move to balance the program's groups; `None` if the groups are not
+    /// balanced.
     pub fn balance(&self) -> Option<Balance> {
         self.options.balance
     }
@@ -130,8 +131,9 @@ impl Steering {
         self.options != GroupOptions::default()
     }
 
-    /// Whether the steering program drops or counts, so that each member needs the filtering part.
-    /// On other engines the group's BPF program drops and counts.
+    /// Whether the steering program drops or counts packets, so that each member needs the
+    /// filtering part. False on other engines, where the group's BPF program drops and counts the
+    /// packets.
     pub fn has_filter(&self) -> bool {
         self.compiled().is_some_and(|it| it.filter().is_some())
     }
@@ -163,7 +165,7 @@ fn balanced_classes() -> Fault {
     Fault::new("balance-and-classes", message).hint("leave one of them out")
 }
 
-/// Why a kernel group can't run a steering program that is otherwise correct.
+/// The fault of a steering program that is correct, but that a kernel group can't run.
 fn unfit(error: &EbpfError) -> Fault {
     match error {
         EbpfError::Unfit(unfit) => Fault::new("program-needs-hub", unfit.what.clone()),

@@ -1,4 +1,5 @@
-//! Counts the fate of frames, by the counters of the device and of a veth's peer.
+//! Counts the frames that a device sent, dropped and refused, by the device's counters and those of
+//! a veth's peer.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -40,12 +41,13 @@ pub struct Counted {
 pub struct Peer {
     /// The device's name in its namespace.
     pub name: String,
-    /// The file of the peer's network namespace, if that is a different one.
+    /// The file of the peer's network namespace, if the peer is in another namespace than the
+    /// device.
     pub namespace: Option<PathBuf>,
     /// Packets that the peer received.
     pub received: u64,
-    /// Packets that the peer had no room for, or that no protocol or VLAN there accepts. It depends
-    /// on the driver whether `received` includes these.
+    /// Packets for which the peer had no room, or which no protocol or VLAN there accepts. It
+    /// depends on the driver whether `received` includes these packets.
     pub dropped: u64,
 }
 
@@ -80,8 +82,8 @@ impl Counting {
         })
     }
 
-    /// The packets counted until now. `sent` is how many frames the counters should include. Waits
-    /// for counters that lag behind.
+    /// The packets counted until now. `sent` is the number of frames that the counters should
+    /// include. Waits for counters that lag behind.
     ///
     /// # Errors
     /// The device is gone.
@@ -148,7 +150,8 @@ impl End {
     }
 }
 
-/// A veth's peer: in this namespace, in a named one, or in the namespace of a process.
+/// Finds a veth's peer in this namespace, in a namespace with a name, or in the namespace of a
+/// process.
 fn peer_of(link: &Link) -> Option<End> {
     let ifindex = link.peer.filter(|_| link.kind == "veth")?;
     let Some(number) = link.peer_namespace else {
@@ -159,8 +162,8 @@ fn peer_of(link: &Link) -> Option<End> {
     };
     let mut seen = BTreeSet::new();
     for path in namespaces() {
-        // Most processes share a namespace. Permissions forbid access to the namespaces of other
-        // users' processes.
+        // Skip namespaces that this process may not access, such as those of other users'
+        // processes. Also skip namespaces that were seen before, because most processes share one.
         let Ok(metadata) = fs::metadata(&path) else {
             continue;
         };
@@ -180,7 +183,7 @@ fn peer_of(link: &Link) -> Option<End> {
     None
 }
 
-/// Files of network namespaces, named ones first.
+/// The files of all network namespaces. Namespaces with names come first.
 fn namespaces() -> Vec<PathBuf> {
     let entries = |directory: &str| {
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();

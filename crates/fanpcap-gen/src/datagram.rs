@@ -12,14 +12,15 @@ use crate::random::scatter;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Datagram {
     pub(crate) flow: Flow,
-    /// The datagram is an answer: it goes from the MAC address of the flow's destination to that of
-    /// its source.
+    /// Whether the datagram is an answer, which goes from the MAC address of the flow's destination
+    /// to that of its source.
     pub(crate) answer: bool,
-    /// The datagram's number among all datagrams. Identifications are derived from it.
+    /// The datagram's number among all datagrams. The identifications in the IP headers are derived
+    /// from this number.
     pub(crate) number: u64,
     /// The length of the frame, or of each fragment except the last.
     pub(crate) len: usize,
-    /// The datagram is sent as fragments.
+    /// Whether the datagram is sent as fragments.
     pub(crate) fragmented: bool,
 }
 
@@ -29,7 +30,7 @@ pub(crate) struct Layers<'a> {
     description: &'a Description,
     /// The offset of the IP header that contains the flow's addresses.
     ip: usize,
-    /// Payload for any frame.
+    /// The bytes from which every frame is made, before its headers are written.
     pattern: Vec<u8>,
 }
 
@@ -209,7 +210,8 @@ fn write_ip(packet: &mut [u8], datagram: &Datagram, before: usize, more: bool) {
             };
             header.write(packet);
         }
-        // A flow's two prefixes are of the same family: the description was checked for that.
+        // A flow's two prefixes are of the same family: the check of the description has ensured
+        // this.
         (IpAddr::V4(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => {}
     }
 }

@@ -13,16 +13,17 @@ pub struct Description {
     pub flows: u32,
     /// Lengths of frames. A frame is at least as long as its headers.
     pub lengths: Lengths,
-    /// IPv4, IPv6, or each for half of the flows.
+    /// The flows' IP version: IPv4, IPv6, or half of the flows each.
     pub families: Families,
-    /// UDP, TCP, or each for half of the flows.
+    /// The flows' transport protocol: UDP, TCP, or half of the flows each.
     pub transports: Transports,
-    /// A round of answers follows each round of all flows. Answers have addresses, ports and MAC
-    /// addresses swapped.
+    /// Whether a round of answers follows each round of all flows. Answers have addresses, ports
+    /// and MAC addresses swapped.
     pub answers: bool,
     /// VLAN numbers, the outer one first: none, one (802.1Q), or two (802.1ad).
     pub vlans: Vec<u16>,
-    /// Encapsulate frames in VXLAN (RFC 7348) with this network identifier.
+    /// The network identifier of the VXLAN (RFC 7348) that encapsulates the frames; `None`: no
+    /// VXLAN.
     pub vxlan: Option<u32>,
     /// One in this many datagrams comes as three fragments. The first two fragments have a frame's
     /// length, and the last has half that length.
@@ -39,20 +40,21 @@ pub struct Description {
     pub sources6: Prefix,
     /// Destination addresses of IPv6 flows.
     pub destinations6: Prefix,
-    /// The payload begins with the frame's number, four bytes in network order, and its complement.
-    /// Frames without room for this stamp have none. Later fragments have none either.
+    /// Whether the payload begins with a stamp: the frame's number, four bytes in network order,
+    /// and the complement of the number. Frames without room for the stamp, and fragments other
+    /// than the first, have no stamp.
     pub stamp: bool,
 }
 
 /// Lengths of frames in bytes, headers of all layers included, without the frame check sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lengths {
-    /// All equal.
+    /// All frames have this length.
     Fixed(u16),
-    /// Any from the first to the second, all equally likely.
+    /// Any length from the first to the second. All lengths are equally likely.
     Uniform(u16, u16),
-    /// 60, 590 and 1514 bytes (with check sequence 64, 594 and 1518), exactly 7:4:1 in every
-    /// twelve.
+    /// Of every twelve frames, seven have 60 bytes, four have 590 and one has 1514 (with check
+    /// sequence 64, 594 and 1518).
     Imix,
 }
 

@@ -49,15 +49,15 @@ impl Device {
         })
     }
 
-    /// The greatest length of a frame with the same first bytes as this one, without the check
-    /// sequence. The kernel's limit counts neither the Ethernet header nor one 802.1Q tag directly
-    /// after it (net/packet/af_packet.c, `packet_extra_vlan_len_allowed`).
+    /// The greatest length of a frame that begins like `frame`, without the check sequence. The
+    /// kernel's limit counts neither the Ethernet header nor one 802.1Q tag directly after it
+    /// (net/packet/af_packet.c, `packet_extra_vlan_len_allowed`).
     pub fn longest(&self, frame: &[u8]) -> usize {
         let tagged = frame.get(12..14) == Some(&[0x81, 0x00]);
         self.mtu as usize + 14 + if tagged { 4 } else { 0 }
     }
 
-    /// The message that the device refuses live frames, with advice.
+    /// The message which says that the device refuses live frames, with advice.
     pub(crate) fn refuses(&self) -> String {
         let advice = if self.kind == "veth" {
             " (a veth takes them when its other end has an XDP program or GRO)"

@@ -13,7 +13,7 @@ pub(crate) struct Flow {
     pub(crate) source: (IpAddr, u16),
     /// Destination address and port.
     pub(crate) destination: (IpAddr, u16),
-    /// The transport is TCP, otherwise UDP.
+    /// Whether the transport is TCP. Otherwise it is UDP.
     pub(crate) tcp: bool,
 }
 
@@ -21,7 +21,8 @@ pub(crate) struct Flow {
 const FIRST_PORT: u64 = 1024;
 pub(crate) const PORTS: u64 = 65536 - FIRST_PORT;
 
-/// The discard service, so that no analyser decodes our payload as a known protocol.
+/// The port of the discard service. With this port, no analyser decodes our payload as a known
+/// protocol.
 const DESTINATION_PORT: u16 = 9;
 
 impl Flow {

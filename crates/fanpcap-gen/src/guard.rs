@@ -10,7 +10,8 @@ use crate::route::carries_default_route;
 /// mistake must not flood such a device.
 ///
 /// # Errors
-/// The message contains the reason. With `force`, the only error is that there is no such device.
+/// The message contains the reason. With `force`, the only error is that there is no device of this
+/// name.
 pub fn guard(device: &str, force: bool) -> Result<()> {
     let index = interface::find(device).context("looking for the device")?;
     let index = index.with_context(|| format!("there is no device {device} here"))?;

@@ -128,7 +128,8 @@ pub fn udp(ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
     datagram
 }
 
-/// Writes a UDP header before a payload; `len` is the length of both, over all fragments.
+/// Writes a UDP header before a payload; `len` is the length of header and payload together, over
+/// all fragments.
 pub(crate) fn write_udp(ports: (u16, u16), len: usize, datagram: &mut [u8]) {
     put(datagram, 0, &ports.0.to_be_bytes());
     put(datagram, 2, &ports.1.to_be_bytes());
@@ -143,7 +144,7 @@ pub struct Tcp {
     pub ports: (u16, u16),
     /// Sequence number and acknowledgment number.
     pub numbers: (u32, u32),
-    /// PSH is 8, ACK is 16.
+    /// The flags: PSH is 8, ACK is 16.
     pub flags: u8,
     /// The window.
     pub window: u16,

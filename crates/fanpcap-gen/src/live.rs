@@ -15,7 +15,7 @@ use fanpcap_linux::process::netns;
 use crate::pool::{POOL_LIMIT, Pool};
 use crate::program::{self, ROW_HEAD, SLOTS, STATE, STATE_LEN, Shape};
 
-/// Maximum frames per call: the set-up of a call costs about 15 us.
+/// Maximum frames per call. A call sends many frames because its set-up costs about 15 us.
 pub(crate) const MOST: u64 = 16_384;
 
 /// A pool in maps, and the BPF program that sends it.

@@ -13,10 +13,10 @@ use crate::random;
 /// A rate per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rate {
-    /// Frames.
+    /// Frames per second.
     Frames(NonZeroU64),
-    /// Bits of frames, without check sequence, preamble and the gap between frames, which are 24
-    /// bytes per frame on Ethernet.
+    /// Bits per second, without check sequence, preamble and the gap between frames. On Ethernet,
+    /// these three take 24 bytes per frame.
     Bits(NonZeroU64),
 }
 
@@ -93,7 +93,7 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Times of a sequence of frames, in nanoseconds after the first. The times of even frames are
+/// Times of a sequence of frames, in nanoseconds after the first. At an even rate, the times are
 /// computed from the total of all earlier frames, so that rounding errors do not add up.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
@@ -101,7 +101,7 @@ pub(crate) struct Schedule {
     frames: u64,
     /// Bits of all frames so far.
     bits: u64,
-    /// The time so far, for `Pace::Poisson`. The next field is the captured time, for
+    /// The time so far, for `Pace::Poisson`. `recorded` is the captured time so far, for
     /// `Pace::Recorded`.
     elapsed: f64,
     recorded: u64,

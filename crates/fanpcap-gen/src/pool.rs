@@ -6,16 +6,16 @@ use anyhow::{Result, ensure};
 /// Maximum size in bytes of a pool, and of the kernel's copy of it.
 pub const POOL_LIMIT: usize = 256 << 20;
 
-/// Minimum number of leading bytes that are copied from each frame's own entry. A receiver may have
-/// changed the headers in place, and the sender uses the memory again.
+/// Minimum number of leading bytes that the sender copies for each frame. The sender uses the
+/// memory of earlier frames again, and a receiver may have changed the headers there in place.
 const OWN_LEN: usize = 128;
 
-/// A frame, and which of its bytes differ from the other frames' bytes.
+/// A frame, with the positions of the bytes that differ from those of other frames.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     /// All bytes.
     pub(crate) bytes: Vec<u8>,
-    /// From this offset on, the bytes are those of [`payload`].
+    /// From this offset on, each byte has the value that [`payload`] returns for its offset.
     pub(crate) head: usize,
     /// Offset of the stamp. `bytes` has the stamp of frame 0.
     pub(crate) stamp: Option<usize>,
@@ -33,13 +33,13 @@ pub(crate) fn payload(place: usize) -> u8 {
 /// Frames in order. Frame number `i` on the wire is frame `i % len()` of the pool.
 #[derive(Clone, Debug, Default)]
 pub struct Pool {
-    /// The bytes of every frame after its head.
+    /// A frame of the greatest length. After its own head, every frame has the bytes of this one.
     template: Vec<u8>,
     heads: Vec<u8>,
     slots: Vec<Slot>,
     head_len: usize,
     bytes: u64,
-    /// All frames have the same length.
+    /// Whether all frames have the same length.
     even: bool,
 }
 
@@ -109,7 +109,7 @@ impl Pool {
         frames.map(|number| self.frame_len(number) as u64).sum()
     }
 
-    /// Nanoseconds between frame `number` and the next one in the capture.
+    /// Nanoseconds between frame `number` and the next frame in the capture.
     pub(crate) fn gap(&self, number: u64) -> u64 {
         self.slot(number).map_or(0, |slot| slot.gap)
     }
@@ -163,7 +163,7 @@ impl Pool {
     }
 
     /// The finished pool of frames that [`Pool::push_captured`] has added. The gap after the last
-    /// frame is `gap`, or the average gap.
+    /// frame is `gap`, or the average gap if `gap` is `None`.
     pub(crate) fn of_captured(mut self, gap: Option<u64>) -> Self {
         let gaps: u64 = self.slots.iter().map(|slot| slot.gap).sum();
         let average = gaps
@@ -220,8 +220,8 @@ impl Pool {
     }
 }
 
-/// A frame's stamp: its number in network order, and the complement. Number and complement together
-/// do not change a checksum.
+/// A frame's stamp: its number in network order, and the complement. Number and complement add up
+/// to the same checksum for every number, so a new stamp needs no new checksum.
 pub(crate) fn stamp(number: u64) -> [u8; 8] {
     let low = u32::try_from(number & u64::from(u32::MAX)).unwrap_or(0);
     let ([a, b, c, d], [e, f, g, h]) = (low.to_be_bytes(), (!low).to_be_bytes());

@@ -73,8 +73,8 @@ impl Portable {
     }
 }
 
-/// Returns how many frames were sent before the error, if there is one. The next call then fails
-/// again.
+/// Returns the number of frames sent before the error, or the error if no frame was sent. In the
+/// first case, the next call will return the error.
 fn told(sent: usize, error: io::Error) -> io::Result<u64> {
     if sent == 0 {
         Err(error)

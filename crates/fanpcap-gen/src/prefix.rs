@@ -21,7 +21,7 @@ impl Prefix {
         Self { address, len }
     }
 
-    /// Whether these are IPv4 addresses.
+    /// Whether the addresses of the range are IPv4 addresses.
     pub fn is_v4(&self) -> bool {
         self.address.is_ipv4()
     }

@@ -14,13 +14,14 @@ pub(crate) struct Shape {
     pub(crate) len: u32,
     /// Bytes of an entry: [`ROW_HEAD`] bytes, then the frame's first `own_len` bytes.
     pub(crate) row_len: u32,
-    /// Maximum bytes to copy.
+    /// The greatest number of bytes that are copied from an entry to a frame.
     pub(crate) own_len: i32,
-    /// All frames have the length of the frame that the run starts with.
+    /// Whether all frames have the length of the frame with which each run of the BPF program
+    /// starts.
     pub(crate) even: bool,
-    /// Some frames have a stamp.
+    /// Whether some frames have a stamp.
     pub(crate) stamps: bool,
-    /// The device.
+    /// The index of the interface to which the frames are redirected.
     pub(crate) ifindex: i32,
 }
 
@@ -30,7 +31,7 @@ pub(crate) const STATE: usize = 0;
 /// The index of the map with an entry for each frame.
 pub(crate) const SLOTS: usize = 1;
 
-/// Three 64-bit numbers.
+/// Length of the state in bytes: three 64-bit numbers.
 pub(crate) const STATE_LEN: u32 = 24;
 const MADE: i16 = 0;
 const SLOT: i16 = 8;
@@ -50,8 +51,9 @@ const ROW: Register = R8;
 const NUMBER: Register = R9;
 
 /// The BPF program. The memory of frames still contains the bytes of earlier runs, but the kernel
-/// resets the frames' length. A single core runs the BPF program, so the BPF program needs no
-/// atomic instructions.
+/// resets the frames' length. So a run writes only the bytes that differ between frames, and
+/// adjusts the length. A single core runs the BPF program, so the BPF program needs no atomic
+/// instructions.
 pub(crate) fn send(shape: &Shape) -> Result<Object, AssemblerError> {
     let mut asm = Assembler::new();
     let failed = asm.label();

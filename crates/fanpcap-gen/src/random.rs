@@ -1,9 +1,10 @@
-//! Numbers that depend only on a seed. They must not change with the version of a crate.
+//! Random numbers that depend only on a seed. They must not change with the version of a crate,
+//! because equal descriptions must always make equal frames.
 
 use rand::RngCore;
 use rand_pcg::Pcg64Mcg;
 
-/// A source of numbers; `stream` distinguishes several uses of the same seed.
+/// A source of random numbers. `stream` distinguishes several uses of the same seed.
 pub(crate) fn source(seed: u64, stream: u64) -> Pcg64Mcg {
     // The state of this generator is odd, so `new` loses the lowest bit; hence the shift.
     Pcg64Mcg::new((u128::from(scatter(seed)) << 64) | (u128::from(scatter(stream ^ seed)) << 1))

@@ -151,7 +151,8 @@ struct Found {
     interface: u32,
     ticks: Option<u64>,
     original_len: u32,
-    /// A simple packet block has no captured length; the interface's snapshot length decides.
+    /// Whether the block is a simple packet block. Such a block has no captured length, so the
+    /// interface's snapshot length limits the bytes.
     simple: bool,
     bytes: Vec<u8>,
 }
@@ -184,8 +185,8 @@ fn packet(block: Block<'_>) -> Option<Found> {
     })
 }
 
-/// The record, or the number of a link type other than Ethernet. A packet without a timestamp gets
-/// the timestamp of the packet before it.
+/// Returns the record. The error is the interface's link type, if it is not Ethernet. A packet
+/// without a timestamp gets the timestamp of the packet before it.
 fn finish(
     mut found: Found,
     interface: &InterfaceDescriptionBlock<'_>,
@@ -216,8 +217,8 @@ fn finish(
     })
 }
 
-/// The nanoseconds of `ticks`. Their unit is 10^-n seconds, or 2^-n seconds if the highest bit of
-/// `resolution` is set (pcapng, if_tsresol).
+/// Converts `ticks` to nanoseconds. A tick is 10^-n seconds, or 2^-n seconds if the highest bit of
+/// `resolution` is set; the other bits are n (pcapng, if_tsresol).
 fn nanoseconds(ticks: u64, resolution: u8) -> u64 {
     let exponent = u32::from(resolution & 0x7f);
     let base: u128 = if resolution & 0x80 == 0 { 10 } else { 2 };
@@ -264,7 +265,7 @@ impl Iterator for Records {
     }
 }
 
-/// Type of a section header block, equal in both byte orders.
+/// Type of pcapng's section header block, equal in both byte orders.
 const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 /// Magic numbers of compressed files, and their decompressors: gzip, Zstandard, xz, bzip2.
 const COMPRESSED: [(&[u8], &str); 4] = [

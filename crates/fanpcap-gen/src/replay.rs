@@ -22,9 +22,9 @@ pub struct Replay {
     turn: u32,
     /// A packet that was read ahead, for the next pool.
     ahead: Option<Record>,
-    /// Packets read in this loop.
+    /// Packets read in this loop so far, including those left out.
     number: u64,
-    /// Packets to send in this loop.
+    /// Packets read in this loop so far, without those left out.
     packets: u64,
     first: u64,
     last: u64,
@@ -35,18 +35,18 @@ pub struct Replay {
 pub struct Limit {
     /// The device with the limit.
     pub device: Device,
-    /// Leave longer packets out, instead of failing.
+    /// Whether longer packets are left out. If false, a longer packet is an error.
     pub skip: bool,
 }
 
 /// Defects of a replayed file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Faults {
-    /// Packets of which the file has only the first bytes; these are sent.
+    /// Packets of which the file has only the first bytes. These bytes are sent.
     pub shortened: u64,
     /// Packets that were left out because the device does not accept their length.
     pub skipped: u64,
-    /// The file ends within a packet; that packet is left out.
+    /// Whether the file ends within a packet. This packet is left out.
     pub cut: bool,
 }
 
@@ -79,7 +79,7 @@ impl Pool {
     }
 }
 
-/// Packet number `packet`, unless it is left out.
+/// Returns `record`, the file's packet number `packet`, or `None` if the packet is left out.
 fn checked(
     record: Record,
     path: &Path,
@@ -110,8 +110,8 @@ fn checked(
 }
 
 impl Replay {
-    /// Opens a file for a number of loops; `None` means endless. With `moving`, each loop after the
-    /// first has other addresses, see [`move_addresses`].
+    /// Opens a file for a number of loops; `None` means endless loops. With `moving`, each loop
+    /// after the first has other addresses, see [`move_addresses`].
     ///
     /// # Errors
     /// The file can't be read, or has packets that can't be sent.
@@ -137,7 +137,7 @@ impl Replay {
         })
     }
 
-    /// The next packets, up to some MiB; `None` after the last loop.
+    /// The next packets, up to 16 MiB; `None` after the last loop.
     ///
     /// # Errors
     /// The file can't be read, or has packets that can't be sent.
@@ -224,6 +224,6 @@ impl Replay {
 /// Length of an Ethernet header. A device accepts no shorter frame.
 const SHORTEST: usize = 14;
 
-/// Bytes of a pool if a file needs several pools. The sender pauses while a pool is read, so pools
-/// must be small.
+/// Size in bytes of each pool of a replay. The sender pauses while a pool is read, so pools must be
+/// small.
 const CHUNK: usize = 16 << 20;

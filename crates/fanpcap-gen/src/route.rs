@@ -1,4 +1,4 @@
-//! The devices that carry the default route. They must not be flooded by mistake.
+//! Finds the devices that carry the default route, so that no user floods them by mistake.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -45,7 +45,7 @@ fn carrier(ifindex: u32, routes: &BTreeSet<u32>, links: &[Link]) -> Option<(u32,
         .filter(|(_, reach)| !reach.is_disjoint(&own))
         .map(|(device, reach)| (device, reach.contains(&ifindex)));
     let first = shared.next()?;
-    // Prefer the simplest explanation.
+    // Prefer a device above `ifindex`: for the user, this is the simplest explanation.
     let above = shared.find(|(_, is_above)| *is_above);
     Some(above.filter(|_| !first.1).unwrap_or(first))
 }

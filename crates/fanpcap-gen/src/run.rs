@@ -12,9 +12,9 @@ use crate::pool::Pool;
 /// The end and the pace of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// The end.
+    /// The end of the run.
     pub until: Until,
-    /// The times.
+    /// The pace, which decides when each frame is due.
     pub pace: Pace,
 }
 
@@ -29,15 +29,16 @@ impl Plan {
     }
 }
 
-/// The time of 64 frames at 6400 a second, in nanoseconds.
+/// The time that 64 frames take at a rate of 6400 frames a second, in nanoseconds.
 const AT_ONCE: u64 = 10_000_000;
 
-/// The end of a run; `stop` ends it in any case.
+/// The end of a run. The caller's flag `stop` may end the run earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
     /// After this many frames.
     Frames(u64),
-    /// After this time. Frames that are due before the end are still sent up to 10 ms late.
+    /// After this time. Frames that are due before the end are still sent up to 10 ms after the
+    /// end.
     Elapsed(Duration),
     /// After this many frames or this time, whichever comes first.
     First(u64, Duration),
@@ -72,19 +73,19 @@ pub struct Sent {
     pub frames: u64,
     /// Bytes of these frames, without check sequences.
     pub bytes: u64,
-    /// Time from the first frame to the time at which the next frame after the last one would have
-    /// been due, if that time is within 100 ms.
+    /// Duration of the run, from the first frame. A run with a pace lasts until the frame after its
+    /// last frame would have been due, if that is within 100 ms.
     pub nanoseconds: u64,
     /// The thread's CPU time during the run, including delivery to a veth's peer on the same
     /// machine.
     pub cpu_ns: u64,
-    /// Lateness of the last frame, or of the first unsent frame; 0 at top speed. It grows if the
-    /// pace can't be kept.
+    /// Lateness of the last frame, or of the first unsent frame; 0 at top speed. The lateness grows
+    /// if the sender can't keep the pace.
     pub late_ns: u64,
 }
 
-/// The longest sleep, so that `stop` is noticed. It is also the interval between checks of the
-/// device. The second value is the interval between calls of `watch`.
+/// The longest sleep, in nanoseconds, so that the sender notices `stop` in time. `TICK` is also the
+/// interval between checks of the device, and `TELL` the interval between calls of `watch`.
 pub(crate) const TICK: u64 = 100_000_000;
 pub(crate) const TELL: u64 = 1_000_000_000;
 
@@ -103,7 +104,7 @@ pub(crate) struct Run {
     pub(crate) told: u64,
     /// Time of the last check of the device.
     pub(crate) looked: u64,
-    /// The run is over.
+    /// Whether the run is over.
     pub(crate) over: bool,
     sent: Sent,
     /// Index of the next frame in the pool.
@@ -123,12 +124,13 @@ pub(crate) enum Due {
     },
     /// Wait until this time, in nanoseconds after the start.
     At(u64),
-    /// End.
+    /// End the run.
     Never,
 }
 
 impl Run {
-    /// Starts now, after `already` frames have been sent.
+    /// Starts a run now. The first `already` frames of the pool have been sent before, and are
+    /// counted.
     pub(crate) fn new(plan: &Plan, already: u64, pool: &Pool) -> Self {
         let mut run = Self {
             schedule: Schedule::new(plan.pace),
@@ -193,7 +195,8 @@ impl Run {
         Due::Now { frames, bytes }
     }
 
-    /// Counts `sent` of `frames` frames. All `frames` together have `bytes` bytes.
+    /// Counts the first `sent` of `frames` frames as sent. All `frames` together have `bytes`
+    /// bytes.
     pub(crate) fn count(&mut self, pool: &Pool, sent: u64, frames: u64, bytes: u64) {
         let all = sent == frames;
         self.sent.frames += sent;
@@ -219,7 +222,8 @@ impl Run {
         }
     }
 
-    /// Waits until the last frame's time has passed.
+    /// Waits until the frame after the last one would be due, if that is soon. Returns the run's
+    /// result.
     pub(crate) fn finish(self, stop: &AtomicBool) -> Sent {
         let late_ns = self.so_far().late_ns;
         let over = self.schedule.due().min(self.end);

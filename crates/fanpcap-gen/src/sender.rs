@@ -34,16 +34,17 @@ impl fmt::Display for Way {
     }
 }
 
-/// How the way is chosen.
+/// The rule by which a sender chooses the way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// Live frames if they work, otherwise the portable way. The portable way is also used for few
-    /// frames, and for rates below 6400 frames a second. The device's counters show whether it
-    /// accepts live frames: at the first 64 frames, and then from time to time. A device that does
-    /// not count the frames that it accepts gets the first frames twice.
+    /// frames, and for rates below 6400 frames a second. The device's counters show whether the
+    /// device accepts live frames. The sender checks them after the first 64 frames, and then at
+    /// intervals. A device that does not count the frames that it accepts gets the first frames
+    /// twice, because the sender sends them again by the portable way.
     Auto,
-    /// Only live frames. It is an error if they don't work, or if most of them don't leave the
-    /// device. Frames that the device refuses are lost.
+    /// Only live frames. Sending fails if live frames don't work, or if most of them don't leave
+    /// the device. Frames that the device refuses are lost.
     Live,
     /// Live frames without a check whether they leave the device, to measure only the generator's
     /// speed.
@@ -72,7 +73,7 @@ enum Route {
     Portable(Portable),
 }
 
-/// Returns further pools until there are no more.
+/// A function that returns the next pool, and `None` after the last pool.
 type More<'a> = &'a mut dyn FnMut() -> Result<Option<Pool>>;
 
 impl Sender {
@@ -119,12 +120,13 @@ impl Sender {
         }
     }
 
-    /// Why the portable way is used although live frames were allowed.
+    /// The reason why the portable way is used although live frames were allowed. `None` if live
+    /// frames are used, or were not allowed.
     pub fn instead(&self) -> Option<&str> {
         self.instead.as_deref()
     }
 
-    /// Result of the last run, also after an error.
+    /// The result of the last run, even if the run ended with an error.
     pub fn sent(&self) -> Sent {
         self.sent
     }
@@ -139,7 +141,8 @@ impl Sender {
         self.send_watched(plan, stop, &mut |_| ())
     }
 
-    /// Like [`Sender::send`]; calls `watch` about once a second with the result so far.
+    /// Works like [`Sender::send`], but also calls `watch` about once a second with the result so
+    /// far.
     ///
     /// # Errors
     /// Sending ended early: the device is gone, down or accepts no frames, or there are no more
@@ -153,9 +156,9 @@ impl Sender {
         self.run(plan, stop, watch, None)
     }
 
-    /// Sends the pool once, and then each pool that `more` returns, until `more` returns none. Ends
-    /// earlier at the plan's end or at `stop`, like [`Sender::send_watched`]. Frames that are due
-    /// while `more` runs are sent late.
+    /// Sends the pool once, and then each pool that `more` returns, until `more` returns `None`.
+    /// Ends earlier at the plan's end or at `stop`, like [`Sender::send_watched`]. Frames that are
+    /// due while `more` runs are sent late.
     ///
     /// # Errors
     /// Sending ended early: the device is gone, down or accepts no frames, or there are no more
@@ -289,7 +292,8 @@ impl Sender {
         Ok(0)
     }
 
-    /// Checks that the device is still there, and that live frames leave it.
+    /// Checks that the device is still there, and that live frames leave the device. If they do
+    /// not, changes to the portable way, or fails if only live frames are allowed.
     fn look(&mut self, watching: &mut Watch, run: &Run) -> Result<()> {
         if self.choice == Choice::Unwatched {
             return Ok(());
@@ -331,7 +335,7 @@ impl Sender {
         }
     }
 
-    /// Maximum frames per call.
+    /// The maximum number of frames in one call of `hand_over`.
     fn most(&self) -> u64 {
         match self.route {
             Route::Live(_) => live::MOST,

@@ -10,8 +10,8 @@ use crate::pool::Pool;
 use crate::random;
 
 impl Description {
-    /// Makes the frames: whole rounds through all flows, and enough rounds for the proportions of
-    /// the lengths.
+    /// Makes the frames, in whole rounds through all flows. There are so many rounds that the
+    /// lengths have the described proportions.
     ///
     /// # Errors
     /// No frames match the description, or they need more than [`crate::POOL_LIMIT`].
@@ -104,7 +104,8 @@ impl Description {
         Ok(())
     }
 
-    /// Number of datagrams that completes all rounds: of flows, answers, lengths and fragments.
+    /// The number of datagrams after which the sequence can repeat: the rounds of flows, answers,
+    /// lengths and fragments are all complete.
     fn datagrams(&self) -> u64 {
         let rounds = if self.answers { 2 } else { 1 };
         let every = u64::from(self.fragments.unwrap_or(1));
@@ -121,18 +122,19 @@ impl Description {
     }
 }
 
-/// Approximate minimum number of datagrams that differ in more than their flow.
+/// The approximate minimum number of datagrams in a pool whose lengths or fragments vary.
 const VARIETY: u64 = 4096;
 
-/// If there are this many flows, one round is enough.
+/// If a round has this many datagrams, one round is enough.
 const MANY: u64 = 1 << 16;
 
 const SHORTEST: u16 = 14;
 /// Maximum length of a frame, more than any device accepts. The sender checks the device's MTU.
 const LONGEST: u16 = u16::MAX;
-/// Two fragments of this length and one of half the length are less than 64 KiB.
+/// Maximum length of a fragment. Two fragments of this length and one of half the length are
+/// together less than 64 KiB, the limit of a datagram.
 const LONGEST_FRAGMENT: u16 = 26_000;
-/// More datagrams than fit into any pool.
+/// A number of datagrams that is greater than any pool can hold.
 const MOST: u64 = 1 << 22;
 
 fn least_common_multiple(a: u64, b: u64) -> u64 {

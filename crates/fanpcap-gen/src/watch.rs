@@ -1,4 +1,5 @@
-//! Checks by the device's counters whether live frames leave it: a device refuses them silently.
+//! Checks by a device's counters whether live frames leave the device. A device that refuses live
+//! frames reports no error.
 
 use std::collections::VecDeque;
 use std::io;
@@ -20,7 +21,7 @@ pub(crate) enum Shown {
     Taken,
     /// The device refused the frames.
     Refused,
-    /// Other traffic changes the counters as much.
+    /// Other traffic changes the counters by so much that they do not show the result.
     Hidden,
 }
 
@@ -75,8 +76,8 @@ impl Watch {
     }
 
     /// Checks the device after `frames` live frames in all. Fails if the device is gone. If the
-    /// device's counters lack most of the frames that they should include by now, returns how many
-    /// they lack.
+    /// device's counters lack most of the frames that they should already include, returns the
+    /// number of missing frames.
     pub(crate) fn look(&mut self, frames: u64) -> Result<Option<u64>> {
         let now = self.counters()?;
         let time = monotonic_ns();
@@ -102,8 +103,8 @@ impl Watch {
         Ok((expected >= PROBES && missing > expected / 2).then_some(missing))
     }
 
-    /// The counters. Fails if the device is gone or down. The portable way uses only this failure,
-    /// because it counts its own frames.
+    /// The counters. Fails if the device is gone or down. For the portable way, only this failure
+    /// matters, because that way counts its own frames.
     pub(crate) fn counters(&self) -> Result<Counters> {
         let link = link::get(self.ifindex).map_err(|error| gone(&self.name, error))?;
         match state(link.flags) {
@@ -122,7 +123,7 @@ fn gone(name: &str, error: io::Error) -> Error {
     }
 }
 
-/// The device's error while sending. The [`io::Error`] is its source.
+/// The error of a device that accepts no frames. Its source is `error`.
 pub(crate) fn takes_none(error: io::Error) -> Error {
     let text = format!("the device takes no frames: {error}");
     Error::new(error).context(text)

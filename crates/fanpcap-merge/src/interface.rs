@@ -43,7 +43,7 @@ impl Interface {
     }
 
     pub(crate) fn of_pcapng(block: &InterfaceDescriptionBlock<'static>) -> Self {
-        // Default: microseconds.
+        // Without these options, the unit is a microsecond and the offset is 0.
         let (mut resolution, mut offset) = (6, 0);
         let mut options = Vec::new();
         for option in &block.options {

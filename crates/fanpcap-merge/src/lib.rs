@@ -31,7 +31,8 @@ use source::Source;
 pub struct Part {
     /// Complete packets in the source.
     pub packets: u64,
-    /// The source's last packet is incomplete, for example because its application was killed.
+    /// Whether the source's last packet is incomplete, for example because its application was
+    /// killed.
     pub cut: bool,
 }
 
@@ -42,8 +43,8 @@ pub struct Merged {
     pub parts: Vec<Part>,
     /// Packets written.
     pub packets: u64,
-    /// How many of `packets` have an earlier timestamp than a packet that was written before them,
-    /// because their source was out of order by more than the window.
+    /// The number of written packets whose timestamp is earlier than that of a packet written
+    /// before. Their sources were out of order by more than the window.
     pub late: u64,
     /// Packets that [`Keep`] left out.
     pub left_out: u64,
@@ -57,8 +58,9 @@ pub type Keep<'a> = dyn FnMut(usize, u64, u32, &[u8]) -> bool + 'a;
 /// written directly. `-` is standard output.
 ///
 /// # Errors
-/// A source is not a capture, is damaged before its end, or is `to` itself; link types differ in a
-/// format that has only one; or `to` can't be written. The sources are never changed.
+/// A source is not a capture, is damaged before its end, or is `to` itself. Or the sources have
+/// different link types, and the format of `to` allows only one. Or `to` can't be written. The
+/// sources are never changed.
 pub fn merge(sources: &[PathBuf], to: &Path) -> Result<Merged> {
     merge_kept(sources, to, &mut |_, _, _, _| true)
 }
@@ -122,8 +124,8 @@ fn write(
     Ok(merged)
 }
 
-/// The timestamp of a source's first packet, and the source's number. If timestamps are equal, the
-/// first source comes first.
+/// The timestamp of a source's first packet, and the source's number. If two timestamps are equal,
+/// the source with the lower number comes first.
 type Head = Reverse<(u64, usize)>;
 
 fn drain(
@@ -165,9 +167,9 @@ fn drain(
 /// The merge would fail; the message says why.
 pub fn ensure_writable(to: &Path) -> Result<()> {
     let probe = || match Place::of(to)? {
-        // Dropping removes only the new file.
+        // Dropping this value removes only the new temporary file.
         Place::File(path) => PartFile::begin(&path).map(drop),
-        // Opening a FIFO would wait for its reader.
+        // These are not checked: opening a FIFO would wait for its reader.
         Place::Stdout | Place::Stream(_) => Ok(()),
     };
     probe().with_context(|| to.display().to_string())

@@ -20,7 +20,8 @@ const ATTEMPTS: usize = 4;
 pub(crate) enum Place {
     /// Standard output.
     Stdout,
-    /// A path with all symbolic links resolved. It names a regular file, or nothing yet.
+    /// A path with all symbolic links resolved. The path names a regular file, or does not exist
+    /// yet.
     File(PathBuf),
     /// A device or a FIFO, which is opened and written.
     Stream(PathBuf),
@@ -84,8 +85,9 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Creates a temporary file next to `to`. It gets the permissions of the file that it will
-    /// replace, or else those of the umask.
+    /// Creates a temporary file next to `to`. The temporary file gets the permissions of the file
+    /// that it will replace. If there is no such file, the temporary file gets the permissions that
+    /// the umask allows.
     ///
     /// # Errors
     /// No file can be created in that directory.
@@ -167,8 +169,9 @@ pub(crate) fn ensure_apart(sources: &[PathBuf], to: &Path) -> Result<()> {
     }
 }
 
-/// Path of a file that keeps a capture from a copy's standard output until the merge: next to the
-/// merged file, or in the directory for temporary files.
+/// Path of the file that keeps the capture from a copy's standard output until the merge. If the
+/// merged file is a regular file, this path is next to it. Otherwise the path is in the directory
+/// for temporary files.
 pub fn spool(merged: &Path, copy: usize, start: u32) -> PathBuf {
     let secret = unguessable();
     let file = match Place::of(merged) {

@@ -1,4 +1,5 @@
-//! Reads the packets of a capture file in file order: pcap or pcapng, any byte order and precision.
+//! Reads the packets of a capture file, in the file's order. The file is pcap or pcapng, of any
+//! byte order and precision.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -50,7 +51,7 @@ pub(crate) struct Reader {
     interfaces: Vec<Interface>,
     /// Index of the first interface of the present section.
     section: usize,
-    /// The last timestamp, for packets without a timestamp.
+    /// The timestamp of the packet read last, which a packet without a timestamp gets too.
     last: u64,
 }
 
@@ -150,7 +151,7 @@ impl Reader {
                 }
                 Block::EnhancedPacket(block) => Found {
                     interface: block.interface_id,
-                    // The crate passes every unit as if it were a nanosecond.
+                    // The crate `pcap_file` takes each of the file's units for a nanosecond.
                     units: u64::try_from(block.timestamp.as_nanos()).ok(),
                     original_len: block.original_len,
                     data: block.data.into_owned(),
@@ -160,7 +161,8 @@ impl Reader {
                 },
                 Block::Packet(block) => Found {
                     interface: block.interface_id.into(),
-                    // The timestamp is two words, with the high word first in both byte orders.
+                    // The timestamp is two words, with the high word first in both byte orders. In
+                    // a little-endian file, the crate's number has the words in the wrong order.
                     units: Some(block.timestamp.rotate_left(if little { 32 } else { 0 })),
                     original_len: block.original_len,
                     data: block.data.into_owned(),

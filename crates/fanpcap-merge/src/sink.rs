@@ -28,7 +28,8 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The format by the file's name: pcapng for `.pcapng` and `.ntar`, otherwise pcap.
+    /// The format by the file's name: pcapng for `.pcapng` and `.ntar`, and pcap for any other
+    /// name.
     pub(crate) fn of(path: &Path) -> Self {
         let extension = path
             .extension()
@@ -194,7 +195,8 @@ fn raw(packet: &Packet, unit: u64) -> Result<RawPcapPacket<'_>> {
     })
 }
 
-/// The crate reports every I/O failure as a failed read.
+/// The error of a failed write. Keeps only the inner I/O error, because the crate `pcap_file`
+/// reports every I/O failure as a failed read.
 fn unwritten(name: &str, error: PcapError) -> anyhow::Error {
     let error = if let PcapError::IoError(error) = error {
         error.into()

@@ -99,7 +99,7 @@ impl Source {
     /// Removes and returns the next packet.
     ///
     /// # Errors
-    /// Reading the file further failed.
+    /// The next packets of the file can't be read.
     pub(crate) fn take(&mut self) -> Result<Option<Packet>> {
         let Some(Held(packet, _)) = self.window.pop() else {
             return Ok(None);

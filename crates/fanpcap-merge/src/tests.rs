@@ -1,4 +1,4 @@
-//! Merging made-up captures.
+//! Tests that merge generated captures.
 
 mod damaged;
 mod places;

@@ -1,4 +1,4 @@
-//! Makes a plan's changes one after another, and checks that they hold.
+//! Makes a plan's changes one after another, and checks that the device then has the new values.
 
 use crate::device::Device;
 use crate::error::DeviceError;
@@ -21,7 +21,7 @@ pub struct Tried<'a> {
 /// Result of a step that did not fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The device has the value, as read back.
+    /// The step set the value, and a read has returned it.
     Holds,
     /// The device had the value already.
     Held,
@@ -75,7 +75,7 @@ fn knobs(device: &Device, target: &Target) -> Result<Vec<Knob>, DeviceError> {
     }
 }
 
-/// The CPUs that an interrupt is delivered to, if at least one of them was not asked for.
+/// The CPUs to which an interrupt is delivered, if at least one of them was not requested.
 fn effective_elsewhere(knob: &Knob, asked: &str) -> Option<String> {
     let Knob::Irq(number) = knob else {
         return None;

@@ -19,7 +19,7 @@ pub struct Wanted {
     pub combined: Option<u32>,
 }
 
-/// The error if the process may not set the channels.
+/// The message for a process that lacks the right to set the channels.
 const NEEDS: &str = "setting channels needs CAP_NET_ADMIN";
 
 /// The kinds, in the order of [`Channels::most`].
@@ -61,7 +61,7 @@ pub fn with(now: Channels, wanted: Wanted) -> Result<Channels, DeviceError> {
     }
 }
 
-/// Sets the channels. The device may lose its link meanwhile.
+/// Sets the channels. The device may lose its link while the driver makes the change.
 ///
 /// # Errors
 /// [`DeviceError`].
@@ -74,7 +74,7 @@ pub fn text(channels: Channels) -> String {
     list_text(KINDS, counts(channels))
 }
 
-/// Reads what [`text`] writes; `None` for any other text.
+/// Parses the text that [`text`] writes; `None` for any other text.
 pub fn parse(text: &str) -> Option<Wanted> {
     let [rx, tx, other, combined] = list(text, KINDS, |number| number.parse().ok())?;
     Some(Wanted {
@@ -98,7 +98,7 @@ pub(crate) fn list_text<T: Display, const N: usize>(names: [&str; N], values: [T
     pairs.join(",")
 }
 
-/// Reads what [`list_text`] writes, but names may be left out; `None` for any other text.
+/// Parses the text that [`list_text`] writes. Names may be left out. `None` for any other text.
 pub(crate) fn list<T: Copy, const N: usize>(
     text: &str,
     names: [&str; N],

@@ -14,10 +14,10 @@ use crate::knob::{Knobs, Setting};
 use crate::machine::{self, Cpu};
 use crate::settings::Settings;
 
-/// What `--cpus` asks for.
+/// The value of the option `--cpus`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pinning {
-    /// Chosen by [`choose`].
+    /// CPUs that [`choose`] picks.
     Auto,
     /// These CPUs, in turn.
     List(Vec<usize>),
@@ -29,7 +29,7 @@ impl Pinning {
     /// Reads `auto`, `none` or a list such as `0,2-3`.
     ///
     /// # Errors
-    /// The text is none of these.
+    /// The text is neither of the two words nor a list of CPUs.
     pub fn parse(text: &str) -> Result<Self, CpuError> {
         match text {
             "auto" => Ok(Self::Auto),
@@ -42,7 +42,7 @@ impl Pinning {
     }
 }
 
-/// Why no CPUs were picked.
+/// The reason why no CPUs were picked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CpuError {
     /// The text is neither a word that [`Pinning::parse`] reads nor a list of CPUs.
@@ -186,8 +186,9 @@ fn sharing(cpus: usize, copies: usize) -> String {
     }
 }
 
-/// Orders CPUs: first one hardware thread of each physical core. Within each part, the CPUs on
-/// cores that receive nothing come first. Also returns the number of cores.
+/// Orders CPUs: first one hardware thread of each physical core, then the other hardware threads.
+/// Within each of these two parts, the CPUs on cores that receive nothing come first. Also returns
+/// the number of cores.
 fn by_core(machine: &[Cpu], cpus: &[usize], receiving: &BTreeSet<usize>) -> (Vec<usize>, usize) {
     let core = |number: usize| {
         let cpu = machine.iter().find(|it| it.number == number);
@@ -205,7 +206,7 @@ fn by_core(machine: &[Cpu], cpus: &[usize], receiving: &BTreeSet<usize>) -> (Vec
     (ranked.iter().map(|rank| rank.2).collect(), known.len())
 }
 
-/// Where a device's packets arrive.
+/// The NUMA node and the CPUs at which a device's packets arrive.
 #[derive(Debug, Default)]
 struct Reception {
     /// The device's name.
@@ -217,7 +218,7 @@ struct Reception {
 }
 
 impl Reception {
-    /// Reads where the packets of a device arrive. Leaves out facts that can't be read.
+    /// Reads the node and the CPUs of a device. Leaves out facts that can't be read.
     fn of(name: &str) -> Self {
         let mut found = Self {
             name: name.to_owned(),

@@ -8,7 +8,8 @@ use fanpcap_linux::netlink::link;
 use std::path::PathBuf;
 use std::{fs, io};
 
-/// A device of the network namespace that the calling thread was in.
+/// A device of a network namespace: the namespace in which the calling thread was when it opened
+/// the device.
 #[derive(Debug)]
 pub struct Device {
     /// Interface index.
@@ -40,7 +41,8 @@ impl Device {
         let ethtool = ethtool::Device::find(ifindex).map_err(failed)?;
         Ok(Self {
             ifindex,
-            // Without a driver there are no settings. Each setting reports that itself.
+            // A device without a driver has no settings. This is no error here, because each read
+            // of a setting reports it.
             driver: ethtool.driver().unwrap_or_default(),
             sysfs: DeviceDirectory::open(ifindex, &link.name).ok(),
             name: link.name,
@@ -52,7 +54,7 @@ impl Device {
     /// A path below the device's directory in sysfs.
     ///
     /// # Errors
-    /// `ENODEV` if the sysfs of the device's network namespace is not mounted.
+    /// The sysfs of the device's network namespace is not mounted.
     pub(crate) fn sysfs(&self, path: &str) -> io::Result<PathBuf> {
         let directory = self.sysfs.as_ref();
         let none = || io::Error::other("no sysfs of this network namespace");
@@ -75,7 +77,7 @@ impl Device {
         numbers.into_iter()
     }
 
-    /// The first word of a file below the device's directory in sysfs.
+    /// The text of a file below the device's directory in sysfs, without white space at its ends.
     ///
     /// # Errors
     /// As [`Device::sysfs`], and the error of reading the file.

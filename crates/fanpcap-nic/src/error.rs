@@ -1,9 +1,10 @@
-//! Why a device can't be read or set.
+//! The errors of reading and changing the settings of a device.
 
 use std::path::PathBuf;
 use std::{fmt, io};
 
-/// Why a device can't be read or set. A setting that could not be set keeps its former value.
+/// The reason why a setting of a device can't be read or changed. A setting that could not be
+/// changed keeps its former value.
 #[derive(Debug)]
 pub enum DeviceError {
     /// No device has this name.
@@ -13,7 +14,7 @@ pub enum DeviceError {
     },
     /// The driver has no channels to set.
     NoChannels,
-    /// More channels of a kind than the device has.
+    /// The caller asked for more channels of a kind than the driver allows.
     TooManyChannels {
         /// The kind: rx, tx, other or combined.
         kind: &'static str,
@@ -22,11 +23,11 @@ pub enum DeviceError {
         /// The driver's limit.
         most: u32,
     },
-    /// No channel would receive, or no channel would send.
+    /// With the requested channels, no channel would receive, or no channel would send.
     NoDirection,
     /// The driver refused the channels.
     Refused(io::Error),
-    /// The device has no interrupts: another device of the kernel passes packets to it.
+    /// The device has no interrupts: another device in the kernel passes packets to this device.
     NoInterrupts,
     /// The device is down; only a device that is up has interrupts.
     Down,
@@ -34,7 +35,7 @@ pub enum DeviceError {
     NoChannel {
         /// The channel that was asked for.
         channel: u32,
-        /// How many channels have interrupts.
+        /// The number of channels that have interrupts.
         channels: u32,
     },
     /// The kernel places the interrupt itself (managed affinity).
@@ -42,7 +43,7 @@ pub enum DeviceError {
     /// The driver has no NAPI instances now. A veth device has them only while GRO is on or an XDP
     /// program is attached.
     NoNapi,
-    /// The kernel is older than Linux 5.12, which has threaded NAPI.
+    /// The kernel is older than Linux 5.12, the first version with threaded NAPI.
     OldKernel,
     /// The device's queues are polled in interrupts.
     NotThreaded,
@@ -50,7 +51,7 @@ pub enum DeviceError {
     NoThread {
         /// The queue.
         queue: u32,
-        /// How many threads the kernel reports.
+        /// The number of threads that the kernel reports.
         threads: usize,
     },
     /// The process's PID namespace shows no kernel threads.
@@ -61,18 +62,18 @@ pub enum DeviceError {
     Value(String),
     /// The device or its driver does not have the setting.
     Absent,
-    /// The driver accepted the value, but has another one.
+    /// The driver accepted the value, but the setting now has another value.
     Differs {
         /// The present value.
         is: String,
     },
-    /// The setting is not among the settings of this type.
+    /// The setting is not among those that this implementation of `Knobs` handles.
     Elsewhere,
     /// Another process wants another value.
     Disagrees {
         /// The other process.
         pid: u32,
-        /// The value that it wants.
+        /// The value that the other process wants.
         value: String,
     },
     /// The directory or the files of the journal can't be used.
@@ -81,7 +82,7 @@ pub enum DeviceError {
     Busy,
     /// This file is no journal of this version.
     Malformed(PathBuf),
-    /// The kernel refused: what failed, and its error.
+    /// The kernel refused. The fields have the name of what failed, and the kernel's error.
     Failed(&'static str, io::Error),
     /// The kernel refused.
     System(io::Error),

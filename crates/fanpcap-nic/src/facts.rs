@@ -37,7 +37,7 @@ pub struct Facts {
     pub missed: u64,
     /// The values of the settings that the device has.
     pub values: BTreeMap<Knob, String>,
-    /// Features that the driver can't switch.
+    /// Features that the driver can't turn on or off.
     pub fixed: Vec<String>,
     /// Numbers of channels.
     pub channels: Option<Channels>,
@@ -171,7 +171,7 @@ pub(crate) fn node(device: &Device) -> Option<usize> {
     read("device/numa_node").or_else(|| read("device/../numa_node"))
 }
 
-/// The CPUs that interrupts, polling threads and packet steering of other devices were moved to.
+/// The CPUs to which interrupts, polling threads and packet steering of other devices were moved.
 fn taken(device: &Device) -> Vec<usize> {
     let changes = journal::changes_of_others(device).unwrap_or_default();
     let cpus = changes.iter().filter_map(|change| match change.knob {

@@ -1,4 +1,4 @@
-//! The interrupts of a device's channels, and the CPUs that they are delivered to.
+//! The interrupts of a device's channels, and the CPUs to which they are delivered.
 
 pub mod names;
 
@@ -16,13 +16,14 @@ use std::{fs, io, thread};
 pub struct Interrupt {
     /// The kernel's number.
     pub number: u32,
-    /// The name in `/proc/interrupts`, or `queue-N` if only the driver names the channel.
+    /// The name in `/proc/interrupts`, or `queue-N` if only the driver reports that the interrupt
+    /// serves channel N.
     pub name: String,
-    /// What the interrupt serves.
+    /// The part of the device that the interrupt serves.
     pub serves: Serves,
 }
 
-/// What an interrupt serves.
+/// The part of a device that an interrupt serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Serves {
     /// The channel with this number, in both directions.
@@ -38,10 +39,10 @@ pub enum Serves {
 /// The CPUs of an interrupt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Affinity {
-    /// The CPUs that were asked for.
+    /// The CPUs that were requested for the interrupt.
     pub asked: Vec<usize>,
-    /// The CPUs that the controller delivers to. The kernel chooses one of the CPUs that were asked
-    /// for.
+    /// The CPUs to which the interrupt controller delivers. The kernel chooses one of the requested
+    /// CPUs.
     pub effective: Vec<usize>,
 }
 
@@ -80,7 +81,7 @@ pub(crate) fn numbers(device: &Device) -> Vec<u32> {
     }
 }
 
-/// The interrupts of a device's channel: one, or one for each direction.
+/// The interrupts of a device's channel: one for both directions, or one for each direction.
 ///
 /// # Errors
 /// As [`of_device`], and [`DeviceError::NoChannel`].
@@ -115,6 +116,7 @@ pub fn affinity(number: u32) -> Result<Affinity, DeviceError> {
 
 /// Sets the CPUs of the interrupt with this number. Waits some milliseconds for the controller,
 /// which may start to use the new CPUs only at the next interrupt.
+///
 /// # Errors
 /// [`DeviceError`].
 pub fn set_affinity(number: u32, cpus: &[usize]) -> Result<(), DeviceError> {
@@ -131,7 +133,8 @@ pub fn set_affinity(number: u32, cpus: &[usize]) -> Result<(), DeviceError> {
     })?;
     for attempt in 0..ATTEMPTS {
         let Affinity { effective, .. } = affinity(number)?;
-        // An interrupt that no driver has requested yet is delivered nowhere.
+        // If no driver has requested the interrupt yet, `effective` is empty, and there is nothing
+        // to wait for.
         if effective.iter().all(|cpu| cpus.contains(cpu)) {
             break;
         }
@@ -142,7 +145,8 @@ pub fn set_affinity(number: u32, cpus: &[usize]) -> Result<(), DeviceError> {
     Ok(())
 }
 
-/// The numbers in `msi_irqs`. The PCI device above a virtio device has the interrupts.
+/// The numbers of a device's message-signaled interrupts, from `msi_irqs` in sysfs. The interrupts
+/// of a virtio device belong to the PCI device above it.
 fn message_numbers(device: &Device) -> Vec<u32> {
     let list = |path| -> Vec<u32> {
         let names = device.names(path);
@@ -160,8 +164,8 @@ fn bus_name(device: &Device) -> Option<String> {
     Some(target.file_name()?.to_str()?.to_owned())
 }
 
-/// Adds the receive queues that the driver reported to the kernel. These have precedence over the
-/// names.
+/// Adds the interrupts of receive queues that the driver reported to the kernel. These reports have
+/// precedence over the names in `/proc/interrupts`.
 fn add_told(device: &Device, found: &mut Vec<Interrupt>) {
     let napis = netdev::napis(device.ifindex).unwrap_or_default();
     let queues = netdev::receive_queues(device.ifindex).unwrap_or_default();
@@ -201,8 +205,8 @@ impl Serves {
 }
 
 impl Affinity {
-    /// The CPUs that the controller has chosen from the requested ones, or all requested CPUs while
-    /// the controller still delivers elsewhere.
+    /// The CPUs that the controller has chosen from the requested CPUs, or all requested CPUs while
+    /// the controller still delivers to other CPUs.
     pub fn chosen(self) -> Vec<usize> {
         let Self {
             asked,
@@ -216,7 +220,7 @@ impl Affinity {
     }
 }
 
-/// Milliseconds to wait until the controller uses the new CPUs.
+/// Number of checks, a millisecond apart, whether the controller uses the new CPUs.
 const ATTEMPTS: u32 = 5;
 
 #[cfg(test)]

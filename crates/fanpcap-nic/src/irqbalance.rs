@@ -1,4 +1,5 @@
-//! Reads and sets which interrupts irqbalance(1) leaves alone. That service moves interrupts.
+//! Reads and sets the list of the interrupts that irqbalance(1) leaves alone. This service moves
+//! the other interrupts between CPUs.
 
 use fanpcap_linux::file::directory::Directory;
 use fanpcap_linux::unix::named;
@@ -8,11 +9,11 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// The directory of irqbalance's socket, which only root can use. irqbalance's unit file creates
-/// the directory.
+/// The directory of irqbalance's socket. Only root can use the socket. irqbalance's unit file
+/// creates the directory.
 pub(crate) const DIRECTORY: &str = "/run/irqbalance";
 
-/// A running irqbalance answers at once.
+/// The longest wait for an answer. A running irqbalance answers at once.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Maximum length in bytes of a message that irqbalance up to 1.9.4 reads (irqbalance.c,

@@ -15,7 +15,7 @@ pub(crate) use place::change_irqbalance;
 pub use place::{Hold, Place, changes_of_others, forget, journals};
 use std::path::PathBuf;
 
-/// The right to change a device, and the device's journal.
+/// The journal of a device, and the right to change the device and the journal.
 #[derive(Debug)]
 pub struct Journal {
     place: Place,
@@ -23,10 +23,10 @@ pub struct Journal {
     content: Content,
 }
 
-/// How long a change is to stay.
+/// The time for which a change stays.
 #[derive(Clone, Copy, Debug)]
 pub enum Wish<'a> {
-    /// Until the owner releases it or dies.
+    /// Until the owner releases the change or dies.
     While(&'a Hold),
     /// Until the user asks for the old value.
     Stays,
@@ -71,7 +71,8 @@ impl Journal {
     /// # Errors
     /// [`DeviceError`].
     pub fn open(device: &Device) -> Result<Self, DeviceError> {
-        // Another process may remove the directory while it is still empty.
+        // Another process may remove the new directory while it is still empty. In that case
+        // opening the lock file fails with `ENOENT`.
         let is_removed = |error: &DeviceError| error.errno() == libc::ENOENT;
         for _ in 1..ATTEMPTS {
             match Self::at(Place::of(device)?) {
@@ -82,9 +83,9 @@ impl Journal {
         Self::at(Place::of(device)?)
     }
 
-    /// Opens the journal that an earlier build left for this device, if there is one. Root of a
-    /// container that shares `/run/fanpcap` may have written that journal, so call this only at the
-    /// user's request.
+    /// Opens the journal that an earlier build left for this device; `None` if there is no such
+    /// journal. Root of a container that shares `/run/fanpcap` may have written that journal, so
+    /// call this only at the user's request.
     ///
     /// # Errors
     /// [`DeviceError`].
@@ -92,7 +93,8 @@ impl Journal {
         Place::of_earlier(device).map(Self::at).transpose()
     }
 
-    /// The path of the journal that an earlier build left for this device, if there is one.
+    /// The path of the journal that an earlier build left for this device; `None` if there is no
+    /// such journal.
     pub fn earlier(device: &Device) -> Option<PathBuf> {
         Place::of_earlier(device).map(|place| place.path())
     }
@@ -170,7 +172,7 @@ impl Journal {
                 self.content.changes[at].add(wish);
                 self.write()
             }
-            // There will be nothing to undo.
+            // The device has the value already, so there will be nothing to undo.
             (_, Wish::Stays) => Ok(()),
             // Other processes must read in the journal what the owner wants.
             (_, Wish::While(_)) => {
@@ -243,7 +245,8 @@ impl Journal {
         let Some(before) = changes[..last].iter().rposition(of_knob) else {
             return Ok(());
         };
-        // A foreign value must remain the old value of the last change, so that it is put back.
+        // If another value was set between the two changes, this other value must remain the `old`
+        // of the last change, so that the undo puts it back.
         let is_foreign = changes[before].new != changes[last].old;
         if is_foreign || !own(&changes[last]) || !own(&changes[before]) {
             return Ok(());
@@ -261,7 +264,8 @@ impl Journal {
             change.owners.retain(|it| it.number != hold.owner.number);
         }
         let undone = self.undo(knobs, false);
-        // The hold proves that the owner lives. It must end only after the journal is written.
+        // The hold proves that the owner lives. It must last until the journal is written, so that
+        // no other process undoes the owner's changes as those of a dead owner.
         drop(hold);
         undone
     }
@@ -276,13 +280,14 @@ impl Journal {
             change.owners.retain(|it| it.number != hold.owner.number);
             change.stays |= change.owners.len() < owners;
         }
-        // Where an owner wanted a value that the device had already, nothing is to be undone.
+        // If `old` equals `new`, the device had the value already. Such a change has nothing to
+        // undo.
         let is_nothing = |it: &Change| it.owners.is_empty() && it.old == it.new;
         self.content.changes.retain(|it| !is_nothing(it));
         self.write()
     }
 
-    /// Undoes the changes of owners that died without releasing them.
+    /// Undoes the changes of owners that died before they released their changes.
     pub fn recover(&mut self, knobs: &dyn Knobs) -> Vec<Undone> {
         self.undo(knobs, false)
     }
@@ -307,7 +312,8 @@ impl Journal {
             }
             if !matches!(outcome, Outcome::Failed(_)) {
                 self.content.changes.remove(at);
-                // If this fails, the next attempt finds the old value and has nothing to do.
+                // If this write fails, the next undo finds the old value in the device and has
+                // nothing to do.
                 let _ = self.place.write(&self.content);
             }
             step();
@@ -323,8 +329,9 @@ impl Journal {
         undone
     }
 
-    /// When an earlier change is undone later, the driver may drop the foreign value `is` of this
-    /// setting. In that case the foreign value is put back.
+    /// Notes the foreign value `is` of the setting `knob` in those changes before index `before`
+    /// with which the driver may drop `knob`. When such a change is undone later, `put_lost_back`
+    /// puts the foreign value back.
     fn keep_foreign(&mut self, before: usize, knob: &Knob, is: &str) {
         for change in &mut self.content.changes[..before] {
             for lost in change.lost.iter_mut().filter(|it| it.0 == *knob) {
@@ -413,13 +420,14 @@ fn put_back(knobs: &dyn Knobs, knob: &Knob, old: &str) -> Result<(), DeviceError
     }
 }
 
-/// The present values of the settings that can be read.
+/// The present values of those settings in `which` that can be read.
 fn values(knobs: &dyn Knobs, which: &[Knob]) -> Vec<(Knob, String)> {
     let value = |knob: &Knob| Some((knob.clone(), knobs.read(knob).ok()?));
     which.iter().filter_map(value).collect()
 }
 
-/// Puts back settings that a driver dropped, if they still exist.
+/// Puts back the settings in `lost`, which a driver may have dropped. Skips settings that no longer
+/// exist.
 fn put_lost_back(knobs: &dyn Knobs, lost: &[(Knob, String)]) {
     for (knob, value) in lost {
         if knobs.read(knob).is_ok_and(|is| is != *value) {
@@ -428,10 +436,10 @@ fn put_lost_back(knobs: &dyn Knobs, lost: &[(Knob, String)]) {
     }
 }
 
-/// Number of attempts to create the directory.
+/// Number of attempts to open a journal whose directory other processes remove.
 const ATTEMPTS: u32 = 8;
 
-/// A test ends the process here.
+/// A point at which a test can imitate the death of the process.
 #[cfg(not(test))]
 fn step() {}
 

@@ -24,20 +24,20 @@ pub enum Knob {
     Setting(Setting),
 }
 
-/// A setting that only `fanpcap tune` makes.
+/// A setting that only `fanpcap tune` changes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Setting {
     /// A feature by the kernel's name, such as `rx-gro`: `on` or `off`.
     Feature(String),
     /// The lengths of the rings: `rx=512,tx=512`.
     Rings,
-    /// Which pause frames are used: `autoneg=on,rx=off,tx=off`.
+    /// The use of pause frames: `autoneg=on,rx=off,tx=off`.
     Pause,
     /// The RSS indirection table: the queue of each entry, as a list of decimal numbers.
     Table,
     /// The key of the RSS hash, in hexadecimal digits.
     Key,
-    /// How fields are transformed before they are hashed: `none`, `symmetric-xor`, ...
+    /// The transformation of the fields before they are hashed: `none`, `symmetric-xor`, ...
     Transform,
     /// The fields that are hashed for a kind of flow (`tcp4`, `udp4`, `tcp6`, `udp6`): `sdfn`.
     FlowHash(Flow),
@@ -63,7 +63,7 @@ pub enum Flow {
     Udp6 = flow::UDP6,
 }
 
-/// The settings of a device, or of a test.
+/// Access to the settings of a device, or to a test's imitation of them.
 pub trait Knobs {
     /// The present value.
     ///
@@ -77,8 +77,8 @@ pub trait Knobs {
     /// [`DeviceError`].
     fn write(&self, knob: &Knob, value: &str) -> Result<(), DeviceError>;
 
-    /// The value as it is read after `wanted` is written. For example, `combined=2` is completed
-    /// with the other numbers, and CPUs are listed in rising order.
+    /// The value that a read returns after `wanted` has been written. For example, `combined=2` is
+    /// completed with the other numbers, and CPUs are listed in rising order.
     ///
     /// # Errors
     /// [`DeviceError`], when the device can't have the value.
@@ -88,8 +88,8 @@ pub trait Knobs {
     fn dropped_with(&self, knob: &Knob) -> Vec<Knob>;
 }
 
-/// The settings that the library makes: channels, interrupts and polling threads, which place where
-/// packets are received.
+/// The settings that the library itself changes: channels, interrupts and polling threads. They
+/// decide on which CPUs packets are received.
 #[derive(Clone, Copy, Debug)]
 pub struct Placement<'a>(pub &'a Device);
 
@@ -147,7 +147,8 @@ impl Placement<'_> {
         channels::with(channels::read(self.0)?, wanted)
     }
 
-    /// Checks that the interrupt still belongs to the device: another device may have it by now.
+    /// Checks that the interrupt still belongs to the device: since the caller learned the number,
+    /// another device may have got it.
     fn ensure_own(&self, number: u32) -> Result<(), DeviceError> {
         let own = interrupts::of_device(self.0)?;
         match own.iter().any(|it| it.number == number) {
@@ -185,7 +186,7 @@ pub(crate) fn wrong(text: &str) -> DeviceError {
 }
 
 impl Knob {
-    /// Reads what [`fmt::Display`] writes; `None` for any other text.
+    /// Parses the text that [`fmt::Display`] writes; `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         let (kind, of) = text.split_once('.').unwrap_or((text, ""));
         Some(match kind {

@@ -15,7 +15,7 @@ pub fn is_threaded(device: &Device) -> Result<bool, DeviceError> {
         .read(THREADED)
         .map_err(|error| match error.raw_os_error() {
             Some(libc::ENOENT) => DeviceError::OldKernel,
-            // sysfs reads no files of a device that is being removed.
+            // While a device is being removed, reads of its files in sysfs fail.
             _ => unknown(error),
         })?;
     Ok(text != "0")
@@ -49,9 +49,10 @@ pub fn threads(device: &Device) -> Result<Vec<(u32, u32)>, DeviceError> {
         Ok(napis) => told(device, &napis),
         Err(_) => by_name(device),
     };
-    // In a nested PID namespace the threads have other numbers.
+    // In a nested PID namespace, these numbers do not belong to the threads: other processes may
+    // have them.
     threads.retain(|&(_, pid)| comm(pid).starts_with("napi/"));
-    // Process 2 is the parent of all kernel threads.
+    // Process 2 is `kthreadd`, the parent of all kernel threads, only in the host's PID namespace.
     if threads.is_empty() && comm(2) != "kthreadd" {
         return Err(DeviceError::Hidden);
     }
@@ -110,7 +111,8 @@ fn told(device: &Device, napis: &[netdev::Napi]) -> Vec<(u32, u32)> {
     )
 }
 
-/// Before Linux 6.8, threads can be found only by their names, `napi/DEV-ID`.
+/// Finds the threads by their names, `napi/DEV-ID`. Before Linux 6.8, there is no other way to find
+/// them.
 fn by_name(device: &Device) -> Vec<(u32, u32)> {
     let prefix = format!("napi/{}-", device.name);
     // Instances that only send have the ID 0.
@@ -123,9 +125,10 @@ fn by_name(device: &Device) -> Vec<(u32, u32)> {
     in_order(device, found.into_iter().map(|(_, pid)| pid).collect())
 }
 
-/// Assigns threads to queues in order. Some drivers also have instances for unused queues. Assigns
-/// nothing if the number of threads differs: drivers may have instances for other purposes, and
-/// another namespace may have a device of the same name.
+/// Assigns threads to queues in order. There must be as many threads as queues, or as many as the
+/// device can have channels, because some drivers also have instances for unused queues. Otherwise
+/// assigns nothing: drivers may have instances for other purposes, and another namespace may have a
+/// device of the same name.
 fn in_order(device: &Device, threads: Vec<u32>) -> Vec<(u32, u32)> {
     let queues = rx_queues(device);
     let most = device
@@ -156,6 +159,6 @@ fn comm(pid: u32) -> String {
     text.trim_end().to_owned()
 }
 
-/// The error if the process may not set the threads.
+/// The message for a process that lacks the right to set the threads.
 const NEEDS: &str = "setting NAPI threads needs root";
 const THREADED: &str = "threaded";

@@ -1,5 +1,5 @@
-//! Sets channels, interrupts and polling threads as an application wants them: all of them or none.
-//! Undoes the changes when the application is done.
+//! Sets channels, interrupts and polling threads as an application wants them. If one setting
+//! fails, the other changes are undone. Undoes the changes when the application is done.
 
 use crate::channels;
 use crate::device::Device;
@@ -34,29 +34,29 @@ pub enum Want {
     },
 }
 
-/// For how long an application wants its settings.
+/// The time for which an application wants its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// As long as [`Placed`] lives, at most as long as the process.
+    /// Until the value [`Placed`] is dropped, or the process ends.
     Dropped,
     /// Until a user restores the old values (`fanpcap tune --restore`).
     Restored,
 }
 
 /// The settings that an application made on a device. A drop of this value undoes them. If the
-/// process may no longer undo them, the next process that opens the journal does.
+/// process ends without a drop, the next process that opens the journal undoes the settings.
 #[derive(Debug)]
 pub struct Placed {
     device: Device,
     hold: Option<Hold>,
 }
 
-/// Why a device can't be set as an application wants it. In that case nothing is changed.
+/// The reason why a device can't be set as an application wants. No setting has been changed.
 #[derive(Debug)]
 pub struct PlaceError {
-    /// The index of the want that failed, if one did.
+    /// The index of the want that failed; `None` if the failure concerns no single want.
     pub want: Option<usize>,
-    /// Why.
+    /// The error.
     pub error: DeviceError,
 }
 
@@ -66,8 +66,8 @@ impl From<DeviceError> for PlaceError {
     }
 }
 
-/// First undoes changes of processes that have died. Then sets `wants` on a device, in this order.
-/// Does not touch settings that have the wanted value.
+/// First undoes changes of processes that have died. Then makes the settings `wants` on a device,
+/// in the order of the list. Does not touch settings that already have the wanted value.
 ///
 /// # Errors
 /// [`PlaceError`].

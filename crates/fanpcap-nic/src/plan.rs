@@ -1,4 +1,5 @@
-//! Computes the steps from the facts, with a reason for each step. A pure function.
+//! Computes the changes that make a device capture well, with a reason for each change. [`plan`]
+//! depends only on its arguments, and changes nothing.
 
 mod cores;
 mod rules;
@@ -11,16 +12,16 @@ use crate::knob::Knob;
 use cores::Cores;
 use std::fmt;
 
-/// What the user asks for beyond the rules.
+/// The user's requests, which have precedence over the rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wishes {
     /// The number of receive queues.
     pub queues: Option<u32>,
-    /// Threads poll the queues (threaded NAPI), even if interrupts could be placed.
+    /// Whether threads poll the queues (threaded NAPI), even if interrupts could be placed.
     pub threads: bool,
-    /// The device only captures, even if the host has an address on the device.
+    /// Whether the device only captures, even if the host has an address on the device.
     pub monitor: bool,
-    /// Also plan for the device that carries the default route.
+    /// Whether to make a plan even if the device carries the default route.
     pub force: bool,
 }
 
@@ -33,7 +34,7 @@ pub struct Plan {
     pub applications: Vec<usize>,
     /// The changes.
     pub steps: Vec<Step>,
-    /// What else the user should know.
+    /// Remarks for the user that belong to no step.
     pub notes: Vec<String>,
 }
 
@@ -42,15 +43,15 @@ pub struct Plan {
 pub struct Step {
     /// The changed setting.
     pub target: Target,
-    /// The present value; `None` if the setting exists only after the step before.
+    /// The present value; `None` if the setting exists only after an earlier step.
     pub now: Option<String>,
     /// The value to set.
     pub value: String,
-    /// Why.
+    /// The reason for the change.
     pub reason: String,
 }
 
-/// What a step changes.
+/// The setting that a step changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A setting.
@@ -59,12 +60,12 @@ pub enum Target {
     Channel(u32),
 }
 
-/// Why there is no plan.
+/// The reason why there is no plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The device carries the default route.
     DefaultRoute,
-    /// More queues than the device can have.
+    /// The user asked for more queues than the device can have.
     TooMany {
         /// The requested number.
         asked: u32,

@@ -130,7 +130,8 @@ impl Settings<'_> {
         own_of(own, all).map(|own| table_text(&own))
     }
 
-    /// Keeps the interrupts of other devices in irqbalance's list.
+    /// Sets which of the device's interrupts irqbalance leaves alone. Keeps the interrupts of other
+    /// devices in irqbalance's list.
     fn leave_alone(&self, wanted: &str) -> Result<(), DeviceError> {
         let own = self.interrupts()?;
         let wanted = match wanted {
@@ -158,8 +159,8 @@ impl Settings<'_> {
         self.0.write(file, &mask).map_err(gone)
     }
 
-    /// Resets the table if `table` equals the driver's default, because drivers refuse to reduce
-    /// the channels while a user's table is set.
+    /// Sets the indirection table. If `table` equals the driver's default, resets the table
+    /// instead, because drivers refuse to reduce the channels while a user's table is set.
     fn set_table(&self, table: &[u32]) -> io::Result<()> {
         let ethtool = &self.0.ethtool;
         let queues = ethtool.receive_queues().unwrap_or(0);
@@ -172,7 +173,7 @@ impl Settings<'_> {
         ethtool.set_rss_table(table)
     }
 
-    /// The settings of queues.
+    /// The settings that each queue has: RPS for receive queues, XPS for transmit queues.
     pub(crate) fn of_queues(&self) -> impl Iterator<Item = Knob> + use<> {
         let rps = self.0.queues("rx-").map(Setting::Rps);
         rps.chain(self.0.queues("tx-").map(Setting::Xps))
@@ -180,7 +181,7 @@ impl Settings<'_> {
     }
 }
 
-/// Requests a table that gives the first queues equal numbers of entries: `equal:4`.
+/// Requests a table that gives the first queues equal numbers of entries. An example is `equal:4`.
 pub const EQUAL: &str = "equal:";
 
 /// Requests all interrupts of the device.
@@ -200,7 +201,7 @@ pub(crate) fn equal(entries: usize, queues: u32) -> Vec<u32> {
     (0..queues.max(1)).cycle().take(entries).collect()
 }
 
-/// Which of a device's interrupts are in irqbalance's list. `Absent` if the list has no room for
+/// Those interrupts of a device that are in irqbalance's list. `Absent` if the list has no room for
 /// all the device's interrupts in addition to those of other devices. Such a device is tuned
 /// without irqbalance.
 fn own_of(mut own: Vec<u32>, mut all: Vec<u32>) -> Result<Vec<u32>, DeviceError> {
@@ -341,7 +342,7 @@ fn transform(text: &str) -> Option<Transform> {
     })
 }
 
-/// ethtool(8)'s letters for `RXH_L2DA` and the bits after it.
+/// ethtool(8)'s letter for each field of the hash, with the field's bit, from `RXH_L2DA` on.
 const FIELDS: [(char, u32); 8] = [
     ('m', 1),
     ('v', 2),

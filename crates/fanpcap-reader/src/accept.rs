@@ -21,13 +21,14 @@ pub enum Direction {
 pub struct Options {
     /// The most bytes of a packet that the application gets.
     pub snaplen: u32,
-    /// Time stamps are in nanoseconds; otherwise in microseconds.
+    /// Whether time stamps are in nanoseconds. Otherwise they are in microseconds.
     pub nanoseconds: bool,
-    /// Reads do not wait.
+    /// Whether reads return without waiting for packets.
     pub nonblocking: bool,
     /// The wanted packets.
     pub direction: Direction,
-    /// Where the reader re-inserts a VLAN tag, in bytes from the packet's start.
+    /// The offset in the packet, in bytes, at which the reader re-inserts a VLAN tag. `None`: it
+    /// re-inserts none.
     pub tag_at: Option<u8>,
 }
 
@@ -40,7 +41,7 @@ const NO_TAG: i8 = -1;
 #[derive(Debug)]
 pub(crate) struct Wanted {
     direction: AtomicU8,
-    /// Where the reader re-inserts a VLAN tag, or [`NO_TAG`].
+    /// The offset at which the reader re-inserts a VLAN tag, or [`NO_TAG`].
     tag_at: AtomicI8,
     snaplen: u32,
     nanoseconds: bool,

@@ -32,8 +32,8 @@ impl Claims {
         (is_new || claimed(looked.get()).is_some()).then(|| Self(looked.clone()))
     }
 
-    /// Frames claimed by this borrower and the earlier ones; `None` when the owner has taken its
-    /// ring back.
+    /// The number of frames claimed by this borrower and by earlier borrowers; `None` when the
+    /// owner has taken its ring back.
     pub fn count(&self) -> Option<u64> {
         claimed(self.0.get())
     }
@@ -45,8 +45,8 @@ impl Claims {
     }
 }
 
-/// Notes that the owner of a ring looks for packets for the first time, at `now_ns`. Returns how
-/// many frames borrowers have claimed; `None` if the owner has looked for packets before.
+/// Notes that the owner of a ring looks for packets for the first time, at `now_ns`. Returns the
+/// number of frames that borrowers have claimed; `None` if the owner has looked for packets before.
 pub fn take_back(looked: &Word, now_ns: u64) -> Option<u64> {
     match looked.get() {
         NEVER if looked.replace(NEVER, now_ns) => Some(0),

@@ -34,7 +34,7 @@ impl Packet {
     };
 }
 
-/// Why a read ends.
+/// The reason why a read ends.
 #[derive(Debug)]
 pub enum End {
     /// The read has delivered this many packets.
@@ -53,7 +53,7 @@ impl From<ReadError> for End {
     }
 }
 
-/// Why the reader has no packet at once.
+/// The reason why the reader has no packet at once.
 #[derive(Debug)]
 pub(crate) enum Pause {
     /// The read ends.
@@ -86,7 +86,8 @@ pub(crate) enum Wait {
 pub struct Call {
     max: c_int,
     pub(crate) delivered: c_int,
-    /// The read has found packets, or has waited for packets: it need not wait again.
+    /// Whether the read has found packets, or has waited for packets. Such a read need not wait
+    /// again.
     pub(crate) begun: bool,
     /// Whether the application's descriptor was readable when the read began; `None`: not checked.
     pub(crate) woken: Option<bool>,

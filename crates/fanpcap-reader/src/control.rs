@@ -59,8 +59,8 @@ impl Control {
         })
     }
 
-    /// Makes the descriptor that [`Control::selectable`] returns. Needed for several devices, or
-    /// for one device whose member has group tasks.
+    /// Makes the descriptor that [`Control::selectable`] returns. Needed for several devices, for a
+    /// device on an engine without packet sockets, and for a member that has group tasks.
     pub(crate) fn make_selectable(&self) -> io::Result<()> {
         let devices = self.devices.iter().map(Device::waits_on);
         let groups = self.timers().filter_map(TaskTimer::descriptor);
@@ -69,9 +69,9 @@ impl Control {
         Ok(())
     }
 
-    /// Returns the descriptor for select(2) and poll(2); `None` if it is the only port's own
-    /// descriptor. From the first call on, the returned descriptor is readable only when a read
-    /// would deliver packets or run group tasks.
+    /// Returns the descriptor for select(2) and poll(2); `None` if the application waits on the
+    /// only port's own descriptor instead. From the first call on, the returned descriptor is
+    /// readable only when a read would deliver packets or run group tasks.
     pub(crate) fn selectable(&self) -> Option<RawFd> {
         let is_first = !self.is_asked.swap(true, Ordering::Relaxed);
         let has_group_tasks = self.has_group_tasks();
@@ -136,7 +136,8 @@ impl Control {
             let due = due
                 .into_iter()
                 .chain(self.timers().filter_map(TaskTimer::due));
-            // Best effort: the descriptor may be readable too often, or late by one packet.
+            // Best effort: if the call fails, the descriptor may be readable too often, or late by
+            // one packet.
             let _ = any.set(devices.chain(groups), due.min());
         }
     }
@@ -159,7 +160,7 @@ impl Control {
         if device.timer.set(TaskTimer::new(tasks)).is_ok() {
             let descriptor = device.timer().and_then(TaskTimer::descriptor);
             if let (Some(any), Some(descriptor)) = (self.selectable.get(), descriptor) {
-                // Best effort, as in `selectable`.
+                // Best effort: if the call fails, the reader runs group tasks only when it reads.
                 let _ = any.add(descriptor);
                 self.announce(u64::MAX, None);
             }
@@ -203,7 +204,7 @@ impl Control {
         self.has_news.load(Ordering::Relaxed)
     }
 
-    /// Clears the flag. A later handover sets the flag again.
+    /// Clears the flag `has_news`. A later handover sets the flag again.
     pub(crate) fn clear_news(&self) {
         self.has_news.swap(false, Ordering::Acquire);
     }
@@ -232,7 +233,8 @@ impl Control {
         *call.woken.get_or_insert_with(|| self.has_woken())
     }
 
-    /// Whether the read may end without a packet for an application that waits in poll(2).
+    /// Whether the read may end without a packet, because the application may have been woken from
+    /// poll(2).
     pub(crate) fn may_be_empty(&self, call: &Call) -> bool {
         self.is_asked() && call.woken != Some(false)
     }
@@ -309,7 +311,7 @@ impl Device {
         self.is_down.load(Ordering::Relaxed)
     }
 
-    /// Handles the events that poll(2) has `found`, except packets.
+    /// Handles the events `found` that poll(2) has returned, except packets.
     pub(crate) fn check(&self, found: c_short) -> Result<(), End> {
         if self.port.check(found)? == LinkState::Down {
             self.is_down.store(true, Ordering::Relaxed);
@@ -330,7 +332,7 @@ impl Device {
         }
     }
 
-    /// Asks the port whether the device is down or gone.
+    /// Asks the port for the link's state, and notes when the device is up again.
     pub(crate) fn look_after(&self) -> Result<(), End> {
         if self.port.link()? == LinkState::Up {
             self.is_down.store(false, Ordering::Relaxed);

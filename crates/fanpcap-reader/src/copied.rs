@@ -1,9 +1,10 @@
-//! A packet's bytes in memory to which the application may write, as it may write to libpcap's
-//! ring. The kernel lets no process write to the records of a BPF program.
+//! A copy of a packet's bytes, to which the application may write. With libpcap, an application may
+//! write to the packets in the ring. The kernel lets no process write to the records of a BPF
+//! program, so those packets are copied.
 
 use fanpcap_ring::LONGEST;
 
-/// The bytes of one packet, until the next one is copied.
+/// The bytes of one packet, until the next packet is copied.
 #[derive(Debug)]
 pub(crate) struct Copied(Box<[u8]>);
 
@@ -16,8 +17,8 @@ impl Copied {
         Self(vec![0; ROOM].into_boxed_slice())
     }
 
-    /// Copies the first bytes of a packet, at most [`LONGEST`]. They are in the reader's cache by
-    /// now.
+    /// Copies the first bytes of a packet, at most [`LONGEST`]. The ring's reader has prefetched
+    /// the beginning of most records, so these bytes are usually in the CPU's cache.
     #[inline]
     pub(crate) fn copy(&mut self, bytes: &[u8]) -> *const u8 {
         let to = &mut self.0[..bytes.len()];

@@ -22,7 +22,7 @@ pub struct View<'a> {
     pub wire_len: u32,
     /// The packet's protocol in host byte order.
     pub protocol: u16,
-    /// `PACKET_HOST`, `PACKET_OUTGOING` ...
+    /// The packet's type: `PACKET_HOST`, `PACKET_OUTGOING` ...
     pub pkttype: u8,
     /// The interface's index.
     pub ifindex: u32,
@@ -70,7 +70,7 @@ impl<'a> View<'a> {
     }
 }
 
-/// Where an Ethernet frame has its first tag.
+/// The offset of the first VLAN tag in an Ethernet frame.
 const TAG_AT: usize = 12;
 
 impl bpf::Packet for View<'_> {

@@ -1,5 +1,5 @@
-//! What a reader calls in the group of its member. A reader has no access to the other members, but
-//! only the reader's thread can run the group's tasks.
+//! The functions of a member's group that the member's reader calls. A reader has no access to the
+//! other members, but the group has no thread other than the reader's to run its tasks.
 
 use crate::borrowed::Claims;
 use fanpcap_linux::file::shared::Word;
@@ -44,27 +44,29 @@ pub struct TaskResult {
     /// Rings of members that are dead or do not read. From now on this reader reads these rings to
     /// the end.
     pub inherited: Vec<Takeover>,
-    /// After how long to run the tasks again, even if the descriptor is not readable. Until then
-    /// the reader ignores the descriptor: another member may hold the group's lock.
+    /// The time after which the reader runs the tasks again, even if the descriptor is not
+    /// readable. Until then the reader ignores the descriptor, which may stay readable while
+    /// another member holds the group's lock.
     pub again: Option<Duration>,
-    /// After how long to run the tasks at the latest, if the descriptor is not readable before.
-    /// Unused with `again`.
+    /// The time after which the reader runs the tasks at the latest, if the descriptor does not
+    /// become readable earlier. Unused if `again` is set.
     pub latest: Option<Duration>,
-    /// Whether the device may deliver no more packets. If so, the reader asks the port.
+    /// Whether the device has perhaps stopped delivering packets. If so, the reader asks the port
+    /// for the link's state.
     pub is_lost: bool,
-    /// How many frames at the start of the member's ring other members have read: the reader skips
-    /// them.
+    /// The number of frames at the start of the member's ring that other members have read. The
+    /// reader skips these frames.
     pub skipped: Option<u64>,
 }
 
-/// Another member's ring, and where the ring's new reader publishes its position.
+/// Another member's ring, with the words in which the ring's new reader publishes its position.
 pub struct Takeover {
     /// The unread part of the ring.
     pub remains: Remains,
-    /// Where to publish the position.
+    /// The words in which the new reader publishes its position.
     pub published: PublishedPosition,
-    /// How to claim frames, if the ring's owner lives. When the owner takes its ring back, the ring
-    /// counts as read to the end.
+    /// The means to claim frames before they are read; `None` if the ring's owner is dead. When the
+    /// owner takes its ring back, the ring counts as read to the end.
     pub claims: Option<Claims>,
     /// The reading thread calls this function when the ring is read to the end, with the number of
     /// frames that this reader has taken. If the reader is closed earlier, the function is not

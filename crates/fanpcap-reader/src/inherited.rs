@@ -1,4 +1,4 @@
-//! A dead member's ring as one more lane of the reader that has inherited it.
+//! A dead member's ring as one more lane of the reader that has taken it over.
 
 use crate::borrowed::Claims;
 use crate::call::Packet;
@@ -10,14 +10,15 @@ use fanpcap_bpf::Classic;
 use fanpcap_ring::{Remains, Stamp};
 use std::fmt;
 
-/// A dead member's ring: the lane gets no new frames. The kernel has run only the dead member's
-/// filter on its packets. So this reader also runs the filter of its own member on each packet.
+/// A dead member's ring, which gets no new frames. On the ring's packets, the kernel has run only
+/// the dead member's filter. So the reader that takes over the ring also runs its own member's
+/// filter on each packet.
 pub(crate) struct Inherited {
     remains: Remains,
     intake: Intake,
     /// Frames that were taken before this reader began.
     before: u64,
-    /// How to claim frames, if the ring's owner lives.
+    /// The means to claim frames before they are read; `None` if the ring's owner is dead.
     claims: Option<Claims>,
     done: Box<dyn FnOnce(u64) + Send>,
 }
@@ -61,7 +62,7 @@ impl Inherited {
         self.intake.set_filter(filter);
     }
 
-    /// When the next frame arrived, if there is one.
+    /// The arrival time of the next frame; `None` if no frame is left.
     pub(crate) fn head(&mut self) -> Option<Stamp> {
         let taken = Some(self.remains.taken());
         if self.claims.as_ref().is_some_and(|it| it.count() != taken) {

@@ -35,20 +35,21 @@ pub(crate) struct Intake {
     publisher: Option<Box<Publisher>>,
     /// The number of taken frames at which the publisher reads the clock.
     look_at: u64,
-    /// Where packets of a read-only ring are copied to for delivery.
+    /// The buffer to which the packets of a read-only ring are copied for delivery.
     copied: Option<Copied>,
-    /// How many frames at the start of the ring other members have read.
+    /// The number of frames at the start of the ring that other members have read.
     skipped: u64,
 }
 
-/// A filter that the kernel may not have run on the packets in the ring.
+/// A filter that the reader runs, because the kernel has perhaps not run it on all packets in the
+/// ring.
 #[derive(Debug)]
 struct Refilter {
     filter: Vec<Classic>,
     /// The number of blocks or frames left to run the filter on; `None`: all.
     left: Option<usize>,
-    /// The number by which a record names the filter that the kernel has run; 0: no record names
-    /// this filter.
+    /// The number of this filter. A record has the number of the filter that the kernel has run on
+    /// its packet. 0: no record has this filter's number.
     number: u32,
     /// Whether an engine has counted the ring's packets as received, even those that a filter
     /// rejects.
@@ -63,9 +64,10 @@ impl Refilter {
         has_passed || View::of(&frame).filtered(&self.filter) != 0
     }
 
-    /// Whether a rejected packet must be subtracted from the received ones. It must if the kernel
-    /// does not run the filter, as on all outgoing packets. If the kernel runs the filter, a
-    /// rejected packet came before the filter was set.
+    /// Whether a rejected packet must be subtracted from the number of received packets. This is so
+    /// if the kernel does not run the filter, or if the packet is outgoing, because the kernel
+    /// filters no outgoing packets. Any other rejected packet came before the filter was set, and
+    /// stays counted.
     #[inline(never)]
     fn takes_back(&self, frame: Frame<'_>) -> bool {
         self.is_counted && (self.number == 0 || frame.link().pkttype == OUTGOING)
@@ -86,10 +88,10 @@ impl Lane {
         self.intake.publisher = Some(publisher);
     }
 
-    /// Runs a filter on every packet from the next one on. If the kernel runs the filter too,
+    /// Runs a filter on every packet from the next packet on. If the kernel runs the filter too,
     /// `in_kernel` is the filter's number in the kernel, and the reader runs the filter only on
-    /// packets that may have been in the ring before. `is_counted`: an engine counts the ring's
-    /// packets as received, even those that the filter rejects.
+    /// packets that may have come into the ring before the kernel had the filter. `is_counted`: an
+    /// engine counts the ring's packets as received, even those that the filter rejects.
     pub(crate) fn set_filter(
         &mut self,
         filter: Vec<Classic>,
@@ -118,7 +120,8 @@ impl Lane {
     #[inline(never)]
     pub(crate) fn skip(&mut self, frames: u64) {
         if let Ring::Records(records) = &mut self.ring {
-            // Ring buffers themselves hold the position up to which they were read.
+            // A ring buffer itself has the position up to which it was read, so only the count must
+            // be set.
             records.skip(frames);
         } else if frames > self.ring.taken() {
             self.intake.skipped = frames;
@@ -184,7 +187,7 @@ impl Intake {
     pub(crate) fn show(&mut self, words: PublishedPosition, ring: &impl Layout) {
         self.shown_mark = Some(words.mark);
         // Other members may have read the ring before its owner does, and published a later
-        // position.
+        // position, which must stay.
         let shown = words.taken.get();
         if shown <= ring.taken() || shown == u64::MAX {
             self.show_mark(ring);
@@ -211,14 +214,15 @@ impl Intake {
                 return;
             }
             shown.set(mark.word());
-            // A killed thread makes no further stores. The fence keeps the order of its stores, so
-            // that only the last ones can be missing.
+            // The fence keeps the order of the stores. So if the thread is killed, a published
+            // count never belongs to a block whose mark is not yet published.
             compiler_fence(Ordering::Release);
         }
     }
 
-    /// Handles an empty ring, from which `taken` frames were taken: publishes when it is time.
-    /// Returns the time until the next publication, if there will be one.
+    /// Handles an empty ring, from which `taken` frames were taken: publishes the counters if the
+    /// time has come. Returns the time until the next publication; `None` if nothing is left to
+    /// publish.
     pub(crate) fn handle_empty(&mut self, taken: u64) -> Option<Duration> {
         self.publisher.as_mut()?.handle_empty(taken)
     }
@@ -253,7 +257,7 @@ impl Intake {
         packet: &mut Packet,
     ) -> Result<bool, End> {
         let is_read_only = ring.is_read_only();
-        // Count only if the count is published.
+        // Compute the count only if it is published.
         let taken = self.shown.as_ref().map_or(0, |_| ring.taken() + 1);
         let corrupt = |corrupt| End::from(ReadError::new(corrupt));
         let Some(frame) = ring.next_frame(&mut self.pace).map_err(corrupt)? else {
@@ -303,13 +307,15 @@ fn look(publisher: &mut Option<Box<Publisher>>, taken: u64, control: &Control) -
     };
     let next = publisher.look(taken);
     if publisher.take_has_told() {
-        // A busy reader does not wait on the group's descriptor, so it checks the descriptor here.
+        // A busy reader does not wait on the group's descriptor, so it checks for group tasks after
+        // each publication.
         control.call_tasks();
     }
     next
 }
 
-/// Counts a block or frame that the newest filter has been run on.
+/// Counts a block or frame on which the reader has run the newest filter. Removes the filter after
+/// the last block or frame that came before the kernel had the filter.
 #[inline]
 fn pass(refilter: &mut Option<Refilter>) {
     if let Some(Refilter {

@@ -1,9 +1,9 @@
 //! Merges several devices into one stream, in the order of time.
 //!
-//! The merge delivers a packet when no other device can still have an earlier one. A device can't
-//! have an earlier packet if its next packet is later, or if the time within which the kernel hands
-//! over packets is over. So the order costs a bounded delay. The order costs no packets: when a
-//! ring fills up, the reader empties it without waiting.
+//! The merge delivers a packet when no other device can still have an earlier packet. A device
+//! can't have an earlier packet if the device's next packet is later, or if so much time has passed
+//! that the kernel must have handed over all earlier packets. So the order costs a bounded delay.
+//! The order costs no packets: when a ring fills up, the reader empties it without waiting.
 
 use crate::call::{Call, End, Packet, Pause, Wait};
 use crate::control::Control;
@@ -15,19 +15,19 @@ use fanpcap_linux::process::signal::Blocked;
 use fanpcap_ring::Stamp;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How late the kernel may hand over a block after the block's time-out. Timers of old kernels tick
-/// every 4 ms.
+/// The time after a block's time-out within which the kernel hands over the block. Timers of old
+/// kernels tick every 4 ms.
 const SLACK: Duration = Duration::from_millis(10);
 
-/// How often the reader checks whether a ring fills up while packets are held back.
+/// The interval at which the reader checks whether a ring fills up while packets are held back.
 const LOOK: Duration = Duration::from_millis(1);
-/// The same interval for an application that waits in poll(2): each check then costs the
-/// application a call without packets.
+/// The same interval for an application that waits in poll(2). It is longer, because each check
+/// costs such an application a call without packets.
 const LOOK_OF_OTHERS: Duration = Duration::from_millis(4);
 
-/// If all rings have records, the engine wakes the reader early when one ring has this many
-/// packets. That many packets of 1500 bytes fill an eighth of the smallest ring that is made by
-/// default for whole packets.
+/// If all rings are rings of records, not of blocks, the engine wakes a waiting reader early when
+/// one ring has this many packets. That many packets of 1500 bytes fill an eighth of the smallest
+/// ring that is made by default for whole packets.
 const MANY: u64 = 256;
 
 /// The shortest wait for earlier packets in rings of records. With shorter waits, the reader would
@@ -38,8 +38,8 @@ const SHORTEST: Duration = Duration::from_millis(4);
 /// [`SHORTEST`] may lengthen a wait.
 const PATIENT: Duration = Duration::from_millis(10);
 
-/// How far a packet's time stamp may be ahead of the system's clock. A stamp further ahead comes
-/// from another clock.
+/// The longest time by which a packet's time stamp may be ahead of the system's clock. A stamp
+/// further ahead comes from another clock.
 const AHEAD: Duration = Duration::from_secs(1);
 
 /// The lanes of at most 64 devices.
@@ -48,10 +48,10 @@ pub(crate) struct Merge {
     lanes: Vec<Lane>,
     /// Dead members' rings, which come after the lanes.
     inherited: Vec<Inherited>,
-    /// When each lane's next packet arrived, since 1970; `None` for an empty lane. The arrival
-    /// times of `inherited` follow, and are never `None`.
+    /// The arrival time of each lane's next packet, since 1970; `None` for an empty lane. The
+    /// arrival times of `inherited` follow, and are never `None`.
     heads: Vec<Option<Duration>>,
-    /// Whether the kernel may hand over packets of a lane late.
+    /// Whether the kernel may hand over packets of any lane late.
     is_late: bool,
     /// The longest time from a packet's arrival until the kernel hands it over.
     delay: Duration,
@@ -62,7 +62,7 @@ pub(crate) struct Merge {
     clock: fn() -> Duration,
 }
 
-/// What to do with the earliest packet.
+/// The next action for the earliest packet.
 enum Due {
     /// Deliver the packet of this lane.
     Now(usize),
@@ -125,8 +125,8 @@ impl Merge {
         intakes.for_each(|intake| intake.note_wait(waits));
     }
 
-    /// Publishes the lanes' counters when it is time. Returns the time until the next publication,
-    /// if there will be one.
+    /// Publishes the counters of each lane whose time to publish has come. Returns the time until
+    /// the next publication; `None` if no lane will publish.
     fn handle_empty(&mut self) -> Option<Duration> {
         let lanes = self.lanes.iter_mut();
         let next = lanes.filter_map(|lane| lane.intake.handle_empty(lane.ring.taken()));
@@ -151,8 +151,8 @@ impl Merge {
         self.hurried
     }
 
-    /// Reads the next packet of all lanes, if there is one. Not inlined: inlining would slow the
-    /// loop of handles with one ring.
+    /// Reads the earliest packet of all lanes, if any lane has a packet. Not inlined: inlining
+    /// would slow the loop of handles with one ring.
     #[inline(never)]
     pub(crate) fn next(
         &mut self,
@@ -261,7 +261,7 @@ impl Merge {
             return Due::Never;
         };
         // A packet held back in a dead member's ring does not wake an application that waits only
-        // for packets of the device.
+        // for packets of the device. So no packet is held back for such an application.
         let is_deaf = !self.inherited.is_empty() && control.waits_for_packets_alone();
         let at_once = self.hurried
             || is_deaf
@@ -279,9 +279,9 @@ impl Merge {
         }
     }
 
-    /// How long a packet with this arrival time must still wait for earlier ones; `None`: the
-    /// packet need not wait. Zero: the packet need not wait either, but earlier packets may have
-    /// come after the lanes were read.
+    /// The time that a packet with the arrival time `time` must still wait for earlier packets;
+    /// `None`: the packet need not wait. Zero: the packet need not wait either, but earlier packets
+    /// may have come after the lanes were read.
     fn wait(&mut self, time: Duration) -> Option<Duration> {
         // If `time` is far before the horizon, the clock may have been set back.
         if time <= self.horizon && self.horizon - time < AHEAD {
@@ -296,8 +296,8 @@ impl Merge {
         Some(time.saturating_sub(self.horizon))
     }
 
-    /// How to wait for packets that are earlier than a packet which is due after the time
-    /// `longest`.
+    /// The way to wait for packets that are earlier than the packet held back. After the time
+    /// `longest`, the packet held back is delivered in any case.
     fn wait_for_earlier(&self, control: &Control, longest: Duration) -> Wait {
         let is_patient = control.timeout.is_none_or(|timeout| timeout >= PATIENT);
         match is_patient && !control.is_asked() {

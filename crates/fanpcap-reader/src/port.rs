@@ -1,5 +1,5 @@
-//! What a reader needs from the engine that fills its ring. The reader makes none of these calls
-//! per packet.
+//! The functions of an engine that a reader of the engine's ring calls. The reader calls none of
+//! them per packet.
 
 use std::error::Error;
 use std::ffi::c_short;
@@ -11,8 +11,8 @@ pub trait Port: Send + Sync {
     /// The descriptor that poll(2) finds readable while the ring has packets.
     fn waits_on(&self) -> BorrowedFd<'_>;
 
-    /// Whether that descriptor is the handle's packet socket, on which the application may call
-    /// poll(2) and send packets.
+    /// Whether the descriptor that [`Port::waits_on`] returns is the handle's packet socket, on
+    /// which the application may call poll(2) and send packets.
     fn is_socket(&self) -> bool {
         true
     }
@@ -20,9 +20,9 @@ pub trait Port: Send + Sync {
     /// Asks the engine to make the descriptor readable when as many more packets have come as
     /// `after` says. The reader makes this call before it waits. For an application that waits in
     /// poll(2), the reader also makes this call when a read ends and leaves nothing unread. Returns
-    /// false when the reader must not wait: as many packets have come meanwhile, or `after` is 1
-    /// and a packet is unread. The default is for an engine whose descriptor is always readable
-    /// when packets come.
+    /// false when the reader must not wait: as many packets have come already, or `after` is 1 and
+    /// a packet is unread. The default is for an engine whose descriptor is always readable when
+    /// packets come.
     fn arm(&self, _after: u64) -> bool {
         true
     }
@@ -79,7 +79,7 @@ pub struct PortStatistics {
     pub dropped: u64,
 }
 
-/// Why packets can't be read, as the ring or the port reports.
+/// The reason why packets can't be read, as the ring or the port reports it.
 #[derive(Debug)]
 pub struct ReadError(Box<dyn Error + Send + Sync>);
 

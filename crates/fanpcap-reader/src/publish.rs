@@ -18,29 +18,30 @@ use std::time::Duration;
 /// The counters that a reader publishes.
 #[derive(Clone, Debug)]
 pub struct PublishedCounters {
-    /// How far the reader has come in the ring.
+    /// The reader's position in the ring.
     pub position: PublishedPosition,
     /// Packets received, by the kernel's counters. The reader adds to this sum each time it reads
     /// the kernel's counters.
     pub received: Word,
     /// Packets dropped, by the kernel's counters.
     pub dropped: Word,
-    /// Greater by 1 while the reader has read the kernel's counters but not yet added them.
+    /// Greater by 1 from the reader's read of the kernel's counters until the reader has added them
+    /// to `received` and `dropped`.
     pub reading: Word,
-    /// When the kernel's counters were last read, nanoseconds of `CLOCK_MONOTONIC`.
+    /// The time at which the kernel's counters were last read, in nanoseconds of `CLOCK_MONOTONIC`.
     pub read_ns: Word,
     /// The value of `taken` at `read_ns`.
     pub read_taken: Word,
     /// The value of `taken` when the reader last began to wait with all counters published.
     pub idle_taken: Word,
-    /// When the application last looked for packets, nanoseconds of `CLOCK_MONOTONIC`; `u64::MAX`
-    /// while the application waits for packets.
+    /// The time at which the application last looked for packets, in nanoseconds of
+    /// `CLOCK_MONOTONIC`; `u64::MAX` while the application waits for packets.
     pub looked_ns: Word,
     /// Further counters, published together with the kernel's counters.
     pub more: Option<Arc<dyn Publish>>,
 }
 
-/// More counters that are published with the kernel's.
+/// More counters that are published together with the kernel's counters.
 pub trait Publish: Send + Sync {
     /// Publishes the counters. Signals are blocked during the call.
     fn publish(&self);
@@ -62,14 +63,15 @@ pub(crate) const WAITS: u64 = u64::MAX;
 /// The longest time between two reads of the kernel's counters while packets come.
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// The shortest wait for the next publication. The coarse clock's tick is some milliseconds.
+/// The shortest wait for the next publication. A shorter wait could end before the coarse clock's
+/// next tick, which takes some milliseconds.
 const SHORTEST: Duration = Duration::from_millis(2);
 
 /// The most frames between two readings of the clock.
 const STRIDE: u64 = 64;
 
-/// If a stride takes longer than this, the application is slow. The publisher then reads the clock
-/// with each frame.
+/// If the frames between two readings of the clock take longer than this, the application is slow.
+/// For a slow application, the publisher reads the clock with each frame.
 const SLOW: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
@@ -79,7 +81,8 @@ pub(crate) struct Publisher {
     /// Frames taken when the kernel's counters were last read; `None` before the first read.
     asked: Option<u64>,
     asked_ns: u64,
-    /// Time of the last reading of the clock, and the number of frames until the next reading.
+    /// Time of the last reading of the clock. `stride` is the number of frames from this reading to
+    /// the next.
     looked_ns: u64,
     stride: u64,
     /// Whether the publisher has published since the last call of `take_has_told`.
@@ -108,7 +111,8 @@ impl Publisher {
         mem::take(&mut self.has_told)
     }
 
-    /// Publishes when it is time. Returns the number of taken frames at which to check again.
+    /// Reads the clock, and publishes the counters if the time has come. Returns the number of
+    /// taken frames at which the caller calls this function again.
     #[cold]
     #[inline(never)]
     pub(crate) fn look(&mut self, taken: u64) -> u64 {
@@ -122,14 +126,15 @@ impl Publisher {
         taken + self.stride
     }
 
-    /// Handles an empty ring: publishes when it is time. Returns the time until the next
-    /// publication, if there will be one.
+    /// Handles an empty ring: publishes the counters if the time has come. Returns the time until
+    /// the next publication; `None` if nothing is left to publish.
     pub(crate) fn handle_empty(&mut self, taken: u64) -> Option<Duration> {
         let has_published = self.has_published(taken);
         if has_published && !self.goes_on() {
             return None;
         }
-        // The coarse clock lags, so a reader that always waits would wake too early each time.
+        // The coarse clock lags, so with it, a reader that always waits would wake too early each
+        // time.
         let now = if has_published {
             clock::monotonic_ns()
         } else {
@@ -156,7 +161,7 @@ impl Publisher {
         self.kept.more.as_ref().is_some_and(|more| more.goes_on())
     }
 
-    /// Publishes only the further counters, because the kernel's can't have changed.
+    /// Publishes only the further counters, because the kernel's counters can't have changed.
     fn tell_more(&mut self) {
         if let Some(more) = &self.kept.more {
             let _signals = Blocked::new();
@@ -170,8 +175,8 @@ impl Publisher {
         self.kept.idle_taken.set(taken);
     }
 
-    /// Notes that the application begins to wait for packets (`waits`), or has waited. If the
-    /// application leaves a wait by siglongjmp(3), the wait counts until the next read.
+    /// Notes that the application begins to wait for packets (`waits`), or has waited. An
+    /// application that leaves a wait by siglongjmp(3) counts as waiting until its next read.
     pub(crate) fn note_wait(&self, waits: bool) {
         let looked_ns = if waits { WAITS } else { clock::coarse_ns() };
         self.kept.looked_ns.set(looked_ns);
@@ -179,9 +184,9 @@ impl Publisher {
 
     fn publish(&mut self, taken: u64) {
         {
-            // Between the read and the update of the member page, the packets are counted nowhere.
-            // During that time no signal handler may run, because it could ask for counters or
-            // leave by siglongjmp(3).
+            // Between the read of the kernel's counters and the update of the member page, the
+            // packets are counted nowhere. During that time no signal handler may run, because it
+            // could ask for counters or leave by siglongjmp(3).
             let _signals = Blocked::new();
             self.kept.reading.during(|| {
                 let Ok(statistics) = self.port.take_statistics() else {
@@ -196,8 +201,8 @@ impl Publisher {
                 more.publish();
             }
         }
-        // Set also after a failure, which may last: an idle reader need not wake up only to try
-        // again.
+        // Set these fields even if the kernel's counters can't be read. The failure may last, and
+        // an idle reader must not wake up again and again only to retry.
         self.asked = Some(taken);
         self.asked_ns = clock::monotonic_ns();
         self.has_told = true;
@@ -208,7 +213,8 @@ fn since(then_ns: u64, now_ns: u64) -> Duration {
     Duration::from_nanos(now_ns.saturating_sub(then_ns))
 }
 
-/// Frames until the next reading of the clock, if the `last` frames took this long.
+/// The number of frames until the next reading of the clock, if the `last` frames before took the
+/// time `took`.
 fn stride(last: u64, took: Duration) -> u64 {
     if took > SLOW {
         1

@@ -60,7 +60,8 @@ const E2BIG: i32 = 7;
 #[derive(Debug)]
 struct State {
     lanes: Lanes,
-    /// The application's filter, if it has set one. Inherited rings need it.
+    /// The application's filter; `None` if it has set no filter. Rings that the reader takes over
+    /// need the filter.
     filter: Option<Vec<Classic>>,
 }
 
@@ -99,7 +100,8 @@ impl State {
         }
     }
 
-    /// From now on also reads dead members' rings. `timeout` is the time-out of the device.
+    /// Adds dead members' rings to the rings that are read. `timeout` is the time-out of the
+    /// device.
     #[cold]
     #[inline(never)]
     fn take_over(&mut self, inherited: Vec<Takeover>, timeout: Option<Duration>) {
@@ -139,7 +141,7 @@ impl Reader {
     /// A reader of one ring.
     ///
     /// # Errors
-    /// `EMFILE` and the like.
+    /// `EMFILE`, or another error of the calls that create descriptors.
     pub fn new(input: Input, options: &Options) -> io::Result<Self> {
         let is_socket = input.port.is_socket();
         let control = Control::new(vec![input.port], input.timeout, options)?;
@@ -250,7 +252,8 @@ impl Reader {
     #[cold]
     #[inline(never)]
     fn take_news(&self, state: &mut State, call: &mut Call) {
-        // Reset the flag first: a later handover sets it again.
+        // Reset the flag first: a handover after this point sets the flag again, so it is not
+        // missed.
         self.control.clear_news();
         if let Some(filter) = self.filter.take() {
             state.set_filter(*filter, !self.is_socket());
@@ -261,7 +264,7 @@ impl Reader {
             }
         }
         // An application that waits in poll(2) may have been woken for group tasks. Such an
-        // application does not expect the read to wait.
+        // application does not expect the read to wait, so the read may now end without a packet.
         let was_woken = self.control.has_group_tasks() && self.control.was_woken(call);
         call.begun |= self.attend(state) && was_woken;
     }
@@ -352,7 +355,8 @@ impl Reader {
         self.control.wanted.set_direction(direction);
     }
 
-    /// Sets where the reader re-inserts VLAN tags, if it does.
+    /// Sets the offset in the frame at which the reader re-inserts VLAN tags. `None`: it re-inserts
+    /// none.
     pub fn set_tag_at(&self, at: Option<u8>) {
         self.control.wanted.set_tag_at(at);
     }
@@ -363,22 +367,22 @@ impl Reader {
         self.control.is_net_down()
     }
 
-    /// Returns the descriptor for select(2) and poll(2); `None` if it is the only port's own
-    /// descriptor. From the first call on, the returned descriptor is readable only when a read
-    /// would deliver packets or run group tasks.
+    /// Returns the descriptor for select(2) and poll(2); `None` if the application waits on the
+    /// only port's own descriptor instead. From the first call on, the returned descriptor is
+    /// readable only when a read would deliver packets or run group tasks.
     pub fn selectable(&self) -> Option<RawFd> {
         self.control.selectable()
     }
 
-    /// Packets that an engine counted as received and the reader's filter rejected. There are two
-    /// reasons: the engine may run no filter, and the kernel does not filter the packets that the
-    /// host sends.
+    /// Packets that an engine counted as received and the reader's filter rejected. The reader
+    /// filters too, for two reasons: some engines run no filter, and the kernel does not filter the
+    /// packets that the host sends.
     pub fn rejected(&self) -> u64 {
         self.control.rejected()
     }
 
-    /// Whether the packets come by the handle's packet socket, so that the application can wait for
-    /// packets on the socket's descriptor.
+    /// Whether the packets come through the handle's packet socket, so that the application can
+    /// wait for packets on the socket's descriptor.
     pub fn is_socket(&self) -> bool {
         self.control
             .devices
@@ -387,8 +391,8 @@ impl Reader {
     }
 }
 
-/// Ends a read with `end`, unless the merge holds packets back: then the read delivers those
-/// packets first.
+/// Ends a read with `end`, unless the merge holds packets back. In that case the read delivers
+/// those packets first.
 #[cold]
 #[inline(never)]
 fn give_up(state: &mut State, end: End) -> Result<(), End> {

@@ -1,5 +1,5 @@
-//! When the reader of a busy ring may rest. After a rest, the kernel wakes the reader once for many
-//! blocks.
+//! Decides when, and for how long, the reader of a busy ring rests. After a rest, the kernel wakes
+//! the reader once for many blocks.
 //!
 //! A wake-up costs the reader as much as some hundred packets. In immediate mode the kernel wakes
 //! the reader for each packet, which costs the kernel as much as the delivery. The reader learns
@@ -15,16 +15,16 @@ use std::time::Duration;
 /// still fits into the ring.
 const SHARE: u64 = 8;
 
-/// [`SHARE`] for a ring of [`LARGE`] blocks (8 MiB) or more. The part that stays free during a rest
-/// is three times the whole ring of the system's libpcap.
+/// [`SHARE`] for a ring of [`LARGE`] blocks (8 MiB) or more. The three quarters that stay free
+/// during a rest are three times as large as the whole ring of the system's libpcap.
 const SHARE_OF_LARGE: u64 = 4;
 const LARGE: usize = 32;
 
 /// The longest rest of a reader of blocks. The application's time-out may shorten it.
 const LONGEST: Duration = Duration::from_millis(20);
 
-/// The longest rest in immediate mode. A packet is late by less than a millisecond, and only when
-/// packets come fast.
+/// The longest rest in immediate mode. So a packet is delivered less than a millisecond late, and
+/// only when packets come fast.
 const LONGEST_IMMEDIATE: Duration = Duration::from_micros(500);
 
 /// The longest rest in immediate mode for a reader of records, for which frequent wake-ups are
@@ -38,7 +38,8 @@ pub(crate) const WINDOW: Duration = Duration::from_millis(1);
 /// The reader rests only if at least this many frames or records will come during the rest.
 const LEAST: u64 = 16;
 
-/// An application in poll(2) waits for several records only if at least this many will come.
+/// An application in poll(2) waits for several records only if at least this many will come during
+/// the wait.
 const LEAST_TOLD: u64 = 4;
 
 /// A ring of records is large if it has at least this many bytes.
@@ -52,7 +53,9 @@ pub(crate) struct Pace {
     /// The reader does not rest if fewer than this many would fill during the rest.
     least: u64,
     longest: Duration,
-    /// How many fewer gaps than blocks or frames there are: the stamps of n frames have n - 1 gaps.
+    /// The number to subtract from the number of frames or blocks to get the number of gaps. It is
+    /// 1 for frames, because n frames have n stamps and n - 1 gaps, and 0 for blocks, which have
+    /// two stamps each.
     without_gap: u64,
     passed: u64,
     first: Stamp,
@@ -62,8 +65,8 @@ pub(crate) struct Pace {
     records: Option<Box<Fill>>,
 }
 
-/// How fast records fill a ring of bytes. The time between snapshots counts, so the rate is known
-/// even if snapshots have few records.
+/// The rate at which records fill a ring of bytes. The measured time includes the time between
+/// snapshots, so the rate is known even if each snapshot has few records.
 #[derive(Debug, Default)]
 struct Fill {
     /// The most bytes that may fill during a rest.
@@ -73,7 +76,8 @@ struct Fill {
     span: u64,
     /// The stamp of the last record; 0: none.
     last: u64,
-    /// The newest limit for an application that waits in poll(2): how long, and how many bytes.
+    /// The newest wait of an application in poll(2): its time, and the number of bytes expected in
+    /// that time.
     told: Option<(Duration, u64)>,
 }
 
@@ -177,8 +181,8 @@ impl Pace {
         (rest >= Duration::from_nanos(least) && !rest.is_zero()).then_some(rest)
     }
 
-    /// How long an application may wait in poll(2), at most `longest`, and how many records will
-    /// come in that time. `None`: the application waits for the next record.
+    /// Returns the time that an application may wait in poll(2), at most `longest`, and the number
+    /// of records that will come in that time. `None`: the application waits for the next record.
     #[cold]
     #[inline(never)]
     pub(crate) fn expect(&mut self, longest: Duration) -> Option<(Duration, u64)> {

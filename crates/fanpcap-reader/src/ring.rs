@@ -21,14 +21,14 @@ pub(crate) trait Layout {
     /// Frames that were taken from the ring.
     fn taken(&self) -> u64;
 
-    /// The block that is being read, or comes next, if the layout has blocks. Ring buffers
-    /// themselves record how far they were read.
+    /// The block that is being read, or comes next. `None` if the layout has no blocks: a ring
+    /// buffer itself has the position up to which it was read.
     #[inline]
     fn mark(&self) -> Option<Mark> {
         None
     }
 
-    /// The next frame, if there is one.
+    /// The next frame; `None` if no frame is left.
     fn next_frame(&mut self, pace: &mut Pace) -> Result<Option<Frame<'_>>, Corrupt>;
 
     /// Releases to the kernel the frame or block that has been read.
@@ -176,8 +176,9 @@ impl Layout for Ring {
 }
 
 impl Ring {
-    /// How many blocks or frames may hold packets that have passed a filter which has just been
-    /// replaced. `None` if each packet says which filter it has passed.
+    /// The number of blocks or frames that may hold packets which the kernel filtered by a filter
+    /// that has just been replaced. `None` if each packet has the number of the filter that it has
+    /// passed.
     pub(crate) fn pending(&self) -> Option<usize> {
         match self {
             Self::V2(frames) => Some(frames.pending()),
@@ -225,7 +226,7 @@ impl Ring {
         !matches!(self, Self::Records(_))
     }
 
-    /// Whether a quarter of the ring is unread.
+    /// Whether at least a quarter of the ring is unread.
     pub(crate) fn is_filling(&self) -> bool {
         match self {
             Self::V2(frames) => frames.is_ready_ahead(frames.count() / 4),

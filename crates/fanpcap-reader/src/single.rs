@@ -158,8 +158,8 @@ fn begin(
     Err(pause)
 }
 
-/// Arms the descriptor for an application that waits in poll(2), after a read that left nothing
-/// unread.
+/// Sets what the descriptor of an application that waits in poll(2) waits for, after a read that
+/// left nothing unread.
 fn announce(intake: &mut Intake, control: &Control) {
     if control.is_asked() {
         let (due, after) = match intake.pace.expect(WINDOW) {
@@ -170,7 +170,7 @@ fn announce(intake: &mut Intake, control: &Control) {
     }
 }
 
-/// Makes the descriptor readable after a read that may have left packets unread.
+/// Makes the application's descriptor readable after a read that may have left packets unread.
 #[cold]
 #[inline(never)]
 fn announce_unread(control: &Control) {

@@ -1,4 +1,4 @@
-//! When the reader runs the tasks of a member's group.
+//! Decides when the reader runs the tasks of a member's group.
 
 use crate::group_tasks::{GroupTasks, TaskResult};
 use fanpcap_linux::wait::{clock, events};
@@ -10,19 +10,20 @@ use std::time::Duration;
 /// The shortest time until the tasks run again.
 const SHORTEST: Duration = Duration::from_micros(500);
 
-/// The group tasks of one member, and when to run them.
+/// The group tasks of one member, and the time at which they are due.
 #[derive(Debug)]
 pub(crate) struct TaskTimer {
     tasks: Arc<dyn GroupTasks>,
-    /// When to run the tasks even if the descriptor is not readable, in nanoseconds of
-    /// `CLOCK_MONOTONIC`; 0: when the descriptor is readable.
+    /// The time at which the tasks are due even if the descriptor is not readable, in nanoseconds
+    /// of `CLOCK_MONOTONIC`. 0: only a readable descriptor makes the tasks due.
     due_ns: AtomicU64,
-    /// The descriptor is ignored until `due_ns`.
+    /// Whether the descriptor is ignored until `due_ns`.
     is_put_off: AtomicBool,
 }
 
 impl TaskTimer {
-    /// Makes the tasks due at once: the application has not looked for packets yet.
+    /// A timer whose tasks are due at once, so that they run when the application looks for packets
+    /// for the first time.
     pub(crate) fn new(tasks: Arc<dyn GroupTasks>) -> Self {
         Self {
             tasks,
@@ -31,12 +32,12 @@ impl TaskTimer {
         }
     }
 
-    /// The group's descriptor, even if it is ignored now.
+    /// The group's descriptor, even while the reader ignores it.
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.tasks.waits_on()
     }
 
-    /// The group's descriptor, unless it is ignored now.
+    /// The group's descriptor; `None` while the reader ignores it.
     #[cold]
     #[inline(never)]
     pub(crate) fn waits_on(&self) -> Option<BorrowedFd<'_>> {
@@ -48,7 +49,7 @@ impl TaskTimer {
         !self.is_put_off.load(Ordering::Relaxed)
     }
 
-    /// How long until the tasks are due, if the descriptor does not become readable.
+    /// The time until the tasks are due, if the descriptor does not become readable.
     #[cold]
     #[inline(never)]
     pub(crate) fn due(&self) -> Option<Duration> {

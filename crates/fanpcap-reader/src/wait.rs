@@ -8,7 +8,7 @@ use fanpcap_linux::wait::{self, POLLIN, Woken};
 use std::io;
 use std::time::Duration;
 
-/// How often to check whether a device that is down is up again or gone.
+/// The interval at which the reader checks whether a device that is down is up again, or gone.
 const NET_DOWN_INTERVAL: Duration = Duration::from_millis(1);
 
 impl Control {
@@ -100,7 +100,7 @@ impl Control {
             return Ok(self.is_called(false));
         }
         // Polls only watched devices: the descriptor of a device whose lane has a packet is always
-        // readable.
+        // readable, and would end the wait.
         let watched = self.devices.iter().enumerate().map(|(index, device)| {
             let is_watched = (devices >> index) & 1 == 1;
             is_watched.then(|| device.waits_on())
@@ -138,7 +138,7 @@ impl Control {
         Ok(self.is_called(woken.is_some_and(|woken| woken.called)))
     }
 
-    /// How long until group tasks are due, if their descriptor does not become readable.
+    /// The time until group tasks are due, if their descriptor does not become readable.
     #[cold]
     #[inline(never)]
     fn due(&self) -> Option<Duration> {
@@ -153,7 +153,8 @@ impl Control {
         called || self.due().is_some_and(|due| due.is_zero())
     }
 
-    /// Returns `None` when a signal handler has run: the handler may have broken the loop.
+    /// Returns `None` when a signal has ended the wait. Ends the read if the signal handler has
+    /// broken the loop.
     fn woken<T>(&self, waited: io::Result<T>) -> Result<Option<T>, End> {
         match waited {
             Ok(woken) => Ok(Some(woken)),

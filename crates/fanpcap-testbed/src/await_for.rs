@@ -9,7 +9,7 @@ use fanpcap_linux::wait::{clock, stop};
 
 /// Calls `condition` until it returns a value, and returns this value.
 ///
-/// In an emulated machine `limit` is multiplied by `FANPCAP_PATIENCE`.
+/// `limit` is multiplied by the variable `FANPCAP_PATIENCE`, which is set in emulated machines.
 ///
 /// # Errors
 /// Returns the error of `condition` at once. Returns an error that contains `what` when `limit` is
@@ -47,7 +47,7 @@ pub fn await_so(what: &str, mut is_so: impl FnMut() -> bool) {
     await_for(what, LIMIT, || Ok(is_so().then_some(()))).expect("the condition holds in time");
 }
 
-/// How many times longer all waits may take.
+/// The factor by which the limits of all waits are multiplied.
 fn patience() -> u32 {
     let set = env::var("FANPCAP_PATIENCE").ok();
     set.and_then(|set| set.parse().ok()).unwrap_or(1)
@@ -57,17 +57,17 @@ fn patience() -> u32 {
 /// time counts as a hang.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
-/// The pauses between two checks grow with the wait: otherwise checks that read all of /proc would
-/// take CPU time from the awaited process.
+/// The shortest and the longest pause between two checks. The pauses grow with the wait, because
+/// checks that read all of /proc would otherwise take CPU time from the awaited process.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(20);
 
-/// How long an action may take now, if it takes `limit` on a machine that does nothing else.
+/// The time that an action may take now, if it takes at most `limit` on an idle machine.
 pub fn within(limit: Duration) -> Duration {
     limit.mul_f64(slowness())
 }
 
-/// How many times longer the calling thread takes than it would with a CPU of its own.
+/// The factor by which the calling thread is slower now than with a CPU of its own.
 fn slowness() -> f64 {
     let begun = Instant::now();
     let end = clock::thread_cpu_ns() + WORK_NS;
@@ -76,8 +76,8 @@ fn slowness() -> f64 {
     (taken * 1e9 / WORK_NS as f64).max(1.0)
 }
 
-/// CPU time of the work that is timed. It is longer than a time slice of the scheduler, so that
-/// other threads run in between.
+/// CPU time, in nanoseconds, of the work that [`slowness`] times. This time is longer than a time
+/// slice of the scheduler, so that other threads run in between.
 const WORK_NS: u64 = 20_000_000;
 
 #[cfg(test)]

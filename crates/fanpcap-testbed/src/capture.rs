@@ -42,7 +42,7 @@ impl Packet {
     }
 }
 
-/// The packets of a pcap file, in its order.
+/// The content of a pcap file.
 #[derive(Clone, Debug)]
 pub struct Capture {
     /// The packets, in the file's order.
@@ -53,7 +53,7 @@ impl Capture {
     /// Reads a complete pcap file of Ethernet frames.
     ///
     /// # Errors
-    /// When the file can't be read or ends within a packet.
+    /// The file can't be read, or ends within a packet.
     pub fn read(path: &Path) -> Result<Self> {
         let mut packets = Vec::new();
         for_each_record(path, |record, unit| packets.push(Packet::of(&record, unit)))?;
@@ -64,7 +64,7 @@ impl Capture {
     /// does not exist yet.
     pub fn read_so_far(path: &Path) -> Self {
         let mut packets = Vec::new();
-        // An error marks the end of the bytes that have been written so far.
+        // Ignore the error: it only marks the end of the bytes that have been written so far.
         let _ = for_each_record(path, |record, unit| packets.push(Packet::of(&record, unit)));
         Self { packets }
     }
@@ -76,7 +76,7 @@ impl Capture {
         count
     }
 
-    /// The flows seen, with their packets.
+    /// The flows in the capture, each with its number of packets.
     pub fn flows(&self) -> BTreeMap<FlowKey, usize> {
         tally(self.packets.iter().filter_map(|packet| packet.flow))
     }
@@ -114,7 +114,7 @@ pub fn split_by<T: Ord>(captures: &[Capture], key: impl Fn(FlowKey) -> T) -> BTr
         .collect()
 }
 
-/// How often each sequence number was captured, in all captures together.
+/// The sequence numbers, each with the number of its packets in all captures together.
 pub fn sequences(captures: &[Capture]) -> BTreeMap<u64, usize> {
     tally(
         captures
@@ -127,7 +127,7 @@ pub fn sequences(captures: &[Capture]) -> BTreeMap<u64, usize> {
 /// The bytes before the sequence number in a frame of the test traffic.
 pub const MARK: [u8; 4] = *b"FANP";
 
-/// The sequence number in a frame's bytes.
+/// The sequence number in a frame's bytes; `None` if the bytes do not contain it.
 pub fn sequence_of(bytes: &[u8]) -> Option<u64> {
     let at = bytes
         .windows(MARK.len())

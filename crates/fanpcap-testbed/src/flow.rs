@@ -14,8 +14,8 @@ pub enum Transport {
     Udp,
 }
 
-/// Names a conversation, the same for both directions. If the packet has no transport header that
-/// is known here (other protocols, fragments after the first), the ports are 0 and the transport is
+/// The key of a conversation, which is the same for both directions. For packets of other protocols
+/// than TCP and UDP, and for fragments after the first, the ports are 0 and the transport is
 /// unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FlowKey {

@@ -34,7 +34,7 @@ impl Program {
         Ok(Self::on(&library_dir()?, program, ready))
     }
 
-    /// An application on the libpcap of another directory.
+    /// An application that loads the libpcap in the directory `library`.
     pub fn on(library: &Path, program: impl AsRef<OsStr>, ready: &'static str) -> Self {
         let mut command = Command::new(program);
         for (name, _) in env::vars_os() {
@@ -96,7 +96,7 @@ impl Program {
             .set("PCAP_FANOUT", mode)
     }
 
-    /// Makes the kernel kill the application when the calling thread ends, however that happens.
+    /// Makes the kernel kill the application when the calling thread ends for any reason.
     #[must_use]
     pub fn ends_with_caller(mut self) -> Self {
         child::end_with_caller(&mut self.command);
@@ -184,7 +184,8 @@ impl Member {
             &format!("process {} to say {text:?}", self.pid()),
             LIMIT,
             || {
-                // The order matters: after the application's end, the output is complete.
+                // Checks for the application's end before it reads the output: after the end, the
+                // output is complete.
                 let ended = self.child.try_wait()?;
                 let said = self.said()?;
                 match ended {
@@ -209,7 +210,7 @@ impl Member {
         self.capture.as_deref().map_or(none, Capture::read_so_far)
     }
 
-    /// Sends a signal, by name without SIG.
+    /// Sends the application a signal. `name` is the signal's name without SIG.
     ///
     /// # Errors
     /// The process is gone.
@@ -248,8 +249,8 @@ impl Member {
     }
 }
 
-/// Sends a process a signal, by name without SIG. Uses the shell's `kill`: a minimal system lacks
-/// the executable of that name.
+/// Sends a process a signal. `name` is the signal's name without SIG. Uses the shell's own command
+/// `kill`, because a minimal system has no executable of that name.
 ///
 /// # Errors
 /// The process is gone.
@@ -263,8 +264,9 @@ pub fn signal(pid: u32, name: &str) -> Result<()> {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        // The application's children hold its sockets too. The call fails only when all of them
-        // have ended.
+        // The application's children have copies of its sockets, so they are killed too. This call
+        // fails if the application leads no process group, or if all processes of the group have
+        // ended.
         let _ = child::signal_group(self.pid(), child::SIGKILL);
         let own = self.pid();
         for started in stat::all().iter().filter(|one| one.parent == own) {
@@ -288,7 +290,8 @@ impl Ended {
         )
     }
 
-    /// The number before `what` in tcpdump's closing lines, such as "packets received by filter".
+    /// The number before the text `what` in tcpdump's closing lines. An example of `what` is
+    /// "packets received by filter".
     ///
     /// # Errors
     /// tcpdump printed no such line.
@@ -323,7 +326,7 @@ pub fn wait_for_members(group: u16, members: usize) -> Result<()> {
     )
 }
 
-/// Waits until the files of all members together have `packets` packets.
+/// Waits until the capture files of all members together have at least `packets` packets.
 ///
 /// # Errors
 /// The files do not have the packets in time.
@@ -337,7 +340,8 @@ pub fn wait_for_packets(members: &[Member], packets: usize) -> Result<()> {
 }
 
 /// Waits until the members have written `packets` packets, stops them and returns what they
-/// captured. The kernel's counters must have the same sum: then no packet is left in a ring.
+/// captured. The numbers of received packets that the members print must also add up to `packets`:
+/// this shows that no packet was left in a ring.
 ///
 /// # Errors
 /// Packets are missing, were dropped, or are too many.

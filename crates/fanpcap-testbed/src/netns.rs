@@ -10,9 +10,9 @@ pub use fanpcap_linux::process::netns::{current, enter};
 
 use crate::veth::ip;
 
-/// Runs `work` on a thread in a new network namespace. lo is up there, and the kernel configures no
-/// IPv6 address by itself, so that only the test's frames are on the wires. The namespace and its
-/// devices end with the thread and the processes started in it.
+/// Runs `work` on a thread in a new network namespace. In the namespace, lo is up, and the kernel
+/// configures no IPv6 address by itself, so that only the test's frames are on the wires. The
+/// namespace and its devices exist until the thread and all processes started in it have ended.
 ///
 /// # Errors
 /// The errors of `work`; or the namespace can't be created (this needs root).
@@ -25,8 +25,8 @@ pub fn within_new<T: Send>(work: impl FnOnce() -> Result<T> + Send) -> Result<T>
         .unwrap_or_else(|panicked| panic::resume_unwind(panicked))
 }
 
-/// Runs a test in such a namespace. There, the devices va and vb are a veth pair with the kernel's
-/// default settings, and both are up. The test gets the index of vb.
+/// Runs a test in a namespace that [`within_new`] makes. In it, the devices va and vb are a veth
+/// pair with the kernel's default settings, and both are up. The test gets the index of vb.
 ///
 /// # Panics
 /// The test panics, or the namespace or the pair can't be created (this needs root).

@@ -1,4 +1,4 @@
-//! A directory for one test's files, removed at its end.
+//! A directory for one test's files, removed at the test's end.
 
 use std::env;
 use std::fs;
@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result};
 
-/// A new directory under the system's temporary directory; dropping it removes it with its files.
+/// A new directory under the system's temporary directory. Dropping this value removes the
+/// directory with its files.
 #[derive(Debug)]
 pub struct Scratch {
     path: PathBuf,
@@ -20,7 +21,7 @@ impl Scratch {
     /// Makes the directory.
     ///
     /// # Errors
-    /// When the temporary directory can't be written.
+    /// The temporary directory can't be written.
     pub fn new() -> Result<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         loop {
@@ -53,7 +54,7 @@ impl Scratch {
     /// Writes a file into the directory and returns its path.
     ///
     /// # Errors
-    /// When the file can't be written.
+    /// The file can't be written.
     pub fn write(&self, name: &str, text: &str) -> Result<PathBuf> {
         let path = self.file(name);
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;

@@ -22,7 +22,7 @@ pub struct Veth {
 pub struct Counters {
     /// Packets received.
     pub received: u64,
-    /// Packets dropped on receipt, before any packet socket.
+    /// Packets dropped on receipt, before any packet socket got them.
     pub receive_dropped: u64,
     /// Packets sent.
     pub sent: u64,
@@ -62,8 +62,9 @@ pub fn offloads_off(device: &str) -> Result<()> {
 }
 
 /// Makes frames wait while the other end's ring of 256 frames is full. The ring fills up while the
-/// CPU of the other end does something else. Without a queueing discipline, veth drops such frames
-/// (drivers/net/veth.c, `veth_xmit`, since Linux 6.16; an older veth always drops them).
+/// CPU of the other end does something else. Since Linux 6.16, such frames wait in the device's
+/// queueing discipline, which this function sets; without one, veth drops them (drivers/net/veth.c,
+/// `veth_xmit`). An older veth always drops them.
 ///
 /// # Errors
 /// `tc` failed; the message has its output.
@@ -85,7 +86,8 @@ fn offloads(device: &str, to: &str) -> Result<()> {
     run("ethtool", &format!("-K {device} {}", all.join(" ")))
 }
 
-/// Sets how many queues of a kind the device uses: `rx` or `tx`.
+/// Sets the number of queues that the device uses. `which` is `rx` for receive queues, or `tx` for
+/// transmit queues.
 ///
 /// # Errors
 /// `ethtool` failed; the message has its output.
@@ -93,8 +95,8 @@ pub fn set_queues(device: &str, which: &str, count: usize) -> Result<()> {
     run("ethtool", &format!("-L {device} {which} {count}"))
 }
 
-/// Makes the device insert the VLAN tags into sent frames. Otherwise the tags travel beside the
-/// frames, as metadata.
+/// Makes the device insert the VLAN tags into sent frames. Without this call, the tags travel
+/// beside the frames, as metadata.
 ///
 /// # Errors
 /// `ethtool` failed; the message has its output.

@@ -1,4 +1,4 @@
-//! UDP flows that last: each has a socket at both ends for as long as the test wants.
+//! UDP flows that stay open: each flow has a socket at both ends until the test drops [`Calls`].
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 

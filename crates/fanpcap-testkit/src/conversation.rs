@@ -119,7 +119,7 @@ fn hold_by_tcp(server: SocketAddr) -> Result<()> {
 fn hold_by_udp(server: SocketAddr) -> Result<()> {
     // Each conversation has a port of its own: the kernel reuses UDP ports, and two conversations
     // on one port would be one flow. (The kernel does not reuse a TCP port while the closed
-    // connection waits.)
+    // connection is in the state TIME_WAIT.)
     static NEXT_PORT: AtomicU16 = AtomicU16::new(10_000);
     let port = NEXT_PORT.fetch_add(1, Ordering::Relaxed);
     let any: IpAddr = match server {

@@ -13,8 +13,7 @@ use crate::await_for::{LIMIT, await_for};
 use crate::member;
 use crate::scratch::Scratch;
 
-/// The members of one etcd. Dropping this value kills all of them, including members that are
-/// stopped.
+/// The members of one etcd. Dropping this value kills all members, also those stopped by a signal.
 #[derive(Debug)]
 pub struct Etcd {
     directory: Scratch,
@@ -27,11 +26,11 @@ pub struct Etcd {
 }
 
 impl Etcd {
-    /// Starts `count` members on loopback addresses, with these further arguments, and waits until
-    /// they have a leader.
+    /// Starts `count` members on loopback addresses, with the additional `arguments`, and waits
+    /// until they have a leader.
     ///
     /// # Errors
-    /// No etcd is installed, which is printed as SKIP; or the members have no leader in time.
+    /// etcd is not installed (the function prints SKIP), or the members have no leader in time.
     pub fn start(count: usize, arguments: &[&str]) -> Result<Self> {
         let hosts = (1..).map(|last| Ipv4Addr::new(127, 0, 0, last));
         Self::start_on(&hosts.take(count).collect::<Vec<_>>(), arguments)
@@ -72,7 +71,7 @@ impl Etcd {
         (0..self.members.len()).map(|i| self.endpoint(i)).collect()
     }
 
-    /// Starts a member again that does not run. The member keeps its data.
+    /// Starts a member that does not run. A member that ran before keeps its data.
     ///
     /// # Errors
     /// The member can't be started.
@@ -141,7 +140,7 @@ impl Etcd {
         field("leader").is_some_and(|leader| Some(leader) == field("member_id"))
     }
 
-    /// Waits until all members serve.
+    /// Waits until all members serve clients.
     ///
     /// # Errors
     /// The members do not serve in time.
@@ -149,7 +148,7 @@ impl Etcd {
         self.await_leader_of(&Vec::from_iter(0..self.members.len()))
     }
 
-    /// Waits until these members serve.
+    /// Waits until these members serve clients.
     ///
     /// # Errors
     /// The members do not serve in time.
@@ -160,7 +159,7 @@ impl Etcd {
         .map(drop)
     }
 
-    /// Runs etcdctl with all endpoints, and returns what it prints.
+    /// Runs etcdctl with all endpoints, and returns its output.
     ///
     /// # Errors
     /// etcdctl fails; the error has its message.
@@ -168,7 +167,7 @@ impl Etcd {
         self.run_ctl(&self.endpoints().join(","), arguments)
     }
 
-    /// Runs etcdctl with the endpoints of these members, and returns what it prints.
+    /// Runs etcdctl with the endpoints of these members, and returns its output.
     ///
     /// # Errors
     /// etcdctl fails; the error has its message.
@@ -177,7 +176,7 @@ impl Etcd {
         self.run_ctl(&endpoints.collect::<Vec<_>>().join(","), arguments)
     }
 
-    /// The output of `etcdctl elect --listen` on an election, in the first second.
+    /// Runs `etcdctl elect --listen` on an election for one second, and returns the output.
     ///
     /// # Errors
     /// etcdctl can't be started.
@@ -208,7 +207,7 @@ impl Etcd {
         Ok(String::from_utf8(done.stdout)?)
     }
 
-    /// The arguments for etcdctl, which uses the members' certificates too.
+    /// The arguments that make etcdctl use the members' certificates, if the members have any.
     fn client_arguments(&self) -> Vec<String> {
         let given = |from: &str, to: &str| {
             let found = self
@@ -249,7 +248,7 @@ impl Drop for Etcd {
 }
 
 /// The path of one of etcd's programs. The program is in the directory that `FANPCAP_ETCD_DIR`
-/// names, or else in the system's directory for programs.
+/// names, or else in `/usr/bin`.
 fn program(name: &str) -> PathBuf {
     let directory = env::var_os("FANPCAP_ETCD_DIR").unwrap_or_else(|| "/usr/bin".into());
     PathBuf::from(directory).join(name)
@@ -258,8 +257,8 @@ fn program(name: &str) -> PathBuf {
 /// Checks that etcd and etcdctl are installed.
 ///
 /// # Errors
-/// One of them is missing, or this process is not root. If one is missing, SKIP has been printed,
-/// so the test counts as skipped, however it ends.
+/// One of the two programs is missing, or this process is not root. If a program is missing, this
+/// function has printed SKIP, so the test counts as skipped, even if it fails.
 #[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
 fn needs_etcd() -> Result<()> {
     for path in ["etcd", "etcdctl"].map(program) {

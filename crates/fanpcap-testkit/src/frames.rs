@@ -13,7 +13,8 @@ pub const MAC_SOURCE: [u8; 6] = [2, 0, 0, 0, 0, 1];
 pub const DESTINATION: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 /// The sender of IPv4 packets.
 pub const SOURCE: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-/// A TCP header from port 8080 to port 80. Its length field says 24 bytes, but only 20 follow.
+/// A TCP header from port 8080 to port 80. Its length field says 24 bytes, but the header has only
+/// 20.
 pub const TCP: [u8; 20] = [
     0x1f, 0x90, 0, 80, 0, 0, 0, 7, 0, 0, 0, 0, 0x60, 0x12, 0, 0, 0, 0, 0, 0,
 ];

@@ -31,7 +31,7 @@ const PEER_HOST: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
 ];
 
-/// The two hosts. The calling thread is on the host that serves.
+/// The two hosts. The calling thread is on the host that runs the servers.
 #[derive(Debug)]
 pub struct Hosts {
     device: &'static str,
@@ -40,8 +40,9 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Creates both hosts and moves the calling thread to the serving one. The hosts end with the
-    /// thread, this value, and the processes started there.
+    /// Creates both hosts and moves the calling thread to the serving one. The hosts exist until
+    /// the thread has ended, this value is dropped, and all processes started on the hosts have
+    /// ended.
     ///
     /// # Errors
     /// Namespaces or devices can't be created (this needs root).
@@ -49,7 +50,7 @@ impl Hosts {
         Self::on(DEVICE)
     }
 
-    /// Works like [`Hosts::new`], but gives the device of the serving host this name.
+    /// Works like [`Hosts::new`], but gives the device of the serving host the name `device`.
     ///
     /// # Errors
     /// As [`Hosts::new`].
@@ -67,7 +68,8 @@ impl Hosts {
         hosts.on_peer(|| configure(PEER_DEVICE, PEER_HOST, (HOST, MAC)))?;
         veth::await_up(device)?;
         hosts.on_peer(|| veth::await_up(PEER_DEVICE))?;
-        // Wait: first, both hosts send reports of their IPv6 multicast groups on the wire.
+        // Wait until the hosts have sent the reports of their IPv6 multicast groups, which are no
+        // part of the conversations.
         await_silence(device)?;
         Ok(hosts)
     }
@@ -82,12 +84,12 @@ impl Hosts {
         let servers = conversation::serve(&HOST, each)?;
         self.on_peer(|| conversation::hold(&HOST, each))?;
         servers.finish()?;
-        // Wait: TCP delays the last acknowledgements by 40 ms or more.
+        // Wait for the last acknowledgements, which TCP delays by 40 ms or more.
         let after = await_silence(self.device)?;
         Ok(usize::try_from(after - before)?)
     }
 
-    /// Starts `count` flows that last.
+    /// Starts `count` flows, which stay open until the returned value is dropped.
     ///
     /// # Errors
     /// A socket can't be created.
@@ -97,7 +99,7 @@ impl Hosts {
         Ok(calls)
     }
 
-    /// A TCP connection. Returns this host's end, then the peer's end.
+    /// Connects the hosts by TCP. Returns this host's end, then the peer's end.
     ///
     /// # Errors
     /// The peer can't connect.
@@ -108,9 +110,9 @@ impl Hosts {
         Ok([listener.accept()?.0, peers])
     }
 
-    /// Fills the current block of each ring in a group of `members` under `hash`. An application
-    /// that opens its handle with a timeout of 0 gets packets only in complete blocks. The packets
-    /// belong to no conversation.
+    /// Fills the current block of each ring in a group of `members` members in mode `hash`, so that
+    /// their applications get the block's packets. An application that opens its handle with a
+    /// timeout of 0 gets packets only in complete blocks. The packets belong to no conversation.
     ///
     /// A block has 256 KiB. With a snapshot length of 160 bytes, as softflowd sets, a packet takes
     /// 248 bytes, so 1,056 packets fill the block. Each member gets 2,048 packets on average. There
@@ -167,7 +169,7 @@ fn configure(device: &str, own: [IpAddr; 2], neighbour: ([IpAddr; 2], &str)) -> 
     Ok(())
 }
 
-/// Waits until no packet passes any more and returns the number of packets so far.
+/// Waits until no more packets pass the device. Returns the number of packets that have passed.
 fn await_silence(device: &str) -> Result<u64> {
     let mut before = packets_on_wire(device)?;
     await_for("the end of all traffic on the wire", LIMIT, || {

@@ -12,8 +12,8 @@ use fanpcap_testbed::library::staged;
 
 use crate::needs;
 
-/// The programs that this process has compiled, by their sources. An open file stays readable after
-/// its name is removed.
+/// The programs that this process has compiled, by their sources. The files are open, so they stay
+/// readable after a test has removed their names.
 static COMPILED: Mutex<BTreeMap<PathBuf, File>> = Mutex::new(BTreeMap::new());
 
 /// Compiles a C program against the staged headers and library, or copies the result of an earlier

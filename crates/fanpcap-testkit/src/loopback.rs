@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicU16, Ordering};
 /// in 127.0.0.0/8 that no other process uses.
 ///
 /// # Panics
-/// After 60,000 calls.
+/// The process has called this function 60,000 times before.
 pub fn free_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(FIRST);
     let [_, high, middle, low] = process::id().to_be_bytes();
     let port = NEXT.fetch_add(1, Ordering::Relaxed);
     assert!(port >= FIRST, "no more ports");
-    // Other processes listen at 127.0.x.y. A process number has 22 bits at most.
+    // Adds 1 to the second byte, because other processes listen at 127.0.x.y. This byte can't
+    // overflow: a process number has 22 bits at most.
     (Ipv4Addr::new(127, high + 1, middle, low), port).into()
 }
 

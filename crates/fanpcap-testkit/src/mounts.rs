@@ -4,8 +4,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-/// Why `unshare --mount` fails here; `None` if it works. In a chroot whose directory is not a
-/// mount, the kernel can't make the root private (`EINVAL` from mount(2)).
+/// The reason why `unshare --mount` fails on this machine; `None` if it works. In a chroot whose
+/// directory is not a mount, the kernel can't make the root private (`EINVAL` from mount(2)).
 ///
 /// # Errors
 /// unshare(1) is missing.
@@ -13,7 +13,7 @@ pub fn hindrance() -> Result<Option<String>> {
     complaint(Command::new("unshare").args(["--mount", "true"]))
 }
 
-/// Runs a test that needs its own mounts, or prints why it can't run here.
+/// Runs a test that needs its own mounts. If the test can't run on this machine, prints the reason.
 ///
 /// # Errors
 /// The error of the test.

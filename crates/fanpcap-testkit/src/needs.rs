@@ -11,8 +11,8 @@ const HEADER: &str = "/usr/include/pcap/pcap.h";
 
 /// Checks that C programs can be compiled against libpcap.
 ///
-/// The headers are missing. In this case SKIP has been printed, so the test counts as skipped,
-/// however it ends.
+/// The headers are missing. This function has then printed SKIP, so the test counts as skipped,
+/// even if it fails.
 #[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
 pub fn libpcap_headers() -> Result<()> {
     if !Path::new(HEADER).exists() {
@@ -22,10 +22,11 @@ pub fn libpcap_headers() -> Result<()> {
     Ok(())
 }
 
-/// Checks that kernel threads are visible. Processes of a nested PID namespace see none.
+/// Checks that kernel threads are visible. Processes of a nested PID namespace see no kernel
+/// threads.
 ///
 /// # Errors
-/// No kernel thread is visible. In this case SKIP has been printed.
+/// No kernel thread is visible. This function has then printed SKIP.
 #[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
 pub fn kernel_threads() -> Result<()> {
     // Process 2 starts all other kernel threads.

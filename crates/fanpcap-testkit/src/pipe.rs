@@ -1,5 +1,5 @@
-//! A named pipe where a program expects a file. Opening the pipe waits for a writer, which never
-//! comes.
+//! Tests code that opens a file, with a named pipe instead of the file. Without O_NONBLOCK, opening
+//! the pipe would wait for a writer, which never comes.
 
 use std::path::Path;
 use std::process::Command;
@@ -23,7 +23,7 @@ pub fn opened<T: Send + 'static>(
     ensure!(made.success(), "mkfifo {}", path.display());
     let (done, result) = mpsc::channel();
     let own = path.to_owned();
-    // The thread is never joined, because it may wait for ever.
+    // Do not join the thread, because it may wait for ever.
     thread::spawn(move || done.send(open(&own)));
     let result = result.recv_timeout(LIMIT);
     std::fs::remove_file(path)?;

@@ -10,7 +10,7 @@ use fanpcap_testbed::capture::MARK;
 pub use fanpcap_testbed::capture::sequence_of;
 use fanpcap_testbed::{FlowKey, Transport};
 
-/// Which end of a flow sent a frame.
+/// The direction of a frame in its flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Client to server.
@@ -50,9 +50,9 @@ impl Flow {
 /// A frame to send.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// The flow that it belongs to.
+    /// The flow to which the frame belongs.
     pub flow: Flow,
-    /// Which end of the flow sends the frame.
+    /// The frame's direction in the flow.
     pub direction: Direction,
     /// The sequence number in the frame's payload.
     pub sequence: u64,
@@ -81,8 +81,8 @@ pub fn flows(seed: u64, each: u16) -> Vec<Flow> {
 }
 
 /// One frame for each of `sequences`. Flow, direction and length of the payload, 12 to 267 bytes,
-/// are drawn from `seed`. If the flows came one after another in a fixed order, `lb` would
-/// distribute them like `hash`.
+/// are drawn from `seed`. The order of the flows is random, because with a fixed order `lb` could
+/// give all packets of a flow to one member, as `hash` does.
 ///
 /// # Errors
 /// A frame can't be built.
@@ -253,7 +253,7 @@ impl Random {
     }
 }
 
-/// More bytes of payload than any IP packet has.
+/// The least length in bytes that is too long for the payload of an IPv4 packet.
 const LONGEST: usize = 65516;
 /// Ethernet's type of an 802.1Q tag.
 const TAG: u16 = 0x8100;

@@ -1,5 +1,5 @@
-//! The tests of pcapy-ng, a Python binding. We build it here, because its wheels contain their own
-//! libpcap.
+//! The tests of pcapy-ng, a Python binding. We build pcapy-ng from source, because its wheels
+//! contain their own libpcap.
 
 use std::path::Path;
 use std::process::Command;

@@ -63,7 +63,7 @@ fn prepare(place: &Place) -> Result<Built> {
 fn packed_source(fetched: &Path, place: &Place, log: &Path) -> Result<PathBuf> {
     let mut metadata = cargo(fetched, place)?;
     metadata.args(["metadata", "--format-version=1", "--offline"]);
-    // The code needs only one string of this JSON.
+    // Parse no JSON, because the code needs only one string of it.
     let said = command::step(&mut metadata, log)?;
     let end = format!("/pcap-{VERSION}/Cargo.toml");
     said.split('"')

@@ -43,7 +43,7 @@ fn run(built: &Built, session: &Session) -> Result<Outcome> {
     python
         .arg(program("scapy_live.py"))
         .arg(wire::DEVICE)
-        // Otherwise scapy would keep files in the user's home directory.
+        // With the user's HOME, scapy would keep files in the user's home directory.
         .env("HOME", &session.scratch)
         .current_dir(&session.scratch);
     tap::parse(&session.run("", &mut python)?.said)

@@ -22,7 +22,8 @@ pub(crate) static SUITE: Suite = Suite {
 fn prepare(place: &Place) -> Result<Built> {
     fetch::installed("tcpdump")?;
     let dir = fetch::debian_source(place, "tcpdump")?;
-    // The tests read in config.h how the program was built. Use the package's build options.
+    // The tests read in config.h how tcpdump was built. So make this file with the package's build
+    // options.
     if !dir.join("config.h").exists() {
         let mut configure = command::bounded("./configure", BUILD);
         configure

@@ -1,4 +1,4 @@
-//! libpcap's own test programs: those in its source that need only the library.
+//! libpcap's own test programs: those programs in its source that need only the library.
 
 mod cases;
 mod judge;
@@ -94,7 +94,8 @@ fn run_case(case: &Case, programs: &Path, session: &Session) -> Result<Verdict> 
     if !program.exists() || (under_valgrind && fetch::installed("valgrind").is_err()) {
         return Ok(Verdict::Skipped);
     }
-    // Use stdbuf: an interrupted program must have written all its output before the signal.
+    // Use stdbuf, because an interrupted program must have written all its output before the
+    // signal.
     let mut command = session.program("stdbuf", limit(case.stop));
     command.args(["-oL", "sh", "-c", FEW_FILES, "sh"]);
     if case.stop == Stop::Interrupted {

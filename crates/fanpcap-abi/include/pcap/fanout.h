@@ -17,7 +17,7 @@ extern "C" {
 /* A value for `group`: the kernel picks an unused number, which pcap_fanout_group() returns. */
 #define PCAP_FANOUT_NEW (-1)
 
-/* Which fields of struct pcap_fanout_stat hold a number (member `valid`). */
+/* Bits of the member `valid`: the fields of struct pcap_fanout_stat that hold a number. */
 #define PCAP_FANOUT_STAT_RECEIVED       0x01
 #define PCAP_FANOUT_STAT_DROPPED        0x02
 #define PCAP_FANOUT_STAT_MEMBERS        0x04
@@ -50,9 +50,10 @@ struct pcap_fanout_stat {
 /* Joins `group` with `fanout`: a mode, a steering program, or "file:PATH" of a steering program.
    With NULL, the environment or the config file gives the mode. If neither does, the member gets
    the group's own mode; a first member gets "flow", or "hash" where "flow" can't be loaded. Before
-   pcap_activate() the call is recorded, and pcap_activate() joins. On a member of a steered group,
-   a steering program replaces the group's steering program. Returns 0, or PCAP_ERROR with the
-   reason in pcap_geterr(). If pcap_activate() could not join, both functions may be called again.
+   pcap_activate(), the call is only recorded, and pcap_activate() joins the group. On a member of a
+   steered group, a steering program replaces the group's steering program. Returns 0, or PCAP_ERROR
+   with the reason in pcap_geterr(). If pcap_activate() could not join the group, both functions may
+   be called again.
    The handle's descriptor is closed by exec (FD_CLOEXEC), because otherwise the processes that the
    application executes would keep the member in the group. */
 int pcap_fanout(pcap_t *p, int group, const char *fanout);

@@ -14,7 +14,8 @@ use std::fmt::Display;
 use std::mem;
 use std::ptr::null_mut;
 
-/// Success is 1, not 0, because the paper's examples test for 1 (decision 3).
+/// Success is 1, not 0, because the examples in the paper that proposed this interface test for 1
+/// (decision 3).
 const DONE: c_int = 1;
 
 const RX: c_int = 1;
@@ -186,7 +187,7 @@ fn read(device: &str) -> Result<channels::Channels, Failed> {
     found.map_err(|error| (error.errno(), of(device, &error)))
 }
 
-/// The CPUs that the interrupts of a channel go to.
+/// The CPUs to which the interrupts of a channel are delivered.
 fn affinity(device: &str, channel: u32) -> Result<Vec<usize>, Failed> {
     let affinity = || -> Result<_, DeviceError> {
         let mut cpus = Vec::new();

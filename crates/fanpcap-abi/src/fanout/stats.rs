@@ -71,8 +71,8 @@ fn stats(p: PcapHandle, size: usize) -> Option<FanoutStat> {
     }
     handles::refresh_beside(p, &identity);
     let membership = handles::membership(p);
-    // Read the counters of departed members first. If a member leaves between the readings, the
-    // sums lack its counters, but count none twice.
+    // Read the counters of departed members first. If a member leaves between the two readings, the
+    // sums lack this member's counters, but they never include them twice.
     let departed = membership
         .map(|membership| membership.departed())
         .unwrap_or_default();

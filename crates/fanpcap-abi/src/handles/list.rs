@@ -4,7 +4,7 @@
 use super::Entry;
 use std::iter;
 
-/// A list of entries, the newest first. Processes have few handles.
+/// A list of entries, the newest first. A list is fast enough, because processes have few handles.
 #[derive(Debug)]
 pub(super) struct List(Option<Box<Entry>>);
 
@@ -28,7 +28,8 @@ impl List {
         None
     }
 
-    /// Inserts an entry. Returns the entry if its handle has one already.
+    /// Inserts an entry. If the handle has an entry already, returns the new entry to the caller
+    /// instead.
     pub(super) fn insert(&mut self, mut entry: Box<Entry>) -> Option<Box<Entry>> {
         if self.get_mut(entry.handle).is_some() {
             return Some(entry);

@@ -7,14 +7,15 @@ use fanpcap_pcap::{Handle, Library, Precision};
 
 use super::Arguments;
 
-/// How the handles join their group.
+/// The way in which the handles join their group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GroupChoice {
     /// No group: there is one handle, and the user asked for no group.
     None,
     /// Through the settings: environment or config file.
     Settings,
-    /// Through pcap_fanout(3PCAP), in this group or a new one.
+    /// Through pcap_fanout(3PCAP): into the group with this number, or into a new group if there is
+    /// no number.
     Call(Option<u16>),
 }
 
@@ -30,7 +31,7 @@ pub(super) struct Source<'a> {
 /// An activated handle.
 pub(super) struct Opened {
     pub(super) handle: Handle,
-    /// When the handle began to receive, by [`clock::monotonic_ns`].
+    /// The time at which the handle began to receive, by [`clock::monotonic_ns`].
     pub(super) since_ns: u64,
     /// Maximum number of packets that the kernel may have let through before the filter was set.
     pub(super) late_max: u64,
@@ -90,10 +91,10 @@ impl<'a> Source<'a> {
         Ok(handle)
     }
 
-    /// Sets the filter, if there is one. Returns the maximum number of unfiltered packets in the
-    /// ring. A handle joins its group when it is activated, and its filter can be set only after
-    /// that. If the handle joined later, it would first receive the other members' packets too.
-    /// libpcap rejects unfiltered packets when the thread reads them.
+    /// Sets the filter, if the user has given a filter. Returns the maximum number of unfiltered
+    /// packets in the ring. A handle joins its group when it is activated, and its filter can be
+    /// set only after that. If the handle joined later, it would first receive the other members'
+    /// packets too. libpcap rejects unfiltered packets when the thread reads them.
     fn set_filter(&self, handle: &mut Handle) -> Result<u64> {
         let expression = self.arguments.expression();
         if expression.is_empty() {
@@ -133,8 +134,8 @@ fn choose(arguments: &Arguments, library: &Library, device: &str) -> Result<Grou
     Ok(GroupChoice::Call(arguments.group))
 }
 
-/// Whether the settings name a group. The library reports wrong settings, so this function ignores
-/// them.
+/// Whether the settings name a group. Wrong settings count as naming a group, so that the library
+/// uses them and reports the mistake.
 fn is_set(device: &str) -> bool {
     let Some(request) = Request::new(device) else {
         return false;
@@ -159,7 +160,8 @@ fn activate(
     if let Some(bytes) = arguments.buffer {
         created.set_buffer_size(bytes)?;
     }
-    // On a device with a resolution of microseconds, the savefile also has microseconds.
+    // Ignore a failure: on a device with a resolution of microseconds, the savefile also has
+    // microseconds.
     let _ = created.set_tstamp_precision(Precision::Nano);
     if let GroupChoice::Call(group) = choice {
         created.fanout(group, arguments.fanout.as_deref())?;

@@ -20,7 +20,7 @@ pub(super) struct Interval {
     link: Option<LinkRates>,
 }
 
-/// Figures of a thread, or of all threads together.
+/// Counters and rates of a thread, or of all threads together.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Rates {
     /// Packets captured since the start.
@@ -31,11 +31,11 @@ struct Rates {
     captured_per_second: f64,
     bits_per_second: f64,
     /// Packets per second that were dropped because the ring was full, called "application dropped"
-    /// in the paper; `None` for a savefile.
+    /// in the summary; `None` for a savefile.
     dropped_per_second: Option<f64>,
 }
 
-/// Figures of the device.
+/// Rates of the device.
 #[derive(Clone, Copy, Debug, Serialize)]
 struct LinkRates {
     received_per_second: f64,

@@ -16,7 +16,8 @@ pub(super) struct Link {
     indices: Option<Vec<u32>>,
 }
 
-/// The network interface that a device string names; `None` if it names several or none.
+/// The network interface that a device string names; `None` if the string names several interfaces,
+/// or no interface.
 pub(super) fn base(device: &str) -> Option<String> {
     let device = Device::classify(device, |name| interface::index(name).is_some());
     match device.parts() {

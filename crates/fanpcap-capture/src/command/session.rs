@@ -39,8 +39,8 @@ pub(super) struct Captured {
     pub(super) link: Option<link::Counters>,
 }
 
-/// A function that returns the callback for a thread's packets. It is called when the thread's
-/// handle is open.
+/// A function that returns the callback for a thread's packets. The function is called when the
+/// thread's handle is open.
 pub(super) type Witness<'a> = &'a mut dyn FnMut(&Handle) -> Result<Option<Each>>;
 
 /// Captures until a signal, the count, the time limit or the end of the savefile.
@@ -60,7 +60,7 @@ pub(super) fn capture(
         fanpcap_terminal::streams::note(&format!("{ready}\n"));
         watch(arguments, &threads, link.as_ref())
     });
-    // After any error the threads end in order.
+    // End the threads in order, even after an error.
     stop::request();
     let nanoseconds = clock::monotonic_ns().saturating_sub(threads.start_ns);
     let done = threads.join()?;
@@ -86,8 +86,9 @@ fn choose_cpus(arguments: &Arguments) -> Result<Choice> {
     Ok(choice)
 }
 
-/// Opens the threads' handles and starts each thread as soon as its handle is open, so that it
-/// reads while other handles are opened. Returns the text to print.
+/// Opens the threads' handles and starts each thread as soon as its handle is open, so that the
+/// thread reads while other handles are opened. Returns the line to print when all threads have
+/// started.
 fn begin(
     arguments: &Arguments,
     library: &Library,
@@ -170,7 +171,7 @@ fn watch(arguments: &Arguments, threads: &Threads, link: Option<&Link>) -> Resul
         if arguments.seconds == Some(until) {
             return Ok(());
         }
-        // A missed tick is not repeated.
+        // Skip the ticks that have passed.
         while tick <= start.elapsed() {
             tick += SECOND;
         }
@@ -179,7 +180,7 @@ fn watch(arguments: &Arguments, threads: &Threads, link: Option<&Link>) -> Resul
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Waits until `time`. Returns true if the capture is to end before that.
+/// Waits until `time`. Returns true if the capture is to end before `time`.
 fn is_ended_before(time: Instant) -> Result<bool> {
     loop {
         let left = time.saturating_duration_since(Instant::now());
@@ -231,13 +232,13 @@ fn summarize(arguments: &Arguments, captured: &mut Captured) -> Result<Summary> 
 }
 
 /// The handle's group; `None` for several devices. A handle on several devices has a group on each,
-/// but libpcap returns only the first.
+/// but libpcap returns only the group on the first device.
 fn group(arguments: &Arguments, handle: &Handle) -> Option<u16> {
     let device = arguments.interface.as_deref().unwrap_or_default();
     handle.group().filter(|_| !device.contains('^'))
 }
 
-/// Prints the intervals.
+/// Prints a line for each interval.
 struct Screen {
     quiet: bool,
     json: bool,
@@ -263,7 +264,8 @@ impl Screen {
             return print(&[interval.json()?]);
         }
         let mut rows = interval.rows(self.pretty);
-        // On a terminal the heading scrolls away. In a file, one heading at the top is enough.
+        // On a terminal the heading scrolls away, so it is repeated. In a file, one heading at the
+        // top is enough.
         if self.rows == 0 || (self.pretty && self.rows >= PAGE) {
             self.rows = 0;
             rows.insert(0, interval::heading());
@@ -273,7 +275,7 @@ impl Screen {
     }
 }
 
-/// Rows below a heading.
+/// Number of rows on a terminal until the heading is repeated.
 const PAGE: usize = 40;
 
 fn print(lines: &[String]) -> Result<()> {

@@ -42,7 +42,7 @@ fn of(snapshot: &Snapshot, group: u16, pid: u32) -> Option<Vec<Slot>> {
     (!slots.is_empty()).then_some(slots)
 }
 
-/// The slots in words.
+/// The slots as a line of text.
 pub(super) fn line(slots: &[Slot]) -> String {
     let named = |it: &Slot| match it.class {
         0 => format!("{} with {} buckets", it.slot, it.buckets),

@@ -55,7 +55,7 @@ pub(super) struct Group {
     dropped: Option<u64>,
     /// The slots of the threads in a steered group.
     slots: Option<Vec<Slot>>,
-    /// Why the counters are unknown.
+    /// The reason why the counters are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -126,7 +126,7 @@ impl Summary {
         }
     }
 
-    /// Checks that the figures add up, as far as they must.
+    /// Checks that each thread's counters add up. Unread packets are no error.
     ///
     /// # Errors
     /// Packets appeared or disappeared, and no counter explains that.
@@ -166,7 +166,7 @@ impl Summary {
         lines
     }
 
-    /// The paper's four figures.
+    /// The line with the four counters of link, interface and application.
     fn figures(&self) -> Option<String> {
         let link = self.link?;
         let (captured, dropped) = (self.total.captured, self.total.dropped_by_kernel?);
@@ -177,7 +177,7 @@ impl Summary {
         ))
     }
 
-    /// The lines that say whether the figures add up.
+    /// The lines that say whether the counters add up.
     fn sum(&self, limited: bool) -> Vec<String> {
         let total = &self.total;
         let (Some(received), Some(dropped)) = (total.received_by_filter, total.dropped_by_kernel)

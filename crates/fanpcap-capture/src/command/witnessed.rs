@@ -1,4 +1,5 @@
-//! A capture for another command, in threads that share the packets. The command sees each packet.
+//! A capture for another command, in threads that share the packets. The command gets each packet
+//! by a callback.
 
 use std::time::Duration;
 
@@ -16,11 +17,11 @@ pub struct Task {
     pub device: String,
     /// The number of threads.
     pub threads: u16,
-    /// The group; `None` for a new one.
+    /// The group; `None` for a new group.
     pub group: Option<u16>,
     /// The mode; `None` for the mode of the settings.
     pub fanout: Option<String>,
-    /// How long to capture after the last handle is open.
+    /// The time to capture after the last handle is open.
     pub time: Duration,
 }
 
@@ -36,8 +37,8 @@ pub struct Witnessed {
 /// Bytes kept of each packet: all headers, including those inside a tunnel.
 const SNAPLEN: i32 = 256;
 
-/// Captures as `task` says. `witness` returns the callback for a thread's packets, once the
-/// thread's handle is open.
+/// Captures as `task` says. When a thread's handle is open, `witness` is called, and returns the
+/// callback for the thread's packets.
 ///
 /// # Errors
 /// The library can't be loaded, or a handle can't be opened or read; or the error of `witness`.

@@ -11,11 +11,12 @@ use fanpcap_steer::{Balance, GroupOptions};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) mode: Mode,
-    /// The member's weight, compared with the others'; `None`: not given.
+    /// The member's weight, compared with the weights of the other members. `None` if no weight is
+    /// given.
     pub(crate) weight: Option<u16>,
-    /// Whether the group is sticky, and whether it is balanced.
+    /// The group's options: whether the group is sticky, and whether it is balanced.
     pub(crate) group: GroupOptions,
-    /// The member's class, 1 to 63, and the byte where the option begins; `None`: the default
+    /// The member's class, 1 to 63, and the byte at which the option begins; `None`: the default
     /// class.
     pub(crate) class: Option<(u8, usize)>,
 }
@@ -153,7 +154,7 @@ impl Options {
     }
 }
 
-/// Keeps the value of an option. Refuses the value if the option already has another one.
+/// Keeps the value of an option. Refuses the value if the option already has another value.
 fn once<T: Copy + PartialEq>(
     kept: &mut Option<T>,
     value: T,
@@ -183,8 +184,8 @@ pub(crate) fn group_text(options: GroupOptions) -> String {
         }
 }
 
-/// Where the options of `file:PATH` begin. In a path, text after a `+` is an option if it has an
-/// option's name.
+/// The byte of `path` at which the options of `file:PATH` begin. In a path, text after a `+` is an
+/// option if it has an option's name.
 pub(crate) fn begin(path: &str) -> usize {
     let mut end = path.len();
     while let Some(at) = path[..end].rfind('+') {
@@ -247,9 +248,9 @@ fn refuse_option(written: &str, name: &str) -> Fault {
 const WEIGHT_MAX: u16 = 1000;
 /// The largest class, as for `classify`.
 const CLASS_MAX: u8 = 63;
-/// How many flows a sticky group remembers by default, and the limits of this number. In a map
-/// smaller than the lower limit, the per-CPU lists of free entries may hold most of the entries
-/// (kernel/bpf/bpf_lru_list.h).
+/// The number of flows that a sticky group remembers by default, and the limits of this number. In
+/// a map smaller than the lower limit, the per-CPU lists of free entries may hold most of the
+/// entries (kernel/bpf/bpf_lru_list.h).
 const FLOWS: u32 = 65_536;
 const FLOWS_MIN: u32 = 1024;
 const FLOWS_MAX: u32 = 1 << 24;

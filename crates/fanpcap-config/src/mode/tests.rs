@@ -1,4 +1,4 @@
-//! Names of modes, the numbers of modes in the kernel, and each refusal.
+//! Tests of the names of modes, of their numbers in the kernel, and of each refusal.
 
 use super::*;
 

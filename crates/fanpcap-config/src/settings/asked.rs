@@ -35,7 +35,7 @@ impl Settings {
 }
 
 impl<'a> Asked<'a> {
-    /// The engine in the device's name or, if the name has none, in the settings.
+    /// The engine that the device's name asks for, or else the engine that settings ask for.
     pub(super) fn engine(&self) -> Option<Driver> {
         let of_settings = || self.driver().and_then(Entry::engine);
         self.device.engine().or_else(of_settings)
@@ -70,7 +70,8 @@ impl<'a> Asked<'a> {
         entries.find(|entry| entry.key == key && self.concerns(entry))
     }
 
-    /// The engine that settings name for this device. The environment takes precedence.
+    /// The setting that names the engine for this device. The environment takes precedence over the
+    /// config file.
     pub(super) fn driver(&self) -> Option<&'a Entry> {
         let Settings { environment, file } = self.settings;
         let mut entries = environment.iter().chain(file);
@@ -107,7 +108,8 @@ impl Entry {
         self.engine().is_some_and(Driver::is_ours)
     }
 
-    /// Whether the entry asks for what packet sockets do in any case.
+    /// Whether the entry asks only for what packet sockets do anyway. Such an entry is not refused
+    /// for packet sockets.
     pub(super) fn is_default(&self) -> bool {
         matches!(self.value, Value::Steal(Steal::No) | Value::YesNo(true))
     }

@@ -6,7 +6,7 @@ use super::value::{self, Value};
 use crate::report::{Fault, Place, Report, offset_in, quote};
 use std::collections::HashMap;
 
-/// The handles that an entry applies to.
+/// The handles to which an entry applies.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Target {
     /// Every handle; for [`Key::Fanout`] the default group.
@@ -24,9 +24,9 @@ pub enum Target {
 pub struct Entry {
     /// The key and its target as written: `fanout@11`, `PCAP_GROUP_eth0`.
     pub name: String,
-    /// The key that it sets.
+    /// The key that the entry sets.
     pub key: Key,
-    /// The handles that it applies to.
+    /// The handles to which the entry applies.
     pub target: Target,
     /// The value.
     pub value: Value,
@@ -42,8 +42,8 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    /// Adds an entry. A repeated entry is accepted; another value for the same key and target is an
-    /// error.
+    /// Adds an entry. An equal entry may be repeated. Another value for the same key and target is
+    /// an error.
     pub(super) fn add(&mut self, entry: Entry) -> Result<(), Report> {
         if self.list.len() == ENTRIES_MAX {
             let message = format!("more than {ENTRIES_MAX} settings");

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 pub struct Environment {
     /// Names and values of the variables.
     pub variables: Vec<(OsString, OsString)>,
-    /// The process has raised privileges (AT_SECURE), so all variables are ignored.
+    /// Whether the process has raised privileges (AT_SECURE). If so, all variables are ignored.
     pub secure: bool,
     /// The machine's config file.
     pub system_config: PathBuf,
@@ -199,7 +199,7 @@ pub(super) fn stranger(name: &str) -> Option<(String, String)> {
 }
 
 /// The fault of a variable that misspells one of our names. Names that differ more, such as
-/// PCAP_SNAPLEN, may belong to other applications.
+/// PCAP_SNAPLEN, are no faults, because they may belong to other applications.
 fn near_miss(name: &str, rest: &str) -> Option<Fault> {
     let whole = || {
         let near = nearest_within(1, rest, names())?;
@@ -261,7 +261,7 @@ pub(super) const SOURCE: &str = "environment";
 /// Variables, without `PCAP_`, that are not settings of a handle.
 const READ_APART: [&str; 2] = ["CONFIG", "HUB"];
 
-/// Names that other software uses for our settings.
+/// Words in other software's variables, each with our name for the same setting.
 const OTHER_WORDS: [(&str, &str); 6] = [
     ("CLUSTER", "GROUP"),
     ("MODE", "FANOUT"),

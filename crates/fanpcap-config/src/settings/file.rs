@@ -13,8 +13,8 @@ pub fn parse(text: &str, source: &str) -> Result<Vec<Entry>, Report> {
     parse_shown(text, source, true)
 }
 
-/// Same as [`parse`], but messages about the file, now and later, show its lines only if
-/// `is_shown`.
+/// Same as [`parse`], but messages show lines of the file only if `is_shown`. This holds for the
+/// errors of this call, and for later messages about the entries that it returns.
 pub fn parse_shown(text: &str, source: &str, is_shown: bool) -> Result<Vec<Entry>, Report> {
     let entries = entries(text, source, is_shown);
     if is_shown {
@@ -47,14 +47,14 @@ fn entries(text: &str, source: &str, is_shown: bool) -> Result<Vec<Entry>, Repor
     Ok(entries.into_list())
 }
 
-/// A run of `>` lines, parsed so far.
+/// The steering program in consecutive `>` lines, as far as it has been read.
 struct Program {
     text: Source,
     place: Place,
 }
 
 impl Program {
-    /// Begins a run with line `number`.
+    /// Begins a steering program with the `>` line `number`.
     fn new(source: &str, number: usize, line: &str, is_shown: bool) -> Self {
         let at = line.len() - line.trim_start().len();
         Self {
@@ -63,7 +63,7 @@ impl Program {
         }
     }
 
-    /// Adds a line. Its part of the steering program begins at byte `at`.
+    /// Adds a `>` line. The code in the line begins at byte `at`.
     fn push(&mut self, line: &str, at: usize) -> Result<(), Fault> {
         self.text.push_line(line, at);
         match self.text.text().len() {
@@ -117,11 +117,12 @@ fn entry(line: &str, source: &str, number: usize, is_shown: bool) -> Result<Opti
     }))
 }
 
-/// The fault of a line without `=`: another sign replaces the `=`, or the value is missing.
+/// The fault of a line without `=`. Either a `:` or a space is in the place of the `=`, or the
+/// value is missing.
 fn without_equals(written: &str) -> Fault {
     let (name, value) =
         written.split_at(written.find(char::is_whitespace).unwrap_or(written.len()));
-    // A virtual device's name contains a `:`.
+    // Removes only a `:` at the end, because a virtual device's name contains a `:`.
     let name = name.trim_end_matches(':');
     let value = value.trim_start_matches(|c: char| c == ':' || c.is_whitespace());
     match (key(name), value) {

@@ -33,18 +33,19 @@ pub struct GroupChoice {
     pub group: Group,
     /// The mode.
     pub mode: Mode,
-    /// The steering program, if the mode is one.
+    /// The steering program; `None` if the mode is a kernel mode.
     pub steering: Option<Arc<Steering>>,
-    /// The member's weight compared with the others', from 1 to 1000; `None`: 1.
+    /// The member's weight, from 1 to 1000: its share compared with the other members' shares.
+    /// `None`: 1.
     pub weight: Option<u16>,
     /// The member's class, 0 to 63; 0 is the default class.
     pub class: u8,
-    /// Whether no mode was given. `mode` and `steering` are then the defaults of a new group.
+    /// Whether no mode was given. If so, `mode` and `steering` are the defaults of a new group.
     pub is_default: bool,
     /// The origin of the group: `PCAP_GROUP=7`, `/etc/pcap.conf:3`, `pcap_fanout()`.
     pub origin: String,
-    /// The member's name, if it has one. A later member of this name is the successor: it gets this
-    /// member's buckets and ring.
+    /// The member's name; `None` if it has no name. A later member of this name is the successor:
+    /// it gets this member's buckets and ring.
     pub name: Option<String>,
 }
 
@@ -91,8 +92,8 @@ impl GroupChoice {
         described(self.mode, self.steering.as_ref().map(|it| it.title()))
     }
 
-    /// The message why the group can't be joined. It names the origin of the group, unless that is
-    /// the application's call.
+    /// The message that says why the group can't be joined. The message names the origin of the
+    /// group, unless the origin is the application's call.
     pub fn blame(&self, error: &dyn fmt::Display) -> String {
         match self.origin.as_str() {
             CALL => error.to_string(),

@@ -13,7 +13,7 @@ pub enum Key {
     Fanout,
     /// The steering program of the default group (`>` lines).
     Program,
-    /// The name of the group's member.
+    /// The member's name in its group.
     Member,
     /// The upper bound of the snapshot length.
     Caplen,
@@ -55,7 +55,7 @@ pub(super) enum Scope {
 /// The handles for which this version honours a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Honoured {
-    /// All handles that the setting applies to.
+    /// All handles to which the setting applies.
     Always,
     /// All handles except those that join a group.
     OutsideGroups,
@@ -74,7 +74,8 @@ pub(super) struct Row {
     pub(super) scope: Scope,
     /// The variables for all handles, without `PCAP_`.
     pub(super) variables: &'static [&'static str],
-    /// The variable, without `PCAP_`, that is followed by `_` and a device's name.
+    /// The beginning of the variables for one device, without `PCAP_`. In a variable, `_` and the
+    /// device's name follow.
     pub(super) family: Option<&'static str>,
     pub(super) takes: Takes,
     pub(super) honoured: Honoured,

@@ -12,9 +12,11 @@ use crate::source::Source;
 pub enum Steal {
     /// The host gets the packets.
     No,
-    /// The host does not get the packets. Refused if the host or a container may need them.
+    /// The host does not get the packets. Handles are refused if the host or a container may need
+    /// the packets.
     Yes,
-    /// The host does not get the packets, even if the host or a container may need them.
+    /// The host does not get the packets. Handles are not refused, even if the host or a container
+    /// may need the packets.
     Force,
 }
 
@@ -42,10 +44,10 @@ pub struct OnEngine {
     pub origin: String,
 }
 
-/// The steering program that does the same as a kernel mode.
+/// The steering program that shares packets as the kernel's mode `mode` does.
 ///
 /// # Errors
-/// Why there is no such steering program.
+/// The reason why there is no such steering program.
 pub(super) fn program_of(mode: Mode, engine: Driver) -> Result<Script, Fault> {
     let refuse = |why: &str| {
         let message = format!("mode {} {why}", quote(&mode.to_string()));
@@ -70,7 +72,7 @@ pub(super) fn program_of(mode: Mode, engine: Driver) -> Result<Script, Fault> {
     Ok(Script::of_text(Source::new(mode.kind.name(), text)))
 }
 
-/// The same way to share packets, as a steering program for an engine.
+/// The steering program for an engine that shares packets in the same way as `fanout`.
 ///
 /// # Errors
 /// As [`program_of`].
@@ -87,8 +89,8 @@ pub(super) fn steered(fanout: Fanout, engine: Driver) -> Result<Fanout, Fault> {
     }
 }
 
-/// The size of all rings of a handle together, in bytes. The size is larger if packets are kept
-/// whole.
+/// The size of all rings of a handle together, in bytes. The size is larger if more than 256 bytes
+/// of each packet are kept.
 pub(super) fn ring_bytes(caplen: Option<u32>) -> i32 {
     match caplen {
         Some(..=256) => 16 << 20,

@@ -1,4 +1,4 @@
-//! Changes to a device's channels, interrupts and polling threads that settings ask for.
+//! Changes that settings ask for: to a device's channels, interrupts and polling threads.
 
 use super::asked::Asked;
 use super::entry::{Entry, Target};
@@ -6,7 +6,7 @@ use super::keys::Key;
 use super::value::Value;
 use crate::report::{Fault, Place, Report, quote};
 
-/// Changes to one device that settings ask for. They are undone when the handle is closed, unless
+/// Changes that settings ask for, to one device. They are undone when the handle is closed, unless
 /// `stays`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
@@ -29,7 +29,7 @@ pub struct Ask {
 /// A change that a setting asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum What {
-    /// This number of channels of this kind.
+    /// The device has this number of channels of this kind.
     Channels(Kind, u32),
     /// The CPUs of the interrupts of a channel, as the first and last of each range.
     Irq(u16, Vec<(u32, u32)>),
@@ -40,15 +40,15 @@ pub enum What {
 /// A kind of channels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// They receive.
+    /// Channels that only receive.
     Rx,
-    /// They send.
+    /// Channels that only send.
     Tx,
-    /// They have other purposes.
+    /// Channels for other purposes.
     Other,
-    /// They receive and send.
+    /// Channels that receive and send.
     Combined,
-    /// The kind that receives on this device.
+    /// Whichever kind of channels receives on this device.
     Receiving,
 }
 
@@ -67,8 +67,8 @@ impl Placement {
 }
 
 impl Asked<'_> {
-    /// The changes that settings ask for on this device; `None`: none. The environment takes
-    /// precedence.
+    /// The changes that settings ask for on this device; `None` if they ask for none. A setting in
+    /// the environment takes precedence over one in the file.
     pub(super) fn placement(&self) -> Option<Placement> {
         let mut asks: Vec<Ask> = Vec::new();
         let all = [&self.settings.environment, &self.settings.file];

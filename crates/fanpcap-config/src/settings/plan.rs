@@ -1,4 +1,4 @@
-//! The plan of one handle by its settings: the group it joins, the mode, the snapshot length.
+//! The plan that settings make for one handle: the group it joins, the mode, the snapshot length.
 
 use super::asked::Asked;
 use super::entry::{Entry, Target};
@@ -24,16 +24,17 @@ pub type Compile<'a> = &'a dyn Fn(&Script) -> Result<Arc<Steering>, Report>;
 /// The plan of one handle.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Plan {
-    /// The group to join, if any.
+    /// The group to join; `None` if the handle joins no group.
     pub choice: Option<GroupChoice>,
     /// The upper bound of the snapshot length.
     pub caplen: Option<u32>,
-    /// Settings or the device's name ask for packet sockets with our reader.
+    /// Whether settings or the device's name ask for packet sockets with our reader.
     pub tpacket: bool,
-    /// The device's name asks for our reader. The application gets a warning if our reader can't be
-    /// used.
+    /// Whether the device's name asks for our reader. If so, and our reader can't be used, the
+    /// application gets a warning.
     pub by_name: bool,
-    /// Settings or the device's name ask for an engine other than packet sockets.
+    /// The engine other than packet sockets that settings or the device's name ask for, with its
+    /// settings.
     pub on_engine: Option<OnEngine>,
     /// Changes to the device's channels, interrupts and polling threads that settings ask for.
     pub placement: Option<Placement>,
@@ -111,7 +112,7 @@ impl Settings {
         })
     }
 
-    /// The report for a handle that should use its group's device, if there is no such device.
+    /// The report for a handle that names no device, if its group has no device either.
     fn no_device(&self, device: &Device) -> Report {
         let why = match self.default_group() {
             Some(group) => format!("group {group} has no member yet whose device could be used"),
@@ -131,7 +132,7 @@ impl Settings {
     }
 }
 
-/// One device of a handle, with everything that determines its plan.
+/// One device of a handle, with everything that determines the plan for this device.
 struct Handle<'a> {
     asked: Asked<'a>,
     call: Option<&'a FanoutCall>,
@@ -187,7 +188,7 @@ impl<'a> Handle<'a> {
         Ok(entry.and_then(|entry| Some((entry.value.group()?, entry))))
     }
 
-    /// The mode or steering program that was asked for, if any.
+    /// The mode or steering program that the call or a setting asks for; `None` if neither does.
     fn fanout(&self, group: Group) -> Result<Option<Fanout>, Report> {
         let of_call = self.call.and_then(|call| call.fanout.clone());
         match of_call {
@@ -196,7 +197,7 @@ impl<'a> Handle<'a> {
         }
     }
 
-    /// The entry with the mode or steering program of `group`, if there is one.
+    /// The entry with the mode or steering program of `group`; `None` if no setting gives it.
     fn fanout_entry(&self, group: Group) -> Result<Option<&'a Entry>, Report> {
         let of_group = || match group {
             Group::Number(number) => find(
@@ -271,15 +272,15 @@ impl<'a> Handle<'a> {
         }
     }
 
-    /// The environment's entry for `key`: a variable for this device or, if there is none, a
-    /// variable for all devices.
+    /// The environment's entry for `key`: a variable for this device, or else a variable for all
+    /// devices.
     fn in_environment(&self, key: Key) -> Result<Option<&'a Entry>, Report> {
         let for_all = || find(&self.asked.settings.environment, key, &Target::All);
         Ok(self.variable(key)?.or_else(for_all))
     }
 
     /// The variable of `key` that names this device, exactly or with `_` for characters that a
-    /// shell can't put in a name.
+    /// shell does not allow in a variable's name.
     fn variable(&self, key: Key) -> Result<Option<&'a Entry>, Report> {
         let named = |name: &str| {
             find(

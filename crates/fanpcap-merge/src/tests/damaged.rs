@@ -1,4 +1,4 @@
-//! Merging files with wrong bytes in them.
+//! Tests that merge files with wrong bytes in them.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Where merged captures go: files, links, devices, FIFOs, full disks.
+//! Tests of the destinations of merged captures: files, links, devices, FIFOs, full disks.
 
 use super::*;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};

@@ -1,4 +1,5 @@
-//! The choice of CPUs on made-up machines, and the reception of a real bridge.
+//! Tests of the choice of CPUs, on made-up machines, and of the CPUs on which a real bridge
+//! receives.
 
 use super::*;
 use fanpcap_testkit::{Veth, netns, veth};

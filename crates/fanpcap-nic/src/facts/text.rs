@@ -1,4 +1,4 @@
-//! Facts as text, one a line: the form in which tests and reports record machines.
+//! Facts as text, one fact a line. Tests and reports record machines in this form.
 
 use super::Facts;
 use crate::channels::{self, Channels};

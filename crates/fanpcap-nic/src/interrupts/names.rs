@@ -30,7 +30,8 @@ pub fn find(table: &str, known: Known<'_>) -> Vec<Interrupt> {
     found
 }
 
-/// A line has a number, a count for each CPU, the controller, and names.
+/// Parses a line of `/proc/interrupts`; `None` if the device does not have this interrupt. A line
+/// has a number, a count for each CPU, the controller, and names.
 fn interrupt(line: &str, known: Known<'_>) -> Option<Interrupt> {
     let (number, rest) = line.split_once(':')?;
     let number: u32 = number.trim().parse().ok()?;
@@ -63,7 +64,7 @@ fn is_of(name: &str, part: &str) -> bool {
     })
 }
 
-/// What the interrupt with this name serves.
+/// The part of the device that the interrupt with this name serves.
 pub(crate) fn serves(name: &str, device: &str) -> Serves {
     // A name may be like mlx5_comp3@pci:0000:01:00.0.
     let name = name.split('@').next().unwrap_or(name);
@@ -75,7 +76,7 @@ pub(crate) fn serves(name: &str, device: &str) -> Serves {
     let Ok(channel) = own[label.len()..].parse() else {
         return Serves::Other;
     };
-    // Only letters count: Tx-Rx, TxRx and txrx are the same.
+    // Compare only the letters, because Tx-Rx, TxRx and txrx mean the same.
     let letters: String = (label.chars())
         .filter(char::is_ascii_alphabetic)
         .map(|letter| letter.to_ascii_lowercase())

@@ -170,7 +170,8 @@ impl Change {
 /// Represents an empty value.
 const EMPTY: &str = "-";
 
-/// A value as one word. Only device names can contain spaces or control characters.
+/// A value as one word. Replaces spaces and control characters, which only device names can
+/// contain.
 fn word(text: &str) -> String {
     match text {
         "" => EMPTY.to_owned(),

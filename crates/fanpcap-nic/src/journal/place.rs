@@ -1,12 +1,13 @@
-//! The directory of a device's journal, and its locks. One lock is for changing the journal, and
-//! each owner of changes has another.
+//! The directory of a device's journal, and its locks. The process that changes the journal holds
+//! one lock. Each owner of changes holds another lock.
 //!
 //! The files `<ifindex>.journal` and `<ifindex>.lock` are in `fanpcap-state/tune/<netns>` below
 //! `/run` (below `/dev/shm` if `/run` is not in memory), which only root can enter. Byte 0 of the
-//! lock file is the lock for changes. Each living owner locks another byte, so that other PID
-//! namespaces detect it too. In the same place as the directories of network namespaces, the
-//! directory `irqbalance` has the lock for changing the list of irqbalance(1), which all devices
-//! share.
+//! lock file is the lock for changes. Each living owner locks a byte of its own. By these locks,
+//! processes in other PID namespaces can also detect which owners live. The directory `irqbalance`,
+//! beside the directories of the network namespaces, has one more lock. The process that changes
+//! the list of the interrupts that irqbalance(1) must not move holds this lock. All devices share
+//! this list.
 
 use super::entry::{About, Change, Content, Owner};
 use crate::device::Device;
@@ -44,15 +45,15 @@ pub struct Hold {
     pub(super) owner: Owner,
 }
 
-/// The right to change a device, and its journal.
+/// The right to change a device and the device's journal. It ends when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Guard(File);
 
 /// The directory of the journals of all network namespaces.
 const TUNE: &str = "tune";
 
-/// The directory of the lock for irqbalance's list. Directories of namespaces have numbers as
-/// names.
+/// The directory of the lock for changing the list of the interrupts that irqbalance(1) must not
+/// move. No namespace's directory has this name, because their names are numbers.
 const IRQBALANCE: &str = "irqbalance";
 
 /// The byte that is the lock for changes.
@@ -61,8 +62,8 @@ const TURN: u32 = 0;
 /// Limit on the number of owners of a device.
 const OWNERS_MAX: u32 = 65_536;
 
-/// Number of attempts to get the lock, and milliseconds between two attempts. A driver may need
-/// seconds to set up its queues.
+/// Number of attempts to get the lock, and milliseconds between two attempts. The holder of the
+/// lock may need seconds, because a driver may need seconds to set up its queues.
 const PATIENCE: u32 = 1000;
 const LOOK_MS: u64 = 10;
 
@@ -78,8 +79,9 @@ impl Place {
         Ok(Self::own(directory()?, device))
     }
 
-    /// The place of the journal that an earlier build left for this device, if there is one. Root
-    /// of a container that shares `/run/fanpcap` may have written that journal.
+    /// The place of the journal that an earlier build left for this device; `None` if there is no
+    /// such journal. Root of a container that shares `/run/fanpcap` may have written that journal,
+    /// so use it only at the user's request.
     pub(super) fn of_earlier(device: &Device) -> Option<Self> {
         let (directory, path) = root::find_earlier_state(TUNE).ok()?;
         let netns = netns::inode().ok()?.to_string();
@@ -132,7 +134,8 @@ impl Place {
         Err(DeviceError::Busy)
     }
 
-    /// Runs `change` while this process may change the device. Then removes the files of the lock.
+    /// Runs `change` while this process may change the device. Then removes the lock file if no
+    /// owner needs it.
     pub(super) fn alone<T>(&self, change: impl FnOnce() -> T) -> Result<T, DeviceError> {
         let guard = self.take()?;
         let changed = change();
@@ -144,7 +147,8 @@ impl Place {
         format!("{}.lock", self.ifindex)
     }
 
-    /// Whether the lock file still has its name. `tidy` may have removed the name.
+    /// Whether the lock file still has its name. If `tidy` has removed the name, other processes
+    /// lock another file, so this lock excludes nobody.
     fn is_there(&self, file: &File) -> bool {
         let named = self.directory.about(OsStr::new(&self.lock_name()));
         let both = named.and_then(|named| Ok((named.ino(), file.metadata()?.ino())));
@@ -174,7 +178,7 @@ impl Place {
         format!("{}.journal", self.ifindex)
     }
 
-    /// The journal, or an empty one if there is no file.
+    /// The content of the journal. If there is no journal file, the content has no changes.
     pub(super) fn read(&self) -> Result<Content, DeviceError> {
         let name = self.name();
         let file = match self.directory.file(OsStr::new(&name), Access::Read) {
@@ -193,8 +197,8 @@ impl Place {
         content.ok_or_else(|| DeviceError::Malformed(self.path()))
     }
 
-    /// Writes the journal. After a crash, the file is either the former journal or the new one,
-    /// each complete. Removes an empty journal.
+    /// Writes the journal. After a crash, the file is either the complete former journal or the
+    /// complete new one. Removes the file if `content` has no changes.
     pub(super) fn write(&self, content: &Content) -> Result<(), DeviceError> {
         let name = self.name();
         let name = OsStr::new(&name);
@@ -212,7 +216,7 @@ impl Place {
         let new = format!("{}.new", self.ifindex);
         let new = OsStr::new(&new);
         if shared::file_size_limit()? < text.len() as u64 {
-            // Writing the journal would kill the process (`SIGXFSZ`).
+            // The kernel would kill the process by `SIGXFSZ` if it wrote the journal.
             return Err(io::Error::from_raw_os_error(libc::EFBIG));
         }
         // A crash may have left this file.
@@ -224,7 +228,7 @@ impl Place {
         self.directory.rename(new, name)
     }
 
-    /// The hold of a new owner, with a number that no change in the journal has.
+    /// Makes the hold of a new owner. The owner gets a number that no change in the journal has.
     pub(super) fn hold(&self, content: &Content) -> Result<Hold, DeviceError> {
         let file = self.locks()?;
         let mut owners = content.changes.iter().flat_map(|change| &change.owners);

@@ -1,5 +1,5 @@
-//! The journal on a device in memory. Owners start and end, other processes change values, and
-//! crashes happen at every step.
+//! Tests of the journal, on a device in memory. Owners start and end, other processes change
+//! values, and crashes happen at every step.
 
 use super::*;
 use crate::knob::Setting;
@@ -16,7 +16,7 @@ thread_local! {
     static LEFT: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
-/// A step of a change. The process may die at it.
+/// A step of a change. In a test, the process may die at this step.
 pub(super) fn step() {
     let left = LEFT.get();
     if left == Some(0) {

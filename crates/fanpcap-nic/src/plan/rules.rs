@@ -164,7 +164,8 @@ impl Rules<'_> {
         };
         let now = self.facts.rx_queues();
         // Not every driver changes its table with its channels. While entries name a queue that is
-        // to be removed, a driver may refuse to remove it, or packets may be lost afterwards.
+        // to be removed, a driver may refuse to remove the queue, or packets may be lost
+        // afterwards.
         if self.queues < now {
             self.table();
         }
@@ -249,8 +250,8 @@ impl Rules<'_> {
         self.unsteer();
     }
 
-    /// If the plan has interrupt steps from step `at` on, irqbalance must leave the interrupts
-    /// alone first.
+    /// If the plan has steps for interrupts from step `at` on, inserts a step before them. This
+    /// step makes irqbalance leave the interrupts alone.
     fn leave_alone(&mut self, at: usize) {
         if let Some(now) = self.facts.value(Setting::Irqbalance) {
             if self.plan.steps.len() > at {
@@ -290,7 +291,8 @@ impl Rules<'_> {
         }
     }
 
-    /// Switches RPS off where interrupts are placed: RPS would move the packets to other CPUs.
+    /// Turns RPS off for the queues whose interrupts are placed, because RPS would move the packets
+    /// to other CPUs.
     fn unsteer(&mut self) {
         for queue in 0..self.queues {
             let now = self.facts.value(Setting::Rps(queue));

@@ -1,4 +1,5 @@
-//! Plans for recorded machines, and for machines derived from drivers' sources: `tests/machines`.
+//! Tests of the plans for the machines in `tests/machines`, which are recorded or derived from
+//! drivers' sources.
 
 use super::{Plan, Refusal, Step, Target, Wishes, plan};
 use crate::facts::Facts;
@@ -72,7 +73,7 @@ fn a_machine_after_its_plan_has_nothing_to_change() {
             Target::Knob(Knob::Channels) => {
                 let now = facts.channels.unwrap();
                 facts.channels = Some(crate::channels::Channels { combined: 2, ..now });
-                // The driver then sets its default table.
+                // When the channels change, the driver sets its default table.
                 let table = settings::table_text(&settings::equal(128, 2));
                 facts.values.insert(Setting::Table.into(), table);
             }

@@ -4,7 +4,7 @@ use super::{Plan, Step};
 use fanpcap_linux::process::cpu;
 use std::fmt::Write as _;
 
-/// Longer values, such as tables and keys, are truncated.
+/// Limit on the length of a value. Longer values, such as tables and keys, are truncated.
 const VALUE_MAX: usize = 32;
 
 impl Plan {

@@ -1,4 +1,4 @@
-//! Packets that the kernel hands over while the reader decides which packet comes next.
+//! Tests with packets that the kernel hands over while the reader decides which packet comes next.
 
 #[allow(
     unsafe_code,

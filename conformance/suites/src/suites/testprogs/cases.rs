@@ -15,7 +15,7 @@ pub(super) struct Case {
     pub(super) wants: Wants,
 }
 
-/// When the program ends.
+/// The way in which the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
     ByItself,

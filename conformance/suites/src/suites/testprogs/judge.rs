@@ -1,4 +1,4 @@
-//! Decides whether a run has the expected result.
+//! Decides whether a program had the expected result.
 
 use std::path::Path;
 
@@ -8,7 +8,8 @@ use fanpcap_testkit::Capture;
 use super::cases::{Case, Wants};
 use crate::variant::Variant;
 
-/// Judges a run that ended with `code`, printed `said` and left its files in `dir`.
+/// Checks the result of a program that ended with `code`, printed `said` and left its files in
+/// `dir`.
 pub(super) fn judge(
     case: &Case,
     variant: Variant,

@@ -1,4 +1,4 @@
-//! Summaries of made-up figures.
+//! Tests of summaries, with made-up counters.
 
 use super::*;
 use crate::Kernel;

@@ -1,4 +1,4 @@
-//! Every variable with its target, and near misses with the right name.
+//! Tests of every variable with its target, and of misspelled names with the name that was meant.
 
 use super::super::Value;
 use super::*;

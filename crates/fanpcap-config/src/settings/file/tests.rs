@@ -1,4 +1,4 @@
-//! Which settings pcap.conf(5) allows for which handles, and the place of each refusal.
+//! Tests which settings pcap.conf(5) allows for which handles, and the place of each refusal.
 
 use super::*;
 use crate::driver::Driver;

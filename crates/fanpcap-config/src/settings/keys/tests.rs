@@ -1,4 +1,4 @@
-//! Values, and the manual page against the table.
+//! Tests of values, and of the manual page's keys against the table of keys.
 
 use super::*;
 use crate::driver::Driver;

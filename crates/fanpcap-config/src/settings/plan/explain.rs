@@ -16,7 +16,7 @@ use fanpcap_steer::nearest::nearest;
 pub struct Explained {
     /// The device's name in settings.
     pub device: String,
-    /// The library's action for the handle, or the reason why it refuses the handle.
+    /// The plan of the handle, or the reason why the library refuses the handle.
     pub plan: Result<Plan, Report>,
     /// The origins of the values.
     pub origins: Origins,
@@ -53,7 +53,7 @@ pub struct Ignored {
     pub hint: Option<String>,
 }
 
-/// Why a setting has no effect.
+/// The reason why a setting has no effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     /// Another setting for the same value takes precedence.
@@ -201,8 +201,8 @@ impl<'a> Used<'a> {
         }
     }
 
-    /// Why an entry that could concern the handle is not used; `None` if it is used or concerns
-    /// other handles.
+    /// The reason why the handle does not use an entry. `None` if the handle uses the entry, or if
+    /// the entry concerns only other handles.
     fn overrides(&self, entry: &Entry, handle: &Handle<'_>) -> Option<Ignored> {
         let used = [
             (Key::Group, self.group),
@@ -212,7 +212,7 @@ impl<'a> Used<'a> {
             (Key::Caplen, self.caplen),
             (Key::Driver, self.driver),
         ];
-        // The plan refuses settings of other keys.
+        // Only settings of these keys are reported as ignored.
         let (_, first) = used.into_iter().find(|(key, _)| *key == entry.key)?;
         let group = self.group.and_then(|entry| entry.value.group());
         let concerns = match (entry.key, &entry.target) {

@@ -1,4 +1,5 @@
-//! Precedence of the application's call, the environment and the file; refusals for a handle.
+//! Tests of the precedence of the application's call, the environment and the file, and of the
+//! settings that a handle refuses.
 
 use super::*;
 use crate::settings::Environment;
@@ -30,7 +31,7 @@ pub(super) fn plan_with(
     settings.plan(&device, call, &INTERFACES.map(str::to_owned), &compile)
 }
 
-/// Group, mode and origin as text; empty: no group is joined.
+/// The group that a handle joins, with mode and origin, as text; empty if it joins no group.
 pub(super) fn joins(variables: &[(&str, &str)], config: &str, device: &str) -> String {
     shown(plan_with(&settings(variables, config), device, None))
 }
