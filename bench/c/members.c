@@ -56,7 +56,7 @@ static void record(u_char *user, const struct pcap_pkthdr *header, const u_char 
     if (header->caplen < NUMBER + 4 || count == MOST)
         return;
     data += NUMBER;
-    /* A packet in whose callback the member is killed counts too. */
+    /* A record is valid once `arrived_us` is set, even if the member is then killed. */
     records->packets[count].number =
         (unsigned)data[0] << 24 | data[1] << 16 | data[2] << 8 | data[3];
     __atomic_store_n(&records->packets[count].arrived_us, arrived, __ATOMIC_RELEASE);

@@ -115,7 +115,7 @@ static void ship(u_char *user, const struct pcap_pkthdr *header, const u_char *d
     memcpy(datagram + filled * HEADER, data + ETHER_HDR_LEN, length < HEADER ? length : HEADER);
     if (++filled < set.headers)
         return;
-    /* If the analyzer has ended, the kernel refuses the datagram. */
+    /* If the analyzer has ended, the kernel refuses the datagram. This does not end the reader. */
     if (sendto(to, datagram, filled * HEADER, 0, (struct sockaddr *)&set.to, sizeof set.to) < 0
         && errno != ECONNREFUSED)
         fail("sendto", strerror(errno));
@@ -203,7 +203,7 @@ static int poll_and_read(pcap_handler handler)
         fail("polling", wait.fd < 0 ? "no selectable descriptor" : error);
     sigemptyset(&term);
     sigaddset(&term, SIGTERM);
-    /* The signal is delivered only during the wait, so that no signal is missed. */
+    /* The signal is blocked except during the wait, so that a signal always ends the wait. */
     sigprocmask(SIG_BLOCK, &term, &before);
     while (!stopped && rc >= 0) {
         if (ppoll(&wait, 1, NULL, &before) < 0 && errno != EINTR)
@@ -309,7 +309,7 @@ static void open_often(void)
             check(pcap_dispatch(pcap, 1, count, NULL), "pcap_dispatch");
         end = now(CLOCK_MONOTONIC);
         times[timed] = end - start;
-        /* The handler must not find a handle that is being closed. */
+        /* While the handle is closed, the signal handler must not use it. */
         pcap_t *done = pcap;
         pcap = NULL;
         pcap_close(done);

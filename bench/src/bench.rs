@@ -1,5 +1,5 @@
 //! The bench: a wire, a generator on one core and a reader on another core. Starts and ends the
-//! parts of a run.
+//! processes of a run.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -55,14 +55,14 @@ pub(crate) struct Bench {
     pub(crate) reader_cpu: usize,
 }
 
-/// Within this time after a reader's end, the kernel has removed the reader's BPF program from its
+/// Most time that the kernel needs after a reader's end to remove the reader's BPF program from the
 /// device.
 const LEAVING: Duration = Duration::from_secs(2);
 
-/// Within this time, generators that must begin at the same time are ready.
+/// Most time that generators need to get ready, if they must begin at the same time.
 const READY: Duration = Duration::from_millis(500);
 
-/// Whether the device has another XDP program.
+/// Whether the error means that the device has another XDP program.
 fn is_busy(error: &Error) -> bool {
     let error = error.downcast_ref::<io::Error>();
     error.is_some_and(|error| error.kind() == io::ErrorKind::ResourceBusy)
@@ -135,8 +135,8 @@ impl Bench {
 
     /// Runs `work` with the far device set up for readers on `side` and for frames sent in this
     /// way. Our XDP engine attaches a BPF program of its own. For other readers, the device takes
-    /// live frames only with the bench's BPF program. With a BPF program the device copies each
-    /// skb.
+    /// live frames only with the bench's BPF program. A device with an XDP program copies each skb,
+    /// so for frames that are sent as skbs it has no BPF program.
     pub(crate) fn arranged<T>(
         &self,
         side: Side,
@@ -155,8 +155,8 @@ impl Bench {
         Ok(done)
     }
 
-    /// Makes the far device take frames in the bench's usual way again. The BPF program of a reader
-    /// that has ended may stay for a moment.
+    /// Makes the far device take frames in the bench's usual way again. Waits if the BPF program of
+    /// a reader that has ended is still on the device.
     pub(crate) fn restore(&self) -> Result<()> {
         if self.way == Way::Sendmmsg {
             self.wire.take_no_frames();

@@ -58,7 +58,8 @@ enum Verdict {
 }
 
 /// Prints both spreads of each goal. The exit status is 0 if each median lies in the range of the
-/// other output and no goal is missing, 1 if not, and 2 if the machines or the options differ.
+/// other output and no goal is missing. It is 2 if the machines or the options differ, and 1 in all
+/// other cases.
 pub(crate) fn compare(directories: &Compare) -> Result<ExitCode> {
     let (first, second) = (rows(&directories.first)?, rows(&directories.second)?);
     let mut same = true;
@@ -91,8 +92,8 @@ pub(crate) fn compare(directories: &Compare) -> Result<ExitCode> {
     })
 }
 
-/// Facts of machine and session that must be equal in both outputs. Our library and its version may
-/// differ.
+/// Facts of machine and session that must be equal in both outputs. The version of our library is
+/// not one of them.
 const MACHINE: [&str; 8] = [
     "cpu",
     "cpus",

@@ -29,7 +29,8 @@ pub(crate) struct Cores {
 }
 
 impl Cores {
-    /// Begins to watch. The readers must be ready by now, and the generator must not have started.
+    /// Begins to watch. When this is called, the readers must be ready, and the generator must not
+    /// have started.
     pub(crate) fn watch(bench: &Bench, readers: &[Occupant]) -> Result<Self> {
         let cpus = [bench.generator_cpu, bench.reader_cpu];
         Ok(Self {
@@ -43,8 +44,8 @@ impl Cores {
         })
     }
 
-    /// Whether the readers and the generator had their cores to themselves. The generator must have
-    /// ended.
+    /// Refuses a run in which other processes used the cores of the readers or the generator. When
+    /// this is called, the generator must have ended.
     pub(crate) fn undisturbed(&self, sent: &Sent, woken: bool) -> Result<Result<(), Refusal>> {
         self.undisturbed_by(&[(self.generator_cpu, *sent)], woken)
     }

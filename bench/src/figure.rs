@@ -26,7 +26,8 @@ pub(crate) enum Figure {
     CapturedPps,
     /// Captured packets as a percentage of the frames sent.
     CapturedShare,
-    /// Frames sent that no program has counted, in percent.
+    /// Frames that were sent and whose header the analyzer has not counted, in percent of the
+    /// frames sent.
     LostShare,
     /// Packets that the application has handled, by its own count.
     Handled,

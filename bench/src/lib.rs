@@ -126,7 +126,7 @@ enum Verb {
 
 /// Parses the command line and runs the subcommand.
 pub fn main() -> ExitCode {
-    // The row `dicap-headers` starts this program as a cluster's node or analyzer.
+    // If the row `dicap-headers` has started this process, it is a cluster's node or analyzer.
     if env::args()
         .nth(1)
         .is_some_and(|verb| ["node", "analyzer"].contains(&&*verb))
@@ -200,7 +200,7 @@ fn measure(arguments: &Arguments, library: PathBuf) -> Result<ExitCode> {
         tell!("{machine}\n{session}\n");
         report(&bench, &rows, (&machine, &session), &arguments.output)
     });
-    // All namespaces and devices are removed by now.
+    // At this point all namespaces and devices have been removed.
     if let Some(signal) = stop::signal() {
         streams::note(&format!("fanpcap: stopped by signal {signal}\n"));
         return Ok(ExitCode::from(128_u8.saturating_add(signal)));
@@ -292,8 +292,8 @@ fn report(
 struct Known(Vec<(&'static str, Result<Taken>)>);
 
 impl Known {
-    /// Takes the measures of all rows, one round of each in turn. A measure that fails takes no
-    /// further rounds.
+    /// Runs the measures of all rows, one round of each measure in turn. If a measure fails, it
+    /// gets no further rounds.
     fn take(bench: &Bench, rows: &[&'static Row], rounds: u32) -> Result<Self> {
         let mut known: Vec<(&str, Result<Taking>)> = Vec::new();
         for goal in rows.iter().flat_map(|row| &row.goals) {
@@ -306,7 +306,8 @@ impl Known {
             for (_, state) in &mut known {
                 let Ok(taking) = state else { continue };
                 if let Err(error) = taking.round(bench) {
-                    // After a signal the results of an earlier run stay.
+                    // After a signal this function fails, so the files of an earlier session are
+                    // not removed.
                     pause::go_on()?;
                     *state = Err(error);
                 }

@@ -25,9 +25,9 @@ use crate::trial::{sample, with_share};
 pub(crate) struct Manner {
     /// The signal that ends the application, without SIG.
     pub(crate) signal: &'static str,
-    /// Time at the end for reading the rest of the application's ring.
+    /// Time that the application gets after the last frame to read the rest of its ring.
     pub(crate) grace: Duration,
-    /// Whether the application polls on one core when there is nothing to read.
+    /// Whether the application uses a whole core even when there is nothing to read.
     pub(crate) polls: bool,
 }
 
@@ -106,9 +106,10 @@ pub(crate) fn flood(
     Ok(accepted.map(|()| with_share(sample(&sent, &counters, cpu_ns), &counters)))
 }
 
-/// CPU time of all threads from the first frame on, in nanoseconds. An application that waits has
-/// used all of this time when its ring is drained, and uses no time while it waits. An application
-/// that polls would use more time, so its time ends with the last frame.
+/// CPU time of all threads from the first frame on, in nanoseconds. The time of an application that
+/// waits is read after its ring is drained; while it waits it uses no time. The time of an
+/// application that polls ends with the last frame, because afterwards it would use CPU time
+/// without packets.
 fn reader_time(
     member: &Member,
     manner: Manner,
@@ -122,8 +123,8 @@ fn reader_time(
     Ok(drained.saturating_sub(first))
 }
 
-/// A polling thread has at most the whole time of its core. The kernel updates a running thread's
-/// time at its ticks, so the difference may be a tick too large.
+/// Limits the CPU time of a polling thread to the time that has passed on the clock. The kernel
+/// updates a running thread's time at its ticks, so the difference may be a tick too large.
 fn within(wall: u64, first: u64, last: u64) -> u64 {
     last.saturating_sub(first).min(wall)
 }

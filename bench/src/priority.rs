@@ -5,9 +5,9 @@ use std::path::Path;
 
 use fanpcap_testbed::Program;
 
-/// With autogroups, a nice value has an effect only within a session. So the process gets a session
-/// of its own, with a higher weight (sched(7)). `setsid` does not fork here: the process keeps its
-/// id.
+/// With the kernel's autogroups, a nice value has an effect only within a session. So the process
+/// gets a session of its own, and the session gets a higher weight (sched(7)). `setsid` does not
+/// fork here: the process keeps its id.
 const FIRST: &str = "echo -20 2>/dev/null >/proc/self/autogroup; exec nice -n -20 \"$@\"";
 
 /// An application with the highest priority, pinned to `cpu` if a CPU is given. It prints `ready`

@@ -15,10 +15,11 @@ pub(crate) struct Quota {
     dir: PathBuf,
 }
 
-/// The controller's period in microseconds. A process that has used its share waits for less than
-/// this.
+/// The controller's period in microseconds. If a process has used its share, it waits for less than
+/// one period.
 const PERIOD: u32 = 10_000;
-/// Within this time after a process was reaped, the kernel has removed the process from its cgroup.
+/// Most time that the kernel needs, after a process was reaped, to remove the process from its
+/// cgroup.
 const LEAVING: Duration = Duration::from_secs(2);
 
 impl Quota {
@@ -54,8 +55,9 @@ impl Quota {
 
 impl Drop for Quota {
     fn drop(&mut self) {
-        // After a process was reaped, the kernel may need a moment to remove it from its cgroup. If
-        // the removal of the directory fails, an empty cgroup stays, which limits no process.
+        // After a process was reaped, the kernel may need a moment to remove it from its cgroup.
+        // Errors are ignored: if the directory can't be removed, an empty cgroup stays, which
+        // limits no process.
         let _ = await_for("the cgroup to be empty", LEAVING, || {
             Ok(fs::remove_dir(&self.dir).ok())
         });
@@ -76,7 +78,8 @@ fn root() -> Result<(PathBuf, bool)> {
     });
     let (root, is_second) = root.context("no cgroups with the CPU controller are mounted here")?;
     if is_second {
-        // Turns the controller on for the cgroups below the root. Writing it again changes nothing.
+        // Turns the CPU controller on for the cgroups below the root. If it is on already, this
+        // changes nothing.
         let path = root.join("cgroup.subtree_control");
         fs::write(&path, "+cpu").with_context(|| format!("writing +cpu to {}", path.display()))?;
     }

@@ -44,7 +44,8 @@ pub(crate) enum Work {
     Skip,
     /// Counts packets, and burns this many nanoseconds of CPU time for each.
     Busy(u32),
-    /// Sends the first bytes of each packet, as DiCAP does. A datagram has this number of packets.
+    /// Sends the first bytes of each packet in UDP datagrams, as DiCAP does. Each datagram has the
+    /// bytes of this many packets.
     Ship(u32),
     /// Counts packets by recvfrom(2), without libpcap and without a ring.
     Receive,
@@ -194,7 +195,8 @@ impl Reader {
         let (side, _, work) = what;
         let mut program = self.program(wire.far(), what, cpu);
         program = match fanout {
-            // This reader joins the group by itself, and knows only the kernel's own modes.
+            // The reader that uses recvfrom(2) joins the group itself, and has only the kernel's
+            // own modes.
             Some((group, _)) if work == Work::Receive => program.args(["-g", &group.to_string()]),
             Some((group, mode)) => program.group(group, mode),
             None => program,

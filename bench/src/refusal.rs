@@ -119,7 +119,7 @@ impl Counters {
 }
 
 impl Refusal {
-    /// Whether the reason is other processes that used the CPUs.
+    /// Whether the run is refused because other processes used the CPUs.
     pub(crate) fn is_for_others(&self) -> bool {
         matches!(
             self,

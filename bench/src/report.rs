@@ -48,7 +48,7 @@ struct Outcome {
     bound: String,
     /// `None` if the goal was not measured.
     passed: Option<bool>,
-    /// Every run has the same figures, so one round is enough.
+    /// Whether every run has the same figures, so that one round is enough.
     constant: bool,
     /// Reasons for missing columns.
     absent: Vec<String>,
@@ -172,8 +172,8 @@ impl<'a> Report<'a> {
     }
 }
 
-/// Removes an earlier run's files for a row that has failed now: nobody must take these files for
-/// results of this run.
+/// Removes the files that an earlier session wrote for a row that has failed now, so that these
+/// files are not taken for results of this session.
 pub(crate) fn forget(row: &str, directory: &Path) -> Result<()> {
     for extension in ["json", "svg"] {
         let path = directory.join(row).with_extension(extension);

@@ -86,7 +86,7 @@ pub(crate) enum Must {
     AtLeast(f64),
     /// The median is this or less.
     AtMost(f64),
-    /// The median is this or more, and some round reaches 1.
+    /// The median is this or more, and the value of at least one round is 1 or more.
     Parity(f64),
     /// There is no bound. The figure is only for information.
     #[default]
@@ -105,7 +105,8 @@ impl Goal {
         self.must.text() + &aim.unwrap_or_default()
     }
 
-    /// The rounds' values for this goal; empty if a value is missing or not a number.
+    /// The median and range of the rounds' values for this goal; `None` if a value is missing or
+    /// not a number.
     pub(crate) fn spread(&self, rounds: &[Round]) -> Option<Spread> {
         let value = |round: &Round| {
             let base = match self.over {
@@ -136,7 +137,7 @@ impl Must {
         }
     }
 
-    /// For people.
+    /// The bound in words, for the table.
     pub(crate) fn text(self) -> String {
         match self {
             Self::AtLeast(bound) => format!("must be >= {bound}"),

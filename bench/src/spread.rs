@@ -1,4 +1,4 @@
-//! The median and the range of several values. Each result is given with its median and range.
+//! The median and the range of several values. The bench prints every result in this form.
 
 use serde::{Deserialize, Serialize};
 

@@ -51,14 +51,14 @@ pub(crate) struct Taken {
 
 /// Number of attempts at a round. An attempt fails if one of its runs is refused.
 const ATTEMPTS: u32 = 8;
-/// Attempts at a dispensable column whose counters disagree. A pause before a further attempt would
-/// not help.
+/// Number of attempts at a dispensable column whose counters disagree. There is no pause before the
+/// next attempt, because the cause is not other processes.
 const OWN_FAULTS: u32 = 3;
 /// Pause in which other processes may finish their work on the CPUs.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// A measure in progress. Rounds of several measures alternate, so that each measure's range shows
-/// a slow change of the machine.
+/// A measure in progress. Rounds of several measures alternate, so that a slow change of the
+/// machine's speed affects the range of every measure.
 #[derive(Debug)]
 pub(crate) struct Taking {
     measure: Measure,
@@ -106,8 +106,8 @@ impl Taking {
         })
     }
 
-    /// A round of the present columns. A dispensable column that can't be measured becomes absent,
-    /// and is removed from earlier rounds.
+    /// A round of the present columns. If a dispensable column can't be measured, it becomes
+    /// absent, and its runs are removed from earlier rounds.
     fn round_of(&mut self, run: &mut Run<'_>) -> Result<()> {
         loop {
             match accepted(&self.present, run)? {

@@ -69,7 +69,7 @@ impl fmt::Display for Pair {
     }
 }
 
-/// The core of a CPU; `None` where sysfs does not list the CPU.
+/// The core of a CPU; `None` if sysfs does not list the CPU.
 fn core(cpu: usize) -> Option<usize> {
     let mut all = fanpcap_nic::machine::cpus().into_iter();
     all.find(|it| it.number == cpu).map(|it| it.core)

@@ -21,7 +21,7 @@ pub(crate) const SETTLE: Duration = Duration::from_millis(150);
 /// the timeout the kernel hands over a partly filled block.
 pub(crate) const GRACE: Duration = Duration::from_millis(250);
 
-/// Least number of probes in a run from whose rate one can tell that the generator was late.
+/// In a run with fewer probes than this, the rate does not show whether the generator was late.
 const MANY: u64 = 1000;
 
 /// The parts of a trial.
@@ -73,8 +73,8 @@ impl Trial<'_> {
         }))
     }
 
-    /// Whether a core idles and wakes every few packets: the reader's core, or the core of a
-    /// generator that sleeps between bursts.
+    /// Whether the reader's core idles and wakes every few packets, or the core of a generator that
+    /// sleeps between bursts.
     fn wakes_often(&self) -> bool {
         self.settings.immediate || !matches!(self.load, Load::Frames { pps: None, .. })
     }
@@ -125,8 +125,8 @@ impl Trial<'_> {
         (groups.len() + alone.count()) as u64
     }
 
-    /// Checks that the generator kept its rate, and that it had its core, except for readers on the
-    /// same core.
+    /// Checks that a generator with a rate kept this rate. For a flood, checks that the generator
+    /// had its core to itself, unless a reader runs on this core.
     fn well_sent(&self, bench: &Bench, sent: &Sent) -> Result<(), Refusal> {
         let alone = |seat: &Seat| bench.cpu(seat.place) == Some(bench.reader_cpu);
         match self.load {

@@ -1,4 +1,5 @@
-//! Reports with any numbers. A ledger accepts or refuses them, and its sums do not overflow.
+//! Nodes' reports with any numbers. A ledger accepts or refuses each report, and the ledger's sums
+//! do not overflow.
 #![no_main]
 
 use fanpcap_buckets::layout::BUCKETS;
@@ -6,7 +7,8 @@ use fanpcap_cluster::witness::{Beacon, Ledger, LedgerSettings, Report, Summary};
 use fanpcap_cluster::{NodeId, Revision};
 use libfuzzer_sys::fuzz_target;
 
-/// Bytes of a report: the action after it, the node, the boot, and eight numbers.
+/// Bytes of the input for each report: what to do after the report, the node, the boot, and eight
+/// numbers.
 const STEP: usize = 3 + 8 * 8;
 
 fn report(node: u8, boot: u8, numbers: [u64; 8]) -> Report {

@@ -1,4 +1,4 @@
-//! An analyzer and a ledger accept any messages that can be decoded.
+//! An analyzer and a ledger do not panic on any messages that can be decoded.
 #![no_main]
 
 use fanpcap_buckets::Slot;

@@ -1,4 +1,4 @@
-//! Messages to an analyzer. All accesses lie within the message.
+//! Any bytes as a message to an analyzer. The decoder reads no byte outside of the message.
 #![no_main]
 
 use fanpcap_cluster::record::{Batch, decode_ack, decode_counts, paper_headers};

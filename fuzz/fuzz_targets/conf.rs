@@ -1,5 +1,5 @@
 //! Any text as cluster.conf, and changed valid files. The parser accepts the text, or refuses it
-//! with a place that exists.
+//! with a place that exists in the text.
 #![no_main]
 
 use fanpcap_clusterd::conf::{Conf, Engine, Mode, Placed};
@@ -28,7 +28,7 @@ const GOOD: [&str; 3] = [
      mode = capture\nanalyzers = 10.0.0.9:7710\ntransport = dicap\ndicap_port = 7711\n",
 ];
 
-/// The same files, after a check.
+/// The valid files, after a check that the parser accepts them.
 static GOODS: LazyLock<[&str; 3]> = LazyLock::new(|| {
     GOOD.map(|good| {
         Conf::parse(good, SOURCE).expect("a good file");
@@ -51,8 +51,8 @@ fn check(text: &str) {
     assert_eq!(unplaced(again), unplaced(conf));
 }
 
-/// Checks that an error in a line has its place. An error about a missing setting has no place, but
-/// names the file.
+/// Checks that an error in a line names this line. An error about a missing setting has no line,
+/// but names the file.
 fn check_report(text: &str, report: &Report) {
     let _ = report.render(255);
     match &report.place {
@@ -220,8 +220,8 @@ fn change_line(lines: &mut Vec<String>, change: &str) {
 /// The characters that have a meaning in a part of the grammar.
 const MARKS: &[u8] = b"=#,*:/. \n\r\"[]0-+s\xff";
 
-/// Changes a byte of the file, doubles it or adds one. Two bytes select the place, one byte the
-/// change.
+/// Changes or doubles a byte of the file, or adds a byte. The first two bytes of the argument
+/// select the place, the third selects the change.
 fn change_byte(text: &mut Vec<u8>, [high, low, what]: [u8; 3]) {
     let at = usize::from(u16::from_be_bytes([high, low]));
     let (is_new, at) = (at % 2 == 1, at / 2 % (text.len() + 1));

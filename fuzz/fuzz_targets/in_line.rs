@@ -1,5 +1,6 @@
-//! The input of a node: frames like the coordinator's, and records of the BPF program's rings. The
-//! node accepts a frame once, and only if its number was announced.
+//! The input of a node: frames that look like the coordinator's beacons, and records from the BPF
+//! program's ring buffers. The node accepts a frame once, and only if the coordinator has announced
+//! the frame's number.
 #![no_main]
 
 use fanpcap_select::in_line::{InLine, Kind};
@@ -17,7 +18,7 @@ const BEACON: InLine = InLine {
     number: 0x1122_3344_5566_7788,
 };
 
-/// A node to which the beacon was announced.
+/// A node to which the coordinator has announced the beacon.
 static NODE: LazyLock<Node> = LazyLock::new(|| {
     let mut node = Node::new(BEACON.cluster, Selection::default());
     node.switch(Claims::new(|_| Claim::Mine), 1);

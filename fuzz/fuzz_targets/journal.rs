@@ -1,4 +1,5 @@
-//! Any text as the journal of a device's changes: refused, or written again without a change.
+//! Any text as the journal of a device's changes. The parser refuses the text, or the journal is
+//! written again as the same text.
 #![no_main]
 
 use fanpcap_nic::journal::entry::Content;

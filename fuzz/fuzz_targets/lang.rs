@@ -1,4 +1,5 @@
-//! Any text as a steering program: compiled, or refused with a place in the text. It never panics.
+//! Any text as a steering program. The compiler compiles the text, or refuses it with a place in
+//! the text, and never panics.
 #![no_main]
 
 use fanpcap_steer::tree;

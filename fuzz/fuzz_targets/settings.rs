@@ -1,4 +1,5 @@
-//! Any config file and variables: accepted, or refused with a place. It never panics.
+//! Any config file and environment variables. The parser accepts them, or refuses them with a
+//! place, and never panics.
 #![no_main]
 
 use fanpcap_config::device::Device;

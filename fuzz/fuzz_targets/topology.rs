@@ -1,5 +1,5 @@
-//! Any bytes as a cluster's topology: refused, or a topology that nodes can follow and that is
-//! written again without a change.
+//! Any bytes as a cluster's topology. The decoder refuses the bytes, or returns a topology that
+//! nodes can follow and that is encoded as the same bytes.
 #![no_main]
 
 use fanpcap_cluster::reshape::{self, Goal, Member};

@@ -1,5 +1,5 @@
-//! Finds package sources of other releases of a distribution, by this machine's own sources, and
-//! unpacks packages without installing them.
+//! Derives package sources of another release from this machine's own package sources. Unpacks
+//! packages without installing them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,8 @@ pub(crate) fn sources(origin: &str, suite: &str) -> Result<Vec<Source>> {
     Ok(rewritten(&tree::output(&mut apt)?, codename, origin, suite))
 }
 
-/// The lines of a distribution's main component in apt's listing, with another release's name.
+/// The lines of the distribution's main component in apt's listing, with the release's name
+/// replaced.
 fn rewritten(listing: &str, codename: &str, origin: &str, suite: &str) -> Vec<Source> {
     let source = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();

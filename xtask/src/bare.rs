@@ -61,7 +61,7 @@ pub(crate) struct Distribution {
     /// The field `Origin` of the distribution's archive.
     pub(crate) origin: &'static str,
     pub(crate) suite: &'static str,
-    /// debootstrap's script for this suite. One script serves all later suites.
+    /// debootstrap's script for this suite. debootstrap uses the same script for later suites too.
     pub(crate) script: &'static str,
     /// Packages that a user must install first: README asks for `make`. Debian 13 also gets the
     /// keys that verify Ubuntu's archive.

@@ -24,7 +24,7 @@ struct Package {
     epoch: String,
 }
 
-/// The maintainer's address if no variable has one. Its domain does not exist (RFC 2606).
+/// The maintainer's address if no variable has an address. The domain does not exist (RFC 2606).
 const NO_ADDRESS: &str = "fanpcap@maintainer.invalid";
 
 impl Package {
@@ -41,7 +41,8 @@ impl Package {
     }
 }
 
-/// Time of the last commit. Outside of a repository, the changelog's modification time.
+/// Time of the last commit. If the source is not in a repository, the changelog's modification
+/// time.
 fn last_change() -> Result<String> {
     let mut git = Command::new("git");
     git.args(["log", "-1", "--format=%ct"])
@@ -85,7 +86,7 @@ pub(crate) fn of_staged() -> Result<()> {
     tree::run(copy.arg("-r").arg(texts::directory()?).arg(&debian))?;
     stage::place_text(&texts::copyright()?, &debian.join("copyright"))?;
     stage::place_text(&texts::changelog(&package)?, &debian.join("changelog"))?;
-    // dpkg-deb sets the time SOURCE_DATE_EPOCH for all files that are newer.
+    // In the package, dpkg-deb gives files that are newer than SOURCE_DATE_EPOCH this time.
     let mut rules = Command::new("debian/rules");
     rules.arg("binary").env("MAINTAINER", &package.maintainer);
     rules.env("SOURCE_DATE_EPOCH", &package.epoch);

@@ -9,8 +9,8 @@ use anyhow::Result;
 use crate::harness;
 use crate::tally::Tally;
 
-/// Inputs for each property in `make test-long`. Four properties are about any config file, so that
-/// parser gets a million inputs.
+/// Inputs for each property in `make test-long`. Four properties have config files as inputs, so
+/// the parser of config files gets a million inputs.
 const CASES: usize = 250_000;
 
 /// The test programs with the properties.
@@ -27,7 +27,8 @@ pub(crate) const PROPERTIES: &[(&str, &str)] = &[
     ("fanpcap-steer-testkit", "classic"),
 ];
 
-/// Number of test programs that run at a time. The last property of a program uses only one CPU.
+/// Number of test programs that run at a time. It is more than one, because the last property of a
+/// program uses only one CPU.
 const AT_A_TIME: usize = 2;
 
 pub(crate) fn run() -> Result<Tally> {

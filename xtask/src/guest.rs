@@ -16,7 +16,7 @@ use crate::{harness, stage, tree};
 use kernel::Kernel;
 use subset::Program;
 
-/// A release of Debian's, by the series of its kernel.
+/// A release of Debian, named by the series of its kernel, such as 6.1.
 #[derive(Clone, Copy, Debug)]
 struct Release {
     name: &'static str,
@@ -63,7 +63,7 @@ pub(crate) fn run(names: &[&str]) -> Result<Tally> {
     Ok(sum)
 }
 
-/// Runs programs on the kernel of a release, if the kernel can be downloaded.
+/// Runs programs on the kernel of a release. If the kernel can't be downloaded, they are skipped.
 fn on(release: &Release, programs: &[Program]) -> Tally {
     let mut tally = Tally::default();
     let tested = match Kernel::of(release) {

@@ -12,7 +12,7 @@ use crate::tree;
 /// the reason.
 const SKIP: &str = "SKIP: ";
 
-/// A test program that takes longer is killed, and fails.
+/// If a test program runs longer than this, it is killed and fails.
 const MINUTES_MOST: &str = "20m";
 
 /// How a test program runs.
@@ -42,8 +42,8 @@ pub(crate) fn run(program: &Program, how: How<'_>) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Runs one test alone, and returns whether it passes. A run that ended early or skipped the test
-/// does not count as passed.
+/// Runs one test alone, and returns whether it passes. The test does not pass if the program ended
+/// early or skipped the test.
 pub(crate) fn passes_alone(program: &Program, test: &str, how: How<'_>) -> Result<bool> {
     let arguments: Vec<&str> = ["--exact", test]
         .into_iter()
@@ -79,7 +79,7 @@ fn started(program: &Program, how: How<'_>, root: bool) -> Result<Output> {
         .args(how.arguments);
     command.envs(how.environment.iter().copied());
     command.env("CARGO_MANIFEST_DIR", program.dir());
-    // A failed test's own message is enough.
+    // No backtraces: a failed test's message says enough.
     command.env("RUST_BACKTRACE", "0");
     command.env("FANPCAP_LIB_DIR", tree::staged()?.join("lib"));
     let done = command.output();
@@ -104,7 +104,7 @@ pub(crate) fn cargo_test(arguments: &[&str], environment: &[(&str, &str)]) -> Re
 }
 
 /// Counts what test programs printed. Failed tests are shown with their output, skipped tests with
-/// their reason. The programs' standard error is shown if a program ended early.
+/// their reason. If a program ended early, the standard error of the programs is shown too.
 pub(crate) fn judge(what: &str, output: &str, complaints: &str, succeeded: bool) -> Tally {
     let (tally, told, has_crashed) = verdict(what, output, succeeded);
     let complaints = if has_crashed { complaints } else { "" };
@@ -130,7 +130,7 @@ fn verdict(what: &str, output: &str, succeeded: bool) -> (Tally, String, bool) {
     (tally, told, has_crashed)
 }
 
-/// Whether each test program that began has ended with its result.
+/// Whether each test program that started has printed its result line.
 fn is_whole(output: &str) -> bool {
     let lines = |start: &str| {
         output
@@ -215,7 +215,7 @@ fn ignored(output: &str) -> usize {
     results.map(|line| counted(line).skipped).sum()
 }
 
-/// The tests that skipped their work: each test's name, and its first reason.
+/// The tests that printed SKIP: each test's name, and the first reason that the test printed.
 fn gave_up(output: &str) -> Vec<(&str, &str)> {
     let mut found: Vec<(&str, &str)> = Vec::new();
     let mut test = "";

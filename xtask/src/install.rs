@@ -80,7 +80,8 @@ pub(crate) fn run(prefix: &str) -> Result<()> {
     Ok(())
 }
 
-/// Installs all files below `target`. On the user's machine `target` will be `prefix`.
+/// Installs all files below `target`, which is `prefix` itself or, for a packager, `prefix` below
+/// DESTDIR.
 pub(crate) fn place_all(target: &Path, prefix: &str, layout: &Layout) -> Result<()> {
     place(target, &plan(prefix, layout)?)
 }

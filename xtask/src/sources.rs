@@ -15,9 +15,9 @@ const UNSAFE: [&str; 7] = [
     "crates/fanpcap-pcap/",
     "crates/fanpcap-ring/",
     "crates/fanpcap-abi/",
-    // One call of OneReader. The application must guarantee the call's safety.
+    // One call of OneReader is unsafe: only the application can guarantee that one thread reads.
     "crates/fanpcap-reader/src/reader.rs",
-    // A test looks up functions of the system's library by name, and writes packets into rings.
+    // The tests look up functions of the system's library by name, and write packets into rings.
     "crates/fanpcap-reader/tests/",
     // A test makes rings.
     "crates/fanpcap-tpacket/tests/",

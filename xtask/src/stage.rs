@@ -57,9 +57,9 @@ pub(crate) fn run(build: fn() -> Result<()>) -> Result<()> {
     Ok(())
 }
 
-/// Builds and stages the files that most users need: the library and the command. If other programs
-/// were staged before, builds them again too, because programs of different builds refuse to work
-/// together.
+/// Builds and stages the files that most users need: the library and the command. If the programs
+/// of bench and cluster were staged before, builds these again too, because the command refuses to
+/// run programs of another build.
 pub(crate) fn build() -> Result<()> {
     let libexec = tree::staged()?.join("libexec");
     if [BENCH, CLUSTER].iter().any(|it| libexec.join(it).exists()) {

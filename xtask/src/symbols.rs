@@ -13,7 +13,7 @@ use crate::shared_object::{SharedObject, Symbol};
 use crate::tally::Tally;
 use crate::{extension, stage, tree};
 
-/// The library stays small enough to be loaded into every program that captures.
+/// Maximum size of the library in bytes: every application that captures loads it.
 const SIZE_MOST: u64 = 1_800_000;
 
 pub(crate) fn run() -> Result<Tally> {
@@ -54,8 +54,8 @@ fn compare(tally: &mut Tally, ours: &SharedObject, system: Option<(PathBuf, Symb
     tally.check("data", &same(&data, ours, same_data));
 }
 
-/// Checks the names of a newer libpcap. Our library may run on a newer libpcap, with applications
-/// that are linked with the newer libpcap.
+/// Checks that our library exports the names of a newer libpcap. On a machine with the newer
+/// libpcap, applications that were linked with it may load our library.
 fn newer(ours: &SharedObject) -> Result<String> {
     let names = include_str!("symbols/libpcap-1.11.txt").lines();
     let names: Vec<&str> = names.filter(|name| !name.starts_with('#')).collect();
@@ -67,7 +67,8 @@ fn newer(ours: &SharedObject) -> Result<String> {
     Ok(format!("all {} are exported", names.len()))
 }
 
-/// Checks that a call from one of our entry points to another can't reach another libpcap.
+/// Checks that if one of our entry points calls another, the loader can't bind the call to another
+/// libpcap.
 fn self_contained(ours: &SharedObject) -> Result<String> {
     let (references, exports) = (&ours.references, &ours.exports);
     ensure!(!references.is_empty(), "readelf shows no relocation");
@@ -120,8 +121,8 @@ fn same(
     Ok(format!("{} compared, no difference", theirs.len()))
 }
 
-/// Checks that each of our additional exports is declared in the header, and that each declared
-/// function is exported.
+/// Checks that pcap/fanout.h declares each export that the system's library lacks, and that each
+/// declared function is exported.
 fn additions(ours: &SharedObject, system: Option<&(PathBuf, Symbols)>) -> Result<String> {
     let exports = &ours.exports;
     let declared = extension::functions()?;

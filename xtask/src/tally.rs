@@ -24,7 +24,7 @@ impl Tally {
         }
     }
 
-    /// A tier that can't run here and has printed the reason.
+    /// The counts of a tier that can't run here, and that has printed the reason.
     pub(crate) fn one_skipped() -> Self {
         Self {
             skipped: 1,

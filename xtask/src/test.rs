@@ -58,8 +58,8 @@ fn is_in(tiers: &[Tier], tier: &Tier) -> bool {
     tiers.iter().any(|it| it.name == tier.name)
 }
 
-/// Builds the tiers' test programs and the files that they test, and prepares the tiers'
-/// requirements.
+/// Builds the tiers' test programs and the files that these test, and makes what the tiers need in
+/// addition.
 fn jobs(tiers: &[&'static Tier]) -> Result<Vec<Job>> {
     let (mut programs, ()) = tree::at_once(|| built(tiers), stage::by_least)?;
     let mut jobs = Vec::new();
@@ -162,8 +162,9 @@ fn least_numbers() -> Result<BTreeMap<String, [usize; 2]>> {
     all.with_context(|| format!("in {}", path.display()))
 }
 
-/// Fails when a tier has lost tests. A skipped test counts as present, because it has printed its
-/// reason, except in CI. If a tier is skipped as a whole, it can't fail here.
+/// Returns a failure if a tier has fewer tests than `least`. A skipped test counts as a test,
+/// because it has printed its reason; in CI it does not count. If the whole tier is skipped, there
+/// is no failure.
 fn shrunk(tally: &Tally, least: Option<usize>) -> Tally {
     let Some(least) = least else {
         return Tally::one_failed(".ci/tiers has no line for this tier");

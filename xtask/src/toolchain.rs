@@ -13,19 +13,20 @@ use crate::{archive, tree};
 
 /// The workspace's `rust-version`.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_RUST_VERSION");
-/// Debian's packages of compiler, cargo and clippy. The first line is for releases whose Rust has
-/// this version, the second line for older releases.
+/// Debian's packages of compiler, cargo and clippy: first for releases whose package `rustc` has
+/// the least version, then for older releases.
 const PACKAGES: [[&str; 3]; 2] = [
     ["rustc", "cargo", "rust-clippy"],
     ["rustc-web", "cargo-web", "rust-web-clippy"],
 ];
 
-/// The target directory of the unpacked toolchain, which is not that of the machine's own compiler.
+/// The target directory for builds by the unpacked toolchain. Builds by the machine's own compiler
+/// have another one.
 fn dir() -> Result<PathBuf> {
     Ok(tree::target()?.join("least"))
 }
 
-/// A toolchain of the least version.
+/// A toolchain: the machine's own, or an unpacked one of the least version.
 pub(crate) struct Rust {
     /// Directory of the unpacked packages; `None` for the machine's own toolchain.
     root: Option<PathBuf>,
@@ -151,7 +152,7 @@ fn download() -> Result<PathBuf> {
     Ok(debs)
 }
 
-/// The packages' names in a release that has this version.
+/// The names of the packages that have the least version in this release.
 fn offered(options: &[String]) -> Result<[&'static str; 3]> {
     for packages in PACKAGES {
         let mut apt = Command::new("apt-cache");

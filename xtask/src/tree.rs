@@ -47,8 +47,8 @@ pub(crate) fn make(dir: &Path) -> Result<()> {
     fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))
 }
 
-/// Makes a directory that is kept, if it does not exist. The directory gets its name when it is
-/// complete.
+/// Makes and fills a directory that later runs use again, if it does not exist. The directory gets
+/// its name only when it is complete, so a run that is interrupted leaves no half-filled directory.
 pub(crate) fn make_once(dir: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     if dir.exists() {
         return Ok(());
@@ -82,8 +82,8 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs two functions at the same time. While one links, which uses one CPU, the other uses the
-/// other CPUs.
+/// Runs two functions that build at the same time. Linking uses one CPU only, so while one function
+/// links, the second uses the other CPUs.
 pub(crate) fn at_once<A, B: Send>(
     one: impl FnOnce() -> Result<A>,
     other: impl FnOnce() -> Result<B> + Send,
@@ -110,7 +110,8 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
-/// Whether this is root. Namespaces, sockets and processes of other users need root.
+/// Whether this process runs as root. Tests of namespaces, packet sockets and other users'
+/// processes need root.
 pub(crate) fn is_root() -> Result<bool> {
     Ok(output(Command::new("id").arg("-u"))?.trim() == "0")
 }
@@ -121,7 +122,7 @@ pub(crate) fn is_ci() -> bool {
     env::var("CI").is_ok_and(|value| value == "true" || value == "1")
 }
 
-/// The directory for `prefix`: inside the directory that DESTDIR names, if it is set.
+/// The directory for `prefix`: if DESTDIR is set, `prefix` below the directory that DESTDIR names.
 pub(crate) fn destination(prefix: &str) -> Result<PathBuf> {
     ensure!(
         prefix.starts_with('/'),

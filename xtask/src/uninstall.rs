@@ -39,7 +39,7 @@ pub(crate) fn run(prefix: &str) -> Result<()> {
     Ok(())
 }
 
-/// Disables the library before it is removed, so that no application needs it any more.
+/// Runs `fanpcap disable` before the library is removed, so that the loader no longer looks for it.
 fn disable(prefix: &str) -> Result<()> {
     let enabled = fs::read_to_string(ENABLED).unwrap_or_default();
     if !names_library_below(&enabled, prefix) {
@@ -73,8 +73,8 @@ fn remove(target: &Path, entry: &str) -> Result<()> {
     }
 }
 
-/// Whether a removal may fail like this: the file is already gone, or the directory has files of
-/// others.
+/// Whether this error of a removal is no failure: the file is already gone, or the directory has
+/// files that fanpcap did not install.
 fn is_harmless(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty)
 }

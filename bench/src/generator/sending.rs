@@ -25,7 +25,8 @@ pub(super) fn frames(
 ) -> Result<Sent> {
     let choice = match way {
         Way::Sendmmsg => Choice::Portable,
-        // The bench counts arrivals at the other end.
+        // The sender need not watch for drops: the bench counts the frames that arrive at the other
+        // end.
         Way::LiveFrames => Choice::Unwatched,
     };
     let pace = match pps {
@@ -82,8 +83,8 @@ pub(super) fn probes(device: &str, count: u64, interval: Duration) -> Result<Sen
     })
 }
 
-/// Waits until `due`. Sleeps first if the interval is long enough; a sleep in a short interval
-/// would end too late.
+/// Waits until `due`. If the interval is long enough, sleeps at first, then spins; in a short
+/// interval only spins, because a sleep would end too late.
 fn wait_for(due: Instant, interval: Duration) {
     if interval >= ASLEEP {
         thread::sleep(due.saturating_duration_since(Instant::now()));

@@ -25,7 +25,7 @@ const THOUSANDTHS: u32 = 150;
 /// The port to which the datagrams of DiCAP's paper go.
 const PORT: u16 = 7711;
 
-/// Sends packets at this many times the rate that libpcap's reader can handle.
+/// Sends packets at `times` times the rate that libpcap's reader can handle.
 pub(super) fn run(times: u32, bench: &Bench, key: &str) -> Result<Result<Sample, Refusal>> {
     let pps = capacity(bench)? * f64::from(times);
     trial(bench, key, Some(pps), bench.time)
@@ -73,7 +73,7 @@ fn run_on(
     Ok(judged(bench, &sent, pps, counted))
 }
 
-/// The figures, if all sent packets reached the capturing program.
+/// The figures of a run. Refuses a run in which a sent packet did not reach the capturing program.
 fn judged(
     bench: &Bench,
     sent: &Sent,
@@ -148,9 +148,9 @@ impl Chain {
         })
     }
 
-    /// The headers that the analyzer has counted, and the packets that reached the capturing
-    /// program. The analyzer ends first, so that headers that still wait are not counted: they came
-    /// too late.
+    /// Ends both programs. Returns the number of headers that the analyzer has counted, and of
+    /// packets that reached the capturing program. The analyzer ends first, so headers that it has
+    /// not read when the run ends do not count.
     fn end(self, bench: &Bench, mirror: &Mirror) -> Result<(u64, u64)> {
         self.analyzer.signal("TERM")?;
         let ended = self.analyzer.wait()?;
@@ -168,7 +168,8 @@ impl Chain {
     }
 }
 
-/// This executable in the role of a cluster's program. The next argument is its file of settings.
+/// This executable as a node or analyzer of a cluster. The caller adds the path of the settings'
+/// file as the next argument.
 fn own(bench: &Bench, verb: &str, ready: &'static str) -> Result<Program> {
     let own = env::current_exe().context("this program's file")?;
     let cpu = bench.reader_cpu.to_string();

@@ -61,7 +61,8 @@ fn generated() -> Result<Vec<Vec<u8>>> {
 fn captured(dir: &Path) -> Result<Vec<Vec<u8>>> {
     let mut frames = Vec::new();
     for file in files(dir)? {
-        // Files of other link types are left out, and so are all packets after a damaged packet.
+        // Files that are not of Ethernet are ignored. In a damaged file, the packets after the
+        // damage are ignored.
         let records = Records::open(&file).into_iter().flatten();
         frames.extend(records.map_while(Result::ok).map(|record| record.bytes));
     }
@@ -99,7 +100,8 @@ fn identification(bytes: &[u8]) -> Option<u16> {
     }
 }
 
-/// The percentage of IPv4 packets that are above the average number of their part of the histogram.
+/// The sum, over all parts of the histogram, of the packets beyond the average of a part, in
+/// percent of all IPv4 packets.
 fn outside(ids: &[Option<u16>]) -> f64 {
     let mut parts = [0_u32; PARTS];
     for id in ids.iter().flatten() {

@@ -16,8 +16,8 @@ use crate::reader::{self, Settings, Times, Work};
 const OPENS: u32 = 15;
 /// The interval of probes. The interval is short, so that a handle never waits for a packet.
 const OPEN_INTERVAL: Duration = Duration::from_micros(200);
-/// More probes than all handles need: they last for 10 s. The generator is stopped when the reader
-/// has ended.
+/// More probes than all handles need: to send them takes 10 s. The generator is stopped when the
+/// reader has ended.
 const OPEN_PROBES: u64 = 50_000;
 /// Time until the first probes arrive.
 const SETTLE: Duration = Duration::from_millis(150);

@@ -27,7 +27,7 @@ const GROUP: u16 = 61;
 const RATE: &str = "200kpps";
 /// Number of frames of each flow in a phase.
 const ROUNDS: u64 = 6;
-/// Within this time, a newcomer has its share, and all packets that were sent before have arrived.
+/// Most time until a newcomer has its share, and until packets that were sent have arrived.
 const SETTLED: Duration = Duration::from_millis(300);
 
 const READ_WITHIN: Duration = Duration::from_secs(10);
@@ -98,9 +98,9 @@ impl Group {
         opened.with_context(|| said.clone())
     }
 
-    /// Waits for a time in which each flow has packets and no member joins or ends. Returns that
-    /// time in microseconds since 1970. The packets of that time have been read by then, so that no
-    /// member reads them from another member's ring.
+    /// Waits while each flow has packets and no member joins or ends. Returns the begin and the end
+    /// of this phase in microseconds since 1970. Also waits until the members have read the phase's
+    /// packets, because later another member could read them from a dead member's ring.
     fn phase(&self, bench: &Bench) -> Result<Range<u64>> {
         pause(SETTLED)?;
         let (from, before) = (now_us(), bench.arrived()?.received);
@@ -138,7 +138,7 @@ impl Group {
     }
 }
 
-/// Numbered frames of many flows in turn, sent by a thread.
+/// A thread that sends numbered frames, one of each flow in turn.
 struct Traffic {
     stop: Arc<AtomicBool>,
     sender: JoinHandle<Result<u64>>,

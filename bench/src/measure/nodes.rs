@@ -51,7 +51,8 @@ pub(super) const SETTINGS: Settings = Settings {
     filter: None,
 };
 
-/// Nodes that are offered this many times the rate that one node can handle.
+/// The measure of some nodes: their number, and the load as a multiple of the rate that one node
+/// can handle.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Nodes {
@@ -114,7 +115,7 @@ pub(super) fn with_mirror<T>(nodes: usize, work: impl FnOnce(&Mirror) -> Result<
     done
 }
 
-/// The figures, if the counters agree: each packet reached exactly one node's libpcap.
+/// The figures of a run. Refuses a run in which a packet did not reach exactly one node's libpcap.
 fn judged(bench: &Bench, sent: &Sent, pps: f64, told: &[ReaderReport]) -> Result<Sample, Refusal> {
     let arrived = Arrived {
         received: sent.frames,
@@ -186,8 +187,9 @@ impl Node {
     }
 }
 
-/// Sends different packets to nodes that are ready, evenly at a rate or as fast as possible, and
-/// lets them drain. The generator's CPU also runs the receive path of the mirror and of the nodes.
+/// Sends different packets to nodes that are ready, evenly at a rate or as fast as possible. Then
+/// waits until the nodes have drained their rings. The generator's CPU also runs the receive path
+/// of the mirror and of the nodes.
 pub(super) fn sent(bench: &Bench, pps: Option<f64>, time: Duration) -> Result<Sent> {
     let cpu = bench.generator_cpu;
     let pace = match pps {
@@ -195,7 +197,7 @@ pub(super) fn sent(bench: &Bench, pps: Option<f64>, time: Duration) -> Result<Se
         None => Pace::Top,
     };
     pause(SETTLE)?;
-    // A separate thread sends, because it stays on the CPU.
+    // A separate thread sends, because `send` pins its thread to the generator's CPU.
     let sent = thread::scope(|scope| scope.spawn(|| send(cpu, pace, time)).join());
     let sent = sent.expect("the generator does not panic")?;
     pause(GRACE)?;

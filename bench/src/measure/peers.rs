@@ -101,7 +101,7 @@ impl Peers {
         })
     }
 
-    /// The worker polls, so its CPU time is the whole core's while frames are sent. The first
+    /// testpmd's worker thread polls, so it uses its whole core while frames are sent. The main
     /// thread is idle during this time.
     fn testpmd(&self, bench: &Bench, device: [&str; 2]) -> Result<Result<Sample, Refusal>> {
         let member = testpmd::start(bench, device)?;

@@ -287,7 +287,8 @@ struct Run {
 }
 
 impl Run {
-    /// The figures, if the run counts. `told` are the reports of each link's readers.
+    /// The figures of the run, or the reason why it does not count. `told` are the reports of each
+    /// link's readers.
     fn sample(self, bench: &Bench, told: &[Vec<ReaderReport>]) -> Result<Sample, Refusal> {
         let links = self.sent.chunks(QUEUES).zip(&self.arrived).zip(told);
         let links: Vec<Counters> = links

@@ -22,7 +22,8 @@ pub(super) fn no_own_queues(bench: &Bench) -> Option<String> {
     shared.then(|| "both CPUs have the same receive queue".to_owned())
 }
 
-/// Floods one queue or both. The device's queue is that of the generator's CPU.
+/// Floods one queue or both. A generator's CPU determines which queue of the device gets its
+/// frames.
 pub(super) fn run(bench: &Bench, key: &str) -> Result<Result<Sample, Refusal>> {
     let both = [bench.generator_cpu, bench.reader_cpu];
     let cpus = match key {

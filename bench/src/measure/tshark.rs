@@ -37,8 +37,8 @@ const LONGER: u32 = 4;
 /// Time for the copies to read their rings and pipes.
 const DRAIN: Duration = Duration::from_millis(500);
 
-/// Runs the column's number of copies of tshark behind dumpcap. dumpcap captures on our library,
-/// and stops reading while tshark lags.
+/// Runs one or two copies of tshark, as the column's key says. Each copy reads from a dumpcap,
+/// which captures on our library and stops reading while tshark is behind.
 pub(super) fn run(bench: &Bench, key: &str) -> Result<Result<Sample, Refusal>> {
     /// Packets per second that one copy handles; measured once.
     static ONE: OnceLock<f64> = OnceLock::new();
@@ -107,7 +107,8 @@ impl Copy {
 }
 
 /// The rate that one copy can handle: the highest rate of a few runs, because other processes can
-/// only lower a rate. With too low a rate, two copies would not be busy.
+/// only lower a rate. If this rate were too low, the load derived from it would not keep two copies
+/// busy.
 fn best_of_one(bench: &Bench) -> Result<Result<f64, Refusal>> {
     let mut best = 0.0_f64;
     for _ in 0..FIRST_RUNS {

@@ -1,4 +1,5 @@
-//! The account of the demo's packets, by the nodes' files and by the nodes' counts.
+//! Counts the demo's packets in two ways: by the nodes' files, and by the counts that the nodes
+//! report.
 
 use std::collections::HashMap;
 use std::net::UdpSocket;
@@ -17,7 +18,7 @@ use fanpcap_wire::Frame;
 
 use crate::traffic;
 
-/// Counts of some packets, by the files of all nodes.
+/// How many of some packets were captured once, twice or not at all, by the files of all nodes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Truth {
     pub(crate) offered: u64,
@@ -83,8 +84,8 @@ impl LossAccount {
     /// The socket can't be set up.
     pub(crate) fn open(socket: UdpSocket) -> Result<Self> {
         socket.set_nonblocking(true)?;
-        // Reports come once a second, also while the demo does not read the socket. The kernel
-        // counts 120 KiB for each report.
+        // The receive buffer is large, because reports come once a second even while the demo does
+        // not read the socket, and the kernel charges 120 KiB for each report.
         receive_buffer::force(socket.as_fd(), 64 << 20)?;
         let settings = LedgerSettings {
             skew: SKEW_NS,
@@ -104,8 +105,8 @@ impl LossAccount {
         self.selection = selection;
     }
 
-    /// Reads the messages that have come. Returns the nodes whose reports are complete now, if the
-    /// report was made after `since`.
+    /// Reads the messages that have come. Returns each node that has by now sent a whole report
+    /// which was made after `since`.
     ///
     /// # Errors
     /// A report is wrong.
@@ -134,8 +135,8 @@ impl LossAccount {
         self.ledger.end(node, at, Some(captured), |_| true);
     }
 
-    /// The number of lost packets by the counts. Duplicates in the files of two nodes are
-    /// subtracted, as an analyzer or 'fanpcap cluster merge' removes them.
+    /// The number of lost packets by the nodes' counts. A packet in the files of two nodes counts
+    /// once, because an analyzer or `fanpcap cluster merge` removes the duplicate.
     pub(crate) fn lost(&mut self, files: &[Vec<u64>]) -> Span {
         let mut doubles = vec![0; BUCKETS];
         for (number, times) in times(files) {

@@ -71,7 +71,8 @@ struct Story {
     stage: Stage,
     /// The number of the next packet.
     next: u64,
-    /// A node that has died, with the time of its death, until it is in the account.
+    /// A node that has died, with the time of its death; `None` when its end is recorded in the
+    /// account.
     dead: Option<(usize, u64)>,
 }
 
@@ -165,7 +166,7 @@ impl Story {
     fn account(&mut self, first: u64) -> Result<()> {
         let files = self.stage.captured()?;
         if let Some((node, at)) = self.dead.take() {
-            // The last reports of the dead node must be in the account before its end.
+            // Reads the last reports of the dead node before its end is recorded.
             self.account.take(at)?;
             self.account.end_node(id(node), at, &files[node]);
         }
@@ -193,8 +194,8 @@ impl Story {
         Ok(())
     }
 
-    /// Waits until all living nodes have reported twice since the last packet. If two reports are
-    /// equal, the counts are exact.
+    /// Waits until all living nodes have sent two reports since the last packet. With two equal
+    /// reports the counts are exact.
     fn await_reports(&mut self) -> Result<()> {
         let since = now_ns()?;
         let living = self.stage.living();
@@ -207,7 +208,7 @@ impl Story {
     }
 }
 
-/// Time with packets before an event, and after the event.
+/// For how long packets come before an event, and after the event.
 const BEFORE: Duration = Duration::from_millis(1500);
 
 fn pause(time: Duration) -> Result<()> {

@@ -53,7 +53,7 @@ impl Stage {
     /// calling thread moves to a namespace of its own.
     ///
     /// # Errors
-    /// A program is not installed, or can't be started.
+    /// A program is not installed or can't be started.
     pub(crate) fn new() -> Result<(Self, UdpSocket)> {
         let mirror = Mirror::new(0)?;
         for member in MEMBERS {
@@ -118,7 +118,7 @@ impl Stage {
         Ok(self.keys.look(&Wishes::default())?.leader)
     }
 
-    /// How the cluster selects.
+    /// The cluster's selection, from the present topology.
     ///
     /// # Errors
     /// The cluster has no topology yet.
@@ -128,10 +128,10 @@ impl Stage {
         Ok(topology.selection)
     }
 
-    /// Adds a node: a machine behind the mirror port, with an agent.
+    /// Adds a node: a namespace behind the mirror port, with an agent.
     ///
     /// # Errors
-    /// The machine or the agent can't be started.
+    /// The namespace can't be created, or the agent can't be started.
     pub(crate) fn add_node(&mut self) -> Result<usize> {
         let node = self.mirror.add()?;
         let mut agent = self.program(&agent_name(node), "node")?;
@@ -178,7 +178,8 @@ impl Stage {
         Ok(child)
     }
 
-    /// Kills a node's machine, as far as possible: kills its processes, and makes its port blind.
+    /// Imitates the death of a node's machine: kills the node's processes, and lets no more packets
+    /// reach the node's port.
     ///
     /// # Errors
     /// The node does not run.
@@ -228,7 +229,7 @@ impl Stage {
         .with_context(|| self.said())
     }
 
-    /// The packets in each node's file, after the last packet was written.
+    /// The numbers of the packets in each node's file. Waits until the files no longer grow.
     ///
     /// # Errors
     /// The files still grow at the time limit.
@@ -279,7 +280,7 @@ impl Stage {
         self.scratch.file(&format!("{name}.log"))
     }
 
-    /// The output of all programs, for an error.
+    /// The output of all programs, for an error's message.
     fn said(&self) -> String {
         let nodes = (0..self.nodes.len()).map(agent_name);
         let coordinators = (0..self.coordinators.len()).map(|it| format!("coordinator{it}"));

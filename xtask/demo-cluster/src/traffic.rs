@@ -57,7 +57,8 @@ fn send(first: u64, stop: &AtomicBool) -> Result<u64> {
     Ok(next)
 }
 
-/// A datagram of one of 256 flows. Its number is in the bytes that the selection hashes.
+/// The datagram with this number, of one of 256 flows. The number is in the bytes that the
+/// selection hashes.
 pub(crate) fn frame(number: u64) -> Vec<u8> {
     let [.., flow] = number.to_be_bytes();
     let ends = (
@@ -78,7 +79,7 @@ pub(crate) fn frame(number: u64) -> Vec<u8> {
     headers::ethernet(MACS[0], MACS[1], IPV4, &packet.around(&segment))
 }
 
-/// The mark before a packet's number. Captures are searched for this mark.
+/// The mark before a packet's number. The demo searches captures for this mark.
 const MARK: [u8; 4] = *b"FANP";
 const MACS: [[u8; 6]; 2] = [[2, 0, 0, 0, 0, 2], [2, 0, 0, 0, 0, 1]];
 

@@ -80,8 +80,8 @@ fn show() -> Result<()> {
     coming::show(&scene)
 }
 
-/// Two hosts with a wire between them, and the captures' directory. The calling thread is on one of
-/// the hosts.
+/// Two hosts (network namespaces) with a wire between them, and the directory of the captures. The
+/// calling thread is in the namespace of one host.
 struct Scene {
     hosts: Hosts,
     scratch: Scratch,
@@ -101,7 +101,8 @@ impl Scene {
         Ok(members)
     }
 
-    /// Holds the conversations. Returns the packets on the wire, by the device's counters.
+    /// Sends the packets of all conversations. Returns the number of packets on the wire, by the
+    /// device's counters.
     fn talk(&self) -> Result<Offered> {
         Ok(Offered {
             packets: self.hosts.talk(EACH)?,
@@ -110,7 +111,8 @@ impl Scene {
     }
 }
 
-/// The library that a process has mapped, by the kernel's list. Fails if it is not our library.
+/// The libpcap that a process has mapped, by the kernel's list of mappings. Fails if it is not our
+/// library.
 fn library_of(member: &Member) -> Result<PathBuf> {
     let ours = library::library_dir()?;
     let libraries = member::libraries_of(member.pid())?;
@@ -141,7 +143,7 @@ enum Flows {
     Split,
 }
 
-/// The packets of each member of a group, and the packets offered.
+/// The packets that each member of a group captured, and the packets that were on the wire.
 struct Table {
     offered: Offered,
     captures: Vec<Capture>,

@@ -1,4 +1,6 @@
-//! Finds the modules that a module's code names (arrows), and the arrows that go backward.
+//! Finds the modules that a module's code names. An arrow is such a use: it goes from the module
+//! that uses to the module that is used. Finds the arrows to modules that are declared later
+//! (backward arrows).
 
 use std::collections::BTreeSet;
 
@@ -47,7 +49,7 @@ struct Names {
 }
 
 impl Names {
-    /// Adds a path from the source to the found paths, if it leads out of the module.
+    /// Adds a path from the source to the found paths, if the path leads to another module.
     fn keep(&mut self, written: &[String]) {
         let ups = written.iter().take_while(|name| *name == "super").count();
         match written.first().map(String::as_str) {
@@ -76,8 +78,8 @@ impl Names {
         }
     }
 
-    /// Adds the paths in a macro's arguments. The arguments are tokens, and a path is names
-    /// separated by two colons.
+    /// Adds the paths in a macro's arguments. The arguments are tokens; a sequence of names with
+    /// two colons between them is a path.
     fn keep_tokens(&mut self, tokens: TokenStream) {
         let mut path: Vec<String> = Vec::new();
         let mut colons = 0;

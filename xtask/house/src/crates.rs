@@ -77,8 +77,8 @@ fn member(package: &Value, folder: String) -> Member {
     }
 }
 
-/// The backward arrows. Code may depend only on members listed before its own. Tests may also
-/// depend on later members, if these do not depend on the tests' member.
+/// The dependencies on members that Cargo.toml lists later (backward arrows). Code may have none.
+/// Tests may depend on a later member, if that member does not depend on the tests' own member.
 pub(crate) fn backward(members: &[Member]) -> BTreeSet<String> {
     let places = members.iter().enumerate();
     let places: BTreeMap<&str, usize> = places
@@ -113,7 +113,7 @@ fn engines(members: &[Member]) -> Vec<&str> {
 /// also have a packet socket.
 const OF_AN_ENGINE: [&str; 2] = ["fanpcap-engines", "fanpcap-clusterd"];
 
-/// Other crates that name an engine in their Cargo.toml. Dependencies of tests do not count.
+/// Members that have an engine as a dependency and must not. Dependencies of tests are allowed.
 pub(crate) fn bound_to_an_engine(members: &[Member]) -> Vec<String> {
     let engines = engines(members);
     let may_name = |name: &str| engines.contains(&name) || OF_AN_ENGINE.contains(&name);

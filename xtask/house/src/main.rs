@@ -1,6 +1,7 @@
 //! Checks the order of modules and crates: a module uses modules declared before it, a crate uses
-//! crates listed before it. A backward arrow is part of a cycle, or may become a part. Checks that
-//! crates that serve every engine depend on no engine. Also checks the words of code and documents.
+//! crates listed before it. A use in the other direction (a backward arrow) is part of a cycle, or
+//! may become part of one. Checks that crates that serve every engine depend on no engine. Also
+//! checks the words of code and documents.
 
 #![allow(
     clippy::print_stdout,

@@ -11,7 +11,8 @@ use syn::{Attribute, Item};
 pub(crate) struct Module {
     /// The module's names below the crate. Empty for the crate's root.
     pub(crate) path: Vec<String>,
-    /// The places of its ancestors and its own place, each in the order of declaration.
+    /// The places of its ancestors, then its own place. A place is the module's number in the order
+    /// of its parent's declarations.
     pub(crate) place: Vec<usize>,
     pub(crate) code: syn::File,
 }
@@ -20,7 +21,7 @@ pub(crate) struct Module {
 pub(crate) struct Tree(pub(crate) Vec<Module>);
 
 impl Tree {
-    /// Reads the modules from a crate's root file on, without modules of tests.
+    /// Reads the root file of a crate and all modules below it, but no modules of tests.
     pub(crate) fn read(entry: &Path) -> Result<Self> {
         let mut tree = Self(Vec::new());
         let folder = entry.parent().context("a root file's folder")?;
@@ -57,7 +58,8 @@ impl Tree {
         Ok(())
     }
 
-    /// The deepest module on a path of names.
+    /// The module to which a path of names leads, or the last module on the path if the rest names
+    /// items.
     pub(crate) fn deepest(&self, names: &[String]) -> &Module {
         let on_the_way = self
             .0

@@ -36,7 +36,7 @@ const NO_TYPES: [(&str, &str); 9] = [
     ("mourner", "who takes over"),
 ];
 
-/// Files with the code of clusters, which still use other words.
+/// Files with the code of clusters. They are not checked, because they still use other words.
 const LATER: [&str; 8] = [
     "crates/fanpcap-cluster/",
     "crates/fanpcap-clusterd/",
@@ -51,16 +51,17 @@ const LATER: [&str; 8] = [
 /// Keys of JSON, which stay as they are.
 const KEYS: [&str; 1] = ["heir_slot"];
 
-/// Finds words in texts and identifiers that the glossary has replaced, each with its place.
+/// Finds the words in texts and identifiers that the glossary has replaced; returns each with its
+/// place.
 ///
 /// # Errors
-/// When the repository's files can't be listed or read.
+/// The repository's files can't be listed or read.
 pub(crate) fn replaced() -> Result<Vec<String>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut found = Vec::new();
     for path in files(&root)? {
         let name = path.to_string_lossy().into_owned();
-        // This file has all replaced words.
+        // This file is not checked: it lists all replaced words.
         if LATER.iter().any(|it| name.starts_with(it)) || name.ends_with("house/src/words.rs") {
             continue;
         }

@@ -68,7 +68,7 @@ mod tests {
                 for command in line.split(" && ") {
                     let shown = command.replace("eval \"$(", "").replace(")\"", "");
                     let shown = in_one_word(&shown);
-                    // Variables are before the command.
+                    // Environment variables may stand before the command.
                     let words = shown.split(' ').skip_while(|word| word.contains("PCAP_"));
                     let words: Vec<&str> = words.collect();
                     crate::command()

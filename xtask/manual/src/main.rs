@@ -15,7 +15,7 @@ use clap_mangen::Man;
 
 /// The directory of the hand-written sections beyond the options: `PAGE.in`.
 const SECTIONS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/man");
-/// Pages of other sections to which every page refers.
+/// Pages of other manual sections to which every page refers.
 const RELATED: [(&str, &str); 4] = [
     ("pcap.conf", "5"),
     ("cluster.conf", "5"),
@@ -42,8 +42,8 @@ fn command() -> Command {
     let all = command.get_subcommands();
     let names: Vec<String> = all.map(|it| it.get_name().to_owned()).collect();
     for name in names {
-        // clap moves a changed subcommand to the end. So all subcommands are changed, which keeps
-        // their order.
+        // clap moves a changed subcommand to the end. To keep the order of the subcommands, the
+        // loop changes all of them.
         command = command.mut_subcommand(&name, |own| match name.as_str() {
             "bench" | "node" | "coordinator" | "analyzer" | "cluster" => outside(&name, own),
             _ => own,
@@ -68,7 +68,7 @@ fn outside(name: &str, own: Command) -> Command {
     program.display_order(order)
 }
 
-/// Without the feature the subcommand's program is missing, so it has no page.
+/// Without the feature `all` the subcommand's program is not linked, so the subcommand has no page.
 #[cfg(not(feature = "all"))]
 fn outside(_: &str, own: Command) -> Command {
     own.hide(true)
@@ -99,7 +99,7 @@ fn rendered(page: &Command, names: &[String]) -> Result<Vec<u8>> {
     let mut text = Vec::new();
     man.render(&mut text)
         .with_context(|| format!("the page {own}"))?;
-    // The section after the options gets a title of ours instead of clap_mangen's.
+    // The section after the options gets our title instead of clap_mangen's.
     let title = match own.as_str() {
         "fanpcap-lang-explain" => "OUTPUT",
         _ => "FIGURES",

@@ -42,7 +42,7 @@ pub(super) struct Root {
 }
 
 impl Root {
-    /// Makes a root by copying a fresh system. The fresh system is made once and kept.
+    /// Makes a root: a copy of a fresh system, which debootstrap makes once and which is kept.
     pub(super) fn new(distribution: &Distribution) -> Result<Self> {
         let dir = tree::target()?.join("bare");
         tree::make(&dir)?;
@@ -83,7 +83,7 @@ fn make(distribution: &Distribution, path: &Path) -> Result<()> {
         debootstrap.arg("--keyring").arg(ubuntu_keys()?);
     }
     debootstrap.arg(distribution.suite).arg(path);
-    // An empty mirror means the distribution's own.
+    // If the mirror is empty, debootstrap uses the distribution's own mirror.
     let main = sources.iter().find(|it| it.suite == distribution.suite);
     debootstrap.arg(main.map_or("", |source| source.uri.as_str()));
     // An older debootstrap has a script for the distribution, but not for each later suite.
@@ -116,7 +116,8 @@ fn ubuntu_keys() -> Result<PathBuf> {
     found.context("no keys of Ubuntu's archive: install ubuntu-keyring, or make debian-13 first")
 }
 
-/// Adds lines for the updates to debootstrap's line: Ubuntu has its newer compilers there.
+/// Adds lines for the updates to debootstrap's line, because Ubuntu's newer compilers are in the
+/// updates.
 fn with_updates(list: &str, suite: &str) -> String {
     let archive = list.lines().find_map(|line| line.strip_prefix("deb "));
     let uri = archive

@@ -101,7 +101,8 @@ impl Crate {
         names.iter().map(read).collect()
     }
 
-    /// The text for a crate without a licence file, by the licence in its manifest.
+    /// The text for a crate without a licence file: that of the licence which the crate's manifest
+    /// names.
     fn without_file(&self) -> Result<String> {
         let mit = self.license.split(['/', ' ']).any(|word| word == "MIT");
         ensure!(

@@ -1,4 +1,5 @@
-//! The initrd of a guest: busybox, the modules that reach this machine's files, and `init`.
+//! The initrd of a guest: busybox, the modules that the guest needs to mount this machine's files,
+//! and `init`.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +11,7 @@ use super::kernel::Kernel;
 
 /// The script that mounts the root. It runs on busybox.
 const INIT: &str = include_str!("init.sh");
-/// The modules to load. Modules that these need are added.
+/// The modules to load, without the modules that these depend on.
 const MODULES: [&str; 4] = ["virtio_pci", "9p", "9pnet_virtio", "overlay"];
 const DIRECTORIES: [&str; 8] = ["bin", "dev", "modules", "proc", "root", "ro", "rw", "sys"];
 const DIRECTORY: u32 = 0o040_755;

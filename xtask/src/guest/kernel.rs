@@ -183,8 +183,8 @@ impl<'a> Apt<'a> {
     }
 }
 
-/// The machine's own sources of a release and of its security updates. If there are none, Debian's
-/// archives.
+/// The machine's own package sources for a release and its security updates. If the machine has
+/// none, the addresses of Debian's archives.
 fn sources(release: &Release) -> Result<String> {
     let line = |uri: &str, suite: &str| format!("deb [signed-by={KEYS}] {uri} {suite} main\n");
     let suites = ["", "-security"].map(|pocket| format!("{}{pocket}", release.suite));

@@ -24,7 +24,7 @@ const CARDS: [&str; 2] = ["tap0", "tap1"];
 /// The kernel's command line. By the first word tests detect that they run in a guest.
 const KERNEL_LINE: &str = "fanpcap.guest console=ttyS0 quiet loglevel=5 panic=-1 nokaslr \
     tsc=reliable no_timer_check rcupdate.rcu_expedited=1";
-/// The emulator. It runs without KVM, so the machine needs no support for virtualization.
+/// The emulator. It is started without KVM, so this machine needs no support for virtualization.
 pub(super) const EMULATOR: &str = "qemu-system-x86_64";
 /// Number of attempts to boot a guest until its command runs.
 const BOOTS: u32 = 3;
@@ -39,9 +39,10 @@ pub(super) struct Ended {
     pub(super) output: String,
 }
 
-/// Runs a shell command in a guest to its end, or until the time limit. A guest that dies before
-/// its command is booted again. The reason: kernels change their own code while they boot. The
-/// emulator has a thread for each CPU, and has run an instruction that was half old and half new.
+/// Runs a shell command in a guest to its end, or until the time limit. If a guest dies before its
+/// command starts, it is booted again. Guests die at boot because a kernel changes its own code
+/// then, while the emulator runs each CPU in a thread of its own: a CPU has run an instruction that
+/// was half old and half new.
 pub(super) fn run(kernel: &Kernel, command: &str, limit: Duration) -> Result<Ended> {
     for _ in 1..BOOTS {
         if let Some(ended) = boot(kernel, command, limit)? {
@@ -52,7 +53,8 @@ pub(super) fn run(kernel: &Kernel, command: &str, limit: Duration) -> Result<End
     ended.with_context(|| format!("{BOOTS} guests died before their command"))
 }
 
-/// Runs the command with a single boot. `None`: the guest died before its command.
+/// Runs the command with a single boot. Returns `None` if the guest died before its command
+/// started.
 fn boot(kernel: &Kernel, command: &str, limit: Duration) -> Result<Option<Ended>> {
     let job = tree::target()?.join(format!("guests/{}", process::id()));
     fs::create_dir_all(job.join(SHARE)).context("making the job's directory")?;
@@ -130,9 +132,9 @@ fn wait(qemu: &mut Command, said: File, limit: Duration) -> Result<ExitStatus> {
     bail!("the guest did not end within {limit:?}")
 }
 
-/// Without the PIT (8254) the kernel calibrates its clock by the HPET. With the PIT, the clock of a
-/// guest ran 37 times too fast on a busy machine: `pit_hpet_ptimer_calibrate_cpu()` prefers the PIT
-/// to the HPET.
+/// The guest has no PIT (8254), so its kernel calibrates its clock by the HPET. With a PIT, the
+/// clock of a guest ran 37 times too fast on a busy machine: `pit_hpet_ptimer_calibrate_cpu()`
+/// prefers the PIT to the HPET.
 fn hardware(log: &Path) -> Vec<String> {
     let line = format!(
         "-nodefaults -no-user-config -display none -no-reboot -machine q35,pit=off \

@@ -6,7 +6,8 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{programs, tree};
 
-/// Tests of one program, by parts of their names. Without names, all tests of the program.
+/// Tests of one program, chosen by parts of their names. If there are no names, all tests of the
+/// program.
 struct Tests {
     package: &'static str,
     program: &'static str,
@@ -44,7 +45,7 @@ const fn cards(program: &'static str, needs: Option<&'static Feature>) -> Tests 
 }
 
 /// The tests. They are few, because emulation is slow: one test for each claim about the kernel. No
-/// test measures time, and no test needs a successor within two seconds.
+/// test measures time, and in no test must a successor join within two seconds.
 const SUBSET: &[Tests] = &[
     cards("cards", None),
     cards("placement", Some(&NEWEST)),
@@ -121,7 +122,7 @@ const SUBSET: &[Tests] = &[
     },
 ];
 
-/// A built program, and those of its tests that run in guests.
+/// A built test program, and the tests of this program that run in guests.
 pub(super) struct Program {
     built: programs::Program,
     tests: &'static Tests,
@@ -196,8 +197,8 @@ fn quoted(path: &Path) -> Result<String> {
     Ok(format!("'{path}'"))
 }
 
-/// The names that are in no name of a test that ran. Without this check such a name would always
-/// pass.
+/// The parts of names that no test that ran has in its name. If a test is renamed, this check
+/// fails; without it, guests would silently no longer run the test.
 pub(super) fn unmatched(programs: &[&Program], output: &str) -> Vec<&'static str> {
     let tests: Vec<&str> = output
         .lines()

@@ -13,14 +13,14 @@ use crate::harness::{self, How};
 use crate::programs::Program;
 use crate::tally::Tally;
 
-/// Number of computing test programs that run at a time. One program may use only one thread, so a
-/// second program uses the other CPUs.
+/// Number of computing test programs that run at a time: two, because a program may use only one
+/// thread, and the second program then uses the other CPUs.
 const COMPUTING: usize = 2;
 /// Number of mostly waiting test programs that run at a time.
 const WAITING: usize = 2;
 
-/// Up to this many failed tests of a tier run once more. If more tests fail, the cause is the
-/// source, not the machine.
+/// Up to this many failed tests of a tier run once more. If more tests fail, the cause is probably
+/// the source, not other work on the machine.
 const TRIED_AGAIN: usize = 3;
 
 /// One thing to run.

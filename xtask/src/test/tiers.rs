@@ -7,7 +7,7 @@ use crate::programs::Program;
 use crate::tally::Tally;
 use crate::{deb, fuzz, guest, harness, least, symbols};
 
-/// A tier: tests with one purpose. If their number shrinks, the tier fails.
+/// A tier: tests with one purpose. The tier fails if it has fewer tests than .ci/tiers requires.
 #[derive(Debug)]
 pub(super) struct Tier {
     /// Name in .ci/tiers.
@@ -45,8 +45,10 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// How closely the work names a program. A program belongs to the tier that names the program;
-    /// otherwise to the tier that names its package; otherwise to the tier with [`Work::Others`].
+    /// How closely the work names a program; `None` if the program is not part of the work. A
+    /// program belongs to the tier that names the program itself. If there is none, it belongs to
+    /// the tier that names its package, and if there is none either, to the tier with
+    /// [`Work::Others`].
     pub(super) fn closeness(self, program: &Program) -> Option<u8> {
         match self {
             Self::Own(_) => None,
@@ -176,7 +178,7 @@ pub(super) const TIERS: &[Tier] = &[
         arguments: &["--test-threads=4"],
         ..NONE
     },
-    // These tests need a mirror that drops no packet.
+    // This tier runs alone, because its tests need a mirror that drops no packet.
     Tier {
         name: "proofs",
         load: Load::Alone,

@@ -1,4 +1,4 @@
-//! The fate of every frame and flow, according to the members' records (`c/members.c`).
+//! Which member got each frame and has each flow, by the members' records (`c/members.c`).
 
 use std::fs::File;
 use std::ops::Range;
@@ -33,7 +33,7 @@ impl Story {
         files.map(read).collect::<Result<_>>().map(Self)
     }
 
-    /// The member that has each flow in a phase, in microseconds since 1970.
+    /// The member that has each flow in a phase. The phase is in microseconds since 1970.
     pub(super) fn owners(&self, phase: &Range<u64>) -> Owners {
         let mut owners = vec![None; FLOWS as usize];
         for (member, all) in self.0.iter().enumerate() {
@@ -57,8 +57,8 @@ impl Story {
         Ok(times.iter().filter(|times| **times == 0).count() as u64)
     }
 
-    /// Microseconds from `since_us` until another member got the first packet of a member's former
-    /// flows.
+    /// Microseconds from `since_us` until the first packet of a member's former flows came to
+    /// another member.
     pub(super) fn served_after(
         &self,
         owners: &Owners,
@@ -85,8 +85,8 @@ pub(super) fn moved(before: &Owners, now: &Owners, counts: impl Fn(usize) -> boo
     100.0 * f64::from(moved) / f64::from(all.max(1))
 }
 
-/// When the last packet in a member's records arrived, in microseconds since 1970; 0 without a
-/// packet.
+/// The arrival time of the last packet in a member's records, in microseconds since 1970; 0 if
+/// there is no packet.
 pub(super) fn last_arrived_us(file: &Path) -> Result<u64> {
     let file = File::open(file)?;
     let mut word = [0; 8];

@@ -12,7 +12,7 @@ use fanpcap_testkit::{Capture, FlowKey, Member, Program};
 
 use super::{GROUP, Scene, library_of};
 
-/// Number of flows, which last for the whole scene.
+/// Number of flows. They last for the whole part of the demo.
 const FLOWS: usize = 256;
 
 /// Number of members, including the member that joins later.
@@ -84,7 +84,8 @@ impl Group<'_> {
         self.exchange()
     }
 
-    /// Sends a request and a reply in each flow, and waits until all are captured.
+    /// Sends a request and a reply in each flow, and waits until the members have captured all of
+    /// them.
     fn exchange(&mut self) -> Result<()> {
         self.packets += self.calls.exchange()?;
         let expected = self.packets;
@@ -95,8 +96,9 @@ impl Group<'_> {
         })
     }
 
-    /// Prints how many flows each member has now. Fails if another flow than those of `who` has
-    /// moved since `before`. `who` is the member that joined or was killed.
+    /// Prints how many flows each member has now. `who` is the member that joined or was killed.
+    /// Fails if a flow has moved since `before` that was not of `who` before and is not of `who`
+    /// now.
     fn talk(&mut self, what: &str, before: &Owners, who: Option<usize>) -> Result<Owners> {
         for it in &mut self.members {
             it.before = Capture::count_so_far(&it.file);
