@@ -34,7 +34,7 @@ impl Subject {
     /// The reason why the program can't be tried on this machine.
     pub(crate) fn hindrance(&self) -> Option<String> {
         let name = self.name;
-        // argus first searches for the machine's identifier, unless -X comes before.
+        // Without -X before -h, argus first searches for the machine's identifier.
         let options: &[&str] = if name == "argus" {
             &["-X", "-h"]
         } else {
