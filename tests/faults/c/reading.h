@@ -116,8 +116,8 @@ static void check_fanout_stats(struct go *go, const struct pcap_fanout_stat *st,
 		wrong(go, "%sgroup-received-%llu", when, (unsigned long long)st->group_received);
 }
 
-/* Calls pcap_fanout_stats(). After a failure, the fields that the call could not read must be
-   marked as not valid. */
+/* Calls pcap_fanout_stats(). If the call succeeds although a system call has failed, all fields
+   that it marks as valid must be right. */
 static void read_fanout_stats(struct go *go)
 {
 	const uint32_t all = PCAP_FANOUT_STAT_RECEIVED | PCAP_FANOUT_STAT_DROPPED | PCAP_FANOUT_STAT_MEMBERS |
