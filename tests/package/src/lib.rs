@@ -53,7 +53,7 @@ impl Root {
     /// A copy of the clean Debian with the package installed.
     ///
     /// # Errors
-    /// apt-get's output if it fails.
+    /// apt-get fails; the error has its output.
     pub fn with_package() -> Result<Option<Self>> {
         let Some(root) = Self::new()? else {
             return Ok(None);
@@ -80,7 +80,7 @@ impl Root {
     /// Installs the package as a user does. Installs it again if it is installed.
     ///
     /// # Errors
-    /// apt-get's output if it fails.
+    /// apt-get fails; the error has its output.
     pub fn install(&self) -> Result<()> {
         fs::copy(package()?, self.file("tmp/fanpcap.deb"))?;
         self.run("apt-get install -y -qq --no-install-recommends --reinstall /tmp/fanpcap.deb")?;

@@ -24,10 +24,10 @@ pub(crate) struct FakePort {
     here: UnixStream,
     there: UnixStream,
     /// A descriptor whose other end is closed. If the reader waits on it, poll(2) reports a
-    /// hang-up, as it does for a device with an error.
+    /// hang-up, so the reader checks the port.
     hung: UnixStream,
-    /// The results that the next calls of `check` return. While `checks` or `links` has results,
-    /// poll(2) reports a hang-up.
+    /// The results that the next calls of `check` and of `link` return. While `checks` has results,
+    /// the reader waits on `hung`.
     pub(crate) checks: Mutex<VecDeque<Answer>>,
     pub(crate) links: Mutex<VecDeque<Answer>>,
     pub(crate) statistics: Mutex<PortStatistics>,
