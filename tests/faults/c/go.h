@@ -24,10 +24,11 @@ static int group = -1;
 /* One run of the operation. */
 struct go {
 	struct fault *fault;
-	/* What the operation returned. A negative value means that it failed, with a message. */
+	/* The status that the operation returned. If it is negative, the operation failed, with
+	   a message. */
 	int status;
 	char message[PCAP_ERRBUF_SIZE];
-	/* What is wrong with the result, in words. */
+	/* The errors in the result, in words. */
 	char wrong[512];
 };
 

@@ -204,7 +204,7 @@ impl Programs {
 /// failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// How the call failed.
+    /// The way in which the call failed.
     pub pass: Pass,
     /// The number of the call among those that the pass counts.
     pub nth: usize,
@@ -212,9 +212,9 @@ pub struct Failure {
     pub call: Option<String>,
     /// The error that the call returned.
     pub errno: String,
-    /// What the operation returned.
+    /// The status that the operation returned.
     pub status: i32,
-    /// What is wrong with the result, in the words of c/operations.c.
+    /// The errors in the result, in the words of c/operations.c.
     pub wrong: BTreeSet<String>,
     /// The operation's message.
     pub message: String,

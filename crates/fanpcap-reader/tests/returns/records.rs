@@ -272,7 +272,7 @@ fn wait_for(fd: RawFd) -> Option<Duration> {
 }
 
 fn is_readable(fd: RawFd) -> bool {
-    // SAFETY: as above.
+    // SAFETY: the reader that owns the descriptor lives.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     events::poll(&[fd], Some(Duration::ZERO)).unwrap()[0]
 }

@@ -29,7 +29,7 @@ struct Output {
     said: String,
 }
 
-/// How copies share the traffic.
+/// A way in which copies share the traffic.
 struct Way {
     copies: usize,
     /// The group's mode; `None` for the default.

@@ -19,7 +19,7 @@ pub(crate) struct Subject {
     pub(crate) command: &'static str,
     /// The part of the traffic that the program reports.
     pub(crate) sees: Sees,
-    /// What the program reports about a conversation.
+    /// The facts that the program reports about a conversation.
     pub(crate) tells: Tells,
     /// Reads the conversations that the program found, from its output after its end.
     pub(crate) read: fn(&Output) -> Result<Flows>,

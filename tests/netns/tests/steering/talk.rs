@@ -99,7 +99,7 @@ impl Talk {
     }
 }
 
-/// How one packet is sent over the wire.
+/// The properties of one packet on the wire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
     pub(crate) reply: bool,

@@ -22,7 +22,8 @@ pub(super) struct Change {
     pub(super) successor: Option<usize>,
     /// Whether flows keep their member when their bucket moves.
     pub(super) is_sticky: bool,
-    /// How `member` ended, and when (in microseconds since 1970). `None` if it did not end.
+    /// The way in which `member` ended, and the time of its end, in microseconds since 1970. `None`
+    /// if it did not end.
     pub(super) end: Option<(End, u64)>,
     /// The longest allowed time from the end of `member` until another member records the first
     /// packet of its flows.

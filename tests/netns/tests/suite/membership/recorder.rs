@@ -16,7 +16,7 @@ use fanpcap_testkit::{Member, Program};
 use super::load::print;
 use super::records::now_us;
 
-/// How a member ends.
+/// A way in which a member ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// The member closes its handle on command.

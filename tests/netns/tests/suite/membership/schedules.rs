@@ -50,7 +50,7 @@ struct Schedule<'a> {
     ids: Vec<MemberId>,
     /// The weight of each member until it ends.
     weights: Vec<Option<u16>>,
-    /// How often each member has set its filter.
+    /// For each member, the number of times that it has set its filter.
     filters: Vec<usize>,
     /// The owner of each bucket.
     owners: Vec<usize>,

@@ -169,7 +169,7 @@ impl Story {
         }
     }
 
-    /// How many flows a member had in a phase.
+    /// The number of flows that a member had in a phase.
     pub(super) fn flows(&self, phase: usize, member: usize) -> usize {
         let owners = self.owners[phase].iter();
         owners.filter(|it| **it == Owner::Member(member)).count()

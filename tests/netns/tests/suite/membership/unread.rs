@@ -96,7 +96,8 @@ fn two_read_one_ring(wire: &Wire, how: &[&str]) -> Result<()> {
     other.stop()
 }
 
-/// How many packets of a member's ring the owner has taken, and how many other members have taken.
+/// Two numbers of packets in a member's ring: those that the owner has taken, and those that other
+/// members have taken.
 fn shares(page: &HeldPage) -> Result<[u64; 2]> {
     let taken = page.record().and_then(|record| record.taken);
     let others = page.takeover().context("no page")?.inherited;

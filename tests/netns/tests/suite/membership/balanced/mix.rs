@@ -87,7 +87,7 @@ impl Mix {
         self.flows.contains(&bucket)
     }
 
-    /// How many frames were sent.
+    /// The number of frames sent.
     pub(super) fn sent(&self) -> usize {
         self.sent.len()
     }
