@@ -1,5 +1,5 @@
-//! `fanpcap config` in separate namespaces. It shows the settings that an application gets, their
-//! origins, and settings without effect.
+//! `fanpcap config` in separate namespaces. It must show the settings that an application gets,
+//! where each setting comes from, and settings without effect.
 #![forbid(unsafe_code)]
 
 use std::process::{Command, Output};
@@ -184,7 +184,7 @@ fn it_says_what_the_library_does() {
             (&joined["group"], &joined["mode"])
         );
         assert_eq!(said["group"], 7);
-        // The ring has the stated size, and the steering program is one that we can read.
+        // The ring of a member must have the size that `fanpcap config` shows.
         let ring = &joined["members"][0]["ring_bytes"];
         assert_eq!(&said["default_ring_bytes"], ring);
         Ok(())
@@ -215,8 +215,8 @@ fn it_says_what_the_host_gets_of_a_device_on_xdp() {
         for line in ["host gets    every packet  ", "sent packets captured too  "] {
             assert!(text.contains(line), "{text}");
         }
-        // The device has one receive queue. Packets that the host sends get a ring of half that
-        // size.
+        // The device has one receive queue, with one ring. The ring for packets that the host sends
+        // has half the size of this ring.
         let seen = top_once("ux1")?;
         let ring = seen["devices"][0]["groups"][0]["members"][0]["ring_bytes"].as_u64();
         let of_received = said["default_ring_bytes"].as_u64();

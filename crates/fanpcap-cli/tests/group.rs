@@ -1,4 +1,5 @@
-//! `fanpcap group` on real members: its table, drained members, and groups that it can't show.
+//! `fanpcap group` on groups with real members. The tests check its table, its changes of weights
+//! and drains, and its message on groups that it can't show.
 #![forbid(unsafe_code)]
 
 use std::process::{Command, Output};
@@ -55,7 +56,8 @@ fn within(test: impl FnOnce(&Scratch) -> Result<()> + Send) -> Result<()> {
     })
 }
 
-/// Waits until each slot has this state and owns this many buckets.
+/// Waits until the slots have these states and own these numbers of buckets. Returns the command's
+/// JSON.
 fn await_slots(expected: &[(&str, u64)]) -> Result<Value> {
     await_for("the slots", LIMIT, || {
         let told = group_json()?;
@@ -174,7 +176,7 @@ fn a_group_of_the_kernels_modes_has_members_and_no_table() -> Result<()> {
     })
 }
 
-/// A newcomer is stopped while it changes the group.
+/// A newcomer is stopped while it holds the group's lock and changes the group.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn the_process_that_has_the_groups_lock_is_named() -> Result<()> {
@@ -190,7 +192,8 @@ fn the_process_that_has_the_groups_lock_is_named() -> Result<()> {
         let newcomer = program.set("LD_PRELOAD", &object).spawn(scratch)?;
         let pid = newcomer.pid();
         let line = format!("process {pid}, which is stopped, holds the group's lock");
-        // The newcomer also takes its own locks.
+        // The newcomer stops at each lock that it takes. If it is not the group's lock, let the
+        // newcomer continue.
         let named = await_for("the newcomer to have the group's lock", LIMIT, || {
             let state = stat::Stat::of(pid).context("it has ended")?;
             if !state.is_stopped() {

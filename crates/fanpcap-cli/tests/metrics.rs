@@ -1,4 +1,4 @@
-//! `fanpcap metrics`: a strict parser reads its text, with real members, over HTTP and from a file.
+//! `fanpcap metrics` with real members. A strict parser reads its text over HTTP and from a file.
 #![forbid(unsafe_code)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,7 +67,7 @@ fn sample(line: &str) -> Result<(&str, Sample)> {
     Ok((name, (labels, number.parse()?)))
 }
 
-/// A label's value up to its closing quote, and the rest.
+/// The value of a label up to its closing quote, and the rest of the text after the quote.
 fn quoted(text: &str) -> Result<(String, &str)> {
     let mut value = String::new();
     let mut letters = text.char_indices();
@@ -152,7 +152,7 @@ struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // These calls fail if the server has ended.
+        // Ignore errors: these calls fail if the server has ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -25,8 +25,8 @@ const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
 const GROUP: u16 = 7;
 const FRAMES: u64 = 400;
 
-/// Two members of a group on `ftop1`, a program that does not use our library, and a socket that
-/// sends to them.
+/// Two members of a group on `ftop1`, a program on this device that does not use our library, and a
+/// socket that sends to the device.
 struct Wire {
     scratch: Scratch,
     members: Vec<Member>,
@@ -46,8 +46,8 @@ fn on_wire(test: impl FnOnce(&Wire) -> Result<()> + Send) -> Result<()> {
         };
         let members = vec![start(0)?, start(1)?];
         member::wait_for_members(GROUP, 2)?;
-        // This tcpdump uses the system's libpcap, so only the kernel, and no page, reports its
-        // socket.
+        // This tcpdump uses the system's libpcap. So it has no page, and only the kernel reports
+        // its socket.
         let foreign = Program::tcpdump("ftop1", scratch.file("foreign.pcap"))?
             .set("LD_LIBRARY_PATH", "")
             .start(&scratch)?;
@@ -70,7 +70,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Makes the members read their counters: tcpdump reads them when a signal asks for a summary.
+    /// Makes the members read their counters by a signal that requests tcpdump's summary.
     fn read_counters(&self) -> Result<()> {
         self.members
             .iter()
@@ -104,8 +104,8 @@ fn top(arguments: &[&str]) -> Result<Output> {
     Ok(output)
 }
 
-/// The group keeps the socket of a member that is gone, so that the flows of the other member do
-/// not move.
+/// The group keeps the socket of a member that is gone as a placeholder, so that the flows of the
+/// other member do not move.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_dead_member_of_a_steered_group_is_a_placeholder() {
@@ -409,7 +409,8 @@ fn without_a_reader_no_command_panics() {
         let output = command.stdout(closed()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!said.contains("panicked"), "{arguments:?}: {said}");
-        // Standard error may have no reader either. A panic would give the status 101.
+        // Try it also without a reader of standard error. If the command panicked, its status would
+        // be 101.
         let status = command.stderr(closed()).stdout(closed()).status().unwrap();
         assert!(
             [Some(0), Some(1), Some(2)].contains(&status.code()),
@@ -435,7 +436,7 @@ fn a_shell_that_asks_how_to_enable_is_told_the_line_alone() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.is_empty(), "{said}");
     assert!(output.stdout.starts_with(b"export LD_LIBRARY_PATH='"));
-    // Without a reader, the command must not fail either.
+    // The command must not fail if its output has no reader, either.
     let (reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
     drop(reader);
     let output = asked(std::os::fd::OwnedFd::from(writer).into());

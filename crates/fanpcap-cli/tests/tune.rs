@@ -1,4 +1,5 @@
-//! `fanpcap tune` on veth devices: what it changes, and that it puts everything back.
+//! `fanpcap tune` on veth devices. The tests check what it changes, and that it restores all old
+//! values.
 #![forbid(unsafe_code)]
 
 use std::fs;
@@ -15,14 +16,14 @@ use fanpcap_testkit::{Veth, await_for, needs, netns};
 const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
 const DEVICE: &str = "ftun1";
 
-/// Creates a veth pair with four queues in a separate namespace, and removes its journals
-/// afterwards.
+/// Runs a test with a veth pair of four queues in a new namespace. Checks that the test leaves no
+/// change and no journal behind.
 fn within(test: impl FnOnce() -> Result<()> + Send) -> Result<()> {
     netns::within_new(|| {
         let number = fanpcap_linux::process::netns::inode()?.to_string();
         let journals = ["/run", "/dev/shm"]
             .map(|base| PathBuf::from(base).join("fanpcap-state/tune").join(&number));
-        // An earlier namespace with the same inode number may have left journals.
+        // Remove journals that an earlier namespace with the same inode number may have left.
         for journals in &journals {
             let _ = fs::remove_dir_all(journals);
         }
@@ -120,8 +121,8 @@ fn polling_threads_are_placed_and_gone_afterwards() -> Result<()> {
         let done = said(&tune(&arguments)?, true)?;
         ensure!(done.matches(": done").count() >= 5, "{done}");
         ensure!(has("value threaded on")? && has("value feature.rx-gro on")?);
-        // The fact also exists on a machine with one CPU, where the thread can run only on this
-        // CPU.
+        // `napi.1` is the fact of a polling thread. It also exists on a machine with one CPU, where
+        // the command can't move the thread.
         ensure!(facts()?.contains("value napi.1 "), "{done}");
         let again = said(&tune(&arguments)?, true)?;
         ensure!(again.contains("nothing to change"), "{again}");
@@ -149,7 +150,7 @@ fn what_somebody_else_has_changed_since_is_left_alone_and_told() -> Result<()> {
     })
 }
 
-/// A process for `--while`, and the command that waits for it.
+/// Starts a process, and the command that keeps its changes while this process runs (`--while`).
 fn while_it_runs() -> Result<(Child, Child)> {
     let watched = Command::new("sleep").arg("60").spawn()?;
     let pid = watched.id().to_string();
@@ -221,8 +222,8 @@ fn the_device_of_the_default_route_is_refused_unless_forced() -> Result<()> {
             &tune(&[DEVICE, "--queues", "2", "--apply", "--force"])?,
             true,
         )?;
-        // The host sends through the device, so transmit queues are placed too, and merging does
-        // not change.
+        // The host sends through the device. So the command also assigns the transmit queues to
+        // CPUs, and does not turn off the merging of packets.
         ensure!(has(AFTER)? && !has("value xps.0")? && !has("value xps.1")?);
         said(&tune(&["--restore"])?, true)?;
         ip("addr del 192.0.2.1/24 dev ftun1")
@@ -239,7 +240,7 @@ fn a_command_is_measured_before_and_after() -> Result<()> {
         let after = done.find("after: 0 packets").context("after")?;
         ensure!(before < after && has(AFTER)?, "{done}");
         said(&tune(&["--restore"])?, true)?;
-        // The command fails on its second run.
+        // The command after `--for` fails when it is run the second time.
         let second = "mkdir \"${TMPDIR:-/tmp}/fanpcap-tune-$PPID\"";
         let arguments = [DEVICE, "--queues", "2", "--apply", "--for", second];
         let failed = tune(&arguments)?;
@@ -301,7 +302,8 @@ fn errors_say_what_is_wrong() -> Result<()> {
 #[ignore = "needs root: a network namespace"]
 fn a_journal_of_an_earlier_build_is_followed_only_when_that_is_asked_for() -> Result<()> {
     within(|| {
-        // A container that shares /run/fanpcap can plant such a journal.
+        // Create a journal where an earlier build kept it. A container that shares /run/fanpcap can
+        // write to this place.
         let number = fanpcap_linux::process::netns::inode()?.to_string();
         let run = Directory::open(Path::new("/run"))?;
         let base = match run.is_in_memory()? {

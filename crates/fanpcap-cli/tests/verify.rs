@@ -1,5 +1,6 @@
-//! `fanpcap verify` on real packets. Modes that keep flows together pass. Other modes fail, and
-//! examples are printed. Without packets, the command reports that nothing is verified.
+//! `fanpcap verify` on real packets. Modes that keep flows together must pass. Other modes must
+//! fail, and the command must print examples. Without packets, the command must report that it has
+//! verified nothing.
 #![forbid(unsafe_code)]
 
 use std::process::{Command, Output};
@@ -28,7 +29,7 @@ fn verify(arguments: &[&str]) -> Result<Output> {
     Ok(command.output()?)
 }
 
-/// The status and the JSON, with traffic that verify generates.
+/// Runs the command with traffic that it generates itself. Returns its exit status and its JSON.
 fn verified(arguments: &[&str]) -> Result<(i32, Value)> {
     let output = verify(&[&["--generate", "fvr0", "--json"], arguments].concat())?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -107,7 +108,8 @@ fn a_mode_that_splits_flows_fails_with_examples() -> Result<()> {
 #[ignore = "needs root: packets in a namespace"]
 fn directions_at_different_members_fail() -> Result<()> {
     within(|| {
-        // This program steers by the source address alone.
+        // This steering program uses only the source address, so the two directions of a flow may
+        // reach different members.
         let (status, told) = verified(&["--fanout", "main = ip >-> steer_field 26 4"])?;
         assert_eq!(status, 3, "{told}");
         assert_eq!(
@@ -137,7 +139,8 @@ fn without_packets_nothing_is_verified() -> Result<()> {
     })
 }
 
-/// Other members that are already in the group get their share undisturbed.
+/// Settings name a group that has other members. The command must use another group, so that these
+/// members keep their shares.
 #[test]
 #[ignore = "needs root: packets in a namespace"]
 fn settings_do_not_choose_the_group() -> Result<()> {

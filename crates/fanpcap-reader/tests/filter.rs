@@ -1,5 +1,5 @@
-//! Our interpreter of classic BPF compared with the system library's: for any BPF program and any
-//! packet, both have the same result.
+//! Compares our interpreter of classic BPF with the interpreter of the system's library. For any
+//! BPF program and any packet, both must return the same result.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::unwrap_used,
@@ -32,7 +32,8 @@ fn view(data: &[u8], wire_len: u32) -> View<'_> {
     }
 }
 
-/// Every operation that the system's library implements: the library aborts at all others.
+/// All operations that the system's library implements. The library aborts the process at any other
+/// operation.
 const CODES: [u16; 49] = [
     0x20, 0x28, 0x30, 0x40, 0x48, 0x50, 0x00, 0x60, 0x80, 0x01, 0x61, 0x81, 0xb1, 0x02, 0x03, 0x04,
     0x0c, 0x14, 0x1c, 0x24, 0x2c, 0x34, 0x3c, 0x44, 0x4c, 0x54, 0x5c, 0x64, 0x6c, 0x74, 0x7c, 0x84,
@@ -57,10 +58,11 @@ proptest! {
     ) {
         // A BPF program must end with a return.
         program.push(Classic::keep(answer));
-        // Ancillary loads have their own test. The library's interpreter treats them as loads from
-        // outside the packet.
+        // Leave out ancillary loads, which have a test of their own. The library's interpreter
+        // treats them as loads from outside the packet.
         program.retain(|instruction| instruction.code & CLASS != LD || instruction.k < SKF_AD_OFF);
-        // Larger shifts are undefined in C, and the kernel refuses them.
+        // Leave out shifts by 32 or more bits. They are undefined in C, and the kernel refuses
+        // them.
         for shift in program.iter_mut().filter(|instruction| matches!(instruction.code, ALU_LSH_K | ALU_RSH_K)) {
             shift.k %= 32;
         }
@@ -88,6 +90,7 @@ proptest! {
 }
 
 /// The kernel refuses a filter with an undefined instruction (core/filter.c, `bpf_check_classic`).
+/// Our interpreter must reject the packet then.
 #[test]
 fn what_neither_libpcap_nor_the_kernel_defines_rejects_the_packet() {
     for code in (0..=u16::MAX).filter(|code| !CODES.contains(code)) {

@@ -1,5 +1,5 @@
-//! A read whose poll(2) fails. Runs in its own process, because the limit that makes poll(2) fail
-//! applies to the process.
+//! A read whose poll(2) fails. The test has its own process, because the limit that makes poll(2)
+//! fail applies to the whole process.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::unwrap_used,

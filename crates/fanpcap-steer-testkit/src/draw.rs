@@ -1,6 +1,7 @@
 //! Draws test data from a tape of bytes.
 
-/// The rest of a tape. After the tape's end every choice is the first one, so that every draw ends.
+/// The bytes of a tape that are not used yet. After the tape's end each choice is the first one, so
+/// that each drawing of nested data ends.
 #[derive(Clone, Debug)]
 pub struct Draw<'t> {
     tape: &'t [u8],
@@ -56,12 +57,13 @@ impl<'t> Draw<'t> {
         self.below(count) == count - 1
     }
 
-    /// One element.
+    /// Draws one of the elements.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
     }
 
-    /// An index, drawn by these weights. The sum of the weights is at most 256.
+    /// Draws an index with a probability in proportion to its weight. The sum of the weights is at
+    /// most 256.
     pub fn weighted(&mut self, weights: &[usize]) -> usize {
         let mut drawn = self.below(weights.iter().sum());
         for (place, weight) in weights.iter().enumerate() {
@@ -74,7 +76,7 @@ impl<'t> Draw<'t> {
     }
 }
 
-/// A tape of this length. Equal seeds make equal tapes (SplitMix64, Steele, Lea, Flood 2014).
+/// Makes a tape of `len` bytes. Equal seeds make equal tapes (SplitMix64, Steele, Lea, Flood 2014).
 pub fn tape(seed: u64, len: usize) -> Vec<u8> {
     let mut state = seed;
     let mut words = std::iter::repeat_with(|| {

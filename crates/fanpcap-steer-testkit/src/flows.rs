@@ -1,5 +1,5 @@
-//! Conversations that are known beforehand, and each encapsulation around their packets. This code
-//! does not use the walk, so it can test the walk.
+//! Conversations whose packets the tests know, and all encapsulations of their packets. This code
+//! does not use the walk, so tests of the walk can rely on it.
 
 mod outside;
 mod encapsulations;
@@ -23,15 +23,15 @@ pub struct Talk {
     pub packet: Vec<u8>,
 }
 
-/// A way to carry packets.
+/// An encapsulation of packets.
 #[derive(Clone, Copy, Debug)]
 pub struct Encapsulation {
     /// The name.
     pub name: &'static str,
-    /// The frame around a packet.
+    /// Returns the frame that contains a packet in this encapsulation.
     pub wrap: fn(&Talk) -> Vec<u8>,
-    /// Whether mode `flow` steers by the carried packet. If it does not, docs/steering.md lists
-    /// this name.
+    /// Whether the mode `flow` steers by the carried packet. docs/steering.md lists the names of
+    /// all encapsulations for which it does not.
     pub is_read: bool,
 }
 
@@ -54,7 +54,7 @@ pub fn talks() -> Vec<Talk> {
     .collect()
 }
 
-/// Both ends of a packet, source first. An answer goes from the server to the client.
+/// Returns both ends of a packet, the source first. An answer goes from the server to the client.
 fn turned<T>(is_answer: bool, (client, server): (T, T)) -> (T, T) {
     if is_answer {
         (server, client)
@@ -67,8 +67,8 @@ fn short(number: usize) -> u16 {
     u16::try_from(number & 0xffff).unwrap_or(0)
 }
 
-/// A packet. The client's port belongs to this conversation only; several conversations share the
-/// server's port.
+/// Makes a packet of a conversation. Each conversation has its own client port. All conversations
+/// have the same server port.
 fn packet(flow: usize, is_answer: bool, round: usize) -> Vec<u8> {
     let ports = turned(is_answer, (20_000 + short(flow), 443));
     let payload = vec![0x5a; 10 + round * 97 + flow];

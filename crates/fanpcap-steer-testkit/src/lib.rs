@@ -1,9 +1,10 @@
-//! Draws packets and steering programs for tests: all kinds of them, mostly valid. Each predicate
-//! is true for some packets and false for others.
+//! Draws packets and steering programs of all kinds for tests. Most of them are valid. Each
+//! predicate of a program is true for some packets and false for others.
 //!
-//! Packets and programs are drawn from a tape of bytes. A property test makes the tape and shrinks
-//! it: zeros draw the simplest choice, and so does the end of the tape. [`tape`] makes a tape from
-//! a seed, for loops. The bytes of libFuzzer are a tape too.
+//! Packets and programs are drawn from a tape, which is a sequence of bytes. A property test makes
+//! the tape and shrinks it: a zero draws the simplest choice, as does the end of the tape. For
+//! tests with loops, [`tape`] makes a tape from a seed. For fuzz tests, the bytes of libFuzzer are
+//! the tape.
 
 #![forbid(unsafe_code)]
 
@@ -30,7 +31,7 @@ pub fn program() -> impl Strategy<Value = Tree> {
     vec(any::<u8>(), 100..300).prop_map(|tape| programs::program(&mut Draw::new(&tape)))
 }
 
-/// A program that a kernel group can run, in most cases.
+/// A program that, in most cases, a kernel group can run.
 pub fn group_program() -> impl Strategy<Value = Tree> {
     vec(any::<u8>(), 100..300).prop_map(|tape| programs::group_program(&mut Draw::new(&tape)))
 }

@@ -1,5 +1,5 @@
-//! Draws packets: all stacks of headers that the walk reads, and the damaged packets of hostile
-//! senders.
+//! Draws packets with all stacks of headers that the walk reads, and damaged packets as hostile
+//! senders may send them.
 
 mod network;
 mod link;
@@ -13,12 +13,12 @@ use fanpcap_wire::{Frame, Tag};
 
 use crate::{Draw, pools};
 
-/// A packet with its bytes, and its metadata at the receiver.
+/// A packet: its bytes, and the metadata that it has at the receiver.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Made {
     /// The captured bytes.
     pub bytes: Vec<u8>,
-    /// The tag beside the frame.
+    /// The VLAN tag that the kernel keeps beside the frame, not in `bytes`.
     pub tag: Option<Tag>,
     /// The frame's length on the wire, without the tag beside it.
     pub length: u32,
@@ -34,15 +34,15 @@ pub struct Made {
     pub gap_ns: u64,
 }
 
-/// The version of IP around a header.
+/// The version of the IP packet that contains a header.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Family {
     V4,
     V6,
 }
 
-/// The upper protocol's number, and its header with the payload. Tunnels and ICMP errors contain
-/// further packets, nested up to `depth` deep.
+/// Draws the payload of an IP packet. Returns its protocol number and its bytes. Tunnels and ICMP
+/// errors contain further packets, which are nested up to `depth` deep.
 fn upper(draw: &mut Draw<'_>, family: Family, depth: usize) -> (u8, Vec<u8>) {
     let deep = if depth > 1 { 1 } else { 0 };
     let weights = [60, 36, 26, 12, 8, 6, 6, 20 * deep, 40 * deep, 30 * deep, 8];
@@ -67,8 +67,7 @@ fn upper(draw: &mut Draw<'_>, family: Family, depth: usize) -> (u8, Vec<u8>) {
     }
 }
 
-/// Shows the bytes in hexadecimal, in the form that other tools read: `text2pcap`, `od`, a
-/// disassembler of packets.
+/// Shows the bytes in hexadecimal without spaces, so that they can be given to other tools.
 impl fmt::Debug for Made {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hex: String = self
@@ -97,7 +96,7 @@ impl fmt::Debug for Made {
 }
 
 impl Made {
-    /// The frame, for the walk.
+    /// The frame that the walk reads.
     pub fn frame(&self) -> Frame<'_> {
         Frame {
             bytes: &self.bytes,
@@ -105,7 +104,7 @@ impl Made {
         }
     }
 
-    /// The packet, for the evaluator.
+    /// The packet that the evaluator gets at the time `now_ns`.
     pub fn packet(&self, now_ns: u64) -> Packet<'_> {
         Packet {
             frame: self.frame(),
@@ -122,7 +121,7 @@ impl Made {
 /// Maximum nesting depth of packets.
 const DEPTH: usize = 3;
 
-/// A packet. About seven in ten packets are undamaged.
+/// Draws a packet. About seven in ten packets are undamaged.
 pub fn packet(draw: &mut Draw<'_>) -> Made {
     let whole = frame(draw);
     let length = u32::try_from(whole.len()).unwrap_or(u32::MAX);
@@ -130,19 +129,19 @@ pub fn packet(draw: &mut Draw<'_>) -> Made {
     beside(draw, kept, length)
 }
 
-/// A frame with MPLS labels: no type announces what they carry.
+/// Draws a frame with MPLS labels. No type in the frame announces what the labels carry.
 pub fn labelled(draw: &mut Draw<'_>) -> Vec<u8> {
     link::labelled(draw, DEPTH)
 }
 
-/// A complete packet. Few of its fields are wrong. Some stacks of headers are deeper than the walk
-/// reads.
+/// Draws a complete frame. Few of its fields are wrong. Some stacks of headers are deeper than the
+/// walk reads.
 pub fn frame(draw: &mut Draw<'_>) -> Vec<u8> {
     link::ethernet(draw, DEPTH)
 }
 
-/// Damages about three in ten packets: cuts the bytes off, changes or inserts some bytes, or
-/// replaces all by random bytes.
+/// Damages about three in ten packets: cuts bytes off at the end, changes or inserts some bytes, or
+/// replaces all bytes by random bytes.
 fn damaged(draw: &mut Draw<'_>, mut bytes: Vec<u8>) -> Vec<u8> {
     match draw.weighted(&[70, 14, 10, 2, 2]) {
         0 => {}

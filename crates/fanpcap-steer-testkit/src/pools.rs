@@ -1,5 +1,5 @@
-//! Values that packets and programs both draw from, so that predicates are true for some packets
-//! and false for others.
+//! Pools of values. Packets and programs draw their values from the same pools, so that predicates
+//! are true for some packets and false for others.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -33,7 +33,7 @@ const ADDRESSES_6: [Ipv6Addr; 6] = [
     Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1),
 ];
 
-/// Usual ports, ports of tunnels, and ports of RTP and RTCP. No protocol has port 0.
+/// Usual ports, ports of tunnels, ports of RTP and RTCP, and port 0, which no protocol uses.
 const PORTS: [u16; 20] = [
     80, 443, 53, 40960, 5004, 5005, 5006, 5007, 4789, 8472, 6081, 2152, 2123, 0, 1023, 65535, 4790,
     37008, 5247, 1701,

@@ -1,5 +1,5 @@
-//! Draws steering programs: trees with all kinds of nodes that the checker accepts. Their numbers
-//! are numbers that drawn packets have.
+//! Draws steering programs: trees with all kinds of nodes that the checker accepts. The programs
+//! compare with numbers that drawn packets have.
 
 mod filter;
 mod predicate;
@@ -37,8 +37,8 @@ pub fn device_program(draw: &mut Draw<'_>) -> Tree {
     maker.program(Function::Sequence(main))
 }
 
-/// A steering program whose last function steers. A kernel group can run all these programs. But
-/// the checker refuses some of them, because it does not detect that a group can run them.
+/// A steering program whose last function steers. A kernel group can run all these programs. The
+/// checker still refuses some of them, because it does not detect that a kernel group can run them.
 pub fn group_program(draw: &mut Draw<'_>) -> Tree {
     let mut maker = Maker::new(draw, true);
     let before = maker.function(DEPTH, Surroundings::default());
@@ -56,7 +56,7 @@ struct Maker<'d, 't> {
     draw: &'d mut Draw<'t>,
     /// Whether to leave out functions that a kernel group can't run.
     group: bool,
-    /// The weight of each function that a kernel group does not run.
+    /// The weight with which each function is drawn that a kernel group does not run.
     copies: usize,
     sets: Vec<Vec<u128>>,
     filters: Vec<Filter>,
@@ -67,7 +67,7 @@ struct Maker<'d, 't> {
 #[derive(Clone, Copy, Default)]
 struct Surroundings {
     inner: usize,
-    /// Another function runs after this function drops.
+    /// Whether another function runs after this function has dropped a packet.
     is_told: bool,
 }
 

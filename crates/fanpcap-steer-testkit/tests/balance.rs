@@ -1,4 +1,5 @@
-//! Flows are spread evenly over members, even if addresses and ports grow together.
+//! Checks that flows are spread evenly over members, even if their addresses and ports increase
+//! together.
 
 use std::collections::HashSet;
 
@@ -10,7 +11,7 @@ use fanpcap_wire::Frame;
 
 const MEMBERS: usize = 8;
 
-/// The hashes by which these frames are steered.
+/// The hashes by which the evaluator steers these frames.
 fn hashes(steer: Steer, frames: impl Iterator<Item = Vec<u8>>) -> Vec<u32> {
     let mut evaluator = Evaluator::of_group(&Tree {
         main: Function::Steer(steer),
@@ -30,7 +31,7 @@ fn hashes(steer: Steer, frames: impl Iterator<Item = Vec<u8>>) -> Vec<u32> {
     frames.map(&mut hash).collect()
 }
 
-/// How many of these frames each member gets.
+/// The number of these frames that each member gets.
 fn shares(frames: impl Iterator<Item = Vec<u8>>) -> [usize; MEMBERS] {
     let mut shares = [0; MEMBERS];
     for number in hashes(Steer::Flow(Flow::WHOLE), frames) {
@@ -69,7 +70,7 @@ fn random_flows_of_ipv4_are_spread_evenly() {
 fn random_flows_of_ipv6_are_spread_evenly() {
     for seed in 0..20 {
         let random = tape(seed, FLOWS * 12);
-        // Hosts of one network: the upper half of the address is the same.
+        // The hosts are in one network, so the upper halves of their addresses are equal.
         let frames = random.chunks_exact(12).map(|flow| {
             let mut bytes = ethernet(0x86dd, &v6(17, &udp(0, 443, &[])));
             bytes[30..38].copy_from_slice(&flow[..8]);
@@ -80,8 +81,8 @@ fn random_flows_of_ipv6_are_spread_evenly() {
     }
 }
 
-/// Tests the trap of the RSS key 6D:5A: if address and port grow together, their XOR is always the
-/// same.
+/// The hash by the RSS key 6D:5A has a weakness that `flow` must not have: if a client's address
+/// and port increase together, their XOR is always the same.
 #[test]
 fn clients_whose_port_grows_with_their_address_are_spread() {
     let frames = (0..=255_u8).map(|client| {
@@ -106,8 +107,8 @@ fn ports_alone_spread_the_flows_of_two_hosts() {
     assert_even(shares(frames), "ports");
 }
 
-/// Checks that nearly all hashes are different. Also checks with 2 to 12 members that the fullest
-/// member has no more hashes than random hashes would give it.
+/// Checks that nearly all hashes are different. Also checks, for 2 to 12 members, that the member
+/// with the most hashes has no more of them than random hashes would give it.
 fn assert_spread(steer: &Steer, frames: impl Iterator<Item = Vec<u8>>, what: &str) {
     let hashes = hashes(steer.clone(), frames);
     let distinct = hashes.iter().collect::<HashSet<_>>().len();
@@ -134,9 +135,9 @@ fn assert_spread(steer: &Steer, frames: impl Iterator<Item = Vec<u8>>, what: &st
 /// Pairs of ends. Each end is a number of one byte.
 type Pairs = Vec<[u8; 2]>;
 
-/// Three sets of pairs among 256 numbers: all pairs; each number of the lower half with the number
-/// at the same place in the upper half; and each number with the number at the same place counted
-/// from the end.
+/// Three sets of pairs among the numbers from 0 to 255. "mesh": all pairs. "halves": each number
+/// below 128 with the number that is greater by 128. "mirror": each number `n` below 128 with `255
+/// - n`.
 fn among_themselves() -> [(&'static str, Pairs); 3] {
     let mesh = (0..=255).flat_map(|one| (0..one).map(move |other| [one, other]));
     let halves = (0..128).map(|one| [one, one + 128]);
@@ -148,7 +149,7 @@ fn among_themselves() -> [(&'static str, Pairs); 3] {
     ]
 }
 
-/// All pairs of one of 256 numbers with one of 256 others.
+/// All pairs of two numbers from 0 to 255.
 fn with_others() -> Pairs {
     let all = (0..=255).flat_map(|one| (0..=255).map(move |other| [one, other]));
     all.collect()
@@ -167,7 +168,7 @@ fn numbered<'a>(
     })
 }
 
-/// Steering by addresses and ports, and by all properties of a flow.
+/// Two ways of steering: by addresses and ports, and by all properties of a flow.
 fn flows() -> [Steer; 2] {
     let all = Flow {
         protocol: true,
@@ -245,7 +246,8 @@ fn grids_of_ethernet_addresses_are_spread() {
     }
 }
 
-/// The hosts differ in one byte of the key's address, at each place in turn.
+/// The hosts differ in one byte of the address that is the key. The test tries each byte of the
+/// address.
 #[test]
 fn keys_of_one_address_are_spread() {
     let frame = ethernet(0x88b5, &[0; 46]);
@@ -256,8 +258,8 @@ fn keys_of_one_address_are_spread() {
     }
 }
 
-/// Without this spread, one member of eight would get all packets that `share` has selected as one
-/// part of eight.
+/// `share` selects one eighth of the packets by a key, and the same key then steers them. If both
+/// used the same bits of the hash, one of eight members would get all of these packets.
 #[test]
 fn what_is_shared_out_by_a_key_is_still_spread_by_it() {
     let key = Key::IP_SOURCE;

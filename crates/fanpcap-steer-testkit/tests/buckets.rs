@@ -1,4 +1,5 @@
-//! Flows are spread evenly over a group's buckets, even if addresses and ports grow together.
+//! Checks that flows are spread evenly over a group's buckets, even if their addresses and ports
+//! increase together.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(clippy::print_stdout, reason = "a test prints its measurements")]
 
@@ -31,8 +32,8 @@ fn loads(steer: Steer, frames: impl Iterator<Item = Vec<u8>>) -> Vec<usize> {
 }
 
 /// Checks that the loads are like those of random hashes: their chi-square is within six standard
-/// deviations. Also checks the fullest bucket: random hashes fill a bucket more with a probability
-/// below one in 10^9.
+/// deviations. Also checks that the fullest bucket has no more flows than random hashes would give
+/// it, except with a probability below one in 10^9.
 fn assert_random(what: &str, loads: &[usize]) {
     let flows = loads.iter().sum::<usize>() as f64;
     let mean = flows / BUCKETS as f64;
@@ -62,7 +63,7 @@ fn four(source: [u8; 4], destination: [u8; 4], ports: [u16; 2]) -> Vec<u8> {
     bytes
 }
 
-/// A host of a network with 2^24 addresses.
+/// The address of a host in a network with 2^24 addresses.
 fn host(number: u32) -> [u8; 4] {
     (0x0a00_0000 + number).to_be_bytes()
 }
@@ -87,7 +88,8 @@ fn random_flows_are_spread() {
     }
 }
 
-/// Clients of one server. The clients use one port after the other, as many hosts do.
+/// The flows are those of clients of one server. Each client uses one port after the other, as many
+/// hosts do.
 #[test]
 fn clients_and_servers_are_spread() {
     let server = [192, 0, 2, 1];
@@ -136,7 +138,7 @@ fn addresses_alone_are_spread() {
     assert_random("a mesh of Ethernet addresses", &loads(Steer::Link, links));
 }
 
-/// Short numbers, such as VLAN ids, have few values. These values are spread over buckets like
+/// Short numbers, such as VLAN ids, have few values. Their hashes must be spread over buckets like
 /// random hashes.
 #[test]
 fn short_numbers_come_to_different_buckets() {

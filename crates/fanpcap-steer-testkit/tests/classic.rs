@@ -1,4 +1,5 @@
-//! Pcap filters read a frame with its tag in the bytes, as the reader's filters do.
+//! Checks that pcap filters in steering programs read a frame with its tag in the frame's bytes, as
+//! the reader's filters do.
 
 use fanpcap_bpf::classic::opcode::*;
 use fanpcap_bpf::{Classic, Shifts, run};
@@ -73,7 +74,8 @@ proptest! {
 fn shifts_are_the_kernels() {
     let made = Made::default();
     let op = Classic::new;
-    // A = 1; X = 33; A <<= X. The filter then returns 2, not 0.
+    // The filter computes A = 1; X = 33; A <<= X. It must return 2, not 0, because shifts use only
+    // the lower 5 bits of X.
     let code = [
         op(LD_IMM, 1),
         op(LDX_IMM, 33),

@@ -1,5 +1,5 @@
-//! Checks that the drawn data is useful for tests: each predicate is true and false often, and each
-//! function drops and passes packets.
+//! Checks that the drawn packets and programs are useful for tests. Each predicate must often be
+//! true and often be false, and each function must drop some packets and pass others.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::LazyLock;
@@ -18,7 +18,7 @@ static DRAWN: LazyLock<Vec<Made>> = LazyLock::new(|| {
     drawn.collect()
 });
 
-/// How often the predicate holds, in hundredths of a percent of all packets.
+/// The share of packets for which the predicate holds, in hundredths of a percent.
 fn share(predicate: &Predicate) -> u64 {
     let holds = Function::If(
         Box::new(predicate.clone()),
@@ -40,7 +40,7 @@ fn kept(main: Function) -> u64 {
     kept.count() as u64 * 10_000 / PACKETS
 }
 
-/// Checks that each predicate holds for at least one in a hundred packets, and fails for at least
+/// Checks that each predicate is true for at least one in a hundred packets, and false for at least
 /// one in a hundred.
 fn assert_both_ways(shares: &[(String, u64)]) {
     let rare: Vec<_> = shares
@@ -164,7 +164,8 @@ fn programs_have_all_parts() {
     );
 }
 
-/// Packets have each property, often with its usual numbers. Other packets lack the property.
+/// Checks that for each property, many packets have the property with its usual numbers, and other
+/// packets do not have it.
 #[test]
 fn properties_are_there_and_are_not() {
     let properties = [

@@ -1,5 +1,5 @@
-//! Checks that offsets of fields do not count the frame's outermost tag, whether the tag is in the
-//! frame or beside it. So all engines read the same bytes.
+//! Checks that offsets of fields do not count the frame's outermost tag. It does not matter whether
+//! the tag is in the frame or beside it, so all engines read the same bytes.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use fanpcap_linux::bpf::Loaded;
@@ -33,7 +33,8 @@ fn untagged() -> Vec<u8> {
     )
 }
 
-/// The frame with tags of these kinds, and whether the kernel removes the first tag.
+/// Frames with different tags. For each frame, whether the kernel removes the first tag from the
+/// frame.
 fn tagged() -> [(Vec<u8>, bool); 5] {
     let with = |tags: &[u8]| {
         let plain = untagged();
@@ -62,7 +63,8 @@ fn native(source: &str, bytes: &[u8], tag: Option<Tag>) -> Decision {
     Evaluator::of_group(&compiled(source)).decide(&packet)
 }
 
-/// The decision for a frame whose tag is beside it, as on a packet socket.
+/// The evaluator's decision on the frame as a packet socket gets it, with the removed tag beside
+/// the frame.
 fn on_a_socket(source: &str, one: &(Vec<u8>, bool)) -> Decision {
     let tag = one.1.then_some(Tag {
         tpid: 0x8100,

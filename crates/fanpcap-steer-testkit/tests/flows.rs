@@ -1,5 +1,5 @@
-//! Flows that are known beforehand, in each encapsulation, in both directions. Mode `flow` gives
-//! each flow to one member, both in the evaluator and in the kernel.
+//! Conversations that the test knows, in each encapsulation. The mode `flow` must give both
+//! directions of each flow to one member, in the evaluator and in the kernel.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +12,7 @@ use fanpcap_steer::{ebpf, modes, tree};
 use fanpcap_steer_testkit::flows::{ALL, Encapsulation, FLOWS, Talk, talks};
 use fanpcap_wire::{Frame, Layers};
 
-/// Decides on a frame: returns its hash.
+/// A function that returns the hash by which it would steer a frame.
 type Decide<'d> = Box<dyn FnMut(&[u8]) -> u32 + 'd>;
 
 fn flow() -> fanpcap_steer::ir::Tree {
@@ -31,7 +31,7 @@ fn native() -> Decide<'static> {
     })
 }
 
-/// The deciding functions in the kernel: at a socket and at XDP.
+/// The functions that decide in the kernel: one at a packet socket, one at XDP.
 fn kernel() -> [Decide<'static>; 2] {
     let program = flow();
     let socket = ebpf::fanout_without_table(&Parts::of(&program).unwrap()).unwrap();
@@ -82,7 +82,7 @@ fn hashes(by: &Encapsulation, decide: &mut Decide<'_>) -> Vec<(Talk, u32)> {
         .collect()
 }
 
-/// Whether each conversation has one hash, and no other conversation has the same hash.
+/// Whether each conversation has one hash, and each hash belongs to one conversation.
 fn is_by_flow(hashes: &[(Talk, u32)]) -> bool {
     let of: BTreeSet<_> = hashes
         .iter()
@@ -144,7 +144,7 @@ fn packets_that_are_not_read_are_told() {
     }
 }
 
-/// The list in the documentation must have the same names as the list in the code.
+/// docs/steering.md must list each encapsulation that the mode `flow` does not read.
 #[test]
 fn what_is_not_read_is_documented() {
     let page = include_str!("../../../docs/steering.md");

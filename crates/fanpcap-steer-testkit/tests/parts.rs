@@ -1,4 +1,5 @@
-//! Checks that the two parts of a steering program together decide like the whole program.
+//! Checks that the filtering part and the steering part of a program together decide as the whole
+//! program decides.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use fanpcap_steer::ir::{Function, Steer, Tree};
@@ -38,14 +39,14 @@ impl Cut {
     }
 }
 
-/// Whether decisions depend on packets that the whole program may have dropped. They do if the
-/// program has turns or random numbers.
+/// Whether a program steers in turn or at random. Then its decisions also depend on packets that it
+/// has dropped, so the parts may choose another member.
 fn has_turns(function: &Function) -> bool {
     let is_turn = matches!(function, Function::Steer(Steer::RoundRobin | Steer::Random));
     is_turn || function.children().any(has_turns)
 }
 
-/// Tallies over many programs and packets.
+/// Counts over many programs and packets.
 #[derive(Debug, Default)]
 struct Tally {
     fit: usize,
@@ -54,7 +55,7 @@ struct Tally {
     steered: usize,
 }
 
-/// Compares the decisions for each packet, each time with fresh state.
+/// Compares the decisions on each packet, each time with evaluators that have seen no other packet.
 fn each_alone(program: &Tree, packets: &[Made], tally: &mut Tally) {
     for made in packets {
         let Ok(mut cut) = Cut::of(program) else {
@@ -81,8 +82,8 @@ fn each_alone(program: &Tree, packets: &[Made], tally: &mut Tally) {
     tally.without_filtering += usize::from(Parts::of(program).unwrap().filtering().is_none());
 }
 
-/// Compares the decisions while state is kept between packets: drops, counters and samples must be
-/// equal.
+/// Compares the decisions on packets one after the other, with evaluators that keep their state.
+/// Drops, counters and samples must be equal.
 fn one_after_the_other(program: &Tree, packets: &[Made]) {
     let Ok(mut cut) = Cut::of(program) else {
         return;
@@ -116,8 +117,8 @@ proptest! {
         one_after_the_other(&program, &packets);
     }
 
-    /// A kernel group refuses most of these programs. For the other programs the same properties
-    /// hold.
+    /// A kernel group refuses most of these programs. The programs that it accepts must have the
+    /// same properties.
     #[test]
     fn of_any_program(program in program(), packets in vec(packet(), 1..8)) {
         each_alone(&program, &packets, &mut Tally::default());
@@ -125,7 +126,8 @@ proptest! {
     }
 }
 
-/// Checks that the properties are not vacuous.
+/// Checks that the tests above test something: that they compare many programs, which drop some
+/// packets and steer others.
 #[test]
 fn most_programs_fit_and_decide_both_ways() {
     let mut tally = Tally::default();

@@ -10,7 +10,7 @@ use fanpcap_steer_testkit::{Draw, Made, packet, packets, tape};
 use fanpcap_wire::{Frame, Ip, Layers, number};
 use proptest::prelude::*;
 
-/// Number of equal findings of both parsers, by kind.
+/// Numbers of headers that both parsers have found, by kind.
 #[derive(Debug, Default)]
 struct Compared {
     tags: usize,
@@ -19,7 +19,7 @@ struct Compared {
     transport: usize,
 }
 
-/// Number of tags that etherparse skips.
+/// The largest number of tags that etherparse skips.
 const TAGS_MAX: usize = 3;
 
 fn compare(made: &Made, compared: &mut Compared) {
@@ -38,7 +38,7 @@ fn compare(made: &Made, compared: &mut Compared) {
     };
     assert_eq!(link.source(), ethernet.source());
     assert_eq!(link.destination(), ethernet.destination());
-    // etherparse does not know 0x9200 and 0x9300.
+    // etherparse does not know the tags 0x9200 and 0x9300.
     if link.tags().any(|tag| tag.tpid > number::ETHER_TAG_OLD) {
         return;
     }
@@ -51,7 +51,8 @@ fn compare(made: &Made, compared: &mut Compared) {
     );
     compared.tags += tags.len();
     match &theirs.net {
-        // etherparse decides by the version in the header, whatever the Ethernet type is.
+        // etherparse decides by the version in the IP header, the walk by the Ethernet type. So
+        // compare only if both agree.
         Some(LaxNetSlice::Ipv4(_)) if ours.ether_type() != Some(number::ETHER_IPV4) => return,
         Some(LaxNetSlice::Ipv6(_)) if ours.ether_type() != Some(number::ETHER_IPV6) => return,
         Some(LaxNetSlice::Ipv4(v4)) => {

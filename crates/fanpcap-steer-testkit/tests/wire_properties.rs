@@ -47,7 +47,8 @@ proptest! {
     }
 }
 
-/// A fact that the walk finds in the beginning of a frame, but not in the whole frame.
+/// Returns a fact that the walk finds in some beginning of the frame, but not in the whole frame.
+/// There must be none.
 fn said_by_parts_alone(frame: &Frame<'_>) -> Option<String> {
     let (whole, layers) = (facts::of(frame), Layers::of(frame));
     for len in 0..frame.bytes.len() {
@@ -68,8 +69,9 @@ fn said_by_parts_alone(frame: &Frame<'_>) -> Option<String> {
     None
 }
 
-/// The frame carries, in VXLAN, a frame with MPLS labels. Behind the labels is an Ethernet frame
-/// with an IPv6 packet. The Ethernet address of that frame begins with the digit 6.
+/// The frame carries, in VXLAN, a frame with MPLS labels. The labels carry an Ethernet frame with
+/// an IPv6 packet. This Ethernet frame begins with the digit 6, so while it is cut it looks like an
+/// IPv6 packet.
 #[test]
 fn a_frame_behind_labels_in_a_tunnel_is_in_doubt_while_it_is_cut() {
     const FRAME: &str = "02000000000102000000000188641100000000a40021450100a200014000011165480a000001\
@@ -102,7 +104,7 @@ fn is_doubtful(part: &Layers<'_>, whole: &Layers<'_>) -> bool {
     frame.is_some() && found.is_some_and(|found| addresses(found) != frame)
 }
 
-/// The packet in the opposite direction, with exchanged addresses and ports in the bytes.
+/// The packet in the opposite direction: its addresses and ports are exchanged in the bytes.
 fn turned(made: &Made) -> Made {
     let mut turned = made.clone();
     let frame = made.frame();

@@ -1,5 +1,5 @@
-/* System calls as the tracer treats them: their names, which calls fail for lack of descriptors,
-   which calls signals interrupt, and which calls are left alone. */
+/* The system calls that the tracer knows. For each call: its name, whether it can fail for lack
+   of descriptors, whether signals interrupt it, and whether the tracer leaves it alone. */
 #ifndef calls_h
 #define calls_h
 
@@ -18,8 +18,9 @@ enum {
 	OPTION = 16,
 	/* The call's second argument, a request or command, is part of the printed name. */
 	REQUEST = 32,
-	/* The call never fails where the library uses it, or the library can undo nothing when it fails.
-	   */
+	/* The tracer does not make the call fail: either it never fails as the library uses it, or
+	   the library could undo nothing after the failure.
+	 */
 	LEFT_ALONE = 64,
 };
 
@@ -95,7 +96,7 @@ static const struct call calls[] = {
 	{ SYS_nanosleep, "nanosleep", LEFT_ALONE },
 	{ SYS_clock_nanosleep, "clock_nanosleep", LEFT_ALONE },
 	{ SYS_exit_group, "exit_group", LEFT_ALONE },
-	/* The allocator's calls. These tests do not cover a lack of memory. */
+	/* The calls of the memory allocator, because these tests do not cover a lack of memory. */
 	{ SYS_brk, "brk", LEFT_ALONE },
 	{ SYS_madvise, "madvise", LEFT_ALONE },
 	{ SYS_getrandom, "getrandom", LEFT_ALONE },

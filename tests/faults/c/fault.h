@@ -1,4 +1,4 @@
-/* How a program asks its tracer for a failure: by a prctl() with a number that the kernel does not
+/* A program asks its tracer for a failure by a prctl() with a number that the kernel does not
    have. */
 #ifndef fault_h
 #define fault_h
@@ -7,14 +7,14 @@
 
 enum { FAULT_ARM = 0x66616e70, FAULT_DISARM = 0x66616e71 };
 
-/* How calls fail. RESOURCES: for lack of memory or descriptors. DENIED: for lack of permission.
-   INTERRUPTED: as if a signal interrupted them; only calls that signals interrupt are counted.
-   EXHAUSTED: for lack of descriptors, from the nth call on; only calls that make a descriptor are
-   counted. */
+/* The ways in which calls fail. RESOURCES: for lack of memory or descriptors. DENIED: for lack
+   of permission. INTERRUPTED: as if a signal interrupted the call; only calls that signals can
+   interrupt are counted. EXHAUSTED: for lack of descriptors, in the nth call and in all later
+   calls; only calls that make a descriptor are counted. */
 enum pass { RESOURCES, DENIED, INTERRUPTED, EXHAUSTED, PASSES };
 
-/* The request that the `nth` system call of the calling thread from now on fails; 0 for no failure.
-   The tracer fills in the other fields when the call fails. */
+/* The request that the `nth` system call of the calling thread after the request fails. If `nth`
+   is 0, no call fails. The tracer sets the fields after `pass` when the call fails. */
 struct fault {
 	long nth;
 	long pass;

@@ -1,5 +1,4 @@
-/* One run of an operation: what it returned, what is wrong with the result, and the checks of all
-   operations. */
+/* One run of an operation: its result, and the checks of the result that all operations need. */
 #ifndef go_h
 #define go_h
 
@@ -15,8 +14,8 @@
 #pragma weak pcap_fanout_group
 #pragma weak pcap_fanout_stats
 
-/* The test makes some thousand runs, and the kernel clears the ring for each: so the rings are
-   small. */
+/* The rings are small, because the test makes some thousand runs, and the kernel clears a ring
+   for each run. */
 enum { TIMEOUT_MS = 10, RING_BYTES = 1 << 20 };
 
 static const char *device;
@@ -25,10 +24,11 @@ static int group = -1;
 /* One run of the operation. */
 struct go {
 	struct fault *fault;
-	/* What the operation returned. A negative value means that it failed, with a message. */
+	/* The status that the operation returned. If it is negative, the operation failed, with
+	   a message. */
 	int status;
 	char message[PCAP_ERRBUF_SIZE];
-	/* What is wrong with the result, in words. */
+	/* The errors in the result, in words. */
 	char wrong[512];
 };
 
@@ -69,7 +69,7 @@ static pcap_t *created(void)
 	return p;
 }
 
-/* A handle for the other operations, opened without failures. */
+/* Opens a handle without failures, for operations on a handle that is open. */
 static pcap_t *opened(void)
 {
 	pcap_t *p = created();

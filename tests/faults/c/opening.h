@@ -4,9 +4,9 @@
 
 #include "go.h"
 
-/* Creates and activates a handle. A handle that could not join its group is activated again. A
-   handle that the system's library could not activate has no descriptor. It may only be closed,
-   because that library crashes otherwise. */
+/* Creates and activates a handle. If a handle could not join its group, activates it again. A
+   handle that the system's library could not activate has no descriptor. The operation only
+   closes such a handle, because another call on it crashes that library. */
 static void open_handle(struct go *go)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";
@@ -36,7 +36,7 @@ static void open_handle(struct go *go)
 	pcap_close(p);
 }
 
-/* The group is set by the environment. */
+/* Opens a handle by pcap_open_live(). The environment sets the handle's group. */
 static void open_live(struct go *go)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";
@@ -54,7 +54,7 @@ static void open_live(struct go *go)
 	pcap_close(p);
 }
 
-/* A handle that is created and never activated. */
+/* Creates a handle and never activates it. */
 static void create_only(struct go *go)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";
@@ -69,7 +69,7 @@ static void create_only(struct go *go)
 		pcap_close(p);
 }
 
-/* The first call of a process, which loads the system's library. */
+/* Makes the first call of a process, which loads the system's library. */
 static void load(struct go *go)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";

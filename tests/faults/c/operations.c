@@ -1,6 +1,7 @@
 /* Repeats one operation while its first, second, third ... system call fails. Usage, under the
    tracer: operations OPERATION PASS DEVICE SENDER [GROUP]. With a group the handle is a member.
-   Prints a line for each failure: number, call, errno, status, what is wrong, message. */
+   Prints a line for each failure: its number, the call that failed, errno, the operation's
+   status, what is wrong with its result, and its message. */
 #define _GNU_SOURCE
 #include "opening.h"
 #include "reading.h"
@@ -58,8 +59,8 @@ static void print_line(const struct go *go, int nth)
 	       go->wrong[0] != '\0' ? go->wrong : "-", go->message);
 }
 
-/* Runs the operation with one failure, then without a failure in the same process. If the failed
-   call should have removed pages, they may stay until the second run. */
+/* Runs the operation with one failure, then without a failure in the same process. If the call
+   that failed should have removed pages, these pages may stay until the second run. */
 static int go_twice(const struct operation *operation, struct fault *fault, int pass, int nth)
 {
 	struct fault none = { 0 };
@@ -105,7 +106,8 @@ static void loop(const struct operation *operation, int pass)
 	int afresh = operation->run == load, nth = 1;
 	struct fault *fault = mmap(NULL, sizeof(*fault), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 
-	/* Memory and descriptors that the first use allocates and keeps are no leak. */
+	/* Runs the operation once before the failures: memory and descriptors that its first run
+	   allocates and keeps are no leak. */
 	if (!afresh)
 		operation->run(&(struct go){ .fault = &(struct fault){ 0 } });
 	do

@@ -32,7 +32,7 @@ static void set_filter(struct go *go)
 	pcap_close(p);
 }
 
-/* Dispatches while packets wait in the ring. No packet may be lost. */
+/* Calls pcap_dispatch() while packets wait in the ring. No packet may be lost. */
 static void dispatch_waiting(struct go *go)
 {
 	struct seen seen = { 0, 0 };
@@ -116,7 +116,8 @@ static void check_fanout_stats(struct go *go, const struct pcap_fanout_stat *st,
 		wrong(go, "%sgroup-received-%llu", when, (unsigned long long)st->group_received);
 }
 
-/* After a failure, the fields that the call could not read must be empty. */
+/* Calls pcap_fanout_stats(). If the call succeeds although a system call has failed, all fields
+   that it marks as valid must be right. */
 static void read_fanout_stats(struct go *go)
 {
 	const uint32_t all = PCAP_FANOUT_STAT_RECEIVED | PCAP_FANOUT_STAT_DROPPED | PCAP_FANOUT_STAT_MEMBERS |
@@ -139,8 +140,8 @@ static void read_fanout_stats(struct go *go)
 	pcap_close(beside);
 }
 
-/* Sets non-blocking mode, then blocking mode. A handle that may block again needs a descriptor that
-   wakes it. */
+/* Sets non-blocking mode, then blocking mode again, for which the handle needs a descriptor that
+   ends its waits. */
 static void set_nonblock(struct go *go)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";

@@ -39,7 +39,7 @@ static inline int entries_of(const char *path, char *numbers)
 	return count;
 }
 
-/* Mappings of sockets (rings) and of nameless files. */
+/* Counts mappings of sockets, which are rings, and mappings of nameless files. */
 static inline int count_mappings(void)
 {
 	FILE *maps = fopen("/proc/self/maps", "r");

@@ -1,8 +1,8 @@
-/* Runs a program and makes system calls fail when the program asks for it. Usage: tracer PROGRAM
-   ARGUMENT... The tracer uses ptrace(2), so it catches a call whoever makes it: our library, the
-   system's library, the standard library, or libc itself. The program stops at each system call
-   only while a call is to fail. At other times a filter by seccomp(2) stops it only at its
-   requests. */
+/* Runs a program and makes its system calls fail when the program requests a failure. Usage:
+   tracer PROGRAM ARGUMENT... The tracer uses ptrace(2), so it catches a call whoever makes it:
+   our library, the system's library, the standard library, or libc itself. After a request, the
+   program stops at each system call until the requested failure. At other times a filter of
+   seccomp(2) stops the program only at its requests. */
 #define _GNU_SOURCE
 #include "calls.h"
 #include "fault.h"
@@ -28,8 +28,8 @@
 		 PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC | PTRACE_O_EXITKILL | \
 		 PTRACE_O_TRACESECCOMP)
 
-/* The low half of the first argument. It comes first in memory on both architectures that run this
-   test. */
+/* The offset of the low half of a call's first argument. The low half comes first in memory on
+   both architectures on which this test runs. */
 #define REQUEST_AT offsetof(struct seccomp_data, args)
 
 /* The current request: the thread that made it, the address of its struct fault, and a copy of the
@@ -37,7 +37,7 @@
 static pid_t asking;
 static unsigned long asked_at;
 static struct fault fault;
-/* The thread is inside the call that is to fail. */
+/* Whether the thread `asking` is inside the call that is to fail. */
 static int failing;
 
 static void fail(const char *call)
@@ -62,7 +62,7 @@ static void copy_out(pid_t thread, void *from, unsigned long to, size_t size)
 		fail("process_vm_writev");
 }
 
-/* Copies byte by byte: a path may end just before memory that cannot be read. */
+/* Copies a path byte by byte, because the path may end just before memory that can't be read. */
 static void copy_path(pid_t thread, unsigned long from, char *to, size_t size)
 {
 	size_t len = 0;
@@ -131,7 +131,8 @@ static void set_word(pid_t thread, int set, void *value, size_t size)
 		fail("PTRACE_SETREGSET");
 }
 
-/* Makes the kernel skip the call. The result is set when the call returns. */
+/* Makes the kernel skip the thread's call. The tracer sets the call's result later, when the
+   call returns. */
 static void skip_call(pid_t thread)
 {
 #if defined(__aarch64__)
@@ -221,8 +222,8 @@ static void at_stop(pid_t thread)
 	}
 }
 
-/* The signal to deliver to a stopped thread: the signal that stopped it, or 0 if the tracer caused
-   the stop. */
+/* The signal that a stopped thread must get: the signal that stopped the thread, or 0 if the
+   tracer caused the stop. */
 static int signal_of(int status)
 {
 	int signal = WSTOPSIG(status);
@@ -250,7 +251,7 @@ static int trace(pid_t program)
 			continue;
 		if (WSTOPSIG(status) == (SIGTRAP | 0x80) || status >> 16 == PTRACE_EVENT_SECCOMP)
 			at_stop(thread);
-		/* The thread may have been killed in the meantime. */
+		/* Ignores ESRCH, because the thread may have been killed after its stop. */
 		if (ptrace(is_watched(thread) ? PTRACE_SYSCALL : PTRACE_CONT, thread, 0,
 			   (void *)(long)signal_of(status)) != 0 && errno != ESRCH)
 			fail("PTRACE_CONT");

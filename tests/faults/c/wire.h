@@ -20,7 +20,7 @@ struct seen {
 	int ours, others;
 };
 
-/* A socket that only sends: protocol 0. */
+/* A socket that only sends. Its protocol is 0, so it receives nothing. */
 static int sender = -1;
 
 static inline void open_sender(const char *device)
@@ -64,8 +64,8 @@ static inline int await_frames(pcap_t *p, int milliseconds)
 	return poll(&ready, 1, milliseconds) > 0;
 }
 
-/* Waits until sent frames have arrived, because a loaded machine may deliver them later. Does not
-   ask the handle for its counters: that would be another call of the tested library. */
+/* Waits until sent frames have arrived, because a loaded machine may deliver them late. Does not
+   ask the handle for its counters, because this would be another call of the tested library. */
 static inline void settle(pcap_t *p)
 {
 	const struct timespec pause = { .tv_nsec = 10000000 };
@@ -82,9 +82,9 @@ static inline long now_ms(void)
 	return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Reads until FRAMES of our frames have come, for a limited time, and counts other frames that come
-   until then. Does not call pcap_dispatch() without packets: a handle that receives nothing would
-   never return. */
+/* Reads until FRAMES frames of the type OURS have come, or READ_MS milliseconds have passed.
+   Also counts the other frames that come in this time. Calls pcap_dispatch() only if there are
+   packets, because on a handle that receives nothing the call would never return. */
 static inline void read_frames(pcap_t *p, struct seen *seen)
 {
 	long end = now_ms() + READ_MS;

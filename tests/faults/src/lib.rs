@@ -1,5 +1,5 @@
-//! Fault loops: repeat an operation while its first, second, third ... system call fails, on our
-//! library and on the system's.
+//! Fault loops. A loop repeats an operation while its first, second, third ... system call fails.
+//! It runs on our library or on the system's library.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeSet;
@@ -15,13 +15,13 @@ use fanpcap_testkit::{Scratch, Veth, library, netns, veth};
 pub const DEVICE: &str = "vb";
 /// The alternative name of [`DEVICE`].
 pub const OTHER_NAME: &str = "longname0";
-/// The group of members.
+/// The group of all handles that are members.
 pub const GROUP: u16 = 7;
 
 /// The device at which frames enter.
 const FAR_DEVICE: &str = "va";
 
-/// How calls fail; c/fault.h describes each kind.
+/// The way in which calls fail; c/fault.h describes each way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Pass {
     /// `ENOMEM`, `EMFILE`.
@@ -30,7 +30,7 @@ pub enum Pass {
     Denied,
     /// `EINTR`.
     Interrupted,
-    /// `EMFILE`, for every call from then on.
+    /// `EMFILE`, for the chosen call and all later calls.
     Exhausted,
 }
 
@@ -53,7 +53,7 @@ impl Pass {
     }
 }
 
-/// The library under the operation.
+/// The library that the operation calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Library {
     /// Our library.
@@ -67,13 +67,13 @@ pub enum Library {
 pub struct Loop {
     /// Name of the operation in c/operations.c.
     pub operation: &'static str,
-    /// The library.
+    /// The library on which the operation runs.
     pub library: Library,
     /// Whether the handle is a member of [`GROUP`].
     pub member: bool,
-    /// The environment variables.
+    /// The environment variables that are set.
     pub environment: &'static [(&'static str, &'static str)],
-    /// The device's name.
+    /// The name by which the operation opens the device.
     pub device: &'static str,
 }
 
@@ -105,7 +105,8 @@ impl Loop {
         }
     }
 
-    /// Runs the operation for these passes at the same time, each in its own network namespace.
+    /// Runs the operation for all of these passes at the same time, each pass in its own network
+    /// namespace.
     ///
     /// # Errors
     /// The namespace can't be set up, or the program ends before it has finished.
@@ -143,10 +144,11 @@ impl Loop {
         lines.map(|line| Failure::parse(pass, line)).collect()
     }
 
-    /// The program in the calling thread's namespace, with no settings but those of the operation.
+    /// The command that runs the operation in the calling thread's namespace, with no settings but
+    /// those of the operation.
     fn command(&self, pass: Pass, programs: &Programs) -> Result<Command> {
-        // A private /run: the library would also look at other tests' pages, which would make the
-        // loop longer.
+        // Mount a private /run. In the machine's /run the library would also read pages of other
+        // tests, which would make the loop longer.
         let private = "mount -t tmpfs tmpfs /run && exec \"$@\"";
         let mut command = Command::new("unshare");
         command.args(["-m", "sh", "-c", private, "sh"]);
@@ -182,7 +184,7 @@ impl Programs {
     /// Compiles both programs.
     ///
     /// # Errors
-    /// The compiler's messages.
+    /// The compiler fails; the error has its messages.
     pub fn compile() -> Result<Self> {
         let scratch = Scratch::new()?;
         let compile = |name: &str| {
@@ -198,11 +200,11 @@ impl Programs {
     }
 }
 
-/// One run of an operation in which a system call failed. In the last run of a pass, no call
+/// One run of an operation, in which a system call failed. Only in the last run of a pass no call
 /// failed.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// How the call failed.
+    /// The way in which the call failed.
     pub pass: Pass,
     /// The number of the call among those that the pass counts.
     pub nth: usize,
@@ -210,9 +212,9 @@ pub struct Failure {
     pub call: Option<String>,
     /// The error that the call returned.
     pub errno: String,
-    /// What the operation returned.
+    /// The status that the operation returned.
     pub status: i32,
-    /// What is wrong with the result, in the words of c/operations.c.
+    /// The errors in the result, in the words of c/operations.c.
     pub wrong: BTreeSet<String>,
     /// The operation's message.
     pub message: String,

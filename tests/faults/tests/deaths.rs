@@ -1,5 +1,6 @@
 //! Kills members of a steered group at each step of each change. The next member must complete or
-//! undo the change, and then table, kernel, descriptor store and pages must agree.
+//! undo the victim's change. After that the table, the kernel's group, the descriptor store and the
+//! pages must agree.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::await_for;
@@ -27,7 +28,8 @@ const JOIN: Change = Change {
     act: join,
 };
 
-/// A member leaves, in one step. The other members make the remaining steps.
+/// A member leaves. The leaving member makes one step, and the other members make the remaining
+/// steps.
 const LEAVE: Change = Change {
     around: [10, 10],
     least: 1,
@@ -138,7 +140,7 @@ fn the_first_member_of_another_group_joins_on_xdp() -> Result<()> {
     })
 }
 
-/// Afterwards the device serves only one group.
+/// The other group ends, so that the device serves only one group after the change.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_member_clears_the_group_slot_of_another_group_on_xdp() -> Result<()> {

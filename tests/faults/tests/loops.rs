@@ -11,8 +11,8 @@ use fanpcap_testkit::mounts;
 /// The ways to read a plain handle's ring. Each loop on an open handle runs with each of them.
 const DRIVERS: [&[(&str, &str)]; 2] = [&[], &[("PCAP_DRIVER", "tpacket")]];
 
-/// Errors of the system's library itself. The test excuses an error of ours if the system's library
-/// makes the same error when it runs alone.
+/// An error of the system's library. The test allows our library to make the same error if the
+/// system's library really makes it when it runs alone.
 struct Systems {
     operation: &'static str,
     wrong: &'static str,
@@ -111,7 +111,8 @@ fn a_plain_handle_fails_in_the_words_of_the_systems() -> Result<()> {
     for operation in ["open", "setfilter", "dispatch-blocked", "stats"] {
         let ours = outcomes(&Loop::plain(operation).run(&scene.programs, &PASSES)?);
         let systems = outcomes(&Loop::systems(operation).run(&scene.programs, &PASSES)?);
-        // Our library makes some calls of its own first.
+        // Our library makes some more calls of its own, so only the calls of the system's library
+        // must occur in both sets.
         let other = systems.difference(&ours).next();
         ensure!(
             other.is_none(),
@@ -121,7 +122,7 @@ fn a_plain_handle_fails_in_the_words_of_the_systems() -> Result<()> {
     Ok(())
 }
 
-/// The calls that failed, with their results.
+/// The calls that failed. For each call: its error, and the operation's status and message.
 fn outcomes(failures: &[Failure]) -> BTreeSet<(Option<String>, String, i32, String)> {
     let outcome = |failure: &Failure| {
         let Failure {
@@ -136,7 +137,8 @@ fn outcomes(failures: &[Failure]) -> BTreeSet<(Option<String>, String, i32, Stri
     failures.iter().map(outcome).collect()
 }
 
-/// Whether the operations can't run here, because they need their own mounts. Prints the reason.
+/// Whether the operations can't run on this machine, because they need their own mounts. If so,
+/// prints the reason.
 #[expect(clippy::print_stdout, reason = "what a test prints is how it says so")]
 fn is_hindered() -> Result<bool> {
     let hindrance = mounts::hindrance()?;
@@ -158,13 +160,14 @@ impl Scene {
         Ok(Self { programs, systems })
     }
 
-    /// Checks that there is no error that the system's library does not make too.
+    /// Checks that our library makes no errors except those that the system's library also makes.
     fn ensure_sound(&self, of: Loop, passes: &[Pass]) -> Result<()> {
         if is_hindered()? {
             return Ok(());
         }
         let failures = of.run(&self.programs, passes)?;
-        // A dispatch makes no system call while packets wait.
+        // pcap_dispatch() makes no system call while packets wait, so no call can fail in this
+        // operation.
         let some =
             of.operation == "dispatch" || failures.iter().any(|failure| failure.call.is_some());
         ensure!(some, "{of:?}: no system call failed");
@@ -177,7 +180,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Checks that the system's library also makes this error, as [`SYSTEMS`] states.
+    /// Checks that [`SYSTEMS`] lists this error, and that the system's library really makes it.
     fn ensure_systems_does(&self, wrong: &str) -> Result<()> {
         let systems = SYSTEMS.iter().find(|systems| systems.wrong == wrong);
         let systems = systems.with_context(|| format!("{wrong}: not in SYSTEMS"))?;

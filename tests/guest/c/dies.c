@@ -29,7 +29,7 @@ static void fail(const char *call)
 	exit(FAILED);
 }
 
-/* Whether an ethtool command sets something. */
+/* Whether an ethtool command changes a setting. */
 static int sets(pid_t pid, uint64_t ifreq)
 {
 	long data = ptrace(PTRACE_PEEKDATA, pid, ifreq + IFR_DATA, 0);
@@ -54,7 +54,7 @@ static const int calls[] = { SYS_ioctl, SYS_write, SYS_rename, SYS_renameat, SYS
 
 enum { CALLS = sizeof calls / sizeof calls[0] };
 
-/* Whether one of these calls changes something, by its arguments. */
+/* Whether a call from `calls` changes a device or a journal, judged by its arguments. */
 static int changes(pid_t pid, uint64_t number, const __uint64_t *args)
 {
 	switch (number) {
@@ -66,7 +66,8 @@ static int changes(pid_t pid, uint64_t number, const __uint64_t *args)
 	return 1;
 }
 
-/* Makes only these calls stop the calling process: emulation is slow. */
+/* Makes the calling process stop only at these calls. To stop at all calls would take too long,
+   because the guest is emulated. */
 static void stop_at_calls(void)
 {
 	struct sock_filter filter[CALLS + 3] = {

@@ -1,5 +1,5 @@
-/* The snippets of the paper that proposed these calls, with the paper's prototypes. Usage: paper
-   DEVICE. Prints the values that it reads back. */
+/* Runs the code examples of the paper that proposed the calls for channels, with the paper's
+   prototypes. Usage: paper DEVICE. Prints the values that it reads back. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>

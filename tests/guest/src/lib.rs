@@ -1,4 +1,5 @@
-//! A guest's two network cards, which are wired to each other: virtio-net with four channels.
+//! The two network cards of a guest (a virtual machine). They are virtio-net cards with four
+//! channels and are wired to each other.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
@@ -26,7 +27,7 @@ const MARK: &str = "fanpcap.guest";
 const NEAR: &str = "52:54:00:00:00:00";
 const FAR: &str = "52:54:00:00:00:01";
 const LIMIT: Duration = Duration::from_secs(60);
-/// Larger bursts may overrun the far card's ring of 256 buffers.
+/// Frames that are sent at once. Larger bursts may overrun the far card's ring of 256 buffers.
 const BURST: usize = 32;
 
 /// The cards of a guest. Only one test at a time has them.
@@ -41,7 +42,8 @@ pub struct Cards {
 }
 
 impl Cards {
-    /// The cards, up and with all channels. Outside a guest, prints the reason and returns `None`.
+    /// Sets up both cards: the links are up, and all channels are in use. Outside a guest, prints
+    /// the reason and returns `None`.
     ///
     /// # Errors
     /// The cards can't be set up.
@@ -52,14 +54,14 @@ impl Cards {
             println!("SKIP: only a guest has these cards (make test-guest)");
             return Ok(None);
         }
-        // A test that failed has left nothing that the next test does not set itself.
+        // Ignore the panic of an earlier test: each test sets up the cards anew.
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let (near, far) = (card(NEAR)?, card(FAR)?);
         for card in [&near, &far] {
             // A test that failed may have left changes.
             Journal::open(card)?.restore(&Settings(card));
             offloads_off(&card.name)?;
-            // Promiscuous mode: frames may have any addresses.
+            // The cards are in promiscuous mode, because frames may have any addresses.
             ip(&format!("link set {} promisc on up", card.name))?;
             set_channels(card, channels::read(card)?.most[3])?;
             await_up(&card.name)?;
@@ -100,10 +102,10 @@ impl Cards {
     }
 }
 
-/// Sets how many channels receive and send, and waits for the link.
+/// Sets the number of channels that receive and send, and waits until the link is up.
 ///
 /// # Errors
-/// The device has another number of channels afterwards.
+/// The change fails, or the device has another number of channels after it.
 pub fn set_channels(device: &Device, combined: u32) -> Result<()> {
     let wanted = Wanted {
         combined: Some(combined),
@@ -156,7 +158,7 @@ pub fn tune(arguments: &[&str]) -> Result<String> {
 /// Compiles a C program of this package.
 ///
 /// # Errors
-/// The compiler's messages.
+/// The compiler fails; the error has its messages.
 pub fn compile(name: &str, scratch: &Scratch) -> Result<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("c/{name}.c"));
     let program = scratch.file(name);
@@ -164,7 +166,7 @@ pub fn compile(name: &str, scratch: &Scratch) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// All settings of a device, and the CPUs that its interrupts were assigned to.
+/// All settings of a device, and the CPUs to which its interrupts were assigned.
 pub fn state(device: &Device) -> BTreeMap<String, String> {
     let facts = Facts::of(device);
     let irqs = facts.interrupts.iter().map(|(interrupt, affinity)| {
@@ -179,7 +181,7 @@ pub fn state(device: &Device) -> BTreeMap<String, String> {
 /// Checks that a device has its former settings, and that no journal of changes remains.
 ///
 /// # Errors
-/// The first setting that differs.
+/// A setting differs, or a journal remains.
 pub fn ensure_as_before(device: &Device, before: &BTreeMap<String, String>) -> Result<()> {
     let now = state(device);
     for name in before.keys().chain(now.keys()) {
@@ -196,7 +198,7 @@ pub fn ensure_as_before(device: &Device, before: &BTreeMap<String, String>) -> R
     Ok(())
 }
 
-/// How often each of these interrupts has occurred, by CPU.
+/// The number of times that each of these interrupts has occurred on each CPU.
 ///
 /// # Errors
 /// The kernel does not list one of the interrupts.
@@ -230,7 +232,8 @@ pub fn receiving(device: &Device) -> Result<Vec<Interrupt>> {
         .collect()
 }
 
-/// The device with this hardware address: the order of the names is not fixed.
+/// The device with this hardware address. The cards' names do not identify them, because the order
+/// of the names is not fixed.
 fn card(address: &str) -> Result<Device> {
     for entry in fs::read_dir("/sys/class/net")? {
         let name = entry?.file_name().to_string_lossy().into_owned();

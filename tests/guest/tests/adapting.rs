@@ -21,14 +21,14 @@ use fanpcap_testkit::{Injector, await_for};
 const SIGINT: i32 = 2;
 const SIGKILL: i32 = 9;
 
-/// A round may take ten seconds.
+/// The longest time of a command. One of its rounds may take ten seconds.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Bursts of this size, with a pause of this length between them, overrun no queue.
 const BURST: usize = 16;
 const PAUSE: Duration = Duration::from_millis(4);
 
-/// A card with an indirection table, whose hash the test can compute.
+/// A card with an indirection table. The test can compute the card's hash.
 struct Bench {
     cards: Cards,
     /// The table before the command changes it.
@@ -52,7 +52,7 @@ impl Bench {
         Ok(Some(Self { cards, table }))
     }
 
-    /// Starts adapting.
+    /// Starts `fanpcap tune` on the far card with these options.
     fn adapt(&self, options: &[&str]) -> Result<Child> {
         let mut command = Command::new(fanpcap()?);
         command.args(["tune", &self.cards.far.name]).args(options);
@@ -85,7 +85,8 @@ impl Bench {
         })
     }
 
-    /// The entry that the card's hash of a flow's requests selects.
+    /// The entry of the indirection table that the card selects for a flow's requests by their
+    /// hash.
     fn entry(&self, flow: &Flow) -> Result<usize> {
         let key = value(&self.cards.far, Setting::Key)?;
         let digits = key.as_bytes().chunks(2);
@@ -106,8 +107,8 @@ impl Bench {
         Ok(toeplitz(&key, &input) as usize % self.table.len())
     }
 
-    /// Frames of many flows. The large flows arrive at queue 0. Each part of the frames has the
-    /// same proportions.
+    /// Frames of many flows. The large flows arrive at queue 0. In each part of the frames, the
+    /// flows have the same proportions.
     fn skewed(&self) -> Result<Vec<Frame>> {
         let mut flows = traffic::flows(16, 100);
         let mut is_elsewhere = Vec::new();
@@ -116,7 +117,7 @@ impl Bench {
         }
         let mut order: Vec<usize> = (0..flows.len()).collect();
         order.sort_by_key(|&it| is_elsewhere[it]);
-        // The other flows may be in any order.
+        // The 30 largest flows are chosen. Restore the original order of the others.
         order[30..].sort_unstable();
         flows = order.into_iter().map(|it| flows[it]).collect();
         let sizes = (0..).map(|rank| 600 / (rank + 15));
@@ -130,9 +131,9 @@ impl Bench {
     }
 }
 
-/// Turns on receive hashing, which adapting needs. First checks that the command names the feature
-/// while it is off. Leaves the feature on: after virtio_net has turned it off once more, it does
-/// not hash any more.
+/// Turns on receive hashing, which `--adapt` needs. First checks that the command's error names the
+/// feature while the feature is off. Leaves the feature on, because virtio_net does not hash any
+/// more if the feature is turned off and on again.
 fn ensure_hash_is_passed_on(device: &Device) -> Result<()> {
     let feature = Setting::Feature("rx-hashing".to_owned());
     if value(device, feature)? == "off" {
@@ -150,7 +151,7 @@ fn ensure_hash_is_passed_on(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// The given number of frames of each flow, evenly mixed.
+/// The frames of all flows, evenly mixed. Each flow has its given number of frames.
 fn mixed(flows: &[(Flow, usize)]) -> Result<Vec<Frame>> {
     let mut order: Vec<(usize, usize)> = Vec::new();
     for (number, &(_, count)) in flows.iter().enumerate() {
@@ -164,8 +165,8 @@ fn mixed(flows: &[(Flow, usize)]) -> Result<Vec<Frame>> {
     order.into_iter().map(frame).collect()
 }
 
-/// The hash of the key and the fields, by "RSS Hashing Types" in "Introduction to Receive Side
-/// Scaling".
+/// The Toeplitz hash of the fields in `input` with this key (Microsoft's "Introduction to Receive
+/// Side Scaling", "RSS Hashing Types").
 fn toeplitz(key: &[u8], input: &[u8]) -> u32 {
     let word = |at: usize| {
         let bytes = [key[at], key[at + 1], key[at + 2], key[at + 3], key[at + 4]];
@@ -214,7 +215,7 @@ fn finish(mut child: Child) -> Result<String> {
     Ok(said)
 }
 
-/// How far the busiest queue was above its share in each round, in percent.
+/// For each round, by how many percent the busiest queue exceeded its share.
 fn excesses(said: &str) -> Result<Vec<f64>> {
     let figures = said.lines().filter_map(|line| {
         let (_, rest) = line.split_once("busiest queue ")?;
@@ -238,7 +239,7 @@ fn skewed_flows_are_level_within_twenty_rounds_and_the_table_comes_back() -> Res
     let found = excesses(&said)?;
     ensure!(found.len() == 10, "{said}");
     ensure!(found[0] > 40.0, "{said}");
-    // By chance a queue exceeds 5 % now and then.
+    // By chance a queue exceeds its share by more than 5 % in some rounds.
     let level = found[5..].iter().filter(|&&excess| excess <= 5.0);
     ensure!(level.count() >= 3, "{said}");
     ensure!(said.contains(", as before"), "{said}");

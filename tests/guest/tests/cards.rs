@@ -1,4 +1,5 @@
-//! Network cards with channels: settings take effect, and captures on the cards are complete.
+//! Network cards with channels. Settings of channels and interrupts must take effect, and captures
+//! on the cards must be complete.
 
 use std::fs;
 
@@ -52,7 +53,8 @@ fn interrupts_come_to_the_cpu_that_they_were_given() -> Result<()> {
             let asked = interrupts::affinity(interrupt.number)?.asked;
             ensure!(asked == [cpu], "{asked:?}");
         }
-        // The interrupt controller switches to the new CPU with the next interrupt.
+        // Send frames before the test counts: the interrupt controller switches to the new CPU only
+        // at the next interrupt.
         cards.send(&frames)?;
         let before = counts(&interrupts)?;
         cards.send(&frames)?;
@@ -97,7 +99,8 @@ fn the_table_of_receive_side_scaling_chooses_the_channel() -> Result<()> {
     ensure!(spread == [true; 4], "{spread:?}");
     ethtool(&["-X", name, "equal", "1"])?;
     let alone = used();
-    // A table that was set by hand fixes the number of channels that ethtool can set.
+    // Restore the default table before the checks. With a table that was set by hand, ethtool can't
+    // change the number of channels.
     ethtool(&["-X", name, "default"])?;
     let alone = alone?;
     ensure!(alone == [true, false, false, false], "{alone:?}");
@@ -157,7 +160,7 @@ fn the_engine_on_xdp_serves_the_card_or_says_why_not() -> Result<()> {
     set_channels(&cards.far, 2)?;
     let scratch = Scratch::new()?;
     let frames = Cards::frames()?;
-    // Capturing packets that the host sends needs Linux 6.6.
+    // Turn off the capture of packets that the host sends, because it needs Linux 6.6.
     let config = scratch.new_file("pcap.conf");
     let device = &cards.far.name;
     fs::write(

@@ -1,5 +1,5 @@
-//! Applications place a card's channels and interrupts, by calls and by settings. The interrupts
-//! occur on the named CPUs, and the old settings are restored at the end.
+//! Applications set a card's channels, and the CPUs of its interrupts, by calls and by settings.
+//! The interrupts must occur on the named CPUs, and at the end the old values must be restored.
 
 use std::path::PathBuf;
 
@@ -35,7 +35,8 @@ fn ensure_placed(cards: &Cards) -> Result<()> {
     ensure!(channels(cards)? == "2", "{} channels", channels(cards)?);
     let interrupts = receiving(&cards.far)?;
     let frames = Cards::frames()?;
-    // The interrupt controller switches to the new CPU with the next interrupt.
+    // Send frames before the test counts: the interrupt controller switches to the new CPU only at
+    // the next interrupt.
     cards.send(&frames)?;
     let before = counts(&interrupts)?;
     cards.send(&frames)?;
@@ -55,7 +56,7 @@ fn ensure_placed(cards: &Cards) -> Result<()> {
     Ok(())
 }
 
-/// tcpdump without privileges, on the far card.
+/// The arguments of a tcpdump on the far card that gives up its privileges.
 fn unprivileged(cards: &Cards) -> [&str; 7] {
     [
         "-n",
@@ -81,7 +82,7 @@ fn the_papers_snippets_bring_each_channel_to_its_cpu() -> Result<()> {
     let expected = "2 channels\nchannel 0 on CPU 0\nchannel 1 on CPU 1\n";
     ensure!(ended.said == expected, "{}", ended.said);
     ensure_placed(&cards)?;
-    // Settings made by calls stay until the user restores the old values.
+    // Changes that calls have made stay until the user restores the old values.
     tune(&["--restore"])?;
     ensure_as_before(&cards.far, &before)
 }

@@ -23,8 +23,8 @@ use fanpcap_testkit::Scratch;
 use fanpcap_testkit::library::library_dir;
 use fanpcap_testkit::veth::{ip, offloads_on};
 
-/// The value that ethtool prints after a heading. Takes the last value, because ethtool prints the
-/// maximum values first.
+/// The value that ethtool prints after a heading. If there are several values, takes the last one,
+/// because ethtool prints the maximum values first.
 fn shown(option: &str, device: &str, heading: &str) -> Result<String> {
     let said = ethtool(&[option, device])?;
     let value = said
@@ -37,7 +37,7 @@ fn shown(option: &str, device: &str, heading: &str) -> Result<String> {
         .to_owned())
 }
 
-/// The queues in the first row of the indirection table.
+/// The queues in the first line of the indirection table, as ethtool prints it.
 fn table(device: &str) -> Result<String> {
     let said = ethtool(&["-x", device])?;
     let row = said.lines().find_map(|line| line.trim().strip_prefix("0:"));
@@ -56,7 +56,8 @@ fn read(path: PathBuf) -> Result<String> {
         .to_owned())
 }
 
-/// A card as a host uses it: an address, offloads, packet steering, and a short ring.
+/// A card with the settings of a host that uses it: an address, offloads, packet steering, and a
+/// short ring.
 struct InUse<'a>(&'a Device);
 
 impl<'a> InUse<'a> {
@@ -102,7 +103,8 @@ fn each_setting_of_a_plan_holds_and_comes_back() -> Result<()> {
     let _in_use = InUse::begin(device)?;
     let before = state(device);
     let mut facts = Facts::of(device);
-    // The count that a ring that is too short would cause.
+    // Pretend that the card has missed packets, as it does if its ring is too short. Then the plan
+    // also has a longer ring.
     facts.missed = 1000;
     let wishes = Wishes {
         queues: Some(2),
@@ -121,7 +123,7 @@ fn each_setting_of_a_plan_holds_and_comes_back() -> Result<()> {
     ensure_as_before(device, &before)
 }
 
-/// Checks with other tools the settings of a plan for two queues on these CPUs.
+/// Checks the settings of a plan for two queues on these CPUs, with tools other than fanpcap.
 fn ensure_each_setting(device: &Device, cpus: &[usize]) -> Result<()> {
     let name = device.name.as_str();
     ensure!(shown("-l", name, "Combined:")? == "2");
@@ -231,8 +233,8 @@ fn restore_after(points: u32, device: &Device, before: &BTreeMap<String, String>
     restored.with_context(|| format!("killed after call {points}"))
 }
 
-/// Kills `fanpcap tune --apply` after system call `number` of those that change something. Returns
-/// false if the command made fewer such calls.
+/// Runs `fanpcap tune --apply`, and kills it after `number` system calls that change a device or a
+/// journal. Returns false if the command made fewer such calls.
 fn is_killed_after(number: u32, dies: &Path, device: &Device) -> Result<bool> {
     let done = Command::new(dies)
         .env("LD_LIBRARY_PATH", library_dir()?)

@@ -1,5 +1,5 @@
-/* A program on the system's library opens our library at run time, for its own use only. Usage:
-   beside LIBRARY. Prints in which group our library's handles are. */
+/* A program that is linked with the system's library opens our library by dlopen(), with
+   RTLD_LOCAL. Usage: beside LIBRARY. Prints in which group our library's handles are. */
 #include <dlfcn.h>
 #include <pcap/pcap.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* A thread makes one call with a cancellation pending, then reaches a cancellation point. Usage:
-   cancelled CALL. Prints only errors: the thread was not cancelled, or the library no longer works.
-   */
+   cancelled CALL. Prints a message only if the thread was not cancelled, or if the library can't
+   open a handle after that. If the library hangs, an alarm ends the program.
+ */
 #include <pcap/pcap.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -49,8 +50,9 @@ static void next_ex(pcap_t *p)
 
 static const struct call {
 	const char *name;
-	/* The handle that the call needs. The first call of a process does more than later calls, so these
-	   calls have no handle. */
+	/* The handle that the call needs. The first call of a process does more than later
+	   calls. Calls with NO_HANDLE are tested as first calls, so the program opens no handle
+	   before them. */
 	enum { NO_HANDLE, CREATED, ACTIVE } needs;
 	void (*make)(pcap_t *p);
 } calls[] = {
@@ -99,7 +101,8 @@ int main(int argc, char **argv)
 	pthread_join(thread, &result);
 	if (result != PTHREAD_CANCELED)
 		puts("the thread was not cancelled");
-	/* Checks that no lock is still held. */
+	/* Opens and closes another handle, which would hang if the cancelled thread still held a
+	   lock. */
 	pcap_close(handle(1));
 	return 0;
 }

@@ -1,5 +1,6 @@
 /* Cancels threads that may be cancelled at any instruction, while they call pcap_stats(). Prints
-   only errors: a thread was not cancelled. If the library aborts, the program ends. */
+   a message only if a thread was not cancelled. If the library aborts, the program ends by a
+   signal. */
 #include <pcap/pcap.h>
 #include <pthread.h>
 #include <semaphore.h>

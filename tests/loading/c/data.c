@@ -1,4 +1,5 @@
-/* Uses the two data symbols. A program that isn't position-independent copies them at its start. */
+/* Uses libpcap's two data symbols. The loader copies these symbols into a program that isn't
+   position-independent. */
 #include <pcap/pcap.h>
 #include <pcap/namedb.h>
 #include <stdio.h>

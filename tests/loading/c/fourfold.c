@@ -1,6 +1,7 @@
 /* Four threads capture, each with its own handles, which it opens one after another. Usage:
-   fourfold DEVICE FAR. Prints how many packets each round has read, while FRAMES frames are sent
-   from FAR. The settings decide whether the threads share the packets. */
+   fourfold DEVICE FAR. In each round, sends FRAMES frames from FAR, and prints how many packets
+   the threads have read together. The settings decide whether the threads share the packets or
+   each thread reads all packets. */
 #include <pcap/pcap.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -80,8 +81,8 @@ static void *capture(void *place)
 	return place;
 }
 
-/* Waits until the threads have read THREADS times FRAMES packets. Also returns when they have read
-   FRAMES packets and read no more for a second. */
+/* Waits until the threads have read THREADS times FRAMES packets. If the threads share the
+   packets, they read only FRAMES packets: then returns after a second without further packets. */
 static unsigned await_packets(void)
 {
 	const struct timespec pause = { .tv_nsec = 10000000 };

@@ -1,5 +1,5 @@
-/* Opens what the callback programs read: a savefile, or `live:DEVICE` with traffic from this
-   program. */
+/* Opens the source from which the callback programs read: a savefile, or for `live:DEVICE` the
+   device, to which this program sends packets. */
 #include <arpa/inet.h>
 #include <pcap/pcap.h>
 #include <stdio.h>
@@ -39,8 +39,8 @@ static inline void send_some(const char *source, int count)
 	close(fd);
 }
 
-/* Reads the remaining packets. On a live handle, the timeout may expire several times before the
-   first packet comes. */
+/* Reads the remaining packets, at most `most`. On a live handle, the timeout may expire several
+   times before the first packet comes, so gives up only after 100 reads without a packet. */
 static inline int read_rest(pcap_t *p, int most)
 {
 	struct pcap_pkthdr *header;

@@ -19,8 +19,8 @@ static void open_another(u_char *user, const struct pcap_pkthdr *header, const u
 
 int main(int argc, char **argv)
 {
-	/* The library is loaded before the first call: in that call our library searches for the system's
-	   library itself. */
+	/* Loads the system's library before the first call of libpcap, because in the first call
+	   our library searches for the system's library itself. */
 	if (!dlopen(argc > 1 ? argv[1] : "", RTLD_NOW | RTLD_LOCAL)) {
 		fprintf(stderr, "%s\n", dlerror());
 		return 1;

@@ -1,5 +1,5 @@
-/* A live handle from creation to close, with traffic from this program. Prints nothing that differs
-   between runs. */
+/* Uses a live handle from its creation to its close, with traffic from this program. Prints only
+   results that are the same in each run. */
 #include <dirent.h>
 #include "handle.h"
 
@@ -56,8 +56,8 @@ int main(int argc, char **argv)
 	printf("direction %d\n", pcap_setdirection(p, PCAP_D_IN));
 	send_some("live:lo", 20);
 	printf("read %d\n", read_rest(p, 20));
-	/* On a loopback device, user space rejects packets of the other direction. The kernel has counted
-	   them. */
+	/* On a loopback device each packet passes twice. libpcap rejects the copies of one
+	   direction, but the kernel's counters include them. */
 	printf("stats %d", pcap_stats(p, &stat));
 	printf(" %u %u %u\n", stat.ps_recv, stat.ps_drop, stat.ps_ifdrop);
 	printf("threads: %d\n", threads() - before);

@@ -1,4 +1,5 @@
-/* Opens absent devices by pcap_open_live(), and prints why that failed. Usage: missing DEVICE... */
+/* Opens absent devices by pcap_open_live(), and prints the error messages. Usage: missing
+   DEVICE... */
 #include <pcap/pcap.h>
 #include <stdio.h>
 

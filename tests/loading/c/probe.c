@@ -1,5 +1,5 @@
-/* Calls most functions that work without packets. Prints the same on the system's libpcap and on
-   ours. */
+/* Calls most functions that work without packets. The output must be the same on the system's
+   libpcap and on ours. */
 #include <dirent.h>
 #include <pcap/pcap.h>
 #include <pcap/namedb.h>
@@ -47,7 +47,8 @@ static void read_savefile(const char *path)
 	pcap_close(p);
 }
 
-/* Some programs release the list by free(), so both libraries must use the program's malloc(). */
+/* Releases a list from the library by free(), as some programs do. So both libraries must use
+   the program's malloc(). */
 static void link_types(void)
 {
 	int *list = NULL;

@@ -1,5 +1,5 @@
-/* Makes the calls that a program makes at its start, and prints nothing. Any output is the
-   library's. */
+/* Makes the calls that a program makes at its start, and prints nothing. So any output comes
+   from the library. */
 #include <pcap/pcap.h>
 
 int main(int argc, char **argv)

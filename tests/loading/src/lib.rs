@@ -1,4 +1,5 @@
-//! Applications for the tests of loading: compiled from C, run on the system's library or on ours.
+//! Compiles applications from C for the tests of loading, and runs them on the system's library or
+//! on ours.
 
 use std::env;
 use std::ffi::OsStr;
@@ -12,7 +13,7 @@ use fanpcap_testkit::{Scratch, await_for, needs, traffic};
 
 pub use fanpcap_testkit::library::library_dir;
 
-/// The file that programs load.
+/// The name of the file that programs on libpcap load.
 pub const LIBRARY: &str = "libpcap.so.0.8";
 
 /// A program's output and exit status.
@@ -44,10 +45,10 @@ impl Ended {
     }
 }
 
-/// Compiles one of the programs in `c/` against the installed libpcap, as any distribution would.
+/// Compiles one of the programs in `c/` against the installed libpcap, as a distribution does.
 ///
 /// # Errors
-/// The compiler's messages; warnings are errors.
+/// The compiler fails or warns; the error has its messages.
 pub fn compile(scratch: &Scratch, source: &str, flags: &[&str]) -> Result<PathBuf> {
     needs::libpcap_headers()?;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("c").join(source);
@@ -125,11 +126,11 @@ pub fn run(scratch: &Scratch, command: &mut Command) -> Result<Ended> {
     })
 }
 
-/// Checks that a program that validates files finds no error. Returns false and skips the test if
-/// the program isn't installed.
+/// Runs `judge`, a program that validates files, and checks that it finds no error. If the program
+/// isn't installed, reports the test as skipped and returns false.
 ///
 /// # Errors
-/// The errors that the program finds.
+/// The program finds errors, which the error has.
 pub fn is_judged(scratch: &Scratch, judge: &mut Command) -> Result<bool> {
     let name = judge.get_program().to_string_lossy().into_owned();
     let Ok(ended) = run(scratch, judge) else {
@@ -167,7 +168,7 @@ pub fn savefile(scratch: &Scratch) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The first of these files that exists.
+/// The first of these files that exists, or `None` if none of them exists.
 pub fn found(paths: &[&str]) -> Option<PathBuf> {
     paths.iter().map(PathBuf::from).find(|path| path.exists())
 }

@@ -1,5 +1,5 @@
-//! The files in packaging/examples: the application of each file accepts it, and the commands in
-//! the files run.
+//! Checks the files in packaging/examples. The application for which a file is made must accept the
+//! file, and the commands in the files must run.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -31,14 +31,15 @@ fn the_units_are_what_systemd_understands() -> Result<()> {
         let unit = text(name)?.replace("/usr/bin/fanpcap", &command);
         verify.arg(scratch.write(name, &unit)?);
     }
-    // A drop-in is checked together with a unit of its service, in a directory that systemd
-    // searches.
+    // systemd-analyze checks a drop-in only together with its service's unit, in a directory that
+    // systemd searches. So the test writes a unit for the drop-in.
     let service = "[Service]\nExecStart=/bin/true\n";
     verify.arg(scratch.write("fanpcap-example.service", service)?);
     let dropins = scratch.file("fanpcap-example.service.d");
     fs::create_dir(&dropins)?;
     fs::write(dropins.join("group.conf"), text("fanpcap-group.conf")?)?;
-    // systemd ignores unknown settings, with a warning.
+    // systemd warns of unknown settings and ignores them. `is_judged` treats each warning as an
+    // error.
     is_judged(&scratch, &mut verify).map(drop)
 }
 
@@ -159,7 +160,7 @@ fn the_units_command_shares_packets_with_the_units_capabilities() -> Result<()> 
         for frame in traffic::frames(1, &traffic::flows(1, 25), 0..FRAMES)? {
             injector.send(&frame.bytes)?;
         }
-        // tcpdump reads at least once a second.
+        // Wait until tcpdump has read the packets. It reads at least once a second.
         thread::sleep(Duration::from_millis(1500));
         let ended = running.stop()?;
         let all = ended
@@ -173,7 +174,7 @@ fn the_units_command_shares_packets_with_the_units_capabilities() -> Result<()> 
     })
 }
 
-/// Runs the unit's command as systemd runs it for the device, with files in `directory`.
+/// Returns the unit's command as systemd runs it for the device, with files in `directory`.
 fn command_of_unit(directory: &Path) -> Result<String> {
     let unit = text(UNIT)?.replace("\\\n", " ");
     let lines = unit.lines();

@@ -1,6 +1,6 @@
-//! The installed tree and the manual pages. The pages must be well-formed and complete. The
-//! programs in the pages, built against the installed tree as a user builds them, must work as
-//! described.
+//! Checks the files that `make install` installs, and the manual pages. The pages must be
+//! well-formed and complete. The programs in the pages must work as described if they are built
+//! against the installed files as a user builds them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use fanpcap_testkit::{
 };
 
 const FRAMES: u64 = 400;
-/// The group that both programs use.
+/// The group that both programs of the pages use.
 const GROUP: u16 = 7;
 
 #[test]
@@ -50,8 +50,8 @@ fn the_installed_command_finds_the_installed_library() -> Result<()> {
         library.canonicalize()?.display()
     );
     ensure!(said == line, "{said}");
-    // Run the lines as a shell runs them. A program that the shell starts after `enable` is on our
-    // library, until `disable`.
+    // Run the printed lines in a shell. A program that the shell starts between `enable` and
+    // `disable` must use our library.
     let script = "eval \"$(\"$0\" enable)\"; tcpdump --version; \
                   eval \"$(\"$0\" disable)\"; echo \"left: $LD_LIBRARY_PATH\"";
     let mut shell = on_system("sh");
@@ -112,7 +112,8 @@ fn bash_completes_what_belongs_there_and_no_internals() -> Result<()> {
         .prefix()
         .join("share/bash-completion/completions/fanpcap");
     let command = tree.prefix().join("bin/fanpcap");
-    // Call the function as bash does: with all words so far. The last word is the one to complete.
+    // Call the completion function as bash does, with all words of the command line. The function
+    // must complete the last word.
     let text = ". \"$1\"; shift; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _fanpcap; \
                 printf '%s\\n' \"${COMPREPLY[@]}\"";
     let completed = |words: &[&str]| -> Result<String> {
@@ -130,7 +131,7 @@ fn bash_completes_what_belongs_there_and_no_internals() -> Result<()> {
         (&["ben"], "bench\n"),
         (&["bench", "steerin"], "steering\n"),
         (&["top", "--sort", "drops"], "drops\n"),
-        // No candidates: the shell completes file names itself.
+        // The function returns no candidates here, so that the shell completes file names itself.
         (&["lang", "check", ""], "\n"),
     ] {
         let said = completed(words)?;
@@ -244,7 +245,8 @@ fn share(said: &str, thread: usize) -> Result<u64> {
 #[ignore = "needs root: captures in a network namespace"]
 fn with_weak_symbols_two_processes_share() -> Result<()> {
     let tree = Tree::install()?;
-    // Build the program on a system where fanpcap was never installed.
+    // Build the program as on a system where fanpcap was never installed: with a prefix that does
+    // not exist.
     let program = tree.compile("weak.c", Path::new("/nonexistent"))?;
     on_wire(|send| {
         let start = || {
@@ -296,7 +298,8 @@ fn with_weak_symbols_a_plain_libpcap_serves_too() -> Result<()> {
     Ok(())
 }
 
-/// Runs `test` in a namespace. The function that `test` gets sends frames, all of which pass vb.
+/// Runs `test` in a new namespace. Gives `test` a function that sends [`FRAMES`] frames, all of
+/// which pass the device vb.
 fn on_wire(test: impl FnOnce(&dyn Fn() -> Result<()>) -> Result<()> + Send) -> Result<()> {
     netns::within_new(|| {
         Veth::new("va", "vb", 1)?;
@@ -326,8 +329,8 @@ fn uninstall_removes_what_install_made_and_nothing_else() -> Result<()> {
     let before = tree.listing()?;
     tree.make("install")?;
     ensure!(tree.prefix().join("lib/fanpcap/libpcap.so").exists());
-    // Install again, as for an update. The list of directories from the first installation must be
-    // kept.
+    // Install again, as for an update. The list of the directories that the first installation
+    // created must be kept, so that `uninstall` removes them.
     tree.make("install")?;
     tree.make("uninstall")?;
     let after = tree.listing()?;
@@ -335,7 +338,7 @@ fn uninstall_removes_what_install_made_and_nothing_else() -> Result<()> {
     Ok(())
 }
 
-/// The files that `make install` creates, in a directory of this test.
+/// The files that `make install` creates, in a directory of the test.
 struct Tree {
     scratch: Scratch,
 }
@@ -399,7 +402,7 @@ impl Tree {
     }
 }
 
-/// The text of the program whose first comment has this name.
+/// The text of the program in the manual pages whose first comment begins with this name.
 fn program(name: &str) -> Result<String> {
     for page in pages()? {
         let text = fs::read_to_string(&page)?;
@@ -442,8 +445,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Parts of example lines that need a separate machine. Such lines change the machine, measure for
-/// a long time, or need programs or devices that are missing here.
+/// The test skips example lines that contain one of these texts. Such lines change the machine,
+/// measure for a long time, or need programs or devices that the test does not have.
 #[rustfmt::skip]
 const NOT_HERE: [&str; 9] = [
     "p cluster", "p node", "p coord", "p analyzer", "--system", "bench steering", "bench compare", "eval ", "p group",
@@ -471,7 +474,8 @@ fn the_examples_of_the_commands_pages_work() -> Result<()> {
         scratch.write("steer.pfq", "main = tcp >-> steer_flow\n")?;
         let directory = scratch.file("steer.pfq");
         let directory = directory.parent().context("a directory")?.to_owned();
-        // The input file of the other examples: a capture of the traffic that the test sends.
+        // Other examples read a capture file. For them the test first captures the traffic that it
+        // sends.
         let bin = tree.prefix().join("bin");
         let path = format!("{}:{}", bin.display(), std::env::var("PATH")?);
         let try_line = |line: &str| -> Result<()> {

@@ -148,7 +148,7 @@ static void refusals(const char *device)
 	CHECK(pcap_fanout(p, -2, "hash") == PCAP_ERROR, p);
 	CHECK(pcap_fanout(p, 7, "hahs") == PCAP_ERROR, p);
 	CHECK(strstr(pcap_geterr(p), "hahs") != NULL, p);
-	/* A refused group is not kept. */
+	/* The handle does not keep the group that was refused. */
 	CHECK(pcap_activate(p) == 0, p);
 	CHECK(pcap_fanout_group(p) == PCAP_ERROR, p);
 	CHECK(pcap_fanout(p, 7, NULL) == 0, p);

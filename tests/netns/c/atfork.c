@@ -15,7 +15,8 @@ static void close_both(void)
 	pcap_close(member);
 }
 
-/* Does not use alarm(), because signals may be blocked while a process forks. */
+/* Waits for the child's end, at most LIMIT_SECONDS. Does not use alarm(), because signals may be
+   blocked while a process forks. */
 static int await_end(pid_t child)
 {
 	const struct timespec pause = { .tv_nsec = 1000000 };
@@ -51,7 +52,7 @@ int main(int argc, char **argv)
 	if (child == 0)
 		_exit(0);
 	status = await_end(child);
-	/* Handles that a child closes stay open in its parent. */
+	/* A handle that a child has closed must stay open in its parent. */
 	printf("status %d, members %llu\n", status, (unsigned long long)fanout_stats(stays).members);
 	pcap_close(stays);
 	pcap_close(member);

@@ -1,5 +1,5 @@
 /* A child with its own member asks for counters while its parent's counters are unread. Usage:
-   counted DEVICE GROUP SENDER. Prints what the parent's counters then say of 200 packets. */
+   counted DEVICE GROUP SENDER. 200 packets come. Prints the parent's counters after that. */
 #include "scene.h"
 #include <sys/wait.h>
 
@@ -12,7 +12,8 @@ static void count(u_char *packets, const struct pcap_pkthdr *header, const u_cha
 	++*(int *)packets;
 }
 
-/* Does not use await_received(), because the kernel clears counters when they are read. */
+/* Reads all frames. Does not wait by await_received(), because this function reads counters, and
+   the kernel clears counters when they are read. */
 static void read_all(pcap_t *p)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";

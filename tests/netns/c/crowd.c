@@ -22,7 +22,7 @@ static void take(u_char *user, const struct pcap_pkthdr *header, const u_char *b
 	packets++;
 }
 
-/* Returns null if the join is refused, after it has printed the reason. */
+/* Opens a handle that joins. If the join is refused, prints the reason and returns null. */
 static pcap_t *joined(const char *device, int group)
 {
 	char errbuf[PCAP_ERRBUF_SIZE];
@@ -51,7 +51,7 @@ static void join(const char *device, int group, int most)
 		if (p == NULL)
 			return;
 		handles[count++] = p;
-		/* A pause, because the kernel can't handle thousands of new filters at once. */
+		/* Pauses, because the kernel can't handle thousands of new filters at once. */
 		usleep(10000);
 	}
 	printf("%d members\n", count);

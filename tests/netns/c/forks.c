@@ -47,7 +47,8 @@ int main(int argc, char **argv)
 	for (int i = 0; i < CHILDREN; i++) {
 		unsigned long before = atomic_load(&asked);
 
-		/* By now the thread has begun to ask again. */
+		/* Waits until the other thread has asked again, so that the fork comes while it
+		   asks for the next time. */
 		while (atomic_load(&asked) == before)
 			sched_yield();
 		if (close_in_child(plain) != 0) {

@@ -1,7 +1,8 @@
 /* Signal handlers interrupt malloc() on threads that have never called libpcap before. Usage:
    interrupts DEVICE breakloop|stats GROUP|- [beside]. The handler calls pcap_breakloop() or
-   pcap_stats() on a plain handle. Another handle is in GROUP, or for - has only a setting of its
-   own. "beside": at the same time another thread looks up the member all the time. */
+   pcap_stats() on a plain handle. Another handle is in GROUP. If GROUP is -, the other handle is
+   in no group and has only a setting of its own. beside: at the same time another thread calls
+   pcap_fanout_group() on the other handle again and again. */
 #define _GNU_SOURCE
 #include "scene.h"
 #include <pthread.h>
@@ -80,7 +81,7 @@ static void interrupt_once(int round)
 	clock_gettime(CLOCK_REALTIME, &limit);
 	limit.tv_sec += LIMIT_SECONDS;
 	if (pthread_timedjoin_np(thread, NULL, &limit) != 0) {
-		/* Must not allocate: malloc() stays locked. */
+		/* Must not allocate memory, because malloc() stays locked. */
 		_exit(write(STDOUT_FILENO, "the handler hangs\n", 18) == 18 ? 1 : 2);
 	}
 }

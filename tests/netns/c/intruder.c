@@ -1,6 +1,7 @@
-/* Another user without capabilities, who tries to get access to a group, and to disturb it. Usage:
-   intruder DIRECTORY PID... Prints "got WHAT" for each attempt that succeeds, and "tried" after
-   each round of all attempts. The members' pages and rendezvous sockets are below DIRECTORY. */
+/* A process of another user without capabilities. It tries to get access to a group, and to
+   disturb the group. Usage: intruder DIRECTORY PID... Prints "got WHAT" for each attempt that
+   succeeds, and "tried" after each round of all attempts. The members' pages and rendezvous
+   sockets are below DIRECTORY. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

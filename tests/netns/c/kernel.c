@@ -23,7 +23,7 @@ static void check(int holds, const char *condition, int line, pcap_t *p)
 	exit(1);
 }
 
-/* A handle with a small ring that has requested a group. */
+/* Creates a handle with a small ring and requests a group for it. */
 static pcap_t *asking(int group, const char *mode)
 {
 	pcap_t *p = created(device);
@@ -85,15 +85,15 @@ static void rollover_twice(void)
 
 	CHECK(pcap_fanout(p, GROUP, "rollover+rollover") == PCAP_ERROR, p);
 	CHECK(strstr(pcap_geterr(p), "rollover") != NULL, p);
-	/* A refused group is not kept: the handle is in no group. */
+	/* The handle does not keep the group that was refused, so it is in no group. */
 	CHECK(pcap_activate(p) == 0, p);
 	CHECK(pcap_fanout_group(p) == PCAP_ERROR, p);
 	pcap_close(member(GROUP, "lb"));
 	pcap_close(p);
 }
 
-/* New groups have different numbers, and each receives all packets. Handles can join them by these
-   numbers. */
+/* New groups have different numbers, and each new group receives all packets. Handles can join a
+   new group by its number. */
 static void new_groups(void)
 {
 	pcap_t *first = member(PCAP_FANOUT_NEW, "lb"), *other = member(PCAP_FANOUT_NEW, "lb"), *joined;
@@ -118,7 +118,7 @@ static void new_groups(void)
 	pcap_close(other);
 }
 
-/* A member without a handle, which is created faster. */
+/* Joins the group with a bare socket, because handles are created more slowly. */
 static void join_bare(void)
 {
 	struct sockaddr_ll address = { .sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL) };
@@ -145,7 +145,7 @@ static void full_group(void)
 	CHECK(fanout_stats(one_more).members == MEMBERS_MAX, one_more);
 }
 
-/* Holds a member until it is killed. */
+/* Starts a child that has a member until the child is killed. */
 static pid_t hold_in_child(const char *mode)
 {
 	int ready[2];

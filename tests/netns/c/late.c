@@ -1,5 +1,6 @@
-/* Two handles join a group by pcap_fanout() long after their activation. Usage: late DEVICE GROUP
-   SENDER. Prints each counter after packets before and after the join. */
+/* Two handles join a group by pcap_fanout() long after their activation. Usage: late DEVICE
+   GROUP SENDER. Packets come before and after the join. Prints each handle's counters at the
+   end. */
 #include "scene.h"
 
 enum { BEFORE = 50, AFTER = 10 };

@@ -1,6 +1,7 @@
 /* A signal handler leaves libpcap's calls by siglongjmp(). Usage: leaves DEVICE GROUP
-   filter|replace. Each time it leaves at another setsockopt(2) of the call. After that, the same
-   call must work. Sockets get at most 20 filters a second. */
+   filter|replace. Each time the handler leaves at another setsockopt(2) of the call. After that,
+   the same call must work. Pauses between calls, because sockets get at most 20 filters a
+   second. */
 #define _GNU_SOURCE
 #include "scene.h"
 #include <setjmp.h>

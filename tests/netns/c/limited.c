@@ -1,4 +1,4 @@
-/* A member of a process that can't write files of any size (RLIMIT_FSIZE). Usage: limited DEVICE
+/* A member in a process that may not write to files (RLIMIT_FSIZE is 0). Usage: limited DEVICE
    GROUP MODE [stays]. */
 #include "scene.h"
 #include <sys/resource.h>

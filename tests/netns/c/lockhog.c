@@ -1,6 +1,6 @@
-/* Another user, who may read all pages but write none. Opens each file below DIRECTORY as soon as
-   it appears, takes or waits for each lock on it, and keeps the lock. Usage: lockhog DIRECTORY.
-   Prints "has NAME" for each file. */
+/* A process of another user, who may read all pages but write none. Opens each file below
+   DIRECTORY as soon as the file appears. Takes each lock on the file, waiting for it if
+   necessary, and keeps the locks. Usage: lockhog DIRECTORY. Prints "has NAME" for each file. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
@@ -26,7 +26,7 @@ static void *hog(void *argument)
 
 	if (fd < 0)
 		return NULL;
-	/* The first lock may be refused, if the file is a directory. */
+	/* Ignores an error of the first lock: it is refused if the file is a directory. */
 	fcntl(fd, F_OFD_SETLKW, &lock);
 	if (flock(fd, LOCK_EX) == 0)
 		printf("has %s\n", strrchr(path, '/') + 1);

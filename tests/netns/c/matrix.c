@@ -26,7 +26,7 @@ static pcap_t *joined(int group, const char *mode)
 		fprintf(stderr, "pcap_create: %s\n", errbuf);
 		exit(2);
 	}
-	/* A pause, because the kernel frees a detached filter of a socket later. */
+	/* Pauses, because the kernel frees a socket's detached filter only later. */
 	usleep(20000);
 	if (pcap_fanout(p, group, mode) == 0 && pcap_activate(p) >= 0)
 		return p;
@@ -52,7 +52,7 @@ static int numbers(const char *mode)
 	       (strstr(mode, "+defrag") != NULL ? 0x8000 : 0);
 }
 
-/* A member that has no page. */
+/* Joins with a bare socket, a member that has no page. */
 static void join_raw(int group, const char *mode)
 {
 	struct sockaddr_ll address = {

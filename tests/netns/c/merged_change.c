@@ -5,8 +5,9 @@
 
 enum { TIMEOUT_MS = 20, SETTLED_MS = 150, BEFORE = 6 };
 
-/* Waits until all COUNT packets can be read. No packet must still be held back for earlier packets.
-   */
+/* Waits until COUNT packets have come, and until the merge no longer holds any of them back for
+   earlier packets.
+ */
 static void settle(pcap_t *p, unsigned count)
 {
 	await_received(p, NULL, count);
@@ -18,7 +19,8 @@ static void read_all(pcap_t *p)
 	char errbuf[PCAP_ERRBUF_SIZE] = "";
 	int n = pcap_setnonblock(p, 1, errbuf);
 
-	/* A call that returns 0 may have read only packets that do not pass. More packets may follow. */
+	/* Calls it ten times. A call that returns 0 may have read only packets that the filter
+	   rejects, and packets that pass may follow. */
 	for (int i = 0; i < 10 && n >= 0; i++)
 		n = pcap_dispatch(p, -1, print_tag, NULL);
 	if (n < 0)

@@ -11,8 +11,8 @@ static void run(const char *command)
 		fail(command, "failed");
 }
 
-/* What the member and the handle have read of EXPECTED packets. Packets that are missing after a
-   while do not come. */
+/* The numbers of packets that the member and the handle P have read of EXPECTED packets. Packets
+   that have not come after two seconds count as missing. */
 struct counts {
 	unsigned member, p;
 };
@@ -35,7 +35,7 @@ static struct counts read_all(pcap_t *member, pcap_t *p, unsigned expected)
 	return counts;
 }
 
-/* Sends FRAMES frames on a device. Frames on f1 go to all members of its group in turn. */
+/* Sends FRAMES frames on a device. Frames on f1 go to the members of f1's group in turn. */
 static void share(const char *when, int port, pcap_t *member, pcap_t *p)
 {
 	struct counts counts;

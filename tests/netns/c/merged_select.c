@@ -1,6 +1,6 @@
 /* A program that calls select() on f1^f2. Usage: merged_select blocking|nonblocking
-   plain|immediate. With a blocking handle it reads one packet whenever the descriptor is readable.
-   Otherwise it prints how often it was woken. */
+   plain|immediate. With a blocking handle it reads one packet whenever the descriptor is
+   readable. With a nonblocking handle it prints how often select() has woken it. */
 #include "wires.h"
 #include <sys/wait.h>
 
@@ -13,8 +13,8 @@ static int is_readable(pcap_t *p, int ms)
 	return poll(&fd, 1, ms) > 0;
 }
 
-/* If the descriptor is readable but the read waits, the alarm ends the program, and the last line
-   is missing. */
+/* If the descriptor is readable but the read waits, the alarm ends the program. Then the last
+   line of the output is missing, so the test fails. */
 static void one_by_one(pcap_t *p, const int ports[2])
 {
 	unsigned count = 0, sent = 0;

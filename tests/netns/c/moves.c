@@ -1,5 +1,5 @@
 /* A thread leaves the network namespace of its member. Usage: moves DEVICE GROUP SENDER MODE.
-   Prints before and after that which counters are known. */
+   Prints which counters are known, before and after the thread has left. */
 #define _GNU_SOURCE
 #include "scene.h"
 #include <sched.h>

@@ -29,7 +29,7 @@ static void count(u_char *user, const struct pcap_pkthdr *header, const u_char *
 	}
 }
 
-/* Polls and reads, as in programs with their own event loop. */
+/* Polls and reads, as a program with its own event loop does. */
 static void poll_and_read(void)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";

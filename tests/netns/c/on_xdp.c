@@ -1,5 +1,5 @@
-/* A program on vb that sends frames to itself from va. Usage: on_xdp WHAT. Each WHAT prints one
-   line, or why it fails. */
+/* A program on vb that sends frames to itself from va. Usage: on_xdp WHAT. Prints one line with
+   the result of WHAT, or with the reason why WHAT failed. */
 #define _GNU_SOURCE
 #include "wires.h"
 #include <errno.h>
@@ -51,14 +51,14 @@ static void send_many(int count, int type, size_t len)
 		send_one(i, type, len);
 }
 
-/* Runs a command of the shell. */
+/* Runs a shell command. */
 static void run(const char *command)
 {
 	if (system(command) != 0)
 		fail("sh", command);
 }
 
-/* A link that has just come up drops frames at first. */
+/* Waits until a link is up, because a link that has just come up drops frames at first. */
 #define UNTIL_UP(device) " && until ip link show " device " | grep -q 'state UP'; do sleep 0.05; done"
 
 static int dispatch(pcap_t *p, unsigned *count)
@@ -70,7 +70,7 @@ static int dispatch(pcap_t *p, unsigned *count)
 	return status;
 }
 
-/* Reads until COUNT packets have come, or none for a second. */
+/* Reads until COUNT packets have come, or until no packet has come for a second. */
 static unsigned read_all(pcap_t *p, unsigned count)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";
@@ -82,7 +82,9 @@ static unsigned read_all(pcap_t *p, unsigned count)
 		fail("pcap_setnonblock", errbuf);
 
 	while (found < count) {
-		/* Checked before the read, because on a busy machine a second may pass before the read. */
+		/* Looks at the clock before the read, because on a busy machine a second may
+		   pass before the read. Then packets may be there that the read has not found
+		   yet. */
 		int is_over = now() >= last + 1;
 
 		if (dispatch(p, &found) > 0)
@@ -93,8 +95,9 @@ static unsigned read_all(pcap_t *p, unsigned count)
 	return found;
 }
 
-/* When this process or a child sent each packet, and when the packet was read. On a busy machine
-   some packets wait for the processor. With an error in the library, many packets wait. */
+/* The times at which this process or a child sent a packet, and at which the packet was read. On
+   a busy machine some packets wait for the processor. If the library has an error, many packets
+   wait. */
 struct trip {
 	double sent, read;
 };
@@ -115,7 +118,7 @@ static void send_noted(struct trip *trip, int tag)
 	send_tag(port, tag);
 }
 
-/* Whether more than a fifth of the packets waited longer than that. */
+/* Whether more than a fifth of the packets waited longer than LONGEST seconds. */
 static const char *are_late(const struct trip *trips, unsigned count, double longest)
 {
 	unsigned late = 0;
@@ -168,7 +171,7 @@ static void nonblock(pcap_t *p)
 		fail("pcap_setnonblock", errbuf);
 	for (int i = 0; i < 100; i++)
 		dispatch(p, &count);
-	/* If each read waited, it would take the timeout. */
+	/* If the reads waited, each of them would take the whole timeout. */
 	if (now() - begin > 100 * TIMEOUT_MS / 1e3 / 2)
 		fail("nonblock", "it waits");
 	send_many(FEW, OURS, SMALLEST);
@@ -202,7 +205,8 @@ static void inject(pcap_t *p)
 	printf("%d of 2 sent, then %s\n", same, pcap_geterr(p));
 }
 
-/* Filters before any packet, between packets, and when privileges are gone. */
+/* Sets filters before the first packet, between packets, and after the process has given up its
+   privileges. */
 static void filtered(pcap_t *p)
 {
 	unsigned found[3];
@@ -257,7 +261,8 @@ static void full(pcap_t *p)
 static pcap_t *broken;
 static volatile unsigned had;
 
-/* After the packets have been read, which may take longer than a second on a busy machine. */
+/* Breaks the loop, but only after the packets have been read, which may take longer than a
+   second on a busy machine. */
 static void on_alarm(int signal)
 {
 	(void)signal;
@@ -300,7 +305,7 @@ static void waits(pcap_t *p)
 	printf("%d, %d before, late %s\n", status, before, are_late(all, TRIES, .25));
 }
 
-/* When each packet was sent, since 1970. */
+/* The time at which each packet was sent, in seconds since 1970. */
 static double sent_at[MANY];
 
 static double now_since_1970(void)
@@ -311,8 +316,8 @@ static double now_since_1970(void)
 	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-/* An early time stamp is from before the packet was sent. A late one is from after the packet was
-   read. */
+/* Counts of wrong packets. An early packet has a time stamp from before the packet was sent. A
+   late packet has one from after the packet was read. */
 struct seen {
 	unsigned count, late, early, backwards, wrong;
 	unsigned caplen, len;
@@ -351,7 +356,7 @@ static void stamped(pcap_t *p, unsigned caplen, int is_nano)
 	       seen.backwards, seen.wrong);
 }
 
-/* One packet at a time. Each packet must be readable at once. */
+/* Sends one packet at a time. Each packet must be readable at once. */
 static void immediate(pcap_t *p)
 {
 	struct trip *all = trips();
@@ -424,7 +429,7 @@ static void gone(pcap_t *p)
 	printf("%u packets, then %s\n", found, pcap_geterr(p));
 }
 
-/* A daemon: the process that opens the handle ends, and its child reads. */
+/* A daemon: the process that opens the handle ends, and its child reads the packets. */
 static void forked(void)
 {
 	unsigned found = 0;
@@ -488,7 +493,7 @@ static void both(pcap_t *p)
 	printf("all %s, then %u packets\n", found >= sent ? "read" : "not read", read_all(p, UINT32_MAX));
 }
 
-/* A program that polls without a timeout until it gets the reason why no more packets come. */
+/* A program that polls without a timeout. It must get the reason why no more packets come. */
 static void lost(pcap_t *p)
 {
 	struct pollfd fd = { .fd = pcap_get_selectable_fd(p), .events = POLLIN };

@@ -1,5 +1,5 @@
-/* pcap_open_live(), which has no status for warnings. Usage: openlive DEVICE. Prints the text in
-   errbuf. */
+/* Opens a device by pcap_open_live(), which has no status for warnings. Usage: openlive DEVICE.
+   Prints the text in errbuf. */
 #include "scene.h"
 
 int main(int argc, char **argv)

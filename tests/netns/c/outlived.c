@@ -1,5 +1,5 @@
 /* A member is closed while a child process still runs that was started before. Usage: outlived
-   DEVICE GROUP SENDER. Prints what the group's other member then gets of 100 packets. */
+   DEVICE GROUP SENDER. Prints how many of 100 packets the group's other member gets after that. */
 #include "scene.h"
 
 enum { FRAMES = 100 };

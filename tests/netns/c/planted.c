@@ -34,8 +34,8 @@ static void plant(const char *kind, const char *name)
 		fail(kind, name);
 }
 
-/* Plants them as another member's page, and at the names that this process will use for its own
-   page. */
+/* Plants pipes or links at the name of another member's page, and at the names that this process
+   will use for its own page. */
 static void plant_all(const char *kind)
 {
 	char name[32];

@@ -1,11 +1,12 @@
 /* A member that records each packet in FILE. FILE is mapped, so that no received packet is lost
    when the member is killed. Usage: records DEVICE GROUP MODE FILE
-   [immediate|small|nobody|away|idle|daemon|holds]... Prints "ready" before it reads packets. Ends
-   at SIGTERM, or after ten minutes. small: its ring has 4 MiB. nobody: it has given up all
-   privileges before "ready". away: it has left the device's network namespace before "ready". idle:
-   it reads nothing before SIGUSR1. SIGUSR2: it sets another filter, which all frames pass, and
-   prints "filter N.". daemon: continues in a child, and prints "child PID."; the parent ends at
-   SIGUSR1. holds: a child has the handle too and does nothing; the member prints "child PID.". */
+   [immediate|small|nobody|away|idle|daemon|holds]... Prints "ready" before it reads packets.
+   Ends at SIGTERM, or after ten minutes. At SIGUSR2 it sets another filter, which all frames
+   pass, and prints "filter N.". small: its ring has 4 MiB. nobody: it gives up all privileges
+   before "ready". away: it leaves the device's network namespace before "ready". idle: it reads
+   nothing before SIGUSR1. daemon: it prints "child PID." and continues in this child; the parent
+   ends at SIGUSR1. holds: it prints "child PID."; this child also has the handle, and does
+   nothing. */
 #define _GNU_SOURCE
 #include "scene.h"
 #include <fcntl.h>
@@ -87,7 +88,8 @@ static void drop_privileges(void)
 		fail("setuid", "not permitted");
 }
 
-/* The parent's descriptors are closed when it ends. */
+/* Continues in a child. The parent waits for SIGUSR1 and ends, which closes the parent's
+   descriptors. */
 static void go_on_in_child(void)
 {
 	pid_t child = fork();
@@ -102,7 +104,7 @@ static void go_on_in_child(void)
 	_exit(0);
 }
 
-/* The child has the parent's descriptors and memory, and uses none. */
+/* Starts a child that has this process's descriptors and memory, and does not use them. */
 static void be_held_by_child(void)
 {
 	pid_t child = fork();

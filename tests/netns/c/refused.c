@@ -40,7 +40,7 @@ static pcap_t *activated(const char *name)
 	return p;
 }
 
-/* A handle that has requested the group. If that was refused, the handle has the reason. */
+/* Lets a handle join a group. If the group is refused, the handle has the reason. */
 static pcap_t *joined(pcap_t *p, int group, const char *mode)
 {
 	if (pcap_fanout(p, group, mode) == 0)
@@ -193,13 +193,13 @@ static pcap_t *without_room(void)
 	return p;
 }
 
-/* A device that the test has created. Its frames are not Ethernet frames. */
+/* "notether" is a device that the test has created. Its frames are not Ethernet frames. */
 static pcap_t *not_ethernet(void) { return joined(created("notether"), 7, TCP); }
 
-/* The device any may include devices without Ethernet frames. */
+/* The device "any" may include devices without Ethernet frames. */
 static pcap_t *all_devices(void) { return joined(created("any"), 7, TCP); }
 
-/* A member in another process, which runs as long as this process. */
+/* Starts a member in another process, which runs as long as this process. */
 static void member_elsewhere(const char *program, void (*first)(void))
 {
 	int parent[2], child[2];
@@ -328,7 +328,8 @@ static pcap_t *several_not_alike(void)
 	return p;
 }
 
-/* Without the system's library there is no handle that could return the error. */
+/* Without the system's library there is no handle that could have the error, so this function
+   prints it. */
 static pcap_t *no_system_library(void)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";

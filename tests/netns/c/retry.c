@@ -1,10 +1,11 @@
 /* A handle that one group refused joins another group. Usage: retry DEVICE SENDER
-   at-once|by-activation [FILTER]. Prints what it then reads of 10 packets. FILTER is set between
-   the two joins, and many other packets come before the 10 packets. */
+   at-once|by-activation [FILTER]. Prints how many of 10 packets the handle reads after its join.
+   If there is a FILTER, it is set between the two joins, and many packets that it rejects come
+   before the 10 packets. */
 #include "scene.h"
 
-/* The other packets fill blocks of the ring, because libpcap itself filters the first packets after
-   a new filter. */
+/* The other packets must fill blocks of the ring, because libpcap itself filters the first
+   packets after a new filter. */
 enum { TAKEN = 7, OTHER = 8, FRAMES = 10, OTHER_FRAMES = 3000 };
 
 struct packets {

@@ -69,8 +69,8 @@ static int more_waits(int count)
 	return 0;
 }
 
-/* Prints a member's counters. Asking for them also publishes them, so that the group's sums, which
-   are asked for later, include all members. */
+/* Prints a member's counters. To ask for the counters also publishes them. So the group's sums,
+   for which the program asks later, include all members. */
 static void report(int number, const struct member *member)
 {
 	struct pcap_fanout_stat st = fanout_stats(member->handle);
@@ -108,8 +108,10 @@ int main(int argc, char **argv)
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	count = atoi(argv[2]);
 	frames = (unsigned)atoi(argv[4]);
-	/* The kernel gives each frame to the witness after the group, because the witness was there first.
-	   */
+	/* The witness is opened before the group, so the kernel gives each frame to the group first
+	   and then to the witness. So a frame that the witness has received has reached the group,
+	   too.
+	 */
 	witness = opened(argv[1], 0, NULL);
 	for (int i = 0; i < count; i++) {
 		snprintf(path, sizeof(path), "%s/%d.pcap", argv[5], i);

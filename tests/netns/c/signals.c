@@ -1,6 +1,6 @@
 /* pcap_stats() in a signal handler that interrupts pcap_stats(). Usage: signals DEVICE [GROUP
-   MODE]. Ends after so many interruptions that many of them must have come in the middle of the
-   call. */
+   MODE]. Ends after INTERRUPTIONS interruptions. With so many, some must have come in the middle
+   of the call. */
 #include "scene.h"
 #include <signal.h>
 #include <sys/time.h>

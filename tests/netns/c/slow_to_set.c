@@ -1,6 +1,6 @@
-/* A preloaded library. Waits SLOW_MS before a socket gives its group a steering program, so that
-   another member comes in this time. With SLOW_OPTION, waits before PF_PACKET's option of that
-   number is set. */
+/* A preloaded library. Waits SLOW_MS milliseconds before a socket gives its group a steering
+   program, so that another member comes in this time. If SLOW_OPTION is set, waits before the
+   packet socket's option of this number is set instead. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <linux/if_packet.h>

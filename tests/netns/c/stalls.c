@@ -1,6 +1,6 @@
-/* A preloaded library. A process that opens a packet socket creates the file that STALLS names, and
-   waits until the file is removed. At that time a handle has claimed its device, but has joined no
-   group. */
+/* A preloaded library. A process that opens a packet socket creates the file that STALLS names,
+   and waits until the file is removed. When the process waits, its handle has claimed its
+   device, but has joined no group. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

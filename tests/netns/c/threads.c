@@ -68,8 +68,8 @@ static void *capture(void *argument)
 
 	if (pthread_barrier_wait(&joined) == PTHREAD_BARRIER_SERIAL_THREAD)
 		puts("ready");
-	/* Does not wait in pcap_dispatch() for ever: after a thread has got its share, no packet ends its
-	   wait. */
+	/* Polls with a timeout instead of waiting in pcap_dispatch(): after the last packet, no
+	   packet would end the wait. */
 	while (atomic_load(&total) < expected && time(NULL) < end) {
 		poll(&ring, 1, 50);
 		if (pcap_dispatch(p, -1, count, (u_char *)self) < 0)

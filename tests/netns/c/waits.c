@@ -21,7 +21,8 @@ static void stop(int signal)
 	stopped = 1;
 }
 
-/* A handle with a smaller ring than by default, which the kernel clears sooner. */
+/* Opens a handle whose ring is smaller than by default, because the kernel needs less time to
+   clear it. */
 static pcap_t *active(const char *device)
 {
 	pcap_t *p = created(device);
@@ -48,7 +49,7 @@ static int watched(int fd, unsigned events)
 	return epoll;
 }
 
-/* Waits in the way HOW. Returns false if there is nothing to read. */
+/* Waits on the descriptor in the way HOW. Returns false if there is nothing to read. */
 static int woken(const char *how, int fd, int epoll)
 {
 	struct pollfd polled = { .fd = fd, .events = POLLIN };

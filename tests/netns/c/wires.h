@@ -9,7 +9,8 @@
 
 enum { TAG_AT = 14, SMALLEST = 60, LIMIT_SECONDS = 60 };
 
-/* Ends a program that hangs. Its output so far must not be lost. */
+/* Ends a program that hangs. Buffers the output by lines, so that its output until then is not
+   lost. */
 __attribute__((constructor)) static void limit(void)
 {
 	alarm(LIMIT_SECONDS);

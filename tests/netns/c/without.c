@@ -1,5 +1,5 @@
-/* A preloaded library that imitates a kernel without a feature. It makes calls of bpf(2) fail as
-   they do on such a kernel. WITHOUT names the feature. */
+/* A preloaded library that imitates a kernel without the feature that WITHOUT names. It makes
+   calls of bpf(2) fail as they fail on such a kernel. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

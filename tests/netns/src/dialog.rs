@@ -9,7 +9,7 @@ use fanpcap_testkit::library;
 
 use crate::{DEVICE, Wire};
 
-/// A running `c/steered.c`.
+/// A running `c/steered.c`, or another program that takes the same commands.
 #[derive(Debug)]
 pub struct Dialog {
     child: Child,
@@ -18,7 +18,8 @@ pub struct Dialog {
 }
 
 impl Dialog {
-    /// Starts the program for members of a group at the wire's end; -1 means a new group.
+    /// Starts `c/steered.c`, whose handles capture at [`DEVICE`] and join `group`; -1 means a new
+    /// group.
     ///
     /// # Errors
     /// The program can't be compiled or started.
@@ -26,7 +27,8 @@ impl Dialog {
         Self::behind(wire, group, &[])
     }
 
-    /// Starts the program by another command, for example a command that takes privileges away.
+    /// Starts `c/steered.c` by the command `before`, for example a command that takes privileges
+    /// away.
     ///
     /// # Errors
     /// As [`Dialog::start`].
@@ -39,7 +41,8 @@ impl Dialog {
     /// # Errors
     /// As [`Dialog::start`].
     pub fn of(wire: &Wire, name: &str, group: impl Into<i32>, before: &[&str]) -> Result<Self> {
-        // Do not compile the program again: the library would consider it another program.
+        // Do not compile the program again: our library would consider the new file another
+        // application.
         let built = wire.scratch.file(name);
         let program = match built.exists() {
             true => built,
@@ -73,7 +76,7 @@ impl Dialog {
     /// The next line of the program's output.
     ///
     /// # Errors
-    /// The program ends instead.
+    /// The program ends before it has printed a line.
     pub fn hear(&mut self) -> Result<String> {
         let mut line = String::new();
         self.from.read_line(&mut line)?;
@@ -98,7 +101,7 @@ impl Dialog {
     /// Sends a line and returns the answer.
     ///
     /// # Errors
-    /// There is no answer.
+    /// The program ends without an answer.
     pub fn ask(&mut self, line: &str) -> Result<String> {
         self.tell(line)?;
         self.hear()
@@ -114,7 +117,8 @@ impl Dialog {
         Ok(())
     }
 
-    /// Opens a handle under a steering program, while other members run other programs.
+    /// Opens a handle under a steering program. Ignores the warning that the group has members of
+    /// another application.
     ///
     /// # Errors
     /// The handle can't be opened.

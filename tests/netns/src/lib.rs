@@ -1,5 +1,5 @@
-//! The scene of the tests with real packets: a wire in a network namespace, members that capture at
-//! its far end, and checks that several tests share.
+//! The environment of the tests with real packets: a wire in a network namespace, members that
+//! capture at one of its ends, and checks that several tests use.
 
 pub mod dialog;
 pub mod remains;
@@ -51,7 +51,7 @@ pub fn on_wire<T: Send>(queues: usize, test: impl FnOnce(&Wire) -> Result<T> + S
 }
 
 impl Wire {
-    /// tcpdump at the wire's end, with a separate file and without settings.
+    /// A tcpdump that captures at [`DEVICE`] into a file of its own, without settings.
     ///
     /// # Errors
     /// Our library isn't staged.
@@ -59,7 +59,7 @@ impl Wire {
         self.tcpdump_on(DEVICE)
     }
 
-    /// tcpdump at a device with another name.
+    /// Like [`Wire::tcpdump`], but captures at the device `device`.
     ///
     /// # Errors
     /// Our library isn't staged.
@@ -80,8 +80,8 @@ impl Wire {
         Ok(members)
     }
 
-    /// Sends frames in order, requests at one end and replies at the other. Checks that all frames
-    /// reached the packet sockets.
+    /// Sends frames in order, requests at [`FAR_DEVICE`] and replies at [`DEVICE`]. Checks that all
+    /// frames reached the packet sockets.
     ///
     /// # Errors
     /// A frame can't be sent, or was dropped on the way.
@@ -89,8 +89,8 @@ impl Wire {
         self.send_with(frames, |frame| frame.direction)
     }
 
-    /// Sends frames in order, both directions from the far end, as a tap delivers them. Otherwise
-    /// works like [`Wire::send`].
+    /// Like [`Wire::send`], but sends requests and replies at [`FAR_DEVICE`]. So all frames arrive
+    /// at the members' device, as from a tap.
     ///
     /// # Errors
     /// As [`Wire::send`].
@@ -106,8 +106,9 @@ impl Wire {
         Ok(())
     }
 
-    /// Sends frames of any kind, each at its end and in order. Includes frames that the host drops
-    /// after the packet sockets have received them. Checks that all frames passed the device.
+    /// Sends frames in order, requests at [`FAR_DEVICE`] and replies at [`DEVICE`]. Checks that all
+    /// frames passed the device. The host may drop the frames after the packet sockets have
+    /// received them.
     ///
     /// # Errors
     /// A frame can't be sent or did not pass the device.
@@ -135,10 +136,10 @@ impl Wire {
         Ok(())
     }
 
-    /// Compiles a program of this crate's `c` directory.
+    /// Compiles a program of this crate's `c` directory and returns the path of the result.
     ///
     /// # Errors
-    /// The compiler's messages.
+    /// The compiler fails; the error has its messages.
     pub fn compile(&self, name: &str) -> Result<PathBuf> {
         let source = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("c")

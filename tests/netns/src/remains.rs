@@ -18,7 +18,7 @@ use fanpcap_testkit::await_for::{LIMIT, await_for};
 
 use crate::{Wire, on_wire};
 
-/// Time between two checks of the objects that the applications hold.
+/// Time between two searches for the objects that the applications hold.
 const EVERY: Duration = Duration::from_millis(20);
 
 /// Runs a test with a wire, as [`on_wire`] does, and checks that nothing remains.
@@ -32,13 +32,13 @@ pub fn on_wire_that_ends_clean<T: Send>(
     on_wire(queues, |wire| leaves_nothing(|| test(wire)))
 }
 
-/// Runs a test at whose end all applications have ended, in any way. Checks that soon afterwards
-/// nothing of the applications remains in the calling thread's network namespace: BPF programs,
-/// maps and links, pages of living members, pinned files, settings of devices.
+/// Runs a test that ends all its applications, in any way. Checks that soon afterwards nothing of
+/// the applications remains in the calling thread's network namespace: no BPF programs, maps or
+/// links, no pages of living members, no pinned files, and no changed settings of devices.
 ///
 /// # Errors
-/// The error of the test; the objects that remain; or the applications had no BPF link, which the
-/// XDP engine always has.
+/// The test fails, objects remain, or no application had a BPF link. Applications on the XDP engine
+/// always have a link, so without one they did not use this engine.
 pub fn leaves_nothing<T>(test: impl FnOnce() -> Result<T>) -> Result<T> {
     let (tested, held) = watched(test)?;
     let has_link = held.iter().any(|it| matches!(it, ObjectId::Link(_)));
@@ -55,7 +55,8 @@ pub fn leaves_nothing_soon<T>(test: impl FnOnce() -> Result<T>) -> Result<T> {
     watched(test).map(|(tested, _)| tested)
 }
 
-/// Returns the objects that the test's applications held. None of these objects remains.
+/// Runs a test and waits until nothing of its applications remains. Returns the test's result and
+/// the BPF objects that the applications held.
 fn watched<T>(test: impl FnOnce() -> Result<T>) -> Result<(T, BTreeSet<ObjectId>)> {
     let before = settings()?;
     let is_over = AtomicBool::new(false);
@@ -78,7 +79,7 @@ fn watched<T>(test: impl FnOnce() -> Result<T>) -> Result<(T, BTreeSet<ObjectId>
     Ok((tested, held))
 }
 
-/// Tells the watcher to end, even if the test panics.
+/// Tells the watching thread to end when this value is dropped, so also if the test panics.
 struct OnDrop<'a>(&'a AtomicBool);
 
 impl Drop for OnDrop<'_> {
@@ -87,7 +88,8 @@ impl Drop for OnDrop<'_> {
     }
 }
 
-/// Collects the BPF objects of all processes in the calling thread's network namespace.
+/// Collects the BPF objects of all processes in the calling thread's network namespace, until
+/// `is_over` is set.
 fn watch(is_over: &AtomicBool) -> Result<BTreeSet<ObjectId>> {
     let own = netns::inode()?;
     let mut held = BTreeSet::new();
@@ -100,8 +102,9 @@ fn watch(is_over: &AtomicBool) -> Result<BTreeSet<ObjectId>> {
     Ok(held)
 }
 
-/// The applications in a network namespace. A child of the test has the test's descriptors until it
-/// has executed another program. The kernel closes these descriptors before it renames the thread.
+/// The applications in a network namespace, without the test's own children that have not executed
+/// another program yet. Such a child still has the test's descriptors, and the name of one of the
+/// test's threads. execve(2) closes these descriptors before it changes the name.
 fn processes_in(namespace: u64) -> impl Iterator<Item = u32> {
     let name = format!("net:[{namespace}]");
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -140,7 +143,8 @@ fn remains(held: &BTreeSet<ObjectId>, before: &BTreeMap<u32, Settings>) -> Resul
     Ok(left.join(", "))
 }
 
-/// The processes that hold some of these objects: number, program, network namespace, objects.
+/// The processes that hold some of these objects. For each process: its number, its program, its
+/// network namespace, and the objects.
 fn holders(objects: &BTreeSet<ObjectId>) -> String {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -154,7 +158,7 @@ fn holders(objects: &BTreeSet<ObjectId>) -> String {
     format!("held by: {}", processes.join("; "))
 }
 
-/// A device's settings that captures may change for a time.
+/// The settings of a device that captures may change and must restore.
 #[derive(Debug)]
 struct Settings {
     device: String,
@@ -189,8 +193,8 @@ fn settings() -> Result<BTreeMap<u32, Settings>> {
     links.map(of).collect()
 }
 
-/// Pages of living members in the calling thread's network namespace. The page of a killed member
-/// is removed by the next process that lists the pages.
+/// Pages of living members in the calling thread's network namespace. The function first lists the
+/// pages by `records`, which removes the pages of killed members.
 fn pages() -> Result<Vec<String>> {
     let mut left = Vec::new();
     for version in fs::read_dir("/run/fanpcap").into_iter().flatten().flatten() {
@@ -208,7 +212,8 @@ fn pages() -> Result<Vec<String>> {
     Ok(left)
 }
 
-/// Names with our prefix in the BPF file system. We pin nothing there.
+/// Names in the BPF file system that contain `fanpcap`. There must be none, because fanpcap pins
+/// nothing.
 fn pins() -> Vec<String> {
     let entries = fs::read_dir("/sys/fs/bpf").into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());

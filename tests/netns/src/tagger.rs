@@ -8,7 +8,8 @@ use std::fs;
 
 /// Adds a tag to each frame that a device sends, while this value exists. The kernel keeps the tag
 /// in the skb and not in the frame. `bpf_skb_vlan_push` does what the driver of a VLAN device does.
-/// The kernels on which the tests run may have no VLAN devices.
+/// The tests do not use a VLAN device, because the kernels on which they run may not support VLAN
+/// devices.
 #[derive(Debug)]
 pub struct Tagger {
     link: Attached,
@@ -43,14 +44,16 @@ impl Tagger {
 }
 
 impl Drop for Tagger {
-    /// Detaches at once: a process that another test starts may have a copy of the link's
-    /// descriptor.
+    /// Detaches the BPF program explicitly. To close the link's descriptor is not enough: a process
+    /// that another test has started may have a copy of the descriptor, which would keep the
+    /// program attached.
     fn drop(&mut self) {
         let _ = self.link.detach();
     }
 }
 
-/// Whether XDP programs that use tail calls can read tags beside frames, since Linux 6.16.
+/// Whether XDP programs that use tail calls can read the tag that the kernel keeps outside the
+/// frame. They can since Linux 6.16.
 ///
 /// # Errors
 /// /proc can't be read.

@@ -1,5 +1,5 @@
-//! docs/errors.md, sections "Joining a group" and "Loading". The kernel and the library must
-//! produce each listed message.
+//! Checks the sections "Joining a group" and "Loading" of docs/errors.md. The kernel and the
+//! library must produce each message that these sections list.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -68,11 +68,12 @@ fn the_page_lists_every_refusal_as_it_is() -> Result<()> {
     })
 }
 
-/// The messages of the cases, by their names.
+/// The message that each case produces, by the case's name.
 fn produced(wire: &Wire, cases: &[Case]) -> Result<BTreeMap<String, String>> {
     let program = wire.compile("refused")?;
     let said = |&(case, variables): &Case| {
-        // The members of the previous case may end a little later than its program.
+        // The kernel may close the sockets of the previous case's members a little later than the
+        // case's program ends.
         member::wait_for_members(7, 0)?;
         let mut refused = Program::new(&program, "")?.args([case, DEVICE, FAR_DEVICE]);
         for (name, value) in variables {

@@ -1,5 +1,5 @@
-//! A clean Debian in a directory, for tests of the package. debootstrap makes it once, and each
-//! test copies it.
+//! A clean Debian system in a directory, for tests of the package. debootstrap makes the directory
+//! once, and each test copies it.
 
 mod listing;
 
@@ -13,22 +13,25 @@ use fanpcap_testkit::{Scratch, mounts};
 
 pub use listing::Listing;
 
-/// Packages for the tests that a minimal Debian lacks; the package itself needs none of them.
+/// Packages that the tests need and a minimal Debian does not have. fanpcap's package itself does
+/// not need them.
 const TOOLS: &str = "tcpdump apparmor";
-/// Runs a command in a root directory with its own /proc and /sys, which end with the command.
+/// The shell command that runs a command in a root directory with its own /proc and /sys. Their
+/// mounts end with the command.
 const ENTER: &str = "mount -t proc proc \"$0/proc\" && mount -t sysfs -o ro sysfs \"$0/sys\" \
                      && exec chroot \"$0\" \"$@\"";
 
 /// A copy of the clean Debian for one test. Dropping the value removes it.
 #[derive(Debug)]
 pub struct Root {
-    // Processes must have ended before the directory is removed: the tests wait for their programs.
+    // All processes in the directory must end before it is removed. So the tests wait for the end
+    // of their programs.
     scratch: Scratch,
 }
 
 impl Root {
-    /// A copy of the clean Debian. Prints the reason and returns `None` if this machine can't have
-    /// one.
+    /// A copy of the clean Debian. If this machine can't have a clean Debian, prints the reason and
+    /// returns `None`.
     ///
     /// # Errors
     /// The copy fails.
@@ -50,7 +53,7 @@ impl Root {
     /// A copy of the clean Debian with the package installed.
     ///
     /// # Errors
-    /// apt-get's output if it fails.
+    /// apt-get fails; the error has its output.
     pub fn with_package() -> Result<Option<Self>> {
         let Some(root) = Self::new()? else {
             return Ok(None);
@@ -69,7 +72,7 @@ impl Root {
         self.path().join(path.trim_start_matches('/'))
     }
 
-    /// The directory for the files of programs that run on it.
+    /// A directory for the files of programs that run in this Debian.
     pub fn scratch(&self) -> &Scratch {
         &self.scratch
     }
@@ -77,7 +80,7 @@ impl Root {
     /// Installs the package as a user does. Installs it again if it is installed.
     ///
     /// # Errors
-    /// apt-get's output if it fails.
+    /// apt-get fails; the error has its output.
     pub fn install(&self) -> Result<()> {
         fs::copy(package()?, self.file("tmp/fanpcap.deb"))?;
         self.run("apt-get install -y -qq --no-install-recommends --reinstall /tmp/fanpcap.deb")?;
@@ -110,13 +113,13 @@ impl Root {
     }
 }
 
-/// Says why a test does nothing, in the form that the tally counts.
+/// Prints why a test does nothing, in the form that the test runner counts as a skipped test.
 #[allow(clippy::print_stdout, reason = "the tally reads it")]
 pub fn skip(reason: &str) {
     println!("SKIP: {reason}");
 }
 
-/// Whether packages can be built here. Prints the reason if not.
+/// Whether packages can be built on this machine. If not, prints the reason.
 pub fn can_build() -> bool {
     let can = Command::new("dh").arg("--list").output().is_ok();
     if !can {
@@ -191,7 +194,7 @@ fn base() -> Result<PathBuf> {
         let install = "apt-get install -y -qq --no-install-recommends";
         root.run(&format!("timeout 300 {install} {TOOLS}"))?;
         root.run("apt-get clean && rm -rf /var/lib/apt/lists/*")?;
-        // Rename the directory when it is complete.
+        // Copy to another name first, and rename the directory when it is complete.
         let half = dir.join(".half");
         success(Command::new("rm").arg("-rf").arg(&half))?;
         success(Command::new("cp").arg("-a").arg(root.path()).arg(&half))?;
@@ -200,7 +203,7 @@ fn base() -> Result<PathBuf> {
     Ok(base)
 }
 
-/// The package is for the release that it is built on.
+/// The Debian release of this machine. The package is built for this release.
 fn release() -> Result<String> {
     let text =
         fs::read_to_string("/etc/os-release").context("reading which distribution this is")?;

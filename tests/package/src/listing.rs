@@ -1,4 +1,4 @@
-//! Lists all files in a root directory, to compare before and after.
+//! Lists all files in a root directory, so that a test can compare them before and after a change.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-/// Files that a package manager writes for itself, and files that belong to no package.
+/// Paths that are not compared: files that a package manager writes for itself, and files that
+/// belong to no package.
 const LEFT_OUT: [&str; 8] = [
     "proc",
     "sys",

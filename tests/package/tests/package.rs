@@ -120,7 +120,7 @@ fn enabled_plain_tcpdump_loads_the_library_until_disabled() -> Result<()> {
     let (command, dir) = (root.file("/usr/bin/fanpcap"), root.path());
     for word in ["enable", "disable"] {
         let mut outside = Command::new(&command);
-        // Unset the library's directory, which other tests use.
+        // Unset the variable that names the library's directory: it is set for other tests.
         outside.env_remove("FANPCAP_LIB_DIR");
         success(outside.args([word, "--system", "--root"]).arg(&dir))?;
         let is_ours = root.run("tcpdump --version")?.contains("+ fanpcap ");
@@ -153,7 +153,7 @@ fn a_reader_that_goes_and_a_failure_to_disable_keep_nothing_half_done() -> Resul
         "{block}"
     );
     ensure!(root.run(&format!("stat -c %a {CONF}"))?.trim() == "644");
-    // The package is removed even if its command can't undo what it has changed.
+    // Removing the package must succeed even if `fanpcap` fails to undo its changes.
     root.run("printf '#!/bin/sh\\nexit 1\\n' >/usr/bin/fanpcap")?;
     let said = root.run("dpkg --remove fanpcap")?;
     ensure!(said.contains("not all of"), "{said}");
@@ -225,8 +225,8 @@ fn the_dockerfiles_commands_make_an_image_that_works() -> Result<()> {
     let name = package.file_name().context("the package's name")?;
     fs::copy(&package, root.file("tmp").join(name))?;
     for command in commands {
-        // The package lists exceed all other data. They exist already: installing tcpdump needed
-        // them.
+        // Skip `apt-get update`, because the package lists are larger than all other data. They
+        // exist already, because tcpdump was installed with them.
         root.run(&command.replace("apt-get update", "true"))?;
     }
     ensure!(root.run("tcpdump --version")?.contains("+ fanpcap "));
@@ -242,7 +242,7 @@ fn two_plain_tcpdumps_share_once_enabled() -> Result<()> {
         return Ok(());
     };
     root.run("fanpcap enable --system")?;
-    // Use a separate thread, because it moves to other network namespaces.
+    // Use a separate thread, because `share` moves its thread to other network namespaces.
     let shared = thread::scope(|scope| scope.spawn(|| share(&root)).join());
     shared.expect("no panic")
 }

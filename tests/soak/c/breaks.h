@@ -1,5 +1,5 @@
-/* Handles in pcap_loop() that another thread breaks at random moments. One handle gets packets. The
-   other gets none, so its reader sleeps. No break may be lost. */
+/* Handles in pcap_loop() that another thread breaks at random moments. One handle gets packets.
+   The other handle gets no packets, so its reader sleeps. Each break must end the loop. */
 #ifndef breaks_h
 #define breaks_h
 
@@ -60,7 +60,8 @@ static inline void *break_on(void *argument)
 	struct looped *self = argument;
 
 	while (!atomic_load(&stop)) {
-		/* Often breaks without a pause: then the other thread is just about to wait. */
+		/* In half of the cases breaks without a pause, so that the break comes just when
+		   the reader is about to wait. */
 		sleep_us(drawn(&seed, 2) == 0 ? 0 : drawn(&seed, 10000));
 		break_once(self);
 	}
@@ -75,7 +76,8 @@ static inline void start_breaks(void)
 	for (int i = 0; i < LOOPS; i++)
 		loops[i].p = opened(BREAKS_BUFFER);
 	set_filter(loops[1].p, text);
-	/* Packets that came before the filter are delivered and counted. */
+	/* The loops begin after the filter is set. Packets that came before the filter are still
+	   delivered and counted. */
 	for (int i = 0; i < LOOPS; i++) {
 		pthread_create(&loops[i].reader, NULL, loop_on, &loops[i]);
 		pthread_create(&loops[i].breaker, NULL, break_on, &loops[i]);

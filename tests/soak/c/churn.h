@@ -1,4 +1,4 @@
-/* Threads that continuously open and close handles, each time in another way. */
+/* Threads that continuously open and close handles, each time in a random way. */
 #ifndef churn_h
 #define churn_h
 

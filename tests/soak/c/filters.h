@@ -1,5 +1,5 @@
-/* One handle that continuously changes its filter. It must get no packet that only an earlier
-   filter passes, and must miss no packet that the current filter passes. */
+/* One handle that continuously changes its filter. The handle must get no packet that only an
+   earlier filter passes, and must miss no packet that the current filter passes. */
 #ifndef filters_h
 #define filters_h
 

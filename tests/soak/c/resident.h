@@ -1,5 +1,5 @@
-/* Two handles that another thread asks for their counters all the time. One handle is read without
-   pause, the other too slowly for its packets. */
+/* Two handles whose counters other threads read all the time. One handle is read without pause.
+   The other handle is read so slowly that it loses packets. */
 #ifndef resident_h
 #define resident_h
 
@@ -93,7 +93,8 @@ static inline void end_threads(struct resident *self)
 	pthread_join(self->asker, NULL);
 }
 
-/* The visitor leaves while frames are still sent, so its final counters can't be compared. */
+/* Ends a visitor without a check of its ledger. Frames are still sent while it leaves, so its
+   final counters can't be compared. */
 static inline void end_visitor(void)
 {
 	for (int i = 0; i < RESIDENTS; i++) {
@@ -111,7 +112,8 @@ static inline void end_resident(void)
 		end_threads(self);
 		drain(self->p, count_packet, (u_char *)&self->delivered);
 		dropped = close_ledger(self->p, i == 0 ? "first" : "second", atomic_load(&self->delivered));
-		/* The kernel must have dropped packets, or this test proves nothing. */
+		/* The slow handle must have lost packets. Otherwise the test of dropped packets
+		   would prove nothing. */
 		if (is_slow && dropped == 0)
 			fail("a slow reader", "lost nothing");
 		pcap_close(self->p);

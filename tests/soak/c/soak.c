@@ -1,6 +1,6 @@
-/* A capturing process of the soak. Usage: soak ROLE DEVICE [GROUP MODE]. Prints "ready", then its
-   progress until it is interrupted, then its ledgers. After an error it prints a line that begins
-   with FAIL, and ends. */
+/* A capturing process of the soak test. Usage: soak ROLE DEVICE [GROUP MODE]. Prints "ready",
+   then its progress until it is interrupted, then its ledgers. After an error, prints a line
+   that begins with FAIL, and ends. */
 #include "breaks.h"
 #include "churn.h"
 #include "filters.h"

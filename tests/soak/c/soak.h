@@ -14,10 +14,11 @@
 #include <pcap/fanout.h>
 
 enum {
-	/* The ethertype of all frames, and another ethertype that nobody sends. */
+	/* The ethertype of all frames, and another ethertype that no frame has. */
 	OURS = 0x88b5,
 	NOBODYS = 0x88b6,
-	/* After the Ethernet header: a colour, then the frame's number within the colour, big-endian. */
+	/* Offsets after the Ethernet header: of the frame's colour, and of the frame's number
+	   within the colour (big-endian). */
 	COLOR_AT = 14,
 	NUMBER_AT = 15,
 	MARKED_LEN = 23,
@@ -55,7 +56,8 @@ static inline void sleep_us(long us)
 	nanosleep(&pause, NULL);
 }
 
-/* xorshift (Marsaglia, 2003). Each thread has its own state. */
+/* A random number below `below`, by xorshift (Marsaglia, 2003). `seed` is the generator's state;
+   each thread has its own. */
 static inline unsigned drawn(unsigned *seed, unsigned below)
 {
 	*seed ^= *seed << 13;
@@ -125,8 +127,8 @@ static inline struct pcap_stat stats(pcap_t *p)
 	return stat;
 }
 
-/* Waits some milliseconds for packets and reads once. Returns whether more packets may be in the
-   ring. */
+/* Waits at most MILLISECONDS for packets and reads once. Returns whether more packets may be in
+   the ring. */
 static inline int read_some(pcap_t *p, int milliseconds, pcap_handler callback, void *user)
 {
 	struct pollfd ready = { .fd = pcap_get_selectable_fd(p), .events = POLLIN };
@@ -140,8 +142,8 @@ static inline int read_some(pcap_t *p, int milliseconds, pcap_handler callback, 
 	return count != 0;
 }
 
-/* Reads the remaining packets after the end of the traffic. The last block arrives after the
-   timeout. */
+/* Reads the remaining packets after the end of the traffic. Waits several timeouts, because the
+   kernel delivers the last block only after the timeout. */
 static inline void drain(pcap_t *p, pcap_handler callback, void *user)
 {
 	char errbuf[PCAP_ERRBUF_SIZE] = "";
@@ -152,8 +154,8 @@ static inline void drain(pcap_t *p, pcap_handler callback, void *user)
 		;
 }
 
-/* Checks the ledger when the ring is empty: received packets must be the delivered plus the dropped
-   packets. Returns the number of dropped packets. */
+/* Checks the ledger when the ring is empty: the received packets must be the sum of the
+   delivered and the dropped packets. Returns the number of dropped packets. */
 static inline unsigned close_ledger(pcap_t *p, const char *name, unsigned long delivered)
 {
 	struct pcap_stat stat = stats(p);

@@ -1,4 +1,5 @@
-//! The processes that run during the whole soak, with their vitals: c/soak.c in each of its roles.
+//! The processes that run during the whole soak: c/soak.c in each of its roles. Reads their
+//! resources.
 
 use anyhow::{Context, Result, bail, ensure};
 use fanpcap_testkit::Member;
@@ -48,7 +49,8 @@ impl Cast {
         Ok(Self(players))
     }
 
-    /// Takes the vitals of each process. Returns an error if a process has ended.
+    /// Reads the resources of each process. Returns an error if a process has ended or has printed
+    /// FAIL.
     pub(crate) fn sample(&mut self) -> Result<()> {
         for player in &mut self.0 {
             let look = Vitals::of(player.member.pid());
@@ -89,8 +91,8 @@ impl Cast {
         })
     }
 
-    /// Waits for the end of all processes, which check their ledgers. Then checks whether any
-    /// resource has grown.
+    /// Waits for the end of all processes, which check their ledgers at their end. Then checks that
+    /// no resource of a process has grown.
     pub(crate) fn end(self, tell: &dyn Fn(&str)) -> Result<()> {
         for Player {
             name,

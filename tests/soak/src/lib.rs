@@ -1,7 +1,7 @@
-//! The soak: all operations at once for a given time, in a new network namespace. Traffic never
-//! pauses. Some processes capture all the time; others change filters, break loops, open and close
-//! handles. Members join and leave, and some are killed. All counters must add up, and no resource
-//! may grow.
+//! The soak test: processes use all operations at once for a given time, in a new network
+//! namespace. Traffic never pauses. Some processes capture all the time; others change filters,
+//! break loops, open and close handles. Members join and leave, and some are killed. All counters
+//! must add up, and no resource may grow.
 #![forbid(unsafe_code)]
 
 mod sender;
@@ -25,15 +25,15 @@ use visitors::Visitors;
 /// The device at which frames enter, and the device at which all processes capture.
 const DEVICES: (&str, &str) = ("va", "vb");
 
-/// Time between two readings of the vitals.
+/// Time between two readings of the processes' resources.
 const SAMPLE: Duration = Duration::from_millis(200);
 
-/// Runs the soak. Calls `tell` with the progress after each `every`, and with the summary at the
-/// end.
+/// Runs the soak. Calls `tell` with the progress in intervals of `every`, and with the summary at
+/// the end.
 ///
 /// # Errors
-/// The first error: a process ended or reported an error, a ledger does not add up, or a resource
-/// grew.
+/// A process ended or reported an error, a ledger does not add up, or a resource grew. Returns the
+/// first error.
 pub fn run(duration: Duration, every: Duration, tell: &(dyn Fn(&str) + Sync)) -> Result<()> {
     netns::within_new(|| {
         let (near, far) = DEVICES;
@@ -68,7 +68,8 @@ pub fn run(duration: Duration, every: Duration, tell: &(dyn Fn(&str) + Sync)) ->
     })
 }
 
-/// Takes vitals until the time is over or an error occurs, here or in the other threads.
+/// Reads the processes' resources until the time is over, or until an error occurs in this thread
+/// or in another one.
 fn watch(
     cast: &mut Cast,
     duration: Duration,

@@ -1,5 +1,5 @@
-//! `fanpcap-soak [MINUTES]`, as root: runs the library's soak. Prints a line each minute, then PASS
-//! or FAIL.
+//! The command `fanpcap-soak [MINUTES]`, which root runs: the library's soak test. Prints a line
+//! each minute, and PASS or FAIL at the end.
 #![forbid(unsafe_code)]
 #![allow(
     clippy::print_stdout,

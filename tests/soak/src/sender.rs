@@ -1,4 +1,5 @@
-//! Sends frames without pause, in a few colours; the frames of each colour are numbered.
+//! Sends frames all the time. Each frame has one of a few colours, and the frames of each colour
+//! are numbered.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -10,14 +11,14 @@ use fanpcap_testkit::Injector;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// The values of c/soak.h.
+/// These values are those of c/soak.h.
 const COLORS: u8 = 4;
 const ETHERTYPE: u16 = 0x88b5;
 const FRAME_LEN: u64 = 60;
 const FRAME_LEN_MAX: u64 = 1000;
 
-/// Frames in one system call, and the longest pause after them. Together they give about 20000
-/// frames a second.
+/// The number of frames in one system call, and the longest pause after each call. With these
+/// values, about 20000 frames are sent in a second.
 const BATCH: usize = 64;
 const PAUSE_US: u64 = 6000;
 

@@ -1,4 +1,4 @@
-//! The compiled application and the device, for code that starts a process.
+//! The compiled application and its device. Modules that start processes use them.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ pub(crate) type Group = (&'static str, &'static str);
 /// The group that residents, visitors and the churn share.
 pub(crate) const SHARED: Group = ("7", "lb");
 
-/// c/soak.c, compiled, and the device that it captures at.
+/// The compiled c/soak.c, and the device at which it captures.
 pub(crate) struct Stage {
     pub(crate) scratch: Scratch,
     program: PathBuf,
@@ -31,7 +31,8 @@ impl Stage {
         })
     }
 
-    /// A process in a role, whose handles are in the group; `None` for plain handles.
+    /// The command of a process in a role. Its handles are in the group `group`, or are plain
+    /// handles if `group` is `None`.
     pub(crate) fn program(&self, role: &str, group: Option<Group>) -> Result<Program> {
         let program = Program::new(&self.program, "ready")?.args([role, self.device]);
         Ok(match group {

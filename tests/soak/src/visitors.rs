@@ -1,5 +1,5 @@
-//! Members that stay for a short time: processes that join the shared group and soon leave it. Half
-//! of them are killed.
+//! Visitors are processes that join the shared group for a short time. Half of the visitors are
+//! killed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;

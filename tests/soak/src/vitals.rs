@@ -49,20 +49,21 @@ impl Vitals {
     }
 }
 
-/// Allowed growth from one quarter's minimum to another's. The threads that open handles may have
-/// one more handle open in each reading, with its ring. Allocators may keep one arena more.
+/// The allowed growth from the minimum of the first quarter to the minimum of the last quarter. In
+/// each reading, threads that open handles may have one more handle with its ring open. An
+/// allocator may keep one more arena.
 const MORE_DESCRIPTORS: u64 = 6;
 const MORE_MAPPINGS: u64 = 8;
 const MORE_RSS_KIB: u64 = 4096;
 const MORE_ANONYMOUS_KIB: u64 = 1024;
 
-/// The number of first readings that count as warm-up: those of a minute, and in a short run a
-/// fifth of all readings.
+/// The number of first readings that count as warm-up: the readings of one minute. If the soak is
+/// short, a fifth of all readings are warm-up instead.
 const WARM_UP: usize = 300;
 
 /// Compares the minimum of the first and of the last quarter after the warm-up. Leaked memory is
-/// never freed, so a leak raises the minimum. Handles that are open for a moment affect the minimum
-/// least.
+/// never freed, so a leak raises the minimum. Handles that are open only for a moment hardly affect
+/// the minimum.
 pub(crate) fn ensure_flat(name: &str, looks: &[Vitals]) -> Result<String> {
     let looks = &looks[(looks.len() / 5).min(WARM_UP)..];
     let quarter = (looks.len() / 4).max(1);
@@ -86,7 +87,7 @@ pub(crate) fn ensure_flat(name: &str, looks: &[Vitals]) -> Result<String> {
     Ok(format!("{name}: {}", told.join(", ")))
 }
 
-/// Reads one of the numbers.
+/// A function that returns one of the numbers.
 type Kind = fn(&Vitals) -> u64;
 
 fn least(looks: &[Vitals], of: Kind) -> u64 {

@@ -1,4 +1,4 @@
-//! Unplanned ends, and ends that the user insists on.
+//! Captures that end because of an error, and captures that end by one signal or several.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -37,7 +37,7 @@ fn a_full_disk_is_an_error_and_what_was_captured_is_told() {
     Wire::within(|wire| {
         let program = wire.plain("-i far --json -w /dev/full")?;
         let member = program.start(&wire.scratch)?;
-        // More packets than are buffered before a write.
+        // Send more packets than the command buffers before it writes.
         wire.send(&frames(19, 5000)?)?;
         let ended = member.wait()?;
         assert!(!ended.status.success(), "{}", ended.said);
@@ -53,7 +53,8 @@ fn a_full_disk_is_an_error_and_what_was_captured_is_told() {
     .unwrap();
 }
 
-/// How long a program takes to end after `signals`, sent half a second apart.
+/// Sends a program `signals` interrupts, half a second apart. Returns the time until its end, and
+/// its summary.
 fn ended_after(wire: &Wire, arguments: &str, signals: usize) -> Result<(Duration, Value)> {
     let member = wire.start(arguments)?;
     wire.send(&frames(22, 200)?)?;
@@ -74,7 +75,7 @@ fn a_long_timeout_is_not_waited_for_at_the_end() {
     Wire::within(|wire| {
         let (time, summary) = ended_after(wire, "--timeout 60000 --json", 1)?;
         assert!(time < Duration::from_secs(30), "{time:?}");
-        // The summary contains the packets that the kernel still held back.
+        // The summary must include the packets that the kernel held back because of the timeout.
         let total = &summary["total"];
         let (captured, received) = (
             number(total, "captured"),
@@ -95,7 +96,7 @@ fn a_long_timeout_is_not_waited_for_at_the_end() {
 #[ignore = "needs root: a network namespace"]
 fn a_second_signal_ends_it_at_once() {
     Wire::within(|wire| {
-        // 200 packets take a fifth of a second each, which is 40 seconds.
+        // Work on 200 packets takes 40 seconds, a fifth of a second for each packet.
         let (time, summary) = ended_after(wire, "--work 200000000 --json", 2)?;
         assert!(time < Duration::from_secs(30), "{time:?}");
         let total = &summary["total"];

@@ -1,4 +1,5 @@
-//! Filters: the packets that they select, and the packets that came before the filter was set.
+//! Filters. The tests check the packets that a filter selects, and the packets that came before the
+//! filter was set.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -20,8 +21,8 @@ fn a_filter_chooses_and_a_signal_brings_the_summary() {
         let expected = frames.iter().filter(is_udp).count();
         wire.send(&frames)?;
         let files = [0, 1].map(|thread| wire.scratch.file(&format!("{thread}.pcap")));
-        // The lines printed each second are for users. Their second word is the number of captured
-        // packets.
+        // Each second the command prints lines for users. In these lines, the second word is the
+        // number of captured packets.
         await_for("the total", LIMIT, || {
             let said = member.said()?;
             let mut totals = said
@@ -60,7 +61,7 @@ fn what_came_before_the_filter_was_set_is_accounted_for() {
         let sending = AtomicBool::new(true);
         let frames = frames(20, 2000)?;
         thread::scope(|scope| {
-            // The new thread is in the namespace of this one.
+            // The new thread is in the same network namespace as this thread.
             let flood = scope.spawn(|| -> Result<()> {
                 while sending.load(Ordering::Relaxed) {
                     wire.send(&frames)?;
@@ -73,7 +74,8 @@ fn what_came_before_the_filter_was_set_is_accounted_for() {
             sending.store(false, Ordering::Relaxed);
             flood.join().unwrap()?;
             let summary = super::summary(&ended?)?;
-            // Each thread sets its filter immediately, but some packets arrive before.
+            // Each thread sets its filter right after it has opened its handle, but some packets
+            // arrive before the filter is set.
             assert_eq!(summary["adds_up"], true, "{summary}");
             let total = &summary["total"];
             assert_eq!(number(total, "captured"), 0, "{summary}");
@@ -94,8 +96,8 @@ fn what_came_before_the_filter_was_set_is_accounted_for() {
 #[ignore = "needs root: a network namespace"]
 fn a_filter_that_the_kernel_can_not_run_is_no_disagreement() {
     Wire::within(|wire| {
-        // The kernel's filter does not get the cooked header that libpcap creates for the device
-        // any.
+        // libpcap creates a cooked header for packets of the device "any". The kernel's filter does
+        // not see this header.
         let arguments = "capture -i any --json -q link[4] == 77";
         let program = Program::new(env!("CARGO_BIN_EXE_fanpcap"), "capturing on any")?
             .set("FANPCAP_LIB_DIR", library::library_dir()?)

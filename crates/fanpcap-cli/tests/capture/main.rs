@@ -1,5 +1,5 @@
-//! `fanpcap capture`: its figures are exact, its threads share packets by flow, and it ends with a
-//! summary.
+//! `fanpcap capture`. Its numbers must be exact, its threads must share packets by flow, and at its
+//! end it must print a summary.
 #![forbid(unsafe_code)]
 
 mod ends;
@@ -34,7 +34,8 @@ impl Wire {
         })
     }
 
-    /// The command, with `arguments`. It writes its savefiles to the test's directory.
+    /// The command at the device far with `arguments`. It writes its savefiles to the test's
+    /// directory.
     fn program(&self, arguments: &str) -> Result<Program> {
         let program = Program::new(env!("CARGO_BIN_EXE_fanpcap"), "capturing on far")?
             .set("FANPCAP_LIB_DIR", library::library_dir()?)
@@ -43,7 +44,7 @@ impl Wire {
         Ok(program.args(arguments.split_whitespace()))
     }
 
-    /// The command, with only these arguments.
+    /// The command with no arguments but these.
     fn plain(&self, arguments: &str) -> Result<Program> {
         let program = Program::new(env!("CARGO_BIN_EXE_fanpcap"), "capturing on far")?
             .set("FANPCAP_LIB_DIR", library::library_dir()?);
@@ -58,7 +59,7 @@ impl Wire {
         Ok(Injector::open(self.veth.near)?.send_all(frames)?)
     }
 
-    /// The captures that this many threads have written.
+    /// The captures that the first `threads` threads have written.
     fn captures(&self, threads: usize) -> Result<Vec<Capture>> {
         let file = |thread| self.scratch.file(&format!("{thread}.pcap"));
         (0..threads)
@@ -176,8 +177,8 @@ fn four_threads_share_a_flood_on_xdp() {
 #[ignore = "needs root: a network namespace"]
 fn what_the_rings_can_not_hold_is_counted() {
     Wire::within(|wire| {
-        // 60000 packets of 200 bytes. A thread needs 50 microseconds for each packet: these are
-        // more packets than rings and threads can handle.
+        // Send 60000 packets of 200 bytes. A thread needs 50 microseconds for each packet, so the
+        // threads and their rings can't handle all of them.
         let member = wire.start("--threads 4 -B 1M --work 50000 --json")?;
         let frames = frames(12, 60_000)?;
         wire.send(&frames)?;

@@ -1,4 +1,4 @@
-//! Savefiles: read, copied, and never destroyed.
+//! Savefiles that the command reads and copies. It must not destroy a savefile.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Runs doctor, and the command of a finding.
+//! Runs `fanpcap doctor`, and the commands by which its findings are fixed.
 
 use std::env;
 use std::fs::{self, Permissions};
@@ -17,7 +17,7 @@ mod json_page;
 const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
 const PAGE: &str = include_str!("../../../../docs/doctor-json.md");
 
-/// The exit status of lost packets.
+/// doctor's exit status if packets have been lost.
 const LOST: i32 = 3;
 
 /// A user's shell with the library, and with no settings except these.
@@ -39,7 +39,7 @@ pub(crate) struct Finding {
 }
 
 impl Shell {
-    /// A shell in which doctor is run with these arguments.
+    /// A shell in which doctor runs with these arguments.
     pub(crate) fn new(arguments: &str) -> Result<Self> {
         let library = library_dir()?.display().to_string();
         let of = |name: &str, value: &str| (name.to_owned(), value.to_owned());
@@ -58,8 +58,8 @@ impl Shell {
         })
     }
 
-    /// Copies the command to a directory where any user can run it: not every user can enter the
-    /// build directory.
+    /// Copies the command to a directory in which any user can run it, because not every user can
+    /// enter the build directory.
     pub(crate) fn for_any_user(mut self, scratch: &Scratch) -> Result<Self> {
         self.directory = scratch.file("");
         fs::copy(COMMAND, self.directory.join("fanpcap"))?;
@@ -74,8 +74,8 @@ impl Shell {
         self
     }
 
-    /// Runs a script in a separate mount namespace, where sysfs shows this network namespace.
-    /// Returns its status and standard output.
+    /// Runs a script in a separate mount namespace, in which sysfs shows this network namespace.
+    /// Returns the script's exit status and standard output.
     pub(crate) fn run(&self, script: &str) -> Result<(i32, String)> {
         let path = env::var("PATH").unwrap_or_default();
         let mut command = Command::new("unshare");
@@ -122,7 +122,8 @@ impl Shell {
             .collect())
     }
 
-    /// The finding with this name, after the command `first`.
+    /// Runs the command `first`, and then doctor. Returns the finding with this name, or `None` if
+    /// doctor does not report it.
     pub(crate) fn find(&self, first: &str, name: &str) -> Result<Option<Finding>> {
         let told = self.ask(first)?;
         let text = |it: &Value, field: &str| it[field].as_str().unwrap_or_default().to_owned();
@@ -140,8 +141,8 @@ impl Shell {
         found.with_context(|| format!("no finding {name}"))
     }
 
-    /// Finds a problem, runs the command that fixes it, and runs doctor again in the same shell.
-    /// The second run must not report the finding.
+    /// Runs doctor, which must report the finding with this name. Then runs the finding's command
+    /// and doctor again in one shell, and checks that doctor does not report the finding again.
     pub(crate) fn mend(&self, name: &str) -> Result<Finding> {
         let found = self.found(name)?;
         let left = self.find(&found.fix, name)?;
@@ -154,7 +155,8 @@ impl Shell {
     }
 }
 
-/// Runs a test in a namespace with the devices `fdr0` and `fdr1`, where mounts are possible.
+/// Runs a test in a network namespace with the devices `fdr0` and `fdr1`, if this machine allows
+/// mounts.
 pub(crate) fn within(test: impl FnOnce(&Scratch) -> Result<()> + Send) -> Result<()> {
     mounts::where_possible(|| {
         netns::within_new(|| {

@@ -16,7 +16,7 @@ use crate::asked::{Shell, within};
 fn a_healthy_device_has_no_findings_that_lose() -> Result<()> {
     within(|_| {
         let names = Shell::new("fdr1")?.names()?;
-        // This test ignores findings on the machine.
+        // Findings on the machine may exist, so this test ignores them.
         let of_machine = ["slow-clock", "no-jit", "powersave", "backlog", "apparmor"];
         let of_device: Vec<_> = names
             .iter()
@@ -93,8 +93,8 @@ fn a_foreign_xdp_program_is_found() -> Result<()> {
             found.fix.starts_with("ip link set dev fdr1 xdpdrv off "),
             "{found:?}"
         );
-        // The application attached the XDP program with a BPF link, which ends with the
-        // application.
+        // The XDP program is attached by a BPF link of the application. The link ends when the
+        // application ends, and so the program is detached.
         drop(link);
         await_for(
             "the XDP program to be gone",
@@ -122,8 +122,8 @@ fn segments_that_are_merged_are_found_and_left_alone() -> Result<()> {
                 "fanpcap tune fdr1 --apply    # this alone: ethtool -K fdr1 gro off"
             )
         );
-        // After the setting was put back, the problem is found again. The command that changes only
-        // this setting fixes the problem.
+        // Restore the setting, so that doctor finds the problem again. Then the command that
+        // changes only this setting must fix it.
         shell.run("ethtool -K fdr1 gro on")?;
         let (_, alone) = found.fix.split_once("# this alone: ").context("a fix")?;
         let left = shell.find(alone, "merged-frames")?;
@@ -144,8 +144,9 @@ fn a_device_that_xdp_can_t_have_is_found_and_read_by_packet_sockets() -> Result<
     })
 }
 
-/// The longest packet that the host sends to its peer, as captured by a member on XDP. The packet
-/// reaches the peer unsegmented. Calls `asked` while the member captures.
+/// Lets the host send data to its peer while a member on XDP captures. Returns the length of the
+/// longest packet that the member has captured. The kernel does not segment the packets on their
+/// way to the peer. Calls `asked` while the member captures.
 fn longest_sent(
     hosts: &Hosts,
     scratch: &Scratch,

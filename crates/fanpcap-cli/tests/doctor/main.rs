@@ -1,4 +1,5 @@
-//! `fanpcap doctor` in separate namespaces: each seeded problem is found, and its command fixes it.
+//! `fanpcap doctor` in separate namespaces. It must find each problem that a test creates, and the
+//! command that it prints must fix the problem.
 #![forbid(unsafe_code)]
 
 mod asked;

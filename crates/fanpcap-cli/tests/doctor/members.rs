@@ -24,13 +24,13 @@ fn two(scratch: &Scratch) -> Result<[Member; 2]> {
     Ok([member()?, member()?])
 }
 
-/// Prints why the test can't run here, so that the test counts as skipped.
+/// Prints why the test can't run on this machine, so that the test counts as skipped.
 #[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
 fn skip(reason: &str) {
     println!("SKIP: {reason}");
 }
 
-/// The first of at least two CPUs; `None`, with a message, if there is only one.
+/// The first CPU. If there is only one CPU, prints a message and returns `None`.
 fn first_of_cpus() -> Result<Option<usize>> {
     let all = cpus()?;
     if all.len() < 2 {
@@ -39,7 +39,7 @@ fn first_of_cpus() -> Result<Option<usize>> {
     Ok(all.first().copied().filter(|_| all.len() > 1))
 }
 
-/// A socket of this process in group 7 that does not read through the library.
+/// A packet socket of this process in group 7. Our library does not read it.
 fn stranger(device: &str) -> Result<OwnedFd> {
     let socket = packet::open()?;
     let ifindex = interface::index(device).context("the device")?;
@@ -85,7 +85,8 @@ fn a_stopped_member_is_found_and_goes_on() -> Result<()> {
 fn a_member_that_does_not_read_is_found_and_ended() -> Result<()> {
     within(|scratch| {
         let _reads = tcpdump(scratch, "fdr1", "hash")?;
-        // sleep(1) reads nothing, so tcpdump waits for room in the pipe and reads no more packets.
+        // sleep(1) reads nothing from the pipe. So tcpdump waits for room in the pipe and reads no
+        // more packets.
         let hangs = Program::new("sh", "listening on")?
             .args(["-c", "tcpdump -n -i fdr1 -U -w - | sleep 25"])
             .group(7, "hash")
@@ -123,7 +124,8 @@ fn members_on_one_cpu_are_found_and_parted() -> Result<()> {
     })
 }
 
-/// taskset(1) can't move a process that a cpuset restricts to a CPU.
+/// A cpuset restricts the members to one CPU, and taskset(1) can't give a process a CPU that is not
+/// in its cpuset. So the finding's command must change the cpuset.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace, a cpuset"]
 fn members_in_a_narrow_cpuset_are_found_and_given_more_cpus() -> Result<()> {
@@ -146,7 +148,7 @@ fn members_in_a_narrow_cpuset_are_found_and_given_more_cpus() -> Result<()> {
         let (status, said) = shell.run(&make)?;
         let mended = match status {
             0 => shell.mend("narrow-cpuset").map(Some),
-            // This machine, perhaps a container, does not let us create cpusets.
+            // The test can't create cpusets, for example because it runs in a container.
             _ => Ok(None),
         };
         for member in members {
@@ -226,7 +228,8 @@ fn a_capture_beside_the_group_is_found_and_ended() -> Result<()> {
     })
 }
 
-/// Kernel threads poll a veth while GRO is on.
+/// While GRO is on, a kernel thread polls a veth. A member on the CPU of this thread gets less
+/// time.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_member_where_the_kernel_polls_is_found_and_moved() -> Result<()> {

@@ -47,8 +47,8 @@ fn limits_of_the_shell_are_found_and_raised() -> Result<()> {
     })
 }
 
-/// Runs the command of the finding. The finding is another user's; the command runs as root and
-/// therefore without sudo.
+/// Another user runs doctor. The test runs the finding's command as root, and therefore without its
+/// sudo.
 #[test]
 #[ignore = "needs root: another user"]
 fn a_user_gets_a_shell_that_may_capture() -> Result<()> {
@@ -112,7 +112,8 @@ fn what_another_user_runs_into_is_told_to_root() -> Result<()> {
             page.starts_with("Looked at fdr1 ") && page.contains("as user fdrada."),
             "{page}"
         );
-        // The caller's own settings and capabilities have no problem.
+        // Root's own settings and capabilities have no problem, so doctor without `--user` reports
+        // none.
         assert!(!has(
             &shell.run("fanpcap doctor fdr1 --json")?.1,
             "no-cap-net-raw"
@@ -127,8 +128,8 @@ fn what_another_user_runs_into_is_told_to_root() -> Result<()> {
     })
 }
 
-/// A program replaces setpriv(1). It reports the environment and the session that the user's doctor
-/// would have.
+/// A script replaces setpriv(1), by which root's doctor starts the user's doctor. It writes down
+/// the environment and the session that the user's doctor would have.
 #[test]
 #[ignore = "needs root: a namespace"]
 fn another_users_doctor_has_neither_secrets_nor_the_terminal() -> Result<()> {

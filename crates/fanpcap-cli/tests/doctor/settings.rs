@@ -50,7 +50,7 @@ fn a_group_on_another_device_is_found_and_another_taken() -> Result<()> {
             (found.effect.as_str(), found.place.as_str()),
             ("refuses", "fdr1")
         );
-        // The library says the same.
+        // The library's error must name the same device.
         let (_, said) = shell.run("tcpdump -c 1 -i fdr1 2>&1")?;
         ensure!(said.contains("fdr0"), "{said}");
         Ok(())
@@ -105,7 +105,7 @@ fn pages_without_a_place_in_memory_get_one() -> Result<()> {
         let on_disk = on_disk.display();
         shell.before = format!("mount --bind {on_disk} /run && mount --bind {on_disk} /dev/shm");
         if shell.find("", "no-pages")?.is_none() {
-            // On this machine the temporary directory is in memory.
+            // The temporary directory is in memory on this machine, so `on_disk` is not on a disk.
             return Ok(());
         }
         shell.mend("no-pages")?;

@@ -43,7 +43,8 @@ fn the_same_seed_sends_the_same_packets_by_both_ways() {
     .unwrap();
 }
 
-/// Compares frame by frame: a dump of all bytes would be too long to read.
+/// Compares the frames one by one, because a failure that shows all bytes would be too long to
+/// read.
 fn assert_same(arrived: &[Vec<u8>], sent: &[Vec<u8>]) {
     assert_eq!(arrived.len(), sent.len());
     for (number, (arrived, sent)) in arrived.iter().zip(sent).enumerate() {
@@ -51,10 +52,10 @@ fn assert_same(arrived: &[Vec<u8>], sent: &[Vec<u8>]) {
     }
 }
 
-/// Frames of every length from 60 to 1514, all different. All have the same EtherType, a local
-/// experimental one. Otherwise the order could change: when the kernel receives several frames at
-/// once, frames that only a tap takes reach the tap after other frames (net/core/dev.c,
-/// `__netif_receive_skb_list_core`).
+/// Different frames of every length from 60 to 1514. All have the same EtherType, a local
+/// experimental one. With different EtherTypes they might arrive in another order: if the kernel
+/// receives several frames at once, frames that only a tap takes reach the tap after the other
+/// frames (net/core/dev.c, `__netif_receive_skb_list_core`).
 fn odd_frames() -> Vec<Vec<u8>> {
     (60..=1514_usize)
         .map(|len| {
@@ -121,8 +122,8 @@ fn a_replay_sends_a_captures_packets_byte_for_byte() {
         assert_same(&arrived, &frames);
         let moved = format!("--replay {} --loops 3 --flows-per-loop", pcap.display());
         let (arrived, _) = captured(&moved, &scratch)?;
-        // None of these frames is IP, so no frame changes. Another test, without a device, tests
-        // changes of addresses.
+        // None of these frames is IP, so `--flows-per-loop` changes none of them. Another test,
+        // which needs no device, checks the changes of addresses.
         assert_eq!(arrived.len(), 3 * frames.len());
         assert_same(&arrived[..frames.len()], &frames);
         Ok(())

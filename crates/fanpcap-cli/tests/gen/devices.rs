@@ -1,5 +1,5 @@
-//! Devices that are refused, devices that are removed during a run, and the namespaces of veth
-//! peers.
+//! Devices on which the command refuses to send, devices that are removed while it sends, and veth
+//! peers in other namespaces.
 
 use std::fs;
 use std::thread;
@@ -64,8 +64,8 @@ fn devices_that_others_depend_on_are_refused() {
         ip(&format!("-6 route add default dev {FAR}"))?;
         refused(FAR, "default route")?;
         ip("-6 route del default")?;
-        // The device is refused for a route in another table, for the second next hop, and by an
-        // alternative name.
+        // The device is also refused if the route is in another table or the device is the route's
+        // second next hop, and if the user gives the device's alternative name.
         ip(&format!(
             "route add default table 77 nexthop via 10.77.0.2 dev {NEAR}"
         ))?;
@@ -73,7 +73,8 @@ fn devices_that_others_depend_on_are_refused() {
         ip(&format!("link property add dev {NEAR} altname fpggother"))?;
         refused("fpggother", "default route")?;
         ip("route del default table 77")?;
-        // A device above the route's device, or beside it, sends through the same device.
+        // A device on top of the route's device sends through the route's device. So it is refused,
+        // too.
         ip(&format!("route add default via 10.77.0.2 dev {NEAR}"))?;
         for kind in ["macvlan mode bridge", "ipvlan", "vlan id 5", "macsec"] {
             if ip(&format!("link add link {NEAR} name fpggup up type {kind}")).is_ok() {
@@ -82,8 +83,8 @@ fn devices_that_others_depend_on_are_refused() {
             }
         }
         ip("route del default")?;
-        // A route over a device above is tested with a bridge and, if the kernel supports VLANs,
-        // with a VLAN.
+        // A device is also refused if a route leads over a device on top of it. The test uses a
+        // bridge, and a VLAN if the kernel supports VLANs.
         if ip(&format!(
             "link add link {NEAR} name fpggvlan up type vlan id 5"
         ))

@@ -1,4 +1,4 @@
-//! How a run ends, and the result that it prints at the end.
+//! The ends of `fanpcap gen`, and the result that it prints at its end.
 
 use std::fs::File;
 use std::process::Command;
@@ -76,7 +76,7 @@ fn whichever_end_comes_first_is_the_end() {
             assert_eq!(sent("--flows 10 --loops 3 --count 1000")?, 30);
             assert_eq!(sent("--flows 10 --loops 3 --count 7")?, 7);
             assert_eq!(sent("--flows 10 --loops 3 --seconds 5")?, 30);
-            // A sender that has to wait for the CPU sends fewer frames.
+            // On a busy machine the sender waits for the CPU and sends fewer frames in this time.
             let timed = sent("--flows 10 --loops 3000 --seconds 0.1 --rate 1000")?;
             assert!((1..=100).contains(&timed.as_u64().unwrap()), "{timed}");
         }

@@ -1,5 +1,5 @@
-//! `fanpcap gen` on real devices. Sent frames arrive byte for byte, with live frames and with
-//! sendmmsg(2), and at every rate.
+//! `fanpcap gen` on real devices. Frames must arrive byte for byte as they were sent: with live
+//! frames, with sendmmsg(2), and at every rate.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::cast_possible_truncation,
@@ -41,7 +41,7 @@ const DROP: i32 = 1;
 
 const PASS: i32 = 2;
 
-/// A veth pair whose far end returns this verdict for every frame.
+/// Creates a veth pair. An XDP program at its far end returns this verdict for every frame.
 fn pair(verdict: i32) -> Result<Attached> {
     Veth::new(NEAR, FAR, 1)?;
     let code = [Instruction::set(0, verdict), Instruction::exit()];
@@ -74,8 +74,8 @@ fn failed(arguments: &str) -> Result<(serde_json::Value, String)> {
     Ok((result, complaint))
 }
 
-/// The frames that arrive at the far end while the command sends, in order, and the command's
-/// result.
+/// Runs the command. Returns the frames that arrive at the far end meanwhile, in order, and the
+/// command's result.
 fn captured(arguments: &str, scratch: &Scratch) -> Result<(Vec<Vec<u8>>, serde_json::Value)> {
     let file = scratch.new_file("arrived.pcap");
     let mut tcpdump = Command::new("tcpdump")
@@ -102,7 +102,7 @@ fn captured(arguments: &str, scratch: &Scratch) -> Result<(Vec<Vec<u8>>, serde_j
     arrived
 }
 
-/// The packets in a file, as far as it has been written.
+/// The packets that have been written to a file so far.
 fn read(path: &Path) -> Result<Vec<Vec<u8>>> {
     let mut reader = PcapReader::new(File::open(path)?)?;
     let mut frames = Vec::new();

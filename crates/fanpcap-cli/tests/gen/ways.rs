@@ -1,4 +1,4 @@
-//! Live frames, sendmmsg(2), and the change from live frames to sendmmsg(2).
+//! Sending by live frames and by sendmmsg(2), and the change from live frames to sendmmsg(2).
 
 use std::process::Command;
 use std::thread;
@@ -18,7 +18,7 @@ fn as_many_frames_arrive_as_a_rate_asks_for() {
         let _attached = pair(DROP)?;
         for rate in [10_000, 100_000, 1_000_000] {
             for more in ["--live", "--live --gaps poisson", "--portable"] {
-                // Skip a rate that the machine can't reach.
+                // Skip this rate, which sendmmsg(2) can't reach.
                 if rate == 1_000_000 && more == "--portable" {
                     continue;
                 }
@@ -85,7 +85,7 @@ fn frames_for_a_peer_that_takes_them_go_live_and_all_arrive() {
     .unwrap();
 }
 
-/// Sends other traffic on the near end while `done` runs: `rate` short frames a second.
+/// Runs `done` while another process sends `rate` short frames a second at the near end.
 fn among_others<T>(rate: u32, done: impl FnOnce() -> Result<T>) -> Result<T> {
     let arguments = format!("gen -i {NEAR} --portable --rate {rate} --len 60");
     let mut others = Command::new(env!("CARGO_BIN_EXE_fanpcap"))
@@ -126,7 +126,8 @@ fn frames_that_are_refused_from_some_time_on_go_the_other_way() {
         let gone = thread::scope(|scope| {
             let before = veth::counters(FAR)?.received;
             let run = scope.spawn(|| outcome("--rate 100kpps --seconds 2"));
-            // Wait for more frames than the sender sends at its first trial.
+            // Wait for more frames than the sender sends when it tries live frames first. So the
+            // program is detached only after the sender has chosen live frames.
             let began = await_for("frames", LIMIT, || {
                 Ok((veth::counters(FAR)?.received > before + 20_000).then_some(()))
             });

@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use fanpcap_testkit::Scratch;
 
-/// Checks this text, given on standard input.
+/// Runs `fanpcap lang check` on this text, which the command gets on standard input.
 fn check(program: impl AsRef<[u8]>) -> io::Result<Output> {
     let mut child = Command::new(env!("CARGO_BIN_EXE_fanpcap"))
         .args(["lang", "check", "-"])

@@ -1,4 +1,4 @@
-//! `fanpcap lang explain`: types, parts, cost.
+//! `fanpcap lang explain`: the types, the parts and the cost of steering programs.
 
 use anyhow::{Result, ensure};
 
@@ -8,7 +8,8 @@ fn explained(program: &str, more: &[&str]) -> Result<String> {
     said(&[&["explain", "-e", program], more].concat())
 }
 
-/// The more indented lines directly after the line with this beginning.
+/// The lines below the first line that begins with `begin`, as far as they are indented by at least
+/// six spaces.
 fn below<'t>(text: &'t str, begin: &str) -> Vec<&'t str> {
     let lines = text
         .lines()
@@ -112,7 +113,8 @@ fn cost_is_measured_where_programs_may_be_loaded() -> Result<()> {
     let measured = text
         .lines()
         .filter(|line| line.contains("ns for TCP over IPv4"));
-    // The group's BPF program, the filter, the program on XDP, and the evaluator.
+    // Four things are measured: the group's BPF program, the filter, the BPF program on XDP, and
+    // the evaluator.
     assert_eq!(measured.count(), 4, "{text}");
     ensure!(text.contains(" verified"), "{text}");
     Ok(())

@@ -1,5 +1,5 @@
-//! Compares `fanpcap lang try` with the kernel: a group on a device must give the same packets to
-//! the same members.
+//! Compares `fanpcap lang try` with the kernel. A group on a device must give each member the
+//! packets that `try` reports for it.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_gen::{Description, Families, Lengths, Transports};
@@ -59,8 +59,8 @@ fn mixed() -> Result<Vec<Vec<u8>>> {
     Ok(all)
 }
 
-/// How many of the frames each thread of a group with this program captures. `kept` is the number
-/// of frames that all threads together keep.
+/// Returns how many of the frames each thread of a group with this program captures. `kept` is the
+/// number of frames that the program does not drop, for which the function waits.
 fn captured(program: &str, frames: &[Vec<u8>], kept: u64) -> Result<Vec<u64>> {
     let (veth, scratch) = (Veth::new("near", "far", 1)?, Scratch::new()?);
     let member = Program::new(env!("CARGO_BIN_EXE_fanpcap"), "capturing on far")?
@@ -93,7 +93,7 @@ fn captured(program: &str, frames: &[Vec<u8>], kept: u64) -> Result<Vec<u64>> {
         .collect())
 }
 
-/// The last JSON object that the member has printed; null before the first.
+/// The last JSON object that the member has printed, or null if it has printed none.
 fn last(member: &Member) -> Result<Value> {
     let said = member.said()?;
     let mut lines = said.lines().rev().filter(|line| line.starts_with('{'));

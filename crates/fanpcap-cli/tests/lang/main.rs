@@ -1,4 +1,5 @@
-//! `fanpcap lang`: reports on steering programs, and their results on generated capture files.
+//! `fanpcap lang`: its reports on steering programs, and the results of steering programs on
+//! generated capture files.
 #![forbid(unsafe_code)]
 
 mod checked;
@@ -79,7 +80,7 @@ impl Capture {
         })
     }
 
-    /// A capture of a description's frames, each once.
+    /// A capture that has each frame of a description once.
     fn described(description: &Description) -> Result<Self> {
         let frames = frames(&description.pool()?);
         Self::of(frames.iter().map(Vec::as_slice), usize::MAX)
@@ -89,8 +90,8 @@ impl Capture {
         self.path.to_str().unwrap_or_default()
     }
 
-    /// The result of `try` on this capture, as JSON. Checks that the figures of members and of
-    /// dropped packets add up.
+    /// The result of `try` on this capture, as JSON. Checks that the packets of the members and the
+    /// dropped packets add up to the capture's packets.
     fn tried(&self, program: &str, members: u16) -> Result<Value> {
         self.tried_as(&["-e", program], members)
     }
@@ -110,7 +111,7 @@ impl Capture {
     }
 }
 
-/// One figure for each member.
+/// The number with the name `figure` for each member.
 fn per_member(told: &Value, figure: &str) -> Vec<u64> {
     let members = told["members"].as_array();
     let figures = members

@@ -1,4 +1,4 @@
-//! `fanpcap lang try`: which member would get which packets.
+//! `fanpcap lang try`: the member that would get each packet.
 
 use anyhow::{Result, ensure};
 use fanpcap_gen::{Description, Families, Lengths, Transports};
@@ -19,8 +19,8 @@ fn answered() -> Description {
     }
 }
 
-/// Numbers of flows: all flows, split flows, flows with directions apart, flows seen in both
-/// directions. The last value is whether all flows are symmetric.
+/// The numbers of all flows, of split flows, of flows whose directions reached different members,
+/// and of flows seen in both directions. The last value is whether all flows are symmetric.
 fn flows(told: &Value) -> Value {
     let of = &told["flows"];
     json!([
@@ -49,7 +49,8 @@ fn what_goes_by_the_source_alone_is_not_symmetric() -> Result<()> {
     assert_eq!(told["flows"]["symmetric"], false);
     assert_eq!(told["flows"]["split"], 0);
     let apart = told["flows"]["apart"].as_u64().unwrap_or(0);
-    // One in four flows has both ends at the same member.
+    // By chance, one in four flows has both directions at the same member, so about 192 of 256
+    // flows do not.
     ensure!((150..=230).contains(&apart), "{told}");
     let example = &told["flows"]["examples"][0];
     ensure!(example["members"][0] != example["members"][1], "{example}");
@@ -110,7 +111,8 @@ fn what_no_kernel_group_does_is_done_and_told() -> Result<()> {
 
     let told = capture.tried("main = if is_tcp then classify 5 else double_steer_ip", 64)?;
     assert_eq!(told["classes"], json!({"5": capture.frames / 2}));
-    // Each end of a flow belongs to a member, and both members get both directions.
+    // `double_steer_ip` gives each packet to the members of both addresses. So both members of a
+    // flow get both directions.
     assert_eq!(flows(&told), json!([128, 0, 0, 128, true]));
     Ok(())
 }
@@ -154,7 +156,8 @@ fn tags_are_where_the_kernel_has_them() -> Result<()> {
         ..Description::default()
     };
     let capture = Capture::described(&tagged)?;
-    // Without the tag, the byte at this offset is IPv4's first byte.
+    // The kernel keeps the tag outside the frame. So the byte at this offset is IPv4's first byte,
+    // which is the same in all frames.
     let told = capture.tried("main = filter (has_vid 42) >-> steer_field 14 1", 4)?;
     assert_eq!(told["dropped"]["packets"], 0);
     let packets = per_member(&told, "packets");

@@ -1,5 +1,5 @@
-//! Checks JSON against its page of the documentation. Each field must be documented, with its type,
-//! and each object must have its documented fields.
+//! Checks a command's JSON against the command's page in the documentation. The page must document
+//! each field with its type, and each object must have all documented fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,10 +16,10 @@ pub(crate) fn documented(page: &str) -> BTreeMap<String, String> {
     page.lines().filter_map(row).collect()
 }
 
-/// Compares a value with its page. Returns the paths of the value's fields.
+/// Compares a JSON value with the text of its page. Returns the paths of the value's fields.
 ///
 /// # Errors
-/// A field is missing or differs from its documentation; the message names the first.
+/// A field is missing or differs from its documentation. The message names the first such field.
 pub(crate) fn check(page: &str, value: &Value) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     check_below(&documented(page), value, "", &mut found)?;

@@ -1,4 +1,5 @@
-//! tcpdump in copies: captured, merged, lost and reported packets.
+//! Copies of tcpdump: the packets that they capture, and that the command merges and reports as
+//! lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -28,7 +29,8 @@ pub(crate) fn frames(count: u64) -> Result<Vec<Frame>> {
     traffic::frames(7, &traffic::flows(7, 50), 0..count)
 }
 
-/// How often each packet number occurs in a pcapng whose timestamps never decrease.
+/// Returns how often each packet number occurs in a pcapng file. Checks that the file's timestamps
+/// never decrease.
 fn in_order(path: &Path) -> Result<BTreeMap<u64, usize>> {
     let mut reader = PcapNgReader::new(File::open(path)?)?;
     let (mut last, mut seen) = (Duration::ZERO, BTreeMap::new());
@@ -207,8 +209,8 @@ fn a_copy_that_is_killed_comes_back_and_its_loss_is_told() {
                 let before = Capture::count_so_far(&running.scratch.file("1.pcap"));
                 running.wait_for_packets(&["1.pcap"], before + 500)?;
                 member::signal(victim, "KILL")?;
-                // Packets that come at the moment of the join are lost, and no counter reports
-                // them.
+                // Pause the traffic until the new copy has joined: packets that come at the moment
+                // of the join are lost, and no counter reports them.
                 hold.store(true, Ordering::SeqCst);
                 running.wait_until_says("0: tcpdump: listening", 2)?;
                 member::wait_for_members(GROUP, 2)
@@ -218,7 +220,7 @@ fn a_copy_that_is_killed_comes_back_and_its_loss_is_told() {
             result
         })?;
         ensure!(running.copy(1)? == other, "copy 1 was started again too");
-        // All packets that the living copies got are written.
+        // Wait until the living copies have written all packets that they took.
         let received = |path: &str| Capture::count_so_far(&running.scratch.file(path));
         await_for("the rings to be empty", LIMIT, || {
             let seen = fanpcap_group::roster::entries()?;
@@ -267,7 +269,7 @@ fn a_copy_that_goes_on_in_a_child_is_not_deafened() {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/netns/c/daemon.c");
         library::compile_c(&source, &daemon)?;
         let daemon = daemon.to_str().context("a path")?;
-        // The second copy keeps the command running.
+        // Copy 1 only sleeps. It keeps the command running after copy 0 has ended.
         let script = format!(
             "if [ %i = 0 ]; then exec setsid --wait {daemon} {FAR} {GROUP} hash 100 >&2; else exec sleep 60; fi"
         );
@@ -280,7 +282,7 @@ fn a_copy_that_goes_on_in_a_child_is_not_deafened() {
             let mut seen = roster::entries()?.into_iter().filter_map(|seen| seen.page);
             Ok(seen.next().map(|page| page.pid))
         })?;
-        // The command searches for new members from time to time.
+        // Wait until the command has found the new member, for which it searches from time to time.
         thread::sleep(Duration::from_millis(500));
         member::signal(parent, "KILL")?;
         running.wait_until_says("copy 0 ended", 1)?;

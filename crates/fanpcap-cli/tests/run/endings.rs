@@ -1,5 +1,5 @@
-//! How runs end, without and with signals. In some tests, the reader of the output does not read,
-//! or copies leave processes behind.
+//! The ends of `fanpcap run`, without and with signals. In some tests nobody reads the command's
+//! output, or copies leave processes behind.
 
 use std::fs;
 use std::io::Read;
@@ -16,7 +16,7 @@ use fanpcap_testkit::{Veth, member, netns};
 
 use crate::{FAR, NEAR, Running};
 
-/// Copies of a shell script, whose output goes to a pipe.
+/// Starts copies of a shell script. The command's output goes to a pipe.
 fn piped(options: &[&str], text: &str) -> Running {
     let line = [options, &["-n", "2", "--", "sh", "-c", text]].concat();
     Running::start_by(&[], &line, Some(Stdio::piped())).expect("it starts")
@@ -96,7 +96,8 @@ fn the_second_interrupt_kills() {
     let running = Running::start(&["-n", "1"], &["sh", "-c", text]).unwrap();
     pids(&running, &["pid"]);
     let begin = Instant::now();
-    // On a busy machine two signals may merge into one.
+    // Send one signal more than necessary, because on a busy machine two signals may merge into
+    // one.
     for _ in 0..3 {
         running.signal("TERM").unwrap();
         thread::sleep(Duration::from_millis(500));
@@ -167,7 +168,8 @@ fn what_is_ignored_stays_ignored() {
 
 #[test]
 fn copies_are_suspended_and_go_on_with_the_command() {
-    // A shell in vfork(2) does not stop, so this shell starts no program.
+    // A shell that waits in vfork(2) does not stop. So this shell replaces itself by sleep(1)
+    // instead of starting it.
     let text = "echo $$ >pid; exec sleep 600";
     let running = Running::start(&["-n", "1"], &["sh", "-c", text]).unwrap();
     let copy = pids(&running, &["pid"])[0];
@@ -181,7 +183,8 @@ fn copies_are_suspended_and_go_on_with_the_command() {
     assert_eq!(running.wait().unwrap().status.code(), Some(143));
 }
 
-/// Leaves a process in its group and one in the background. Both ignore SIGTERM.
+/// A script that leaves one process in its process group and one in another session. Both processes
+/// ignore SIGTERM.
 const LEAVES: &str = "trap '' TERM; sleep 600 & echo $! >group; setsid sh -c 'echo $$ >away; exec sleep 600' & \
     while [ ! -s away ]; do sleep 0.02; done;";
 
@@ -192,8 +195,8 @@ fn nothing_that_a_copy_started_outlives_it() {
     let ended = running.wait().unwrap();
     assert_eq!(ended.status.code(), Some(0), "{}", ended.said());
     for &pid in left.iter().filter(|&&pid| state(pid).is_some()) {
-        // SIGKILL was sent to the process, but the process has not run since and so has not ended
-        // yet.
+        // The command has sent SIGKILL to the process, but on a busy machine the process may not
+        // have run and ended yet.
         assert!(ended.said().contains("can't be ended"), "{}", ended.said());
         await_state(pid, &[None]);
     }
@@ -234,7 +237,8 @@ fn channels_are_as_before_when_copies_have_dropped_their_privileges() -> Result<
         Veth::new(NEAR, FAR, 4)?;
         let rx = || anyhow::Ok(channels::read(&Device::open(FAR)?)?.rx);
         let variable = ["env", "PCAP_CHANNEL_run_b=2"];
-        // With `-w /dev/null`, tcpdump -Z would make the user nobody the owner of /dev/null.
+        // Do not use `-w /dev/null`: with -Z, tcpdump would make the user nobody the owner of
+        // /dev/null.
         let tcpdump = format!("exec tcpdump -Z nobody -i {FAR} -w - >/dev/null");
         let line = ["-n", "2", "--cpus", "none", "--", "sh", "-c", &tcpdump];
         let running = Running::start_by(&variable, &line, None)?;

@@ -1,5 +1,5 @@
-//! Runs each row of the guide's table of applications exactly as it is written there. It runs
-//! without other settings, on a device named eth0, with conversations between two hosts.
+//! Runs each command in the guide's table of applications exactly as the table shows it: without
+//! other settings, on a device named eth0, with conversations between two hosts.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -17,12 +17,13 @@ use fanpcap_testkit::{Capture, Scratch, member, netns};
 const GUIDE: &str = include_str!("../../../../docs/guide.md");
 const DEVICE: &str = "eth0";
 
-/// Number of conversations of each kind: TCP and UDP, over IPv4 and IPv6.
+/// Number of conversations of each kind. The kinds are TCP and UDP, over IPv4 and IPv6.
 const EACH: usize = 16;
 
-/// Time for the programs to read all packets. dumpcap opens a device twice, and members look for
-/// packets after they have joined. No program reports that it has read everything, so this time is
-/// longer than a block timeout, which is a second.
+/// The time that the programs get to read all packets. No program reports that it has read
+/// everything, so this time is longer than the timeout of a ring's block, which is a second. It is
+/// also the time after the start in which dumpcap opens its device a second time and members get
+/// their shares.
 const GRACE: Duration = Duration::from_millis(2500);
 
 /// A row of the table.
@@ -84,7 +85,7 @@ impl Row {
             .args(["-c", &format!("command -v {name}")])
             .output();
         let found = found.is_ok_and(|found| found.status.success());
-        // The row does not contain the file that the program reads.
+        // The command may name a config file, which the table does not contain.
         let needs = self.command.split(' ').find(|word| word.ends_with(".conf"));
         match needs {
             _ if !found => Some(format!("no {name} here")),
@@ -94,14 +95,15 @@ impl Row {
     }
 
     /// Whether the program opens its handle with a timeout of 0. Such a program gets packets only
-    /// in whole blocks, so the packets in blocks that are not full can't be counted.
+    /// when a block of its ring is full, so the test can't expect all packets.
     fn reads_blocks(&self) -> bool {
         self.program() == "softflowd"
     }
 
-    /// The exit status after an interrupt, with any libpcap. softflowd in the foreground does not
-    /// handle the signal, so the signal kills it. pmacctd's parent fails because its child, which
-    /// was interrupted too, is gone. ngrep has found no packet with the word.
+    /// The program's exit status after an interrupt, with any libpcap. softflowd in the foreground
+    /// does not handle the signal, so the signal kills it. pmacctd's parent process fails because
+    /// the signal has also ended its child. ngrep fails because it has found no packet with the
+    /// word.
     fn status(&self) -> i32 {
         match self.program() {
             "softflowd" => 130,
@@ -110,7 +112,8 @@ impl Row {
         }
     }
 
-    /// Runs the row while the hosts talk, and ends it as Ctrl-C does. Returns what was captured.
+    /// Runs the command while the hosts talk, and ends it as Ctrl-C does. Returns a text with the
+    /// number of captured packets.
     fn run(&self) -> Result<String> {
         let (scratch, hosts) = (Scratch::new()?, Hosts::on(DEVICE)?);
         let mut shell = self.start(&scratch)?;
@@ -158,7 +161,7 @@ impl Row {
         ))
     }
 
-    /// Starts the command in a separate directory, where a shell finds `fanpcap`.
+    /// Starts the command by a shell in a separate directory. The shell finds `fanpcap` by PATH.
     fn start(&self, scratch: &Scratch) -> Result<Child> {
         // The command finds the staged library next to itself.
         library_dir()?;
@@ -166,7 +169,7 @@ impl Row {
             .parent()
             .context("its directory")?;
         let path = std::env::var("PATH").unwrap_or_default();
-        // The collector need not exist: a collector does not answer datagrams of flows.
+        // No collector needs to run, because collectors do not answer datagrams of flows.
         let line = self.command.replace("COLLECTOR", "127.0.0.1");
         let mut shell = Command::new("sh");
         shell.args(["-c", &line]).current_dir(scratch.file(""));
@@ -180,8 +183,8 @@ impl Row {
         shell.spawn().context(line)
     }
 
-    /// The program's output, if it can be counted: a number of packets, or a number of
-    /// conversations and the expected number.
+    /// The number of packets in the program's output; or, with the expected number, the number of
+    /// conversations. `None` if the output has no such number.
     fn count(&self, directory: &Path) -> Result<Option<(usize, Option<usize>)>> {
         let stdout = fs::read_to_string(directory.join("stdout"))?;
         let read = |line: &str| answer(directory, line);
@@ -220,7 +223,7 @@ impl Row {
     }
 }
 
-/// The sum of a column, over rows that have a number there.
+/// The sum of a column, over the lines that have a number in this column.
 fn sum<'a>(lines: impl Iterator<Item = &'a str>, column: usize) -> usize {
     let number = |line: &str| line.split_whitespace().nth(column)?.parse::<usize>().ok();
     lines.filter_map(number).sum()
@@ -247,8 +250,8 @@ fn taken(said: &str) -> Result<usize> {
     Ok(figures.context(line.to_owned())?.parse()?)
 }
 
-/// The process of `fanpcap run`: the shell itself, if it has executed the command, or the shell's
-/// child.
+/// The process of `fanpcap run`. It is the shell's process if the shell has executed the command
+/// without a fork, and otherwise the shell's child.
 fn command(shell: &Child) -> Result<u32> {
     let pid = shell.id();
     let is_it = |pid: &u32| {

@@ -1,6 +1,6 @@
-//! The ledger of copies that are killed repeatedly. Each packet that the device received is
-//! delivered, reported as lost, or within the reported bound. `make ledger RUNS=10` does this ten
-//! times for each mode, with more kills.
+//! The ledger of copies that are killed repeatedly. Each packet that the device received must be
+//! delivered, reported as lost, or within the reported bound of uncounted packets. `make ledger
+//! RUNS=10` runs the test ten times for each mode, with more kills.
 
 use std::env;
 use std::path::PathBuf;
@@ -22,12 +22,12 @@ use crate::{FAR, GROUP, NEAR, Running};
 pub(crate) const COPIES: usize = 4;
 pub(crate) const RATE: &str = "200kpps";
 
-/// The device may have counted this many packets of the single sender that have not reached the
-/// sockets yet when counters are compared.
+/// The largest number of packets that the device has counted and that have not reached the sockets
+/// yet when the counters are compared. There is one sender, so there is at most one such packet.
 const IN_FLIGHT: u64 = 1;
 
-/// The same limit on XDP. A veth counts its packets after a poll of up to this many (veth.c,
-/// `veth_xdp_rcv()`), but the engine counts each packet before that.
+/// On XDP, the largest number of packets that the engine has counted and the device has not. A veth
+/// counts its packets only after a poll of at most this number (veth.c, `veth_xdp_rcv()`).
 const IN_POLL: u64 = 64;
 
 #[test]
@@ -54,7 +54,7 @@ pub(crate) fn ledger_runs() -> Option<u64> {
     runs.map(|runs| runs.parse().expect("a number of runs"))
 }
 
-/// One run. Returns its result in one line.
+/// Runs the test once. Returns the result in one line.
 fn run(mode: &str, kills: usize, seed: u64) -> Result<String> {
     Veth::new(NEAR, FAR, 1)?;
     let (group, copies) = (GROUP.to_string(), COPIES.to_string());
@@ -164,7 +164,7 @@ impl Traffic {
         Ok(Self(command.args(line).stdout(Stdio::null()).spawn()?))
     }
 
-    /// Ends the traffic, and waits until the sent packets have reached the sockets.
+    /// Ends the traffic, and waits until the packets that were sent have reached the sockets.
     pub(crate) fn end(mut self) -> Result<()> {
         member::signal(self.0.id(), "INT")?;
         self.0.wait()?;
@@ -180,7 +180,8 @@ impl Drop for Traffic {
     }
 }
 
-/// Kills `kills` copies: some while they capture, some as they start, and once all together.
+/// Kills `kills` copies: some of them while they capture, some while they start, and once all
+/// copies together.
 pub(crate) fn kill_copies(running: &Running, kills: usize, seed: u64) -> Result<()> {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut killed = Vec::new();
@@ -209,7 +210,8 @@ pub(crate) fn kill_copies(running: &Running, kills: usize, seed: u64) -> Result<
     Ok(())
 }
 
-/// Waits briefly for a restarted copy. The wait is short because perhaps all copies run already.
+/// Waits for a copy that the command restarts, at most a second, because all copies may run
+/// already.
 fn await_start(running: &Running, killed: &[u32]) -> Result<()> {
     let is_there = |pid: &&u32| !killed.contains(pid);
     let before = copies(running)?.iter().filter(is_there).count();
@@ -239,8 +241,9 @@ pub(crate) fn copies(running: &Running) -> Result<Vec<u32>> {
     await_for("a copy", LIMIT, find)
 }
 
-/// The kernel clears its counters when it reports them. If a copy is killed before it notes the
-/// counters, this reading is lost. The bound includes the lost reading.
+/// The kernel clears its counters when a process reads them. If a copy is killed before it
+/// publishes the counters that it has read, their packets are in no report. The bound of uncounted
+/// packets must include them.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_reading_that_dies_with_its_copy_is_within_the_bound() {
@@ -270,7 +273,8 @@ fn a_reading_that_dies_with_its_copy_is_within_the_bound() {
 }
 
 /// A copy that is killed while it joins has a socket that is bound to the device but not in the
-/// group. The kernel gave the packets that this socket refuses to another copy too.
+/// group. The kernel also gives the packets that this socket drops to a member of the group, so
+/// they must not count as lost.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_copy_that_dies_as_it_joins_has_refused_nothing() {
@@ -283,8 +287,8 @@ fn a_copy_that_dies_as_it_joins_has_refused_nothing() {
     assert!(!row.contains("WRONG"), "{row}");
 }
 
-/// A copy starts during an absence and dies while it joins. The absence continues until the next
-/// copy joins.
+/// No copy runs, a copy starts, and it dies while it joins. The time without a copy must continue
+/// until the next copy has joined.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_copy_that_dies_as_it_joins_ends_no_time_without_a_copy() {
@@ -299,8 +303,8 @@ fn a_copy_that_dies_as_it_joins_ends_no_time_without_a_copy() {
     assert!(!row.contains("WRONG"), "{row}");
 }
 
-/// dumpcap tries to open a handle on each device. The group is on another device and refuses these
-/// handles.
+/// A copy opens handles on other devices, too, as dumpcap does. The group refuses these handles,
+/// because it is on another device. Their ends must not count as the end of a copy.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_handle_that_its_group_refuses_begins_no_time_without_a_copy() {
@@ -322,7 +326,8 @@ fn a_handle_that_its_group_refuses_begins_no_time_without_a_copy() {
     .unwrap();
 }
 
-/// The report of a run of `line` in a shell; `happens` runs in the middle of the traffic.
+/// Runs copies of the shell line `line` while packets come, and calls `happens` in the middle of
+/// the traffic. Returns the result in one line.
 pub(crate) fn in_traffic(
     options: &[&str],
     line: &str,

@@ -1,5 +1,5 @@
-//! `fanpcap run` as users run it: on a separate veth pair, with tcpdump and with programs that
-//! never capture.
+//! Runs `fanpcap run` as users run it, on a separate veth pair. The copies are of tcpdump and of
+//! programs that never capture.
 #![forbid(unsafe_code)]
 
 mod captures;
@@ -35,7 +35,7 @@ struct Running {
     process: Child,
 }
 
-/// What the command left behind.
+/// The command after its end: its exit status and its files.
 struct Ended {
     scratch: Scratch,
     status: ExitStatus,
@@ -66,7 +66,7 @@ impl Running {
         Ok(Self { scratch, process })
     }
 
-    /// Starts two tcpdump that write to `write`, and waits until both capture.
+    /// Starts two copies of tcpdump that write to `write`, and waits until both capture.
     fn tcpdumps(options: &[&str], write: &str) -> Result<Self> {
         let group = GROUP.to_string();
         let options = [&["-n", "2", "--group", &group, "--cpus", "none"], options].concat();
@@ -161,7 +161,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The copies end with the command.
+        // The copies end when the command ends.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -182,8 +182,8 @@ impl Ended {
     }
 }
 
-/// A file in place of our library if the library is not staged: enough for programs that never
-/// capture.
+/// Creates an empty file in place of our library, for the case that the library is not staged. The
+/// file is enough for copies that never capture. Returns its directory.
 fn stand_in(scratch: &Scratch) -> Result<PathBuf> {
     let directory = scratch.file("lib");
     fs::create_dir(&directory)?;

@@ -11,7 +11,7 @@ use fanpcap_testkit::{Capture, member};
 use crate::captures::{frames, on_wire, wait_until_taken};
 use crate::{FAR, GROUP, Running};
 
-/// One copy has a handle all the time, and other handles for a moment each.
+/// One copy has a handle all the time, and opens other handles that live only for a moment.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn figures_never_leave_out_handles_that_live_for_a_moment() {
@@ -38,7 +38,8 @@ fn figures_never_leave_out_handles_that_live_for_a_moment() {
         ensure!(short == 8, "{short}");
         let taken = &summary["total"]["taken"];
         match taken.as_u64() {
-            // The bound includes the packets of handles that the ledger did not detect in time.
+            // The bound includes the packets of handles that ended before the ledger had detected
+            // them.
             Some(taken) => {
                 let bound = summary["total"]["uncounted_at_most"].as_u64();
                 ensure!(taken + bound.unwrap_or(0) >= written("0.pcap") + short, "{summary:#}");
@@ -55,7 +56,8 @@ fn figures_never_leave_out_handles_that_live_for_a_moment() {
     .unwrap();
 }
 
-/// No other member reads the last copy's ring, and the engine's counters are freed with that copy.
+/// Only one copy runs. When it is killed, no other member reads its ring, and the kernel frees the
+/// engine's counters.
 #[test]
 #[ignore = "needs root: eBPF, packet sockets in a namespace"]
 fn what_the_last_copy_on_xdp_leaves_when_it_is_killed_is_within_the_bound() {
@@ -103,8 +105,8 @@ fn a_foreign_member_of_the_group_is_told() {
     .unwrap();
 }
 
-/// To settle a member takes tens of milliseconds of waiting in the kernel. The waits for the
-/// members must overlap.
+/// After a member has ended, the command waits tens of milliseconds for the kernel before it reads
+/// the member's last counters. The waits for many members must overlap.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn many_members_are_settled_at_once() {
@@ -193,11 +195,12 @@ fn a_copy_that_was_a_member_for_a_while_has_joined() {
             "-n", "1", "--group", &group, "--cpus", "none", "--merge", "all.pcap",
         ];
         let running = Running::start(&options, &["sh", "-c", &text])?;
-        // A member that has joined the group still rejects packets for a while.
+        // Wait until tcpdump listens: a member that has just joined the group still rejects packets
+        // for a while.
         running.wait_until_says("tcpdump: listening", 1)?;
         injector.send_all(&frames(10)?)?;
         member::wait_for_members(GROUP, 0)?;
-        // Copies are examined when they are three seconds old.
+        // The command checks whether a copy has joined when the copy is three seconds old.
         std::thread::sleep(Duration::from_secs(4));
         let said = running.said();
         ensure!(!said.contains("has not joined"), "{said}");

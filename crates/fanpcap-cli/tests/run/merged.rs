@@ -1,4 +1,4 @@
-//! Merged captures of copies that are killed repeatedly. `make ledger RUNS=10` does each test ten
+//! Merged captures of copies that are killed repeatedly. `make ledger RUNS=10` runs each test ten
 //! times, with more kills.
 
 use std::thread;
@@ -14,12 +14,13 @@ use serde_json::Value;
 use crate::ledger::{COPIES, RATE, Traffic, copies, counted, kill_copies, ledger_runs};
 use crate::{FAR, GROUP, NEAR, Running, printed};
 
-/// Without optimization, a merge of millions of packets takes long.
+/// The longest time of a merge. A command that is built without optimization needs long to merge
+/// millions of packets.
 const MERGED_WITHIN: Duration = Duration::from_secs(120);
 
 /// In a group with a steering program, the restarted copy or another copy reads the ring of a
-/// killed copy. Each packet that the device received is in the merged capture or is reported as
-/// lost.
+/// killed copy. So each packet that the device received must be in the merged capture, or be
+/// reported as lost.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_merged_capture_and_the_named_losses_are_all_that_came() {
@@ -32,14 +33,15 @@ fn a_merged_capture_and_the_named_losses_are_all_that_came() {
     });
 }
 
-/// While at least one copy lives and captures, every packet is accounted for.
+/// Copies are killed one by one, so at least one copy always captures. Then the report must account
+/// for every packet exactly.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_merged_capture_of_copies_that_are_killed_one_by_one_lacks_what_is_named_and_nothing_else() {
     all_runs(Kills {
         name: "one by one",
-        // The pause before each restart grows, and the test waits for each restart, so there are
-        // more packets to merge.
+        // The rate is lower here. The test waits for each restart, and the pause before a restart
+        // grows, so the test lasts longer and would have too many packets to merge.
         rate: "120kpps",
         count: if ledger_runs().is_some() { 20 } else { 3 },
         kill: kill_one_by_one,
@@ -47,15 +49,16 @@ fn a_merged_capture_of_copies_that_are_killed_one_by_one_lacks_what_is_named_and
     });
 }
 
-/// How copies are killed.
+/// A way in which the test kills copies.
 #[derive(Clone, Copy)]
 struct Kills {
     name: &'static str,
     rate: &'static str,
     count: usize,
-    /// Arguments: the number of kills and a seed.
+    /// Kills copies. Its arguments are the command, the number of kills, and a seed.
     kill: fn(&Running, usize, u64) -> Result<()>,
-    /// Every loss is reported exactly; no loss is only within a bound.
+    /// Whether the command must report every loss exactly. If not, a loss may also be within the
+    /// reported bound.
     is_exact: bool,
 }
 
@@ -71,7 +74,8 @@ fn all_runs(kills: Kills) {
 }
 
 fn kill_at_random(running: &Running, kills: usize, seed: u64) -> Result<()> {
-    // While the copy is stopped, packets that other copies must take over gather in its ring.
+    // First stop the copy, so that packets collect in its ring. Other copies must take over these
+    // packets.
     let first = copies(running)?[0];
     member::signal(first, "STOP")?;
     thread::sleep(Duration::from_millis(200));
@@ -85,14 +89,16 @@ fn kill_at_random(running: &Running, kills: usize, seed: u64) -> Result<()> {
     kill_copies(running, kills, seed)
 }
 
-/// Kills one of the copies, some time after all have begun to capture.
+/// Kills copies one by one. Before each kill, waits until all copies capture, and for a random time
+/// after that.
 fn kill_one_by_one(running: &Running, kills: usize, seed: u64) -> Result<()> {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut left = Vec::new();
     for killed in 0..kills {
         running.wait_until_says("tcpdump: listening", COPIES + killed)?;
         thread::sleep(Duration::from_millis(random.random_range(100..250)));
-        // Kill the copies in turn: a copy that is killed too often is not restarted.
+        // Kill all copies once before killing one again, because the command does not restart a
+        // copy that ends too often.
         if killed % COPIES == 0 {
             left = copies(running)?;
         }
@@ -107,7 +113,7 @@ fn kill_one_by_one(running: &Running, kills: usize, seed: u64) -> Result<()> {
     running.wait_until_says("tcpdump: listening", COPIES + kills)
 }
 
-/// One run with a merged capture. Returns its result in one line.
+/// Runs the command once with a merged capture. Returns the result in one line.
 fn merged(kills: Kills, seed: u64) -> Result<String> {
     Veth::new(NEAR, FAR, 1)?;
     let (group, copies) = (GROUP.to_string(), COPIES.to_string());
@@ -153,8 +159,9 @@ fn merged_row(
     let named = dropped + unread + refused + absent;
     let rest = i64::try_from(device)? - merged - not_written - named;
     let slack = i64::try_from(2 * kills.count)?;
-    // A killed copy loses at most one packet: tcpdump -U writes each packet immediately. If a copy
-    // dies before the ledger has read its page, the bound includes the packets that it wrote.
+    // A killed copy loses at most one packet that it has taken, because tcpdump -U writes each
+    // packet immediately. If a copy dies before the ledger has read its page, the bound includes
+    // packets that the copy has written.
     let (rests, least) = match kills.is_exact {
         true => (0..=0, 0),
         false => (-slack..=bound + slack, -bound),

@@ -1,5 +1,5 @@
-//! Copies that get all packets, handles that no application reads, and groups that copies can't
-//! join.
+//! Copies that are in no group and so get all packets, handles that no application reads, and
+//! groups that copies can't join.
 
 use std::path::Path;
 use std::process::Command;
@@ -46,8 +46,9 @@ fn a_copy_that_sees_all_packets_ends_the_run_unless_that_is_allowed() {
     .unwrap();
 }
 
-/// On XDP, a handle without a group is the only member of its own group. The same happens to copies
-/// with raised privileges if /etc/pcap.conf sets the engine for the device but no group.
+/// On XDP, a handle without a group is the only member of a group of its own, so each copy gets all
+/// packets. Copies with raised privileges are such handles if /etc/pcap.conf sets the engine for
+/// the device but no group.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn copies_on_xdp_that_each_see_all_packets_end_the_run() {
@@ -73,7 +74,7 @@ fn copies_on_xdp_that_each_see_all_packets_end_the_run() {
         ] {
             ensure!(ended.said().contains(part), "{}", ended.said());
         }
-        // Two copies that share another group go on.
+        // The command does not end if two copies share another group.
         let running = start("export PCAP_GROUP=4")?;
         running.wait_until_says("has not joined the group", 2)?;
         member::wait_for_members(4, 2)?;
@@ -89,6 +90,7 @@ fn copies_on_xdp_that_each_see_all_packets_end_the_run() {
 }
 
 /// Examples of such copies are arping, DHCP clients, and programs that capture on another device.
+/// So the command must not end because of their packet sockets.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_copy_whose_packet_socket_gets_few_packets_may_go_on() {
@@ -100,7 +102,8 @@ fn a_copy_whose_packet_socket_gets_few_packets_may_go_on() {
         let options = [&options[..], &["--device", FAR]].concat();
         for (protocol, device) in [("0x0806", FAR), ("0x0003", NEAR)] {
             let running = Running::start(&options, &[&outsider, protocol, device])?;
-            // The command reports an outsider that two searches found, a second apart.
+            // The command reports a copy outside the group only if two searches, a second apart,
+            // have found it.
             running.wait_until_says("has not joined the group", 1)?;
             ensure!(
                 !running.said().contains("ALL packets"),
@@ -147,7 +150,8 @@ fn a_handle_that_nobody_reads_is_told() {
     .unwrap();
 }
 
-/// A newcomer gets its share when it looks for packets. If it never looks, no packet is lost.
+/// A newcomer gets its share when it first reads its handle. If it never reads, it gets no share,
+/// so no packet is lost.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_copy_that_never_looks_for_packets_is_said_to_have_no_share() {
@@ -183,8 +187,8 @@ fn a_copy_that_never_looks_for_packets_is_said_to_have_no_share() {
     .unwrap();
 }
 
-/// The copy is like a dumpcap that has file capabilities for the group wireshark. Only root can
-/// read the descriptors of such a process.
+/// The copy has file capabilities, as dumpcap has for users of the group wireshark. Only root can
+/// read the descriptors of such a process, so the command can't.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_copy_with_file_capabilities_that_sees_all_packets_ends_the_run_of_its_user() {
@@ -216,9 +220,9 @@ fn a_copy_with_file_capabilities_that_sees_all_packets_ends_the_run_of_its_user(
     .unwrap();
 }
 
-/// Runs a command as another user, in a separate mount namespace. There, /etc/pcap.conf has the
-/// lines in the variable CONF, the whole system loads our library, and bin/raised is a set-user-ID
-/// tcpdump.
+/// A shell command that runs `fanpcap` as another user, in a separate mount namespace. In this
+/// namespace, /etc/pcap.conf has the lines in the variable CONF, all programs load our library, and
+/// bin/raised is a set-user-ID tcpdump.
 const AS_USER: &str = "mkdir etc bin && mount -t tmpfs none etc && cp -a /etc/. etc && \
     mount --bind etc /etc && mount -t tmpfs none /var/cache/ldconfig && \
     mount -t tmpfs -o mode=755 none bin && cp -a \"$FANPCAP_LIB_DIR\" bin/lib && \
@@ -229,8 +233,8 @@ const AS_USER: &str = "mkdir etc bin && mount -t tmpfs none etc && cp -a /etc/. 
     cp \"$0\" bin/own && \
     exec setpriv --reuid=65534 --regid=65534 --clear-groups \"$PWD/bin/own\" \"$@\"";
 
-/// Set-user-ID copies ignore the environment. If the user applies the remedy that the run prints,
-/// the copies share the packets.
+/// Set-user-ID copies ignore the environment, so they do not join the group. If the user applies
+/// the remedy that the command prints, the copies must share the packets.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace, mounts"]
 fn raised_copies_on_xdp_that_each_see_all_packets_end_the_run_and_share_by_its_remedy() {
@@ -259,7 +263,8 @@ fn raised_copies_on_xdp_that_each_see_all_packets_end_the_run_and_share_by_its_r
             }
             let running = run(&format!("group_{FAR} = {GROUP}\\n"))?;
             running.wait_until_says(&format!("in group {GROUP}, flow, on {FAR}: 2 copies"), 1)?;
-            // A copy that has joined gets its share when it looks for packets.
+            // A copy that has joined gets its share only when it reads its handle, so the first
+            // packets may all go to one copy.
             let mut sent = 0;
             await_for("both to have packets", LIMIT, || {
                 injector.send_all(&frames(100)?)?;
@@ -288,7 +293,7 @@ fn what_was_joined_is_said_and_a_group_of_another_mode_is_refused() {
         let running = Running::tcpdumps(&["--fanout", "hash"], "%i.pcap")?;
         running.wait_until_says(&format!("in group {GROUP}, hash, on {FAR}: 2 copies"), 1)?;
         let group = GROUP.to_string();
-        // Shell completion offers the group.
+        // Shell completion must offer the group's number.
         let mut complete = Command::new(env!("CARGO_BIN_EXE_fanpcap"));
         let offered = complete.args(["complete", "--", "run", "--group", ""]);
         let offered = String::from_utf8(offered.output()?.stdout)?;

@@ -1,4 +1,5 @@
-//! Programs that never capture: their output, their ends, and the reports on them.
+//! Copies of programs that never capture: their output, their ends, and what the command reports of
+//! them.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -206,7 +207,7 @@ fn nothing_stays_when_nobody_reads_the_merged_capture() {
     fs::create_dir(&temporary).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap"));
     command.args(["run", "-q", "--merge", "-", "--group", "4711", "--"]);
-    // The header of a pcap without packets.
+    // The header of a pcap file. No packets follow it.
     let head = r"\324\303\262\241\2\0\4\0\0\0\0\0\0\0\0\0\0\0\4\0\1\0\0\0";
     command.args(["sh", "-c", &format!("printf '{head}'; sleep 1")]);
     command
@@ -327,8 +328,8 @@ fn settings_that_do_nothing_are_told() {
     assert!(said.contains("in group 4711, hash; "), "{said}");
 }
 
-/// If the command passed its default mode to the copies, the mode would become a request, and a
-/// program without CAP_BPF would fail to join.
+/// The command must not pass its default mode to the copies. The mode would become a request, and a
+/// copy without CAP_BPF would fail to join.
 #[test]
 fn a_mode_that_nobody_asked_for_is_not_handed_on() {
     let ended = script(&["-n", "1"], "echo group $PCAP_GROUP, mode $PCAP_FANOUT.").unwrap();

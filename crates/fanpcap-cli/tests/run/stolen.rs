@@ -1,4 +1,5 @@
-//! Copies that steal packets from the host: the commands report it once the host uses the device.
+//! Copies that steal packets from the host. Once the host uses the device, the commands must report
+//! that its packets are stolen.
 
 use anyhow::{Result, ensure};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
@@ -9,10 +10,10 @@ use serde_json::Value;
 use crate::captures::on_wire;
 use crate::{FAR, GROUP, Running, printed};
 
-/// Why the host may need the packets.
+/// The reason in the report why the host may need the packets.
 const WHY: &str = "it has an IP address";
 
-/// A tcpdump on the engine that steals its packets: `steal` is `yes` or `force`.
+/// Runs a tcpdump on the XDP engine that steals the device's packets. `steal` is `yes` or `force`.
 fn tcpdump(scratch: &Scratch, steal: &str) -> Result<Running> {
     let lines = format!("driver@{FAR} = xdp\nsteal@{FAR} = {steal}\n");
     let config = scratch.write("pcap.conf", &lines)?;
@@ -31,7 +32,8 @@ fn tcpdump(scratch: &Scratch, steal: &str) -> Result<Running> {
     Ok(running)
 }
 
-/// What `top` and `group` report on the host, as JSON, and whether `metrics` does.
+/// Whether the commands report that packets are stolen from the host: the values of `top` and
+/// `group` as JSON, and whether `metrics` has its metric.
 fn told() -> Result<(Value, Value, bool)> {
     let top: Value = serde_json::from_str(&printed(&["top", FAR, "--once", "--json"])?)?;
     let group = printed(&["group", FAR, &GROUP.to_string(), "--json"])?;

@@ -9,8 +9,8 @@ use fanpcap_testkit::member;
 use crate::captures::{frames, on_wire};
 use crate::{FAR, GROUP, Running};
 
-/// Starts three copies and waits until they capture. Copies with lower numbers start more slowly. A
-/// copy runs the script `before`, and then tcpdump.
+/// Starts three copies. Each copy runs the script `before`, in which `$0` is the copy's number, and
+/// then tcpdump.
 fn three(device: &str, fanout: &str, before: &str) -> Result<Running> {
     let group = GROUP.to_string();
     let options = [
@@ -20,7 +20,8 @@ fn three(device: &str, fanout: &str, before: &str) -> Result<Running> {
     Running::start(&options, &["sh", "-c", &line, "%i"])
 }
 
-/// Checks that copy 0 gets all packets if the mode names the first member.
+/// Checks that copy 0 gets all packets if the mode gives all packets to the first member. Copies
+/// with lower numbers start more slowly.
 fn first_is_copy_0(device: &str, fanout: &str) -> Result<()> {
     on_wire(|injector| {
         let running = three(device, fanout, "sleep 0.$(((2 - $0) * 2)); ")?;
@@ -48,7 +49,8 @@ fn the_member_of_rank_0_is_copy_0_on_xdp() {
     first_is_copy_0(&format!("xdp:{FAR}"), "main = steer_to 0").unwrap();
 }
 
-/// The kernel's `rollover` gives packets to the first member while that member's ring has room.
+/// The kernel's mode `rollover` gives all packets to the first member as long as this member's ring
+/// has room.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn the_kernels_first_member_is_copy_0() {

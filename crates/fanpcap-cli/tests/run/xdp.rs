@@ -1,4 +1,5 @@
-//! Reports of `fanpcap run` on copies on the XDP engine, which counts packets in maps of the group.
+//! Reports of `fanpcap run` on copies on the XDP engine. The engine counts packets in maps of the
+//! group.
 
 use std::thread;
 use std::time::Duration;
@@ -22,7 +23,8 @@ fn tcpdumps(copies: usize) -> Result<Running> {
     let running = Running::start(&options, &command)?;
     running.wait_until_says("tcpdump: listening", copies)?;
     running.wait_until_says(&format!("on {FAR}: {copies} copies"), 1)?;
-    // Members get their shares at their first look, and the ledger reads five times a second.
+    // Members get their shares when they first read their handles, and the ledger reads the
+    // counters five times a second. After this time, both have happened.
     thread::sleep(Duration::from_millis(600));
     Ok(running)
 }
@@ -31,8 +33,8 @@ fn of(summary: &Value, name: &str) -> u64 {
     summary["total"][name].as_u64().unwrap_or(u64::MAX)
 }
 
-/// The kernel frees the group's maps with the last member. The expected number of packets is the
-/// device's count.
+/// When the last member ends, the kernel frees the group's maps with the counters. So the command
+/// must take the number of offered packets from the device's counter.
 #[test]
 #[ignore = "needs root: eBPF, packet sockets in a namespace"]
 fn what_copies_on_xdp_leave_that_are_killed_all_at_once_is_told_to_the_packet() {
@@ -87,8 +89,8 @@ fn copies_on_xdp_that_are_told_to_end_have_lost_nothing() {
     .unwrap();
 }
 
-/// While its group is being created, a restarted copy is in no group. Packets that come in this
-/// time are reported as coming during an absence, or are within the bound.
+/// A restarted copy is in no group while its group is being created. Packets that come in this time
+/// must be reported as packets that came without a copy, or be within the bound.
 #[test]
 #[ignore = "needs root: eBPF, packet sockets in a namespace"]
 fn what_comes_while_a_copy_on_xdp_joins_slowly_is_within_the_bound() {

@@ -9,13 +9,14 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::{Scratch, await_for, member};
 
-/// Sequences that restore a terminal: its first screen, its cursor, and line wrapping.
+/// The sequences that restore a terminal: they bring back its main screen, its cursor, and its line
+/// wrapping.
 const RESTORED: [&str; 3] = ["\u{1b}[?1049l", "\u{1b}[?25h", "\u{1b}[?7h"];
 
 const ROWS: usize = 24;
 const COLUMNS: usize = 80;
 
-/// A terminal that runs `fanpcap top`.
+/// A terminal in which `fanpcap top` runs.
 pub(crate) struct Screen {
     script: Child,
     keys: Option<ChildStdin>,
@@ -89,7 +90,7 @@ impl Screen {
         Ok(())
     }
 
-    /// How often a text was written to the terminal.
+    /// The number of times that a text was written to the terminal.
     pub(crate) fn times_written(&self, text: &str) -> Result<usize> {
         Ok(self.written()?.matches(text).count())
     }
@@ -117,7 +118,7 @@ impl Screen {
         })
     }
 
-    /// Whether the process has not ended.
+    /// Whether the process still runs.
     fn runs(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid));
         stat.is_ok_and(|stat| stat.contains("(fanpcap) ") && !stat.contains(") Z "))
@@ -130,7 +131,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // These calls fail if script(1) has ended.
+        // Ignore errors: these calls fail if script(1) has ended.
         let _ = self.script.kill();
         let _ = self.script.wait();
         if self.runs() {
@@ -139,8 +140,9 @@ impl Drop for Screen {
     }
 }
 
-/// What a terminal shows after this text was written: letters at the cursor, which `ESC [ row ;
-/// column H` moves. `ESC [ K` erases the rest of the row. Other sequences are colours and modes.
+/// The lines that a terminal shows after this text was written to it. Letters appear at the cursor.
+/// `ESC [ row ; column H` moves the cursor, and `ESC [ K` erases the rest of the row. All other
+/// sequences set colours and modes, so they are skipped.
 fn shown(written: &str) -> Vec<String> {
     let mut cells = vec![vec![' '; COLUMNS]; ROWS];
     let (mut row, mut column) = (0, 0);

@@ -1,5 +1,5 @@
-//! Another member reads the ring of a member that does not read, until the ring's owner reads: each
-//! packet comes once.
+//! Another member reads the ring of a member that does not read, until the ring's owner begins to
+//! read. Each packet must be delivered once, by one of the two.
 
 use super::fake::{FakeDevice, NONBLOCKING, Return, packet, times};
 use super::group_tasks::{FakeGroup, keep};

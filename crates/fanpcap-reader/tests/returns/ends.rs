@@ -1,5 +1,5 @@
-//! How a read of one device waits, and how it ends: with a number of packets, without a packet, by
-//! a break, or by an error.
+//! Reads of one device. The tests check when a read waits, and how it ends: with packets, without a
+//! packet, by a break, or by an error.
 
 use super::fake::{
     BLOCKS, FakeDevice, LATER, NONBLOCKING, OPTIONS, Return, await_down, dispatch, packet, times,
@@ -57,7 +57,7 @@ fn the_ring_goes_round() {
 fn a_read_ends_empty_with_the_time_out() {
     let (mut device, input) = FakeDevice::new(true, TIMEOUT);
     let reader = Reader::new(input, &OPTIONS).unwrap();
-    // The kernel closes a block when its retire timer expires.
+    // The kernel closes a block without packets when the block's timer expires.
     device.arrive(&[]);
     assert_eq!(times(&reader, -1), (COUNT(0), vec![]));
 }
@@ -103,7 +103,7 @@ fn a_break_before_the_read_ends_it_once() {
 
 #[test]
 fn in_immediate_mode_a_break_is_seen_after_a_packet() {
-    // pcap_read_linux_mmap_v2() does the same.
+    // The system's library does the same (`pcap_read_linux_mmap_v2()`).
     let (mut device, input) = FakeDevice::new(false, TIMEOUT);
     let reader = Reader::new(input, &OPTIONS).unwrap();
     device.arrive(&[packet(1, 60), packet(2, 60)]);
@@ -181,7 +181,8 @@ fn a_device_that_is_down_and_up_again_ends_no_read() {
     let (device, input) = FakeDevice::new(true, TIMEOUT);
     let reader = Reader::new(input, &OPTIONS).unwrap();
     device.port.then(Ok(LinkState::Down));
-    // Enough answers to last until the reader has noticed that the device is down.
+    // The reader takes one answer at each check. These answers are enough until the reader has
+    // noticed that the device is down.
     let links = iter::repeat_n(Ok(LinkState::Down), 100_000);
     device.port.links.lock().unwrap().extend(links);
     let seen = times_until_later(&reader, device, |device| {

@@ -1,4 +1,4 @@
-//! A port and a ring in ordinary memory: the test does what the kernel does.
+//! A port, and a ring in ordinary memory. The test fills the ring as the kernel does.
 
 use super::kernel::{BLOCK, FRAME, Memory, Packet};
 use fanpcap_linux::packet::ring::Mapping;
@@ -20,13 +20,14 @@ pub(crate) const LO: u32 = 1;
 
 #[derive(Debug)]
 pub(crate) struct FakePort {
-    /// Readable when bytes were written to the other end.
+    /// The descriptor on which the reader waits. It is readable when bytes were written to `there`.
     here: UnixStream,
     there: UnixStream,
-    /// Its other end is closed: poll(2) reports more than packets.
+    /// A descriptor whose other end is closed. If the reader waits on it, poll(2) reports a
+    /// hang-up, so the reader checks the port.
     hung: UnixStream,
-    /// The results of `check` and `link`. While results are left, poll(2) reports more than
-    /// packets.
+    /// The results that the next calls of `check` and of `link` return. While `checks` has results,
+    /// the reader waits on `hung`.
     pub(crate) checks: Mutex<VecDeque<Answer>>,
     pub(crate) links: Mutex<VecDeque<Answer>>,
     pub(crate) statistics: Mutex<PortStatistics>,
@@ -95,7 +96,7 @@ impl Port for FakePort {
 pub(crate) const BLOCKS: usize = 8;
 const FRAMES: usize = 16;
 
-/// A device: its port, and the kernel's side of its ring.
+/// The kernel's side of a device: its port and its ring.
 pub(crate) struct FakeDevice {
     pub(crate) port: Arc<FakePort>,
     memory: Memory,
@@ -104,7 +105,7 @@ pub(crate) struct FakeDevice {
 }
 
 impl FakeDevice {
-    /// A device, and the reader's side of it.
+    /// Creates a device. Returns its kernel's side, and the input for the reader.
     pub(crate) fn new(is_v3: bool, timeout: Option<Duration>) -> (Self, Input) {
         let length = if is_v3 {
             BLOCKS * BLOCK
@@ -134,7 +135,7 @@ impl FakeDevice {
         (device, input)
     }
 
-    /// Packets arrive: all in one block, or each in a frame.
+    /// Puts packets into the ring: all in one block, or each in a frame if the ring has frames.
     pub(crate) fn arrive(&mut self, packets: &[Packet]) {
         if self.is_v3 {
             let (block, sequence) = (self.next % BLOCKS, self.next as u64 + 1);
@@ -150,7 +151,7 @@ impl FakeDevice {
         self.port.ring();
     }
 
-    /// The remains of a reader that has died at this position.
+    /// The ring that a reader leaves that died at this position.
     pub(crate) fn remains(&self, position: Position) -> Remains {
         let memory = self.memory.copy();
         let remains = if self.is_v3 {
@@ -161,7 +162,7 @@ impl FakeDevice {
         remains.unwrap()
     }
 
-    /// Corrupts the header of the newest packet, which must be the first one.
+    /// Corrupts the header of the ring's first packet, which must be the only one.
     pub(crate) fn spoil(&self) {
         let mac = if self.is_v3 { 48 + 24 } else { 12 };
         self.memory.put(mac, &u16::MAX.to_ne_bytes());
@@ -181,7 +182,7 @@ pub(crate) const NONBLOCKING: Options = Options {
     ..OPTIONS
 };
 
-/// A packet of the bytes 0, 1, 2 ..., with this time and length.
+/// A packet with this time and length. Its bytes are 0, 1, 2 ...
 pub(crate) fn packet(microseconds: u32, length: u8) -> Packet {
     Packet {
         data: (0..length).collect(),
@@ -236,17 +237,18 @@ pub(crate) fn dispatch(reader: &Reader, max: i32, mut callback: impl FnMut(Got))
     }
 }
 
-/// Reads. Returns also the packets' fractions of a second.
+/// Reads as pcap_dispatch(3PCAP) does. Also returns the fraction of a second of each packet's time.
 pub(crate) fn times(reader: &Reader, max: i32) -> (Return, Vec<i64>) {
     let mut times = Vec::new();
     let returned = dispatch(reader, max, |got| times.push(got.fraction));
     (returned, times)
 }
 
-/// Long enough for the reader to be waiting.
+/// A time after which the reader certainly waits.
 pub(crate) const LATER: Duration = Duration::from_millis(30);
 
-/// Ends the read if the thread that holds this value panics: nothing else would end it.
+/// Ends the read if the thread that holds this value panics. Otherwise nothing would end the read,
+/// and the test would hang.
 pub(crate) struct EndsRead<'a>(pub(crate) &'a Reader);
 
 impl Drop for EndsRead<'_> {
@@ -266,7 +268,8 @@ pub(crate) fn await_down(reader: &Reader, is_down: bool) {
     }
 }
 
-/// Reads. A packet with the time of 1 microsecond arrives [`LATER`] after `wait` has ended.
+/// Reads while another thread calls `wait`. A packet with the time of 1 microsecond arrives
+/// [`LATER`] after `wait` has returned.
 pub(crate) fn times_until_later(
     reader: &Reader,
     mut device: FakeDevice,
@@ -278,7 +281,7 @@ pub(crate) fn times_until_later(
             wait(&device);
             thread::sleep(LATER);
             device.arrive(&[packet(1, 60)]);
-            // Keeps the device alive as long as its reader.
+            // The device must exist as long as its reader reads.
             thread::sleep(2 * LATER);
         });
         times(reader, -1)

@@ -1,5 +1,5 @@
-//! When a reader runs group tasks: a waiting, busy or non-blocking reader, and a reader whose
-//! application waits in poll(2).
+//! The times at which a reader runs the tasks of its group. The tests have waiting, busy and
+//! non-blocking readers, and readers whose application waits in poll(2).
 
 use super::fake::{EndsRead, FakeDevice, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
 use super::program::{FakeProgram, record};
@@ -21,23 +21,24 @@ use std::time::{Duration, Instant};
 const LATER: Duration = Duration::from_millis(30);
 const TIMEOUT: Option<Duration> = Some(Duration::from_millis(10));
 
-/// A group that has the tasks that the test sets.
+/// A group whose tasks the test sets.
 #[derive(Debug)]
 pub(crate) struct FakeGroup {
     here: UnixStream,
     there: UnixStream,
-    /// How often the group's tasks were run.
+    /// The number of times that the group's tasks were run.
     attended: AtomicU32,
-    /// The rings that the next runs hand over.
+    /// The rings of other members that the next runs of the tasks give to the reader.
     pub(crate) inherited: Mutex<VecDeque<Vec<Takeover>>>,
-    /// For how many more runs of the tasks another member holds the group's lock.
+    /// The number of further runs of the tasks during which another member holds the group's lock.
     locked: AtomicU32,
     downs: AtomicU32,
-    /// After how long the group has tasks in any case, in milliseconds; 0: never.
+    /// The time after which the group has tasks in any case, in milliseconds; 0 if there is no such
+    /// time.
     latest: AtomicU32,
     is_lost: AtomicBool,
-    /// How many frames other members have read, by the next run's result; 0: the result has no
-    /// number.
+    /// The number of frames that other members have read, which the next run of the tasks returns;
+    /// 0 if it returns no number.
     pub(crate) skipped: AtomicU64,
 }
 
@@ -138,7 +139,7 @@ fn a_reader_that_waits_attends_at_once_and_waits_on() {
             scope.spawn(|| {
                 thread::sleep(LATER);
                 tasks.call();
-                // Nothing else makes the waiting reader run the tasks.
+                // Only this call makes the waiting reader run the tasks.
                 while tasks.attended() < 2 {
                     thread::yield_now();
                 }
@@ -153,7 +154,8 @@ fn a_reader_that_waits_attends_at_once_and_waits_on() {
 }
 
 /// An application may ask for the descriptor and never wait on it. With a time-out of 0 the
-/// system's library ends no read without a packet.
+/// system's library ends no read without a packet. So the group's tasks must not end such a read,
+/// either.
 #[test]
 fn what_a_company_wants_during_a_read_does_not_end_it() {
     let (frames, input_of_frames) = FakeDevice::new(false, None);
@@ -281,7 +283,8 @@ fn a_read_that_does_not_wait_attends_when_it_finds_nothing() {
     assert_eq!(tasks.attended(), 2);
 }
 
-/// Publishes counters of the reader's only device. Returns where the reader publishes its position.
+/// Lets the reader publish its counters and its position, for its only device. Returns the
+/// published position.
 pub(crate) fn keep(reader: &Reader) -> PublishedPosition {
     let words = shared::own(&[0; 9]);
     let [
@@ -321,8 +324,9 @@ fn a_busy_reader_attends_ten_times_a_second() {
         tasks.join(&reader);
         device.arrive(&[packet(1, 60), packet(2, 60)]);
         let mut passed = 0;
-        // The ring is never empty. A packet takes at least 2 ms, so a tenth of a second has at most
-        // 50 packets. The reader reads the clock at least every 64 packets.
+        // The ring is never empty, so the reader never waits. It reads the clock at least every 64
+        // packets. As each packet takes at least 2 ms, a tenth of a second has passed by that time,
+        // and the reader must run the tasks.
         dispatch(&reader, 10_000, |_| {
             device.arrive(&[packet(3, 60)]);
             thread::sleep(Duration::from_millis(2));
@@ -379,8 +383,8 @@ fn a_descriptor_that_was_handed_out_stays() {
 
 #[test]
 fn a_read_returns_to_who_waits_by_himself() {
-    // The read returns although it would wait: the group has woken the application, which can't
-    // detect the reason.
+    // The group wakes the application by the descriptor, and the application can't detect the
+    // reason. So the read that follows must return although there is no packet.
     for timeout in [TIMEOUT, None] {
         let (_device, input) = FakeDevice::new(true, timeout);
         let reader = Reader::new(input, &OPTIONS).unwrap();
@@ -411,7 +415,7 @@ fn several_devices_have_a_company_each() {
     assert!(is_readable(fd));
     times(&reader, -1);
     assert!(!is_readable(fd));
-    // The second group's tasks may concern the first.
+    // The tasks of both groups run, because the tasks of the second group may concern the first.
     let attended = groups.each_ref().map(|tasks| tasks.attended());
     assert_eq!(attended, [2, 2]);
     drop(devices);
@@ -422,7 +426,8 @@ fn a_reader_whose_device_may_be_lost_asks_the_port() {
     let gone = |device: &FakeDevice, answer| device.port.links.lock().unwrap().push_back(answer);
     let gone_is = |device: &FakeDevice| gone(device, Err("detached"));
     let failed = (Return::Error("detached".to_owned()), vec![]);
-    // A reader that waits, even if the port first reports that the device is up.
+    // First a reader that waits. It must ask the port again, although the port first reports that
+    // the device is up.
     let (device, input) = FakeDevice::new(true, None);
     let reader = Reader::new(input, &OPTIONS).unwrap();
     let tasks = FakeGroup::new();
@@ -431,7 +436,7 @@ fn a_reader_whose_device_may_be_lost_asks_the_port() {
     gone(&device, Ok(LinkState::Up));
     gone_is(&device);
     assert_eq!(times(&reader, -1), failed);
-    // A reader whose application waits in poll(2).
+    // Then a reader whose application waits in poll(2).
     let (device, input) = FakeDevice::new(true, None);
     let reader = Reader::new(input, &NONBLOCKING).unwrap();
     let tasks = FakeGroup::new();

@@ -1,5 +1,6 @@
-//! A successor reads a dead member's ring. The packets come in time order, as if they were the
-//! successor's own, and each packet comes once, wherever a reader stops.
+//! A successor reads a dead member's ring. The successor must deliver the packets in time order,
+//! together with its own packets. Each packet must be delivered once, at whatever packet a reader
+//! stops.
 
 use super::fake::{FakeDevice, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
 use super::group_tasks::{FakeGroup, keep};
@@ -17,7 +18,8 @@ const COUNT: fn(i32) -> Return = Return::Count;
 struct Dead {
     device: FakeDevice,
     position: PublishedPosition,
-    /// How many frames the successors have taken, by `done`; `u64::MAX`: not called yet.
+    /// The number of frames that the successors have taken, with which they called `done`;
+    /// `u64::MAX` before the call.
     done: Arc<AtomicU64>,
     /// Keeps the ring's memory.
     _reader: Reader,
@@ -38,8 +40,8 @@ impl Dead {
             // SAFETY: one thread reads.
             unsafe { reader.next(&mut call, &mut packet) }.unwrap();
         }
-        // The reader dies in the callback of its last packet: from then on it reads and publishes
-        // nothing.
+        // The reader dies in the callback of its last packet. So it is not used any more, and
+        // publishes nothing more.
         let done = Arc::new(AtomicU64::new(u64::MAX));
         Self {
             device,
@@ -49,7 +51,7 @@ impl Dead {
         }
     }
 
-    /// The member's ring, from the position of the last reader on.
+    /// The takeover of the member's ring, from the position that its last reader has published.
     fn takeover(&self) -> Takeover {
         let done = Arc::clone(&self.done);
         Takeover {
@@ -66,7 +68,7 @@ impl Dead {
     }
 }
 
-/// A reader that takes over the rings of `dead` with its next read.
+/// Creates a device and its reader. At its next read, the reader takes over the rings of `dead`.
 fn taker(dead: &[&Dead], is_v3: bool, options: &Options) -> (FakeDevice, Reader, Arc<FakeGroup>) {
     let (device, input) = FakeDevice::new(is_v3, Some(Duration::from_millis(10)));
     let reader = Reader::new(input, options).unwrap();
@@ -147,7 +149,7 @@ fn the_takers_own_filter_direction_and_length_hold() {
     };
     let (mut device, reader, _company) = taker(&[&dead], true, &options);
     reader.set_direction(Direction::In);
-    // Accepts packets of more than 55 bytes.
+    // The filter accepts packets of more than 55 bytes.
     let filter = vec![
         Classic::new(LD_W_LEN, 0),
         Classic::jump(JMP_JGT_K, 55, 0, 1),

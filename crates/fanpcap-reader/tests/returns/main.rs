@@ -1,4 +1,5 @@
-//! Each return value of pcap_dispatch(3PCAP), on a ring in ordinary memory that no kernel fills.
+//! The return values of pcap_dispatch(3PCAP). The tests use a ring in ordinary memory, which the
+//! test fills instead of the kernel.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! How packets are cut, tagged, selected, filtered and counted.
+//! The tests check that the reader cuts, tags, selects, filters and counts packets.
 
 use super::fake::{FakeDevice, Got, LO, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
 use super::kernel::Packet;
@@ -92,7 +92,8 @@ fn packets_are_selected_by_where_they_go() {
         let (mut device, input) = FakeDevice::new(true, None);
         let reader = Reader::new(input, &NONBLOCKING).unwrap();
         reader.set_direction(direction);
-        // On lo each packet comes a second time, as incoming.
+        // The reader drops outgoing packets on lo, because each of them comes a second time, as an
+        // incoming packet.
         device.arrive(&[packet(1, 60), outgoing(2, 2), outgoing(3, LO)]);
         let count = expected.len() as i32;
         assert_eq!(times(&reader, -1), (Return::Count(count), expected));
@@ -116,7 +117,8 @@ fn packets_that_were_in_the_ring_before_a_filter_are_filtered() {
         device.arrive(&[packet(1, 60), packet(2, 80)]);
         reader.set_filter(longer_than(70), Some(0));
         assert_eq!(times(&reader, -1), (Return::Count(1), vec![2]), "{is_v3}");
-        // The kernel filters later packets: the reader soon stops filtering.
+        // The kernel's filter checks later packets, so the reader soon stops to filter. Then a
+        // packet passes that the filter would reject.
         let passes = |round: &u32| {
             device.arrive(&[packet(*round, 60)]);
             times(&reader, -1).0 == Return::Count(1)
@@ -189,7 +191,7 @@ fn what_was_taken_and_counted_is_published() {
     let expected = [(1, first_block), (2, first_block)];
     assert_eq!(seen, expected, "before each packet is delivered");
     assert_eq!(position.mark.get(), (2 << 32) | 2, "the block went back");
-    // The kernel's counters are read 100 ms after the member has joined.
+    // The reader reads the kernel's counters for the first time 100 ms after the member has joined.
     std::thread::sleep(std::time::Duration::from_millis(120));
     device.arrive(&[packet(3, 60)]);
     dispatch(&reader, -1, |_| {});

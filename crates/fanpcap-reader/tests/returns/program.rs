@@ -1,4 +1,5 @@
-//! A port and ring buffers in ordinary memory: the test does what the kernel and a BPF program do.
+//! A port, and ring buffers in ordinary memory. The test fills them as the kernel and a BPF program
+//! do.
 
 use super::written::{DEVICE, Program, Written, written};
 use fanpcap_linux::bpf::RingMapping;
@@ -14,18 +15,18 @@ use std::time::Duration;
 /// Bytes of a lane.
 pub(crate) const LEN: usize = 1 << 16;
 
-/// The time of day less the monotonic clock, for these tests: seven seconds.
+/// The difference between the time of day and the monotonic clock: seven seconds in these tests.
 pub(crate) fn offset() -> u64 {
     7_000_000_000
 }
 
-/// The kernel's side of one lane, and its reader's requests.
+/// The kernel's side of one lane, and the requests of the lane's reader.
 pub(crate) struct FakeProgram {
-    /// Readable when bytes were written to the other end.
+    /// The descriptor on which the reader waits. It is readable when bytes were written to `there`.
     here: UnixStream,
     there: UnixStream,
     lane: Mutex<Lane>,
-    /// Packets that come while the reader asks to be woken, one at a time.
+    /// Packets that come while the reader requests a wake-up, one packet at each request.
     pub(crate) late: Mutex<VecDeque<Written>>,
     pub(crate) armed: Mutex<Vec<u64>>,
 }
@@ -37,7 +38,7 @@ struct Lane {
 }
 
 impl FakeProgram {
-    /// A device, and the reader's side of it.
+    /// Creates a device. Returns its kernel's side, and the input for the reader.
     pub(crate) fn new(timeout: Option<Duration>) -> (Arc<Self>, Input) {
         let mapping = RingMapping::anonymous(LEN).unwrap();
         let (here, there) = UnixStream::pair().unwrap();
@@ -74,7 +75,7 @@ impl FakeProgram {
         }
     }
 
-    /// The remains of a reader that has died and had taken `taken` records.
+    /// The ring that a reader leaves that took `taken` records and then died.
     pub(crate) fn remains(&self, taken: u64) -> Remains {
         let copy = self.lane.lock().unwrap().program.copy();
         let records = Records::new(vec![copy], &DEVICE, offset).unwrap();

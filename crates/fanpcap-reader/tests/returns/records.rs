@@ -1,5 +1,5 @@
-//! Records of a BPF program: what a read delivers, when a read waits, and what the reader requests
-//! from the engine before the wait.
+//! Records of a BPF program. The tests check what a read delivers, when a read waits, and after how
+//! many packets the reader requests a wake-up before it waits.
 
 use super::fake::{FakeDevice, LATER, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
 use super::group_tasks::FakeGroup;
@@ -49,8 +49,8 @@ fn a_packet_comes_as_it_was_on_the_wire() {
     });
 }
 
-/// Packets that come during a read belong to the next read. Otherwise a read would not end while
-/// packets come faster than the application takes them.
+/// Packets that come during a read belong to the next read. If they belonged to the same read, it
+/// would not end while packets come faster than the application takes them.
 #[test]
 fn a_read_ends_with_what_was_there() {
     let (device, input) = FakeProgram::new(TIMEOUT);
@@ -82,7 +82,8 @@ fn an_empty_ring_is_waited_for() {
     assert_eq!(times(&reader, -1), (COUNT(0), vec![]));
 }
 
-/// The call before has read all packets that had come.
+/// The first call has read as many packets as the application requested, and all that had come. So
+/// the second call must wait for a packet.
 #[test]
 fn a_call_after_one_that_had_its_number_waits() {
     let (device, input) = FakeProgram::new(TIMEOUT);
@@ -99,7 +100,8 @@ fn a_call_after_one_that_had_its_number_waits() {
 }
 
 /// The engine sends no wake-up for a packet that comes after the reader has checked the ring and
-/// before the reader waits.
+/// before the reader waits. So the reader must check the ring again after its request for a
+/// wake-up.
 #[test]
 fn a_packet_that_comes_before_the_wait_is_not_waited_for() {
     let (device, input) = FakeProgram::new(None);
@@ -127,7 +129,8 @@ fn a_busy_reader_rests_and_asks_for_nothing() {
     let reader = Reader::new(input, &OPTIONS).unwrap();
     device.arrive(&records([1]));
     assert_eq!(times(&reader, -1).0, COUNT(1));
-    // 100 packets in a millisecond: 85 of them fill an eighth of the ring.
+    // Send 100 packets within a millisecond. 85 of them fill an eighth of the ring, so the reader
+    // rests for the time of about 85 packets.
     device.arrive(&(1..=100).map(|it| record(it * 10, 60)).collect::<Vec<_>>());
     assert_eq!(times(&reader, -1).0, COUNT(100));
     device.arrive(&records([1001]));
@@ -137,7 +140,8 @@ fn a_busy_reader_rests_and_asks_for_nothing() {
     assert!(device.armed.lock().unwrap().is_empty());
 }
 
-/// The descriptor may be readable without a packet, because its time has passed.
+/// The descriptor becomes readable after a time, even if no packet has come. The read after that
+/// must not wait.
 #[test]
 fn whom_the_descriptor_has_woken_does_not_wait() {
     for timeout in [None, TIMEOUT] {
@@ -179,8 +183,9 @@ fn longer_than(length: u32) -> Vec<Classic> {
 
 #[test]
 fn the_reader_filters_what_the_newest_filter_has_not_seen() {
-    // Three values: the number of the application's filter in the kernel, the number of the filter
-    // that let two packets in, and how many of the two packets the reader delivers.
+    // Each case has three values: the number of the application's filter in the kernel, the number
+    // of the filter that two packets have passed, and how many of these two packets the reader
+    // delivers.
     let cases = [
         (Some(7), 7, 2),
         (Some(7), 6, 1),
@@ -202,14 +207,15 @@ fn the_reader_filters_what_the_newest_filter_has_not_seen() {
             assert_eq!(times(&reader, -1).0, COUNT(count), "{number:?} {passed}");
         }
         // The BPF program has counted the packets as received. If the kernel runs the new filter,
-        // the count stays, because the packets came before the filter was set.
+        // packets that the reader rejects stay counted, because they came before the filter was
+        // set. Otherwise the reader subtracts them.
         let is_taken_back = count == 1 && number.is_none_or(|number| number == 0);
         assert_eq!(reader.rejected(), 10 * u64::from(is_taken_back));
     }
 }
 
-/// The filter as libpcap compiles it for a live handle, where the kernel has removed the tag from
-/// the frame.
+/// libpcap compiles a filter for a live handle under the assumption that the kernel has removed the
+/// tag from the frame. The frames of the XDP engine contain the tag.
 #[test]
 fn a_filter_reads_a_tagged_frame_as_if_the_tag_were_beside_it() {
     let tagged_ipv4 = vec![
@@ -255,7 +261,8 @@ fn packets_are_selected_by_where_they_go() {
     }
 }
 
-/// How long a descriptor stays unreadable, up to a second.
+/// Returns the time until a descriptor is readable, or `None` if it is not readable within a
+/// second.
 fn wait_for(fd: RawFd) -> Option<Duration> {
     // SAFETY: the reader that owns the descriptor lives.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
@@ -265,7 +272,7 @@ fn wait_for(fd: RawFd) -> Option<Duration> {
 }
 
 fn is_readable(fd: RawFd) -> bool {
-    // SAFETY: as above.
+    // SAFETY: the reader that owns the descriptor lives.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     events::poll(&[fd], Some(Duration::ZERO)).unwrap()[0]
 }
@@ -310,7 +317,8 @@ fn an_application_that_waits_for_many_packets_is_woken_in_a_millisecond() {
     let fd = reader.selectable().unwrap();
     device.arrive(&records([1]));
     times(&reader, -1);
-    // 50 packets a millisecond.
+    // 100 packets within two milliseconds are 50 packets in a millisecond, so the reader requests a
+    // wake-up after 50 packets.
     device.arrive(&(1..=100).map(|it| record(it * 20, 60)).collect::<Vec<_>>());
     times(&reader, -1);
     assert_eq!(device.armed.lock().unwrap().last(), Some(&50));
@@ -322,7 +330,8 @@ fn an_application_that_waits_for_many_packets_is_woken_in_a_millisecond() {
     assert!(is_readable(fd), "enough have come");
 }
 
-/// Some applications ask for the descriptor but never wait on it.
+/// Some applications ask for the descriptor but never wait on it. For them the reader must rest as
+/// it does without a descriptor.
 #[test]
 fn an_application_that_asks_for_the_descriptor_and_does_not_wait_rests() {
     let (device, input) = FakeProgram::new(TIMEOUT);
@@ -385,7 +394,8 @@ fn each_of_several_devices_wakes_an_application_that_waits_by_itself() {
     }
 }
 
-/// Other engines may hand packets over later by a time-out; records come at once.
+/// Other engines may deliver packets later, by a time-out. Records come at once, so the merge need
+/// not hold a packet back for the time-out.
 #[test]
 fn a_packet_waits_for_other_devices_no_longer_than_it_must() {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
@@ -410,8 +420,8 @@ fn who_holds_packets_back_is_woken_for_many_unless_it_is_in_a_hurry() {
         let (device, one) = FakeProgram::new(timeout);
         let (idle, two) = FakeProgram::new(timeout);
         let reader = Reader::of_several(vec![one, two], &OPTIONS).unwrap();
-        // The stamp is in the future. The reader does not hold old packets back, and the thread may
-        // lose its CPU before the read.
+        // The packet's stamp is in the future, so that the reader holds the packet back even if the
+        // thread loses its CPU before the read. The reader does not hold back packets that are old.
         let stamp = now() + Duration::from_millis(500);
         let stamp = u64::try_from(stamp.as_nanos()).unwrap() - offset();
         device.arrive(&[written(stamp)]);
@@ -422,7 +432,8 @@ fn who_holds_packets_back_is_woken_for_many_unless_it_is_in_a_hurry() {
     }
 }
 
-/// A lost wake-up would never come again.
+/// The next packet comes only after the reader has taken this one. So if a wake-up were lost, no
+/// later wake-up would replace it, and the test would fail.
 #[test]
 fn each_packet_wakes_whenever_it_comes() {
     let (device, input) = FakeProgram::new(None);
@@ -431,7 +442,8 @@ fn each_packet_wakes_whenever_it_comes() {
     let reader = &reader;
     thread::scope(|scope| {
         scope.spawn(move || {
-            // Far apart, so that the reader waits instead of resting.
+            // The packets' times are far apart, so that the reader waits for a wake-up instead of
+            // resting.
             for round in 1..=3000 {
                 device.arrive(&records([round * 10_000]));
                 if receive.recv_timeout(Duration::from_secs(120)).is_err() {

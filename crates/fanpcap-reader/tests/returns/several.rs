@@ -1,4 +1,5 @@
-//! Several devices in one stream: in time order, even if one is empty, down or gone.
+//! A reader of several devices. It must deliver packets in time order, even if one of the devices
+//! has no packets, is down or is gone.
 
 use super::fake::{
     FakeDevice, NONBLOCKING, OPTIONS, Return, await_down, packet, times, times_until_later,
@@ -42,7 +43,7 @@ fn packets_come_in_the_order_of_time() {
 
 #[test]
 fn a_packet_waits_for_earlier_ones_of_other_devices() {
-    // A long time-out, because on a busy machine the earlier packet may come late.
+    // The time-out is long, because on a busy machine the earlier packet may come late.
     let (mut devices, inputs) = devices(&[true, true], Some(Duration::from_secs(60)));
     let reader = Reader::of_several(inputs, &OPTIONS).unwrap();
     let (early, late, last) = (now(), now(), now());

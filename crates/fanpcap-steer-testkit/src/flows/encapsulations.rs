@@ -21,8 +21,9 @@ const fn unread(name: &'static str, wrap: fn(&Talk) -> Vec<u8>) -> Encapsulation
     }
 }
 
-/// Ethernet addresses whose first hexadecimal digit is 4 or 6, as the version in an IP header. The
-/// addresses `AS_IPV4` and `AS_IPV6` also have a length that fits an IP header.
+/// Ethernet addresses that begin with the hexadecimal digit 4 or 6, as an IP header begins with its
+/// version. The addresses `AS_IPV4` and `AS_IPV6` also look like the length field of an IP header.
+/// The walk must not take frames with these addresses for IP packets.
 const FOURS: Links = [[0x4c, 0x5e, 0x0c, 0, 0, 1], [0x48, 0xa9, 0x8a, 0, 0, 2]];
 const SIXES: Links = [[0x64, 0xd1, 0x54, 0, 0, 1], [0x6c, 0x3b, 0x6b, 0, 0, 2]];
 const AS_IPV4: Links = [[0x45, 0, 0, 40, 0, 1], [0x45, 0, 0, 44, 0, 2]];
@@ -55,7 +56,7 @@ const GTP: &[u8] = &[0x30, 255, 0, 0, 0, 0, 0, 1];
 const GTP_5G: &[u8] = &[0x34, 255, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0x85, 1, 0x10, 9, 0];
 const VXLAN: &[u8] = &[8, 0, 0, 0, 0, 0, 42, 0];
 
-/// A frame with a fabric's time tag in one direction only.
+/// A frame in ERSPAN. Only the frames of one direction have a fabric's time tag.
 fn half_time_tagged(talk: &Talk) -> Vec<u8> {
     let frame = match talk.is_answer {
         true => tagged(talk, &[0x89, 0x88, 1, 2, 3, 4, 5, 6]),

@@ -18,8 +18,8 @@ pub(super) fn ip_type(talk: &Talk) -> u16 {
     }
 }
 
-/// A frame between these two hosts, in the direction of the packet. `typed` begins with the
-/// Ethernet type.
+/// A frame between these two hosts, in the direction of the packet. `typed` is the Ethernet type
+/// and the payload.
 pub(super) fn between(links: Links, talk: &Talk, typed: &[u8]) -> Vec<u8> {
     let (from, to) = turned(talk.is_answer, links.into());
     [&to[..], &from, typed].concat()
@@ -30,7 +30,7 @@ pub(super) fn typed(kind: u16, payload: &[u8]) -> Vec<u8> {
     [&kind.to_be_bytes()[..], payload].concat()
 }
 
-/// The packet in the frame that its host has sent.
+/// The packet in the plain frame that its sender sends.
 pub(super) fn frame(talk: &Talk) -> Vec<u8> {
     frame_of(PLAIN, talk)
 }
@@ -57,7 +57,8 @@ pub(super) fn labels(talk: &Talk, behind: &[u8]) -> Vec<u8> {
     [&[0, 6, 0x40, 64][..], &last, behind].concat()
 }
 
-/// Both ends of a tunnel, in the direction of the packet: each end sends its own packets.
+/// Both ends of a tunnel in the direction of the packet: the source is the tunnel's end on the
+/// sender's side.
 fn ends(talk: &Talk) -> (Ipv4Addr, Ipv4Addr) {
     let [one, other] = [1, 2].map(|last| Ipv4Addr::new(192, 0, 2, last));
     turned(talk.is_answer, (one, other))
@@ -73,7 +74,7 @@ pub(super) fn in_ip(talk: &Talk, protocol: u8, payload: &[u8]) -> Vec<u8> {
     carried(0x0800, &header.around(payload))
 }
 
-/// The payload in an IPv6 packet to a segment that differs by direction.
+/// The payload in an IPv6 packet. Its destination is a segment (SRv6), which differs by direction.
 pub(super) fn in_segment(talk: &Talk, protocol: u8, payload: &[u8]) -> Vec<u8> {
     let way = 1 + u16::from(talk.is_answer);
     let header = Ipv6 {
@@ -93,7 +94,8 @@ pub(super) fn in_udp(talk: &Talk, port: u16, payload: &[u8]) -> Vec<u8> {
     in_ip(talk, 17, &headers::udp((from, port), payload))
 }
 
-/// The payload in UDP between one client port, which all packets share, and a server's port.
+/// The payload in UDP between the client port 40000 and the server port `port`, in the direction of
+/// the packet.
 pub(super) fn in_session(talk: &Talk, port: u16, payload: &[u8]) -> Vec<u8> {
     let ports = turned(talk.is_answer, (40_000, port));
     in_ip(talk, 17, &headers::udp(ports, payload))
@@ -103,7 +105,7 @@ pub(super) fn in_gre(talk: &Talk, header: &[u8], payload: &[u8]) -> Vec<u8> {
     in_ip(talk, 47, &[header, payload].concat())
 }
 
-/// The IP version as the number of the next protocol in NSH and VXLAN-GPE.
+/// The number by which NSH and VXLAN-GPE announce the packet's IP version as the next protocol.
 pub(super) fn next(talk: &Talk) -> u8 {
     if ip_type(talk) == 0x0800 { 1 } else { 2 }
 }
@@ -119,7 +121,7 @@ pub(super) fn service(words: u8, next: u8, payload: &[u8]) -> Vec<u8> {
     .concat()
 }
 
-/// The IP version as PPP's protocol number.
+/// The protocol number of PPP for the packet's IP version.
 pub(super) fn ppp(talk: &Talk) -> u8 {
     if ip_type(talk) == 0x0800 { 0x21 } else { 0x57 }
 }

@@ -1,12 +1,13 @@
-//! Draws Ethernet frames, with tags, PPPoE, MPLS and ARP.
+//! Draws Ethernet frames, some with tags, PPPoE, MPLS or ARP.
 
 use super::network::{self, ip};
 use crate::{Draw, pools};
 
-/// A frame with a payload. Packets are nested up to `depth` deep.
+/// Draws a frame with a payload, in which packets are nested up to `depth` deep.
 pub(super) fn ethernet(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     let mut frame = [pools::link(draw), pools::link(draw)].concat();
-    // Up to one tag more than the walk skips. With the tag beside the frame, up to two tags more.
+    // A frame may have one tag more than the walk skips. Together with the tag beside the frame, it
+    // may have two tags more.
     for _ in 0..draw.weighted(&[60, 16, 10, 4, 4, 4]) {
         vlan(draw, &mut frame);
     }
@@ -29,8 +30,8 @@ fn vlan(draw: &mut Draw<'_>, frame: &mut Vec<u8>) {
     frame.extend(tci.to_be_bytes());
 }
 
-/// A VN-Tag, a time tag, or Arista's time stamp. The time stamp has 64 or 48 bits, or is of an
-/// unknown kind.
+/// Appends a VN-Tag, a fabric's time tag, or Arista's time stamp. The time stamp has 64 or 48 bits,
+/// or is of an unknown kind.
 fn makers_tag(draw: &mut Draw<'_>, frame: &mut Vec<u8>) {
     let (tag, len): (&[u8], _) = match draw.below(8) {
         0 | 1 => (&[0x89, 0x26], 4),
@@ -69,7 +70,7 @@ pub(super) fn labels(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     let count = 1 + draw.weighted(&[40, 30, 10, 5, 5, 10, 10, 5]);
     let mut stack = Vec::new();
     for label in 1..=count {
-        // Sometimes the bottom of the stack is not marked, or is marked too early.
+        // In some stacks the last label is not marked as the bottom, or an earlier label is marked.
         let is_bottom = (label == count) != draw.one_in(40);
         let entry = (u32::from(draw.u16()) << 12) | (u32::from(is_bottom) << 8) | 64;
         stack.extend(entry.to_be_bytes());
@@ -78,8 +79,8 @@ pub(super) fn labels(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     stack
 }
 
-/// An IP packet, or a frame with a control word or without one. Some frames begin with the digit 4
-/// or 6, as IP packets do.
+/// Draws an IP packet, or a frame with or without a control word before it. Some frames begin with
+/// the hexadecimal digit 4 or 6, as IP packets do.
 pub(super) fn untyped(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     if depth == 0 || draw.one_in(2) {
         return ip(draw, depth).1;
@@ -94,8 +95,8 @@ pub(super) fn untyped(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     frame
 }
 
-/// The network service header. Most headers have 24 bytes and the right version; others are
-/// shorter, longer, or of another version.
+/// Draws a network service header (NSH). Most of these headers have 24 bytes and the right version.
+/// Others are shorter or longer, or have another version.
 pub(super) fn service_header(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     let words = draw.pick(&[6, 6, 6, 2, 3, 7, 1]);
     let (next, inside) = match draw.below(4) {

@@ -1,4 +1,4 @@
-//! Draws IPv4 and IPv6 packets, with options, extension headers and fragments.
+//! Draws IPv4 and IPv6 packets, some with options or extension headers, some of them fragments.
 
 use fanpcap_gen::headers;
 
@@ -14,7 +14,8 @@ pub(super) fn ip(draw: &mut Draw<'_>, depth: usize) -> (u8, Vec<u8>) {
     }
 }
 
-/// Whether more fragments follow, and the offset in units of 8 bytes. Most datagrams are whole.
+/// Draws a packet's fields for fragments: whether more fragments follow, and the offset in units of
+/// 8 bytes. Most packets are not fragments.
 fn fragmentation(draw: &mut Draw<'_>) -> (bool, u16) {
     match draw.weighted(&[80, 8, 8, 2]) {
         0 => (false, 0),
@@ -44,7 +45,7 @@ pub(super) fn v4(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     };
     let version_and_len = 0x45 + u8::try_from(options).unwrap_or(0);
     let mut packet = vec![
-        // Sometimes the version is wrong, or the header's length field is too small.
+        // In some packets the version is wrong, or the header's length field is too small.
         if draw.one_in(60) {
             draw.pick(&[0x44, 0x65, 0x05])
         } else {
@@ -60,7 +61,8 @@ pub(super) fn v4(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     packet.extend(pools::address(draw).octets());
     packet.extend(draw.bytes(options * 4));
     packet.extend(body);
-    // If no type announces the packet, the walk accepts it only with a right checksum.
+    // Most packets get a right checksum, because the walk requires one if no type announces the
+    // packet.
     if !draw.one_in(20) {
         headers::seal(&mut packet);
     }

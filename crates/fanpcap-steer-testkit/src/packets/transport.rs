@@ -1,4 +1,4 @@
-//! Draws transport headers and their payload.
+//! Draws transport headers with payload.
 
 use fanpcap_gen::headers;
 
@@ -43,7 +43,7 @@ pub(super) fn media(draw: &mut Draw<'_>) -> Vec<u8> {
     headers::udp(ports, &payload)
 }
 
-/// The ICMP protocol of the IP version, or sometimes that of the other version.
+/// The number of the ICMP protocol for the IP version, or sometimes for the other version.
 pub(super) fn icmp_of(draw: &mut Draw<'_>, family: Family) -> u8 {
     let of = [1, 58];
     of[usize::from((family == Family::V6) != draw.one_in(16))]
@@ -55,7 +55,7 @@ pub(super) fn icmp(draw: &mut Draw<'_>) -> Vec<u8> {
     [&[kind, pools::small(draw)], &*draw.bytes(len)].concat()
 }
 
-/// An ICMP error that quotes a packet, or the beginning of one.
+/// An ICMP error that quotes a packet, or only the packet's beginning.
 pub(super) fn error(draw: &mut Draw<'_>, family: Family, depth: usize) -> Vec<u8> {
     let kind = match family {
         Family::V4 => draw.pick(&[3, 4, 5, 11, 12, 8, 2]),
@@ -65,7 +65,7 @@ pub(super) fn error(draw: &mut Draw<'_>, family: Family, depth: usize) -> Vec<u8
         (Family::V4, false) | (Family::V6, true) => network::v4(draw, depth),
         (Family::V6, false) | (Family::V4, true) => network::v6(draw, depth),
     };
-    // RFC 792 quotes the IP header and 8 bytes.
+    // RFC 792 requires a quote of the IP header and 8 bytes.
     let len = draw.pick(&[quote.len(), 28, 48, 24, 20, 10]);
     quote.truncate(len);
     let mut message = vec![kind, pools::small(draw), 0, 0, 0, 0, 0, 0];

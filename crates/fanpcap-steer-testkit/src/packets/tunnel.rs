@@ -6,7 +6,7 @@ use super::link::{ethernet, labels, service_header, untyped};
 use super::network::{self, ip};
 use crate::{Draw, pools};
 
-/// UDP's header and the tunnel after it.
+/// Draws a UDP header and the header and content of a tunnel after it.
 pub(super) fn in_udp(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     let (port, payload) = match draw.weighted(&[30, 30, 40, 10, 20, 20, 20, 30]) {
         0 => (draw.pick(&[4789, 8472]), vxlan(draw, depth)),
@@ -19,8 +19,8 @@ pub(super) fn in_udp(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
         _ => (1701, l2tp(draw, depth)),
     };
     let other = pools::port(draw);
-    // CAPWAP and L2TP are recognized by the source port too. For steering, GTP is also recognized
-    // by it.
+    // Some packets have the tunnel's port as their source port. The walk recognizes CAPWAP and L2TP
+    // by the source port too, and steering recognizes GTP by it.
     let ports = if draw.one_in(10) {
         (port, other)
     } else {
@@ -71,7 +71,7 @@ fn gtp(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
         packet.extend([0, 0, 0, next]);
     }
     for left in (0..extensions).rev() {
-        // Sometimes the length is 0.
+        // In some extension headers the length is 0.
         let units = if draw.one_in(20) {
             0
         } else {
@@ -159,7 +159,8 @@ fn l2tp_session(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     packet
 }
 
-/// IPIP, GRE and others: the protocol, and the bytes after IP's header.
+/// Draws a tunnel directly over IP, such as IPIP or GRE. Returns its protocol number, and the bytes
+/// after the IP header.
 pub(super) fn in_ip(draw: &mut Draw<'_>, depth: usize) -> (u8, Vec<u8>) {
     match draw.weighted(&[10, 10, 60, 10, 10, 10]) {
         0 => (4, network::v4(draw, depth)),
@@ -191,7 +192,7 @@ fn gre(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
         _ => inside,
     };
     let fields = [0x8000, 0x2000, 0x1000].map(|flag| usize::from(flags & flag != 0));
-    // Sometimes GRE has the routing flag, or another version.
+    // Some GRE headers have the routing flag, or another version.
     if draw.one_in(20) {
         flags |= draw.pick(&[0x4000, 1]);
     }

@@ -1,5 +1,5 @@
-//! Draws pcap filters: some as libpcap would compile them, and other filters that a checker of
-//! classic BPF accepts.
+//! Draws pcap filters. Some filters have the code into which libpcap compiles an expression. The
+//! others are any code that a checker of classic BPF accepts.
 
 use fanpcap_bpf::Classic;
 use fanpcap_bpf::classic::opcode::*;
@@ -29,7 +29,8 @@ impl Maker<'_, '_> {
     }
 }
 
-/// A classic BPF program: a filter of one of the functions below, or an arbitrary one.
+/// Draws a classic BPF program: the code of a pcap expression by one of the functions below, or any
+/// code.
 pub fn classic(draw: &mut Draw<'_>) -> Vec<Classic> {
     match draw.weighted(&[20, 30, 20, 10, 50]) {
         0 => ether_type(draw),
@@ -90,7 +91,8 @@ fn length(draw: &mut Draw<'_>) -> Vec<Classic> {
     vec![op(LD_W_LEN, 0), jump(JMP_JGE_K, number, 0, 1), TAKE, REJECT]
 }
 
-/// Straight-line code or forward jumps, with all operations. Memory is written before it is read.
+/// Any code with all operations and forward jumps. The code writes scratch memory before it reads
+/// it.
 fn any(draw: &mut Draw<'_>) -> Vec<Classic> {
     let mut code = vec![op(LD_IMM, draw.u32()), op(ST, 0), op(ST, 1), op(ST, 15)];
     let count = 1 + draw.below(14);
@@ -101,8 +103,8 @@ fn any(draw: &mut Draw<'_>) -> Vec<Classic> {
     code
 }
 
-/// An instruction with `left` other instructions between it and the last one. So a jump can skip up
-/// to `left` instructions.
+/// Draws an instruction. `left` other instructions follow before the last one, so a jump can skip
+/// up to `left` instructions.
 fn instruction(draw: &mut Draw<'_>, left: usize) -> Classic {
     const ARITHMETIC: [u16; 8] = [
         ALU_ADD_K, ALU_SUB_K, ALU_MUL_K, ALU_OR_K, ALU_AND_K, ALU_XOR_K, ALU_DIV_K, ALU_MOD_K,
@@ -132,7 +134,7 @@ fn instruction(draw: &mut Draw<'_>, left: usize) -> Classic {
     }
 }
 
-/// Offset of a load: mostly in the headers, sometimes at a frame's end or far beyond it.
+/// The offset of a load. Most offsets are in the headers, some at a frame's end or far beyond it.
 fn place(draw: &mut Draw<'_>) -> u32 {
     if draw.one_in(12) {
         return draw.pick(&[100, 1500, 65_535, 0x7fff_ffff, 0xffff_efff]);

@@ -1,4 +1,4 @@
-//! Draws predicates. Their numbers are numbers that drawn packets have.
+//! Draws predicates. They compare with numbers that drawn packets have.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -89,7 +89,8 @@ impl Maker<'_, '_> {
         Predicate::Share { index, of, key }
     }
 
-    /// Draws a set: a small one, or one that is large enough for a map.
+    /// Draws a set. Some sets are small, others are so large that the compiled program looks them
+    /// up in a map.
     fn set(&mut self, mut element: impl FnMut(&mut Draw<'_>) -> u128) -> usize {
         let count = self.draw.pick(&[1, 2, 3, 16, 17, 40]);
         let mut set: Vec<u128> = (0..count).map(|_| element(self.draw)).collect();
@@ -149,7 +150,7 @@ fn address(draw: &mut Draw<'_>, ipv6: bool, bits: u8) -> IpAddr {
     }
 }
 
-/// A number that drawn packets have as this property.
+/// Draws a number that some drawn packets have as the value of this property.
 fn value(draw: &mut Draw<'_>, property: Property) -> u64 {
     match property {
         Property::EtherType => pools::ether_type(draw).into(),

@@ -1,5 +1,5 @@
-//! Balanced groups: the BPF program steers as in any other group. It also counts each packet that
-//! is steered by a hash, for the bucket of the hash.
+//! The BPF program of a balanced group. It must steer as the BPF program of any other group. It
+//! must also count each packet that it steers by a hash, for the hash's bucket.
 
 use fanpcap_buckets::layout::{BUCKETS, bucket};
 use fanpcap_steer::ebpf;
@@ -42,7 +42,7 @@ fn packets_go_where_they_did_and_their_buckets_count_them() {
         let mut evaluator = Evaluator::of_group(parts.steering());
         let mut counts = vec![0; BUCKETS];
         for shot in &shots {
-            // The kernel refuses trials of some packets.
+            // Skip packets that BPF_PROG_TEST_RUN refuses.
             let Ok(slot) = loaded.run_marked(&shot.bytes, shot.mark) else {
                 continue;
             };

@@ -1,5 +1,5 @@
-//! Compares the frames of capture files: those in the directory FANPCAP_PROOF_CAPTURES, or captures
-//! that this test makes.
+//! Compares the decisions for the frames of capture files. The files are in the directory that
+//! FANPCAP_PROOF_CAPTURES names, or the test makes them.
 
 use std::borrow::Cow;
 use std::fs::{self, File};
@@ -19,10 +19,11 @@ use super::traffic::{Shot, captured, files};
 use super::workers::all_agree;
 use super::written;
 
-/// Number of frames for one loaded program.
+/// Number of frames that one loaded program gets.
 const FRAMES: usize = 4000;
-/// Number of frames of flows, and number of drawn frames, in the captures that this test makes.
-/// Other tests run drawn frames through the same programs too.
+/// In the captures that this test makes, the number of frames of flows, and the number of drawn
+/// frames. These numbers may be small, because other tests also run drawn frames through the same
+/// programs.
 const MADE: u32 = 600;
 /// Number of drawn programs, in addition to the modes and the table's examples.
 const DRAWN: u64 = 50;
@@ -66,7 +67,8 @@ fn write(path: &Path, frames: impl Iterator<Item = Vec<u8>>) {
     }
 }
 
-/// The frames of all readable files. For each other file, prints why it is not readable.
+/// The frames of all capture files that can be read. For each other file, prints why it can't be
+/// read.
 fn frames(directory: &Path) -> Vec<Shot> {
     let mut shots = Vec::new();
     let (mut read, mut unread) = (0, Vec::new());

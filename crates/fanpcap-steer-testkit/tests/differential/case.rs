@@ -1,4 +1,5 @@
-//! A case: a steering program and its packets, run at each hook and compared.
+//! Runs a case, which is a steering program and its packets, at each hook. Compares the results of
+//! kernel and evaluator.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +21,7 @@ use super::tree;
 #[derive(Clone)]
 pub(crate) struct Case {
     pub(crate) program: Tree,
-    /// The source text, if there is one.
+    /// The program's source text, or empty if the program was drawn.
     pub(crate) source: String,
     pub(crate) shots: Vec<Shot>,
     /// The hooks to compare.
@@ -28,7 +29,7 @@ pub(crate) struct Case {
     pub(crate) group: Group,
 }
 
-/// Tallies of comparisons.
+/// Numbers of comparisons, and of their results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Outcome {
     /// Steering programs that ran at each hook.
@@ -39,8 +40,8 @@ pub(crate) struct Outcome {
     pub(crate) drops: [u64; 3],
     /// Packets for which both parts together were compared with the whole steering program.
     pub(crate) together: u64,
-    /// Later fragments that came before the first fragment of their datagram. Kernel and evaluator
-    /// count the same number.
+    /// Later fragments that came before the first fragment of their datagram. The kernel and the
+    /// evaluator must count the same number.
     pub(crate) late: u64,
     /// Packets that went to several members, or to none, at XDP.
     pub(crate) copied: u64,
@@ -48,9 +49,9 @@ pub(crate) struct Outcome {
     pub(crate) classified: u64,
     /// Steering programs that changed a counter.
     pub(crate) counting: u64,
-    /// Frames that BPF_PROG_TEST_RUN refuses, by reason.
+    /// Numbers of frames that BPF_PROG_TEST_RUN refuses, by reason.
     pub(crate) untried: BTreeMap<Untried, u64>,
-    /// Steering programs that the back end refuses, by reason.
+    /// Numbers of steering programs that the back end refuses, by reason.
     pub(crate) refused: BTreeMap<String, u64>,
 }
 
@@ -58,7 +59,7 @@ pub(crate) struct Outcome {
 #[derive(Clone, Debug)]
 pub(crate) struct Difference {
     pub(crate) hook: Hook,
-    /// The packet's index, if a packet shows the difference.
+    /// The index of the packet that shows the difference; `None` if no packet shows it.
     pub(crate) shot: Option<usize>,
     pub(crate) what: String,
     /// Whether the kernel has loaded the program.
@@ -108,7 +109,7 @@ pub(crate) fn check(case: &Case, cpu: u32, seed: &Seed<'_>) -> Result<Outcome, D
     Ok(outcome)
 }
 
-/// Whether the group's members have classes.
+/// Whether the program uses classes. Then the group's members must have classes, too.
 pub(crate) fn classifies(program: &Tree) -> bool {
     let mut found = false;
     program.main.walk(&mut |node| {
@@ -159,7 +160,8 @@ fn why(hook: Hook, error: &EbpfError) -> String {
     format!("{hook:?}: {kind}")
 }
 
-/// The kernel's result for one packet, if the kernel runs such a frame.
+/// Compares the results for one packet. Returns the kernel's result; `None` if the kernel refuses
+/// to run the program on such a frame.
 fn one(
     side: &mut Side<'_>,
     shot: &Shot,
@@ -215,20 +217,20 @@ impl Side<'_> {
     }
 }
 
-/// The evaluator of the whole program. Both parts together must give the same results as this
-/// evaluator.
+/// The evaluator of the whole program. The two parts of the program together must give the same
+/// results as this evaluator.
 struct Whole<'t> {
     table: &'t Table,
     evaluator: Evaluator,
     /// Whether the program has a filtering part.
     judges: bool,
-    /// Whether decisions depend on packets that another function of the program drops. They do if
-    /// the program has turns or random numbers.
+    /// Whether the program steers in turn or at random. Then the parts may choose another member
+    /// than the whole program, because a turn also depends on dropped packets.
     has_turns: bool,
 }
 
 impl<'t> Whole<'t> {
-    /// `None` for a program that does not run in a group.
+    /// Returns `None` if the program does not run in a kernel group.
     fn of(program: &Tree, sides: &[Side<'_>], table: &'t Table) -> Option<Self> {
         sides.iter().find(|side| side.hook == Hook::Fanout)?;
         let judges = Parts::of(program).ok()?.filtering().is_some();
@@ -271,7 +273,8 @@ impl<'t> Whole<'t> {
         let keeps = !self.judges || filter == Some(u32::MAX);
         let agree = match decision {
             Decision::Drop => !keeps,
-            // The member of a fragment depends on earlier fragments, including dropped ones.
+            // The member of a fragment depends on earlier fragments, also on fragments that were
+            // dropped. So only compare whether the packet is kept.
             Decision::Steer(_) | Decision::Member(_) if self.has_turns || is_fragment(&frame) => {
                 keeps
             }
@@ -326,7 +329,7 @@ impl Outcome {
     }
 }
 
-/// Displays all data that reproduces a difference.
+/// Shows a difference, with all data by which it can be reproduced.
 pub(crate) struct Report<'a>(pub(crate) &'a Case, pub(crate) &'a Difference);
 
 impl fmt::Display for Report<'_> {

@@ -1,4 +1,5 @@
-//! Measures the cost of a packet in the kernel, and of loading a program.
+//! Measures the time that a BPF program takes for a packet in the kernel, and the time to load a
+//! program.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -31,14 +32,15 @@ fn packets() -> [(&'static str, Vec<u8>); 5] {
     ]
 }
 
-/// The time for a packet in the fastest of several rounds, in nanoseconds.
+/// The time for a packet in nanoseconds, in the fastest of several rounds.
 fn time(loaded: &Loaded, frame: &[u8]) -> u32 {
     let rounds = (0..ROUNDS).map(|_| loaded.time(frame, REPEAT).unwrap().1);
     rounds.min().unwrap_or_default()
 }
 
-/// Measures mode `flow` in turn without a table, with a table, with remembered flows, and with
-/// counts of buckets. The variable FANPCAP_PROOF_REPEAT sets the number of runs in a round.
+/// Measures four variants of the mode `flow` in turn: without a table, with a table, with
+/// remembered flows, and with counts of buckets. The variable FANPCAP_PROOF_REPEAT sets how often a
+/// round runs a program.
 #[test]
 #[ignore = "needs root: eBPF; prints measurements, of which only coarse limits can fail"]
 fn a_table_costs_little() {
@@ -135,7 +137,7 @@ fn programs_load_quickly() {
     }
 }
 
-/// Tests that take long.
+/// Tests that take too long for the usual runs.
 mod long {
     use super::*;
 

@@ -1,5 +1,6 @@
-//! Handles' own filters at XDP. The test compares the kernel's result with the result of a reader,
-//! which gets the packet as the kernel's receive path makes it.
+//! The filters of handles on the XDP engine. The test compares the kernel's result with the result
+//! of a reader. The reader gets the packet in the form in which the kernel's receive path delivers
+//! it.
 
 use fanpcap_bpf::classic::ancillary::*;
 use fanpcap_bpf::classic::opcode::*;
@@ -16,10 +17,10 @@ use super::traffic::{Shot, drawn};
 const FILTERS: u64 = 400;
 const PACKETS: usize = 200;
 
-/// The loopback device, on which the kernel runs a trial.
+/// The index of the loopback device, on which the kernel runs a trial.
 const INTERFACE: u32 = 1;
 
-/// A filter of a live handle, with loads of metadata.
+/// Draws a filter of a live handle. It may load metadata.
 fn live(draw: &mut Draw<'_>) -> Vec<Classic> {
     let mut code = programs::classic(draw);
     for one in &mut code {
@@ -42,7 +43,8 @@ fn live(draw: &mut Draw<'_>) -> Vec<Classic> {
     code
 }
 
-/// The frame without its first tag, and the tag.
+/// The frame without its first tag, and the tag; `None` if the frame has no tag that the kernel
+/// removes.
 fn untagged(frame: &[u8]) -> (Vec<u8>, Option<(u16, u16)>) {
     let half = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
     if frame.len() < 18 || ![0x8100, 0x88a8].contains(&half(12)) {
@@ -61,7 +63,8 @@ fn protocol(frame: &[u8]) -> u16 {
     }
 }
 
-/// The number of bytes of the frame on the wire that the filter should keep.
+/// The number of bytes of the frame on the wire that the filter must keep, by the reader's
+/// interpreter.
 fn expected(code: &[Classic], frame: &[u8]) -> u32 {
     let (bytes, vlan) = untagged(frame);
     let view = View {
@@ -81,7 +84,7 @@ fn expected(code: &[Classic], frame: &[u8]) -> u32 {
     }
 }
 
-/// Whether the frame ends before the bytes that decide its protocol.
+/// Whether the frame ends before the bytes from which the kernel determines its protocol.
 fn is_cut(frame: &[u8]) -> bool {
     let (bytes, _) = untagged(frame);
     bytes.len() < 16

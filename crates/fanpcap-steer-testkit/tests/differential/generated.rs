@@ -1,4 +1,4 @@
-//! Compares programs and packets drawn from seeds.
+//! Compares the back ends on programs and packets that are drawn from seeds.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ const PAIRS: u64 = 100_000;
 pub(crate) fn case(seed: u64) -> Case {
     let tape = tape(!seed, 300);
     let mut draw = Draw::new(&tape);
-    // A program that a kernel group can't run still runs at XDP.
+    // Some programs can't run in a kernel group. They are compared at XDP only.
     let program = match seed % 8 {
         3 => programs::program(&mut draw),
         1 | 5 | 7 => programs::device_program(&mut draw),
@@ -33,7 +33,7 @@ pub(crate) fn case(seed: u64) -> Case {
     }
 }
 
-/// Compares `pairs` pairs, unless FANPCAP_PROOF_PACKETS sets another number.
+/// Compares `pairs` pairs of program and packet, unless FANPCAP_PROOF_PACKETS sets another number.
 fn agree(pairs: u64) {
     let set = std::env::var("FANPCAP_PROOF_PACKETS");
     let pairs = set.map_or(pairs, |pairs| pairs.parse().unwrap());

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 use super::recording::{RECORD_MAP, Record, Recorder};
 
-/// A group, by the seed of its table.
+/// A group. The number is the seed from which its table is drawn.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Group(pub(crate) u64);
 
@@ -28,7 +28,8 @@ pub(crate) struct Table {
     sticky_ids: [u64; SLOTS],
     holders: [u64; SLOTS],
     shared: bpf::Table,
-    /// A table with the same bytes and with parts for classes, as groups at XDP have it.
+    /// Another table with the same bytes. It also has parts for classes, as tables of groups at XDP
+    /// have.
     with_parts: bpf::Table,
     /// The parts of all classes and the part for all members, if the group has classes.
     parts: Option<Vec<u8>>,
@@ -92,14 +93,14 @@ impl Table {
         self.view().slot(decision).into()
     }
 
-    /// The slot that a sticky group's BPF program returns. `flows` are the flows that it has
-    /// remembered.
+    /// The slot that a sticky group's BPF program returns. `flows` are the flows that the program
+    /// has remembered.
     pub(crate) fn sticks(&self, flows: &mut Flows, decision: Decision) -> u32 {
         flows.slot(&self.view(), decision).into()
     }
 
-    /// The number of packets that the BPF program has counted for each bucket. The counts are in
-    /// one of two maps.
+    /// The number of packets that the BPF program has counted for each bucket. The program counts
+    /// in one of the two tables, so the function adds up both.
     pub(crate) fn loads(&self) -> Vec<u32> {
         let of = |map: &bpf::Table| -> Vec<u32> {
             let counts = map.view::<AtomicU32>(LOADS, 2 * BUCKETS).unwrap();
@@ -128,8 +129,8 @@ impl Table {
         }
     }
 
-    /// Sets the member of each slot. `who` returns the member's stamp and number, or `None` for an
-    /// empty slot.
+    /// Sets the sticky id of each slot's member. `who` returns the member's stamp and number, or
+    /// `None` for an empty slot.
     pub(crate) fn sticky_id(&mut self, who: impl Fn(u8) -> Option<(u64, u8)>) {
         (self.sticky_ids, self.holders) = ([0; SLOTS], [0; SLOTS]);
         for slot in 0..=u8::MAX {
@@ -146,7 +147,7 @@ impl Table {
         self.share();
     }
 
-    /// Writes all bytes to the maps.
+    /// Writes all bytes to both tables in the kernel.
     fn share(&self) {
         for map in [&self.shared, &self.with_parts] {
             for (to, byte) in map.bytes().iter().zip(&self.bytes) {
@@ -164,7 +165,7 @@ impl Table {
         }
     }
 
-    /// What a delivering BPF program does with a packet.
+    /// The record that a BPF program at XDP must make for a packet.
     pub(crate) fn delivers(&self, outcome: &Outcome) -> Record {
         let host = match outcome.host {
             Host::Unsaid => 0,
@@ -190,8 +191,8 @@ impl Table {
         }
     }
 
-    /// The slots that get a packet that the program does not drop; `None` if there is no member for
-    /// the packet.
+    /// The slots that get a packet that the program does not drop, each with its number of
+    /// deliveries. `None` if no member can get the packet.
     fn slots(&self, outcome: &Outcome) -> Option<BTreeMap<u8, u64>> {
         let class = match (outcome.decision, &self.parts) {
             (_, None) => 0,

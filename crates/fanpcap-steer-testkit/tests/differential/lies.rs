@@ -1,5 +1,5 @@
-//! Checks that the comparison would find a bug in the evaluator. Each evaluator here has one bug,
-//! and its results must differ from the kernel's.
+//! Checks that the comparison would find a bug in the evaluator. The test gives evaluators one bug
+//! each. Their results must differ from the kernel's results.
 
 use fanpcap_steer::ir::{
     Comparison, Flow, Function, Header, Key, Ports, Predicate, Property, Side, Steer, Tree,
@@ -298,7 +298,7 @@ const LIES: [(&str, &str, Lie); 29] = [
     ),
 ];
 
-/// Changes the packet for the evaluator only.
+/// A change of the packet that only the evaluator gets.
 type Falsehood = fn(&mut Vec<u8>);
 
 const FALSEHOODS: [(&str, &str, Falsehood); 4] = [
@@ -330,7 +330,7 @@ const FALSEHOODS: [(&str, &str, Falsehood); 4] = [
     ),
 ];
 
-/// Tests that take long.
+/// Tests that take too long for the usual runs.
 mod long {
     use super::*;
 

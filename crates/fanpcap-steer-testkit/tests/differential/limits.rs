@@ -15,19 +15,19 @@ use super::side::{HOOKS, Hook};
 use super::tree;
 use super::written::examples;
 
-/// Results for many programs.
+/// The results of loading many programs.
 #[derive(Debug, Default)]
 struct Taken {
     taken: usize,
     /// The highest number of instructions that the verifier has processed, and the program's name.
     verified: (u32, String),
     instructions: usize,
-    /// Programs refused by the back end's own limits.
+    /// Numbers of programs that exceed a limit of the back end, by limit.
     refused: BTreeMap<&'static str, usize>,
 }
 
 impl Taken {
-    /// Loads a program that the back end accepts.
+    /// Loads a program if the back end accepts it. The kernel must then accept it, too.
     fn load(&mut self, program: &Tree, hook: Hook, what: &str) {
         let object = match hook.object(program) {
             Ok(Some(object)) => object,
@@ -61,7 +61,7 @@ fn kind(error: &EbpfError) -> &'static str {
     }
 }
 
-/// Many drawn programs joined to one, within the compiler's limits.
+/// One program that joins many drawn programs, within the compiler's limits.
 fn large(seed: u64) -> Tree {
     let shape = tape(seed, 8);
     let mut draw = Draw::new(&shape);
@@ -82,7 +82,7 @@ fn large(seed: u64) -> Tree {
         }
         parts.push(moved(drawn, &mut whole));
     }
-    // Alternatives in a group must not sample.
+    // In half of the programs, replace samplers: a group does not accept alternatives that sample.
     if shape != 0 && shape != 2 && seed % 2 == 0 {
         parts.iter_mut().for_each(|part| {
             tree::each(part, &mut |function| {
@@ -97,7 +97,8 @@ fn large(seed: u64) -> Tree {
     whole
 }
 
-/// The tree of a program. Its sets and filters are appended to those of `whole`.
+/// Appends a program's sets and filters to those of `whole`, and returns the program's tree with
+/// their new numbers.
 fn moved(part: Tree, whole: &mut Tree) -> Function {
     let (sets, filters) = (whole.sets.len(), whole.filters.len());
     whole.sets.extend(part.sets);
@@ -130,10 +131,11 @@ fn moved(part: Tree, whole: &mut Tree) -> Function {
     main
 }
 
-/// A sequence, alternatives, nested conditions, or nested alternatives, each in both orders.
+/// Joins functions to a sequence, to alternatives, to nested conditions, to nested alternatives, or
+/// to a sequence of inverted functions.
 fn shaped(shape: usize, parts: Vec<Function>) -> Function {
     let inverse = |part| Function::Inverse(Box::new(part));
-    // The remaining depth for the drawn programs.
+    // Nests only as deep as the depth of the drawn programs permits.
     let nested = |around: &dyn Fn(usize, Function, Function) -> Function| {
         let each = parts.len().div_ceil(DEPTH_MAX - 20).max(1);
         let groups = parts
@@ -186,7 +188,8 @@ fn the_kernel_takes_large_programs() {
     assert!(taken.taken > 20, "{taken:?}");
 }
 
-/// Repeats one function as often as the compiler and the back end accept.
+/// For each kind of function, loads a program that repeats the function as often as the compiler
+/// and the back end accept.
 fn most_of_each_kind(hooks: &[Hook]) -> Taken {
     let runs = table::entries().filter(|entry| entry.engines == Engines::All);
     let every = if std::env::var_os("FANPCAP_PROOF_ALL").is_some() {
@@ -206,7 +209,7 @@ fn most_of_each_kind(hooks: &[Hook]) -> Taken {
     taken
 }
 
-/// The program with the most repetitions.
+/// The largest accepted number of repetitions, and the program with it.
 fn most(example: &str, hook: Hook) -> Option<(usize, Tree)> {
     let accepted = |count: usize| {
         let line = format!("  {example}\n");
@@ -215,7 +218,7 @@ fn most(example: &str, hook: Hook) -> Option<(usize, Tree)> {
         hook.object(&program).ok().flatten()?;
         Some((count, program))
     };
-    // Bisection works: a program with fewer repetitions is accepted too.
+    // Search by bisection, because a program with fewer repetitions is accepted, too.
     let (mut least, mut limit, mut best) = (0, 4096, None);
     while limit - least > least / 16 + 1 {
         let middle = least + (limit - least) / 2;
@@ -227,7 +230,7 @@ fn most(example: &str, hook: Hook) -> Option<(usize, Tree)> {
     best
 }
 
-/// Runs a test of this file in a process with these capabilities, by setpriv(1).
+/// Runs a test of this file by setpriv(1) in a process that has only these capabilities.
 fn with(capabilities: &str, test: &str) {
     let these = format!("-all{capabilities}");
     let output = Command::new("setpriv")
@@ -242,7 +245,7 @@ fn with(capabilities: &str, test: &str) {
     };
     let text = [&output.stdout[..], &output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
-    // The output of the child is indented, unlike the output of this process.
+    // Indent the child's output, to distinguish it from the output of this process.
     text.lines().for_each(|line| println!("  {line}"));
     let is_child = text.contains(capabilities);
     assert!(output.status.success() && is_child && text.contains("1 passed"));
@@ -275,11 +278,11 @@ fn as_child_large_programs_load() {
     println!("{:#?}", most_of_each_kind(hooks));
 }
 
-/// Tests that take long.
+/// Tests that take too long for the usual runs.
 mod long {
     use super::*;
 
-    /// The child processes above load the same programs as less privileged users. For these users
+    /// The tests above load the same programs in child processes with fewer capabilities, for which
     /// the verifier is stricter.
     #[test]
     #[ignore = "needs root: eBPF"]

@@ -1,4 +1,4 @@
-//! Checks that kernel and evaluator forget a datagram's fragments after two seconds.
+//! Checks that the kernel and the evaluator forget the datagram of fragments after two seconds.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};

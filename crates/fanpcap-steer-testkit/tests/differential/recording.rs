@@ -1,4 +1,5 @@
-//! A delivery that records its calls in a map that the test reads.
+//! A delivery that, instead of delivering packets, records its calls in a map. The test reads the
+//! map.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,19 +12,20 @@ use fanpcap_bpf::assembler::{
 use fanpcap_linux::bpf::Table;
 use fanpcap_steer::ebpf::Delivery;
 
-/// The code of the delivery.
+/// Generates the code of the delivery.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Recording {
     /// Whether the packets are packets that the host sends.
     pub(crate) sent: bool,
 }
 
-/// Name of the map with the records: a row for each slot, and the rows of [`Row`].
+/// Name of the map with the records. It has an entry for each slot, and then the entries of
+/// [`Row`].
 pub(crate) const RECORD_MAP: &str = "record";
 const SLOTS: usize = 256;
 const ROWS: usize = SLOTS + 5;
 
-/// The rows behind the rows of the slots.
+/// The map's entries after the entries of the slots.
 #[derive(Clone, Copy)]
 enum Row {
     Offered,
@@ -34,16 +36,16 @@ enum Row {
     Wrong,
 }
 
-/// What happened to one packet.
+/// The calls of the delivery for one packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
     /// Number of deliveries to each slot.
     pub(crate) slots: BTreeMap<u8, u64>,
-    /// How often the packet was counted as dropped.
+    /// The number of times that the packet was counted as dropped.
     pub(crate) dropped: u64,
-    /// How often the packet was counted as a packet without members.
+    /// The number of times that the packet was counted as a packet without members.
     pub(crate) missed: u64,
-    /// What the host gets, as the BPF program has returned it.
+    /// The BPF program's result, which says whether the host gets the packet.
     pub(crate) host: u32,
     /// Whether `arrive` did not run exactly once for the packet, or the stamp was wrong.
     pub(crate) is_wrong: bool,
@@ -66,8 +68,8 @@ impl Recorder {
         let rows = self.0.view::<AtomicU64>(0, ROWS).unwrap();
         let (slots, others) = rows.split_at(SLOTS);
         let of = |row: Row| others[row as usize].swap(0, Relaxed);
-        // Nearly all counts are 0. Exchanging each of them would take longer than the rest of a
-        // trial.
+        // Only exchange counts that are not 0. To exchange all counts would take longer than the
+        // rest of a trial.
         let counted = slots.iter().enumerate();
         let counted = counted.filter(|(_, count)| count.load(Relaxed) > 0);
         let counted = counted.map(|(slot, count)| (slot, count.swap(0, Relaxed)));
@@ -93,7 +95,7 @@ const KEPT: i32 = 0x1234;
 const KEY: i16 = -36;
 const MAP_LOOKUP: i32 = 1;
 
-/// Adds 1 to the row whose index is on the stack.
+/// Adds 1 to the map's entry whose index is on the stack.
 fn count(asm: &mut Assembler, key: i16) {
     let none = asm.label();
     asm.call(MAP_LOOKUP, (map(0), stack(key)));
@@ -137,7 +139,8 @@ impl Delivery for Recording {
         asm.bind(right);
         asm.store(Width::Word, R10, -4, R2);
         count(asm, -4);
-        // This load is valid only if r6 is the context.
+        // The verifier accepts this load only if r6 is the context. So the test finds back ends
+        // that change r6.
         asm.load(Width::Word, R0, R6, 0);
         match done {
             Some(done) => asm.jump(done),

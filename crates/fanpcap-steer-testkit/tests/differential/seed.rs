@@ -5,7 +5,7 @@ use fanpcap_steer::ir::Tree;
 
 use super::side::Hook;
 
-/// The place of the bug.
+/// The place of a deliberate bug.
 #[derive(Clone, Copy)]
 pub(crate) enum Seed<'a> {
     /// No bug.

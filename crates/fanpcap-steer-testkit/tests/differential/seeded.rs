@@ -30,8 +30,8 @@ pub(crate) fn case(source: &str, hooks: &'static [Hook]) -> Case {
     }
 }
 
-/// A mutant of the instruction: the operand is greater by one, the condition is inverted, or the
-/// code reads or writes bytes one place further.
+/// A mutant of the instruction: its operand is greater by one, its condition is inverted, or it
+/// reads or writes at the next offset. `None` if the test does not change such an instruction.
 fn changed(instruction: Instruction) -> Option<Instruction> {
     let code = instruction.code();
     let more = instruction.with_immediate(instruction.immediate().wrapping_add(1));
@@ -71,9 +71,10 @@ fn with_code(instruction: Instruction, code: u8) -> Instruction {
 #[derive(Debug, Default)]
 struct Found {
     found: usize,
-    /// The verifier refuses the mutant.
+    /// Mutants that the verifier refuses.
     refused: usize,
-    /// No packet reaches the instruction. A run with a detour in its place shows this.
+    /// Mutants whose instruction no packet reaches. If a detour replaces the instruction and
+    /// changes no result, no packet has reached it.
     not_run: usize,
     survivors: Vec<String>,
 }
@@ -130,8 +131,9 @@ fn detour(code: &[Instruction], at: usize) -> Option<Instruction> {
     Some(Instruction::new(JUMP_UNEQUAL, FRAME, 0, distance, 0))
 }
 
-/// BPF_JMP | BPF_CALL, and the source that means a BPF function; BPF_JMP | BPF_EXIT; BPF_JMP |
-/// BPF_JNE, and the register that is never 0.
+/// Parts of instructions: the code BPF_JMP | BPF_CALL, and the source of a call that means a BPF
+/// function; BPF_JMP | BPF_EXIT; BPF_JMP | BPF_JNE; and the register of the stack frame, which is
+/// never 0.
 const CALL: u8 = 0x85;
 const OF_PROGRAM: u8 = 1;
 const EXIT: u8 = 0x95;
@@ -145,7 +147,7 @@ fn line(listing: &str, at: usize) -> String {
     lines.find(is_at).unwrap_or_default().to_owned()
 }
 
-/// Tests that take long.
+/// Tests that take too long for the usual runs.
 mod long {
     use super::*;
 

@@ -1,5 +1,5 @@
-//! Packets that the host sends: the BPF program at the device's traffic control decides as for
-//! received packets.
+//! Packets that the host sends. The BPF program at the device's traffic control must decide on them
+//! as the BPF program at XDP decides on received packets.
 
 use fanpcap_linux::bpf::Loaded;
 use fanpcap_steer::GroupOptions;
@@ -16,7 +16,7 @@ use super::workers::pinned;
 /// Number of programs, unless FANPCAP_PROOF_SENT sets another number.
 const PROGRAMS: u64 = 150;
 
-/// The program without random numbers, because they differ in each run.
+/// Replaces steering at random by steering by the CPU, because random numbers differ in each run.
 fn repeatable(mut program: Tree) -> Tree {
     tree::each(&mut program.main, &mut |function| {
         if *function == Function::Steer(Steer::Random) {

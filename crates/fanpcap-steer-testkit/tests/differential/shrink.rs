@@ -10,14 +10,15 @@ use super::traffic::Shot;
 /// Maximum number of trials; each takes a few milliseconds.
 const TRIALS: usize = 3000;
 
-/// The smallest case found, and its difference.
+/// Returns the smallest case that the function has found, and this case's difference.
 pub(crate) fn shrunk(
     case: Case,
     difference: Difference,
     cpu: u32,
     seed: &Seed<'_>,
 ) -> (Case, Difference) {
-    // Without a listing, the difference is between the two parts together and the whole program.
+    // If the difference has no listing, it is a difference between the two parts together and the
+    // whole program. So both hooks of the parts are needed.
     let together = difference.listing.is_empty();
     let hooks = if together {
         &HOOKS[..2]
@@ -104,7 +105,7 @@ fn shorter(shots: &[Shot]) -> Vec<Vec<Shot>> {
     changed.map(|shot| [before, &[shot]].concat()).collect()
 }
 
-/// All functions that are simpler by one step.
+/// All functions that are simpler than this function by one step.
 fn functions(function: &Function) -> Vec<Function> {
     let mut all: Vec<_> = function.children().cloned().collect();
     for (at, child) in function.children().enumerate() {

@@ -17,10 +17,10 @@ use super::seed::Seed;
 use super::traffic::Shot;
 use super::tree;
 
-/// A hook.
+/// The hook at which a BPF program runs, and the part of the steering program that runs there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hook {
-    /// The group's BPF program: the steering part.
+    /// The fanout group: the steering part.
     Fanout,
     /// A member's filter: the filtering part.
     Filter,
@@ -30,11 +30,12 @@ pub(crate) enum Hook {
 
 pub(crate) static HOOKS: [Hook; 3] = [Hook::Fanout, Hook::Filter, Hook::Xdp];
 
-/// Stands for a random number, because only the range of random numbers can be compared. Other ways
-/// to steer return this number with a probability of 2^-31.
+/// The evaluator's member for steering at random. The kernel's random number can't be compared with
+/// a certain number, only with the range. Other ways to steer give this member with a probability
+/// of 2^-31.
 const ANY: u32 = 0x5a3c_96e1;
 
-/// Why a program does not run at a hook.
+/// The reason why a program does not run at a hook.
 #[derive(Debug)]
 pub(crate) enum NotRun {
     /// The back end refuses the program.
@@ -59,7 +60,7 @@ pub(crate) struct Side<'t> {
 pub(crate) struct Answers {
     pub(crate) kernel: u32,
     pub(crate) native: Outcome,
-    /// What happened to the packet at XDP.
+    /// The record of the packet; `None` at hooks other than XDP.
     pub(crate) record: Option<Record>,
 }
 
@@ -70,7 +71,8 @@ impl Hook {
         &HOOKS[place..=place]
     }
 
-    /// The tree for the evaluator at this hook; `None` if the hook has no work.
+    /// The tree that the evaluator runs for this hook. `None` if the program has no part for the
+    /// hook.
     fn part(self, program: &Tree) -> Result<Option<Tree>, EbpfError> {
         Ok(match self {
             Self::Fanout => Some(Parts::of(program)?.steering().clone()),
@@ -79,7 +81,7 @@ impl Hook {
         })
     }
 
-    /// The object for the kernel, with a group's table.
+    /// The object that the kernel loads for this hook. It uses a group's table.
     pub(crate) fn object(self, program: &Tree) -> Result<Option<Object>, EbpfError> {
         match self {
             Self::Fanout => ebpf::fanout(&Parts::of(program)?).map(Some),
@@ -126,8 +128,8 @@ impl<'t> Side<'t> {
         })
     }
 
-    /// Runs kernel and evaluator on one packet. If the kernel refuses a trial of the frame, returns
-    /// an error before the evaluator gets the frame.
+    /// Runs the BPF program and the evaluator on one packet. If the kernel refuses to run the BPF
+    /// program on the frame, returns an error, and the evaluator does not get the frame.
     pub(crate) fn run(&mut self, shot: &Shot, packet: Packet<'_>) -> io::Result<Answers> {
         let kernel = if shot.mark == 0 || self.hook == Hook::Xdp {
             self.loaded.run(&shot.bytes)?
@@ -175,7 +177,7 @@ impl<'t> Side<'t> {
         if let Some(record) = record {
             let mut expected = self.table.delivers(native);
             if native.decision == Decision::Member(ANY) && expected.missed == 0 {
-                // The packet may go to any slot, but only to one.
+                // At random the packet may go to any slot, but only to one.
                 let one = record.slots.values().sum::<u64>() == 1;
                 expected.slots = if one {
                     record.slots.clone()
@@ -198,7 +200,7 @@ impl<'t> Side<'t> {
         })
     }
 
-    /// The counters and the number of late fragments, of the kernel and of the evaluator.
+    /// The counters and the number of late fragments: first the kernel's, then the evaluator's.
     pub(crate) fn state(&self) -> io::Result<[(Vec<u64>, u64); 2]> {
         let numbers = |map| self.loaded.map(map).map_or(Ok(Vec::new()), Map::numbers);
         let mut counters = numbers(COUNTERS_MAP)?;

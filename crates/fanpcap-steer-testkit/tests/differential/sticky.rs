@@ -1,4 +1,4 @@
-//! Compares the BPF program of a sticky group with its model. Meanwhile buckets move, and members
+//! Compares the BPF program of a sticky group with a model of it, while buckets move, and members
 //! join, leave and get other slots.
 
 use fanpcap_steer::GroupOptions;
@@ -18,7 +18,7 @@ use super::written::compiled;
 /// Number of flows that the BPF program remembers by default.
 const FLOWS: u32 = 65_536;
 
-/// A sticky group: its BPF program, and the model.
+/// The BPF program of a sticky group, and its model: an evaluator and the remembered flows.
 struct Sticky {
     loaded: fanpcap_linux::bpf::Loaded,
     evaluator: Evaluator,
@@ -26,7 +26,7 @@ struct Sticky {
     cpu: u32,
 }
 
-/// The slot of each packet that was not dropped, in a run over all packets.
+/// The slots of all packets that were not dropped, in order.
 #[derive(Default, PartialEq, Eq)]
 struct Slots(Vec<u32>);
 
@@ -43,12 +43,13 @@ impl Sticky {
         }
     }
 
-    /// Runs all packets, and checks that kernel and model return the same slots. Returns these
-    /// slots, and the number of packets for which the table alone has another slot.
+    /// Runs all packets, and checks that the kernel and the model return the same slots. Returns
+    /// these slots, and the number of packets whose slot differs from the slot of their bucket in
+    /// the table.
     fn run(&mut self, shots: &[Shot], table: &Table) -> (Slots, usize) {
         let (mut slots, mut kept) = (Slots::default(), 0);
         for (number, shot) in shots.iter().enumerate() {
-            // The kernel refuses trials of some packets.
+            // Skip packets that BPF_PROG_TEST_RUN refuses.
             let Ok(slot) = self.loaded.run_marked(&shot.bytes, shot.mark) else {
                 continue;
             };
@@ -78,7 +79,7 @@ fn flows_keep_their_member_and_follow_the_table_when_it_is_gone() {
         "main = steer_rss",
         "main = steer_link",
     ]);
-    // The member of a fragment depends on earlier fragments.
+    // Leave out fragments, because their member depends on earlier fragments.
     let mut shots = drawn(1 << 32, 2000).shots;
     shots.retain(|shot| !is_fragment(&shot.frame()));
     for source in sources {
@@ -166,7 +167,7 @@ fn at_xdp_a_flow_has_a_member_in_each_class() {
         &Recording { sent: false },
     )
     .unwrap();
-    // With seeds 1 and 4 class 1 has no members.
+    // With the seeds 1 and 4, class 1 has no members.
     for seed in [0, 1, 2, 4, 5] {
         let mut table = Group(seed).table_with_classes();
         let loaded = table.load(&object, "sticky").unwrap();

@@ -1,4 +1,5 @@
-//! Packets for the comparison: drawn, cut into fragments, or from capture files.
+//! The packets of the comparisons. They are drawn, are fragments of drawn packets, or come from
+//! capture files.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,8 +8,8 @@ use fanpcap_gen::Records;
 use fanpcap_steer_testkit::{Draw, packets, tape};
 use fanpcap_wire::{Frame, Layers};
 
-/// A packet in the form of a trial: without a tag beside the frame, without a queue, and without a
-/// hash.
+/// A packet with the metadata that BPF_PROG_TEST_RUN can give it. It has no tag beside the frame,
+/// no queue and no hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shot {
     pub(crate) bytes: Vec<u8>,
@@ -16,16 +17,17 @@ pub(crate) struct Shot {
     pub(crate) mark: u32,
 }
 
-/// Drawn packets, and the number of packets whose metadata trials can't have.
+/// Drawn packets, and the numbers of packets from which metadata was left out.
 #[derive(Default)]
 pub(crate) struct Drawn {
     pub(crate) shots: Vec<Shot>,
-    /// Packets that had a tag beside the frame, a queue, or a hash. Trials leave this metadata out.
+    /// The numbers of packets that had a tag beside the frame, a queue, and a hash. A [`Shot`] has
+    /// none of them.
     pub(crate) beside: [u64; 3],
 }
 
-/// Draws `count` packets by this seed. One in eight packets comes after fragments of the packet
-/// itself, in one of several orders.
+/// Draws `count` packets from this seed. Before one in eight packets, fragments of the packet come
+/// in one of several orders.
 pub(crate) fn drawn(seed: u64, count: usize) -> Drawn {
     let mut drawn = Drawn::default();
     for number in 0.. {
@@ -43,7 +45,8 @@ pub(crate) fn drawn(seed: u64, count: usize) -> Drawn {
             bytes: made.bytes,
             mark: made.mark.unwrap_or(0),
         };
-        // These bytes are the end of the tape, which the drawing of the packet has not reached.
+        // The last two bytes of the tape are still unused, because the packet is drawn from the
+        // bytes before them.
         let [.., choice, order] = tape[..] else {
             continue;
         };
@@ -72,7 +75,8 @@ fn fragments(shot: &Shot, order: u8) -> Vec<Shot> {
     offsets.into_iter().filter_map(fragment).collect()
 }
 
-/// The outer packet as a fragment; `None` if the frame has no place for the fragment fields.
+/// The frame with its outer IP packet as a fragment at this offset. `None` if the frame has no IP
+/// header that can be a fragment's.
 fn fragment(frame: &[u8], offset: u16) -> Option<Vec<u8>> {
     let layers = Layers::of(&Frame {
         bytes: frame,
@@ -107,7 +111,7 @@ fn fragment(frame: &[u8], offset: u16) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Why the test does not ask the kernel to run a frame.
+/// The reason why the test does not run a BPF program on a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Untried {
     /// The frame is shorter than an Ethernet header.
@@ -129,7 +133,8 @@ impl Shot {
         }
     }
 
-    /// Why the test runs no trial of the packet; `None` if it runs one.
+    /// The reason why the test does not run a BPF program on the packet; `None` if it does.
+    /// `is_socket` is whether the program runs at a socket.
     pub(crate) fn untried(&self, is_socket: bool) -> Option<Untried> {
         let len = self.bytes.len();
         let ether_type = self.bytes.get(12..14);

@@ -9,7 +9,8 @@ use super::case::{Case, Outcome, Report, check};
 use super::seed::Seed;
 use super::shrink::shrunk;
 
-/// Pins the thread to a CPU, because the kernel counts turns and samples on each CPU.
+/// Pins the calling thread to a CPU, because the kernel counts turns and samples separately on each
+/// CPU. Returns the CPU.
 pub(crate) fn pinned() -> u32 {
     let cpu = cpus().unwrap()[0];
     pin(cpu).unwrap();
@@ -19,7 +20,7 @@ pub(crate) fn pinned() -> u32 {
 /// Runs `count` cases.
 ///
 /// # Panics
-/// When a case shows a difference. The message has the smallest case found.
+/// Panics if a case shows a difference. The message has the smallest such case that was found.
 pub(crate) fn all_agree(count: u64, case: impl Fn(u64) -> Case + Sync) -> Outcome {
     let (next, stopped) = (AtomicU64::new(0), AtomicBool::new(false));
     let work = |cpu: usize| {

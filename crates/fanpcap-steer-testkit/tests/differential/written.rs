@@ -1,5 +1,5 @@
-//! Programs as users write them: the example of each function of the table, under each of its
-//! names, and the modes.
+//! Compares the back ends on programs as users write them: the modes, and the example of each
+//! function in the language's table, under each of the function's names.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ use super::workers::all_agree;
 /// Number of packets for each program.
 const PACKETS: usize = 4000;
 
-/// Compiles a program; the system's libpcap compiles its filters.
+/// Compiles a program. The system's libpcap compiles the program's pcap filters.
 pub(crate) fn compiled(source: &str) -> Tree {
     let library = Library::open(Path::new("libpcap.so.0.8")).unwrap();
     let pcap = |text: &str| {
@@ -29,7 +29,8 @@ pub(crate) fn compiled(source: &str) -> Tree {
     tree(source, &pcap).unwrap_or_else(|error| panic!("{}", error.render(source)))
 }
 
-/// The example under each of the entry's names. Adds a steering function if the example has none.
+/// The entry's example, once for each of the entry's names. If the example has no steering
+/// function, adds one.
 pub(crate) fn examples(entry: &Entry) -> Vec<String> {
     let named = entry.names().map(|name| {
         let words = entry.example.split_inclusive(|c: char| !is_of_name(c));

@@ -1,5 +1,5 @@
-//! All facts that a walk finds about a frame, by name. There is no fact for a header that the frame
-//! lacks.
+//! Collects all facts that the walk finds about a frame, by name. A header that the frame does not
+//! have gives no fact.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -8,7 +8,7 @@ use fanpcap_wire::{Frame, Ip, Layers};
 
 pub(crate) type Facts = BTreeMap<String, String>;
 
-/// The facts of the frame, of carried packets, and of quoted packets.
+/// The facts about the frame, about packets that it carries, and about packets that it quotes.
 pub(crate) fn of(frame: &Frame<'_>) -> Facts {
     let mut facts = Facts::new();
     of_layers(&mut facts, "frame", &Layers::of(frame));
@@ -74,7 +74,8 @@ fn of_ip(facts: &mut Facts, of: &str, ip: &Ip<'_>) {
         let said = (extension.number(), extension.len(), extension.fragment());
         say(facts, of, &format!("extension {at}"), Some(said));
     }
-    // IPv6's upper protocol is known only when all extension headers are known.
+    // The upper protocol of an IPv6 packet is known only if the frame contains all extension
+    // headers.
     let is_told = ip.ipv4().is_some() || ip.transport().is_some();
     say(facts, of, "protocol", is_told.then_some(ip.protocol));
     say(facts, of, "id", ip.id.filter(|_| is_told));

@@ -1,4 +1,4 @@
-//! Tests the decisions for fragments: fragments go to the member of their datagram.
+//! Tests the evaluator's decisions on fragments, which must go to the member of their datagram.
 
 use super::*;
 
@@ -21,17 +21,18 @@ fn fragments_follow_their_first_one() {
     assert_eq!(at(&first, 0), (whole, 0));
     assert_eq!(at(&later, 5), (whole, 0));
     assert_eq!(at(&later, FRAGMENT_AGE_NS), (whole, 0));
-    // The datagram is forgotten. So its fragments, including the first one, are now steered by the
-    // addresses.
+    // The evaluator has forgotten the datagram. So it steers the datagram's fragments by the
+    // addresses now, including the first fragment.
     assert_eq!(at(&later, FRAGMENT_AGE_NS + 1), (alone, 1));
     assert_eq!(at(&later, FRAGMENT_AGE_NS + 2), (alone, 1));
     assert_eq!(at(&first, FRAGMENT_AGE_NS + 3), (alone, 1));
-    // A new datagram with the same identification is remembered again.
+    // The evaluator remembers a new datagram with the same identification.
     assert_eq!(at(&first, FRAGMENT_AGE_NS + 4), (whole, 1));
     assert_eq!(at(&later, FRAGMENT_AGE_NS + 5), (whole, 1));
 }
 
-/// Both sides of a router show the datagram, and the router keeps the identification.
+/// A datagram is captured on both sides of a router, which keeps the identification. On each VLAN
+/// the datagram must count as another datagram if the program distinguishes VLANs.
 #[test]
 fn a_datagram_on_two_vlans_is_two_where_they_count() {
     let on = |id: u8, field, payload: &[u8]| {
@@ -79,7 +80,7 @@ fn fragments_of_a_tunnel_follow_what_it_carries() {
         assert_eq!(evaluator.decide(&packet(&first)), there);
         assert_eq!(evaluator.decide(&packet(&later)), there);
         assert_eq!(evaluator.late(), 0);
-        // Another datagram of the tunnel comes with its later fragment first.
+        // The later fragment of another datagram of the tunnel comes first.
         let later = ethernet(0x0800, &v4(47, 0x0009, &[0; 16]));
         assert_eq!(
             evaluator.decide(&packet(&later)),
@@ -89,7 +90,7 @@ fn fragments_of_a_tunnel_follow_what_it_carries() {
     }
 }
 
-/// The most recent datagrams are remembered, however many datagrams come.
+/// The evaluator must remember the most recent datagrams, however many datagrams come.
 #[test]
 fn the_last_datagrams_are_remembered() {
     let fragment_of = |datagram: usize, field| {

@@ -1,4 +1,4 @@
-//! Tests the evaluator: the decision of each function, predicate and steering function on hand-made
+//! Tests the evaluator's decisions by each function, predicate and steering function, on hand-made
 //! frames.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 

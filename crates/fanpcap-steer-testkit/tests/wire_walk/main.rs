@@ -17,7 +17,7 @@ fn frame(bytes: &[u8]) -> Frame<'_> {
     Frame { bytes, tag: None }
 }
 
-/// Source and destination port of the last packet of the walk.
+/// Source and destination port of the packet that [`Layers::ip`] returns.
 fn ports(bytes: &[u8]) -> Option<(u16, u16)> {
     let ports = Layers::of(&frame(bytes)).ip()?.ports()?;
     Some((ports.source, ports.destination))

@@ -1,5 +1,5 @@
-//! A group in which a victim is killed at each step of a change, and the checks of the state after
-//! that.
+//! A group in which a victim is killed at each step of a change, and the checks of the group's
+//! state after each death.
 
 use std::cell::Cell;
 use std::env;
@@ -28,20 +28,24 @@ pub(crate) const OTHER_GROUP: u16 = 8;
 /// The group's steering programs; a change may replace one by the other.
 pub(crate) const PROGRAMS: [&str; 2] = ["main = steer_flow", "main = steer_rrobin"];
 
-/// Many steps move one more bucket each. The test tries only every Nth of these steps.
+/// Many steps of a change only move one more bucket. Of these steps the test tries only every
+/// `STRIDE`th.
 const STRIDE: u64 = 307;
 
-/// Bytes of a ring, which holds some hundred frames at most in these tests. The kernel clears the
-/// ring of each of a thousand members. The default rings have 16 MiB, on XDP 96 MiB.
+/// Bytes of a ring. The kernel clears the rings of a thousand members, so they are smaller than the
+/// default rings of 16 MiB, or 96 MiB on XDP. In these tests a ring holds at most some hundred
+/// frames.
 const RING: u32 = 4 << 20;
 
-/// Number of groups that share the steps between them.
+/// Number of groups that run at the same time. Each group tries a part of the steps.
 const PARTS: usize = 2;
 
-/// Without pauses, thousands of changes of filters and BPF programs a second have hung the kernel.
+/// The pause after a change. Without pauses, thousands of changes of filters and BPF programs in a
+/// second have hung the kernel.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The library with the feature `faults`, which users' library does not have.
+/// Builds our library with the feature `faults`, which the released library does not have. Returns
+/// the library's directory.
 fn library() -> Result<&'static Path> {
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
     let build = || {
@@ -75,18 +79,19 @@ pub(crate) struct Stage<'a> {
     ifindex: u32,
     /// The members that repair the state after a victim's death.
     survivors: Vec<Dialog>,
-    /// A member of another group, which gets all packets too.
+    /// A member of another group on the same device. The other group also gets all packets.
     beside: Option<Dialog>,
-    /// The number of steps that the victim has made, and the number of the step at which it ends.
+    /// The number of steps that victims have made so far, and the number of the step before which
+    /// the victim is killed.
     steps: [Word; 2],
     steps_file: PathBuf,
     /// `PCAP_DRIVER=` and the engine of all members.
     driver: String,
-    /// Index in [`PROGRAMS`] of the program that the group runs, as far as its members know.
+    /// Index in [`PROGRAMS`] of the program that the group runs, according to its members.
     pub(crate) runs: Cell<usize>,
 }
 
-/// The victim's action, and the other members that it needs.
+/// A change of the group, which the victim makes, and the other members that this change needs.
 pub(crate) struct Change {
     /// Number of members that survive.
     pub(crate) survivors: usize,
@@ -100,7 +105,7 @@ pub(crate) struct Change {
     pub(crate) around: [u64; 2],
     /// The least number of steps at which a victim must have been killed.
     pub(crate) least: u32,
-    /// Starts the victim, and the members that must join before it.
+    /// Starts the victim, and the members that must join before the victim.
     pub(crate) prepare: fn(&mut Stage<'_>) -> Result<Victim>,
     pub(crate) act: fn(&mut Stage<'_>, &mut Victim) -> Result<()>,
 }
@@ -133,7 +138,8 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// A process that may open handles in a group. `counts` says whether its steps are counted.
+    /// Starts a process that may open handles in a group. If `counts`, its steps are counted, and
+    /// it can be killed at a step.
     fn start(&self, group: u16, counts: bool) -> Result<Dialog> {
         let library = format!("LD_LIBRARY_PATH={}", self.library.display());
         let steps = format!("FANPCAP_FAULTS={}", self.steps_file.display());
@@ -198,16 +204,16 @@ impl<'a> Stage<'a> {
     pub(crate) fn serves_several(&self) -> Result<bool> {
         let xdp = link::get(self.ifindex)?.xdp;
         let name = xdp.map(|xdp| bpf::program_name(xdp.program)).transpose();
-        // The program may be replaced at this moment.
+        // Ignore errors: the program may be replaced between the two calls.
         Ok(name
             .ok()
             .flatten()
             .is_some_and(|name| name == "fanpcap_root"))
     }
 
-    /// Checks the state after the next member has joined, and after that member has left. A victim
-    /// that was killed before it deposited anything is not noticed. Then the next change completes
-    /// or undoes the victim's change.
+    /// Checks the state after a new member has joined, and again after this member has left. If the
+    /// victim was killed before it deposited anything, its death is not noticed before the next
+    /// change. This next change completes or undoes the victim's change.
     fn ensure_next_repairs(&mut self) -> Result<()> {
         let next = self.member(false)?;
         self.survivors.push(next);
@@ -225,8 +231,8 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Packets that the survivors have received, and packets that the member of the other group has
-    /// received.
+    /// The number of packets that the survivors have received, and the number that the member of
+    /// the other group has received.
     fn counts(&mut self) -> Result<[usize; 2]> {
         let sum = |readers: &mut dyn Iterator<Item = &mut Dialog>| {
             let counts = readers.map(|it| it.count(0));
@@ -236,8 +242,8 @@ impl<'a> Stage<'a> {
         Ok([own, sum(&mut self.beside.iter_mut())?])
     }
 
-    /// Checks that the survivors receive each of some frames once, and the member of the other
-    /// group too.
+    /// Sends some frames, and checks that the survivors together receive each frame once, and that
+    /// the member of the other group receives each frame once.
     fn ensure_all_arrive(&mut self) -> Result<()> {
         let before = self.counts()?;
         let frames = traffic::frames(3, &traffic::flows(3, 60), 0..120)?;
@@ -257,8 +263,9 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Lets the victim make a change, and kills it before step `at` of the change; 0 means that it
-    /// is not killed. Returns how many steps the victim made, and whether it was killed.
+    /// Lets the victim make a change, and kills the victim before step `at` of the change. If `at`
+    /// is 0, the victim is not killed. Returns how many steps the victim made, and whether it was
+    /// killed.
     fn run(&mut self, change: &Change, at: u64) -> Result<(u64, bool)> {
         self.steps[1].set(0);
         let mut victim = (change.prepare)(self)?;
@@ -279,8 +286,8 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Kills a victim at each step of a change. Several groups do so at the same time, each in its own
-/// namespace, because they spend most of the time waiting.
+/// Kills a victim at each step of a change. [`PARTS`] groups do this at the same time, each in its
+/// own namespace, because the groups spend most of their time waiting.
 pub(crate) fn die_in_each_step(change: &Change) -> Result<()> {
     let library = library()?;
     let die = |part| {
@@ -302,7 +309,8 @@ pub(crate) fn die_in_each_step(change: &Change) -> Result<()> {
     Ok(())
 }
 
-/// Runs the change once for each step of this part. Returns at how many steps a victim was killed.
+/// Runs the change once for each step of the part `part`. Returns the number of steps at which a
+/// victim was killed.
 fn die_on(wire: &Wire, library: &Path, change: &Change, part: usize) -> Result<u32> {
     let mut stage = Stage::new(wire, library, change.driver)?;
     if change.beside {

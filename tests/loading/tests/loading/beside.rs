@@ -1,4 +1,4 @@
-//! An application that also loads the system's library. Our library must work nevertheless.
+//! In an application that also loads the system's library, our library must work as usual.
 
 use anyhow::{Result, ensure};
 use fanpcap_loading::{LIBRARY, compile, library_dir, on_ours, on_system, run, system_library};

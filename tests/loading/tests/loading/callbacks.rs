@@ -34,7 +34,7 @@ fn reads_a_savefile(source: &str, expected: &str) -> Result<()> {
     Ok(())
 }
 
-/// Runs the program on a plain handle and on a group's member.
+/// Runs the program with a plain handle, and with a member of a group.
 fn reads_live(source: &str, expected: &str) -> Result<()> {
     let scratch = Scratch::new()?;
     let program = compile(&scratch, source, &[])?;

@@ -51,7 +51,7 @@ fn without_a_group_threads_are_cancelled_anywhere() -> Result<()> {
     threads_are_cancelled_anywhere(None)
 }
 
-/// ettercap cancels its threads in this way.
+/// Threads of a member's process are cancelled at any instruction, as ettercap cancels its threads.
 #[test]
 #[ignore = "needs root: a live handle in a network namespace"]
 fn in_a_group_threads_are_cancelled_anywhere() -> Result<()> {

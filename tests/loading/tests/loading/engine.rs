@@ -1,4 +1,5 @@
-//! The system's library behind ours: FANPCAP_LIBPCAP, and the error if no such library is found.
+//! The system's library that our library loads: its selection by FANPCAP_LIBPCAP, and the error if
+//! our library finds no other library.
 
 use std::process::Command;
 
@@ -27,7 +28,8 @@ fn ours_is_not_taken_for_the_systems() -> Result<()> {
     let scratch = Scratch::new()?;
     let program = compile(&scratch, "version.c", &[])?;
     let system = run(&scratch, &mut on_system(&program))?.success()?;
-    // A copy must work too. It is another file than the loaded one.
+    // If FANPCAP_LIBPCAP names our own library, or a copy of it in another file, our library must
+    // refuse it and use the system's library.
     let copy = scratch.file(LIBRARY);
     std::fs::copy(library_dir()?.join(LIBRARY), &copy)?;
     for ours in [library_dir()?.join(LIBRARY), copy] {

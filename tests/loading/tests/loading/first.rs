@@ -1,4 +1,5 @@
-//! The first call of a process loads the system's library, in any state of the loader.
+//! The first call of a process loads the system's library, even while other threads load libraries
+//! or make their first calls.
 
 use anyhow::{Result, ensure};
 use fanpcap_loading::{compile, on_ours, run};

@@ -1,5 +1,5 @@
-//! A live handle of our library behaves like the system's, without settings and as the only member
-//! of a group.
+//! A live handle of our library behaves like a handle of the system's library, both without
+//! settings and as the only member of a group.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! The ways in which an application loads our library, and its guarantees afterwards.
+//! The ways in which an application loads our library, and what our library guarantees after that.
 
 mod beside;
 mod callbacks;

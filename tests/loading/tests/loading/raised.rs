@@ -50,8 +50,8 @@ fn a_program_with_a_file_capability_ignores_the_environment() -> Result<()> {
     })
 }
 
-/// The loader also ignores LD_LIBRARY_PATH. So the program itself names our directory, and reaches
-/// our library.
+/// Compiles a program that loads our library from a directory that the program itself names,
+/// because with raised privileges the loader ignores LD_LIBRARY_PATH.
 fn program_for_nobody(scratch: &Scratch) -> Result<PathBuf> {
     let library = scratch.file(LIBRARY);
     fs::copy(library_dir()?.join(LIBRARY), &library)?;

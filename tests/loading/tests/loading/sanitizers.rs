@@ -8,7 +8,8 @@ use fanpcap_testkit::{Scratch, Veth, netns};
 const ALL: &str = "1600 packets\n1600 packets\n1600 packets\n1600 packets\n";
 const SHARED: &str = "400 packets\n400 packets\n400 packets\n400 packets\n";
 
-/// A sanitizer by the compiler's name, and the variable and options that make it strict.
+/// A sanitizer: its name in the compiler's options, and the variable and value that set its
+/// options.
 type Sanitizer = (&'static str, &'static str, &'static str);
 
 const THREAD: Sanitizer = ("thread", "TSAN_OPTIONS", "exitcode=66");

@@ -1,5 +1,5 @@
-//! Ways to load: by path, preloaded, at run time, from Python, into a position-dependent
-//! executable.
+//! Ways to load our library: by path, preloaded, at run time, from Python, and into a
+//! position-dependent executable.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_loading::{
@@ -83,8 +83,8 @@ fn a_copied_data_symbol_is_the_systems() -> Result<()> {
         let program = compile(&scratch, "data.c", flags)?;
         let system = run(&scratch, &mut on_system(&program))?.success()?;
         let ours = run(&scratch, &mut on_ours(&program)?)?.success()?;
-        // pcap_version is a constant of the same length: the release whose interface our library
-        // has.
+        // pcap_version is a constant that names the libpcap release whose interface our library
+        // has. It must be as long as the system's, because a position-dependent program copies it.
         let (own, rest) = ours.split_once(' ').context("two words")?;
         let (theirs, system) = system.split_once(' ').context("two words")?;
         ensure!(

@@ -1,6 +1,6 @@
-//! Unmodified applications from Debian share real traffic by PCAP_GROUP and PCAP_FANOUT. Each
-//! application gets its share, and together they get every packet once. This test generates the
-//! table of docs/programs.md.
+//! Copies of unmodified applications from Debian share real traffic by PCAP_GROUP and PCAP_FANOUT.
+//! Each copy in a group gets a share, and together the group's copies get every packet once. This
+//! test generates the table of docs/programs.md.
 
 mod readers;
 mod subjects;
@@ -29,7 +29,7 @@ struct Output {
     said: String,
 }
 
-/// How copies share the traffic.
+/// A way in which copies share the traffic.
 struct Way {
     copies: usize,
     /// The group's mode; `None` for the default.
@@ -48,14 +48,14 @@ enum Engine {
     InsteadOfXdp,
 }
 
-/// Programs in one group, an entry for each copy.
+/// The programs of one group, with an entry for each copy.
 type Team = Vec<&'static Subject>;
 
-/// Conversations of each kind: TCP and UDP, over IPv4 and IPv6.
+/// Number of conversations of each kind. The kinds are TCP and UDP, over IPv4 and IPv6.
 const EACH: usize = 16;
 
-/// No program reports that it has read all its packets, so the test waits: a block timeout of a
-/// second, and some more.
+/// No program reports that it has read all its packets, so the test waits this long: the timeout of
+/// a ring's block, which is a second, and half a second more.
 const GRACE: Duration = Duration::from_millis(1500);
 
 #[test]
@@ -115,7 +115,8 @@ fn programs_without_cap_bpf_share_by_packet_sockets_instead() -> Result<()> {
 #[test]
 #[ignore = "needs root: run by make test"]
 fn different_programs_in_one_group_on_xdp() -> Result<()> {
-    // Other programs treat as an error the warning that the group contains another program.
+    // Only these three programs, because the library warns that the group contains another program.
+    // The other programs treat this warning as an error.
     let names = ["tcpdump", "ngrep", "argus"];
     let is_named = |subject: &&Subject| names.contains(&subject.name);
     let present = |subject: &&Subject| subject.hindrance().is_none();
@@ -142,7 +143,8 @@ fn on_xdp(copies: usize) -> Way {
     }
 }
 
-/// Runs each of these programs in a separate group. Returns why some of them can't be tried.
+/// Runs each program that `takes_part`, in a separate group. Returns the reasons why some of these
+/// programs can't be tried on this machine.
 fn all_share(way: &Way, takes_part: impl Fn(&Subject) -> bool) -> Result<Vec<String>> {
     let (here, absent): (Vec<_>, Vec<_>) = SUBJECTS
         .iter()
@@ -174,11 +176,13 @@ fn share_between(hosts: &Hosts, way: &Way, teams: &[Team]) -> Result<()> {
     let started = teams.iter().zip(1..);
     let started = started.map(|(team, group)| start(team, group, way, &scratch));
     let mut started = started.collect::<Result<Vec<_>>>()?;
-    // Members that poll themselves do not report when they have their shares.
+    // If an application polls by itself, its member does not report when it has its share. So the
+    // test waits for a fixed time.
     thread::sleep(GRACE);
     if way.is_first_killed {
         for copies in &mut started {
-            // Also kills its children, because those of pmacctd hold its descriptors.
+            // Dropping a copy kills it and its children. The children of pmacctd hold its
+            // descriptors, so without their end the copy would stay in the group.
             drop(copies.remove(0));
         }
         thread::sleep(GRACE);
@@ -199,13 +203,14 @@ fn share_between(hosts: &Hosts, way: &Way, teams: &[Team]) -> Result<()> {
     Ok(())
 }
 
-/// Gives the members in the calling thread's namespace time to read all their packets, according to
-/// their pages. Most members do so at once, and some never do.
+/// Waits until the members in the calling thread's namespace have read all their packets, according
+/// to their pages. Some members never read all packets, so the function gives up after 10 seconds.
 fn await_read() {
     const LONGEST: Duration = Duration::from_secs(10);
     let mut last = None;
     let _ = await_for("all to be read", LONGEST, || {
-        // Counters are read ten times a second.
+        // Members update the counters on their pages ten times a second, so after this time a
+        // change is visible.
         thread::sleep(Duration::from_millis(200));
         let pages = roster::entries()?.into_iter().filter_map(|it| it.page);
         let counts = pages.map(|page| (page.counters.received, page.counters.dropped, page.taken));
@@ -249,7 +254,7 @@ fn wanted(whole: &Capture, sees: Sees) -> Flows {
     flows.filter(|(flow, _)| seen(flow)).collect()
 }
 
-/// Removes the traffic that only fills blocks.
+/// Keeps only the conversations. Removes the traffic that only fills blocks of the rings.
 fn conversations(flows: Result<Flows>) -> Result<Flows> {
     let held = |flow: &FlowKey| flow.has_port(conversation::PORT);
     flows.map(|flows| flows.into_iter().filter(|(flow, _)| held(flow)).collect())
@@ -315,7 +320,7 @@ impl Copy {
     fn finish(self) -> Result<Output> {
         let asked = self.ask.as_deref().map(answer).transpose()?;
         self.member.signal("INT")?;
-        // Some programs end by the signal itself.
+        // Do not check the exit status, because some programs end by the signal itself.
         let ended = self.member.wait()?;
         Ok(Output {
             path: self.output,

@@ -53,7 +53,8 @@ pub(crate) fn softflowd(output: &Output) -> Result<Flows> {
     })
 }
 
-/// `192.0.2.1,192.0.2.2,40000,80,tcp,10,1000` for each direction, between other lines.
+/// A line for each direction: `192.0.2.1,192.0.2.2,40000,80,tcp,10,1000`. The output also has other
+/// lines.
 pub(crate) fn pmacctd(output: &Output) -> Result<Flows> {
     let rows = output
         .said
@@ -117,7 +118,7 @@ fn tcpflow_end(text: &str) -> Option<SocketAddr> {
     ))
 }
 
-/// Reads all items. Several lines may describe one conversation, each for a part of its packets.
+/// Reads all items. If several items describe one conversation, adds up their packets.
 fn all<T>(
     items: impl Iterator<Item = T>,
     read: impl Fn(T) -> Option<(FlowKey, usize)>,

@@ -19,7 +19,7 @@ pub(crate) struct Subject {
     pub(crate) command: &'static str,
     /// The part of the traffic that the program reports.
     pub(crate) sees: Sees,
-    /// What the program reports about a conversation.
+    /// The facts that the program reports about a conversation.
     pub(crate) tells: Tells,
     /// Reads the conversations that the program found, from its output after its end.
     pub(crate) read: fn(&Output) -> Result<Flows>,
@@ -34,7 +34,7 @@ impl Subject {
     /// The reason why the program can't be tried on this machine.
     pub(crate) fn hindrance(&self) -> Option<String> {
         let name = self.name;
-        // argus first searches for the machine's identifier, unless -X comes before.
+        // Without -X before -h, argus first searches for the machine's identifier.
         let options: &[&str] = if name == "argus" {
             &["-X", "-h"]
         } else {

@@ -10,7 +10,8 @@ use crate::subjects::{Sees, Subject, Tells};
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/programs.md");
 const BEGIN: &str = "<!-- written by tests/netns/tests/programs -->\n";
 
-/// Compares the page's table with the programs that passed; `FANPCAP_BLESS=1` rewrites it.
+/// Checks that the page's table lists the programs that passed. If FANPCAP_BLESS is set, rewrites
+/// the table instead.
 pub(crate) fn check(subjects: &[Subject]) -> Result<()> {
     let page = fs::read_to_string(PAGE).context("docs/programs.md")?;
     let (before, now) = page

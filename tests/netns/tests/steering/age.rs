@@ -1,4 +1,5 @@
-//! The age of a steering program's counters on the pages of members that get no packet.
+//! The age of a steering program's counters, as the pages of members show it if the members get no
+//! packets.
 
 use std::fs;
 use std::thread;
@@ -35,7 +36,7 @@ fn start(wire: &Wire, program: &str) -> Result<Member> {
     Ok(member)
 }
 
-/// The contents of the member's page.
+/// The contents of the page of the member in this process.
 fn page(pid: u32) -> Result<Record> {
     let seen = roster::entries()?;
     let mut pages = seen.into_iter().filter_map(|seen| seen.page);
@@ -85,7 +86,7 @@ fn what_a_program_drops_is_counted_before_the_eyes_of_others() -> Result<()> {
     })
 }
 
-/// How often a process has waited for packets so far.
+/// The number of times that a process has waited so far.
 fn waits(pid: u32) -> Result<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let mut lines = status.lines();
@@ -97,7 +98,7 @@ fn waits(pid: u32) -> Result<u64> {
 #[ignore = "needs root: run by make test"]
 fn who_waits_reads_counters_ten_times_a_second_and_only_where_there_are_any() -> Result<()> {
     const PERIOD: Duration = Duration::from_secs(2);
-    // How often the process must wait in a second, and how often it may wait at most.
+    // `least` and `most` are how many times in a second the process must wait, and may wait.
     for (program, least, most) in [(COUNTS, 10, 12), ("main = tcp >-> steer_rrobin", 0, 0)] {
         on_wire(1, |wire| {
             let member = start(wire, program)?;
@@ -114,8 +115,8 @@ fn who_waits_reads_counters_ten_times_a_second_and_only_where_there_are_any() ->
             })?;
             let most = begin.elapsed().as_secs_f64() * f64::from(most) + 3.0;
             ensure!(waits as f64 <= most, "{program}: {waits} waits");
-            // On a busy machine some readings find the reader kept from its CPU, so the test uses
-            // the median.
+            // On a busy machine the member may wait for its CPU, so some of the ages are large.
+            // Therefore the test uses the median.
             ages.sort_unstable();
             let age = ages[ages.len() / 2];
             ensure!(age < Duration::from_secs(1), "{program}: {ages:?}");
@@ -147,7 +148,7 @@ fn who_is_away_shows_how_old_its_counters_are() -> Result<()> {
             before >= 300 && told(&mut other)?.0 < frames.len(),
             "{before} ms"
         );
-        // This call also publishes the counters.
+        // `ask` calls pcap_stats(), which also publishes the counters.
         await_for("younger counters", LIMIT, || {
             away.expect("ask 0", "done")?;
             Ok((age(&mut other)? < before).then_some(()))

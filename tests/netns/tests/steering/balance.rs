@@ -22,8 +22,8 @@ fn random_flows_are_dealt_out_evenly() -> Result<()> {
         outcome.ensure_all_came()?;
         let shares = outcome.shares();
         println!("{FLOWS} flows over {MEMBERS} members: {shares:?}");
-        // Binomial: the expected value is 8192, σ = √(65536 · ⅛ · ⅞) = 84.7. One seed of 200 000
-        // exceeds 5 σ.
+        // Binomial: the expected value is 8192, σ = √(65536 · ⅛ · ⅞) = 84.7. By chance, one seed in
+        // 200 000 gives a share beyond 5 σ.
         let fair = 8192 - 423..=8192 + 423;
         ensure!(
             shares.iter().all(|share| fair.contains(share)),
@@ -33,8 +33,8 @@ fn random_flows_are_dealt_out_evenly() -> Result<()> {
     })
 }
 
-/// If addresses and ports increase together, they cancel each other out in a hash that is an XOR of
-/// all four. The hash with the key 6D:5A is such a hash.
+/// The hash of a flow must not be an XOR of its addresses and ports, as the hash with the key 6D:5A
+/// is. In such a hash, an address and a port that increase together cancel each other out.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn clients_whose_ports_grow_with_their_addresses_are_dealt_out_too() -> Result<()> {

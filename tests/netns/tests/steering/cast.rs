@@ -12,12 +12,13 @@ use crate::scene::{Outcome, Scene};
 /// One of the named frames.
 pub(crate) struct Player {
     name: &'static str,
-    /// The name of the flow, which is the same for all frames of the flow.
+    /// The name of the frame's flow.
     flow: &'static str,
     frame: Frame,
 }
 
-/// The member that gets some of the frames. No member gets the frames that are in no row.
+/// Some of the frames, and the member that gets them. No member gets a frame that is in none of a
+/// case's rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Row<'a> {
     /// The member with this number gets the frames.
@@ -35,7 +36,8 @@ pub(crate) type Case<'a> = (&'a str, &'a [Row<'a>]);
 
 pub(crate) const MEMBERS: usize = 4;
 
-/// The names by transport and family. Each frame is in one of these lists.
+/// The names of the frames, by transport and address family. Each frame's name is in one of these
+/// lists.
 pub(crate) const TCP4: &[&str] = &["http>", "http<", "old", "vlan10"];
 pub(crate) const TCP6: &[&str] = &["https6>", "https6<"];
 pub(crate) const UDP4: &[&str] = &[
@@ -57,7 +59,7 @@ pub(crate) fn cast() -> Vec<Player> {
     cast
 }
 
-/// Conversations.
+/// Frames of conversations in both directions.
 fn both_ways() -> Vec<Player> {
     // RTP: version 2, a payload type, and the rest of the header. RTCP: a sender's report.
     let (rtp, rtcp) = (
@@ -216,7 +218,8 @@ fn address((from, to): Ends<&str>) -> Ends<IpAddr> {
     (parse(from), parse(to))
 }
 
-/// Runs each program on the frames and compares the result.
+/// Runs each program on the frames, and compares the members that got the frames with those of the
+/// case.
 pub(crate) fn check(scene: &Scene<'_>, cases: &[Case<'_>]) -> Result<()> {
     check_on(scene, &cast(), cases)
 }

@@ -94,8 +94,8 @@ impl<'a> Speaker<'a> {
         }
     }
 
-    /// Sends a frame. In every second flow the frames arrive as at a tap; in the others as at the
-    /// flow's server.
+    /// Sends a frame. In half of the flows all frames arrive, as at a tap. In the other half
+    /// requests arrive and replies leave, as at the flow's server.
     pub(crate) fn put(&mut self, bytes: Vec<u8>, reply: bool) {
         let leaves = reply && self.flow / 4 % 2 == 0;
         self.parts.push(Part {

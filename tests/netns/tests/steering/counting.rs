@@ -1,4 +1,5 @@
-//! Samples and counters: the filter of each member samples and counts.
+//! Samples and counters of a steering program. The filter of each member takes the samples and
+//! increments the counters.
 
 use anyhow::{Result, ensure};
 
@@ -11,7 +12,7 @@ const FLOWS: u16 = 400;
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_sample_is_the_first_of_so_many_that_come_there() -> Result<()> {
-    // Every second frame is one that the program drops.
+    // The program drops every second frame.
     let frames: Vec<Frame> = (0..200_u16)
         .map(|number| {
             if number % 2 == 0 {
@@ -83,7 +84,8 @@ fn counters_add_up_over_the_members() -> Result<()> {
         .collect();
     on_scene(1, |scene| {
         let outcome = scene.share(program, MEMBERS, &frames)?;
-        // A dropped packet is dropped by the filter of one member, which counts the packet first.
+        // A packet that the program drops still reaches the filter of one member. This filter
+        // counts the packet and then drops it.
         let half = i64::from(FLOWS) / 2;
         let expected = [half, half / 2, 2 * half, -half / 2];
         let counter = |number| outcome.told.get(&format!("counter{number}")).copied();

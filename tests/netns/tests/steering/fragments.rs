@@ -64,9 +64,9 @@ fn fragments_of_a_tunnels_own_packets_stay_together() -> Result<()> {
     })
 }
 
-/// The kernel's table removes roughly the least recently used entries. In this test, datagrams of
-/// some hundred flows are incomplete at the same time, and more datagrams pass than the table can
-/// hold.
+/// The kernel's map of datagrams removes roughly the least recently used entries. In this test,
+/// datagrams of some hundred flows are incomplete at the same time, and more datagrams pass than
+/// the map can hold. Nevertheless the map must keep the entries of incomplete datagrams.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_datagram_in_flight_is_not_forgotten_for_those_that_are_complete() -> Result<()> {
@@ -87,8 +87,8 @@ fn a_datagram_in_flight_is_not_forgotten_for_those_that_are_complete() -> Result
     })
 }
 
-/// How packets are encapsulated, and whether options of IPv6 come before the ports, in the first
-/// fragment only.
+/// The name of an encapsulation, the function that applies it, and whether the first fragment has
+/// IPv6 options before the ports.
 type Pieces = (&'static str, Wrap, bool);
 
 const WAYS: [Pieces; 5] = [
@@ -132,7 +132,7 @@ fn fragmented_conversations(seed: u64, ways: &[Pieces], flows: usize) -> Vec<Vec
     conversations
 }
 
-/// Packets in VXLAN, where the outer packets are fragmented.
+/// Packets in VXLAN whose outer packets are fragmented.
 fn conversations_cut_outside(seed: u64) -> Vec<Vec<Part>> {
     let mut random = Pcg64Mcg::new(seed.into());
     let mut conversations = Vec::new();

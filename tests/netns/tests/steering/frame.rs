@@ -1,6 +1,6 @@
-//! Frames layer by layer, from the inside out. Each layer takes its payload and has the number by
-//! which the next layer identifies it. Checksums of TCP, UDP and ICMP are 0, because no test reads
-//! them.
+//! Frames layer by layer, from the inside out. The function of a layer takes the payload. Its
+//! result has the layer's bytes, and the number by which the next outer layer identifies the layer.
+//! Checksums of TCP, UDP and ICMP are 0, because no test reads them.
 
 use std::net::IpAddr;
 
@@ -32,7 +32,7 @@ pub(crate) struct Segment {
 pub(crate) type Ends<T> = (T, T);
 pub(crate) type Mac = [u8; 6];
 
-/// The two hosts of most frames.
+/// The addresses of the two hosts between which most frames pass.
 pub(crate) const CLIENT: Mac = [0x02, 0, 0, 0, 0, 0x0a];
 pub(crate) const SERVER: Mac = [0x02, 0, 0, 0, 0, 0x0b];
 
@@ -57,7 +57,7 @@ impl Packet {
         Self { kind, bytes }
     }
 
-    /// The packet with another byte at this place.
+    /// The packet with `value` as its byte at the offset `at`.
     pub(crate) fn with(mut self, at: usize, value: u8) -> Self {
         self.bytes[at] = value;
         self
@@ -189,7 +189,7 @@ pub(crate) fn sctp(ports: Ends<u16>, data: &[u8]) -> Segment {
     segment(SCTP, &[&both(ports), &tail, &chunk, data])
 }
 
-/// An echo request, or its reply.
+/// An ICMP echo request, or the reply to it.
 pub(crate) fn echo(ipv4: bool, reply: bool, data: &[u8]) -> Segment {
     let (protocol, kind) = match (ipv4, reply) {
         (true, false) => (ICMP, 8),

@@ -55,12 +55,12 @@ fn late_fragments_are_told_by_who_set_the_program_last() -> Result<()> {
         one.expect("late 0", "0: late 1")?;
         other.expect(&format!("fanout 0 {SECOND}"), "done")?;
         send_late(wire, 2)?;
-        // The counter continues from there.
+        // The new program's counter continues from the old program's value.
         other.expect("late 0", "0: late 2")?;
         one.expect("late 0", "0: late 2")?;
         let has = maps(one.pid())?;
         ensure!(has == 0, "{has} of {had} maps are still open");
-        // The member that attached the last program has ended.
+        // The member that attached the last program ends. Only this member could read the counter.
         drop(other);
         one.expect("count 0", "0 has 4 packets")?;
         member::wait_for_members(GROUP, 1)?;
@@ -108,14 +108,16 @@ fn of_two_that_come_first_at_once_one_alone_tells() -> Result<()> {
         let [one, other] = [maps(both[0].pid())?, maps(both[1].pid())?];
         ensure!((one > 0) != (other > 0), "{one} and {other} maps");
         send_late(wire, 1)?;
-        // The member that attached the program publishes the counter when it is asked.
+        // First ask the member that attached the program, because it then publishes the counter for
+        // the other member.
         let setter = usize::from(other > 0);
         both[setter].expect("late 0", "0: late 1")?;
         both[1 - setter].expect("late 0", "0: late 1")
     })
 }
 
-/// Compiles the library that delays a process before it gives a group a steering program.
+/// Compiles `c/slow_to_set.c`, a library for LD_PRELOAD. It delays a process before the process
+/// gives a group a steering program.
 pub(crate) fn slow_to_set(wire: &Wire) -> Result<String> {
     const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/c/slow_to_set.c");
     let object = wire.scratch.file("slow_to_set.so");

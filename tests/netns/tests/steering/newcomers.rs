@@ -1,5 +1,5 @@
-//! A newcomer joins before a replacement of the program or after it. Other members ignore the
-//! newcomer before it is in the group.
+//! A newcomer joins before or after a replacement of the program, but not during the replacement.
+//! Other members ignore the newcomer until it is in the group.
 
 use std::thread;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const SECOND: &str = "main = if is_udp then steer_flow else steer_p2p";
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_newcomer_waits_for_a_replacement() -> Result<()> {
-    // Less than the longest time that a member waits for a lock.
+    // The delay is shorter than the longest time that a member waits for a lock.
     const SLOWLY: &str = "SLOW_MS=600";
     const BEGUN: Duration = Duration::from_millis(200);
     on_wire(1, |wire| {

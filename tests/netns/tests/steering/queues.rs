@@ -1,4 +1,4 @@
-//! Metadata of a packet: its queue, its CPU, and the kernel's hash.
+//! Steering by the metadata of a packet: its queue, its CPU, and the kernel's hash.
 
 use std::thread;
 
@@ -66,8 +66,8 @@ fn cpus_are_members_modulo_members() -> Result<()> {
     })
 }
 
-/// For a device with several queues, the kernel computes the hash of packets that are sent. For a
-/// device with a single queue, it does not.
+/// The kernel computes the hash of each packet that it sends over a device with several queues. For
+/// a device with a single queue, the kernel does not compute it.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn the_kernels_hash_is_used_where_there_is_one() -> Result<()> {

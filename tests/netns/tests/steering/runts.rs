@@ -9,7 +9,7 @@ use crate::scene::on_scene;
 const MEMBERS: usize = 4;
 const LINK: usize = 14;
 /// Lengths of the headers of Ethernet and IPv4, and of Ethernet and IPv6. BPF_PROG_TEST_RUN refuses
-/// shorter frames.
+/// shorter frames, so only real packets can test them.
 const SHORTEST: [usize; 2] = [34, 54];
 const PORTS: usize = 4;
 const TCP_HEADER: usize = 20;
@@ -74,8 +74,8 @@ fn a_cut_packet_goes_by_what_is_left() -> Result<()> {
     let frames: Vec<Frame> = cuts.iter().map(frame).collect();
     on_scene(1, |scene| {
         let outcome = scene.share("main = steer_flow", MEMBERS, &frames)?;
-        // Frames without ports are steered by their addresses, frames with ports by addresses and
-        // ports. Each kind has one member, the same in both directions.
+        // Frames without ports are steered by their addresses, frames with ports by their addresses
+        // and ports. All frames of one kind must reach one member, in both directions.
         for ipv4 in [true, false] {
             for with_ports in [false, true] {
                 let alike = cuts.iter().zip(&outcome.owners).filter(|(cut, _)| {

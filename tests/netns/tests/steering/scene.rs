@@ -1,5 +1,5 @@
-//! One group with a steering program. Sends frames past its members and collects each member's
-//! packets.
+//! A scene is a group with a steering program. It sends frames past the group's members and
+//! collects each member's packets.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
@@ -13,13 +13,13 @@ use fanpcap_testkit::{Injector, Program, capture, cpus, pin};
 
 use crate::frame::Frame;
 
-/// A wire, and the program whose handles are the members.
+/// A wire, and the application (`c/shared.c`) whose handles are the members.
 pub(crate) struct Scene<'a> {
     pub(crate) wire: &'a Wire,
     shared: PathBuf,
 }
 
-/// Which member got which frame.
+/// The member that got each frame.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     /// For each frame, in the order of sending, the member that got the frame.

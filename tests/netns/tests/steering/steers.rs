@@ -14,8 +14,9 @@ use crate::frame::{CLIENT, Ends, Frame, Mac, Packet, SERVER, Segment, echo, ip, 
 use crate::scene::{Outcome, on_scene};
 
 const MEMBERS: usize = 4;
-/// A number of selectors that is large enough for each of four members. With this number, dealing
-/// out frames in turn does not give the expected result.
+/// The number of selectors. It is large enough that each of four members gets some of the frames.
+/// It is not a multiple of four, so a program that gives frames to the members in turn fails the
+/// test.
 const MANY: u8 = 61;
 const PORTS: Ends<u16> = (40000, 80);
 
@@ -45,7 +46,8 @@ fn outcome_of(program: &str, keyed: &[Keyed]) -> Result<Outcome> {
     on_scene(1, |scene| scene.share(program, MEMBERS, &frames))
 }
 
-/// For how many numbers the frames of key `n` and of key `n + plus` reach different members.
+/// The number of values `n` for which the frames of key `n` and of key `n + plus` reach different
+/// members.
 fn apart(frames: &[Keyed], outcome: &Outcome, plus: u64) -> usize {
     let owner = |key: u64| {
         let place = frames.iter().position(|(_, known)| *known == Some(key));

@@ -73,7 +73,7 @@ impl Talk {
         ip(self.ends(reply), &self.segment(reply, data))
     }
 
-    /// The payload of that packet.
+    /// The IP payload of the packet that [`Talk::packet`] returns.
     pub(crate) fn segment(&self, reply: bool, data: &[u8]) -> Segment {
         let ports = if reply {
             (self.server.1, self.client.1)
@@ -87,8 +87,8 @@ impl Talk {
         }
     }
 
-    /// The error that a router on the way, which has its own address, sends to the client: a
-    /// request was refused.
+    /// The ICMP error that a router sends to the client because it has refused a request. The
+    /// router has an address of its own.
     pub(crate) fn refusal(&self) -> Packet {
         let router: IpAddr = match self.client.0 {
             IpAddr::V4(_) => Ipv4Addr::new(172, 16, 0, 1).into(),
@@ -99,7 +99,7 @@ impl Talk {
     }
 }
 
-/// How one packet is sent over the wire.
+/// The properties of one packet on the wire.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
     pub(crate) reply: bool,
@@ -190,7 +190,7 @@ impl Way {
     }
 }
 
-/// A frame of a flow, as a tap or one of the flow's hosts receives or sends it.
+/// A frame that leaves this host if `leaves` is true, and otherwise arrives.
 pub(crate) fn seen(bytes: Vec<u8>, leaves: bool) -> Frame {
     if leaves {
         Frame::leaving(bytes)

@@ -21,7 +21,7 @@ pub(crate) fn both_modes(scene: &Scene<'_>, parts: &[Part]) -> Result<(Outcome, 
     Ok((flow, hash))
 }
 
-/// Flows or datagrams by their keys, with the name of their kind.
+/// Flows or datagrams: the name of each one's kind, and its key.
 pub(crate) type Things<K> = BTreeSet<(&'static str, K)>;
 
 pub(crate) fn flows(parts: &[Part]) -> Things<usize> {
@@ -69,7 +69,8 @@ pub(crate) fn split<K: Ord + Copy>(
     several.map(|(thing, _)| thing).collect()
 }
 
-/// The number of late datagrams, and how many of them did not reach their flow's member.
+/// The number of late datagrams, whose first fragment did not come first, and the number of those
+/// that did not reach their flow's member.
 pub(crate) fn late_datagrams(parts: &[Part], outcome: &Outcome) -> (usize, usize) {
     let owned = || parts.iter().zip(&outcome.owners);
     let homes: BTreeMap<usize, Option<usize>> = owned()

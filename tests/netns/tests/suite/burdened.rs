@@ -17,8 +17,8 @@ use crate::two_wires::on_two_wires;
 
 const GROUP: u16 = 7;
 
-/// The largest age of a page in most readings. In some readings a busy machine has kept the reader
-/// from its CPU.
+/// The largest age that a page's counters may have in most readings. In the other readings, the
+/// member may have waited for a CPU on a busy machine.
 const FRESH: Duration = Duration::from_millis(600);
 
 #[test]
@@ -78,8 +78,8 @@ fn counters_are_read_ten_times_a_second_however_fast_packets_come() -> Result<()
                 thread::sleep(Duration::from_millis(300));
                 count_readings(PERIOD)
             })?;
-            // Ten readings a second, and some more because the ring is empty now and then: at most
-            // one in 90 ms.
+            // A member reads its counters ten times a second, and sometimes also when its ring is
+            // empty. So the test allows one reading in 90 ms.
             let most = lasted.as_millis() / 90 + 2;
             ensure!(
                 u128::from(readings) <= most,
@@ -91,8 +91,8 @@ fn counters_are_read_ten_times_a_second_however_fast_packets_come() -> Result<()
     })
 }
 
-/// How often the page's counters were read in a period, and the length of the period. The period is
-/// longer if there were only five readings.
+/// Counts how often the page's counters were read in a period, until there were more than five
+/// readings. Returns the number, and the length of the period, which may be longer than `period`.
 fn count_readings(period: Duration) -> Result<(u64, Duration)> {
     let page = || pages()?.pop().context("no page");
     let (mut last, mut readings) = (page()?.read_ns, 0);
@@ -182,7 +182,7 @@ fn a_quiet_device_is_not_forgotten_for_a_busy_one() -> Result<()> {
     })
 }
 
-/// Runs `work` while this many threads send the frames as fast as they can.
+/// Runs `work` while `senders` threads send the frames as fast as they can.
 pub(crate) fn while_flooding<T>(
     senders: usize,
     frames: &[Frame],
@@ -214,7 +214,7 @@ pub(crate) fn while_flooding<T>(
     })
 }
 
-/// Starts a burdened member.
+/// Starts `c/burdened.c` as a member. `how` is how it burdens its member.
 pub(crate) fn start(wire: &Wire, how: &[&str]) -> Result<Member> {
     let program = wire.scratch.file("burdened");
     if !program.exists() {

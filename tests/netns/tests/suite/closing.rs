@@ -23,7 +23,7 @@ use crate::trust::start_hog;
 
 const GROUP: u16 = 7;
 
-/// A member as its takeover sees it.
+/// A member, with what a takeover needs of it: its page, process, identification and socket.
 struct Watched {
     member: Member,
     page: HeldPage,
@@ -56,8 +56,8 @@ impl Watched {
     }
 }
 
-/// The page's lock must end after the socket. If the lock were bound to a descriptor, the kernel
-/// would release it before the socket (decision 14).
+/// The kernel must release the page's lock after it has closed the member's socket. A lock that is
+/// bound to a descriptor would be released before that (decision 14).
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_member_keeps_no_descriptor_of_its_page() -> Result<()> {
@@ -106,8 +106,8 @@ fn packets_on_their_way_to_a_closing_member_are_counted_too() -> Result<()> {
     })
 }
 
-/// Kills a member in a flood. Returns the packets offered to the group, the packets that the killed
-/// member had taken, and the packets lost with it.
+/// Kills a member in a flood. Returns the numbers of packets that were offered to the group, that
+/// the killed member had taken, and that were lost with the member.
 fn kill_in_a_flood(wire: &Wire, frames: &[Frame]) -> Result<(u64, u64, Lost)> {
     let mut killed = start_on(wire, 1, &["lb", "0", "0"])?;
     member::wait_for_members(GROUP, 2)?;

@@ -31,7 +31,7 @@ fn threads_that_read_at_once_make_no_packets() -> Result<()> {
 #[ignore = "needs root: run by make test"]
 fn sums_wait_for_a_member_that_never_read_its_counters() -> Result<()> {
     on_wire(1, |wire| {
-        // Neither member reads packets, because reading would also publish its counters.
+        // Neither member reads packets, because a member that reads also publishes its counters.
         let program = wire.compile("sums")?;
         let start = || {
             let sums = Program::new(&program, "ready")?.args([DEVICE, "7", "lb", "200"]);

@@ -1,4 +1,4 @@
-//! How many members a steered group may have, by the limits of the kernel and of a user.
+//! The largest number of members of a steered group, under the limits of the kernel and of a user.
 
 use std::fs;
 
@@ -21,7 +21,7 @@ fn ensure_all_arrive(wire: &Wire, crowd: &mut Dialog, seed: u64) -> Result<()> {
     crowd.expect("look", &format!("{FRAMES} packets"))
 }
 
-/// A group of 255 members refuses another member until one leaves.
+/// Checks that a group of 255 members refuses another member until one member leaves.
 fn ensure_places_come_back(wire: &Wire, crowd: &mut Dialog) -> Result<()> {
     for (seed, gone) in [(1, 100), (2, 0), (3, 254)] {
         let refused = crowd.ask("join 256")?;
@@ -38,7 +38,8 @@ fn ensure_places_come_back(wire: &Wire, crowd: &mut Dialog) -> Result<()> {
     ensure_all_arrive(wire, crowd, 4)
 }
 
-/// A user that no other test uses: the kernel counts descriptors in queues by user.
+/// A user that no other test uses. The kernel counts for each user the descriptors in queues of
+/// sockets, so other tests must not add to this user's count.
 const USER: &str = "64997";
 const OTHER: &str = "64998";
 
@@ -130,7 +131,7 @@ fn who_has_too_many_descriptors_in_queues_is_refused_with_the_reason() -> Result
 mod long {
     use super::*;
 
-    /// Like the other user's crowd above, but with all capabilities.
+    /// Like `who_is_not_root_has_255_members_...` above, but as root with all capabilities.
     #[test]
     #[ignore = "needs root: run by make test"]
     fn a_steered_group_has_255_members_and_a_place_again_when_one_leaves() -> Result<()> {
@@ -141,7 +142,8 @@ mod long {
         })
     }
 
-    /// The kernel closes the sockets of a process one after another.
+    /// The kernel closes the sockets of a killed process one after another. A newcomer that finds
+    /// some of them still in the group must wait for their end.
     #[test]
     #[ignore = "needs root: run by make test"]
     fn a_newcomer_waits_for_the_sockets_of_a_crowd_that_was_killed() -> Result<()> {

@@ -16,7 +16,7 @@ use fanpcap_testkit::{member, traffic};
 
 use crate::steering::start_with;
 
-/// A process without `CAP_BPF`.
+/// The command that starts a process without `CAP_BPF`.
 const WITHOUT_BPF: [&str; 5] = [
     "setpriv",
     "--bounding-set",
@@ -68,13 +68,13 @@ fn where_flow_cannot_be_loaded_it_is_hash() -> Result<()> {
         let mut one = Dialog::behind(wire, 7, &WITHOUT_BPF)?;
         one.expect("open -", "opened 0")?;
         ensure_all_run(7, "hash", 1)?;
-        // A member that could load `flow` takes the group's own mode.
+        // A newcomer that could load `flow` takes the group's own mode, `hash`.
         let mut two = Dialog::start(wire, 7)?;
         two.expect("open -", "opened 0")?;
         ensure_all_run(7, "hash", 2)?;
         let mut nobody = start_with(wire, "net_raw")?;
         nobody.expect("open -", "opened 0")?;
-        // A member that asks for a mode gets the mode, or the reason why not.
+        // A member that asks for a mode gets this mode, or it is refused with the reason.
         let said = Dialog::behind(wire, 8, &WITHOUT_BPF)?.ask("open flow")?;
         ensure!(said.contains("needs CAP_BPF beside CAP_NET_RAW"), "{said}");
         // The application runs as root, so the message must not advise to run it as root.
@@ -140,7 +140,7 @@ fn a_steering_program_that_was_replaced_is_had_from_the_group() -> Result<()> {
     })
 }
 
-/// A member of another library. No page reports its options.
+/// A member that does not use our library, so no page shows its options.
 fn foreign(group: u16, flags: u16) -> Result<OwnedFd> {
     let socket = packet::open()?;
     let ifindex = interface::index(DEVICE).context("no device")?;
@@ -182,7 +182,8 @@ fn first_members_that_come_at_once_are_in_one_group() -> Result<()> {
             };
             let mut all = (0..6).map(start).collect::<Result<Vec<_>>>()?;
             for one in &mut all {
-                // A member that can't get the group's descriptors needs a member that reads.
+                // A newcomer that may not copy the group's descriptors gets them from another
+                // member, but only from one that reads. So all members read.
                 one.tell("open -")?;
                 one.tell("read 0")?;
             }

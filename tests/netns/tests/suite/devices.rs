@@ -1,4 +1,5 @@
-//! A handle on several devices in one name is refused, for real and for virtual devices.
+//! Several devices in one name are refused as the device of a member. The reason is the same for
+//! real and for virtual devices.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_netns::{Wire, on_wire};
@@ -17,7 +18,7 @@ fn several_virtual_devices_are_several_devices() -> Result<()> {
     })
 }
 
-/// The reason why a handle on these devices can't have a group.
+/// The message that refuses a member on these devices.
 fn refusal(wire: &Wire, devices: &str) -> Result<String> {
     let program = Program::new(wire.compile("member")?, "")?.group(5, "hash");
     let ended = program.args([devices, "0"]).run(&wire.scratch)?;

@@ -27,13 +27,13 @@ fn a_group_whose_members_nobody_can_find_is_not_joined() -> Result<()> {
         wire.send(&frames)?;
         let count = first.count(0)?;
         ensure!(count == frames.len(), "{count} of {}", frames.len());
-        // A process knows its own groups without pages.
+        // A process needs no pages to find its own groups.
         first.expect("open main = steer_to 0", "opened 1")
     })
 }
 
-/// Limits the option memory of sockets in the test's namespace. Before Linux 6.8 the limit applied
-/// to the whole machine.
+/// Limits the option memory of sockets in the test's namespace. Returns false if the kernel is
+/// older than Linux 6.8, where the limit would apply to the whole machine.
 fn limit(bytes: u32) -> Result<bool> {
     const LIMIT: &str = "/proc/sys/net/core/optmem_max";
     let is_ours = fs::exists(LIMIT)?;
@@ -48,8 +48,8 @@ const SKIP: &str = "SKIP: net.core.optmem_max is the machine's before Linux 6.8"
 /// The default limit since Linux 6.8.
 const USUAL: u32 = 131_072;
 
-/// Opens the first handle of a group with the smallest sufficient limit, or slightly more. Returns
-/// this limit.
+/// Opens the first handle of a group with the smallest sufficient limit, or with a slightly larger
+/// one. Returns this limit, or `None` if the test can't set limits.
 fn opened_within_least(own: &mut Dialog, program: &str) -> Result<Option<u32>> {
     let mut bytes = 300;
     while limit(bytes)? {
@@ -125,8 +125,8 @@ fn a_filter_that_has_no_room_beside_the_program_holds_by_the_reader() -> Result<
             println!("{SKIP}");
             return Ok(());
         };
-        // The limits range from one that is too small for the filter alone, as the system's library
-        // reports, to one that is enough for filter and program.
+        // The smallest of the limits is too small for the filter alone. The largest is enough for
+        // the filter and the program.
         for bytes in [4, 5, 7, 9, 12, 16, 24, 1000].map(|quarters| least / 4 * quarters + 8) {
             member::wait_for_members(7, 0)?;
             limit(USUAL)?;

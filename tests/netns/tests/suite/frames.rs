@@ -16,7 +16,7 @@ use fanpcap_testkit::{Direction, FlowKey, Member, Program, member, veth};
 
 const ENGINES: [&str; 2] = ["xdp", "tpacket"];
 
-/// Ethernet's types.
+/// Types of Ethernet, and UDP's number in IPv4.
 const IPV4: u16 = 0x0800;
 const UDP: u8 = 17;
 const TAG: u16 = 0x8100;
@@ -132,8 +132,8 @@ fn frames_of_9000_bytes_are_whole() -> Result<()> {
 fn stamps_rise_and_are_those_of_a_packet_socket() -> Result<()> {
     const FRAMES: u64 = 3000;
     const QUEUES: usize = 2;
-    // The number of packets that the scheduler or the hypervisor may delay between the driver's
-    // hook and the socket's.
+    // The number of packets that the scheduler or the hypervisor may delay between the two points
+    // at which the packet gets its stamps: the driver's XDP hook, and the packet socket.
     const MAY_BE_LATE: usize = 30;
     on_wire_that_ends_clean(QUEUES, |wire| {
         let members = start(wire, &["--time-stamp-precision=nano"])?;
@@ -164,8 +164,8 @@ fn stamps_rise_and_are_those_of_a_packet_socket() -> Result<()> {
     })
 }
 
-/// Checks that in each direction the stamps of a flow's packets increase. All these packets come
-/// from one queue.
+/// Checks that in each direction the stamps of a flow's packets do not decrease. Packets of one
+/// flow and direction come from one queue.
 fn ensure_rising(packets: &[Packet], frames: &[Frame]) -> Result<()> {
     let mut last = BTreeMap::<(FlowKey, bool), Duration>::new();
     for packet in packets {
@@ -194,7 +194,7 @@ fn start(wire: &Wire, arguments: &[&str]) -> Result<Vec<Member>> {
     Ok(members)
 }
 
-/// The frames that each of the two has captured, `count` frames each.
+/// Waits until both tcpdumps have captured `count` frames each, and returns these frames.
 fn finish(wire: &Wire, members: Vec<Member>, count: usize) -> Result<[Vec<Vec<u8>>; 2]> {
     let counts = || members.iter().map(Member::captured).collect::<Vec<_>>();
     let waited = member::wait_for_packets(&members, 2 * count);
@@ -210,7 +210,7 @@ fn finish(wire: &Wire, members: Vec<Member>, count: usize) -> Result<[Vec<Vec<u8
 const TAGGINGS: [&[(u16, u16)]; 7] = [
     &[],
     &[(TAG, 5)],
-    // A tag with only a priority.
+    // This tag has a priority and no VLAN.
     &[(TAG, 0xe000)],
     &[(SERVICE_TAG, 5)],
     &[(SERVICE_TAG, 5), (TAG, 6)],
@@ -218,7 +218,7 @@ const TAGGINGS: [&[(u16, u16)]; 7] = [
     &[(TAG, 7), (TAG, 5), (TAG, 6)],
 ];
 
-/// A datagram with these tags, to a port that depends on its number.
+/// A datagram to the port `number`, in a frame with these tags.
 fn tagged(tags: &[(u16, u16)], number: u16) -> Vec<u8> {
     let untagged = (IPV4, v4(UDP, 0, &udp(7, number, &[0x5a; 40])));
     let put = |(kind, packet): (u16, Vec<u8>), &(outer, vlan): &(u16, u16)| {
@@ -228,7 +228,7 @@ fn tagged(tags: &[(u16, u16)], number: u16) -> Vec<u8> {
     ethernet(kind, &packet)
 }
 
-/// A datagram of `size` bytes. Neighbouring bytes differ.
+/// A frame of `size` bytes with a datagram. Neighbouring bytes of the payload differ.
 fn sized(size: usize) -> Vec<u8> {
     const HEADERS: usize = 14 + 20 + 8;
     let payload: Vec<u8> = (0..=250).cycle().take(size - HEADERS).collect();

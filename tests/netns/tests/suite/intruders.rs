@@ -1,5 +1,5 @@
-//! Another user, who has no capabilities, gets access to nothing of a group, and does not disturb
-//! it (`docs/security.md`).
+//! A user who has no capabilities gets access to nothing that belongs to another user's group, and
+//! does not disturb the group (`docs/security.md`).
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ fn start_intruder(wire: &Wire, members: &[&Dialog]) -> Result<Member> {
     intruder.start(&wire.scratch)
 }
 
-/// Checks that only these members get all of some frames.
+/// Sends some frames, and checks that these members together get all of them.
 fn ensure_all_arrive(wire: &Wire, members: &mut [Dialog], seed: u64) -> Result<()> {
     let count = |members: &mut [Dialog]| {
         let counts = members.iter_mut().map(|member| member.count(0));
@@ -66,8 +66,8 @@ fn another_user_gets_nothing_of_a_group_and_is_not_in_its_way() -> Result<()> {
     })
 }
 
-/// A `/run` that is not in memory, so that the pages are in `/dev/shm`. Another user has filled
-/// `/dev/shm`.
+/// A shell command that makes `/run` a file system that is not in memory, so that the pages are in
+/// `/dev/shm`, lets another user fill `/dev/shm`, and then executes its arguments.
 const FULL: &str = "mount --bind /usr /run && mount -t tmpfs -o mode=1777,size=64k tmpfs /dev/shm && \
                     { setpriv --reuid=65534 --regid=65534 --clear-groups \
                     dd if=/dev/zero of=/dev/shm/all bs=4k 2>/dev/null; exec \"$@\"; }";

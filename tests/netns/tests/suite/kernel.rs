@@ -1,5 +1,5 @@
-//! The rules of groups that the kernel's own test (psock_fanout) checks on bare sockets, here on
-//! handles. [`super::modes`] tests the modes' distributions.
+//! Tests on handles the rules of groups that the kernel's own test (psock_fanout) checks on bare
+//! sockets. [`super::modes`] tests the modes' distributions.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::{DEVICE, FAR_DEVICE, on_wire};

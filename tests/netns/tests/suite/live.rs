@@ -70,7 +70,8 @@ fn what_a_stalled_member_lost_is_told_once_it_reads_again() -> Result<()> {
             let members = start(wire, 2, &["lb", "524288", "0", how])?;
             let frames = traffic::frames(1, &traffic::flows(1, 20), 0..PACKETS)?;
             wire.send(&frames[..2000])?;
-            // On a busy machine, the reader of such a small ring loses some packets even here.
+            // On a busy machine, the reader of such a small ring may lose some of these first
+            // packets, too.
             await_totals("the first packets", |sum| {
                 sum.received == 2000 && sum.taken + sum.dropped == 2000
             })?;
@@ -120,7 +121,7 @@ fn what_a_killed_member_lost_is_known_to_the_packet() -> Result<()> {
         wire.send_as_tap(&traffic::frames(2, &traffic::flows(1, 20), 0..30_000)?)?;
         killed.signal("KILL")?;
         ensure!(process.ends_within(Some(LIMIT))?, "it lives");
-        // Other members find the page stale, and remove it.
+        // `records` finds that the killed member's page is stale, and removes it.
         ensure!(group_dir.records().len() == 1);
         wire.send_as_tap(&frames)?;
         let closed = while_sending(&frames, || Ok(close_counting(&held, socket)?))?;
@@ -132,11 +133,13 @@ fn what_a_killed_member_lost_is_known_to_the_packet() -> Result<()> {
         let lost = closed.lost(&page).context("nothing known")?;
         let refused = lost.refused.context("the refused were not counted")?;
         let all = [lost.unread, lost.dropped, refused];
-        // Whether packets come while the socket is being closed depends on the scheduler.
+        // Do not check `refused`: it depends on the scheduler whether packets come while the socket
+        // is being closed.
         ensure!(lost.unread > 0 && lost.dropped > 0, "{lost:?}");
         let others = offered - HANDED - all.iter().sum::<u64>();
         let what = format!("{others} packets at the other member, {lost:?}");
-        // On a busy machine the ring of the other member may fill.
+        // On a busy machine the ring of the other member may fill, so the other member may drop
+        // packets.
         await_totals(&what, |sum| {
             sum.received == others && sum.taken + sum.dropped == others
         })?;
@@ -246,8 +249,8 @@ fn pages_tell_which_handles_nobody_reads() -> Result<()> {
         await_for("the looping program to wait", LIMIT, || {
             Ok((told(&loops)? == (None, false)).then_some(()))
         })?;
-        // The program checks for packets every 50 ms. How long ago the last check was depends on
-        // the scheduler.
+        // The application `polls` checks for packets every 50 ms. Its time without a check depends
+        // on the scheduler, so the test does not compare this time.
         ensure!(!told(&polls)?.1, "it was read");
         for (unread, never) in [(&idle, true), (&stalled, false)] {
             let (unread_for, is_never_read) = told(unread)?;
@@ -290,7 +293,7 @@ pub(crate) fn oldest_of(pages: &[Record]) -> Duration {
     Duration::from_nanos(monotonic_ns().saturating_sub(oldest))
 }
 
-/// Checks that in half of the readings the counters were not older than `limit`.
+/// Checks that in half of the readings the counters were younger than `limit`.
 pub(crate) fn ensure_mostly_fresh(mut ages: Vec<Duration>, limit: Duration) -> Result<()> {
     ages.sort_unstable();
     let middle = ages.get(ages.len() / 2).context("no look")?;
@@ -315,8 +318,8 @@ fn packets_of(said: &str) -> Result<u64> {
     Ok(packets.with_context(|| said.to_owned())?.parse()?)
 }
 
-/// Starts programs that never ask for counters, in a group. `how` is MODE BUFFER STALL_AT and so
-/// on.
+/// Starts programs that never ask for counters, in a group. `how` has the arguments of
+/// `c/never_asks.c` from MODE on.
 pub(crate) fn start(wire: &Wire, count: usize, how: &[&str]) -> Result<Vec<Member>> {
     let members = start_on(wire, count, how)?;
     member::wait_for_members(GROUP, count)?;

@@ -41,7 +41,8 @@ fn shown(mode: &str) -> String {
     }
 }
 
-/// The message in group `number`, whose members' pages report that it runs `runs`.
+/// The message for a newcomer that asks for the mode `asked`, if the pages of the group's members
+/// show the mode `runs`.
 fn with_pages(runs: &str, asked: &str) -> String {
     let ((kind, options), (asked_kind, asked_options)) = (parts(runs), parts(asked));
     let texts = [runs, asked].map(|mode| mode.strip_suffix(parts(mode).1).unwrap_or(mode));
@@ -64,7 +65,8 @@ fn ensure_differ(one: (&str, &str), other: (&str, &str)) {
     assert_ne!(one, other, "two programs have one name");
 }
 
-/// The message if only the kernel reports the group's mode. The kernel does not report options.
+/// Like [`with_pages`], for a group without pages. Then only the kernel reports the group's mode,
+/// and it does not report options.
 fn without_pages(runs: &str, asked: &str) -> String {
     let ((kind, options), (asked_kind, asked_options)) = (parts(runs), parts(asked));
     let asked = shown(asked);
@@ -113,6 +115,7 @@ fn a_refusal_names_both_modes() -> Result<()> {
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_refusal_names_both_modes_as_far_as_the_kernel_tells() -> Result<()> {
-    // A group without pages is refused after a second, so the test needs only two such modes.
+    // A newcomer to a group with a steering program and without pages is refused only after a
+    // second. To save time, the test uses only two of the modes with a steering program.
     ensure_says("RAW", &MODES[..11], without_pages)
 }

@@ -99,11 +99,11 @@ fn ensure_retried(why: &str, reason: &str, group: &str) -> Result<()> {
     })
 }
 
-/// A load that fills the ring of 8 MiB while packets are held back: timeout, packets a second,
-/// number of packets.
+/// Loads that fill the ring of 8 MiB while the merge holds packets back. Each load is the timeout
+/// in milliseconds, the packets per second, and the number of packets.
 const LOADS: [[&str; 3]; 2] = [["100", "100000", "60000"], ["1000", "12000", "12000"]];
 
-/// On a loaded machine a reader may be too late, but then it is also too late with a single device.
+/// The number of attempts with each load. On a loaded machine a reader may be too late by chance.
 const ATTEMPTS: usize = 4;
 
 #[test]
@@ -123,8 +123,8 @@ fn an_idle_device_costs_the_other_no_packets() -> Result<()> {
 }
 
 /// Whether no packet is lost. Returns false if this machine also loses packets of a single device.
-/// On a loaded machine packets of one or two devices are lost by chance. It is an error only if
-/// packets of two devices are lost each time, and packets of one device never.
+/// On a loaded machine packets of one or two devices are lost by chance. The function fails only if
+/// packets are lost each time with two devices, and never with one device.
 fn ensure_lossless(wires: &Wires, how: &str, load: [&str; 3]) -> Result<bool> {
     let lossless = format!("delivered {} dropped 0\n", load[2]);
     let run = |devices| said(wires, "merged_rate", &[&[devices, how], &load[..]].concat());

@@ -97,8 +97,8 @@ fn rnd_gives_every_member_about_the_same_number() -> Result<()> {
 
         let captures = finish(members, frames.len())?;
         ensure_each_once(&captures, &frames)?;
-        // Binomial: the expected value is 2000, σ = √(8000 · ¼ · ¾) = 38.7. One run of a million
-        // exceeds 5 σ.
+        // Binomial: the expected value is 2000, σ = √(8000 · ¼ · ¾) = 38.7. By chance, one run in
+        // 400 000 gives a share beyond 5 σ.
         let fair = 2000 - 194..=2000 + 194;
         let shares = shares(&captures);
         ensure!(
@@ -153,8 +153,9 @@ fn qm_and_cpu_differ_where_processors_share_a_queue() -> Result<()> {
     Ok(())
 }
 
-/// Senders on different CPUs use different queues of a device with four queues. Then the numbers of
-/// both queues and CPUs differ modulo four, the number of members.
+/// Checks modes that choose the member by the CPU or the queue. The senders' CPUs differ modulo
+/// four, so on a device with four queues the senders use different queues, too. As there are four
+/// members, each sender must have a member of its own.
 fn one_member_for_each_sender(mode: &'static str) -> Result<()> {
     on_wire(4, |wire| {
         let members = wire.start_group(4, 7, mode)?;
@@ -191,7 +192,7 @@ fn send_from_cpus_apart() -> Result<Vec<(usize, Vec<Frame>)>> {
         .collect()
 }
 
-/// Up to two CPUs whose numbers differ modulo four; only one if the machine has no other.
+/// Two CPUs whose numbers differ modulo four, or one CPU if there are no such two.
 fn cpus_apart() -> Result<Vec<usize>> {
     let all = cpus()?;
     let second = all.iter().find(|&&cpu| cpu % 4 != all[0] % 4);
@@ -241,8 +242,8 @@ fn rollover_spares_a_stalled_member() -> Result<()> {
 fn the_rollover_option_spares_a_stalled_member() -> Result<()> {
     with_a_stalled_member("hash+rollover", |members, frames| {
         // The kernel stays with the flow's own member while this member has any room (ROOM_LOW,
-        // net/packet/af_packet.c fanout_demux_rollover). So it loses the packet that finds the last
-        // block full.
+        // net/packet/af_packet.c fanout_demux_rollover). So the packet that finds the member's last
+        // block full is lost.
         member::wait_for_packets(&members, frames.len() - 1)?;
         let captures = stop_all(members)?;
         let seen = capture::sequences(&captures);
@@ -332,8 +333,8 @@ fn without_defrag_fragments_may_leave_their_flow() -> Result<()> {
     })
 }
 
-/// Datagrams of one to three fragments, of 41 UDP flows over IPv4. With 41 flows, each flow gets
-/// every size. Each flow has different hosts.
+/// Datagrams of one to three fragments, of the UDP flows over IPv4 among 41 flows. With 41, each of
+/// these flows gets every size. Each flow has different hosts.
 fn datagrams_of_mixed_size() -> Result<Vec<Frame>> {
     let is_udp4 = |flow: &Flow| flow.transport == Transport::Udp && flow.client.is_ipv4();
     let flows: Vec<Flow> = traffic::flows(7, 41).into_iter().filter(is_udp4).collect();

@@ -40,8 +40,8 @@ fn newcomers_take_their_flows_and_nothing_is_seen_twice() -> Result<()> {
     })
 }
 
-/// Several newcomers, because an error at a join could occur only within a few microseconds of each
-/// join.
+/// The test lets several newcomers join, because an error could occur only within a few
+/// microseconds of each join.
 const NEWCOMERS: usize = 6;
 
 #[test]
@@ -131,7 +131,7 @@ impl Paced {
         })
     }
 
-    /// Ends with a complete round and returns the number of frames sent.
+    /// Stops the sender after a complete round, and returns the number of frames sent.
     fn stop(self) -> Result<u64> {
         self.stop.store(true, Ordering::Release);
         self.sender.join().expect("the sender does not panic")?;
@@ -158,8 +158,8 @@ fn send_until(stop: &AtomicBool, sent: &AtomicU64, injector: &Injector) -> Resul
     (next..next + FLOWS).try_for_each(send)
 }
 
-/// Waits until the members have written the last round, and stops them. In every ring, the frames
-/// of this round come after all others.
+/// Waits until the members have written the last round, and stops them. In every ring the frames of
+/// the last round come after all earlier frames, so the earlier frames have been written, too.
 fn stop_after_last_round(members: Vec<Member>, sent: u64) -> Result<Vec<Capture>> {
     let last_round = sent - FLOWS..sent;
     await_for("the last round", LIMIT, || {
@@ -181,7 +181,7 @@ fn flows_seen(captures: &[Capture], span: &Range<u64>) -> BTreeSet<u64> {
         .collect()
 }
 
-/// Which frames were captured, by any member.
+/// For each captured frame, how many times the members captured it.
 struct Story {
     seen: BTreeMap<u64, usize>,
 }

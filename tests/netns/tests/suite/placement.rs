@@ -1,5 +1,6 @@
-//! Channels and polling threads of a device, set by calls and by settings. They are set when a
-//! handle is activated, and restored when the last handle that requested them is closed.
+//! Channels and polling threads of a device, which calls and settings change. Settings take effect
+//! when a handle is activated, and the old values are restored when the last handle that requested
+//! the change is closed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -41,8 +42,7 @@ fn receiving() -> Result<u32> {
     Ok(channels::read(&Device::open(DEVICE)?)?.rx)
 }
 
-/// An application that opens a handle with these settings, and has activated it or failed to
-/// activate it.
+/// An application (`c/member.c`) that opens and activates a handle with these settings.
 fn program(wire: &Wire, settings: &str) -> Result<Program> {
     let config = wire.scratch.write("pcap.conf", settings)?;
     let program = Program::new(wire.compile("member")?, "ready")?;
@@ -60,7 +60,7 @@ fn channels_are_read_and_set_by_calls() -> Result<()> {
         let program = Program::new(wire.compile("channels")?, "")?;
         let ended = program.arg(DEVICE).run(&wire.scratch)?;
         ensure!(ended.said.contains("all checks passed"), "{}", ended.said);
-        // Settings made by a call stay.
+        // A change that a call has made stays after the end of the application.
         ensure!(receiving()? == 2);
         Ok(())
     })
@@ -96,7 +96,8 @@ fn a_killed_applications_channels_are_put_back_at_the_next_start() -> Result<()>
         killed.signal("KILL")?;
         killed.wait()?;
         ensure!(receiving()? == 2);
-        // The killed application's number does not prevent another, and is not restored later.
+        // The number of channels that the killed application set does not prevent another number,
+        // and is not restored later.
         let next = start(wire, "rx_channels@vb = 3\n")?;
         ensure!(receiving()? == 3);
         next.stop()?;

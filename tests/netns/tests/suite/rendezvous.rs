@@ -1,5 +1,5 @@
 //! How a newcomer to a steered group gets the group's descriptors: by pidfd_getfd(2), or at the
-//! group's rendezvous. Neither way may work.
+//! group's rendezvous. Some tests prevent both ways.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -172,7 +172,8 @@ fn a_door_lasts_as_long_as_its_group() -> Result<()> {
             let of_one = sockets(volume.path())?;
             let other = start()?;
             ensure!(of_one.len() == 1 && sockets(volume.path())? == of_one);
-            // The process that opened the socket is killed, but the socket still listens.
+            // The process that opened the rendezvous socket is killed, but the socket still
+            // listens, because another member has it, too.
             drop(one);
             let third = start()?;
             ensure!(sockets(volume.path())? == of_one);

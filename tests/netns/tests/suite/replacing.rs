@@ -24,8 +24,8 @@ fn counts(dialog: &mut Dialog, handles: usize) -> Result<usize> {
     (0..handles).map(|handle| dialog.count(handle)).sum()
 }
 
-/// When the other thread of a race begins. The moments cover an action that takes about a
-/// millisecond.
+/// The delay after which the second thread of a race begins its action. Over the rounds, the delays
+/// cover the whole of the first thread's action, which takes about a millisecond.
 fn moment(round: usize) -> Duration {
     Duration::from_micros((round as u64 * 389) % 4000)
 }
@@ -64,7 +64,7 @@ fn a_filter_that_is_set_while_the_program_is_replaced_holds() -> Result<()> {
     })
 }
 
-/// The program of the two with which a newcomer can join.
+/// Returns the one of the two programs with which a newcomer can join.
 fn runs<'a>(wire: &Wire, programs: [&'a str; 2]) -> Result<&'a str> {
     let mut newcomer = Dialog::start(wire, 7)?;
     let mut opened = Vec::new();
@@ -165,7 +165,8 @@ fn who_joins_while_the_program_is_replaced_is_told_or_refused() -> Result<()> {
             let mut newcomer = Dialog::start(wire, 7)?;
             let joined = thread::scope(|scope| {
                 let joining = scope.spawn(|| newcomer.ask(&format!("open {before}")));
-                // A longer delay, because creating a ring takes longer than replacing a program.
+                // The delay is longer here, because the newcomer creates a ring, which takes longer
+                // than to replace a program.
                 thread::sleep(moment(round) * 4);
                 first.expect(&format!("fanout 0 {after}"), "done")?;
                 joining.join().expect("the thread does not panic")

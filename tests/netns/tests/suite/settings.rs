@@ -1,5 +1,5 @@
-//! Precedence of the application's call, the environment and the config file; and the snapshot
-//! length.
+//! The precedence of the application's call, the environment and the config file, and the snapshot
+//! length from each of them.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_netns::{DEVICE, Wire, finish, on_wire};

@@ -10,7 +10,7 @@ use crate::two_wires::{Wires, on_two_wires};
 
 const FRAMES: u8 = 200;
 
-/// Runs a program and sends frames to it. `wire` returns for each frame the wire on which it is
+/// Runs a program and sends frames to it. `wire` returns the wire on which the frame of a number is
 /// sent.
 fn capture(wires: &Wires, program: Program, wire: impl Fn(u8) -> u8) -> Result<Vec<String>> {
     let member = program.start(&wires.scratch)?;
@@ -41,7 +41,7 @@ fn ensure_in_order(lines: &[String], wire: impl Fn(u8) -> u8) -> Result<()> {
 fn packets_of_two_devices_come_in_the_order_of_time() -> Result<()> {
     on_two_wires(|wires| {
         let alternating = |number: u8| number % 2;
-        // Most of the time one of the two wires is silent.
+        // The wires take turns for 50 frames each, so one of them is always silent.
         let bursts = |number: u8| (number / 50) % 2;
         let count = FRAMES.to_string();
         for mode in ["plain", "immediate", "select", "new"] {
@@ -118,7 +118,8 @@ fn what_can_not_be_is_said() -> Result<()> {
             text.contains("use mode flow for several, or give f2 another number"),
             "{text}"
         );
-        // Otherwise the handle on f1 would take a share of group 5 without reading it.
+        // The failed activation must leave no socket behind. The socket on f1 would take a share of
+        // group 5 that nobody reads.
         ensure!(text.contains("listening 0\n"), "{text}");
         let text = said(&["f1^f2", "number", "1"], "")?;
         ensure!(text.contains("PCAP_FANOUT_NEW"), "{text}");
@@ -136,7 +137,8 @@ fn a_device_that_goes_ends_the_read() -> Result<()> {
             .program("several", &["f1^f2", "plain", "10"])?
             .start(&wires.scratch)?;
         wires.send(0, 1)?;
-        // Packets that the kernel has not passed on yet are lost when the read fails.
+        // First wait for the packet: packets that the kernel has not passed on yet are lost when
+        // the read fails.
         member.wait_until_says("packet 0 1")?;
         veth::ip("link delete n2")?;
         let ended = member.wait()?;

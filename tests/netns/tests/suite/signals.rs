@@ -1,5 +1,5 @@
-//! Signal handlers may read counters, as with the system's library (tcpdump's handler does), break
-//! loops, and leave calls by siglongjmp().
+//! Signal handlers may read counters, as tcpdump's handler does with the system's library. They may
+//! also break loops, and leave calls by siglongjmp().
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::{DEVICE, on_wire};
@@ -70,7 +70,8 @@ fn ensure_interrupts(how: &[&str]) -> Result<()> {
 
 fn ensure_done(program: &str, arguments: &[&str]) -> Result<()> {
     on_wire(1, |wire| {
-        // Threads that share one arena of malloc() block each other.
+        // With only one arena, a thread in malloc() blocks all other threads that call malloc(). So
+        // a handler that needs memory hangs.
         let program = Program::new(wire.compile(program)?, "")?
             .arg(DEVICE)
             .set("MALLOC_ARENA_MAX", "1");

@@ -1,4 +1,5 @@
-//! Threads with a small stack open handles. pcap_fanout(3pcap) documents the smallest stack size.
+//! Threads with a small stack open handles. pcap_fanout(3pcap) documents the smallest stack with
+//! which this must work.
 
 use std::iter;
 

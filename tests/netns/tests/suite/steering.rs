@@ -1,5 +1,5 @@
-//! Groups with a steering program: which member gets a packet, which applications may join, and
-//! what the group counts.
+//! Groups with a steering program. The tests check which member gets a packet, which applications
+//! may join, and what the group counts.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::dialog::Dialog;
@@ -33,7 +33,7 @@ fn the_mode_flow_and_pf_rings_names_keep_flows_whole() -> Result<()> {
     Ok(())
 }
 
-/// Frames of all kinds, and the frames among them with this transport.
+/// Returns frames of all kinds, and those of these frames that have the transport `transport`.
 pub(crate) fn mixed(seed: u64, transport: Transport) -> Result<(Vec<Frame>, Vec<Frame>)> {
     let frames = traffic::frames(seed, &traffic::flows(seed, 30), 0..2000)?;
     let of_it = |frame: &&Frame| frame.flow.transport == transport;
@@ -145,7 +145,7 @@ fn another_program_is_refused_and_one_that_means_the_same_is_not() -> Result<()>
         let said = other.ask("open hash")?;
         let named = "runs the steering program 'main = tcp >-> steer_rrobin', not hash";
         ensure!(said.contains(named), "{said}");
-        // A refused newcomer does not disturb others.
+        // A refused newcomer does not disturb the members.
         let (frames, tcp) = mixed(6, Transport::Tcp)?;
         wire.send(&frames)?;
         let counts = [one.count(0)?, other.count(0)?];
@@ -212,7 +212,8 @@ fn a_group_of_several_processes_changes_its_steering_alone() -> Result<()> {
         wire.send(&frames)?;
         let counts = (one.count(0)?, other.count(0)?);
         ensure!(counts == (0, tcp.len()), "{counts:?}");
-        // A later newcomer gets the error, even if the member that replaced the program is gone.
+        // A newcomer with the old program is refused, even if the member that replaced the program
+        // is gone.
         drop(other);
         one.expect("count 0", "0 has 0 packets")?;
         member::wait_for_members(7, 1)?;
@@ -242,7 +243,7 @@ fn the_counters_of_all_members_add_up() -> Result<()> {
         other.expect(PROGRAM, "opened 1")?;
         let (frames, tcp) = mixed(9, Transport::Tcp)?;
         wire.send(&frames)?;
-        // The counts stay when another filter replaces the filter that counted them.
+        // A member's counters keep their values when a new filter replaces the filter that counted.
         one.expect("filter 0 tcp", "done")?;
         wire.send(&frames)?;
         let mut dialogs = [one, other];
@@ -309,7 +310,7 @@ fn counters_go_on_when_the_program_is_replaced() -> Result<()> {
     })
 }
 
-/// The words that start a program as the user nobody, with only these capabilities.
+/// The command that starts a program as the user nobody, with only these capabilities.
 pub(crate) fn with(capabilities: &str) -> Vec<String> {
     let signed: Vec<String> = capabilities
         .split(',')
@@ -394,7 +395,7 @@ fn pfqs_device_names_are_served() -> Result<()> {
         };
         let one = start(&format!("pfq:{DEVICE}"))?;
         member::wait_for_members(7, 1)?;
-        // Without a device in the name, the handle gets the group's device.
+        // The name "pfq:" has no device, so the handle gets the group's device.
         let members = vec![one, start("pfq:")?];
         member::wait_for_members(7, 2)?;
         wait_for_shares()?;

@@ -1,5 +1,5 @@
-//! A member counts as another application if its executable differs. The names of its threads do
-//! not matter.
+//! Members belong to different applications if their executables differ. The names of their threads
+//! do not matter.
 
 use std::fs;
 use std::path::Path;

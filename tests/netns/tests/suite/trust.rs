@@ -1,5 +1,4 @@
-//! Other users: the files that they lock, create, own or print do not affect root's members
-//! (`docs/security.md`).
+//! Other users' locks, files and output do not affect root's members (`docs/security.md`).
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, chown};
@@ -13,7 +12,7 @@ use fanpcap_netns::dialog::Dialog;
 use fanpcap_netns::{DEVICE, Wire, on_wire};
 use fanpcap_testkit::{Member, Program, mounts};
 
-/// Starts another user that takes every lock on pages that it can get.
+/// Starts a process of another user, which takes every lock on pages that it can get.
 pub(crate) fn start_hog(wire: &Wire) -> Result<Member> {
     let hog = Program::new(wire.compile("lockhog")?, "ready")?.ends_with_caller();
     hog.arg(root::make_root()?).start(&wire.scratch)
@@ -28,7 +27,7 @@ fn a_strangers_lock_makes_no_dead_member_live() -> Result<()> {
         dead.expect("open main = tcp >-> steer_flow", "opened 0")?;
         let page = format!("has {}.", dead.pid());
         drop(dead);
-        // The user gets the lock as soon as no other process has it.
+        // The other user's process gets the page's lock as soon as the killed member has lost it.
         hog.wait_until_says(&page)?;
         let mut other = Dialog::start(wire, 7)?;
         other.expect("open main = udp >-> steer_flow", "opened 0")
@@ -48,8 +47,8 @@ fn a_strangers_lock_keeps_nobody_from_replacing_a_program() -> Result<()> {
     })
 }
 
-/// Runs a member whose `/run/fanpcap` is a file system of this mode. Another user has created files
-/// there first.
+/// Runs a member whose `/run/fanpcap` is a file system with the access mode `mode`. Another user
+/// has put links there before: the member must not change the files to which they lead.
 fn ensure_spared(mode: &str) -> Result<()> {
     const PRECIOUS: [&str; 5] = ["syslog.1", "backup.20", "db.0", "keep.me", "libfoo.so.1"];
     on_wire(1, |wire| {
@@ -108,7 +107,8 @@ fn a_process_that_may_make_no_files_is_a_member_without_a_page() -> Result<()> {
     })
 }
 
-/// Other members find the shared objects of a steered group by its members' pages.
+/// A newcomer finds the shared objects of a steered group by its members' pages. A process that may
+/// create no files has no page, so newcomers can join only its groups with the kernel's modes.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn who_may_make_no_files_shares_with_others_by_the_kernels_modes_alone() -> Result<()> {
@@ -139,7 +139,7 @@ impl Volume {
         Ok(Self(path))
     }
 
-    /// A directory that belongs to this user.
+    /// Like [`Volume::new`], but the directory belongs to the user `user`.
     pub(crate) fn of(name: &str, user: u32) -> Result<Self> {
         let volume = Self::new(name)?;
         chown(&volume.0, Some(user), Some(user))?;
@@ -191,7 +191,7 @@ fn members_of_containers_with_one_volume_know_each_other() -> Result<()> {
             let mut one = Dialog::behind(wire, 7, &shared.behind())?;
             let mut other = Dialog::behind(wire, 7, &shared.behind())?;
             one.expect("open main = tcp >-> steer_flow", "opened 0")?;
-            // The member reads, so that it admits the other member.
+            // Only a member that reads gives a newcomer the group's descriptors.
             one.expect("read 0", "done")?;
             other.expect("open main = tcp >-> steer_flow", "opened 0")?;
             let refused = other.ask("open main = udp >-> steer_flow")?;

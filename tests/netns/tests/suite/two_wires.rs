@@ -6,7 +6,7 @@ use anyhow::Result;
 use fanpcap_testkit::member::Ended;
 use fanpcap_testkit::{Injector, Program, Scratch, Veth, library, netns};
 
-/// Two wires. Programs capture at the far ends of both, `f1` and `f2`.
+/// Two wires. Programs capture at their far ends, `f1` and `f2`.
 pub(crate) struct Wires {
     pub(crate) scratch: Scratch,
     near: [Injector; 2],
@@ -34,7 +34,8 @@ impl Wires {
         Ok(Program::new(program, "ready")?.args(arguments))
     }
 
-    /// Runs such a program to its end. Our reader also reads handles on a single device.
+    /// Runs a program of this crate's `c` directory to its end. With PCAP_DRIVER, our reader also
+    /// reads handles on a single device.
     pub(crate) fn run(&self, name: &str, arguments: &[&str]) -> Result<Ended> {
         let program = self.program(name, arguments)?;
         program.set("PCAP_DRIVER", "tpacket").run(&self.scratch)

@@ -27,13 +27,14 @@ const WAYS: [&str; 8] = [
 const FLOWS: u16 = 60;
 const FRAMES: u64 = 1200;
 
-/// By then each member has checked for packets and has noticed any change.
+/// The time after which each member has checked for packets, and so has noticed changes of the
+/// group.
 const NOTICED: Duration = Duration::from_millis(3000);
 
 /// A member that does not read loses its share within this time.
 const SILENT: Duration = Duration::from_secs(18);
 
-/// Within this time every frame is in one of the files.
+/// The time after which every frame must be in one of the files.
 const ARRIVED: Duration = Duration::from_secs(10);
 
 /// Two copies that wait in the same way, in a separate group.
@@ -69,7 +70,8 @@ impl Pair {
         files.map(|file| Capture::read_so_far(file)).collect()
     }
 
-    /// Waits until the copies together have `frames` frames. Returns how many each copy has.
+    /// Waits until both copies together have `frames` frames. Returns the number of frames of each
+    /// copy.
     fn await_frames(&self, frames: usize) -> Result<Vec<usize>> {
         let counts = || -> Vec<usize> {
             let files = self.files.iter();
@@ -104,7 +106,7 @@ fn pairs(wire: &Wire, more: &[&str], ways: &[&str]) -> Result<Vec<Pair>> {
     Ok(pairs)
 }
 
-/// The frames with these numbers. The flows are the same each time.
+/// `count` frames with the numbers from `from` on. All calls use the same flows.
 fn frames(from: u64, count: u64) -> Result<Vec<Frame>> {
     traffic::frames(1, &traffic::flows(1, FLOWS), from..from + count)
 }
@@ -130,8 +132,8 @@ fn whoever_waits_by_itself_has_its_share_and_that_of_one_that_is_killed() -> Res
         for pair in &mut pairs {
             drop(pair.members.remove(0));
         }
-        // No pause before this: a copy that waits only on its descriptor must be woken after the
-        // death.
+        // The test does not pause before it sends. A copy that waits only on its descriptor must be
+        // woken because of the other copy's death.
         let second = frames(FRAMES, FRAMES)?;
         wire.send_as_tap(&second)?;
         let all: Vec<Frame> = first.iter().chain(&second).cloned().collect();
@@ -170,7 +172,8 @@ fn whoever_waits_by_itself_and_is_stopped_gets_its_share_back() -> Result<()> {
         sent.extend(others);
         for (pair, before) in pairs.iter().zip(before) {
             let counts = pair.check(&sent)?;
-            // The packets that were in its ring, without packets that came after the ten seconds.
+            // The stopped copy has only got packets that were in its ring when it lost its share,
+            // and none that came later.
             let own = counts[0] - before;
             ensure!(own < sent.len() / 4, "{}: {own} of {counts:?}", pair.name);
         }
@@ -192,13 +195,14 @@ fn whoever_waits_by_itself_and_is_stopped_gets_its_share_back() -> Result<()> {
     })
 }
 
-/// How many frames each copy has that is or was stopped.
+/// The number of frames of each pair's first copy, which is or was stopped.
 fn stopped(pairs: &[Pair]) -> Vec<usize> {
     let files = pairs.iter().map(|pair| &pair.files[0]);
     files.map(|file| Capture::count_so_far(file)).collect()
 }
 
-/// The first handle is not read. Some frames come while only such handles exist.
+/// Each application opens a first handle that it does not read, and then a second handle, which
+/// must get all frames. Some frames may come while only unread handles exist.
 fn the_second_handles_have_all(first: &str) -> Result<()> {
     on_clean_wire(|wire| {
         let pairs = pairs(wire, &[first], &["blind", "fd-poll", "fileno-epoll"])?;

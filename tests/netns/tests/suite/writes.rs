@@ -14,7 +14,8 @@ use crate::two_wires::on_two_wires;
 
 /// The engine, and the arguments of `c/writes.c`. In a ring of blocks, the byte after a packet may
 /// belong to the next packet's header. An application that writes there gets the error of a
-/// corrupted ring, with libpcap too.
+/// corrupted ring, also with the system's libpcap. So on packet sockets, `behind` is tried only
+/// with `next`.
 const WAYS: [(&str, &[&str]); 8] = [
     ("tpacket", &[]),
     ("tpacket", &["immediate"]),
@@ -26,7 +27,7 @@ const WAYS: [(&str, &[&str]); 8] = [
     ("xdp", &["next", "behind"]),
 ];
 
-/// Frames of an ethertype for experiments, of all lengths.
+/// Frames of all lengths, with an ethertype for experiments.
 fn frames() -> Vec<Vec<u8>> {
     let frame = |len: usize| {
         let payload: Vec<u8> = (14..len).map(|at| (at ^ len).to_le_bytes()[0]).collect();

@@ -5,7 +5,8 @@ use fanpcap_netns::remains::leaves_nothing_soon;
 use fanpcap_netns::{Wire, on_wire};
 use fanpcap_testkit::Program;
 
-/// Checks the output of the program `on_xdp` for each of these arguments.
+/// Checks the output of `c/on_xdp.c` for each of these pairs: its argument, and the expected
+/// output.
 fn ensure_said(cases: &[(&str, &str)]) -> Result<()> {
     on_wire(1, |wire| {
         for (what, expected) in cases {
@@ -85,7 +86,8 @@ fn directions_are_told_apart() -> Result<()> {
 #[ignore = "needs root: run by make test"]
 fn a_device_that_goes_down_is_told_and_comes_back() -> Result<()> {
     ensure_said(&[("downed", "0, 20 packets")])?;
-    // If a device is removed, the kernel may detach the BPF program at any moment of a read.
+    // Several times, because the kernel may detach the BPF program of a removed device at any
+    // moment of a read.
     for _ in 0..6 {
         ensure_said(&[("gone", "20 packets, then The interface disappeared")])?;
     }

@@ -1,5 +1,5 @@
-//! A device changes while readers wait for its packets. It goes down, gets another name, is moved
-//! or deleted, or gets another number of queues.
+//! A device changes while readers wait for its packets: it goes down, gets another name, is moved
+//! to another namespace, is deleted, or gets another number of queues.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::process;
@@ -37,8 +37,9 @@ fn other_namespace() -> Result<OwnedFd> {
     Ok(other)
 }
 
-/// Checks that three kinds of readers end in the same way after an event: of a packet socket, of a
-/// handle on the engine, and of members of a group on the engine. Checks that nothing remains.
+/// Checks that three kinds of readers end with the same message after an event: the reader of a
+/// packet socket, the reader of a handle on the engine, and the readers of a group's members on the
+/// engine. Checks that nothing remains.
 fn all_end_alike(event: impl FnOnce() -> Result<()> + Send) -> Result<()> {
     on_wire_that_ends_clean(1, |wire| {
         let on_socket = wire.tcpdump()?.set("PCAP_DRIVER", "tpacket");
@@ -80,7 +81,8 @@ fn readers_of_a_device_that_is_moved_to_another_namespace_end() -> Result<()> {
 #[ignore = "needs root: run by make test"]
 fn readers_that_wait_go_on_when_a_device_was_down_and_had_another_name() -> Result<()> {
     on_wire_that_ends_clean(1, |wire| {
-        // The system's library ends the read when a device gets another name.
+        // Without PCAP_DRIVER the system's library would read the socket, and it ends the read when
+        // a device gets another name.
         let on_socket = wire.tcpdump()?.set("PCAP_DRIVER", "tpacket");
         let on_socket = on_socket.start(&wire.scratch)?;
         let readers = [start(wire)?, member(wire)?, on_socket];
@@ -103,8 +105,8 @@ fn readers_that_wait_go_on_when_a_device_was_down_and_had_another_name() -> Resu
     })
 }
 
-/// Detaches the engine's BPF program from the device, as `bpftool link detach` does. A process of a
-/// member holds the BPF link.
+/// Detaches the engine's BPF program from the device, as `bpftool link detach` does. Uses the BPF
+/// link that the process `pid` of a member has open.
 fn detach(pid: u32) -> Result<()> {
     let process = Process::open(pid)?;
     let mut links = (3..256).filter_map(|number| {
@@ -133,16 +135,17 @@ fn readers_end_when_somebody_detaches_the_program() -> Result<()> {
             ensure!(is_told && !ended.status.success(), "{}", ended.said);
         }
         println!("told within {:?}", begun.elapsed());
-        // A second until the application is told, and a second until it has written the file and
-        // ended.
+        // The reader may take a second to notice the event. Then the application may take a second
+        // to write its file and end.
         ensure!(begun.elapsed() < within(Duration::from_secs(2)), "too late");
         Ok(())
     })
 }
 
-/// Sets how many queues the device receives from, and how many its peer sends to.
+/// Sets the number of the device's receive queues, and of the peer's transmit queues.
 fn set_queues(count: usize, is_more: bool) -> Result<()> {
-    // A peer can't send to more queues than the device has.
+    // The peer can't have more transmit queues than the device has receive queues. So the order
+    // depends on the direction of the change.
     let devices = [(DEVICE, "rx"), (FAR_DEVICE, "tx")];
     let set = |(device, which)| veth::set_queues(device, which, count);
     if !is_more {
@@ -158,7 +161,8 @@ fn set_queues(count: usize, is_more: bool) -> Result<()> {
         .try_for_each(veth::await_up)
 }
 
-/// Members that joined when the device had other numbers of queues, and newcomers.
+/// The members joined when the device had different numbers of queues. All of them must read all
+/// queues.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn members_lose_nothing_when_the_device_has_more_queues_or_less() -> Result<()> {
@@ -185,7 +189,7 @@ fn members_lose_nothing_when_the_device_has_more_queues_or_less() -> Result<()> 
     })
 }
 
-/// Several queues share a ring, because a member has at most 16 rings.
+/// A member has at most 16 rings, so several of the 20 queues share a ring.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_device_with_more_queues_than_a_member_has_rings_loses_nothing() -> Result<()> {

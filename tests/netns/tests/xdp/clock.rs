@@ -11,7 +11,7 @@ use fanpcap_testkit::{Capture, Program};
 const SOON: Duration = Duration::from_secs(60);
 
 /// Offsets of the clock in seconds, longer than [`SOON`]. The kernel refuses an offset that makes
-/// the clock negative (time_namespaces(7)). So a machine must have run for at least that long.
+/// the clock negative (time_namespaces(7)). So the machine must have run for at least 120 seconds.
 const OFFSETS: [&str; 2] = ["86400", "-120"];
 
 #[test]

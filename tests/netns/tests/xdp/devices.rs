@@ -11,7 +11,7 @@ use fanpcap_testkit::{
     Capture, Direction, Injector, Member, Program, Scratch, Veth, capture, library, member, netns,
 };
 
-/// Two wires. Applications capture at the far ends of both, `f1` and `f2`.
+/// Two wires. Applications capture at their far ends, `f1` and `f2`.
 struct Wires {
     scratch: Scratch,
     near: [Injector; 2],
@@ -56,7 +56,7 @@ fn frames() -> Result<Vec<Frame>> {
     traffic::frames(1, &traffic::flows(1, 30), 0..2000)
 }
 
-/// Waits for all frames, stops the members, and checks that each was captured once.
+/// Waits for all frames, stops the members, and checks that each frame was captured once.
 fn finish(members: Vec<Member>, frames: &[Frame]) -> Result<Vec<Capture>> {
     member::wait_for_packets(&members, frames.len())?;
     let stopped = members.into_iter().map(|it| it.stop()?.capture());

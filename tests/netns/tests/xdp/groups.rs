@@ -14,8 +14,8 @@ fn frames(count: u64) -> Result<Vec<Frame>> {
     traffic::frames(1, &traffic::flows(1, 60), 0..count)
 }
 
-/// Starts `count` members of a group and waits until each has its share. Without a mode the members
-/// take the default.
+/// Starts `count` members of a group and waits until each has its share. If `mode` is `None`, the
+/// members take the default mode.
 fn group(wire: &Wire, number: u16, mode: Option<&str>, count: usize) -> Result<Vec<Member>> {
     let start = |_| {
         let program = tcpdump(wire)?.set("PCAP_GROUP", number.to_string());
@@ -87,7 +87,7 @@ fn others_go_on_when_the_one_is_killed_that_came_first() -> Result<()> {
         killed.signal("KILL")?;
         let mut captures = vec![killed.capture_so_far()];
         killed.wait()?;
-        // Packets for the dead member go to the member that takes it over.
+        // Packets for the dead member go to the member that takes over its ring and its share.
         wire.send_as_tap(after)?;
         let left = frames.len() - captures[0].packets.len();
         member::wait_for_packets(&members, left)?;

@@ -1,4 +1,5 @@
-//! Captured packets that the host also gets, and packets that the host sends.
+//! The tests check which of the captured packets the host also gets, and the capture of packets
+//! that the host sends.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::remains::on_wire_that_ends_clean;
@@ -73,18 +74,19 @@ fn the_host_gets_nothing_that_is_stolen_and_all_again_afterwards() -> Result<()>
     })
 }
 
-/// A use of a device by the host or a container, as the library detects it.
+/// A use of a device by the host or a container, which the library must detect.
 struct Use {
-    /// Why the library does not steal the device's packets.
+    /// The reason that the library's message gives for not stealing the device's packets.
     reason: &'static str,
-    /// The commands that begin the use. Not all kernels support the first command's kind of device.
+    /// The commands that begin the use. If the first command creates a device, some kernels do not
+    /// support it.
     begin: &'static [&'static str],
     /// The command that ends the use.
     end: &'static str,
 }
 
 impl Use {
-    /// Begins the use; `None` if the kernel can't.
+    /// Begins the use. Returns `None` if the kernel does not support the first command.
     fn begin(&self) -> Result<Option<()>> {
         // An earlier run that was killed may have left the use behind.
         let _ = run(self.end);
@@ -148,7 +150,8 @@ const USES: [Use; 5] = [
         begin: &["ip link add b7 type bridge", "ip link set vb master b7"],
         end: "ip link del b7",
     },
-    // This is how the host's end of a container's veth is detected if it has no other sign of use.
+    // By this sign the library detects the host's end of a container's veth that has no other sign
+    // of use.
     Use {
         reason: "traffic control may redirect what it receives",
         begin: &["tc qdisc add dev vb clsact"],
@@ -172,8 +175,8 @@ fn a_device_that_the_host_uses_is_stolen_only_by_force() -> Result<()> {
     })
 }
 
-/// Makes a separate test of each use that only some kernels support, so that a skipped use is
-/// counted.
+/// Makes a separate test of each use that only some kernels support. So a use that is skipped
+/// counts as a skipped test.
 macro_rules! kinds {
     ($($name:ident: $reason:literal, $begin:expr, $end:literal;)*) => {$(
         #[test]

@@ -1,5 +1,6 @@
-//! Kernels and drivers that lack a feature that the XDP engine needs. Packet sockets are read
-//! instead, all packets arrive, and the application is told the reason in words of docs/errors.md.
+//! Kernels and drivers that lack a feature that the XDP engine needs. The library must read packet
+//! sockets instead and lose no packet. The application gets a message with the reason, which
+//! docs/errors.md lists.
 
 use std::fs;
 use std::path::Path;
@@ -11,8 +12,7 @@ use fanpcap_testkit::{Program, traffic};
 
 use crate::scene::{ensure_on_page, preload, start_as, tcpdump};
 
-/// The missing feature, as an argument of `c/without.c`, and the reason in the application's
-/// message.
+/// A missing feature, as `c/without.c` names it, and the reason in the application's message.
 const LACKING: [(&str, &str); 7] = [
     ("bpf", "the BPF program's maps: Function not implemented"),
     (
@@ -43,7 +43,8 @@ fn packet_sockets_stand_in_where_the_kernel_lacks_something() -> Result<()> {
     Ok(())
 }
 
-/// Checks a handle without a group, and members of a group.
+/// Checks that packet sockets replace the engine for a handle without a group, and for members of a
+/// group.
 fn stand_in(wire: &Wire, what: &str, reason: &str) -> Result<()> {
     let stub = preload(wire, "without")?;
     let start = |group: &str| {

@@ -1,5 +1,5 @@
-//! The ledger of a group counts the packets that reached the group, whichever member gets them, and
-//! also if no member does.
+//! The ledger of a group counts each packet that reached the group, whether or not a member gets
+//! the packet.
 
 use anyhow::{Context, Result};
 use fanpcap_group::view::GroupTable;

@@ -13,7 +13,8 @@ use crate::scene::{ensure_on_page, start_as, tcpdump};
 struct Cgroup(PathBuf);
 
 impl Cgroup {
-    /// Creates a cgroup with this limit in MiB; `None` if the machine doesn't allow it.
+    /// Creates a cgroup with this limit in MiB. Returns `None` if the machine does not allow
+    /// cgroups to be created.
     fn new(limit: u64) -> Option<Self> {
         let bytes = (limit << 20).to_string();
         let name = format!("fanpcap-test-{limit}-{}", std::process::id());
@@ -82,7 +83,8 @@ fn a_limit_is_told_with_the_sum_and_what_helps() -> Result<()> {
     })
 }
 
-/// Two copies would fit into the limit if the cgroup used no other memory.
+/// Two copies would fit into the limit if the cgroup used no other memory. As other memory is used,
+/// the second copy must be refused.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn what_others_use_of_a_limit_counts() -> Result<()> {

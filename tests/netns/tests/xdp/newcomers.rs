@@ -17,14 +17,15 @@ use crate::scene::{preload, start_as, tcpdump};
 
 const GROUP: u16 = 7;
 
-/// Longer than newcomers wait for the kernel to free the objects of an ended group.
+/// A time that is longer than newcomers wait for the kernel to free the objects of an ended group.
 const STALLED: Duration = Duration::from_secs(3);
 
 fn newcomer(wire: &Wire) -> Result<Program> {
     Ok(tcpdump(wire)?.group(GROUP, "flow"))
 }
 
-/// A newcomer that has claimed the device and waits. It continues when the file is removed.
+/// Starts a newcomer that claims the device and then waits. It continues when the returned file is
+/// removed.
 fn stalled(wire: &Wire) -> Result<(Member, PathBuf)> {
     let stalls = wire.scratch.file("stalls");
     let program = newcomer(wire)?.set("LD_PRELOAD", preload(wire, "stalls")?);
@@ -36,8 +37,8 @@ fn stalled(wire: &Wire) -> Result<(Member, PathBuf)> {
     Ok((member, stalls))
 }
 
-/// Starts other newcomers, and gives them time to choose another engine than the waiting
-/// newcomer's.
+/// Starts other newcomers. They must wait for the stalled newcomer, so the function gives them time
+/// in which they could wrongly choose packet sockets.
 fn others(wire: &Wire, stalls: &Path) -> Result<Vec<Member>> {
     let start = |_| newcomer(wire)?.spawn(&wire.scratch);
     let others = (0..2).map(start).collect::<Result<Vec<_>>>()?;
@@ -90,7 +91,7 @@ fn newcomers_take_the_device_of_one_that_dies_before_it_joins() -> Result<()> {
     })
 }
 
-/// A newcomer that is stopped before a command of bpf(2).
+/// Starts a newcomer that stops itself before a command of bpf(2).
 fn stopped_before(wire: &Wire, command: u32) -> Result<Member> {
     let program = newcomer(wire)?.set("LD_PRELOAD", preload(wire, "stops")?);
     let member = program.set("STOPS", command.to_string());
@@ -147,7 +148,7 @@ fn one_that_dies_as_it_directs_packets_to_its_rings_leaves_no_trace() -> Result<
     })
 }
 
-/// Less than the time that newcomers wait for a lock of a stopped process.
+/// A time that is shorter than newcomers wait for a lock that a stopped process holds.
 const WAITED: Duration = Duration::from_millis(900);
 
 // linux/bpf.h, enum bpf_cmd.

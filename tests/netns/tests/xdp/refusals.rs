@@ -1,5 +1,5 @@
-//! Devices that the XDP engine can't serve. Packet sockets are read instead, and the application is
-//! told the reason.
+//! Devices that the XDP engine can't serve. The library must read packet sockets instead, and the
+//! application must get a message with the reason.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_bpf::{Instruction, ProgramKind};

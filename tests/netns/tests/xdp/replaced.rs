@@ -18,7 +18,7 @@ use crate::scene::{start, start_as, tcpdump};
 
 const GROUP: u16 = 7;
 
-/// How often programs are replaced while packets arrive, and the time between two replacements.
+/// The number of replacements while packets arrive, and the time between two of them.
 const TIMES: usize = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -133,7 +133,7 @@ fn any_program_may_follow_and_newcomers_bring_the_new_one() -> Result<()> {
         wire.send(&frames)?;
         let counts = [one.count(0)?, other.count(0)?];
         ensure!(counts == [frames.len(), 0], "{counts:?}");
-        // Each member brings the program. The second call finds it attached already.
+        // Each member requests the new program. At the second call the program is attached already.
         for by in [&mut other, &mut one] {
             by.expect(&format!("fanout 0 {NEXT}"), "done")?;
         }
@@ -145,7 +145,8 @@ fn any_program_may_follow_and_newcomers_bring_the_new_one() -> Result<()> {
         let runs = format!("fan-out group {GROUP} runs the program '{NEXT}'");
         ensure!(said.contains(&runs), "{said}");
         newcomer.expect("open -", "opened 0")?;
-        // The member that replaced the program has ended.
+        // The member that replaced the program ends. A member that did not replace it must be able
+        // to replace it next.
         drop(other);
         one.expect("fanout 0 main = steer_to 0", "done")?;
         wire.send(&frames)?;

@@ -1,4 +1,4 @@
-//! Applications on the XDP engine, at a wire's end.
+//! Starts applications on the XDP engine at a wire's end, and has checks for them.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Packets that the host sends: packets that the application's filter rejects, and packets of more
-//! than 64 KiB.
+//! Packets that the host sends. The tests send packets that the application's filter rejects, and
+//! packets of more than 64 KiB.
 
 use std::io::{self, Write};
 use std::net::{Ipv6Addr, TcpListener, TcpStream};

@@ -41,7 +41,8 @@ fn page_of(member: &Member) -> Result<Record> {
 #[ignore = "needs root: run by make test"]
 fn a_member_that_is_stopped_loses_its_own_packets_only() -> Result<()> {
     on_wire_that_ends_clean(1, |wire| {
-        // Even on a busy machine, only the stopped member may lose packets.
+        // The rings of the other members are so large that only the stopped member loses packets,
+        // even on a busy machine.
         let roomy = || Ok::<_, anyhow::Error>(tcpdump(wire)?.args(["-B", "65536"]));
         let alone = start_as(wire, roomy()?)?;
         let small = tcpdump(wire)?.args(["-B", "4096"]).group(GROUP, "flow");

@@ -13,8 +13,8 @@ use fanpcap_testkit::await_for::{LIMIT, await_for, within};
 use fanpcap_testkit::hosts::{DEVICE, Hosts, PEER_DEVICE};
 use fanpcap_testkit::{Member, Program, Scratch, member, netns, veth};
 
-/// The longest stall of a transfer on a machine that does nothing else: three retransmissions take
-/// 1.4 s.
+/// The longest allowed stall of a transfer on a machine that does nothing else. Three
+/// retransmissions take 1.4 s.
 const STALL: Duration = Duration::from_secs(2);
 
 /// Number of words that are sent at once, and the pause after them.
@@ -57,7 +57,7 @@ impl Transfer {
     }
 }
 
-/// Sends words that are numbers, one after another.
+/// Sends ascending numbers as words of 8 bytes, until `stop` is set. Returns how many.
 fn send(mut to: TcpStream, stop: &AtomicBool) -> Result<u64> {
     let mut sent = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -114,7 +114,8 @@ fn kill(member: Member) -> Result<()> {
     member.wait().map(drop)
 }
 
-/// Members of two groups and a handle without a group start and end until the device is free.
+/// Members of two groups and a handle without a group start and end. At the end no application uses
+/// the device.
 fn come_and_go(scratch: &Scratch) -> Result<()> {
     let alone = start(scratch, None)?;
     let first = start(scratch, Some(7))?;
@@ -131,8 +132,8 @@ fn come_and_go(scratch: &Scratch) -> Result<()> {
     kill(third)
 }
 
-/// Uses the offloads that hosts usually have: frames are long, and their checksums are not computed
-/// yet.
+/// The devices use the offloads that hosts usually have. So frames are long, and their checksums
+/// are not computed yet.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn transfers_go_on_while_members_come_and_go() -> Result<()> {

@@ -1,5 +1,6 @@
-//! VLAN tags beside frames, as a VLAN device with offload at the peer sends them. In all groups the
-//! frames contain the tags, and the host gets each packet as without a capture.
+//! VLAN tags beside frames, as a VLAN device with offload at the peer sends them. The members of
+//! all groups must get frames that contain the tags. The host must get each packet as it would
+//! without a capture.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_netns::remains::on_wire_that_ends_clean;
@@ -45,7 +46,7 @@ fn send(wire: &Wire) -> Result<()> {
     wire.send_bytes(frames.iter().map(|it| (Direction::Request, &it[..])))
 }
 
-/// An application that writes its packets to a file of this name.
+/// A tcpdump on `engine` that writes its packets to the file `file`.
 fn tcpdump(wire: &Wire, file: &str, engine: &str) -> Result<Program> {
     let program = Program::tcpdump(DEVICE, wire.scratch.file(file))?;
     Ok(program.set("PCAP_DRIVER", engine))

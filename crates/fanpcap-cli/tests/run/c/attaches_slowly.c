@@ -1,5 +1,5 @@
-/* Preloaded into tcpdump. A newcomer on the XDP engine that already has its packet socket waits a
-   second before the device's packets are given to its group. */
+/* A library that is preloaded into tcpdump. A newcomer on the XDP engine that already has its
+   packet socket waits a second before its group gets the device's packets. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -18,7 +18,8 @@ int socket(int domain, int type, int protocol)
 	return next(domain, type, protocol);
 }
 
-/* Puts something into the group's descriptor store. The device has no group before it. */
+/* Our library calls sendmsg() to put a descriptor into the group's descriptor store. Before
+   that, the device gives no packets to the group. */
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
 	ssize_t (*next)(int, const struct msghdr *, int) = dlsym(RTLD_NEXT, "sendmsg");

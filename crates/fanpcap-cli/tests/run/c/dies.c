@@ -1,6 +1,6 @@
-/* Preloaded into tcpdump, which dies at the point that DIES names. "reading": after a read of
-   the kernel's counters that returned packets, which clears the counters. "joining": before it
-   enters its group. */
+/* A library that is preloaded into tcpdump. tcpdump then dies at the point that DIES names.
+   "reading": after it has read counters of the kernel that are not 0, which also clears the
+   counters. "joining": before it enters its group. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -36,7 +36,7 @@ int setsockopt(int fd, int level, int name, const void *value, socklen_t length)
 	int (*next)(int, int, int, const void *, socklen_t) = dlsym(RTLD_NEXT, "setsockopt");
 
 	if (level == SOL_PACKET && name == PACKET_FANOUT) {
-		/* Packets come during this wait. */
+		/* Waits, so that packets come before the process dies. */
 		usleep(100000);
 		die("joining");
 	}

@@ -1,4 +1,4 @@
-/* Opens a device and never looks for packets: idle DEVICE. */
+/* Opens a device and never reads packets. Usage: idle DEVICE. */
 #include <pcap/pcap.h>
 #include <stdio.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* Reads a packet socket of its own, without libpcap: outsider [PROTOCOL [DEVICE]]. */
+/* Reads a packet socket without libpcap. Usage: outsider [PROTOCOL [DEVICE]]. */
 #include <arpa/inet.h>
 #include <net/ethernet.h>
 #include <net/if.h>

@@ -1,4 +1,5 @@
-/* Preloaded into tcpdump, which then stops itself each time after it has taken a write lock. */
+/* A library that is preloaded into tcpdump. tcpdump then stops itself each time that it has
+   taken a write lock. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* Opens two handles on a device and reads only one of them: two_handles DEVICE. */
+/* Opens two handles on a device and reads only one of them. Usage: two_handles DEVICE. */
 #include <pcap/pcap.h>
 #include <stdio.h>
 

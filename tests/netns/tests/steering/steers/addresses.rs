@@ -77,7 +77,7 @@ fn keys_tell_source_and_destination_apart() -> Result<()> {
             (leaves(back4(n, 1, turned(ports))), Some(1000 + key)),
             (arrives(with_udp(n, ports)), Some(2000 + key)),
             (arrives(packet6(n, ports)), Some(3000 + key)),
-            // The packet has no ports.
+            // The packet has no ports, so it has no key and reaches no member.
             (arrives(echo4(n)), None),
         ]
     });
@@ -114,8 +114,8 @@ fn the_tuples_differ_in_what_they_tell_apart() -> Result<()> {
             (arrives(with_udp(n, ports)), Some(2000 + key)),
         ]
     });
-    // Of 64 flows, how many are distinguished from the same flow with a tag, and from UDP with the
-    // same ports.
+    // Each program, whether it distinguishes flows from the same flows with a tag, and whether it
+    // distinguishes TCP from UDP with the same ports.
     for (program, by_tag, by_protocol) in [
         ("main = steer_flow", false, false),
         ("steer_flow_5_tuple", false, true),

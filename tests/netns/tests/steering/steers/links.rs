@@ -44,7 +44,8 @@ fn local_links_go_by_the_address_that_is_not_the_gateways() -> Result<()> {
                 Frame::leaving(packet4(n, 2, PORTS).between((mac(n), gateway))),
                 key,
             ),
-            // Neither end is the gateway.
+            // Neither end is the gateway, so the selector differs from that of frames to and from
+            // the gateway.
             (
                 Frame::arriving(packet4(n, 3, PORTS).between((mac(n), SERVER))),
                 near,

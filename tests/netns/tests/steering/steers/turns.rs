@@ -53,8 +53,8 @@ fn at_random_all_get_about_the_same() -> Result<()> {
     on_scene(1, |scene| {
         let outcome = scene.share("steer_rnd", MEMBERS, &frames)?;
         outcome.ensure_all_came()?;
-        // Binomial: the expected value is 2000, σ = √(8000 · ¼ · ¾) = 38.7. One run of a million
-        // exceeds 5 σ.
+        // Binomial: the expected value is 2000, σ = √(8000 · ¼ · ¾) = 38.7. By chance, one run in
+        // 400 000 gives a share beyond 5 σ.
         let fair = 2000 - 194..=2000 + 194;
         let shares = outcome.shares();
         ensure!(

@@ -1,5 +1,6 @@
-//! Balanced groups. After a few rounds, the busiest member has no more packets than the others. No
-//! packet is lost. Flows with traffic stay at their members unless all may move.
+//! Balanced groups. After a few rounds, the busiest member has hardly more packets than the others.
+//! No packet is lost. Flows with traffic stay at their members unless the mode lets all flows move
+//! (`balance=all`).
 
 mod mix;
 
@@ -86,8 +87,8 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
-    /// Ends all members. Returns the packets that each member has got. Each killed member may have
-    /// been handling one frame.
+    /// Ends all members. Returns the packets that each member has got. The test has killed `killed`
+    /// members; each may have been handling one frame, which it did not record.
     fn finish(mut self, mix: &Mix, killed: usize) -> Result<Seen> {
         let seen = mix.await_all(&self.members, killed)?;
         self.members.iter_mut().try_for_each(Recorder::stop)?;
@@ -95,8 +96,8 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Each eighth bucket has a flow. Some more of the second member's buckets have flows, so that it
-/// gets 1.5 times its share.
+/// Adds a flow in each eighth bucket. Adds flows in some more of the second member's buckets, so
+/// that this member gets 1.5 times its share.
 fn skewed(mix: &mut Mix, group: &Group<'_>) {
     let owners = group.table.owners();
     let even = (0..BUCKETS).step_by(8);
@@ -106,8 +107,8 @@ fn skewed(mix: &mut Mix, group: &Group<'_>) {
     mix.add(more.into_iter());
 }
 
-/// Checks that the busiest member was far above the mean in the `first` packets, and is not in the
-/// packets `last`.
+/// Checks that the busiest member got far more packets than the mean in the first half of the
+/// `first` packets, and hardly more than the mean in the packets `last`.
 fn ensure_leveled(seen: &Seen, first: usize, last: Range<usize>) -> Result<()> {
     let (before, after) = (seen.above(0..first / 2), seen.above(last));
     print(&format!(
@@ -233,7 +234,7 @@ mod long {
             let last = mix.sent();
             group.send(&mut mix, 4, &mut |_, _| Ok(()))?;
             let seen = group.finish(&mix, 1)?;
-            // Three members are left.
+            // Only the three members that are left count.
             let after = seen.above(last..mix.sent());
             ensure!(after <= 5.0, "{after}");
             Ok(())

@@ -18,21 +18,23 @@ pub(super) struct Change {
     pub(super) member: Option<usize>,
     /// Buckets that moved.
     pub(super) buckets: usize,
-    /// The successor of that member.
+    /// The successor of `member`, if a successor joined.
     pub(super) successor: Option<usize>,
     /// Whether flows keep their member when their bucket moves.
     pub(super) is_sticky: bool,
-    /// If the member ended: how, and when, in microseconds since 1970.
+    /// The way in which `member` ended, and the time of its end, in microseconds since 1970. `None`
+    /// if it did not end.
     pub(super) end: Option<(End, u64)>,
-    /// How long the member's packets may wait for another member after that.
+    /// The longest allowed time from the end of `member` until another member records the first
+    /// packet of its flows.
     pub(super) served_within: Duration,
 }
 
-/// A surviving member takes only milliseconds.
+/// The usual value of `served_within`. A surviving member needs only milliseconds.
 pub(super) const SERVED_WITHIN: Duration = Duration::from_secs(3);
 
 impl Change {
-    /// Prints the figures.
+    /// Prints the change and its effects on flows.
     pub(super) fn tell(&self, story: &Story) {
         let moved = story.moved(self.phase, self.member);
         let percent = 100.0 * moved.flows as f64 / f64::from(FLOWS);
@@ -47,8 +49,8 @@ impl Change {
         }
     }
 
-    /// Checks that only the one member's flows have moved, and not more flows than the moved
-    /// buckets imply.
+    /// Checks that only flows of `member` have moved, and that not more flows have moved than the
+    /// number of moved buckets implies.
     pub(super) fn check(&self, story: &Story) -> Result<()> {
         let what = &self.what;
         let moved = story.moved(self.phase, self.member);
@@ -68,8 +70,8 @@ impl Change {
             let has = story.flows(self.phase, successor);
             ensure!(has == moved.flows, "{what}: {moved:?}, the successor {has}");
         }
-        // If another process holds a member's descriptors, the group notices later that nobody
-        // reads its packets.
+        // If another process holds the member's descriptors, the group needs longer to notice that
+        // nobody reads the member's packets. So the time is not checked then.
         if self.end.is_some_and(|(how, _)| how != End::Held) {
             let (first, _) = self.served(story).context("no member serves its flows")?;
             ensure!(first < self.served_within, "{what}: served after {first:?}");
@@ -77,8 +79,8 @@ impl Change {
         Ok(())
     }
 
-    /// The largest number of flows that the number of buckets implies. Flows are spread over
-    /// buckets by chance.
+    /// The largest number of flows that the number of moved buckets implies: the mean and three
+    /// standard deviations, because flows are spread over buckets by chance.
     fn most(&self) -> f64 {
         let share = self.buckets as f64 / BUCKETS as f64;
         let flows = f64::from(FLOWS);
@@ -95,8 +97,8 @@ impl Change {
         }
     }
 
-    /// How long after the member's end another member had its first packet, and the longest delay
-    /// of its packets.
+    /// Two times of the ended member's flows: from the member's end until another member recorded
+    /// their first packet, and the longest delay of their packets at other members.
     fn served(&self, story: &Story) -> Option<(Duration, Duration)> {
         let before = self.phase.checked_sub(1)?;
         let (_, since_us) = self.end?;

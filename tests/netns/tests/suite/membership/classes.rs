@@ -20,7 +20,7 @@ const GROUP: u16 = 7;
 /// About half of the flows belong to class 2.
 const PROGRAM: &str = "main = do\n  when (udp_source .< 33000) (classify 2)\n  steer_flow\n";
 
-/// The group, and what was sent to it.
+/// The group's members, and the wire at which they capture.
 struct Scene<'a> {
     wire: &'a Wire,
     members: Vec<Recorder>,
@@ -84,7 +84,8 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Waits until a member has published that `offered` packets came. Returns how many had no member.
+/// Waits until a member has published that `offered` packets came. Returns how many of these
+/// packets had no member.
 fn await_ledger(offered: u64) -> Result<u64> {
     await_for("the ledger", LIMIT, || {
         let Some(ledger) = table::view(GROUP)?
@@ -147,7 +148,7 @@ fn a_death_moves_flows_of_its_class_alone() -> Result<()> {
 }
 
 /// Checks that each frame was recorded once. For each killed member, one frame of its flows may be
-/// missing, because the member was handling it.
+/// missing: the frame that the member was handling.
 fn ensure_each_once(got: &[Vec<Got>], sent: &Sent, killed: &[usize]) -> Result<()> {
     let mut times: BTreeMap<u32, u32> = sent.numbers().flatten().map(|it| (it, 0)).collect();
     for got in got.iter().flatten() {
@@ -172,8 +173,8 @@ fn ensure_each_once(got: &[Vec<Got>], sent: &Sent, killed: &[usize]) -> Result<(
     Ok(())
 }
 
-/// The last member of class 2 ends. The packets of the class then have no member, and are counted
-/// as such. The next member of the class gets the following packets.
+/// The last member of class 2 ends. Then packets of the class must be counted as packets without a
+/// member. When another member of the class joins, it must get the following packets.
 fn ensure_class_without_members_is_counted(
     scene: &mut Scene<'_>,
     load: &mut Load,

@@ -63,8 +63,8 @@ fn what_a_killed_member_alone_had_is_read() -> Result<()> {
     })
 }
 
-/// A successor reads the packets that the killed member had not read: these packets had no copies
-/// at other members.
+/// A successor reads the packets that the killed member had not read. No other member needs them,
+/// because each has got its own copies.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn a_successor_reads_the_copies_of_who_was_before() -> Result<()> {
@@ -94,7 +94,7 @@ fn a_successor_reads_the_copies_of_who_was_before() -> Result<()> {
     })
 }
 
-/// An application may open a handle long before it reads it.
+/// An application may open a handle long before it reads from the handle.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn who_is_read_late_gets_all_that_came_for_it() -> Result<()> {
@@ -118,9 +118,9 @@ fn who_is_read_late_gets_all_that_came_for_it() -> Result<()> {
     })
 }
 
-/// One of three members ends under load. Each survivor must get no packet twice, and every packet
-/// if `all` packets go to all members. The counters on the survivor's page must agree. Returns how
-/// many packets of the ended member count as unread.
+/// One of three members ends under load. Each survivor must get no packet twice. If `all` is set,
+/// all packets go to all members, so each survivor must get every packet. The counters on its page
+/// must agree. Returns the number of the ended member's packets that count as unread.
 fn one_of_three_ends(wire: &Wire, program: &str, how: End, all: bool) -> Result<u64> {
     let start = |_| Recorder::start_as(wire, DEVICE, GROUP, program, &[ON_XDP]);
     let mut members = (0..3).map(start).collect::<Result<Vec<_>>>()?;
@@ -150,8 +150,8 @@ fn one_of_three_ends(wire: &Wire, program: &str, how: End, all: bool) -> Result<
     Ok(gone.unread)
 }
 
-/// Waits until a member has recorded `count` packets and its page has the same count, or until it
-/// records no more.
+/// Waits until a member has recorded `count` packets and its page has the same count. If `count` is
+/// `None`, waits for a second instead.
 fn await_received(member: &Recorder, count: Option<usize>) -> Result<()> {
     let Some(count) = count else {
         thread::sleep(Duration::from_secs(1));

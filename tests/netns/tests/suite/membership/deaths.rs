@@ -1,5 +1,5 @@
-//! Members end in different ways. Only their flows move, and other members read the packets that
-//! they had not read.
+//! Members end in different ways. Only flows of the ended members move, and other members read the
+//! packets that are left in the ended members' rings.
 
 use anyhow::Result;
 
@@ -61,8 +61,8 @@ fn members_without_privileges_look_after_their_group() -> Result<()> {
     members_end(End::HangsFirst, &["nobody"])
 }
 
-/// Of four members, the first one ends, which attached the group's BPF program. Then a middle one
-/// ends, then the last.
+/// Of four members, first the member ends that attached the group's BPF program: the first one.
+/// Then a middle member ends, and then the last one.
 pub(super) fn members_end(how: End, members: &'static [&'static str]) -> Result<()> {
     on_wire_of(members, |wire| {
         let mut scene = Scene::start(wire, 7, 4, members)?;

@@ -98,7 +98,8 @@ fn one_device_was_down(members: &'static [&'static str]) -> Result<()> {
         let mut scene = Scene::start_on(wire, BOTH, 7, 4, members)?;
         let mut load = Load::start_to(BOTH)?;
         scene.phase()?;
-        // The members' order differs from the order in which they joined.
+        // The killed member and the newcomer make the members' order differ from the order in which
+        // they joined.
         scene.end(1, End::Killed)?;
         scene.phase()?;
         scene.join()?;
@@ -133,7 +134,8 @@ fn members_of_other_devices_are_refused() -> Result<()> {
         refused("vd", 65_535, "vd for a group on several devices")?;
         let one = Recorder::start(wire, "vb", 8, &[])?;
         refused(BOTH, 8, "has the devices vb, this handle vb^vd:")?;
-        // The next number is in use.
+        // The group number that a group on two devices would use next, 65534, is in use. So the
+        // following group must use another number.
         let high = Recorder::start(wire, "vd", 65_534, &[])?;
         let other = Recorder::start(wire, BOTH, 9, &[])?;
         for mut member in [both, one, high, other] {

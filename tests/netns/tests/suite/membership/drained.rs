@@ -31,7 +31,7 @@ fn a_drained_member_gets_its_share_back() -> Result<()> {
     on_wire(1, |wire| one_gets_its_share_back(wire, DEVICE, &[]))
 }
 
-/// A member gets no packets while it is drained, and gets its share again with a weight.
+/// A member gets no packets while it is drained. It gets a share again when it gets a weight.
 pub(super) fn one_gets_its_share_back(
     wire: &Wire,
     device: &'static str,
@@ -86,7 +86,8 @@ fn the_last_member_is_not_drained() -> Result<()> {
         scene.drain(0)?;
         let refused = scene.drain(1).unwrap_err().to_string();
         ensure!(refused.contains("no other member"), "{refused}");
-        // When the other member dies, the remaining member has everything, even if it was drained.
+        // When the only other member dies, the remaining member gets all buckets, although it was
+        // drained.
         scene.end_drained(1, End::Killed)?;
         scene.await_share_of(0)
     })

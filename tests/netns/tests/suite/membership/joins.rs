@@ -1,4 +1,4 @@
-//! Members join. Each takes its share from all others, and no other buckets move.
+//! Members join. Each newcomer takes its share from all other members, and no other buckets move.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::on_wire;

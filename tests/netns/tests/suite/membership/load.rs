@@ -1,4 +1,5 @@
-//! The load: numbered frames of many flows in turn, from this test's own generator.
+//! The load: numbered frames of many flows in turn, from the generator of this project (the crate
+//! `fanpcap-gen`).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ const RATE: &str = "60kpps";
 /// frames, it would use half a CPU.
 const BURST: u64 = 500_000;
 
-/// Frames, which a separate thread sends.
+/// Frames that a separate thread sends.
 pub(super) struct Load {
     /// The sending thread; `None` during a pause.
     sending: Option<Sending>,
@@ -48,8 +49,8 @@ pub(super) struct Sent(Vec<Part>);
 struct Part {
     /// Start of the part, in microseconds since 1970.
     since_us: u64,
-    /// The part's frames have numbers from 0 on. This is the range of their numbers among all
-    /// frames.
+    /// The range of the numbers that the part's frames have among all frames. In the frames
+    /// themselves, the numbers of each part begin at 0.
     numbers: Range<u32>,
     /// Number of devices. The frames use the devices in turn: a round of all flows over each.
     devices: u32,
@@ -201,13 +202,13 @@ impl Sent {
         self.0.iter().map(|part| part.numbers.clone())
     }
 
-    /// The end of the numbers.
+    /// The number after the last frame's number.
     pub(super) fn end(&self) -> u32 {
         self.0.last().map_or(0, |part| part.numbers.end)
     }
 
-    /// Number of directions of all flows together. The number of a frame modulo this number
-    /// identifies the frame's direction.
+    /// Number of directions of all flows together. A frame's number modulo this number identifies
+    /// the frame's flow and direction.
     pub(super) fn directions(&self) -> u32 {
         FLOWS * self.0.last().map_or(1, |part| part.devices)
     }

@@ -25,7 +25,8 @@ fn each_newcomer_takes_its_share_and_nothing_is_left() -> Result<()> {
             scene.join()?;
             scene.phase()?;
         }
-        // Ends the first member, which has claimed the device. A newcomer takes its slot.
+        // Ends the first member, which has claimed the device. Then a newcomer takes the ended
+        // member's slot.
         scene.end(0, End::Killed)?;
         scene.phase()?;
         scene.join()?;
@@ -79,7 +80,7 @@ fn a_device_that_was_down_moves_no_flow() -> Result<()> {
         let mut scene = Scene::start(wire, 7, 5, &[ON_XDP])?;
         let mut load = Load::start()?;
         relinked::mix(&mut scene)?;
-        // On XDP, slots are not positions in the kernel's group.
+        // On XDP, slots are not positions in the kernel's group, so no slot gets another number.
         ensure!(scene.relink(&mut load, DEVICE)? == 0);
         scene.phase()?;
         scene.join()?;

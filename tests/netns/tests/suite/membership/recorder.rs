@@ -16,7 +16,7 @@ use fanpcap_testkit::{Member, Program};
 use super::load::print;
 use super::records::now_us;
 
-/// How a member ends.
+/// A way in which a member ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// The member closes its handle on command.
@@ -36,7 +36,7 @@ pub(super) enum End {
 pub(super) struct Recorder {
     /// The process, until it ends.
     process: Option<Member>,
-    /// The child that continues when the recorder has ended.
+    /// A child of the member that still runs when the member's process has ended.
     child: Option<Child>,
     /// The file with the records.
     pub(super) file: PathBuf,
@@ -44,7 +44,7 @@ pub(super) struct Recorder {
     pub(super) slot: Option<u8>,
 }
 
-/// A member's child, killed with the test.
+/// A member's child, by its process ID. It is killed when this value is dropped.
 struct Child(u32);
 
 impl Recorder {
@@ -55,7 +55,7 @@ impl Recorder {
         Self::start_as(wire, device, group, mode.unwrap_or("flow"), how)
     }
 
-    /// Starts a member in another mode, or with options.
+    /// Starts a member in the mode `mode`, which may have options.
     pub(super) fn start_as(
         wire: &Wire,
         device: &str,
@@ -99,7 +99,7 @@ impl Recorder {
         Ok(own.next().context("no page")?.id())
     }
 
-    /// Stops the member while its ring has packets.
+    /// Stops the member by SIGSTOP, and waits so that packets collect in its ring.
     pub(super) fn hang(&self) -> Result<()> {
         let process = self.process.as_ref().context("it has ended")?;
         process.signal("STOP")?;
@@ -112,12 +112,12 @@ impl Recorder {
         self.slot.is_some() && (self.process.is_some() || self.child.is_some())
     }
 
-    /// Tells a waiting member to continue.
+    /// Tells a member that was started with `idle` to begin to read.
     pub(super) fn call(&self) -> Result<()> {
         Ok(child::signal(self.pid()?, child::SIGUSR1)?)
     }
 
-    /// Makes the recorder set its filter again, for the `nth` time.
+    /// Makes the member set its filter for the `nth` time.
     pub(super) fn set_filter(&mut self, nth: usize) -> Result<()> {
         let process = self.process.as_mut().context("it has ended")?;
         process.signal("USR2")?;
@@ -130,7 +130,7 @@ impl Recorder {
         process.signal(name)
     }
 
-    /// Ends the parent of a daemon.
+    /// Ends the parent process of a member that was started with `daemon`. The child continues.
     pub(super) fn end_parent(&mut self) -> Result<()> {
         let mut process = self.process.take().context("it has ended")?;
         self.child = Some(Child::of(&mut process)?);

@@ -30,7 +30,8 @@ pub(super) fn count(file: &Path) -> Result<u64> {
     Ok(u64::from_ne_bytes(count))
 }
 
-/// When the last recorded packet arrived, in microseconds since 1970; 0 if there is none.
+/// The arrival time of the last recorded packet, in microseconds since 1970; 0 if no packet was
+/// recorded.
 pub(super) fn last_arrived_us(file: &Path) -> Result<u64> {
     let Some(last) = count(file)?.checked_sub(1) else {
         return Ok(0);
@@ -42,7 +43,8 @@ pub(super) fn last_arrived_us(file: &Path) -> Result<u64> {
     Ok(decode(&record)?.arrived_us)
 }
 
-/// All packets that a member has recorded, including the packet in whose callback it was killed.
+/// All packets that a member has recorded, including a packet in whose callback the member was
+/// killed. This packet is behind the packets that the file counts.
 pub(super) fn read(file: &Path) -> Result<Vec<Got>> {
     let count = usize::try_from(count(file)?)?;
     let mut bytes = vec![0; 8 + 16 * (count + 1)];

@@ -56,7 +56,7 @@ fn a_newcomer_sees_to_a_device_that_was_down_while_all_others_were_busy() -> Res
     })
 }
 
-/// A change after the device was down moves only the flows that it must.
+/// A member that joins or ends after the device was down moves only the flows that it must move.
 fn the_device_was_down(members: &'static [&'static str]) -> Result<()> {
     on_wire(1, |wire| {
         let mut scene = Scene::start(wire, 7, 5, members)?;
@@ -64,7 +64,8 @@ fn the_device_was_down(members: &'static [&'static str]) -> Result<()> {
         mix(&mut scene)?;
         ensure!(scene.relink(&mut load, DEVICE)? > 0);
         scene.phase()?;
-        // A second time: now all members are in order.
+        // The members are now in the order in which they joined, so the second time no slot gets
+        // another number.
         ensure!(scene.relink(&mut load, DEVICE)? == 0);
         scene.phase()?;
         scene.end(3, End::Killed)?;

@@ -21,19 +21,21 @@ use super::records::{self, now_us};
 use super::story::Story;
 use super::table::{BUCKETS, Owners, Table};
 
-/// How many frames of each flow are sent in a phase.
+/// The least number of frames of each flow in a phase.
 const ROUNDS: u64 = 3;
 
-/// By then, packets have arrived that were under way while the table changed.
+/// The time after a change of the table within which the packets arrive that were under way during
+/// the change.
 const SETTLED: Duration = Duration::from_millis(30);
 
-/// How long the group waits for a member's successor after it has noticed the member's end.
+/// The time that the group waits for a member's successor after it has noticed the member's end.
 pub(super) const GRACE: Duration = Duration::from_secs(2);
 
-/// How often the test is repeated if a busy machine keeps successors from coming in time.
+/// The number of times that a test is tried if a busy machine keeps successors from joining in
+/// time.
 const ATTEMPTS: usize = 5;
 
-/// Settings that put a recorder's handle on the XDP engine.
+/// The argument that puts a recorder's handle on the XDP engine.
 pub(super) const ON_XDP: &str = "driver=xdp";
 
 /// Runs a test with a wire, and checks that members on the XDP engine leave nothing behind.
@@ -69,8 +71,8 @@ pub(super) struct Scene<'a> {
     owners: Owners,
     phases: Vec<Range<u64>>,
     changes: Vec<Change>,
-    /// Why packets in a member's ring may come late: other members had its share before its ring
-    /// was read.
+    /// The reason why packets may come late; `None` if they must not. They come late if other
+    /// members get a member's share before its ring has been read.
     late: Option<&'static str>,
 }
 
@@ -115,8 +117,8 @@ impl<'a> Scene<'a> {
         Ok(scene)
     }
 
-    /// A time without changes. At its end all its packets have been read, so that no other member
-    /// takes them over.
+    /// Waits for the end of a phase, which is a time without changes. At its end the members have
+    /// read all the phase's packets, so that no other member takes packets over later.
     pub(super) fn phase(&mut self) -> Result<()> {
         let phase = phase_of(self.device, &self.members, self.is_sticky())?;
         self.phases.push(phase);
@@ -197,9 +199,9 @@ impl<'a> Scene<'a> {
         Ok(moved.len())
     }
 
-    /// A named member ends, and its successor joins. The successor gets its buckets. No other flow
-    /// may move, not even in between. Returns false if the successor came after the grace period on
-    /// a busy machine.
+    /// A named member ends, and its successor joins. The successor must get the member's buckets.
+    /// No other flow may move, not even before the successor joins. Returns false if the successor
+    /// came after the grace period on a busy machine.
     pub(super) fn end_and_succeed(&mut self, member: usize, how: End, name: &str) -> Result<bool> {
         let old = self.slot(member)?;
         let before = self.owners.clone();
@@ -231,8 +233,9 @@ impl<'a> Scene<'a> {
         Ok(true)
     }
 
-    /// A member reads nothing from now on: a child holds it, or it is stopped. After a while, in
-    /// which nothing is sent, other members have its share. No other buckets may move.
+    /// Keeps a member from reading: if `is_held`, its process ends and a child holds its
+    /// descriptors; otherwise the member is stopped. Then the load pauses until other members have
+    /// the member's share. No other buckets may move.
     pub(super) fn silence(&mut self, member: usize, load: &mut Load, is_held: bool) -> Result<()> {
         let (slot, begun) = (self.slot(member)?, Instant::now());
         if is_held {
@@ -341,8 +344,8 @@ impl<'a> Scene<'a> {
                 Ok((count >= wanted as u64).then_some(()))
             })
         };
-        // A killed member may have been handling a packet. The story reports how many such packets
-        // there are.
+        // A killed member may have been handling a packet, so fewer frames than sent may be
+        // recorded. The story reports how many frames are missing for this reason.
         let _ = await_count(sent.count().saturating_sub(self.members.len()), LIMIT);
         let _ = await_count(sent.count(), Duration::from_secs(3));
         self.members.iter_mut().try_for_each(Recorder::stop)?;
@@ -361,8 +364,8 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// A time without changes, in microseconds since 1970. These members have read its packets. In a
-/// sticky group one member may have got none.
+/// Waits for the end of a phase and returns its time, in microseconds since 1970. At the end, these
+/// members have read the phase's packets. In a sticky group a member may have got no packet.
 pub(super) fn phase_of(device: &str, members: &[Recorder], is_sticky: bool) -> Result<Range<u64>> {
     thread::sleep(SETTLED);
     let from = now_us();

@@ -50,7 +50,7 @@ struct Schedule<'a> {
     ids: Vec<MemberId>,
     /// The weight of each member until it ends.
     weights: Vec<Option<u16>>,
-    /// How often each member has set its filter.
+    /// For each member, the number of times that it has set its filter.
     filters: Vec<usize>,
     /// The owner of each bucket.
     owners: Vec<usize>,
@@ -73,7 +73,7 @@ impl<'a> Schedule<'a> {
         }
     }
 
-    /// Makes all steps.
+    /// Carries out all steps.
     fn run(mut self, steps: Vec<Vec<Action>>) -> Result<()> {
         let mut steps = steps.into_iter();
         for action in steps.next().unwrap_or_default() {
@@ -154,7 +154,7 @@ impl<'a> Schedule<'a> {
         Ok(())
     }
 
-    /// The processes that this step stops, and for how many milliseconds.
+    /// The processes that this step stops, each with the duration of its stop in milliseconds.
     fn stops(&self, actions: &[Action]) -> Result<Vec<(u32, u64)>> {
         let ends = |number: usize| {
             let is_it = |it: &Action| matches!(it, Action::End { member, .. } if *member == number);
@@ -207,7 +207,7 @@ impl<'a> Schedule<'a> {
                 self.members[member].set_filter(self.filters[member])?;
                 load.go_on(DEVICE)?;
             }
-            // Other threads stop these members.
+            // `step` starts threads that stop these members.
             Action::Stop { .. } | Action::Freeze { .. } => {}
         }
         Ok(())
@@ -325,8 +325,7 @@ impl<'a> Schedule<'a> {
     }
 }
 
-/// Stops a process for this many milliseconds. A process that has ended in the meantime does not
-/// matter.
+/// Stops a process for `ms` milliseconds. Ignores errors, because the process may have ended.
 fn stop_for(pid: u32, ms: u64) {
     let _ = signal(pid, "STOP");
     thread::sleep(Duration::from_millis(ms));

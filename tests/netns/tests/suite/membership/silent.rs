@@ -1,5 +1,5 @@
-//! Members that live and do not read. Other members get their share, and none of their packets is
-//! lost.
+//! Members that live and do not read. Other members get the shares of these members, and no packet
+//! in their rings is lost.
 
 use anyhow::Result;
 use fanpcap_netns::{Wire, on_wire};

@@ -42,8 +42,8 @@ fn each_ends_in_turn(count: usize) -> Result<()> {
     on_wire(1, |wire| kernels(wire, count))
 }
 
-/// How many flows the kernel's mode `hash` moves when another member joins, and when the first
-/// member is killed.
+/// Prints how many flows the kernel's mode `hash` moves when another member joins, and when the
+/// first member is killed.
 fn kernels(wire: &Wire, count: usize) -> Result<()> {
     let mut members: Vec<Recorder> = Vec::new();
     let mut phases = Vec::new();
@@ -77,7 +77,8 @@ fn kernels(wire: &Wire, count: usize) -> Result<()> {
 
 fn start(wire: &Wire, members: &mut Vec<Recorder>) -> Result<()> {
     let mut member = Recorder::start_as(wire, DEVICE, 8, "hash", &[])?;
-    // The member reads from now on.
+    // A member with a slot counts as one that reads. In the kernel's mode the slot's number has no
+    // meaning.
     member.slot = Some(0);
     members.push(member);
     Ok(())

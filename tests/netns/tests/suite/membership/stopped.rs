@@ -1,5 +1,6 @@
 //! Newcomers that are stopped at a random moment of their join, as by a debugger or `docker pause`.
-//! Few of them may hold a lock then, because all other members would wait for this lock.
+//! Few of them may hold a lock at this moment, because all other members wait for the lock of a
+//! stopped process.
 //!
 //! `FANPCAP_RUNS` sets how many newcomers are stopped, `FANPCAP_SEED` the random times.
 
@@ -43,7 +44,7 @@ struct Trial<'a> {
     beside: bool,
 }
 
-/// The results of the stopped newcomers.
+/// Numbers of newcomers.
 #[derive(Debug, Default)]
 struct Counts {
     stopped: u32,
@@ -61,7 +62,7 @@ impl Trial<'_> {
         Ok(program.group(GROUP, "flow"))
     }
 
-    /// Waits until the group and the device are in the state before a newcomer.
+    /// Waits until the previous newcomers have left the group and the device.
     fn await_begin(&self) -> Result<()> {
         member::wait_for_members(GROUP, usize::from(self.beside))?;
         await_for("the device to be free", LIMIT, || {
@@ -69,7 +70,7 @@ impl Trial<'_> {
         })
     }
 
-    /// The time that a newcomer takes from its start until it captures: the median of five.
+    /// The time from the start of a newcomer until it captures: the median of five newcomers.
     fn time(&self) -> Result<Duration> {
         let one = |_| -> Result<Duration> {
             self.await_begin()?;
@@ -105,7 +106,7 @@ impl Trial<'_> {
         Ok(counts)
     }
 
-    /// Stops a newcomer this long after its start, and starts another newcomer.
+    /// Stops a newcomer `after` its start, and then starts another newcomer.
     fn stop_one(&self, after: Duration, counts: &mut Counts) -> Result<()> {
         let newcomer = self.newcomer()?.spawn(&self.wire.scratch)?;
         thread::sleep(after);
@@ -134,7 +135,8 @@ impl Trial<'_> {
                 Ok(has_xdp(DEVICE)?.then_some(()))
             })?;
             stop(&newcomer)?;
-            // If a member had joined, its page would show the claimed device.
+            // The newcomer must not have joined yet: the page of a member would show which process
+            // has the device.
             if diag::packet_sockets()?.iter().all(|it| it.fanout.is_none()) {
                 return Ok(newcomer);
             }
@@ -172,8 +174,8 @@ const HOLDER: &str = "FANPCAP_HOLDS_LOCK";
 /// signal(7).
 const SIGSTOP: i32 = 19;
 
-/// Whether this process is the one that must take the lock. If so, it stops or sleeps with the lock
-/// until it is killed.
+/// Returns false in the test's own process. In the process that must take the lock, takes it, and
+/// then stops or sleeps until the process is killed.
 fn is_holder() -> Result<bool> {
     let Ok(how) = env::var(HOLDER) else {
         return Ok(false);
@@ -188,7 +190,8 @@ fn is_holder() -> Result<bool> {
     }
 }
 
-/// Starts a process that takes the lock, in the test of this name.
+/// Starts this test program as another process, which runs only the test `test` and takes the lock
+/// there.
 fn start_holder(wire: &Wire, test: &str, how: &str) -> Result<Member> {
     let name = format!("membership::stopped::{test}");
     let own = Program::new(env::current_exe()?, "")?.set(HOLDER, how);
@@ -264,8 +267,8 @@ fn a_newcomer_makes_its_programs_while_another_has_the_lock() -> Result<()> {
     })
 }
 
-/// At this moment no process holds a lock, but the device has a BPF program that only the stopped
-/// process has open.
+/// The newcomer is stopped at a moment at which no process holds a lock, but the device has a BPF
+/// program that only the stopped newcomer has open.
 #[test]
 #[ignore = "needs root: run by make test"]
 fn who_is_stopped_with_the_device_is_named() -> Result<()> {
@@ -326,8 +329,9 @@ mod long {
             };
             trial.run(runs.unwrap_or(runs_here))
         })?;
-        // Two of a hundred on a quiet machine; seven on a busy machine, which may take the CPU from
-        // a process that holds a lock.
+        // Of a hundred newcomers, two hold a lock on a quiet machine. Seven hold a lock on a busy
+        // machine, where a process may lose its CPU while it holds a lock. The test allows about
+        // twice as many.
         let most = counts.stopped / 7 + 1;
         ensure!(
             counts.holders <= most,

@@ -8,7 +8,7 @@ use anyhow::{Result, ensure};
 use super::load::{FLOWS, Sent, print};
 use super::records::Got;
 
-/// Which member had a flow in a phase.
+/// The member that had a flow in a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     Nobody,
@@ -49,7 +49,7 @@ impl Story {
         }
     }
 
-    /// The frames that no member has recorded. Checks that none was recorded twice.
+    /// The frames that no member has recorded. Checks that no frame was recorded twice.
     pub(super) fn missing(&self) -> Result<Vec<u32>> {
         // A number between two parts belongs to no frame, so no member may record it.
         let mut times = vec![1_u32; self.sent.end() as usize];
@@ -77,7 +77,7 @@ impl Story {
         Ok(of_times(|it| it == 0))
     }
 
-    /// Checks that every frame was recorded once, or that a member was handling it when it was
+    /// Checks that every frame was recorded once, except the frames `in_hand` of members that were
     /// killed.
     pub(super) fn ensure_each_once(&self, in_hand: &BTreeSet<u32>) -> Result<()> {
         let missing = self.missing()?;
@@ -93,9 +93,9 @@ impl Story {
         Ok(())
     }
 
-    /// The frame that a member was handling when it was killed after a phase, if it had not
-    /// recorded this frame. It is the first frame of the member's flows after the last recorded
-    /// one.
+    /// The frame that a member was handling when it was killed after a phase, if the member had not
+    /// recorded this frame. It is the first frame of the member's flows after the last frame that
+    /// the member recorded.
     pub(super) fn in_hand(&self, phase: usize, member: usize) -> Option<u32> {
         let last = self.members[member].last()?;
         let owners = &self.owners[phase];
@@ -146,7 +146,7 @@ impl Story {
         late
     }
 
-    /// For each flow whose member changed from the previous phase to this one: both members.
+    /// The old and the new member of each flow that moved from the previous phase to this one.
     pub(super) fn moves(&self, phase: usize) -> impl Iterator<Item = (usize, usize)> {
         let both = self.owners[phase - 1].iter().zip(&self.owners[phase]);
         both.filter_map(|pair| match pair {
@@ -155,8 +155,8 @@ impl Story {
         })
     }
 
-    /// Compares a phase with the previous one. Between them one member joined or ended, or no
-    /// member.
+    /// Compares the owners of flows in a phase and in the previous one. Between the two phases only
+    /// `member` joined or ended; `None` if no member did.
     pub(super) fn moved(&self, phase: usize, member: Option<usize>) -> Moved {
         let of = |owner: &Owner| member.is_some_and(|member| *owner == Owner::Member(member));
         let both = self.owners[phase - 1].iter().zip(&self.owners[phase]);
@@ -169,14 +169,15 @@ impl Story {
         }
     }
 
-    /// How many flows a member had in a phase.
+    /// The number of flows that a member had in a phase.
     pub(super) fn flows(&self, phase: usize, member: usize) -> usize {
         let owners = self.owners[phase].iter();
         owners.filter(|it| **it == Owner::Member(member)).count()
     }
 
-    /// For the flows that a member had in a phase: after how many microseconds from `since_us`
-    /// another member had their first packet, and the longest wait of their packets from then on.
+    /// Two times, in microseconds, of the flows that a member had in a phase: from `since_us` until
+    /// another member had their first packet, and the longest wait of their packets at other
+    /// members.
     pub(super) fn served(&self, phase: usize, member: usize, since_us: u64) -> Option<(u64, u32)> {
         let had = |got: &&Got| {
             let flow = (got.number % FLOWS) as usize;

@@ -1,5 +1,5 @@
-//! The table of a steered group, as the kernel has it: which slot owns each bucket. A group over
-//! several devices has one table for each device. The first device leads.
+//! The table of a steered group, as the kernel has it. It says which slot owns each bucket. A group
+//! over several devices has one table for each device. The first device leads.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -69,8 +69,8 @@ impl Owners {
         Self(buckets.map(|slot| slot.load(Ordering::Acquire)).collect())
     }
 
-    /// Whether two buckets with the same owner here also have the same owner there, and the other
-    /// way round.
+    /// Whether both tables divide the buckets equally: two buckets have one owner in this table
+    /// exactly if they have one owner in `other`.
     fn is_alike(&self, other: &Self) -> bool {
         let both = || self.0.iter().zip(&other.0);
         let there: BTreeMap<_, _> = both().collect();
@@ -83,7 +83,7 @@ impl Owners {
         self.0[bucket]
     }
 
-    /// How many buckets each slot owns; without slots that own none.
+    /// The number of buckets that each slot owns, without slots that own no bucket.
     pub(super) fn shares(&self) -> BTreeMap<u8, usize> {
         let mut shares = BTreeMap::new();
         for slot in &self.0 {
@@ -98,7 +98,7 @@ impl Owners {
         Self(self.0.iter().map(number).collect())
     }
 
-    /// For each bucket that has moved: the old and the new slot.
+    /// The old and the new slot of each bucket that has moved.
     pub(super) fn moved(&self, now: &Self) -> Vec<(u8, u8)> {
         let both = self.0.iter().copied().zip(now.0.iter().copied());
         both.filter(|(before, now)| before != now).collect()

@@ -72,7 +72,8 @@ fn nobody_waits_for_a_successor_longer_than_the_ring_has_room() -> Result<()> {
     })
 }
 
-/// Of four members two have names. They end and come back, one of them twice.
+/// Of four members, two have names. The named members end and successors join, two of them one
+/// after the other for the same name.
 pub(super) fn members_come_back(how: End, members: &'static [&'static str]) -> Result<()> {
     let test = |wire: &Wire| {
         let mut scene = Scene::start(wire, 7, 2, members)?;

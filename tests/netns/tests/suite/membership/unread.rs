@@ -42,8 +42,9 @@ fn the_first_handle_on_xdp_has_all_after_the_only_one_that_was_read_has_closed()
     })
 }
 
-/// Works like scapy's `srp()`: a second handle with its own filter asks for an address and is
-/// closed. Then packets are sent, and only then the first handle is read.
+/// Opens and reads handles in the order of scapy's `srp()`: a second handle with its own filter
+/// asks for an address and is closed. Then packets are sent, and only after that the first handle
+/// is read.
 fn one_asks_and_closes(wire: &Wire, engine: &str) -> Result<()> {
     let group = format!("PCAP_GROUP={GROUP}");
     let mut program = Dialog::behind(wire, -1, &["env", &group, engine])?;
@@ -95,7 +96,8 @@ fn two_read_one_ring(wire: &Wire, how: &[&str]) -> Result<()> {
     other.stop()
 }
 
-/// How many packets of a member's ring the owner has taken, and how many other members have taken.
+/// Two numbers of packets in a member's ring: those that the owner has taken, and those that other
+/// members have taken.
 fn shares(page: &HeldPage) -> Result<[u64; 2]> {
     let taken = page.record().and_then(|record| record.taken);
     let others = page.takeover().context("no page")?.inherited;

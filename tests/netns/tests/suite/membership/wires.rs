@@ -9,7 +9,8 @@ use fanpcap_gen::Pool;
 use fanpcap_netns::{DEVICE, FAR_DEVICE};
 use fanpcap_testkit::{Injector, Veth, veth};
 
-/// The second wire. Its far end belongs to the tap's leg with the replies.
+/// The second wire. At its far end `vc` the replies enter, as from a tap that sends each direction
+/// over its own wire.
 pub(super) const SECOND: [&str; 2] = ["vc", "vd"];
 
 /// The devices at which members capture.
@@ -57,7 +58,7 @@ impl Wires {
         let begun = Instant::now();
         let mut sent = 0;
         while !stop.load(Ordering::Relaxed) {
-            // All frames of a burst go the same way.
+            // All frames of a burst go over one wire.
             let wire = usize::from((sent / self.pool.len() as u64) % 2 == 1);
             let frames = sent..sent + BURST;
             let frames: Vec<Vec<u8>> = frames.map(|it| self.frame(it, wire == 1)).collect();

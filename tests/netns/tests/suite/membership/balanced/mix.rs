@@ -20,7 +20,8 @@ use crate::membership::table::BUCKETS;
 /// Number of flows from which the test takes one flow for each bucket.
 const FLOWS: u32 = 60_000;
 
-/// A prime number. No number of flows in these tests is a multiple of it.
+/// A prime number. No number of flows in these tests is a multiple of this number, so steps of this
+/// size visit each flow once.
 const STRIDE: usize = 7919;
 
 /// Offset of a frame's number: after the headers of Ethernet, IPv4 and UDP.
@@ -86,7 +87,7 @@ impl Mix {
         self.flows.contains(&bucket)
     }
 
-    /// How many frames were sent.
+    /// The number of frames sent.
     pub(super) fn sent(&self) -> usize {
         self.sent.len()
     }
@@ -94,7 +95,8 @@ impl Mix {
     /// Sends a frame of each flow.
     pub(super) fn send(&mut self, wire: &Wire) -> Result<()> {
         let mut frames = Vec::new();
-        // A round may begin within a pass. So the flows of one member must not follow each other.
+        // A balancing round may begin in the middle of a pass. If all flows of one member followed
+        // each other, the round would count the packets of this member only.
         let flows = self.flows.len();
         let order = (0..flows).map(|at| self.flows[at * STRIDE % flows]);
         let order: Vec<usize> = order.collect();

@@ -12,7 +12,7 @@ use super::super::load::{Load, print};
 use super::super::wires;
 use super::{ON_XDP, Scene};
 
-/// How long a device is down.
+/// The time that a device is down.
 const DOWN: Duration = Duration::from_millis(50);
 
 impl Scene<'_> {
@@ -69,8 +69,8 @@ impl Scene<'_> {
     }
 
     /// The device goes down and up while all members are stopped. A newcomer joins before the
-    /// members continue, and numbers the slots. It takes its share of members whose sockets have
-    /// moved.
+    /// members continue, and numbers the slots. The newcomer takes its share from members whose
+    /// sockets have new positions.
     pub(in super::super) fn relink_asleep(&mut self, load: &mut Load) -> Result<()> {
         load.pause()?;
         let slots = self.slots_by_age();

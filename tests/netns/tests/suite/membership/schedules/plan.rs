@@ -18,15 +18,15 @@ const ENDS: [End; 4] = [End::Leaves, End::LeavesMuch, End::Killed, End::HangsFir
 /// An action on a group. Members are numbered in the order in which they join.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Action {
-    /// The next member joins. With `name` it gets the name that belongs to this number.
+    /// A member joins. If `name` is a number, the member gets the name that belongs to this number.
     Join { name: Option<usize> },
     /// A member ends.
     End { member: usize, how: End },
     /// A member gets another weight; 0 drains it.
     Weigh { member: usize, weight: u16 },
-    /// A member is stopped for this many milliseconds.
+    /// A member is stopped for `ms` milliseconds.
     Stop { member: usize, ms: u64 },
-    /// All members are stopped.
+    /// All members are stopped for `ms` milliseconds.
     Freeze { ms: u64 },
     /// A member sets its filter while nothing is sent, because packets that come during the change
     /// would be lost.
@@ -39,7 +39,7 @@ struct Member {
     name: Option<usize>,
     weight: u16,
     is_there: bool,
-    /// A step acts on a member at most once; this member is already used.
+    /// The current step already acts on this member. A step acts on a member at most once.
     is_taken: bool,
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The steps of a schedule. The first lets members come one by one.
+    /// The steps of a schedule. In the first step, the first members join one by one.
     pub(super) fn of(seed: u64) -> Vec<Vec<Action>> {
         let mut plan = Self {
             random: Pcg64Mcg::new((u128::from(seed) << 64) | 0x5eed),
@@ -107,7 +107,7 @@ impl Plan {
         }
     }
 
-    /// A newcomer. One in three has a name.
+    /// A newcomer joins. One newcomer in three has a name.
     fn join(&mut self) -> Action {
         let number = self.members.len();
         let name = (self.below(3) == 0).then_some(number);
@@ -138,8 +138,8 @@ impl Plan {
         }
     }
 
-    /// Another weight for a member without a name. A successor gets its predecessor's buckets,
-    /// whatever its own weight.
+    /// Gives another weight to a member without a name. Members with names keep their weights,
+    /// because a successor gets its predecessor's buckets whatever its own weight is.
     fn weigh(&mut self, weight: u16, actions: &mut Vec<Action>) {
         let member = match weight {
             0 => self.take_one_of_several(),

@@ -8,7 +8,8 @@ use super::super::recorder::End;
 use super::super::story::Story;
 use super::plan::Action;
 
-/// How long before a step packets may have come that were still unread at the step.
+/// The longest time that a packet may have been unread in a ring when a step began, in
+/// microseconds.
 const UNREAD_US: u64 = 300_000;
 
 /// A step that has been made.
@@ -19,7 +20,8 @@ pub(super) struct Step {
     pub(super) time: Range<u64>,
     /// Members that joined.
     pub(super) came: Range<usize>,
-    /// Buckets that have moved between other members. Rounding may cause this if weights differ.
+    /// Number of buckets that have moved between members that the step does not concern. If weights
+    /// differ, rounding may cause such moves.
     pub(super) rounded: usize,
 }
 
@@ -48,7 +50,7 @@ impl Step {
         self.came.contains(&to) || self.actions.iter().any(is_one)
     }
 
-    /// Why packets of flows may come late; `None` if they must not.
+    /// The reason why packets may come after later packets of their flow; `None` if they must not.
     pub(super) fn late(&self) -> Option<&'static str> {
         let count = |is_it: fn(&Action) -> bool| self.actions.iter().filter(|it| is_it(it)).count();
         let ends = count(|it| matches!(it, Action::End { .. }));
@@ -77,7 +79,8 @@ impl Step {
             .moves(phase)
             .filter(|(from, to)| !self.concerns(*from, *to));
         let (others, actions) = (others.count(), &self.actions);
-        // As many flows as buckets are expected; by chance there may be several times as many.
+        // One flow is expected for each moved bucket. By chance there may be several times as many
+        // flows.
         let most = self.rounded * 8;
         ensure!(
             others <= most,
