@@ -1,4 +1,4 @@
-//! An engine, and a device that it has taken.
+//! An engine, and a device that the engine has taken.
 
 use crate::fd_store::FdStore;
 use crate::on_device::OnDevice;
@@ -75,7 +75,7 @@ pub trait Engine: Sync {
 /// An engine for processes that watch groups from outside. The trait is separate from [`Engine`],
 /// because the library that applications load does not need it.
 pub trait Watcher: Sync {
-    /// As [`Engine::id`].
+    /// The engine's number, as in [`Engine::id`].
     fn id(&self) -> u8;
 
     /// Opens a group's counters for a process that is not a member. That process can still read the
@@ -133,7 +133,7 @@ pub struct Begun {
     /// The BPF program or other object that the engine has loaded for received packets. On XDP it
     /// is the BPF program. The group's descriptor store keeps this descriptor.
     pub program: OwnedFd,
-    /// Whether the engine counts packets for the steering program.
+    /// Whether the steering program has counters, which the engine increments.
     pub counts: bool,
 }
 
@@ -152,8 +152,8 @@ pub trait WatchedCounters: Send + Sync {
     fn no_member(&self) -> u64;
 }
 
-// For structs with an `Engine` field. A derived `Debug` would bring the `Debug` code of all parts
-// into the library (decision 13).
+// Structs with an `Engine` field need this for their `Debug`. A derived `Debug` would bring the
+// `Debug` code of all parts into the library (decision 13).
 impl fmt::Debug for dyn Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Engine")

@@ -17,7 +17,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// The kind of an entry's descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoredFd {
-    /// The group's BPF program, and the file with the text of its steering program if there is one.
+    /// The group's BPF program, and the file with the steering program's text if this file could be
+    /// made.
     Program,
     /// The epoll instance that has all lifelines.
     Lifelines,
@@ -124,7 +125,7 @@ impl FdStore {
         }
     }
 
-    /// Both ends.
+    /// Both ends of the store's socket: the end to write to, and the end to read from.
     pub fn ends(&self) -> [BorrowedFd<'_>; 2] {
         [self.into.as_fd(), self.out_of.as_fd()]
     }
@@ -138,7 +139,8 @@ impl FdStore {
             return Err(io::Error::new(io::ErrorKind::WouldBlock, FULL));
         }
         // The kernel limits how many descriptors a user has in queues, but does not report how many
-        // there are. So try it: put more descriptors than a newcomer needs into another queue.
+        // are in queues now. So test the limit: put more descriptors than a newcomer needs into
+        // another queue.
         let [into, _out_of] = unix::pair()?;
         let many = [self.into.as_fd(); message::DESCRIPTORS_MAX];
         message::send(into.as_fd(), &[0], &many)?;
@@ -189,8 +191,8 @@ impl FdStore {
     /// Removes an entry, if the store has it, and the duplicates that dead processes have left.
     ///
     /// # Errors
-    /// The errors of sendmsg(2) and recvmsg(2). After an error, the store has lost duplicates at
-    /// most.
+    /// The errors of sendmsg(2) and recvmsg(2). Even after an error, the store still has all other
+    /// entries: only duplicates may be lost.
     pub fn remove(&self, unwanted: StoredFd) -> io::Result<()> {
         let mut rest = Vec::new();
         self.visit(&mut |entry, _| {

@@ -19,20 +19,21 @@ pub trait OnDevice: Send + Sync {
     /// The engine's entries in the group's descriptor store.
     fn entries(&self) -> Vec<StoredFd>;
 
-    /// The descriptors that the members of all groups on the device share, for newcomers.
+    /// The descriptors that the members of all groups on the device share. Newcomers get duplicates
+    /// of these descriptors.
     fn device_descriptors(&self) -> [BorrowedFd<'_>; 2];
 
     /// Gives the device's packets to the group from now on, until the group's last member is gone.
-    /// If the group `steals`, the host loses these packets for the same time. Returns the group's
-    /// number on the device. The caller holds the device's lock, here and for [`OnDevice::check`]
-    /// and [`OnDevice::clear`].
+    /// If the group `steals`, the host does not get these packets during this time. Returns the
+    /// group's number on the device. The caller holds the device's lock, here and for
+    /// [`OnDevice::check`] and [`OnDevice::clear`].
     ///
     /// # Errors
     /// Why the device can't serve one more group.
     fn attach(&self, store: &FdStore, steals: bool) -> Result<u8, Refusal>;
 
     /// Checks that the device's packets still come to the engine. If `steals` has a group's number,
-    /// the host loses these packets from now on, until that group is gone.
+    /// the host does not get the device's packets from now on, until that group is gone.
     ///
     /// # Errors
     /// `NotFound` when another process has detached the engine; the errors of the descriptor
@@ -42,7 +43,7 @@ pub trait OnDevice: Send + Sync {
     /// Frees what the device still has for groups that have lost their last member.
     ///
     /// # Errors
-    /// As [`OnDevice::check`]. After an error, another call completes the change.
+    /// The errors of [`OnDevice::check`]. After an error, another call completes the change.
     fn clear(&self) -> io::Result<()>;
 
     /// Checks that the group's members can get packets that the host sends.
@@ -75,10 +76,11 @@ pub trait OnDevice: Send + Sync {
     /// were dropped.
     fn counted(&self, slot: u8) -> [u64; 2];
 
-    /// The fate of the packets that came to the group so far.
+    /// What became of the packets that have come to the group so far.
     fn ledger(&self) -> Ledger;
 
-    /// The steering program's counters, and the number of fragments that may have left their flow.
+    /// The steering program's counters, and the number of late fragments: those that may have gone
+    /// to another member than the other packets of their flow.
     ///
     /// # Errors
     /// The errors of bpf(2).
@@ -90,14 +92,14 @@ pub trait OnDevice: Send + Sync {
     /// When the state of the rings can't be read.
     fn has_unread(&self, rings: &[OwnedFd]) -> io::Result<bool>;
 
-    /// The unread packets in a member's rings. The member has `taken` this many packets from the
-    /// rings. The engine puts no more packets into them.
+    /// The unread packets in a member's rings, from which the member has taken `taken` packets. The
+    /// caller has made sure that the engine puts no more packets into the rings.
     ///
     /// # Errors
     /// When `rings` are not rings of the group, or can't be mapped.
     fn remains(&self, rings: Vec<OwnedFd>, taken: u64) -> io::Result<Remains>;
 
-    /// Opens the loader of another steering program for the group. The caller has the device's
+    /// Opens a loader, to load another steering program for the group. The caller has the device's
     /// lock.
     ///
     /// # Errors
@@ -105,8 +107,9 @@ pub trait OnDevice: Send + Sync {
     fn loader(&self) -> io::Result<Box<dyn Loader + '_>>;
 
     /// Replaces the steering program of the group with this number on the device. `next` are the
-    /// descriptors of [`Next`]. Each packet meets either the former or the next steering program. A
-    /// caller can repeat the call. The caller holds the device's lock.
+    /// descriptors of [`Next::programs`]. Each packet is processed by either the former or the next
+    /// steering program, never by both. The call can be repeated. The caller holds the device's
+    /// lock.
     ///
     /// # Errors
     /// The errors of bpf(2) and of the descriptor stores. After an error, the former steering
@@ -116,7 +119,7 @@ pub trait OnDevice: Send + Sync {
 
 /// Loads steering programs for a group.
 pub trait Loader {
-    /// Loads the steering program whose text is `text`. No packet meets it before
+    /// Loads the steering program whose text is `text`. It processes no packets before
     /// [`OnDevice::replace`]. Loading takes a while, and the caller does not need to hold a lock
     /// meanwhile.
     ///
@@ -137,12 +140,12 @@ pub struct Next {
     /// program for received packets, and a second may be the BPF program for packets that the host
     /// sends.
     pub programs: Vec<OwnedFd>,
-    /// Whether the engine counts packets for the steering program.
+    /// Whether the steering program has counters, which the engine increments.
     pub counts: bool,
 }
 
-// For structs with an `OnDevice` field. A derived `Debug` would bring the `Debug` code of all parts
-// into the library (decision 13).
+// Structs with an `OnDevice` field need this for their `Debug`. A derived `Debug` would bring the
+// `Debug` code of all parts into the library (decision 13).
 impl fmt::Debug for dyn OnDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("OnDevice")

@@ -39,13 +39,14 @@ const STICKY: u32 = 0o1000;
 /// Attempts to make the root's directory while other processes make or replace it.
 const ATTEMPTS: u32 = 8;
 
-/// The root of all group directories. Each opening checks the root's directories again.
+/// The root of all group directories. Each function that opens the root checks the root's
+/// directories again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root {
     base: PathBuf,
 }
 
-/// An untrusted file or directory in the place of a directory of pages.
+/// An untrusted file or directory where a directory of pages should be.
 #[derive(Debug)]
 pub struct Foreign {
     path: PathBuf,
@@ -91,7 +92,7 @@ pub fn root() -> io::Result<PathBuf> {
 /// member call this function.
 ///
 /// # Errors
-/// As [`root`], and the error of mkdir(2).
+/// The errors of [`root`], and the error of mkdir(2).
 pub fn make_root() -> io::Result<PathBuf> {
     let root = Root::find()?;
     root.make().map(|_| root.path())
@@ -119,15 +120,16 @@ pub fn state_directory(name: &str, part: &str) -> io::Result<(Directory, PathBuf
 /// Opens the directory `name` of the administrator's state, if the directory exists and is trusted.
 ///
 /// # Errors
-/// `ENOENT`; `EACCES` for users other than root; and as [`root`].
+/// `ENOENT` if the directory does not exist; `EACCES` for users other than root; the errors of
+/// [`root`].
 pub fn find_state(name: &str) -> io::Result<Directory> {
     let base = base(Path::new(RUN), Path::new(SHM), &[STATE])?;
     enter(&enter(&open_base(&base)?, STATE)?, name)
 }
 
 /// Opens the directory `name` beside the root, where earlier builds kept the state. A container
-/// that shares the whole of `/run/fanpcap` may have written anything there. Returns the directory
-/// and its path.
+/// that shares the whole of `/run/fanpcap` may have written anything into this directory. Returns
+/// the directory and its path.
 ///
 /// # Errors
 /// As [`find_state`].
@@ -196,8 +198,8 @@ impl Root {
 }
 
 /// The base of the directories `names`, each of which is inside the one before. Returns the first
-/// base whose deepest existing directory is in memory: containers may mount any of these
-/// directories.
+/// base whose deepest existing directory is in memory: a container may have another file system
+/// mounted on any of these directories.
 fn base(run: &Path, shm: &Path, names: &[&str]) -> io::Result<PathBuf> {
     let is_usable = |base: &Path| {
         let mut deepest = Directory::open(base)?;
@@ -322,8 +324,8 @@ fn move_aside(base: &Directory, name: &str, make: Make, attempt: u32) -> io::Res
         .inspect_err(|_| _ = base.remove_directory(aside))?;
     let moved = base.about(aside)?;
     if moved.is_dir() && directory::is_trusted(&moved) {
-        // Another process of root made the directory first. The second exchange restores that
-        // directory.
+        // Another process of root made the directory first. The second exchange gives that
+        // directory its name back.
         base.exchange(own, aside)?;
         base.remove_directory(aside)?;
     }

@@ -46,12 +46,12 @@ pub struct JoinRequest<'a> {
     /// The protocol that the handle captures, `ETH_P_*`; not the one to which a silent handle is
     /// bound.
     pub protocol: u16,
-    /// The counters of the system's library for the socket.
+    /// The counters of the system's library for the socket before the join.
     pub before: MemberCounters,
-    /// The part that the handle's device has in the group.
+    /// The role of the handle's device in the group.
     pub per_device: PerDevice<'a>,
-    /// The handle's requirements for the engine that fills its rings; the group then has a steering
-    /// program. `None`: the handle's packet socket has the ring.
+    /// The handle's requirements for the engine that fills its rings; `choice` must then have a
+    /// steering program. `None`: the handle's packet socket has the ring.
     pub engine: Option<EngineAsk<'a>>,
 }
 
@@ -63,7 +63,7 @@ pub struct JoinRequest<'a> {
 /// silent handle is bound to [`ETH_P_SILENT`] again.
 ///
 /// # Errors
-/// Each message says what the group is and what to do.
+/// The message of each error says what the group's state is and what to do.
 pub fn join(request: JoinRequest<'_>) -> Result<Member, JoinError> {
     let _arriving = request.engine.and_then(|it| it.prepared.arriving());
     let (fd, choice) = (request.socket, request.choice);
@@ -164,8 +164,9 @@ impl Newcomer<'_> {
         identity.known_as(self.per_device.number())
     }
 
-    /// The newcomer's class. All members of one handle have the same class, since both directions
-    /// of a flow go to one handle.
+    /// The newcomer's class. A handle on several devices has a member on each. All these members
+    /// have the same class: both directions of a flow go to one handle, even if they arrive on two
+    /// devices.
     fn class(&self) -> u8 {
         self.lead().map_or(self.choice.class, Membership::class)
     }
@@ -203,12 +204,13 @@ impl Newcomer<'_> {
         )
     }
 
-    /// Whether the host loses the device's packets.
+    /// Whether the host is not to get the device's packets.
     fn steals(&self) -> bool {
         self.engine.is_some_and(|it| it.steal != Steal::No)
     }
 
-    /// Whether the host loses the device's packets, unless the host or a container uses the device.
+    /// Whether the host is not to get the device's packets, but only if neither the host nor a
+    /// container uses the device (`steal = yes`).
     fn takes_from_host(&self) -> bool {
         self.engine.is_some_and(|it| it.steal == Steal::Yes)
     }
@@ -223,10 +225,10 @@ impl Newcomer<'_> {
     }
 
     /// Joins. `attach` attaches the filtering part of the steering program, if there is one.
-    /// `enter` enters the group with the socket bound to an address. On a silent socket the filter
-    /// is attached before the group's first packet arrives. The page of `early` records when the
-    /// newcomer began to join, and what the device counted while the newcomer rejected packets of
-    /// its share.
+    /// `enter` enters the group, with a socket that is already bound to the address in its
+    /// argument. A silent socket rejects all packets from its join until the filtering part is
+    /// attached. The page of `early` records when the newcomer began to join, and how many packets
+    /// the device counted while the newcomer rejected packets of its share.
     fn take(
         &self,
         early: Option<&Member>,
@@ -237,8 +239,8 @@ impl Newcomer<'_> {
         if self.bound.protocol == ETH_P_SILENT && is_on_sockets {
             return self.take_from_silence(early, attach, enter);
         }
-        // On an engine the socket gets no packets, and the page shows the join only when the join
-        // is done.
+        // On an engine the socket gets no packets that it could reject, and the page shows the join
+        // only when the join is done.
         let rejections = early.map(Member::rejections).filter(|_| is_on_sockets);
         if let Some(rejections) = &rejections {
             rejections.join(false);
@@ -305,7 +307,7 @@ impl Newcomer<'_> {
         entered
     }
 
-    /// Enters the group with the socket bound to `address`.
+    /// Enters the group. The socket is bound to `address` already.
     fn enter(&self, address: Address) -> Result<(), JoinError> {
         let id = self.fanout.id;
         self.join_kernels(address).map_err(|refusal| match refusal {
@@ -385,7 +387,7 @@ impl Newcomer<'_> {
 /// Attaches the filtering part in place of the socket's filter.
 type Attach<'a> = &'a dyn Fn() -> Result<(), JoinError>;
 
-/// Enters the group with the socket bound to an address.
+/// Enters the group. The socket is bound to this address already.
 type Enter<'a> = &'a mut dyn FnMut(Address) -> Result<(), JoinError>;
 
 fn explain(
@@ -419,7 +421,8 @@ fn wanted(group: Group, mode: Mode) -> PacketFanout {
 }
 
 /// The highest number that no packet socket's group has and that is not in `others`: people choose
-/// low numbers. Without packet diag only the join shows whether the number is free.
+/// low numbers. Without packet diag the function can't see which numbers are used; then only the
+/// join shows whether the number is free.
 fn free_number(others: &[u16]) -> Option<u16> {
     let roster = Roster::look().unwrap_or_default();
     let is_used = |number| roster.members(number).next().is_some();

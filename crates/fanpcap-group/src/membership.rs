@@ -30,19 +30,20 @@ use std::time::{Duration, Instant};
 /// How long to wait before the next try when another member holds the group's lock.
 const BUSY: Duration = Duration::from_millis(1);
 
-/// How long to wait after an error.
+/// How long to wait after an error before the next try.
 const FAILED: Duration = Duration::from_millis(100);
 
 /// How often a member checks that the device still has the engine that fills its rings. The kernel
 /// does not report that an engine was detached.
 const AT_DEVICE_NS: u64 = 900_000_000;
 
-/// How often a member that is alone checks whether others have joined. The others may find that
-/// this member is silent.
+/// How long a member on packet sockets waits at most before it looks at its group again. A member
+/// that was alone would otherwise not notice that others have joined, and have taken its share
+/// because they found it silent.
 const ALONE_NS: u64 = 2_000_000_000;
 
 /// How many attempts to follow the lead are made in a row, and the pause between them. An attempt
-/// fails while another member prevents it.
+/// fails while another member holds the group's lock or changes the lead.
 const FOLLOW_TRIES: u32 = 50;
 const FOLLOW_PAUSE: Duration = Duration::from_micros(200);
 
@@ -51,7 +52,8 @@ const CLAIMED_WITHIN: Duration = Duration::from_millis(1);
 
 /// A member's part in its group. When the membership ends, its lifeline hangs up, and the other
 /// members notice. The membership must end only after the member's socket is closed: after the
-/// hang-up, other members may close the last duplicate of the socket.
+/// hang-up, other members close the group's duplicate of the socket and expect that no process has
+/// the socket any more.
 #[derive(Debug)]
 pub struct Membership {
     shared: Arc<Shared>,
@@ -60,7 +62,7 @@ pub struct Membership {
     /// The member's socket, by `SO_COOKIE`.
     cookie: u64,
     lock: GroupLock,
-    /// The process that joined. A forked child may have a copy.
+    /// The process that joined. A forked child may have a copy of this value.
     pid: u32,
     /// Whether to look after the group even if no descriptor is ready: at first, and after an
     /// attempt that another member or an error has prevented.
@@ -68,7 +70,7 @@ pub struct Membership {
     /// How many times the socket has reported that the device went down. Counts only the reports
     /// that are not in the table yet.
     downs: AtomicU8,
-    /// Rings of others that this member has read to the end.
+    /// Rings of other members that this member has read to the end and not yet vacated or returned.
     read_out: Arc<Mutex<ReadOut>>,
     /// Words of the member's page: when the application looked for packets; how many packets were
     /// taken; how many packets other members took before the application first looked.
@@ -78,15 +80,16 @@ pub struct Membership {
     skipped: AtomicU64,
     /// Whether the application has asked for the descriptor to wait on.
     is_asked: AtomicBool,
-    /// Whether the application looks for packets for the first time. Members that nobody reads lose
-    /// their share at this moment.
+    /// Whether the application has just looked for packets for the first time. Members that nobody
+    /// reads have to lose their share then; afterwards the value is false again.
     is_first: AtomicBool,
     /// Whether the group's steering program gives a packet to several members.
     copies: bool,
-    /// The member's slot and its rings, where an engine fills rings of its own. The member keeps
-    /// the slot as long as it lives.
+    /// The member's slot and its rings; `None` on packet sockets. The member keeps the slot as long
+    /// as it lives.
     io: Option<(Slot, Box<dyn MemberIo>)>,
-    /// Only kept open: nothing is written to it.
+    /// The end of the member's lifeline that hangs up. It is only kept open: nothing is written to
+    /// it.
     _lifeline: OwnedFd,
 }
 
@@ -136,8 +139,8 @@ impl Membership {
     }
 
     /// Adds the slot and the rings of a member on an engine. If the group's steering program
-    /// `copies` packets, handles that nobody reads keep their share: a late reader expects its own
-    /// copies.
+    /// `copies` packets, members that nobody reads keep their share: an application that reads late
+    /// expects its own copies.
     pub(crate) fn with_io(mut self, io: Option<(Slot, Box<dyn MemberIo>)>, copies: bool) -> Self {
         (self.io, self.copies) = (io, copies);
         self
@@ -158,7 +161,7 @@ impl Membership {
         Some((slot.0, &**io))
     }
 
-    /// The fate of the packets that came to the group so far, if its engine counts them.
+    /// What became of the packets that have come to the group so far; `None` on packet sockets.
     pub fn ledger(&self) -> Option<Ledger> {
         self.shared.on_device.as_ref().map(|it| it.ledger())
     }
@@ -204,9 +207,9 @@ impl Membership {
         departed
     }
 
-    /// Gives the member's buckets to others at once, because its handle is about to be closed. If
-    /// another member holds the lock, the others move the buckets when they notice that this member
-    /// is gone.
+    /// Gives the member's buckets to other members at once, because its handle is about to be
+    /// closed. If another member holds the lock, the other members move the buckets when they
+    /// notice that this member is gone.
     pub(crate) fn depart(&self) {
         if self.pid != std::process::id() {
             return;
@@ -219,9 +222,10 @@ impl Membership {
         }
     }
 
-    /// Writes the final counters of this departing member to its page, if an engine has counted its
-    /// packets and no other member is left: the engine's counters end with the group. Before that,
-    /// ends the packets for the member's slot. Does nothing if a successor is awaited.
+    /// If an engine has counted this departing member's packets and no other member is left, writes
+    /// the member's final counters to its page: the engine's counters end with the group. First
+    /// stops the packets for the member's slot, so that the counters don't change any more. Does
+    /// nothing if a successor is awaited.
     fn count_alone(&self) {
         let Some(on_device) = &self.shared.on_device else {
             return;
@@ -237,7 +241,7 @@ impl Membership {
         }
     }
 
-    /// The member's weight; `None` if others have removed the member from the table.
+    /// The member's weight; `None` if other members have removed this member from the table.
     pub fn weight(&self) -> Option<u16> {
         let table = self.shared.table();
         let slot = table.slot_of(self.cookie)?;
@@ -259,8 +263,8 @@ impl Membership {
     }
 
     /// Notes that the application has asked for the descriptor to wait on. The first time, the
-    /// member takes its share at once. This does not count as a look for packets, because the
-    /// application may never read.
+    /// member takes its share at once. Asking does not count as a look for packets, because the
+    /// application may never read the handle.
     pub fn note_asked(&self) {
         if !self.is_asked.swap(true, Ordering::Relaxed) {
             self.change(|slots| slots.begin_share(self.cookie));
@@ -277,7 +281,7 @@ impl Membership {
             return;
         };
         by_others.set(frames);
-        // Another reader may not have finished the frame that it claimed last.
+        // Another member may still read the frame that it claimed last. Wait a moment for its end.
         let end = Instant::now() + CLAIMED_WITHIN;
         while taken.get() < frames && Instant::now() < end {
             thread::yield_now();
@@ -286,9 +290,9 @@ impl Membership {
         self.is_first.store(!self.copies, Ordering::Relaxed);
     }
 
-    /// Takes the share at once, for a member that the system's library reads. The first look of
-    /// that library for packets can't be noticed. The member reads no ring of a dead member, so it
-    /// need not wait for other readers.
+    /// Takes the share at once, for a member that the system's library reads. Our library can't
+    /// notice when that library first looks for packets. The member never reads the ring of a dead
+    /// member, so it need not wait until other members have taken over such rings.
     pub fn begin_share_unread(&self) {
         self.change(|slots| {
             slots.give_up_shares(self.cookie)?;
@@ -383,9 +387,9 @@ impl Membership {
         Ok(Some((inherited, again)))
     }
 
-    /// Completes an exchange of the group's BPF program that its author left unfinished. Ends the
-    /// device's work for groups that are gone. Returns false if another process holds the device's
-    /// guard.
+    /// Completes an exchange of the group's BPF program that another process left unfinished. Frees
+    /// what the device still has for groups that are gone. Returns false if another process holds
+    /// the device's guard.
     fn clear_device(&self, guard: &GroupGuard) -> Result<bool, Failed> {
         let Some(on_device) = &self.shared.on_device else {
             return Ok(true);
@@ -407,8 +411,8 @@ impl Membership {
     /// Vacates the slots whose rings this member has read to the end. Returns borrowed rings to
     /// their owners.
     fn vacate<G: KernelOps>(&self, slots: &mut Slots<'_, G>) -> io::Result<()> {
-        // No other thread locks `read_out`, but `read_out` may have stayed locked in a forked
-        // child.
+        // Do not wait for the lock: no other thread takes it, but in a forked child it may stay
+        // locked forever.
         let Ok(mut read_out) = self.read_out.try_lock() else {
             return Ok(());
         };
@@ -431,8 +435,8 @@ impl Membership {
             let borrowed = takeover::borrow(&self.shared, &self.read_out, slot);
             if borrowed.is_none() {
                 let mut kernel = Kernel::of(&self.shared);
-                // If this does not change the row, the owner has begun to look for packets, and
-                // keeps its ring.
+                // An error does no harm: the owner has begun to look for packets, and keeps its
+                // ring.
                 let _ = self.slots(&mut kernel).give_back(row.cookie, self.cookie);
             }
             return borrowed;
@@ -469,8 +473,8 @@ impl GroupTasks for Membership {
             true => self.try_look_after(),
             false => (Vec::new(), None),
         };
-        // A busy reader would try again only a tenth of a second later. Until then the packets of a
-        // flow would go to two members.
+        // Try at once: a busy reader attends again only a tenth of a second later. Until then this
+        // group and its lead would give the packets of one flow to two members.
         for _ in 0..FOLLOW_TRIES {
             if !self.is_behind() {
                 break;
@@ -482,9 +486,10 @@ impl GroupTasks for Membership {
         }
         self.is_due.store(again.is_some(), Ordering::Relaxed);
         let again = again.or(answered.err().map(|_| FAILED));
-        // A change of the lead, or of another member, is still under way.
+        // If this group is still behind, another member is changing it or the lead: try again soon.
         let again = again.or(self.is_behind().then_some(BUSY));
-        // The engine also counts packets that no member gets.
+        // Publish the group's ledger even if this member got no packets: the engine also counts
+        // packets that no member gets.
         self.shared.renew_ledger();
         let on_device = self.shared.on_device.as_ref();
         let own_ns = on_device.map_or(ALONE_NS, |_| AT_DEVICE_NS);

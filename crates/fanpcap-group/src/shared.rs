@@ -26,7 +26,8 @@ const TABLE_LEN_WITH_CLASSES: u32 = 393_216;
 const _: () = assert!(TABLE_LEN as usize == layout::SIZE);
 const _: () = assert!(TABLE_LEN_WITH_CLASSES as usize == layout::SIZE_WITH_CLASSES);
 
-/// Bytes of the table of a group. Only a group on an engine has classes.
+/// Bytes of a group's table. Groups on packet sockets have no classes, groups on other engines
+/// have.
 fn table_len(has_classes: bool) -> u32 {
     if has_classes {
         TABLE_LEN_WITH_CLASSES
@@ -35,7 +36,7 @@ fn table_len(has_classes: bool) -> u32 {
     }
 }
 
-/// Table, descriptor store, lifelines and rendezvous of one group, in one process.
+/// The shared objects of one group, as one process has them open.
 #[derive(Debug)]
 pub(crate) struct Shared {
     memory: Memory,
@@ -45,9 +46,9 @@ pub(crate) struct Shared {
     rendezvous: Rendezvous,
     /// The network namespace of the group's device.
     pub(crate) namespace: Namespace,
-    /// The engine that fills the members' rings; `None` on packet sockets.
+    /// The engine that fills the members' rings; `None` if packet sockets do.
     pub(crate) engine: Option<&'static dyn Engine>,
-    /// The group's part of its device, where an engine fills the members' rings.
+    /// The group's part of the device that the engine has taken; `None` on packet sockets.
     pub(crate) on_device: Option<Box<dyn OnDevice>>,
 }
 
@@ -72,8 +73,8 @@ impl Shared {
         Self::with_table(None, key, map.into())
     }
 
-    /// Creates the objects that the members of a new group on an engine share, without the engine's
-    /// part.
+    /// Creates the objects that the members of a new group on `engine` share. The caller adds the
+    /// group's part of the device.
     ///
     /// # Errors
     /// As [`Shared::new`].
@@ -103,8 +104,8 @@ impl Shared {
         Ok(shared)
     }
 
-    /// Opens the descriptors that another member has handed over, which are in the order of
-    /// [`Shared::descriptors`].
+    /// Opens the shared objects from descriptors that another member has handed over, in the order
+    /// of [`Shared::descriptors`].
     ///
     /// # Errors
     /// When a descriptor is of the wrong kind.
@@ -145,7 +146,8 @@ impl Shared {
     }
 
     /// Returns how many packets came for a slot's member since it joined, dropped ones included,
-    /// and how many were dropped. The engine that fills the member's rings has counted them.
+    /// and how many were dropped. The engine that fills the member's rings counts these packets.
+    /// `None` on packet sockets.
     pub(crate) fn counted(&self, slot: Slot) -> Option<[u64; 2]> {
         let now = self.on_device.as_ref()?.counted(slot.0);
         Some(since(self.table(), slot, now))
@@ -211,7 +213,7 @@ impl Shared {
         }
     }
 
-    /// As [`Shared::publish_ledger`], but only if the published figures are old.
+    /// As [`Shared::publish_ledger`], but only if the published ledger is old.
     pub(crate) fn renew_ledger(&self) {
         if self.table().has_old_ledger(clock::monotonic_ns()) {
             self.publish_ledger();

@@ -1,19 +1,21 @@
 //! Changes the slots of a steered group when members join, leave or die.
 //!
-//! The kernel's array of a group's sockets has no holes. When a socket is closed, the last one
-//! moves into its position, and all that depends on positions changes (net/packet/af_packet.c,
-//! `__fanout_unlink()`). So the socket of a member that is gone stays open: the descriptor store
-//! has a duplicate, and the slot is a placeholder. A newcomer enters at the array's end. Then the
-//! placeholder's socket is closed, and the newcomer's socket moves into the slot. No other member's
-//! slot changes.
+//! The kernel's array of a group's sockets has no holes. When a socket is closed, the array's last
+//! socket moves into its position. So a living member would get another slot, and packets of other
+//! flows (net/packet/af_packet.c, `__fanout_unlink()`). So the socket of a member that is gone
+//! stays open: the descriptor store has a duplicate of the socket, which is now a placeholder. A
+//! newcomer enters at the array's end. Then the placeholder's socket is closed, and the newcomer's
+//! socket moves into the slot. No other member's slot changes.
 //!
-//! On the XDP engine members have classes. Each class has its own buckets and ranks. The members of
-//! a class share these, and take over only rings of their own class (`classes`).
+//! On the XDP engine members have classes. Each class has its own buckets and ranks, which the
+//! members of the class share. Members take over only rings of their own class (`classes`).
 //!
-//! A group may follow another (`following`). The members of a balanced group level their loads
+//! If a group has several devices, the kernel's groups on the further devices follow the kernel's
+//! group on the first device (`following`). The members of a balanced group level their loads
 //! (`rounds`).
 //!
-//! A member that is gone and has promised a successor keeps its buckets for a while (`succession`).
+//! A named member that is gone keeps its buckets for a while, in which a successor with its name
+//! may come (`succession`).
 //!
 //! A process that makes a change holds the group's lock. If the process dies during a change, the
 //! change's journal stays in the table. The next holder of the lock first completes that change.
@@ -56,15 +58,15 @@ pub(crate) trait KernelOps {
     /// by slots, this directs packets for `slot` into the newcomer's rings.
     fn enter(&mut self, slot: Slot) -> Result<(), Self::Refused>;
 
-    /// Where an engine fills rings by slots, ends the packets for this slot.
+    /// Where an engine fills rings by slots, stops the packets for this slot.
     fn leave(&mut self, slot: Slot) -> io::Result<()>;
 
     /// Whether a socket has entered the group; `None` if the socket is not in the descriptor store.
     fn has_entered(&mut self, cookie: u64) -> io::Result<Option<bool>>;
 
     /// Removes a socket from the descriptor store. If the socket's member is gone, the socket must
-    /// leave the group. If the socket stays in the group, another process has it, which is an
-    /// error. `member` is the socket's inode.
+    /// have left the group afterwards. If it has not, another process has the socket, and the call
+    /// fails. `member` is the socket's inode.
     fn withdraw(&mut self, cookie: u64, member: u64) -> io::Result<()>;
 
     /// Removes a lifeline from the descriptor store.
@@ -118,7 +120,7 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         }
     }
 
-    /// Completes a change that its author left unfinished.
+    /// Completes a change that another process left unfinished.
     pub(crate) fn repair(&mut self) -> io::Result<()> {
         match self.table.journal() {
             Journal::Nothing => return Ok(()),
@@ -132,7 +134,7 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         Ok(())
     }
 
-    /// Gives a newcomer its share. Returns false if the member is no newcomer.
+    /// Gives the member `own` its share if it is a newcomer. Returns false if it is not.
     pub(crate) fn begin_share(&mut self, own: u64) -> io::Result<bool> {
         self.repair()?;
         let Some(slot) = self.table.slot_of(own) else {
@@ -154,10 +156,12 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         Ok(is_newcomer)
     }
 
-    /// Handles a member that is about to close its handle: its share and its ring go to others, or
-    /// wait for its successor. The member that takes the ring gives the share away. If all
-    /// remaining members of the class are without a share, they get the share at once: none of them
-    /// looks for packets, and the ring's filter may differ from their filters.
+    /// Handles the departure of a member that is about to close its handle. Its share and its ring
+    /// go to other members, or wait for its successor. Usually the member that takes the ring gives
+    /// the share away. But if all remaining members of the class are without a share, they get this
+    /// share at once. None of them looks for packets yet, so for a long time none would take the
+    /// ring. Meanwhile packets would have to pass the ring's filter, which may differ from these
+    /// members' filters.
     pub(crate) fn depart(&mut self, own: u64) -> io::Result<()> {
         self.repair()?;
         let Some(slot) = self.table.slot_of(own) else {
@@ -181,14 +185,16 @@ impl<'a, G: KernelOps> Slots<'a, G> {
     }
 
     /// Gives away the buckets of members that are gone. Makes the member `own` read the rings that
-    /// nobody reads: those of members that are gone, and of members that have never read. Returns
-    /// the slots of these rings, which get no more packets.
+    /// nobody reads: the rings of members that are gone, and the rings of members whose
+    /// applications have never read them. Returns the slots of these rings, into which no more
+    /// packets come.
     pub(crate) fn take_over(&mut self, own: u64) -> io::Result<Vec<Slot>> {
         self.prepare()?;
         let living = self.mark_gone(own)?;
         self.look_after_awaited(&living)?;
-        // Use one time for buckets and rings. If a ring became due between two times, nobody would
-        // give away the buckets of its member.
+        // Use one reading of the clock for buckets and rings. With two readings, a ring could
+        // become due between them: `own` would take the ring, but nobody would give away the
+        // buckets of the ring's member.
         let now_ns = self.kernel.now_ns();
         self.share_out(own, now_ns);
         let orphans = self.orphans_for(own, now_ns);
@@ -207,10 +213,10 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         Ok(inherited)
     }
 
-    /// Ends the packets into the ring of a member that is gone, and cuts its lifeline. The member
-    /// `own` shall read the ring, unless another member began to read it before its owner died. If
-    /// `own` is of another class, this only cuts the lifeline. Returns whether `own` shall read the
-    /// ring.
+    /// Stops the packets into the ring of a member that is gone, and cuts that member's lifeline.
+    /// Returns whether `own` shall read the ring: it shall not if another member began to read the
+    /// ring before the ring's owner died. If `own` may not read the ring, because the ring's class
+    /// still has members and `own` is of another class, only cuts the lifeline.
     fn take_ring(&mut self, slot: Slot, own: u64) -> io::Result<bool> {
         let row = self.table.row(slot);
         if !classes::may_inherit(self.table, own, &row) {
@@ -288,8 +294,9 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         self.finish_balance();
     }
 
-    /// Marks members whose lifelines have hung up as gone. Each keeps its buckets until another
-    /// member takes its ring and gives the buckets away. Returns the sockets of living members.
+    /// Marks members whose lifelines have hung up as gone. Each of these members keeps its buckets
+    /// until another member takes its ring and gives the buckets away. Returns the sockets of
+    /// living members.
     fn mark_gone(&mut self, own: u64) -> io::Result<Vec<u64>> {
         let living = self.kernel.living()?;
         let is_gone = |(slot, row): (Slot, Row)| {
@@ -371,7 +378,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
     }
 
     /// Moves buckets of a class, and returns how many have moved. A dead member whose ring nobody
-    /// has taken keeps its buckets: else later packets would arrive before those in the ring.
+    /// has taken keeps its buckets. If another member got the buckets now, it would read later
+    /// packets of a flow before the ring's packets are read.
     fn move_buckets(&mut self, class: u8, shares: &[Share]) -> usize {
         let part = self.table.part(class);
         let mut moves = rounds::plan(self.table, part, shares);
@@ -385,7 +393,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         moves.len()
     }
 
-    /// Gives ranks to all members of a class that have or keep a share, and to no others.
+    /// Gives ranks to all members of a class that have a share, including the dead members that
+    /// keep theirs, and to no other members.
     fn set_ranks(&mut self, class: u8) {
         self.set_ranks_of(self.table.part(class), &classes::holders(self.table, class));
     }

@@ -22,23 +22,23 @@ pub(crate) use part::{Classes, Part};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub use sums::FinalCounters;
 
-/// The table, in any mapping of it.
+/// Views of the table's parts, in one process's mapping of the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Table<'a> {
     /// The buckets and ranks of the default class.
     pub(crate) default: Part<'a>,
     /// The buckets and ranks of the other classes.
     pub(crate) classes: Classes<'a>,
-    /// For each slot, the sticky id of the slot's member, if the member gets packets; 0: no such
-    /// member.
+    /// For each slot, the sticky id of the slot's member, if the member gets packets; 0: the slot
+    /// has no member that gets packets.
     pub(crate) sticky_ids: &'a [AtomicU64],
-    /// For the number in each sticky id, the stamp and the slot of the member that has this sticky
-    /// id; 0: no member has it.
+    /// For each number that a sticky id can have, the stamp and the slot of the member whose sticky
+    /// id has this number; 0: no member's sticky id has it.
     pub(crate) holders: &'a [AtomicU64],
     /// For each bucket, the packets that the BPF program of a balanced group has counted, and the
     /// count that the members last noted (`loads`).
     pub(crate) loads: &'a [AtomicU32],
-    /// Words that only the members use, from [`layout::OWN`] on.
+    /// The words from [`layout::OWN`] on, which the members use and the BPF program does not.
     pub(crate) words: &'a [AtomicU64],
 }
 
@@ -48,7 +48,8 @@ pub(crate) mod at {
 
     /// [`super::MAGIC`].
     pub(crate) const MAGIC: usize = 0;
-    /// Which group this table belongs to: interface index, then the group's number in 16 bits.
+    /// The group to which this table belongs: its interface index, then the group's number in the
+    /// lowest 16 bits.
     pub(crate) const GROUP: usize = 1;
     /// The change under way, [`super::Journal`]; 0: none.
     pub(crate) const JOURNAL: usize = 2;
@@ -70,17 +71,17 @@ pub(crate) mod at {
     pub(crate) const REPLACED_MEMBER: usize = 25;
     /// Digest of the group's steering program; 0: the group has none yet.
     pub(crate) const DIGEST: usize = 26;
-    /// How often the device went down. The count rises when the slots have been renumbered in the
-    /// kernel's new order.
+    /// How often the device went down. A member raises the count after it has renumbered the slots
+    /// in the kernel's new order.
     pub(crate) const DOWNS: usize = 27;
-    /// When to check the rings of awaited members, nanoseconds of `CLOCK_MONOTONIC`.
+    /// When to check the rings of awaited members next, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) const LOOK_NS: usize = 28;
-    /// When to check for members that do not read, nanoseconds of `CLOCK_MONOTONIC`.
+    /// When to check next for members that do not read, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) const CHECK_NS: usize = 29;
     /// The cookie of the group's first socket. It distinguishes the group from earlier groups with
     /// the same number.
     pub(crate) const ID: usize = 30;
-    /// The [`ID`] of the group that this group follows; 0: it follows none.
+    /// The [`ID`] of the group that this group follows; 0: this group follows no other group.
     pub(crate) const FOLLOWS: usize = 31;
     /// The newcomer's row while a join is under way.
     pub(crate) const NEWCOMER: usize = 32;
@@ -92,27 +93,29 @@ pub(crate) mod at {
     pub(crate) const OLD_BUCKETS: usize = OLD_ROWS + SLOTS * ROW;
     pub(crate) const OLD_RANKS: usize = OLD_BUCKETS + BUCKETS / 8;
     pub(crate) const NEW_SLOTS: usize = OLD_RANKS + SLOTS / 8;
-    /// For each slot whose ring has unread packets, how far its reader has come, and since when it
-    /// has been there, nanoseconds of `CLOCK_MONOTONIC`. 0: no unread packets were found.
+    /// Two words for each slot, written by the last check of its ring. The first is a digest of how
+    /// far the ring's reader has come; 0: the ring had no unread packets. The second is the time
+    /// since which the first word has been the same, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) const SEEN: usize = NEW_SLOTS + SLOTS / 8;
     /// In a group that follows another: the [`GENERATION`] that the lead had when this group last
-    /// took over the lead's owners of buckets.
+    /// gave its buckets to the members that own them in the lead.
     pub(crate) const FOLLOWED: usize = SEEN + SLOTS * 2;
-    /// How many groups follow this group, and their keys. The group's number in a key is 0 until
-    /// that number is chosen.
+    /// How many groups follow this group, and then the keys of these groups. A key has the group's
+    /// number 0 until that number is chosen.
     pub(crate) const DEVICE_GROUPS: usize = FOLLOWED + 1;
-    /// How many members have been succeeded by other members with the same names. The upper half of
-    /// the word is part of the last successor's cookie.
+    /// In the lower half of the word: how many members have been succeeded by other members with
+    /// the same names. In the upper half: part of the last successor's cookie, so that a repeated
+    /// change does not count this successor twice.
     pub(crate) const TAKEOVERS: usize = DEVICE_GROUPS + 1 + super::DEVICE_GROUPS_MAX;
-    /// For each slot, if an engine fills rings by slots, the counts from before the present member
-    /// came: packets for the slot, and how many of these were dropped.
+    /// Two words for each slot, in a group whose engine fills rings by slots: packets that came for
+    /// the slot before its present member, and how many of these packets were dropped.
     pub(crate) const COUNTED_BEFORE: usize = TAKEOVERS + 1;
     /// The engine's counts for the whole group, as a member last published them.
     pub(crate) const LEDGER: usize = COUNTED_BEFORE + 2 * SLOTS;
     /// The group slot that the group has in the registry of its device.
     pub(crate) const GROUP_SLOT: usize = LEDGER + super::LEDGER_WORDS;
-    /// Where an engine runs the group's BPF program: whether this BPF program has counters, which
-    /// the members then publish.
+    /// In a group whose BPF program an engine runs: 1 if this BPF program has counters, which a
+    /// member then publishes, else 0.
     pub(crate) const COUNTS: usize = GROUP_SLOT + 1;
     /// The exchange of the group's BPF program that is under way; see `crate::exchange`.
     pub(crate) const EXCHANGE: usize = COUNTS + 1;
@@ -134,10 +137,10 @@ pub(crate) mod at {
     pub(crate) const END: usize = ENGINE + 1;
 }
 
-/// Words of a row.
+/// How many words a slot's row has.
 pub(crate) const ROW: usize = 8;
 
-/// Words of a ledger.
+/// How many words a ledger has.
 pub(crate) const LEDGER_WORDS: usize = 7;
 
 /// The largest number of groups that can follow one group: a handle has at most 64 devices.
@@ -172,8 +175,8 @@ pub enum State {
     TakenOver,
     /// A placeholder: the socket of a member that is gone, whose ring has been read to the end.
     Vacant,
-    /// A member that is gone and has promised a successor. It keeps its buckets, and packets still
-    /// come into its ring.
+    /// A named member that is gone and for whose successor the group waits. The member keeps its
+    /// buckets, and packets still come into its ring.
     Awaited,
 }
 
@@ -199,8 +202,8 @@ pub(crate) struct Row {
     /// How often the member's socket has reported that the device went down, modulo 256, to compare
     /// with [`at::DOWNS`].
     pub(crate) downs: u8,
-    /// The member's weight; 0: no share. In a dead member's row, 0 means that its buckets are given
-    /// away.
+    /// The member's weight; 0: no share. In a dead member's row, 0 means that the member's buckets
+    /// have been given away.
     pub(crate) weight: u16,
     /// The member's class, 0 to 63.
     pub(crate) class: u8,
@@ -208,11 +211,11 @@ pub(crate) struct Row {
     pub(crate) pid: u32,
     /// The socket in the slot, by `SO_COOKIE`.
     pub(crate) cookie: u64,
-    /// The member whose socket this is or was.
+    /// The inode of the socket, which identifies the member whose socket this is or was.
     pub(crate) member: u64,
-    /// The cookie of the member that reads this ring; 0: no member reads it. While the member
-    /// lives, its own cookie means that others shall read its ring. In the row of an awaited or
-    /// dead member, its own cookie means that the lifeline is cut.
+    /// The cookie of the other member that reads this member's ring; 0: no other member reads it.
+    /// The member's own cookie has two meanings. In the row of a living member: other members shall
+    /// read its ring. In the row of an awaited or dead member: its lifeline is cut.
     pub(crate) taker: u64,
     /// When this state began, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) since_ns: u64,
@@ -252,7 +255,8 @@ impl Row {
         matches!(self.state, State::Live | State::Awaited) && self.weight > 0
     }
 
-    /// Whether a dead member keeps its share. It does so until another member takes its ring.
+    /// Whether the member is dead and still has its share. A dead member keeps its share until
+    /// another member takes its ring.
     pub(crate) fn keeps(&self) -> bool {
         self.state == State::Dead && self.weight > 0
     }
@@ -291,7 +295,7 @@ impl<'a> Table<'a> {
         self.set(at::MAGIC, MAGIC);
     }
 
-    /// Whether this is the table of this group.
+    /// Whether this is the table of the group with this key.
     pub(crate) fn is_of(&self, group: u64) -> bool {
         self.get(at::MAGIC) == MAGIC && self.get(at::GROUP) == group
     }
@@ -322,7 +326,7 @@ impl<'a> Table<'a> {
         usize::try_from(self.get(at::POSITIONS)).map_or(SLOTS, |count| count.min(SLOTS))
     }
 
-    // Not inlined, as it has many callers: the library stays smaller.
+    // Not inlined: the function has many callers, and the library stays smaller.
     #[inline(never)]
     pub(crate) fn row(&self, slot: Slot) -> Row {
         Row::decode(self.words_at(row_at(slot)))

@@ -25,7 +25,7 @@ pub const PERM_DENIED: c_int = -8;
 /// `PCAP_WARNING`: the call succeeded, and pcap_geterr(3PCAP) has a warning.
 pub const WARNING: c_int = 1;
 
-/// An open handle of the system's library. A copy is the same handle.
+/// An open handle of the system's library. A copy of this value stands for the same handle.
 pub trait Handle: System + Life + Member {}
 
 impl<H: System + Life + Member> Handle for H {}
@@ -46,7 +46,7 @@ pub trait System: Copy + PartialEq {
     /// The system library's pcap_activate(3PCAP).
     fn activate(self) -> c_int;
 
-    /// The system library's function for a setting.
+    /// Calls the system library's function for a setting.
     fn set(self, setting: Setting);
 
     /// The text of pcap_geterr(3PCAP).
@@ -67,7 +67,8 @@ pub trait System: Copy + PartialEq {
     /// Whether the handle's device is a network interface, or `any`. libpcap has other devices too.
     fn is_on_interfaces(self) -> bool;
 
-    /// Why the host or a container may need the packets of the handle's device, if either does.
+    /// In words, how the host or a container uses the handle's device, so that it may need the
+    /// device's packets; `None` if neither uses the device.
     fn host_use(self) -> Option<&'static str>;
 
     /// Binds the handle's silent socket to its device.
@@ -85,7 +86,7 @@ pub trait System: Copy + PartialEq {
 
 /// Our library's state of a handle, in addition to the system library's, and the handle's reader.
 pub trait Life: Copy {
-    /// The requests for the handle; `None` if there are none.
+    /// The requests for the handle; `None` if nothing is configured or requested for it.
     fn request(self) -> Option<Arc<Request>>;
 
     /// Records the requests for the handle.
@@ -101,16 +102,17 @@ pub trait Life: Copy {
     /// The handles on the other devices, if the application's handle is on several.
     fn others(self) -> Option<Arc<[Self]>>;
 
-    /// Changes a device as settings ask, for as long as `until` says: while the handle is open, or
-    /// longer.
+    /// Changes a device as settings ask. `until` says how long the changes last: while the handle
+    /// is open, or until a user restores the old values.
     ///
     /// # Errors
-    /// Why the device can't be set so.
+    /// Why the device can't be changed so.
     fn place(self, device: &str, wants: &[Want], until: Until) -> Result<(), PlaceError>;
 
     /// Installs one reader for the handles on all devices, in the first handle. Called only within
-    /// pcap_activate(3PCAP), while no thread reads the handle. A single handle on packet sockets
-    /// that our reader can't read is left to the system's library.
+    /// pcap_activate(3PCAP), while no thread reads the handle. If `all` is a single handle on
+    /// packet sockets that our reader can't read, installs no reader: the system's library then
+    /// reads the handle.
     ///
     /// # Errors
     /// Why that is impossible.
@@ -139,8 +141,8 @@ pub trait Life: Copy {
 
 /// The operations of a handle in its group.
 pub trait Member: Copy {
-    /// Prepares a handle that is not activated yet to join a group on an engine: every step that
-    /// the engine may refuse.
+    /// Prepares a handle that is not activated yet for a group on an engine. Does every step of the
+    /// join that the engine may refuse.
     ///
     /// # Errors
     /// Why the engine can't serve the handle.
@@ -149,8 +151,8 @@ pub trait Member: Copy {
     /// Discards what [`Member::prepare`] has prepared.
     fn forget(self);
 
-    /// Joins a group. If the group has several devices, `together` are the handles on all of them,
-    /// in their order. The first of them joins before the others.
+    /// Joins a group. If the group has several devices, `together` are the handles on all of these
+    /// devices, in the devices' order. The first of these handles joins before the others.
     ///
     /// # Errors
     /// Why the handle can't join.
@@ -169,7 +171,7 @@ pub trait Member: Copy {
     /// it.
     fn program_text(self, group: u16) -> Option<String>;
 
-    /// The group that the handle is in.
+    /// The group that the handle is in; `None` if it has joined none.
     fn group(self) -> Option<Joined>;
 
     /// Replaces the steering program of the handle's group.
@@ -178,17 +180,19 @@ pub trait Member: Copy {
     /// The error message.
     fn replace_program(self, steering: &Arc<Steering>) -> Result<(), String>;
 
-    /// Another application in the handle's group: its name and process id.
+    /// The name and the process id of another application in the handle's group; `None` if no other
+    /// application is known.
     fn stranger(self) -> Option<(String, u32)>;
 
     /// The handle's part in its group's steering program, if it has one.
     fn steered(self) -> Option<Arc<Steered>>;
 
-    /// The record, on the member's page, of when the member rejects all packets.
+    /// The part of the member's page that records when the member rejects all packets.
     fn rejections(self) -> Option<Rejections>;
 
-    /// Makes the engine that fills the handle's rings run the filter with this number. Returns
-    /// false if the engine can't run the filter. In that case the engine runs no filter.
+    /// Makes the engine that fills the handle's rings run `filter`, which has this number. Returns
+    /// false if the engine can't run `filter`. In that case the engine runs no filter for the
+    /// handle.
     fn filter_on_engine(self, filter: &[Classic], number: u32) -> bool;
 }
 
@@ -221,9 +225,10 @@ pub struct Notes {
     /// An activated handle's requirements for the engine that fills its rings; `None` on packet
     /// sockets.
     pub on_engine: Option<AskedOfEngine>,
-    /// The handle asked for no group, and has a private group on its engine.
+    /// Whether the handle asked for no group, and so has a private group on its engine.
     pub is_alone: bool,
-    /// Number of the filter that was set last, from 1; 0 if none was set.
+    /// Number of the filter that the application set last; its first filter has number 1. 0 if the
+    /// application has set no filter.
     pub filters: u32,
     /// How far the handle's activation has come.
     pub part: PartState,
@@ -243,10 +248,11 @@ pub struct AskedOfEngine {
 /// How far the activation of the handle on one device has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PartState {
-    /// The handle is on one device, and not activated yet, or nothing is configured for it.
+    /// Either nothing is configured for the handle, or it is the application's only handle on a
+    /// device and not activated yet.
     #[default]
     None,
-    /// The handle is one of several, and not activated yet.
+    /// The handle is one of several, on as many devices, and not activated yet.
     New,
     /// The handle is activated and silent: it has not joined its group yet. The application may
     /// call pcap_activate() again.

@@ -1,4 +1,4 @@
-//! Finds a group's mode, for a newcomer whose own mode is not set.
+//! Finds the mode of an existing group, for a newcomer that has no mode set.
 
 use crate::found;
 use crate::guard::GroupLock;
@@ -15,9 +15,11 @@ use std::os::fd::BorrowedFd;
 pub enum Runs {
     /// Nothing, since the group has no member.
     Nothing,
-    /// A mode of the kernel's. The mode has no options here if no page shows them.
+    /// A mode of the kernel's. The mode's options are those that a member's page shows. Without
+    /// such a page, this value has no options, even if the group has some.
     Kernel(Mode),
-    /// A steering program: the mode's options, and what a page shows of the steering program.
+    /// A steering program. Has the mode with its options, and the steering program as a member's
+    /// page shows it; `None` without such a page.
     Program(Mode, Option<Titled>),
 }
 
@@ -30,8 +32,9 @@ pub struct Titled {
     pub title: String,
 }
 
-/// The mode of a group on a device in the calling thread's network namespace. An unknown mode of
-/// another library is shown as [`ModeKind::Hash`], which the group refuses with the reason.
+/// The mode of a group on a device in the calling thread's network namespace. A mode that only
+/// another library knows is returned as [`ModeKind::Hash`]. The group then refuses the newcomer,
+/// and the error shows the group's real mode.
 pub fn runs(ifindex: u32, group: u16) -> Runs {
     let Ok(roster) = Roster::look() else {
         return Runs::Nothing;
@@ -59,8 +62,8 @@ pub fn runs(ifindex: u32, group: u16) -> Runs {
     Runs::Program(mode, page.and_then(|page| page.steering).map(titled))
 }
 
-/// The text of a steered group's steering program, from the members of the group on the device to
-/// which a socket is bound; `None` if it can't be found.
+/// The text of a steered group's steering program, as the group's members keep it. The group is on
+/// the device to which the socket `fd` is bound. `None` if the text can't be found.
 pub fn program_text(fd: BorrowedFd<'_>, group: u16) -> Option<String> {
     let ifindex = packet::address(fd).ok()?.ifindex;
     let own = MemberId::of_socket(packet::inode(fd).ok()?);

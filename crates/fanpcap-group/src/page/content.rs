@@ -18,8 +18,8 @@ const LEN: usize = WORDS * 8;
 const READINGS: usize = 4;
 
 /// Opens a page. Returns `None` if the file is not regular, or if a user other than root and the
-/// process's own user may write it. Such a user could have written anything, and could lock the
-/// file.
+/// process's own user may write it. Another user could have written anything into the file, and
+/// could keep it locked.
 pub(super) fn open(
     directory: &Directory,
     name: &OsStr,
@@ -32,14 +32,14 @@ pub(super) fn open(
     Ok(is_trusted.then_some(file))
 }
 
-/// Reads the page of a living member. Removes the page of a dead one.
+/// Reads the page if its member lives. Removes the page if its member is dead.
 pub(super) fn read(directory: &Directory, name: &OsStr) -> Option<Record> {
     let file = open(directory, name, Access::Read).ok()??;
     if lock::is_taken(&file).ok()? {
         return record(&file);
     }
     if is_page(&file) {
-        // Best effort: the process may lack the right to remove it.
+        // Best effort: the process may lack the right to remove the page.
         let _ = directory.remove_file(name);
     }
     None
@@ -48,7 +48,8 @@ pub(super) fn read(directory: &Directory, name: &OsStr) -> Option<Record> {
 /// Removes the page of a dead member.
 ///
 /// # Errors
-/// When the name belongs to a living member or to another file, or a system call fails.
+/// If the file of this name is the page of a living member or no page at all, or if a system call
+/// fails.
 pub(super) fn remove_dead(directory: &Directory, name: &OsStr) -> io::Result<()> {
     let file = open(directory, name, Access::Read)?;
     let is_dead = |file: &File| Ok(is_page(file) && !lock::is_taken(file)?);
@@ -67,9 +68,9 @@ fn is_page(file: &File) -> bool {
 
 /// Reads and decodes a page.
 ///
-/// The owner changes words one by one. So this reads until two reads in a row differ only in
-/// `TAKEN`. If a page changes all the time, its counters may come from two reads, but each single
-/// word is whole.
+/// The owner changes words one by one. So the function reads until two reads in a row differ at
+/// most in `TAKEN`, or until it has read [`READINGS`] times. If a page changes all the time, its
+/// counters may be of different moments, but each single word is whole.
 pub(super) fn record(file: &File) -> Option<Record> {
     let mut words = words(file)?;
     for _ in 1..READINGS {
@@ -100,8 +101,8 @@ pub(super) fn words(file: &File) -> Option<[u64; WORDS]> {
 pub struct HeldPage(pub(super) File);
 
 impl HeldPage {
-    /// The content of the page; if the member is dead, the last content. `None` if the file is not
-    /// a page.
+    /// The content of the page; after the member's death, its last content. `None` if the file is
+    /// not a page.
     pub fn record(&self) -> Option<Record> {
         record(&self.0)
     }
@@ -110,8 +111,8 @@ impl HeldPage {
         words(&self.0)
     }
 
-    /// Whether the member died while it read the kernel's counters. In this case its counters may
-    /// lack the packets since [`Record::read_ns`].
+    /// Whether the member died while it read the kernel's counters. In this case the member's
+    /// counters may lack the packets since [`Record::read_ns`].
     pub fn died_reading(&self) -> bool {
         self.words().is_some_and(|words| words[at::READING] != 0)
     }
@@ -134,9 +135,9 @@ pub(crate) struct OtherPage {
 }
 
 impl OtherPage {
-    /// Marks on the page that another member has attached a steering program in place of the page's
-    /// owner. Returns the late fragments that the owner had counted until then. The other member
-    /// adds them to its own.
+    /// Marks on the page that its owner's steering program is no longer attached to the group,
+    /// because another member has attached one. Returns the late fragments that the owner had
+    /// counted until then. The other member adds these fragments to its own count.
     pub(crate) fn demote(&self) -> io::Result<u64> {
         let steering = record(&self.file).and_then(|record| record.steering);
         let Some(running) = steering.filter(|running| running.has_set) else {

@@ -1,16 +1,17 @@
-//! Classes of members. When a member is gone, the other members of its class read its ring. Members
-//! of other classes do not read the ring, since its packets are for that class alone. They give up
-//! the ring when that class has no members left.
+//! Classes of members. When a member is gone, another member of its class reads its ring. Members
+//! of other classes do not read the ring, since the ring's packets are for that class alone. When
+//! that class has no members left, a member of another class gives up the ring.
 //!
 //! All members wait for the hang-up of the same lifelines. Members of other classes leave the dead
-//! member to its class for a while. Then they cut the lifeline, so that it does not wake any member
-//! again.
+//! member to its class for a while. Then they cut the dead member's lifeline, so that the lifeline
+//! does not wake any member again.
 //!
 //! The dead member keeps its buckets until another member takes its ring. That member gives the
 //! buckets away under the same lock, and reads the ring before later packets of these buckets. So
-//! it gets the packets of a flow in their order. This order would fail for a member that joined
-//! lately and already had later packets of these flows. Such a member also leaves the dead member
-//! to others for a while.
+//! it reads the packets of a flow in their order. A member that joined lately may already have read
+//! later packets of these flows. If it took the ring, it would read packets of a flow out of order.
+//! So such a member, too, leaves the dead member for a while to the older members of its class, if
+//! there are any.
 
 use crate::lead::Lead;
 use crate::table::{Part, Row, State, Table};
@@ -19,13 +20,13 @@ use fanpcap_buckets::{self as buckets, Share, Slot};
 /// The class whose members do not get broadcast packets.
 const BEYOND_BROADCAST: u8 = 63;
 
-/// How long members of other classes leave a lifeline uncut, nanoseconds. In this time the lifeline
-/// wakes the members of the dead member's class.
+/// How long a dead member is left to the members that shall read its ring, nanoseconds. Its
+/// lifeline stays uncut in this time, so that the lifeline wakes these members.
 pub(super) const LEFT_NS: u64 = 100_000_000;
 
-/// How long after its join a member counts as one that joined lately, nanoseconds. Within this time
-/// a member that hangs loses its share (`silence`). So a dead member's ring has no packets that are
-/// older.
+/// How long after its join a member counts as one that joined lately, nanoseconds. A member that
+/// hangs loses its share within a shorter time (`silence`). So a dead member's ring has no packets
+/// from before a longer time.
 const LATE_NS: u64 = 14_000_000_000;
 
 /// Whether the member `own` may read or give up the ring of a member that is gone.
@@ -41,14 +42,15 @@ pub(crate) fn is_of_class(table: Table<'_>, own: u64, gone: &Row) -> bool {
     slot.is_some_and(|slot| table.row(slot).class == gone.class)
 }
 
-/// Whether the member `own` has the name of a member that is gone. If it has, it has had no packets
-/// of that member's flows.
+/// Whether the member `own` has the name of a member that is gone. Such a successor has not read
+/// packets of that member's flows yet.
 pub(crate) fn succeeds(table: Table<'_>, own: u64, gone: &Row) -> bool {
     let slot = table.slot_of(own).filter(|_| gone.name != 0);
     slot.is_some_and(|slot| table.row(slot).name == gone.name)
 }
 
-/// Nanoseconds until the member `own` must look after a dead member; `None` if it need not.
+/// Nanoseconds until the member `own` must look after a dead member; `None` if `own` need not look
+/// after it.
 pub(super) fn until_due(table: Table<'_>, own: u64, dead: &Row, now_ns: u64) -> Option<u64> {
     let is_its = may_inherit(table, own, dead);
     if is_its && (succeeds(table, own, dead) || !has_elder(table, own, now_ns)) {
@@ -58,8 +60,8 @@ pub(super) fn until_due(table: Table<'_>, own: u64, dead: &Row, now_ns: u64) -> 
     (is_its || !is_cut(dead)).then_some(left)
 }
 
-/// Whether the member `own` joined lately, while its class has an older member. Such a member may
-/// already have had newer packets of a flow than those in a dead member's ring.
+/// Whether the member `own` joined lately, while its class has an older member. Then it may already
+/// have read newer packets of a flow than those in a dead member's ring.
 fn has_elder(table: Table<'_>, own: u64, now_ns: u64) -> bool {
     let Some(slot) = table.slot_of(own) else {
         return false;
@@ -87,7 +89,7 @@ fn is_cut(gone: &Row) -> bool {
 }
 
 /// Whether the member `own` leaves a dead member to other members. The dead member's lifeline may
-/// still have to wake them.
+/// still have to wake these other members.
 pub(crate) fn leaves_to_others(table: Table<'_>, own: u64, now_ns: u64) -> bool {
     let is_left = |row: &Row| {
         let due = until_due(table, own, row, now_ns);
@@ -98,8 +100,8 @@ pub(crate) fn leaves_to_others(table: Table<'_>, own: u64, now_ns: u64) -> bool 
 
 pub(super) fn has_taker(table: Table<'_>, row: &Row) -> bool {
     let slot = table.slot_of(row.taker);
-    // The successor of an awaited member continues with the rings that the awaited member had taken
-    // over.
+    // An awaited member counts as a taker: its successor continues with the rings that the awaited
+    // member had taken over.
     slot.is_some_and(|slot| table.row(slot).is_occupied())
 }
 
@@ -113,16 +115,16 @@ pub(super) fn kept(table: Table<'_>, class: u8) -> Vec<Share> {
     owners(table, &|row| row.class == class && row.keeps())
 }
 
-/// The shares of members of a class that are gone, or have lost their place in the lead. Some of
-/// these members are still closing their other sockets. The death of others has not been noticed in
-/// this group yet.
+/// The shares of members of a class that are dead in this group, or that the lead no longer has. A
+/// member that only the lead has lost may still be closing its socket in this group, or this group
+/// has not noticed its death yet.
 pub(super) fn gone(table: Table<'_>, class: u8, lead: Option<&Lead>) -> Vec<Share> {
     let is_lost = |row: &Row| lead.is_some_and(|lead| lead.has_lost(row));
     let is_gone = |row: &Row| row.keeps() || (row.owns() && is_lost(row));
     owners(table, &|row| row.class == class && is_gone(row))
 }
 
-/// The shares of owners and of dead members.
+/// The shares of all members of a class that own a share, and of dead members that keep one.
 pub(super) fn holders(table: Table<'_>, class: u8) -> Vec<Share> {
     owners(table, &|row| {
         row.class == class && (row.owns() || row.keeps())
@@ -155,8 +157,8 @@ pub(super) fn ranks(part: Part<'_>, shares: &[Share]) -> Vec<Slot> {
     buckets::ranks(&part.ranks(), &slots)
 }
 
-/// The silent members that can be replaced: in their class, a member that is not silent has a
-/// share.
+/// The silent members that can lose their share: in their class, a member that is not silent has a
+/// share too.
 pub(super) fn replaceable(table: Table<'_>, silent: &[Slot]) -> Vec<Slot> {
     let reads = |share: &Share| !silent.contains(&share.slot);
     let has_others = |slot: &Slot| shares(table, table.row(*slot).class).iter().any(reads);

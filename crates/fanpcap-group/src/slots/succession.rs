@@ -1,9 +1,10 @@
 //! Succession: the buckets and the ring of a named member wait for the next member with that name.
 //!
-//! The member that is gone keeps its buckets, and packets still come into its ring. Its successor
-//! gets exactly these buckets when the successor's application looks for packets, and takes over
-//! the ring. The group waits for a grace period, but no longer than until the ring is half full.
-//! Then the buckets are given away, like those of any member that is gone.
+//! The member that is gone keeps its buckets, and packets still come into its ring. When the
+//! successor's application looks for packets, the successor gets exactly these buckets and takes
+//! over the ring. The group waits for a grace period, but no longer than until the ring is half
+//! full. If no successor has come by then, the buckets are given away, like those of any member
+//! that is gone.
 
 use super::rounds::until_round;
 use super::silence::until_check;
@@ -18,8 +19,9 @@ use std::sync::atomic::Ordering;
 /// again until the successor looks for packets.
 pub(super) const GRACE_NS: u64 = 2_000_000_000;
 
-/// How often to check whether rings are half full, nanoseconds. Large rings take longer to map, so
-/// a check may use only one part in [`LOOK_PART`] of the time.
+/// The interval between two checks whether rings are half full, nanoseconds. A check takes longer
+/// for large rings, because it maps them. The interval then grows, up to [`LOOK_NS_MAX`], so that
+/// the checks take at most one part in [`LOOK_PART`] of the time.
 const LOOK_NS: u64 = 20_000_000;
 const LOOK_PART: u64 = 20;
 const LOOK_NS_MAX: u64 = 500_000_000;
@@ -30,7 +32,8 @@ pub(crate) fn digest(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, step).max(1)
 }
 
-/// The digest of the `nth` member with a name in a group.
+/// The digest for the `nth` member of a group that has the name with the digest `name`, counted
+/// from 0.
 fn nth(name: u64, nth: u64) -> u64 {
     match nth {
         0 => name,
@@ -41,14 +44,16 @@ fn nth(name: u64, nth: u64) -> u64 {
     }
 }
 
-/// The row of a member that leaves. A member without a share keeps nothing.
+/// The row that a leaving member gets. A member with a share keeps it, and is awaited if the member
+/// has a name.
 pub(super) fn left_by(table: Table<'_>, row: &Row) -> Row {
     let (state, weight) = match row.owns() {
         true if row.name != 0 => (State::Awaited, row.weight),
         true => (State::Dead, row.weight),
         false => (State::Dead, 0),
     };
-    // A taker that is the member's own cookie would mean that its lifeline is cut.
+    // Do not keep the member's own cookie as the taker: from now on it would mean that the lifeline
+    // is cut.
     let taker = match unread::is_read(table, row) {
         true => row.taker,
         false => 0,
@@ -62,7 +67,8 @@ pub(super) fn left_by(table: Table<'_>, row: &Row) -> Row {
 }
 
 /// Nanoseconds until the member `own` must look after members that are or may be gone, or after
-/// itself if it has no share. `None` if there is no such member. The caller needs no lock.
+/// itself if it has no share. `None` if the member `own` need not look after any member, nor after
+/// itself. The caller needs no lock.
 pub(crate) fn due_ns(table: Table<'_>, own: u64, now_ns: u64) -> Option<u64> {
     let mut live = table.rows().filter(|(_, row)| row.state == State::Live);
     let has_others = live.any(|(_, row)| row.cookie != own);
@@ -80,7 +86,7 @@ pub(crate) fn due_ns(table: Table<'_>, own: u64, now_ns: u64) -> Option<u64> {
     table.rows().filter_map(due).min()
 }
 
-/// Nanoseconds left of the grace period; 0 if another clock set its begin.
+/// Nanoseconds left of the grace period; 0 if the time of its begin is from another clock.
 fn grace(row: &Row, now_ns: u64) -> u64 {
     GRACE_NS.saturating_sub(now_ns.wrapping_sub(row.since_ns))
 }
@@ -93,7 +99,7 @@ fn until_look(table: Table<'_>, now_ns: u64) -> u64 {
 }
 
 impl Table<'_> {
-    /// Counts a succession. Counts each successor only once, as the change may be completed a
+    /// Counts a succession. Counts each successor only once, even if the same change is completed a
     /// second time.
     fn count_takeover(&self, successor: u64) {
         let (word, last) = (self.get(at::TAKEOVERS), successor << 32);
@@ -102,7 +108,7 @@ impl Table<'_> {
         }
     }
 
-    /// How many members have been succeeded.
+    /// How many members have been succeeded by members with their names.
     pub(crate) fn takeovers(&self) -> u64 {
         self.get(at::TAKEOVERS) & COUNT
     }
@@ -112,8 +118,9 @@ impl Table<'_> {
 const COUNT: u64 = u32::MAX as u64;
 
 impl<G: KernelOps> Slots<'_, G> {
-    /// The digest for a newcomer of this name: the first one that no member of the class has. So
-    /// the `k`th handle of a process succeeds the `k`th handle of the former process.
+    /// The digest for a newcomer of this name: the first of the name's digests that no living
+    /// member of the class has; 0 for no name. So the `k`th handle of a process succeeds the `k`th
+    /// handle of the former process.
     pub(super) fn free_name(&self, name: u64, class: u8) -> u64 {
         let is_free = |digest: &u64| {
             let mut rows = self.table.rows();
@@ -144,7 +151,8 @@ impl<G: KernelOps> Slots<'_, G> {
         }
     }
 
-    /// Gives `to` every bucket and rank of `from`, and its sticky id. The call can be repeated.
+    /// Gives the successor in slot `to` every bucket and rank, and the sticky id, of the member in
+    /// slot `from`. The call can be repeated.
     pub(super) fn finish_succession(&mut self, from: Slot, to: Slot) {
         let mut moved = 0;
         let part = self.table.part(self.table.row(from).class);
