@@ -1,7 +1,7 @@
 //! The ledger of a group: the counts of an engine that fills one ring or several for each slot.
 
-/// The fate of the packets that came to a group since it began. If no packet goes to several
-/// members, `offered` is the sum of all other fields except `at_ns`.
+/// What became of the packets that have come to a group since it began. If no packet goes to
+/// several members, `offered` is the sum of all other fields except `at_ns`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ledger {
     /// When the counters were read, in nanoseconds of `CLOCK_MONOTONIC`.

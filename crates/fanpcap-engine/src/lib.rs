@@ -4,7 +4,7 @@
 //!
 //! An engine takes a device once, for all groups on it ([`Engine::take`]). The first member then
 //! begins a group there ([`TakenDevice::begin`]). Later members open the group from the descriptors
-//! that its members hand out ([`Engine::open_group`]). Each member opens rings of its own
+//! that the group's members hand out ([`Engine::open_group`]). Each member opens rings of its own
 //! ([`OnDevice::open`]).
 //!
 //! When the last process that has these objects open ends, the kernel frees all of them. If a

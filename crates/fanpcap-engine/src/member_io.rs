@@ -1,4 +1,4 @@
-//! A member's part of its engine: its rings.
+//! The rings of a member, which its engine fills.
 
 use fanpcap_bpf::Classic;
 use fanpcap_reader::Input;
@@ -52,8 +52,8 @@ pub trait MemberIo: Send + Sync {
     fn bytes(&self) -> usize;
 }
 
-// For structs with a `MemberIo` field. A derived `Debug` would bring the `Debug` code of all parts
-// into the library (decision 13).
+// Structs with a `MemberIo` field need this for their `Debug`. A derived `Debug` would bring the
+// `Debug` code of all parts into the library (decision 13).
 impl fmt::Debug for dyn MemberIo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("MemberIo")

@@ -1,5 +1,5 @@
 //! Watches the member pages of a group, and reports each page that is made or removed. A handle may
-//! be open for less time than passes between two reads of the roster.
+//! be open for less time than passes between two reads of the roster, so these reads would miss it.
 
 use crate::page::MemberId;
 use fanpcap_engine::root;
@@ -33,7 +33,7 @@ pub struct News {
     pub gone: BTreeSet<PathBuf>,
     /// Whether pages were made and removed before their names could be read.
     pub unseen: bool,
-    /// Whether the kernel dropped notifications.
+    /// Whether the kernel dropped notifications, so that changes may be missing.
     pub lost: bool,
 }
 
@@ -56,7 +56,7 @@ impl Arrivals {
             empty: BTreeSet::new(),
         };
         let root = arrivals.netns.parent().unwrap_or(Path::new("/"));
-        // The root gets the mode that the first member would give it.
+        // If this call makes the root, the root gets the same mode as from the first member.
         DirBuilder::new().recursive(true).mode(0o755).create(root)?;
         arrivals.changes.watch(root)?;
         if arrivals.netns.exists() {
@@ -100,8 +100,8 @@ impl Arrivals {
     }
 
     fn look_into_netns(&mut self, news: &mut News) {
-        // A member makes this directory for its page. If the directory is gone already, the page
-        // was made and removed unseen.
+        // A member makes this directory when it makes its page. If the directory is gone already,
+        // the page was made and removed before it could be seen.
         news.unseen |= self.changes.watch(&self.netns).is_err();
         for group_dir in entries(&self.netns) {
             if self.is_group_dir(&group_dir) {

@@ -20,11 +20,11 @@ use std::{fmt, io};
 pub struct ClosedSocket {
     /// Packets that passed the socket's filter, dropped ones included.
     pub received: u64,
-    /// The part of these packets that was lost because the ring was full.
+    /// How many of these packets were lost because the ring was full.
     pub dropped: u64,
     /// Packets rejected while the socket was being closed, including packets that the socket's own
-    /// filter would have rejected. `None` where they can't be counted: without `CAP_BPF`, or if
-    /// another process still has the socket.
+    /// filter would have rejected. `None` if these packets can't be counted: without `CAP_BPF`, or
+    /// while another process still has the socket.
     pub refused: Option<u64>,
 }
 
@@ -162,7 +162,7 @@ fn refuse(socket: BorrowedFd<'_>) -> io::Result<Option<Map>> {
     Filter::reject_all().attach(socket).map(|()| None)
 }
 
-/// Whether a socket is in a group. `true` where the kernel does not show it.
+/// Whether a socket is in a group; true if the kernel does not show the socket.
 fn is_in_a_group(member: MemberId) -> bool {
     let in_group = |roster: Roster| {
         let socket = roster.find(member);

@@ -1,8 +1,8 @@
 //! Publishes the counters of a group whose rings an engine fills. The group has one BPF program,
 //! but observers add up the counters of all member pages. So only the member in the lowest live
 //! slot writes the steering program's counters to its page. While that member gets no packets, it
-//! publishes nothing. For this case, every member publishes the ledger in the group's table when
-//! the figures in the table are old.
+//! publishes nothing. So every member publishes the group's ledger in the table when the ledger
+//! there is old.
 
 use crate::shared::Shared;
 use crate::steered::Whole;

@@ -1,6 +1,6 @@
-//! Exchanges the BPF program that an engine runs for a group, while packets arrive. Each packet
-//! meets either the former or the next BPF program. Both BPF programs use the same maps, so rings
-//! and counters stay.
+//! Exchanges the BPF program that an engine runs for a group, while packets arrive. Each packet is
+//! processed by either the former or the next BPF program. Both BPF programs use the same maps, so
+//! rings and counters stay.
 //!
 //! Before an exchange begins, all objects that it needs are in the group's descriptor store. The
 //! table's word [`at::EXCHANGE`] shows the progress of the exchange: 0, [`BEGUN`], or the digest of
@@ -32,17 +32,19 @@ pub(crate) struct Next<'a> {
     pub(crate) title: BorrowedFd<'a>,
 }
 
-/// A value of [`at::EXCHANGE`].
+/// The value of [`at::EXCHANGE`] while the group still has its former BPF program, and again while
+/// the entry is removed from the descriptor store.
 const BEGUN: u64 = 1;
 
 pub(crate) fn is_under_way(shared: &Shared) -> bool {
     shared.table().get(at::EXCHANGE) != 0
 }
 
-/// Exchanges the group's BPF program. The caller holds the group's guard and the registry's.
+/// Exchanges the group's BPF program. The caller holds the group's guard and the device's guard.
 ///
 /// # Errors
-/// Errors of the engine and of the descriptor stores. The group then has its former BPF program.
+/// Errors of the engine and of the descriptor stores. After an error, the group has its former BPF
+/// program.
 pub(crate) fn exchange(shared: &Shared, _: &DeviceGuard<'_>, next: &Next<'_>) -> io::Result<()> {
     shared.fd_store.ensure_room()?;
     let (received, others) = next.programs.split_first().ok_or_else(invalid)?;

@@ -32,7 +32,7 @@ type Open<T> = fn(Vec<OwnedFd>, u64) -> io::Result<T>;
 /// How long members may take to answer a newcomer at the rendezvous.
 const FOR_MEMBERS: Duration = Duration::from_secs(1);
 
-/// How long one socket may take to close, and how long all sockets together.
+/// How long one socket may take to close, and how long all sockets together may take.
 const GONE_WITHIN: Duration = Duration::from_secs(5);
 const ALL_GONE_WITHIN: Duration = Duration::from_secs(60);
 
@@ -45,10 +45,11 @@ pub(crate) const STEP: Duration = Duration::from_millis(10);
 /// Why a newcomer can't get the objects that a group's members share.
 #[derive(Debug)]
 pub(crate) enum FindError {
-    /// No living member's page shows the shared objects. The number counts the group's other
-    /// sockets, which are being closed or belong to another library. The text says why.
+    /// No living member's page shows the shared objects. Holds how many sockets the group has
+    /// besides the newcomer's, and the reason in words. These sockets are being closed, or belong
+    /// to another library.
     Pageless(usize, String),
-    /// The members don't hand out the shared objects. The text says why.
+    /// The members don't hand out the shared objects. Holds the reason in words.
     Refused(String),
 }
 
@@ -263,7 +264,7 @@ fn count_others(identity: &Identity, ifindex: u32) -> usize {
 /// The number of silent members, whose rings an engine fills, in groups on a device.
 pub(crate) fn count_silent(ifindex: u32) -> usize {
     let is_on = |it: &&PacketSocket| it.ifindex == ifindex && roster::is_on_engine(it);
-    // If the number is unknown, returns the largest number, which counts as not fallen.
+    // If the number is unknown, returns the largest number, so that it never seems to have fallen.
     Roster::look().map_or(usize::MAX, |it| it.sockets().iter().filter(is_on).count())
 }
 

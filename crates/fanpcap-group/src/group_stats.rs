@@ -14,7 +14,7 @@ pub struct GroupStats {
     /// Sums over the members, if each member has published its counters. In a group with a steering
     /// program, the sums include the members that are gone.
     pub counters: Option<MemberCounters>,
-    /// Age of the oldest counters in the sums, in nanoseconds; 0 if there are none.
+    /// Age of the oldest counters in the sums, in nanoseconds; 0 if there are no sums.
     pub age_ns: u64,
     /// Age of the oldest counters in `counts`, in nanoseconds; 0 if no counters in `counts` can
     /// change.
@@ -36,8 +36,8 @@ pub struct Departed {
 }
 
 impl Default for Departed {
-    /// In a group without a steering program no socket outlives its member, and no member counts
-    /// for others.
+    /// In a group without a steering program no socket outlives its member, and no member's
+    /// counters include packets of other members.
     fn default() -> Self {
         Self {
             sockets: Vec::new(),

@@ -36,8 +36,9 @@ pub struct GroupGuard {
 }
 
 impl GroupLock {
-    /// Opens the lock of a member's group. Without pages, or if another user owns the locks, no
-    /// other process finds the group. Then only the threads of this process exclude each other.
+    /// Opens the lock of a member's group. If there are no pages, or if the file with the locks is
+    /// another user's, no other process can find the group. In that case the lock only keeps the
+    /// threads of this process from each other.
     ///
     /// # Errors
     /// [`SteerError::Pages`].
@@ -54,7 +55,8 @@ impl GroupLock {
         }
     }
 
-    /// Waits for the lock for ten seconds, or one second if the process that holds it is stopped.
+    /// Waits for the lock for at most ten seconds, or for one second if the process that holds the
+    /// lock is stopped.
     ///
     /// # Errors
     /// [`SteerError::Busy`] or [`SteerError::BusyBy`] when another member holds the lock for
@@ -63,8 +65,8 @@ impl GroupLock {
         self.wait_for(GROUP, || self.try_take())
     }
 
-    /// Waits for one of the locks. On a busy machine many members may wait, and each holds the lock
-    /// for a while.
+    /// Waits for one of the locks. The wait is long: on a busy machine many members may wait, and
+    /// each of them holds the lock for a while.
     fn wait_for<T>(
         &self,
         which: usize,
@@ -116,7 +118,8 @@ impl GroupLock {
         locks.is_some_and(|(file, it)| lock::is_byte_shared(file, it[NEWCOMERS]).unwrap_or(false))
     }
 
-    /// A stopped process among the newcomers to the device, if all of them are stopped.
+    /// A stopped process among the newcomers to the device; `None` if any of these newcomers is not
+    /// stopped.
     pub(crate) fn stopped_newcomer(&self) -> Option<Stat> {
         let (file, numbers) = self.0.as_ref()?;
         let newcomers = lock::holders(file, numbers[NEWCOMERS]);
@@ -171,7 +174,8 @@ impl GroupGuard {
             Some((file, numbers)) => {
                 !lock::try_take_byte(file, numbers[REGISTRY]).map_err(SteerError::Pages)?
             }
-            // Without pages all members are in this process, and `Thread` excludes its threads.
+            // Without pages all members are in this process, and [`Thread`] lets only one of its
+            // threads hold a guard.
             None => false,
         };
         Ok((!is_taken).then_some(DeviceGuard(self)))
@@ -179,7 +183,7 @@ impl GroupGuard {
 }
 
 /// The process that has held the lock of a group, or of its device's registry, for longer than a
-/// change takes; `None` if there is no such process, or if the process is unknown.
+/// change takes; `None` if no process has held it for so long, or if the process is unknown.
 pub fn holder(ifindex: u32, group: u16) -> Option<Stat> {
     let lock = GroupLock::open(&Identity::outside(group, ifindex)).ok()?;
     let (file, numbers) = lock.0?;

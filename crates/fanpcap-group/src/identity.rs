@@ -36,7 +36,7 @@ impl Identity {
         }
     }
 
-    /// For a process that is not a member of the group: makes no directory.
+    /// The identity of a process that is not a member of the group. Makes no directory.
     pub fn outside(group: u16, ifindex: u32) -> Self {
         Self {
             group,
@@ -90,8 +90,9 @@ impl Identity {
     }
 
     /// Returns the name and process id of a member that runs another executable, as the member's
-    /// page shows them. Two applications rarely share a stream on purpose. The process id proves
-    /// nothing: in another container it may equal our own.
+    /// page shows them. The caller warns of such a member, because two applications rarely share a
+    /// group on purpose. Compares the executables and not the process ids: in another container, a
+    /// process may have the same id as this one.
     pub fn stranger(&self) -> Option<(String, u32)> {
         let own = process::executable();
         let differs = |record: &Record| record.executable != own;

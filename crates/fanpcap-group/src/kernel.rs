@@ -147,7 +147,8 @@ impl KernelOps for Kernel<'_> {
     fn has_entered(&mut self, cookie: u64) -> io::Result<Option<bool>> {
         let socket = self.socket(cookie)?;
         let is_in = |socket: OwnedFd| packet::fanout(socket.as_fd());
-        // Outside of a group all fields are 0; a steered group's mode is not 0.
+        // For a socket outside of a group the kernel returns zeros, and a steered group's mode is
+        // not 0.
         socket
             .map(|it| is_in(it).map(|has| has.mode != 0))
             .transpose()
@@ -225,7 +226,8 @@ impl KernelOps for Kernel<'_> {
     }
 
     fn refuse(&mut self, cookie: u64) -> io::Result<()> {
-        // Best effort: the group's BPF program gives the socket no more packets.
+        // Best effort: even without this filter, the group's BPF program gives the socket no more
+        // packets.
         if let Some(socket) = self.socket(cookie)? {
             let _ = Filter::reject_all().attach(socket.as_fd());
         }
@@ -235,7 +237,7 @@ impl KernelOps for Kernel<'_> {
     fn is_half_full(&mut self, cookie: u64) -> bool {
         let descriptors = MemberDescriptors::of(self.shared, cookie);
         let remains = descriptors.and_then(|it| it.remains(self.shared));
-        // If no member can read the ring, waiting is useless.
+        // If the ring can't be read, return true: to wait for a successor would be useless.
         remains.is_none_or(|remains| remains.is_half_full())
     }
 

@@ -1,13 +1,13 @@
-//! The lead: the group that another follows. A group over several devices consists of one kernel
-//! group on each device. The table of the first kernel group says which member owns each bucket. In
-//! each other kernel group, the bucket belongs to the slot of the same member.
+//! The lead: the group that another group follows. A group over several devices consists of one
+//! kernel group on each device. The table of the first kernel group says which member owns each
+//! bucket. In each other kernel group, the bucket belongs to the slot of the same member.
 
 use crate::table::{DEVICE_GROUPS_MAX, Journal, Row, Table, at};
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::SLOTS;
 use std::sync::atomic::{Ordering, fence};
 
-/// Slots by bucket, and by rank.
+/// A slot for each bucket, and a slot for each rank.
 pub(crate) type Both = (Vec<Option<Slot>>, Vec<Option<Slot>>);
 
 /// The content of the lead's table, between two changes.
@@ -15,7 +15,8 @@ pub(crate) type Both = (Vec<Option<Slot>>, Vec<Option<Slot>>);
 pub(crate) struct Lead {
     generation: u64,
     classes: Vec<OfClass>,
-    /// For each slot that has or keeps a share, the cookie of its socket.
+    /// For each slot whose member has a share, or is dead and keeps one: the cookie of the slot's
+    /// socket.
     cookies: [Option<u64>; SLOTS],
     /// The sockets of members that are alive or awaited.
     members: Vec<u64>,

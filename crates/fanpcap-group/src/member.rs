@@ -21,7 +21,8 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Member {
     identity: Arc<Identity>,
-    /// Totals of the system library's counters in this process, which are 32 bits wide and wrap.
+    /// The totals of the system library's counters in this process. The library's own counters have
+    /// 32 bits and wrap.
     by_library: MemberCounters,
     /// The socket's counters at its join.
     before: MemberCounters,
@@ -103,7 +104,8 @@ impl Member {
         }
     }
 
-    /// Returns this member for a replacement of the steering program.
+    /// Returns this member's objects that a replacement of the steering program needs; `None` if
+    /// the group has no steering program.
     pub fn own(&self) -> Option<OwnMember> {
         Some(OwnMember {
             steered: Arc::clone(self.steered.as_ref()?),
@@ -140,8 +142,8 @@ impl Member {
         self.steered.as_ref()
     }
 
-    /// The digest of the group's steering program; 0: none. Another member may have replaced the
-    /// program.
+    /// The digest of the group's steering program; 0: none. The digest comes from the group's table
+    /// if there is one, because another member may have replaced the steering program.
     pub fn digest(&self) -> u64 {
         let on_page = || self.words()[at::DIGEST].get();
         let table = self

@@ -1,4 +1,5 @@
-//! A member's descriptors in the group's descriptor store: its socket, page, and rings if any.
+//! A member's descriptors in the group's descriptor store: its socket, its page, and the rings if
+//! an engine fills them.
 
 use crate::page::MemberId;
 use crate::record::{NOT_READ_BY_US, WORDS, at};
@@ -62,8 +63,8 @@ impl MemberDescriptors {
     /// How far the ring has been read.
     fn position(&self) -> Position {
         let position = self.published().get();
-        // If a reader died after its claim and before it published the number of frames, the claim
-        // has this number.
+        // If a reader died after it claimed a frame and before it published the new number of
+        // frames, only the claim has this number.
         let claimed = borrowed::claimed(self.words[at::LOOKED_NS].get());
         let claimed = claimed.filter(|_| position.taken != NOT_READ_BY_US);
         Position {

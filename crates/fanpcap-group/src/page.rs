@@ -6,7 +6,7 @@
 //! [`crate::root`] describes the root. The owner maps the file and updates its counters in place.
 //! The owner holds the file's lock while it lives. So an unlocked page belongs to a dead member,
 //! and any process that finds the page removes it. Only a process that may write a page can lock
-//! it.
+//! it. So no other user can make a dead member seem alive.
 //!
 //! Beside the pages of a steered group is its rendezvous ([`crate::rendezvous`]), a socket named
 //! after the page of the member that opened it. The rendezvous is removed with the group's last
@@ -156,7 +156,7 @@ fn make(
     let attempt = || {
         let directory = group_dir.make()?;
         let file = directory.create_unnamed()?;
-        // Always succeeds: no other process can open a file without a name.
+        // This always succeeds: no other process can open a file without a name.
         lock::try_take(&file)?;
         let words = shared::map(&file, content)?;
         match directory.set_name(&file, OsStr::new(name)) {

@@ -106,7 +106,7 @@ pub(crate) fn title_words(title: &str) -> [u64; TITLE_WORDS] {
 /// The decoded content of a member page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// The process that opened the member.
+    /// The process that opened the member's handle.
     pub pid: u32,
     /// The group's mode with its options.
     pub mode: Mode,
@@ -132,8 +132,9 @@ pub struct Record {
     pub joined_ns: u64,
     /// Bytes of the rings that an engine fills for the member; 0: the socket has the ring.
     pub ring_bytes: u64,
-    /// Numbers of the process's descriptors of the objects that the group's members share. If the
-    /// group has a registry, the registry's descriptors are included.
+    /// The numbers that the descriptors of the shared objects have in the member's process. If the
+    /// device has a registry, the numbers of the registry's descriptors follow. `None` if the
+    /// numbers are not known.
     pub shared: Option<Vec<RawFd>>,
     /// Whether the host loses the device's packets because of the setting `steal = yes`. The
     /// library refuses this setting where the host or a container uses the device, and checks for
@@ -146,7 +147,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Whether an engine fills the member's rings: the group's engine has taken the device.
+    /// Whether an engine other than packet sockets fills the member's rings.
     pub fn is_on_engine(&self) -> bool {
         let shared = self.shared.as_ref();
         shared.is_some_and(|numbers| numbers.len() == WITH_REGISTRY)
@@ -221,7 +222,8 @@ impl Record {
             total.checked_sub(words[BEFORE[which]])
         };
         let taken = Some(words[at::TAKEN]).filter(|&taken| taken != NOT_READ_BY_US);
-        // The reader first takes what was in the ring before the member joined.
+        // The reader first takes the packets that were in the ring before the member joined. They
+        // do not count for the member.
         let earlier = words[BEFORE[0]].saturating_sub(words[BEFORE[1]]);
         let read_ns = words[at::READ_NS];
         let read_taken = taken.filter(|_| read_ns > 0).map(|_| words[at::READ_TAKEN]);

@@ -1,8 +1,8 @@
 //! Accounts for the periods in which a member is in its group and its filter rejects all packets.
 //!
-//! A member rejects while it joins (decision 2) and while its filter is replaced. The kernel does
-//! not count packets that a filter rejects. So the member's page has the number of packets that the
-//! device counted in that time. This number is an upper limit of the group's loss.
+//! A member rejects all packets while it joins (decision 2) and while its filter is replaced. The
+//! kernel does not count packets that a filter rejects. So the member's page has the number of
+//! packets that the device counted in that time. This number is an upper limit of the group's loss.
 
 use crate::page::HeldPage;
 use crate::record::{WORDS, at};
@@ -20,7 +20,7 @@ pub struct Rejecting {
     pub has_begun: bool,
     /// The device's count when the member began to join, if known.
     pub joined_at: Option<u64>,
-    /// Packets on the device in all periods that are over; `None` if unknown.
+    /// How many packets the device counted in all earlier periods of rejection; `None` if unknown.
     pub past: Option<u64>,
     /// `Some` while the member rejects: the device's count when the period began, if known.
     pub now: Option<Option<u64>>,
@@ -48,7 +48,7 @@ impl Rejecting {
     }
 }
 
-/// Decodes a count. The page holds one more than the count, and 0 for none.
+/// Decodes a count. The page holds one more than the count, or 0 if there is no count.
 fn count(word: u64) -> Option<u64> {
     word.checked_sub(1).filter(|_| word != UNKNOWN)
 }
@@ -99,8 +99,8 @@ impl Rejections {
     }
 
     /// Notes that the member is in the group, and rejected nothing as it joined. The caller notes
-    /// this only after the join. Else the group would seem to have a member while no member gets
-    /// its packets.
+    /// this only after the join. Before the join, the note would say that the group has a member,
+    /// although no member gets the group's packets.
     pub(crate) fn is_in(&self, since: BeforeJoining) {
         self.since.set(0);
         self.joined_at.set(since.0);

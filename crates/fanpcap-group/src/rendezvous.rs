@@ -19,7 +19,8 @@ use std::time::Duration;
 const ANSWER: [u8; 8] = *b"FPDOOR_1";
 
 /// The socket's backlog. A newcomer holds the group's lock while it asks, so only one asks at a
-/// time. But the connections of newcomers that have given up are still queued.
+/// time. But connections of newcomers that have given up stay in the backlog until a member accepts
+/// them.
 const NEWCOMERS_MAX: i32 = 16;
 
 /// How long connect(2) may wait for a place in the backlog.
@@ -78,7 +79,7 @@ impl Rendezvous {
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => break,
-                // The socket does not listen.
+                // The socket does not listen, so there are no newcomers.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => break,
                 Err(error) => return Err(error),
             }
@@ -104,8 +105,8 @@ impl AsFd for Rendezvous {
 #[derive(Debug)]
 pub(crate) struct DescriptorRequest<'a> {
     group_dir: Option<&'a GroupDir>,
-    /// Connections without an answer yet. One may lead to a former group's socket, which a forked
-    /// child has kept.
+    /// Connections on which no answer has come yet. There may be several, because a forked child
+    /// may have kept a former group's socket.
     waiting: Vec<OwnedFd>,
     /// Whether the last attempt found a socket.
     has_found: bool,

@@ -40,7 +40,8 @@ pub fn replace(
     };
     let group = first.identity.group();
     if let Some((engine, device)) = first.shared.engine.zip(first.shared.on_device.as_ref()) {
-        // A device in another namespace may have the same index.
+        // Check that this thread sees the group's members: in another network namespace, another
+        // device may have the same index.
         first
             .identity
             .members()
@@ -87,9 +88,9 @@ pub fn replace(
     gone.map_err(failed).and(told)
 }
 
-/// Passes on late fragments: the first of `switching` has attached the group's new steering
-/// program. It adds to its own late fragments those of the member that had attached the former
-/// program.
+/// Passes on late fragments. The first member of `switching` has attached the group's new steering
+/// program. This member adds to its own late fragments those of the member that had attached the
+/// former steering program.
 fn demote_others(switching: &[Switching<'_>], pages: &[OtherPage]) {
     let Some((giver, rest)) = switching.split_first() else {
         return;
@@ -138,7 +139,7 @@ fn switching<'a>(
 /// The change of a group to another steering program.
 struct Change<'a> {
     steering: &'a Steering,
-    /// One of the calling process's members.
+    /// The identity of one of the calling process's members.
     identity: &'a Identity,
     /// All members of the calling process.
     own: Vec<MemberId>,

@@ -1,5 +1,5 @@
-//! The roster: the members of each group in a network namespace. Combines packet diag with the
-//! member pages.
+//! The roster: the members of each group in a network namespace. It comes from packet diag and from
+//! the member pages.
 
 use crate::page::{GroupDir, MemberId};
 use crate::record::Record;
@@ -112,8 +112,9 @@ pub fn device_of(group: u16) -> Option<String> {
     }
 }
 
-/// The pages of a group's members whose sockets are open. Reads the pages first: a newcomer has its
-/// page before it is in the group.
+/// The pages of a group's members whose sockets are open. Reads the pages before the sockets: a
+/// newcomer opens its socket before it makes its page, so the socket of each page read is found
+/// unless it has been closed.
 pub(crate) fn open_pages(ifindex: u32, group: u16) -> impl Iterator<Item = (MemberId, Record)> {
     let pages = GroupDir::of(ifindex, group).map(|directory| directory.pages());
     let roster = Roster::look();
@@ -169,7 +170,8 @@ fn with_pages<'a>(sockets: impl Iterator<Item = &'a PacketSocket>) -> Vec<Roster
 }
 
 /// Marks the sockets without a page in groups whose members share a table. Such a group admits no
-/// member without a page, and keeps the sockets of dead members.
+/// member without a page, and keeps the sockets of dead members. So a socket without a page is a
+/// placeholder.
 fn mark_placeholders(entries: &mut [RosterEntry]) {
     let shares = |entry: &&RosterEntry| {
         let page = entry.page.as_ref();

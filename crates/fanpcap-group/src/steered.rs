@@ -88,8 +88,8 @@ impl Steered {
         }))
     }
 
-    /// Makes the part of a member on an engine whose BPF program steers, filters and counts. Loads
-    /// nothing.
+    /// Makes the part of a member on an engine. The BPF program that the engine runs for the group
+    /// steers, filters and counts. So nothing is loaded for this member.
     pub(crate) fn unloaded(steering: &Arc<Steering>) -> Self {
         Self::with(steering, None, Filters::default())
     }
@@ -175,7 +175,8 @@ impl Steered {
     /// Whether the counters change even while the member receives no packets: some counters count
     /// dropped packets, or fragments for other members.
     pub fn goes_on(&self) -> bool {
-        // If another thread holds the state, it may be about to change the state.
+        // If another thread holds the state, that thread may be about to change it. So the answer
+        // is then true.
         self.try_hold().is_none_or(|state| state.changes())
     }
 

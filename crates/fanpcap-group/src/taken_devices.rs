@@ -13,8 +13,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// How long members may take to answer at their rendezvous. In this time, members that are ending
-/// disappear.
+/// How long members may take to answer at their rendezvous. This is long enough for members that
+/// are ending to disappear.
 const FOR_MEMBERS: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(10);
 

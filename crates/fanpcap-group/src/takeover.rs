@@ -1,6 +1,6 @@
 //! The takeover of a ring whose member is dead, or whose application has never read it. A living
-//! member reads the ring. If the ring's member is dead, the living member also writes its final
-//! counters.
+//! member reads the ring. If the ring's own member is dead, the living member also writes the dead
+//! member's final counters.
 
 use crate::member_descriptors::MemberDescriptors;
 use crate::record::{BEFORE, at};
@@ -15,15 +15,16 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
 
 /// Members whose rings have been read to the end, by the cookies of their sockets. A dead member
-/// has final counters, and its slot must be vacated; a living member has `None`.
+/// comes with its final counters, and its slot must be vacated. A living member comes with `None`,
+/// and gets its ring back.
 pub(crate) type ReadOut = Vec<(u64, Option<FinalCounters>)>;
 
-/// Takes over the ring of a dead member for the member `own`. The ring gets no more packets. Adds
-/// the dead member to `read_out` when the ring has been read to the end. The caller holds the
+/// Takes over the ring of a dead member for the member `own`. No more packets come into this ring.
+/// Adds the dead member to `read_out` when the ring has been read to the end. The caller holds the
 /// group's lock.
 ///
 /// If packets go to several members, `own` already has its own copies, unless it is the dead
-/// member's successor. So copies in the ring are skipped.
+/// member's successor. So `own` skips the copies in the ring.
 ///
 /// # Errors
 /// The dead member's final counters, when its ring can't be read.
@@ -69,7 +70,7 @@ pub(crate) fn borrow(
 ) -> Option<Takeover> {
     let descriptors = MemberDescriptors::of(shared, shared.table().row(slot).cookie)?;
     let claims = descriptors.borrow()?;
-    // The member `own` has its own copies.
+    // The member that borrows the ring has its own copies of packets for several members.
     let remains = descriptors.remains(shared)?.without_copies();
     let cookie = descriptors.cookie;
     Some(Takeover {
@@ -137,9 +138,9 @@ impl MemberDescriptors {
     }
 
     /// Updates the page with the last counts. The kernel clears a socket's counters when they are
-    /// read, so they are added to the page. An engine's counters are totals, so they replace the
-    /// counters on the page. On an engine the member must be dead: a living member would add its
-    /// own last reading to the totals.
+    /// read, so this function adds them to the page. An engine's counters are totals, so they
+    /// replace the counters on the page. On an engine the member must be dead: a living member
+    /// would add its own last reading to the totals.
     pub(crate) fn count_last(&self, shared: &Shared) -> bool {
         let table = shared.table();
         if shared.on_device.is_some() {

@@ -16,7 +16,8 @@ use std::sync::atomic::{Ordering, fence};
 /// The takeover of a dead member's ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TakeoverStatus {
-    /// Whether a member has taken the ring over. Since then the socket rejects all packets.
+    /// Whether another member has taken the ring over. Since the takeover, the dead member's socket
+    /// rejects all packets.
     pub has_begun: bool,
     /// Packets that other members have taken from the ring, before the member's application first
     /// read it or after the member's death.
@@ -46,8 +47,8 @@ pub fn may_be_taken_over(ifindex: u32, group: u16) -> bool {
     records.any(|record| record.shared.is_some())
 }
 
-/// Marks the beginning of a takeover: the owner itself has taken the packets that were taken so
-/// far.
+/// Marks the beginning of a takeover on the dead member's page. Packets that are taken later do not
+/// count as taken by the dead member itself.
 pub(crate) fn begin(words: &[Word; WORDS]) {
     if words[at::OWN_TAKEN].get() == 0 {
         words[at::OWN_TAKEN].set(words[at::TAKEN].get().saturating_add(1));
@@ -60,16 +61,18 @@ pub(crate) fn end(words: &[Word; WORDS]) {
     words[at::IS_FINAL].set(1);
 }
 
-/// From the words of a page: the packets that the ring's owner has taken, and the packets that
-/// others have taken before and after that. The first is `None` if the system's library has read
-/// the member.
+/// Returns two numbers from the words of a page: how many packets the ring's owner has taken
+/// itself, and how many packets other members have taken from the ring, before the owner's first
+/// packet or after its last. The first number is `None` if the system's library has read the
+/// member.
 pub(crate) fn taken(word: impl Fn(usize) -> u64) -> (Option<u64>, u64) {
     let all = word(at::TAKEN);
     if all == NOT_READ_BY_US {
         return (None, 0);
     }
     let until_end = word(at::OWN_TAKEN).checked_sub(1).unwrap_or(all);
-    // A reader may not have taken yet the packet that it claimed last.
+    // This number may be one too large for a moment: a reader may not have taken yet the packet
+    // that it claimed last.
     let before = borrowed::claimed(word(at::LOOKED_NS)).unwrap_or_else(|| word(at::BORROWED));
     let own = until_end.saturating_sub(before);
     (Some(own), all.saturating_sub(own))

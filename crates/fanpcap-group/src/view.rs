@@ -32,9 +32,9 @@ pub struct View {
     pub gone: FinalCounters,
     /// How many members have been succeeded by members with the same names.
     pub takeovers: u64,
-    /// Changes of slots or buckets so far.
+    /// How many changes of slots or buckets there have been.
     pub changes: u64,
-    /// The last change of buckets.
+    /// The last change that moved buckets; `None` if no bucket has moved yet.
     pub moved: Option<Moved>,
     /// The ledger of a group on an engine, as a member last published it.
     pub ledger: Option<Ledger>,
@@ -57,13 +57,15 @@ pub struct Place {
     pub pid: u32,
     /// How many buckets the slot owns.
     pub buckets: usize,
-    /// The member's weight; 0: it was drained.
+    /// The member's weight; 0: the member was drained, or its buckets were given away after its
+    /// death.
     pub weight: u16,
-    /// The class whose buckets these are.
+    /// The member's class. The slot owns buckets of this class.
     pub class: u8,
     /// When this state began, nanoseconds of `CLOCK_MONOTONIC`.
     pub since_ns: u64,
-    /// The slot of the member that reads this ring instead of its owner.
+    /// The slot of the member that reads this slot's ring after the death of the ring's owner;
+    /// `None` if no member does.
     pub taker: Option<u8>,
     /// The digest of the member's name; 0: it has none.
     pub name: u64,
@@ -125,12 +127,12 @@ impl UnderWay {
 }
 
 /// The digest of a member's name, as in [`Place::name`]. If several members have the same name, the
-/// first one has this digest.
+/// first one has this digest, and the others have different digests.
 pub fn name_digest(name: &str) -> u64 {
     digest(name)
 }
 
-/// How many attempts to make to read the table without a change during the reading.
+/// How often to read the table at most until it does not change during the reading.
 const LOOKS: usize = 8;
 
 /// How long to wait for sockets that are being closed.
@@ -167,7 +169,8 @@ impl GroupTable {
         })
     }
 
-    /// Reads the table; `None` once the table belongs to another group.
+    /// Reads the table; `None` if the table no longer belongs to this group. If the table changes
+    /// during all of several readings, returns the last reading.
     pub fn look(&self) -> Option<View> {
         let table = shared::table(&self.memory);
         let mut view = None;

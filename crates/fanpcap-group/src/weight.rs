@@ -1,4 +1,5 @@
-//! Changes the weight of a member of a steered group, from outside of the group: 0 drains it.
+//! Changes the weight of a member of a steered group, from outside of the group. Weight 0 drains
+//! the member.
 
 use crate::found;
 use crate::guard::GroupLock;
@@ -72,15 +73,15 @@ impl From<io::Error> for WeighError {
 /// A member that was drained: its ring gets no more packets.
 #[derive(Debug)]
 pub struct Drained {
-    /// The words of its page; `None` without a page.
+    /// The words of the member's page; `None` if it has no page.
     words: Option<[Word; WORDS]>,
-    /// The packets that came into its ring; `None` if the page shows this number.
+    /// How many packets came into the member's ring; `None` if the page shows this number.
     given: Option<u64>,
 }
 
 impl Drained {
-    /// Packets in its ring that nobody has taken; `None` if unknown, for example when the system's
-    /// library reads the member.
+    /// How many packets are in the member's ring that nobody has taken; `None` if unknown, for
+    /// example when the system's library reads the member.
     pub fn unread(&self) -> Option<u64> {
         let words = self.words.as_ref()?;
         let page = Record::decode(&std::array::from_fn(|at| words[at].get()))?;
@@ -111,8 +112,8 @@ pub fn drain(ifindex: u32, group: u16, member: MemberId) -> Result<Drained, Weig
         let given = given_by_engine(shared, cookie);
         let mut descriptors = MemberDescriptors::of(shared, cookie);
         if given.is_none() {
-            // After this no packet comes that would make the member read its counters, so read them
-            // here.
+            // From now on no packet comes that would make the member read the kernel's counters. So
+            // read them here.
             descriptors = descriptors.filter(|it| it.count_last(shared));
         }
         let words = descriptors.map(|it| it.words);
@@ -120,8 +121,8 @@ pub fn drain(ifindex: u32, group: u16, member: MemberId) -> Result<Drained, Weig
     })
 }
 
-/// The packets that an engine has put into a member's rings since the member came. Does not change
-/// the page: the living member itself adds its unpublished counts to the page.
+/// How many packets an engine has put into a member's rings since the member joined. Does not
+/// change the page: the living member itself adds its unpublished counts to the page.
 fn given_by_engine(shared: &Shared, cookie: u64) -> Option<u64> {
     let slot = shared.table().slot_of(cookie)?;
     let [received, dropped] = shared.counted(slot)?;

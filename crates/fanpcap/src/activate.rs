@@ -5,7 +5,7 @@
 //! handle is activated. A handle that joins a group, or is one of several, is activated silently,
 //! so that no handle receives packets before all can. Our reader is installed, and each handle
 //! joins its group. A handle that can't join stays activated and silent, and the application may
-//! call again.
+//! call pcap_activate() again.
 
 use crate::default_mode::{self, one_device, spans_devices};
 use crate::engine;
@@ -58,8 +58,8 @@ fn activate_all<H: Handle>(p: H, all: &[H], plans: &mut Plans<H>) -> Result<c_in
     })
 }
 
-/// Activates the handle on one device. A handle that failed is not activated again if it is one of
-/// several, because the system's library may crash then.
+/// Activates the handle on one device. If the application's handle is on several devices, a handle
+/// whose activation failed is not activated again: the system's library might crash.
 fn activate_part<H: Handle>(p: H, plan: &Plan, is_one: bool) -> c_int {
     match p.notes().part {
         PartState::Silent => return 0,
@@ -170,7 +170,8 @@ fn alone<H: Handle>(p: H, by_name: bool) -> c_int {
     WARNING
 }
 
-/// A group of the handle, and the handles on the group's devices, in their order.
+/// A group that the application's handle joins, and the handles on the group's devices, in the
+/// devices' order.
 struct OneGroup<H> {
     choice: GroupChoice,
     parts: Vec<H>,

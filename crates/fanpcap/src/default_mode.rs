@@ -9,7 +9,8 @@ use fanpcap_config::steering::Steering;
 use fanpcap_group::join::{DevicesError, JoinError, ProgramError, Runs, Titled};
 use std::sync::Arc;
 
-/// How often a join is tried: other processes can change the group's mode between look-up and join.
+/// How often a join is tried at most. A try fails if another process changes the group's mode
+/// between look-up and join.
 const LOOKS: u32 = 4;
 
 /// Whether a group can have several devices. A group in a kernel mode has one device, because a
@@ -21,7 +22,7 @@ pub(crate) fn spans_devices(choice: &GroupChoice) -> bool {
 
 /// Joins a group, in the mode that was asked for or the default mode. `together` is as for
 /// [`Handle::join`]. A group has the same mode on all its devices: the mode that it has on the
-/// first.
+/// first device.
 pub(crate) fn join<H: Handle>(p: H, choice: &GroupChoice, together: &[H]) -> Result<(), JoinError> {
     let attempt = |p: H, choice: &GroupChoice| join_as(p, choice, together);
     if let Some(first) = together.first().filter(|first| **first != p) {
@@ -52,7 +53,8 @@ fn join_as<H: Handle>(p: H, choice: &GroupChoice, together: &[H]) -> Result<(), 
     }
 }
 
-/// The error for a group that can have only one device, when `second` would be another.
+/// The error for a group that can have only one device, when the handle `second` is on a further
+/// device.
 pub(crate) fn one_device<H: Handle>(group: u16, choice: &GroupChoice, second: H) -> JoinError {
     let request = second.request();
     let second = request.map_or_else(String::new, |it| it.system_name().to_owned());

@@ -60,7 +60,8 @@ pub(crate) fn settle<H: Handle>(
         return Ok(None);
     };
     // The handles are prepared in the order of their devices' names. All handles on several devices
-    // use this order, because newcomers to a device wait for each other.
+    // use this order. With different orders two handles could wait for each other, because
+    // newcomers to a device wait for each other.
     let name = |part: &H| part.request().map(|it| it.system_name().to_owned());
     let mut left = all.to_vec();
     while let Some(first) = (0..left.len()).min_by_key(|&at| name(&left[at])) {
@@ -192,7 +193,8 @@ fn beside<H: Handle>(all: &[H], choices: &[GroupChoice], own: &GroupChoice) -> V
     }
 }
 
-/// Replaces the engine, which can't serve the device, by the socket of a handle that is activated.
+/// Replaces the engine, which can't serve the device, by the packet socket of the handle `p`. The
+/// handle is activated already, and silent.
 fn stand_in<H: Handle>(p: H, plans: &mut Plans<H>, error: &JoinError) -> Result<c_int, Failed<H>> {
     let plan = plans.of(p).map_err(|status| (p, status))?;
     let Some(asked) = plan.on_engine.clone() else {

@@ -18,8 +18,9 @@ use std::sync::Arc;
 /// `PCAP_FANOUT_NEW`.
 const NEW: c_int = -1;
 
-/// Puts a handle into `group` with this mode or steering program. Before activation the call is
-/// only recorded. After activation the handle joins at once.
+/// Puts a handle into `group` with this mode or steering program. Before activation this function
+/// only records the call, and the handle joins in pcap_activate(). After activation the handle
+/// joins at once.
 ///
 /// # Errors
 /// The error message.
@@ -115,7 +116,7 @@ fn is_same(wanted: &GroupChoice, has: &Joined) -> bool {
 }
 
 /// Replaces the steering program of the member's group, if the call gives one. The member keeps its
-/// weight and its class. `whole` are the handles on several devices.
+/// weight and its class. `whole` are the handles on all devices, if there are several.
 fn change<H: Handle>(p: H, has: &Joined, wanted: &GroupChoice, whole: &[H]) -> Result<(), String> {
     let group = has.group;
     let Some(steering) = wanted.steering.as_ref().filter(|_| !wanted.is_default) else {

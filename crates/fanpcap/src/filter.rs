@@ -9,10 +9,10 @@ use std::ffi::c_int;
 use std::fmt::Display;
 
 /// Sets a filter, and returns the status of the system's library. `set` makes that library set the
-/// filter on the handle of one device. `take` gives the filter to our reader; the argument of
-/// `take` is the filter's number if the kernel runs the filter on all devices. `code` is the
-/// filter; it is empty if there is none. During the call no other thread or process replaces the
-/// groups' steering programs.
+/// filter on the handle of one device. `take` gives the filter to our reader. The argument of
+/// `take` is the filter's number if the kernel runs the filter on all devices, else `None`. `code`
+/// is the filter's code, or empty if the application sets no filter. During the call no other
+/// thread or process replaces the groups' steering programs.
 pub fn set_filter<H: Handle>(
     p: H,
     code: &[Classic],

@@ -99,7 +99,8 @@ pub trait Life: Copy {
     /// it must not use a handle, allocate, free or wait.
     fn note(self, change: impl FnOnce(&mut Notes));
 
-    /// The handles on the other devices, if the application's handle is on several.
+    /// If the application's handle is on several devices: the handles on all devices after the
+    /// first.
     fn others(self) -> Option<Arc<[Self]>>;
 
     /// Changes a device as settings ask. `until` says how long the changes last: while the handle
@@ -248,17 +249,19 @@ pub struct AskedOfEngine {
 /// How far the activation of the handle on one device has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PartState {
-    /// Either nothing is configured for the handle, or it is the application's only handle on a
-    /// device and not activated yet.
+    /// Either nothing is configured for the handle, or the application's handle is on one device
+    /// and not activated yet.
     #[default]
     None,
-    /// The handle is one of several, on as many devices, and not activated yet.
+    /// The application's handle is on several devices, and the handle on this device is not
+    /// activated yet.
     New,
     /// The handle is activated and silent: it has not joined its group yet. The application may
     /// call pcap_activate() again.
     Silent,
     /// The handle receives packets.
     Live,
-    /// The handle is one of several, and could not be activated.
+    /// The application's handle is on several devices, and the handle on this device could not be
+    /// activated.
     Failed,
 }

@@ -23,7 +23,7 @@ pub struct Overview {
     ignored: Vec<Ignored>,
 }
 
-/// A device.
+/// A device, and the settings in effect on it.
 pub struct Entry {
     /// Its settings.
     pub explained: Explained,
@@ -90,8 +90,8 @@ impl Overview {
         errors
     }
 
-    /// Settings without effect. For a single device, also the settings that another setting
-    /// overrides.
+    /// Settings without effect. If the caller asked for a single device, also returns the settings
+    /// that another setting overrides.
     pub fn ignored(&self) -> Vec<&Ignored> {
         let devices = self.devices.iter().flatten();
         let of_devices = devices.flat_map(|device| &device.explained.ignored);

@@ -1,4 +1,5 @@
-//! The requests for a handle: by settings when it is created, and by the application's calls.
+//! The requests for a handle: those of the settings when the handle is created, and those of the
+//! application's later calls.
 
 use fanpcap_config::device::{ANY, Device};
 use fanpcap_config::driver::Driver;
@@ -11,7 +12,7 @@ use fanpcap_linux::{interface, process};
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-/// The primary name of the interface with the name `device`; `None` if it is not an interface.
+/// The primary name of the interface with the name `device`; `None` if no interface has this name.
 fn own_name(device: &str) -> io::Result<Option<String>> {
     match interface::find(device)? {
         Some(index) => interface::find_name(index),
@@ -163,7 +164,7 @@ impl Request {
     /// compiles filter expressions.
     ///
     /// # Errors
-    /// A mistake in the settings. No handle opens then.
+    /// A mistake in the settings. With this mistake no handle can be activated.
     pub fn explain(&self, pcap: PcapCompiler<'_>) -> Result<Vec<Explained>, Report> {
         let settings = self.settings.as_ref().map_err(Clone::clone)?;
         let interfaces = interface::names();

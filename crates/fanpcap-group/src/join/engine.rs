@@ -19,7 +19,8 @@ pub struct EngineAsk<'a> {
     pub steal: Steal,
 }
 
-/// How many numbers to try at most: another group may take a number that was free.
+/// How many numbers to try at most. A try fails if another group takes the number, which was free,
+/// in the meantime.
 const TRIES: usize = 8;
 
 /// Joins a new group with an unused high number. The kernel would choose a low number, which people
@@ -42,8 +43,8 @@ pub(super) fn in_new_group<T>(
     }
 }
 
-/// Gives the device's packets to the group. If the group `steals`, the host loses these packets as
-/// long as the group lasts. The caller holds the device's guard, as for [`check`].
+/// Gives the device's packets to the group. If the group `steals`, the host does not get these
+/// packets as long as the group lasts. The caller holds the device's guard, as for [`check`].
 pub(super) fn attach_group(shared: &Shared, steals: bool) -> Result<(), Refusal> {
     if let Some(on_device) = &shared.on_device {
         let number = on_device.attach(&shared.fd_store, steals)?;
@@ -53,7 +54,7 @@ pub(super) fn attach_group(shared: &Shared, steals: bool) -> Result<(), Refusal>
 }
 
 /// Checks that the device's packets still come to the group's engine. If the newcomer `steals`, the
-/// host loses these packets from now on, as long as the group lasts.
+/// host does not get these packets from now on, as long as the group lasts.
 pub(super) fn check(newcomer: &Newcomer<'_>, shared: &Shared) -> Result<(), EngineError> {
     let (Some(engine), Some(on_device)) = (shared.engine, &shared.on_device) else {
         return Ok(());

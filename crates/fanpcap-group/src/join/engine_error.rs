@@ -53,7 +53,7 @@ pub enum EngineError {
         /// Why, member by member.
         reasons: String,
     },
-    /// The device can't change to the group's other BPF program.
+    /// The engine can't change the BPF program that it runs on the device.
     Serve(io::Error),
     /// The locks of the groups can't be taken.
     Lock(SteerError),
@@ -121,8 +121,8 @@ impl std::error::Error for EngineError {
 }
 
 impl EngineError {
-    /// The group of a handle is on another engine than the handle, or one of them is on packet
-    /// sockets. `has` and `wants` are the engines' names; `None`: packet sockets.
+    /// The error for a handle and a group that are on different engines. `has` and `wants` are the
+    /// engines' names; `None`: packet sockets.
     pub(crate) fn other(group: u16, has: Option<&str>, wants: Option<&str>) -> Self {
         let text = |name: Option<&str>| {
             name.map_or_else(|| "packet sockets".to_owned(), |it| format!("engine {it}"))
@@ -134,12 +134,14 @@ impl EngineError {
         }
     }
 
-    /// The descriptor store can't keep the objects that the members share.
+    /// Returns a function that makes the error for a descriptor store which can't keep the objects
+    /// that the members share.
     pub(crate) fn of_store(engine: &dyn Engine) -> impl Fn(io::Error) -> Self + '_ {
         |error| Self::Refused(engine.refusal("the group's descriptor store", error))
     }
 
-    /// Whether the engine can't serve the handle in any group: packet sockets may work.
+    /// Whether the engine can't serve the handle in any group, so that only packet sockets may
+    /// work.
     pub fn is_of_engine(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Serve(_) | Self::Lock(_) | Self::Refused(_) => true,

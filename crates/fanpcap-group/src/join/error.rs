@@ -46,7 +46,7 @@ pub enum JoinError {
         /// The handle's device.
         wants: String,
     },
-    /// The handle or the group has several devices, and this is the reason.
+    /// The handle or the group has several devices, and they can't have the same devices.
     Devices(DevicesError),
     /// The group captures another protocol.
     OtherProtocol {
@@ -183,7 +183,7 @@ impl JoinError {
         matches!(self, Self::Program(error) if error.is_of_loading())
     }
 
-    /// Whether packet sockets may work where the engine does not.
+    /// Whether the engine can't serve the handle, so that packet sockets may work instead.
     pub fn is_of_engine(&self) -> bool {
         matches!(self, Self::Engine(error) if error.is_of_engine())
     }

@@ -21,7 +21,8 @@ pub enum PerDevice<'a> {
     Behind(&'a Arc<Membership>),
 }
 
-/// How many numbers to try at most: another group may take a number that was free.
+/// How many numbers to try at most. A try fails if another group takes the number, which was free,
+/// in the meantime.
 const TRIES: usize = 8;
 
 impl PerDevice<'_> {
@@ -61,7 +62,7 @@ impl PerDevice<'_> {
         }
     }
 
-    /// The id of the followed group; 0: none.
+    /// The id of the group that the newcomer's group follows; 0 if it follows no group.
     fn follows(&self) -> u64 {
         match self {
             Self::Behind(lead) => lead.shared().table().get(at::ID),

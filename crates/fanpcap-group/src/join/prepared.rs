@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 pub struct Prepared {
     engine: &'static dyn Engine,
     pub(super) device: Box<dyn TakenDevice>,
-    /// Whether this process took the device itself. No other process can then have the device
-    /// before a page shows it.
+    /// Whether this process took the device itself. In that case no other process can have the
+    /// device before a page shows it.
     is_private: bool,
     /// The objects that a new group shares, and the digest of its steering program; `None` for a
     /// group that has members.
@@ -37,7 +37,8 @@ pub struct Prepared {
     arriving: Mutex<Option<Claim>>,
 }
 
-/// How long other newcomers' pages may take to show the device. A newcomer may be stopped.
+/// How long to wait until the page of another newcomer shows the device. The wait has a limit,
+/// because the other newcomer's process may be stopped.
 const ARRIVED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Takes a device for a newcomer with the engine of this name, or finds that the engine has the
@@ -70,7 +71,7 @@ pub fn prepare(
             mode,
         }
     })?;
-    // Makes the root, which has the locks.
+    // Make the root, if needed: it has the file with the locks.
     let _ = GroupDir::for_member(ifindex, number);
     let identity = Identity::outside(number, ifindex);
     let lock = GroupLock::open(&identity).map_err(EngineError::Lock)?;
@@ -111,15 +112,16 @@ impl Prepared {
         arriving.or_else(|| self.lock.arrive())
     }
 
-    /// Whether no other process has the device, in the first attempt to join.
+    /// Whether this process took the device itself, so that no other process has the device in the
+    /// first attempt to join.
     pub(super) fn is_private(&self) -> bool {
         self.is_private
     }
 
-    /// The objects that the members of a new group share, in the first attempt to join. The group
-    /// gets no packets yet. Returns `None` if another steering program was prepared: the
-    /// application has asked for another group since, or the group ran another steering program
-    /// until now.
+    /// For the first attempt to join, returns the prepared objects that the members of a new group
+    /// share. The group gets no packets yet. Returns `None` if another steering program was
+    /// prepared: the application has asked for another group since, or the group ran another
+    /// steering program until now.
     pub(super) fn begin(&self, key: u64, steering: &Steering) -> Option<Shared> {
         let (shared, digest) = self.shared.lock().ok()?.take()?;
         if digest != steering.digest() {
@@ -129,7 +131,7 @@ impl Prepared {
         Some(shared)
     }
 
-    /// As [`Prepared::begin`], in any attempt to join.
+    /// For any attempt to join, makes the objects that the members of a new group share.
     pub(super) fn shared(&self, key: u64, steering: &Steering) -> Result<Shared, EngineError> {
         let (ifindex, _) = crate::shared::group_of(key);
         let shared = new_shared(self.engine, &*self.device, ifindex, steering)?;

@@ -21,13 +21,13 @@ pub enum ProgramError {
         /// Title of the group's steering program.
         runs: String,
     },
-    /// The device's frames are not Ethernet frames. Steering programs read only these.
+    /// The device's frames are not Ethernet frames. Steering programs read only Ethernet frames.
     NotEthernet {
         /// The device.
         device: String,
     },
     /// The device is `any`, which also has frames that are not Ethernet frames. Steering programs
-    /// read only these.
+    /// read only Ethernet frames.
     AllDevices,
     /// The process lacks the privilege to load BPF programs. Holds the group's number.
     NotPermitted(u16),
@@ -58,8 +58,8 @@ pub enum ProgramError {
         /// The group's number.
         group: u16,
     },
-    /// A member of another process has no page, so nothing can announce the new steering program to
-    /// it.
+    /// A member of another process has no page, so the new steering program can't be announced to
+    /// this member.
     Pageless {
         /// The group's number.
         group: u16,

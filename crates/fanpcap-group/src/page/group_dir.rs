@@ -72,7 +72,7 @@ fn remove_rendezvous(directory: &Directory) {
     let rendezvous_sockets: Vec<OsString> = rendezvous_sockets(directory).collect();
     if !rendezvous_sockets.is_empty() && directory.names().all(|name| is_rendezvous(&name)) {
         for rendezvous in rendezvous_sockets {
-            // Best effort: the process may lack the right to remove it.
+            // Best effort: the process may lack the right to remove the socket.
             let _ = directory.remove_file(&rendezvous);
         }
     }
@@ -112,7 +112,8 @@ impl GroupDir {
         directory.join(page_name(pid, member))
     }
 
-    /// Reads the pages of living members. Removes the pages of dead members, if the process may.
+    /// Reads the pages of living members. Removes the pages of dead members, if the process has the
+    /// right to.
     pub fn records(&self) -> Vec<Record> {
         self.pages().into_iter().map(|(_, record)| record).collect()
     }

@@ -1,4 +1,4 @@
-//! Pages on a file system: making, reading, holding and sweeping them; and other files.
+//! Pages on a file system: making, reading, holding and sweeping them. Other files stay.
 
 use super::content::words;
 use super::*;

@@ -8,9 +8,13 @@ use std::os::fd::RawFd;
 pub(crate) const MAGIC: [u8; 8] = *b"FANPCAP6";
 
 /// The number of 64-bit words of a page. The words are in native byte order. The words before
-/// [`at::READ_NS`] are constant: magic; pid, mode, class and flags; the application's name (two
-/// words); device and inode of its executable; packets received and dropped that the socket had
-/// counted before it joined.
+/// [`at::READ_NS`] are constant:
+///
+/// - one word: magic
+/// - one word: pid, mode, class and flags
+/// - two words: the application's name
+/// - two words: device and inode of the application's executable
+/// - two words: packets received and dropped that the socket had counted before the member joined
 pub(crate) const WORDS: usize = at::COUNTERS + COUNTERS;
 
 /// Indices of the words that change. The member's process updates them in place.
@@ -32,8 +36,8 @@ pub(crate) mod at {
     /// the application has never looked for packets: the number of frames that the other member has
     /// claimed (`fanpcap_reader::borrowed`).
     pub(crate) const LOOKED_NS: usize = 15;
-    /// Frames that our reader has taken from the ring since activation. The word has a cache line
-    /// of its own because it changes with each packet.
+    /// Frames that our reader has taken from the ring since activation. The word changes with each
+    /// packet, so it is not in the cache line of the words before it.
     pub(crate) const TAKEN: usize = 16;
     /// One more than the device's packet counter when the member began to join; 0: the member has
     /// not begun to join. See [`crate::rejecting`], also for the next two words.
@@ -62,8 +66,8 @@ pub(crate) mod at {
     /// member that replaces the steering program clears the word on the page of the member that had
     /// attached the former one.
     pub(crate) const HAS_SET: usize = 25;
-    /// When the counters of the steering program were last read; [`super::UNCHANGING`] where they
-    /// can't change.
+    /// When the counters of the steering program were last read; [`super::UNCHANGING`] if the
+    /// counters can't change.
     pub(crate) const COUNTED_NS: usize = 26;
     /// Fragments that this member's copy of the steering program has read before the first fragment
     /// of the same datagram.
@@ -71,12 +75,12 @@ pub(crate) mod at {
     /// When the member joined, nanoseconds of `CLOCK_MONOTONIC`. Constant; 0 on pages of older
     /// libraries.
     pub(crate) const JOINED_NS: usize = 28;
-    /// Numbers of the process's descriptors of the objects that the group's members share: the
+    /// The numbers that the descriptors of the shared objects have in the member's process: the
     /// table, both ends of the descriptor store, and the rendezvous, 15 bits each; 0: not known.
     pub(crate) const SHARED: usize = 29;
-    /// Numbers of the process's descriptors of the objects that all groups on the device share:
-    /// both ends of the registry's descriptor store; 0 where the group has no registry. Another bit
-    /// is [`super::STEALS`].
+    /// The numbers that the descriptors of the device's registry have in the member's process: both
+    /// ends of the registry's descriptor store; 0 if the device has no registry. One more bit of
+    /// the word is [`super::STEALS`].
     pub(crate) const REGISTRY: usize = 30;
     /// Bytes of the rings that an engine fills for the member; 0: the socket has the ring.
     pub(crate) const RING_BYTES: usize = 31;
@@ -113,7 +117,7 @@ fn put_beside(word: u64, number: RawFd) -> Option<u64> {
     (number < SHARED_END).then_some((word << SHARED_BITS) | number)
 }
 
-/// The descriptors in these words; `None` if they are not known.
+/// The numbers of the descriptors in these two words; `None` if the numbers are not known.
 pub(super) fn shared_numbers(own: u64, registry: u64) -> Option<Vec<RawFd>> {
     let number = |word: u64, at: u32| {
         let number = (word >> (at * SHARED_BITS)) & (SHARED_END - 1);
@@ -126,8 +130,8 @@ pub(super) fn shared_numbers(own: u64, registry: u64) -> Option<Vec<RawFd>> {
     (own != 0).then_some(numbers)
 }
 
-/// A bit of [`at::REGISTRY`]: the host loses the device's packets, unless the host or a container
-/// uses the device. Two descriptors use the lower half of the word.
+/// A bit of [`at::REGISTRY`]: the host does not get the device's packets, because of the setting
+/// `steal = yes`. The numbers of the two descriptors are in the lower half of the word.
 pub(crate) const STEALS: u64 = 1 << 32;
 
 const SHARED_BITS: u32 = 15;

@@ -56,7 +56,7 @@ fn a_newcomer_gets_what_a_member_hands_out() {
     rendezvous.answer(&more).unwrap();
     request.wait(SOON);
     assert_eq!(request.poll().unwrap().len(), WITH_REGISTRY);
-    // Any process that has the socket answers, not only the opener's.
+    // Any process that has the socket can answer, not only the process that opened it.
     let other = Rendezvous::of(rendezvous.as_fd().try_clone_to_owned().unwrap()).unwrap();
     drop(rendezvous);
     assert!(request.poll().is_none());

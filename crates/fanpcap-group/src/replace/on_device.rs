@@ -47,8 +47,9 @@ pub(super) fn replace(
     let title =
         sealed::create(shortened(steering.title())).map_err(EngineError::of_store(engine))?;
     let counts = u64::from(next.counts);
-    // If the process dies during the exchange, members may publish counters that do not exist. The
-    // reverse would hide existing counters.
+    // Note new counters before the exchange. If the process dies during the exchange, members may
+    // then publish counters that do not exist. In the other order, existing counters could stay
+    // unpublished.
     table.set(at::COUNTS, table.get(at::COUNTS) | counts);
     let device_guard = guard.device_guard().map_err(EngineError::Lock)?;
     if exchange::is_under_way(shared) {

@@ -22,8 +22,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         Ok(())
     }
 
-    /// Makes newcomers live that have a share in the lead. Leaves out successors, because they take
-    /// over a share.
+    /// Gives newcomers the state of live members if they have a share in the lead. Leaves out
+    /// successors, because a successor gets its predecessor's share.
     pub(super) fn enlist_as(&mut self, lead: &Lead) {
         for (slot, row) in self.table.rows() {
             let is_due = row.state == State::Newcomer && lead.has_share(&row);
@@ -49,10 +49,13 @@ impl<'a, G: KernelOps> Slots<'a, G> {
     /// Moves the buckets and ranks of a class to the members that have them in the lead. Returns
     /// how many buckets have moved.
     ///
-    /// If a bucket's owner in the lead has no share here, or if the lead is changing, the bucket
-    /// stays where it is. If its owner here has no share either, the bucket goes to a member that
-    /// has one. A member that is gone keeps its buckets and ranks here until another member takes
-    /// its ring here, whatever the lead has. Else packets would arrive before those in the ring.
+    /// A bucket stays with its owner in this group if its owner in the lead has no share in this
+    /// group, or if the lead is changing. If its owner in this group has no share either, the
+    /// bucket goes to a member that has one.
+    ///
+    /// A member that is gone keeps its buckets and ranks in this group until another member takes
+    /// its ring of this group, even if the lead has given these buckets away. Otherwise the new
+    /// owners would read later packets of a flow before the packets in the ring.
     pub(super) fn move_as(&mut self, class: u8, lead: Option<&Lead>, shares: &[Share]) -> usize {
         let due = lead.map(|it| it.owners_in(self.table, class));
         let (due, ranks) = due.unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Changes of tables into which another member has written arbitrary values. No change may panic,
-//! or make many calls to the kernel. The fuzz target `tables` and a test use this.
+//! Changes of tables into which another member has written arbitrary values. Even then no change
+//! may panic, or make many calls to the kernel. The fuzz target `tables` and a test use this.
 
 use super::memory::Memory;
 use super::{KernelOps, Slots, due_ns};
@@ -156,7 +156,7 @@ fn likely_row(choice: &mut Choice<'_>, memory: &Memory) {
     table.set(begin + 5, choice.below(3));
 }
 
-/// Choices: the bytes, then a generator (splitmix64).
+/// Makes choices from the bytes, and after them from a random generator (splitmix64).
 struct Choice<'a> {
     bytes: &'a [u8],
     state: u64,

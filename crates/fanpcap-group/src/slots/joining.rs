@@ -38,7 +38,7 @@ impl<'a, G: KernelOps> Slots<'a, G> {
 
     /// The slots that a newcomer may have: placeholders, free slots, and slots beyond the array's
     /// end. Any newcomer may have the first slot beyond the end. Only newcomers on an engine use
-    /// further slots, when they leave the earlier slots to other newcomers.
+    /// the slots after this one, when they leave earlier slots to other newcomers.
     fn open_slots(&self) -> impl Iterator<Item = Slot> + use<'a, G> {
         let table = self.table;
         let is_open = move |slot: &Slot| {

@@ -36,8 +36,8 @@ impl<G: KernelOps> Slots<'_, G> {
                 break;
             };
             let row = self.table.row(slot);
-            // On an engine there may be slots that newcomers left to other newcomers, which never
-            // came.
+            // On an engine there may be free slots: a newcomer left such a slot to another
+            // newcomer, which never joined.
             if !matches!(row.state, State::Vacant | State::Free) {
                 break;
             }

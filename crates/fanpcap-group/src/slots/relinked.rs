@@ -1,10 +1,10 @@
 //! Renumbers the slots after the device was down. The kernel then links a group's sockets again, in
 //! the order of their creation (net/packet/af_packet.c, `packet_notifier()`).
 //!
-//! Each member's socket reports this once, by an error that the member's reader takes. The members'
-//! rows count these errors. The table says after how many of them the slots were last renumbered. A
-//! pending error on a member's socket counts too. So a newcomer can renumber the slots while all
-//! members are in callbacks, and the slots are not renumbered twice.
+//! Each member's socket reports once that the device was down, by an error that the member's reader
+//! takes. The members' rows count these errors. The table says after how many errors the slots were
+//! last renumbered, so that they are not renumbered twice. A pending error on a member's socket
+//! counts too, so that a newcomer can renumber the slots while all members are in callbacks.
 
 use super::{KernelOps, Slots};
 use crate::table::{Journal, Row, State, at};
@@ -13,7 +13,7 @@ use fanpcap_buckets::layout::SLOTS;
 use std::io;
 
 impl<G: KernelOps> Slots<'_, G> {
-    /// Call before a change of the kernel's array. Completes a change that its author left
+    /// Call before a change of the kernel's array. Completes a change that another process left
     /// unfinished, and renumbers the slots if the device was down.
     pub(super) fn prepare(&mut self) -> io::Result<()> {
         self.repair()?;

@@ -1,9 +1,9 @@
 //! Rounds of a balanced group. They move buckets from members that get more than their share of the
 //! packets to members that get less.
 //!
-//! The group's BPF program counts the packets of each bucket. The first member that finds the next
-//! round due does it: usually the member in the lowest slot. The table has all figures of the last
-//! round that the next one needs. A round has no journal, since each of its moves is complete by
+//! The group's BPF program counts the packets of each bucket. A round is made by the first member
+//! that finds it due, usually the member in the lowest slot. The table keeps all numbers of one
+//! round that the next round needs. A round has no journal, since each of its moves is complete by
 //! itself.
 
 use super::silence::until;
@@ -18,16 +18,17 @@ use std::sync::atomic::Ordering;
 /// The interval between rounds, nanoseconds.
 pub(super) const ROUND_NS: u64 = 250_000_000;
 
-/// How much later a member does a round than the member in the slot before. Slots after [`LAST`]
-/// add no delay.
+/// How much later a round is due for a member than for the member in the slot before, so that
+/// usually only one member finds it due. Slots after [`LAST`] add no delay.
 const STAGGER_NS: u64 = 100_000_000;
 const LAST: u8 = 10;
 
-/// After a pause this long the counts may have wrapped.
+/// After a pause this long the counts may have wrapped, so the next round only notes the counts and
+/// moves nothing.
 pub(super) const PAUSE_NS: u64 = 5_000_000_000;
 
-/// How many packets for each member a round needs. With this many packets, chance alone makes the
-/// members' loads differ by 2 %; with fewer, by more.
+/// A round needs this many packets for each member. With this many packets, chance alone makes the
+/// members' loads differ by 2 %. With fewer packets, chance makes them differ more.
 pub(super) const PACKETS: u64 = 2500;
 
 /// Nanoseconds until the member in this slot shall do a round; `None` if the group is not balanced.
@@ -78,7 +79,7 @@ impl<G: KernelOps> Slots<'_, G> {
     }
 }
 
-/// Returns the moves of a round. Notes the result of the round, and the figures that the next round
+/// Returns the moves of a round. Notes the result of the round, and the numbers that the next round
 /// needs.
 fn next_shifts(table: Table<'_>, shares: &[Share], balance: Balance, now_ns: u64) -> Vec<Shift> {
     let Loads { packets, idle } = table.take_loads(now_ns);

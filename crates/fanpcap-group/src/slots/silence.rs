@@ -1,9 +1,9 @@
-//! Members that live but do not read lose their share until they look for packets again. Their
-//! callback may hang, their process may be stopped, or a forked child may merely hold its parent's
-//! descriptors.
+//! Members that live but do not read lose their share until they look for packets again. There are
+//! several reasons why a member does not read: the application's callback may hang, the process may
+//! be stopped, or a forked child may merely hold its parent's descriptors.
 //!
-//! About every two seconds, one member checks all rings. For each ring with unread packets, it
-//! notes in the table how far the reader has come.
+//! About every two seconds, one member checks all rings. For each ring with unread packets, this
+//! member notes in the table how far the ring's reader has come.
 
 use super::{KernelOps, Slots, classes};
 use crate::table::{Journal, State, Table, at};
@@ -58,7 +58,8 @@ impl<G: KernelOps> Slots<'_, G> {
             let progress = unread.iter().find(|(it, _)| *it == cookie);
             let seen = progress.map_or(0, |(_, progress)| mixed(cookie, *progress));
             let word = at::SEEN + 2 * usize::from(slot.0);
-            // If no member could check the rings in time, perhaps no member could read either.
+            // If no member could check the rings in time, perhaps no member could read either. In
+            // this case, begin the ten seconds again.
             if self.table.get(word) != seen || late_ns > CHECK_NS {
                 self.table.set(word + 1, now_ns);
                 self.table.set(word, seen);

@@ -1,11 +1,12 @@
-//! Members that were never read. A group's first member has a share before its application reads
-//! it, because libpcap buffers packets from the activation on. When another member is read, the
-//! share goes to the members that are read, and one of these members reads the first member's ring.
-//! The first member's application may have opened the handle for another purpose. When this
-//! application looks for packets, its member gets its share and its ring back.
+//! Members whose applications have never read them. A group's first member has a share before its
+//! application reads the handle, because libpcap buffers packets from the activation on. When
+//! another member is read, the share goes to the members that are read, and one of these members
+//! reads the first member's ring. The first member's application may have opened the handle for
+//! another purpose. When this application looks for packets, its member gets its share and its ring
+//! back.
 //!
-//! If other members shall read a member's ring, the member's row names the reader. While there is
-//! no reader, the row names the member itself.
+//! The row of a member whose ring other members shall read has the reader as its taker. While the
+//! ring has no reader, the taker is the member itself.
 
 use super::{KernelOps, Slots, classes};
 use crate::table::{Journal, Row, State, Table};
@@ -49,9 +50,9 @@ impl<G: KernelOps> Slots<'_, G> {
         Ok(())
     }
 
-    /// The member in this slot takes its share. If its application looks for packets, no other
-    /// member reads its ring any more. An application that has only asked for its descriptor has
-    /// not looked for packets. Returns the row.
+    /// Called before the member in this slot takes its share. If the member's application has
+    /// looked for packets, no other member reads the member's ring any more. An application that
+    /// has only asked for its descriptor has not looked for packets. Returns the member's row.
     pub(super) fn take_back(&mut self, slot: Slot) -> io::Result<Row> {
         let row = self.table.row(slot);
         let is_member = matches!(row.state, State::Live | State::Newcomer);
@@ -75,8 +76,9 @@ impl<G: KernelOps> Slots<'_, G> {
         Ok(is_unread)
     }
 
-    /// Called when the member `own` has read a ring to its end that it borrowed from a living
-    /// owner. If the owner is gone by now, the ring must be taken over: the owner may have read on.
+    /// Called when the member `own` has read to its end a ring that it borrowed from a living
+    /// owner. If the owner has died since, another takeover of the ring must follow: the owner may
+    /// have begun to read the ring itself.
     pub(crate) fn give_back(&mut self, cookie: u64, own: u64) -> io::Result<()> {
         self.repair()?;
         let Some(slot) = self.table.slot_of(cookie) else {
@@ -107,8 +109,8 @@ impl<G: KernelOps> Slots<'_, G> {
     }
 }
 
-/// Whether another member reads this member's ring. If this member is dead, the other member must
-/// have begun before the death.
+/// Whether another member reads this member's ring. If this member is dead, only a reader counts
+/// that began before the death.
 pub(super) fn is_read(table: Table<'_>, row: &Row) -> bool {
     row.taker != 0 && row.taker != row.cookie && classes::has_taker(table, row)
 }

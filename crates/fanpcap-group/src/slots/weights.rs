@@ -19,8 +19,7 @@ pub(crate) enum Weighed {
 
 impl<G: KernelOps> Slots<'_, G> {
     /// Gives a member another weight, and the number of buckets for that weight; a weight of 0
-    /// gives none. Packets in flight to the member, and those in its ring, still belong to the
-    /// member.
+    /// gives none. The member still gets the packets in flight to it, and the packets in its ring.
     pub(crate) fn weigh(&mut self, cookie: u64, weight: u16) -> io::Result<Weighed> {
         self.repair()?;
         self.mark_gone(0)?;

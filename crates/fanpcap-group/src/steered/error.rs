@@ -22,7 +22,7 @@ pub enum SteerError {
     Pages(io::Error),
     /// Another thread or process is changing the steering program, or was when this process forked.
     Busy,
-    /// As [`SteerError::Busy`], with the process that holds the lock.
+    /// As [`SteerError::Busy`]. Holds the process that has the lock.
     BusyBy(Stat),
 }
 

@@ -25,12 +25,13 @@ pub(super) struct State {
     pub(super) own: Option<Filter>,
     /// Number of changes of the steering program or of the handle's own filter.
     pub(super) generation: u64,
-    /// Counters of replaced BPF programs.
+    /// Counters of the member's former BPF programs, which have been replaced.
     pub(super) past: Counts,
     pub(super) past_late: u64,
     /// Whether this member was the last to attach the steering part.
     pub(super) has_set: bool,
-    /// The counters of the group's BPF program, on an engine where it steers, filters and counts.
+    /// The counters of the group's BPF program, if an engine runs it; this BPF program steers,
+    /// filters and counts.
     pub(super) whole: Option<Box<dyn Whole>>,
     /// The words of the page from [`at::DIGEST`] on.
     pub(super) words: Vec<Word>,

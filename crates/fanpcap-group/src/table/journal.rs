@@ -3,8 +3,8 @@
 use super::{Table, at};
 use fanpcap_buckets::Slot;
 
-/// The change that is under way. If its author has died, the next holder of the group's lock
-/// completes it first.
+/// The change that is under way. If the process that made the change has died, the next holder of
+/// the group's lock completes the change first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Journal {
     /// None.
@@ -13,7 +13,8 @@ pub(crate) enum Journal {
     Join(Slot),
     /// Buckets move to the members that are live in their rows.
     Balance,
-    /// A slot becomes a placeholder, and the sums in this one of the two places become valid.
+    /// A slot becomes a placeholder. The number says which of the two places for the sums becomes
+    /// valid.
     Vacate(Slot, u8),
     /// The last slot is given up.
     Trim(Slot),

@@ -5,7 +5,7 @@ use super::{LEDGER_WORDS, Table, at};
 use fanpcap_engine::Ledger;
 use std::sync::atomic::Ordering;
 
-/// The figures in their order in the table.
+/// The ledger's numbers in their order in the table.
 fn words(ledger: &mut Ledger) -> [&mut u64; LEDGER_WORDS] {
     [
         &mut ledger.at_ns,
@@ -26,8 +26,8 @@ impl Table<'_> {
         (ledger.at_ns > 0).then_some(ledger)
     }
 
-    /// Publishes the figures that `read` returns. Several members may publish at once. Then the
-    /// figures of one reading stay, and a reading never replaces the figures of a later reading.
+    /// Publishes the ledger that `read` returns. If several members publish at once, the ledger of
+    /// one of them stays. An earlier reading never replaces a later one.
     pub(crate) fn publish_ledger(&self, read: &dyn Fn() -> Ledger) {
         let Some(at_ns) = self.words.get(at::LEDGER) else {
             return;
@@ -49,13 +49,14 @@ impl Table<'_> {
         }
     }
 
-    /// Whether the published figures are older than a tenth of a second, or from another clock.
+    /// Whether the published ledger is older than a tenth of a second, or its time is from another
+    /// clock.
     pub(crate) fn has_old_ledger(&self, now_ns: u64) -> bool {
         now_ns.wrapping_sub(self.get(at::LEDGER)) >= OLD_NS
     }
 }
 
-/// How often to read the figures again when another member publishes at the same time.
+/// How often to read the ledger again when another member publishes at the same time.
 const TRIES: usize = 4;
 
 const OLD_NS: u64 = 100_000_000;

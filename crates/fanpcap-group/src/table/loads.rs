@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// The result of the last round of a balanced group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leveled {
-    /// Whether live flows move.
+    /// Whether buckets with live flows move too; if not, only idle buckets move.
     pub moves_all: bool,
     /// How many rounds there were.
     pub rounds: u64,
-    /// How far the busiest member was above its share, in parts of 1000.
+    /// How far the busiest member's load was above its share of the packets, in parts of 1000.
     pub above: u64,
     /// Buckets with more packets than a member's share. They stay where they are.
     pub elephants: Vec<Elephant>,
@@ -27,7 +27,7 @@ pub struct Elephant {
     pub bucket: u16,
     /// Its owner.
     pub slot: Slot,
-    /// Its part of the group's packets, in parts of 1000.
+    /// The bucket's part of the group's packets, in parts of 1000.
     pub part: u16,
 }
 
@@ -62,7 +62,8 @@ pub(crate) struct Loads {
 const IDLE: u32 = 100;
 /// The unit of a bucket's age, which is the time since the bucket's last packet.
 const AGE_NS: u64 = 100_000_000;
-/// A note has the age in the bits above those of the count.
+/// A bucket's note has the count of its packets in the lower bits, and the bucket's age in the bits
+/// above.
 const AGE_SHIFT: u32 = 24;
 const AGE_MAX: u32 = 255;
 const COUNT_MASK: u32 = (1 << AGE_SHIFT) - 1;
@@ -74,7 +75,8 @@ impl Table<'_> {
         self.set(at::DIGEST, steering.digest());
     }
 
-    /// Notes which buckets move. The caller must note the group's digest after this call.
+    /// Notes which buckets move. The caller must note the group's digest only after this call,
+    /// which finds by the digest 0 that a group is new.
     pub(crate) fn set_balance(&self, balance: Option<Balance>, now_ns: u64) {
         let balance = match balance {
             None => 0,
@@ -87,8 +89,9 @@ impl Table<'_> {
         self.set(at::BALANCE, balance);
     }
 
-    /// Notes that nothing has been counted so far. In a new group, no bucket has a flow. In a group
-    /// that has run without counts, any bucket may have a flow.
+    /// Notes that nothing has been counted so far. In a new group no bucket has a flow, so all
+    /// buckets are idle. In a group that has run without counts, any bucket may have a flow, so no
+    /// bucket is idle yet.
     fn begin_rounds(&self, now_ns: u64) {
         let age = match self.get(at::DIGEST) {
             0 => AGE_MAX,
@@ -102,7 +105,7 @@ impl Table<'_> {
         self.set(at::ROUND_NS, now_ns);
     }
 
-    /// Which buckets move to level the members' loads.
+    /// Which buckets move to level the members' loads; `None` if the group is not balanced.
     pub(crate) fn balance(&self) -> Option<Balance> {
         match self.get(at::BALANCE) {
             1 => Some(Balance::Idle),
@@ -141,7 +144,7 @@ impl Table<'_> {
         loads
     }
 
-    /// The result of the last round.
+    /// The result of the last round; `None` if the group is not balanced.
     pub(crate) fn leveled(&self) -> Option<Leveled> {
         let balance = self.balance()?;
         let elephants = self.words_at::<ELEPHANTS_MAX>(at::ELEPHANTS);

@@ -5,7 +5,8 @@ use fanpcap_buckets::layout::{self, BUCKETS, CLASSES, EVERYBODY, SLOTS};
 use fanpcap_buckets::{Owners, Share, Slot};
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 
-/// The part of a class. Empty if the group's members have no classes.
+/// The part of a class. The part of a class other than the default class is empty if the group's
+/// members have no classes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Part<'a> {
     /// The owner of each bucket.
@@ -52,7 +53,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// The part of all members except those of class 63. Only the ranks of this part are used.
+    /// The part of everybody: of all members except those of class 63. Only its ranks are used.
     pub(crate) fn everybody(self) -> Part<'a> {
         self.classes.part(EVERYBODY)
     }

@@ -1,5 +1,5 @@
 //! Sticky ids, by which the BPF program of a sticky group remembers members. A sticky id is a stamp
-//! and a number. A slot's number would not suffice, because another member may get the slot.
+//! and a number. A slot's number would not suffice: another member may get the slot later.
 
 use super::{Row, Table};
 use fanpcap_buckets::Slot;

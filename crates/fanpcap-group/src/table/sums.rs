@@ -18,12 +18,12 @@ pub struct FinalCounters {
     pub inherited: u64,
     /// Packets in the rings of these members that no member took.
     pub unread: u64,
-    /// The number of these members with an unknown figure.
+    /// The number of these members of which at least one counter is unknown.
     pub unknown: u64,
 }
 
 impl FinalCounters {
-    /// A member whose figures are all unknown.
+    /// A member whose counters are all unknown.
     pub(crate) const UNKNOWN: Self = Self {
         members: 1,
         received: 0,
@@ -34,7 +34,7 @@ impl FinalCounters {
         unknown: 1,
     };
 
-    /// The figures in their order in the table.
+    /// The counters in their order in the table.
     fn words(&mut self) -> [&mut u64; 7] {
         [
             &mut self.members,
@@ -74,7 +74,7 @@ impl Table<'_> {
     }
 }
 
-/// Sets figures from words in the same order.
+/// Sets each of `figures` from the word at the same place in `words`.
 pub(super) fn set_all<const COUNT: usize>(figures: [&mut u64; COUNT], words: [u64; COUNT]) {
     for (figure, word) in figures.into_iter().zip(words) {
         *figure = word;

@@ -1,7 +1,7 @@
-//! Enters a newcomer whose rings an engine fills. When a slot's packets are directed into the
-//! newcomer's rings, the kernel waits for packets in flight. The newcomer does not hold the group's
-//! lock during this wait: if its process were stopped, no other newcomer could join. Instead the
-//! newcomer claims the slot, and other newcomers take the next slots.
+//! Enters a newcomer whose rings an engine fills. To direct a slot's packets into the newcomer's
+//! rings takes a while, because the kernel waits for packets in flight. The newcomer does not hold
+//! the group's lock during this wait: if its process were stopped, no other newcomer could join.
+//! Instead the newcomer claims the slot, and other newcomers take the slots after it.
 
 use super::Entry;
 use crate::guard::{Claim, GroupGuard, GroupLock};
@@ -20,8 +20,8 @@ use std::io;
 use std::sync::Arc;
 
 /// A newcomer's rings in its future slot. The rings get no packets before the newcomer has joined.
-/// If the newcomer does not join, the slot is emptied. If the newcomer dies, the next newcomer in
-/// this slot replaces the rings.
+/// If the join fails, the rings are removed from the slot. If the newcomer's process dies first,
+/// the next newcomer in this slot replaces the rings.
 pub(super) struct Placed {
     shared: Arc<Shared>,
     pub(super) slot: Slot,
@@ -42,7 +42,8 @@ impl Drop for Placed {
 /// making rings takes a while.
 pub(super) struct Begun {
     placed: Placed,
-    /// Whether the device's packets come to the group. If they do, no other process has the device.
+    /// Whether the device's packets already come to the group. In that case no other process has
+    /// the device.
     is_attached: bool,
 }
 
@@ -62,7 +63,7 @@ impl Entry<'_> {
         Some(begun)
     }
 
-    // Not inlined, as it has two callers: the library stays smaller.
+    // Not inlined: the function has two callers, and the library stays smaller.
     #[inline(never)]
     pub(super) fn begin_with(&self, shared: Shared) -> Result<Begun, JoinError> {
         Ok(Begun {
@@ -98,8 +99,8 @@ impl Entry<'_> {
     }
 
     /// Claims a slot of a group that has members, and places the newcomer's rings in the slot.
-    /// Releases the group's lock during this time. The group can't end meanwhile, because the
-    /// newcomer has the group's descriptor store.
+    /// Releases the group's lock while it places the rings. The group can't end in this time,
+    /// because the newcomer has the group's descriptor store.
     pub(super) fn place_beside(
         &self,
         shared: &Arc<Shared>,
@@ -156,7 +157,7 @@ impl Entry<'_> {
         })
     }
 
-    /// Notes what the device has counted before the newcomer may get packets. Only the first call
+    /// Notes the device's packet count before the newcomer may get packets. Only the first call
     /// notes a count.
     fn note_before(&self) {
         let rejections = self.early.map(Member::rejections);
@@ -165,8 +166,8 @@ impl Entry<'_> {
             .set(before.or_else(|| rejections.map(|it| it.before_joining())));
     }
 
-    /// Checks that the device's packets still come to the group. Makes the host lose these packets
-    /// if the newcomer asks for that.
+    /// Checks that the device's packets still come to the group. If the newcomer's settings say so,
+    /// takes these packets from the host.
     pub(super) fn check_device(
         &self,
         shared: &Shared,

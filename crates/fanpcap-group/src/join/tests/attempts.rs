@@ -1,6 +1,6 @@
 //! A second attempt to join, and an attempt to join another group than the prepared one. Also
-//! checks the locks: rings are made without the group's lock, the registry is opened under the
-//! device's lock.
+//! checks two rules for locks: rings are made without the group's lock, and the registry is opened
+//! under the device's lock.
 
 use super::*;
 use crate::guard::GroupLock;

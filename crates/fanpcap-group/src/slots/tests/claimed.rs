@@ -1,4 +1,5 @@
-//! On XDP newcomers claim slots before they join. Until then, other newcomers take the next slots.
+//! On XDP newcomers claim slots before they join. While a slot is claimed, other newcomers take the
+//! slots after it.
 
 use super::*;
 

@@ -28,8 +28,8 @@ fn left() -> (World, u64, u64) {
 #[test]
 fn who_takes_a_ring_when_the_time_is_just_over_gives_the_buckets_away() {
     let (mut world, gone, late) = left();
-    // The clock advances by one nanosecond at each reading, so that the time ends between any two
-    // readings.
+    // The clock advances by one nanosecond at each reading, so the loop lets the time end between
+    // any two readings.
     world.slow_down(1);
     let mut taken = 0;
     let ends = LEFT_NS - 50..LEFT_NS + 2;

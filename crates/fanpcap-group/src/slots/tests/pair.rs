@@ -210,8 +210,8 @@ fn half_taken() -> (Pair, [u64; 3]) {
     (pair, members)
 }
 
-/// A bucket of a dead member must not move before its ring is taken: the new owner would get later
-/// packets before those in the ring.
+/// A bucket of a dead member must not move before the member's ring is taken. Otherwise the new
+/// owner would read later packets of a flow before the packets in the ring.
 #[test]
 fn who_follows_moves_no_dead_members_buckets_before_somebody_has_its_ring() {
     type Change = fn(&mut Pair, u64);

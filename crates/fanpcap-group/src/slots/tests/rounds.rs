@@ -144,7 +144,8 @@ fn a_bucket_is_idle_when_nothing_has_come_for_ten_seconds() {
     );
 }
 
-/// The counts from before are unknown: each bucket may have a live flow.
+/// It is unknown which buckets got packets before the group was balanced, so each bucket may have a
+/// live flow.
 #[test]
 fn in_a_group_that_is_balanced_later_a_bucket_is_idle_after_ten_seconds() {
     let plain = filled(World::new(7), 4);

@@ -69,7 +69,8 @@ struct Kernel {
     store_is_full: bool,
     /// Whether the member that makes a change is unable to list the group's sockets.
     is_blind: bool,
-    /// The member whose change is under way, and after how many steps it dies.
+    /// The member whose change is under way, and after how many more steps this member dies;
+    /// `None`: it does not die.
     actor: u64,
     left: Option<u64>,
     /// How many packets were sent.
@@ -312,8 +313,8 @@ impl World {
         self.change(own, |slots| slots.choose(&mut claims)).unwrap()
     }
 
-    /// Slots that other newcomers have claimed, drawn at random. Only on XDP, where the kernel's
-    /// order means nothing.
+    /// Slots that other newcomers have claimed, drawn at random. There are such claims only on XDP,
+    /// where slots need not follow the order of the kernel's array.
     pub(super) fn claimed(&mut self) -> Vec<Slot> {
         if self.kernel.rings.is_none() || self.kernel.random(4) > 0 {
             return Vec::new();

@@ -3,12 +3,12 @@
 use super::World;
 
 impl World {
-    /// Follows the present state of another group.
+    /// Makes this group follow the group `lead` as that group is now.
     pub(in super::super) fn behind(&mut self, lead: &Self) {
         self.lead = Some(lead.memory.clone());
     }
 
-    /// Follows the other group if it has changed.
+    /// The member `own` makes this group follow the lead if the lead has changed.
     pub(in super::super) fn follow(&mut self, own: u64) {
         self.change(own, |slots| slots.follow()).unwrap();
     }

@@ -11,8 +11,8 @@ impl World {
         sockets.for_each(|socket| socket.is_told = true);
     }
 
-    /// As [`World::flap`], unless a member has not taken the last error. That member could not
-    /// distinguish the two errors, and the members that can may die.
+    /// As [`World::flap`], but does nothing while a member has not taken the last error. That
+    /// member would take two errors as one, and the members that saw two might die.
     pub(in super::super) fn flap_once(&mut self) {
         let is_told = |cookie: &u64| self.kernel.sockets[cookie].is_told;
         if !self.members().iter().any(is_told) {
@@ -26,8 +26,8 @@ impl World {
         self.kernel.is_blind = is_blind;
     }
 
-    /// A member takes the error, and notes it before the member can be killed: other members may
-    /// have missed the error.
+    /// A member takes the error, and notes it before the member can be killed: perhaps no other
+    /// member has this error.
     pub(in super::super) fn hear(&mut self, own: u64) {
         self.change(own, |slots| slots.repair()).unwrap();
         let socket = self.kernel.sockets.get_mut(&own);
