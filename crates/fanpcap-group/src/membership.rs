@@ -1,13 +1,12 @@
 //! Membership in a steered group: the member's slot and lifeline, and the work that its reader does
 //! for other members.
 
+mod leaving;
+
 use crate::exchange;
-use crate::group_stats::Departed;
 use crate::guard::{GroupGuard, GroupLock};
 use crate::kernel::Kernel;
 use crate::lead;
-use crate::member_descriptors::MemberDescriptors;
-use crate::page::MemberId;
 use crate::record::{MemberCounters, WORDS, at};
 use crate::shared::Shared;
 use crate::slots::{self, KernelOps, Slots};
@@ -184,61 +183,6 @@ impl Membership {
 
     pub(crate) fn lock(&self) -> &GroupLock {
         &self.lock
-    }
-
-    /// The members of the group that are gone.
-    pub fn departed(&self) -> Departed {
-        let table = self.shared.table();
-        let mut departed = Departed::default();
-        let gone = table.gone();
-        let mut is_known = gone.unknown == 0;
-        for (_, row) in table.rows() {
-            let is_member = matches!(row.state, State::Live | State::Newcomer | State::Free);
-            if !is_member {
-                departed.sockets.push(MemberId::of_socket(row.member));
-                // The sums contain only the counters of placeholders.
-                is_known &= row.state == State::Vacant;
-            }
-        }
-        departed.counters = is_known.then_some(MemberCounters {
-            received: gone.received,
-            dropped: gone.dropped,
-        });
-        departed
-    }
-
-    /// Gives the member's buckets to other members at once, because its handle is about to be
-    /// closed. If another member holds the lock, the other members move the buckets when they
-    /// notice that this member is gone.
-    pub(crate) fn depart(&self) {
-        if self.pid != std::process::id() {
-            return;
-        }
-        if let Ok(Some(_guard)) = self.lock.try_take() {
-            let mut kernel = Kernel::of(&self.shared);
-            // Best effort: if this fails, the other members move the buckets later.
-            let _ = self.slots(&mut kernel).depart(self.cookie);
-            self.count_alone();
-        }
-    }
-
-    /// If an engine has counted this departing member's packets and no other member is left, writes
-    /// the member's final counters to its page: the engine's counters end with the group. First
-    /// stops the packets for the member's slot, so that the counters don't change any more. Does
-    /// nothing if a successor is awaited.
-    fn count_alone(&self) {
-        let Some(on_device) = &self.shared.on_device else {
-            return;
-        };
-        let table = self.shared.table();
-        let slot = table.slot_of(self.cookie);
-        let slot = slot.filter(|_| !table.rows().any(|(_, row)| row.is_occupied()));
-        let descriptors = MemberDescriptors::of(&self.shared, self.cookie);
-        if let Some((slot, descriptors)) = slot.zip(descriptors) {
-            on_device.stop(slot.0);
-            let _ = Kernel::of(&self.shared).settle();
-            let _ = descriptors.final_counters(&self.shared);
-        }
     }
 
     /// The member's weight; `None` if other members have removed this member from the table.

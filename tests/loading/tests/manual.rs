@@ -1,6 +1,5 @@
-//! Checks the files that `make install` installs, and the manual pages. The pages must be
-//! well-formed and complete. The programs in the pages must work as described if they are built
-//! against the installed files as a user builds them.
+//! Checks what `make install` installs. The manual pages must be well-formed and complete. Their
+//! programs, built against the installed files as a user builds them, must work as described.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -50,8 +49,7 @@ fn the_installed_command_finds_the_installed_library() -> Result<()> {
         library.canonicalize()?.display()
     );
     ensure!(said == line, "{said}");
-    // Run the printed lines in a shell. A program that the shell starts between `enable` and
-    // `disable` must use our library.
+    // In a shell, a program that starts between `enable` and `disable` must use our library.
     let script = "eval \"$(\"$0\" enable)\"; tcpdump --version; \
                   eval \"$(\"$0\" disable)\"; echo \"left: $LD_LIBRARY_PATH\"";
     let mut shell = on_system("sh");
@@ -112,8 +110,7 @@ fn bash_completes_what_belongs_there_and_no_internals() -> Result<()> {
         .prefix()
         .join("share/bash-completion/completions/fanpcap");
     let command = tree.prefix().join("bin/fanpcap");
-    // Call the completion function as bash does, with all words of the command line. The function
-    // must complete the last word.
+    // Bash calls the function with all words of the command line, the last one incomplete.
     let text = ". \"$1\"; shift; COMP_WORDS=(\"$@\"); COMP_CWORD=$(($# - 1)); _fanpcap; \
                 printf '%s\\n' \"${COMPREPLY[@]}\"";
     let completed = |words: &[&str]| -> Result<String> {

@@ -102,8 +102,7 @@ fn silent(ifindex: u32) -> OwnedFd {
 
 fn records(ifindex: u32, membership: &Membership) -> Records {
     let (slot, rings) = membership.io().unwrap();
-    // A reader's socket must stay open as long as the process lives, but the member's socket must
-    // be closed earlier. So open another socket for the reader.
+    // A reader's socket stays open as long as the process. The member's socket closes earlier.
     let socket: &'static OwnedFd = Box::leak(Box::new(silent(ifindex)));
     match rings.input(slot, socket.as_fd(), None).unwrap().ring {
         Ring::Records(records) => records,
