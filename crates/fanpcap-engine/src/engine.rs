@@ -79,8 +79,9 @@ pub trait Watcher: Sync {
     fn id(&self) -> u8;
 
     /// Opens a group's counters for a process that is not a member. That process can still read the
-    /// counters after the group's last member has ended. `process` has the process id `pid`. It
-    /// runs the member that is in `slot` and whose socket has the cookie `socket` (`SO_COOKIE`).
+    /// counters after the group's last member has ended. `process`, with the process id `pid`, is
+    /// another process: that of the member in `slot`, whose socket has the cookie `socket`
+    /// (`SO_COOKIE`).
     ///
     /// # Errors
     /// `NotFound` if the member has left or has not joined yet; `EPERM` when the caller may not

@@ -112,8 +112,8 @@ pub fn drain(ifindex: u32, group: u16, member: MemberId) -> Result<Drained, Weig
         let given = given_by_engine(shared, cookie);
         let mut descriptors = MemberDescriptors::of(shared, cookie);
         if given.is_none() {
-            // From now on no packet comes that would make the member read the kernel's counters. So
-            // read them here.
+            // From now on no packets come, so the member will not read the kernel's counters. Read
+            // them here.
             descriptors = descriptors.filter(|it| it.count_last(shared));
         }
         let words = descriptors.map(|it| it.words);

@@ -72,7 +72,7 @@ pub enum Refusal {
         /// The device's limit.
         most: u32,
     },
-    /// No CPU is known that this process may run on.
+    /// This process may run on none of the known CPUs.
     NoCpu,
 }
 

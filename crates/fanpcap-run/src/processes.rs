@@ -9,7 +9,7 @@ use fanpcap_linux::process::stat;
 pub(crate) const GRACE: Duration = Duration::from_secs(3);
 
 /// `groups`, and the process groups of all descendants of their processes. Finds a descendant only
-/// while all processes live that are between it and a process of `groups`.
+/// while all processes between it and a process of `groups` live.
 pub(crate) fn with_descendants(groups: &BTreeSet<u32>) -> BTreeSet<u32> {
     let processes = stat::all();
     let mut groups = groups.clone();

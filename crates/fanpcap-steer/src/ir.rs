@@ -63,7 +63,7 @@ pub enum Function {
     /// alternative has counted stays counted.
     First(Vec<Function>),
     /// Drops the packet if the function passes it. Passes the packet if the function drops it, with
-    /// the outcome and state from before the function.
+    /// the outcome and state that the packet had before the function.
     Inverse(Box<Function>),
     /// Runs the function on the packet that this packet carries, or on this packet if
     /// [`fanpcap_wire`] finds no carried packet. The function does not read packets within the

@@ -106,7 +106,7 @@ impl Outcome {
 }
 
 /// State of an evaluation. If a function drops the packet, the caller may continue with the state
-/// from before the function.
+/// as it was before the function.
 #[derive(Clone, Copy, Debug)]
 struct Course {
     outcome: Outcome,

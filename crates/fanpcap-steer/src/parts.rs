@@ -156,8 +156,8 @@ fn sequence(functions: Vec<Function>) -> Function {
     kept.pop().unwrap_or(Function::Pass)
 }
 
-/// Makes alternatives of these functions. Leaves out functions that always drop, and the functions
-/// after the first that never drops.
+/// Makes alternatives of these functions. Leaves out functions that always drop the packet, and
+/// all functions after the first function that never drops it.
 fn first(alternatives: Vec<Function>) -> Function {
     let mut kept = Vec::new();
     let alternatives = alternatives.into_iter();

@@ -12,12 +12,13 @@ use fanpcap_linux::file::directory::{Directory, is_roots_or_own};
 /// Longest chain of links, as in the kernel (path_resolution(7)).
 const LINKS_MAX: usize = 40;
 
-/// Mode of a new file, and of a file that had another owner.
+/// Mode of the written file if it replaces no file, or replaces a file that belongs neither to root
+/// nor to this user.
 const MODE: u32 = 0o644;
 
 /// Writes `text` to `path`. The file gets its name only when it is complete. Until then it has a
-/// name that the collector ignores, because the collector reads only `*.prom`. The new file keeps
-/// the mode and the group of the file that it replaces.
+/// name that the collector ignores, because the collector reads only `*.prom`. If the file that
+/// it replaces belongs to root or to this user, the new file keeps that file's mode and group.
 ///
 /// # Errors
 /// `path` does not lead to a regular file, or leads through another user's link; or a system call

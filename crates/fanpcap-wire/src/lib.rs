@@ -83,8 +83,8 @@
 //! frame, with three exceptions:
 //! - the protocol and the fragmentation of an IPv6 packet whose extension headers are cut off;
 //! - the ports of a [`FlowKey`], which are 0 if they were not captured;
-//! - in step 8, a payload that is taken for IPv6, because the bytes are cut off that would show
-//!   that it is a frame.
+//! - in step 8, a payload that is taken for IPv6, because the bytes that would show that it is a
+//!   frame are cut off.
 
 mod arp;
 mod flow;

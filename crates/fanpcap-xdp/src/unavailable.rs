@@ -22,7 +22,7 @@ pub enum Unavailable {
     Foreign {
         /// The BPF program's name, if this process may read it.
         name: Option<String>,
-        /// The kernel's number of the BPF program.
+        /// The kernel's id of the BPF program.
         id: u32,
     },
     /// The driver does not support XDP, or does not support it with the device's present settings.

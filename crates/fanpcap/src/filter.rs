@@ -24,8 +24,9 @@ pub fn set_filter<H: Handle>(
             .into_iter()
             .map(|part| (part, part.steered()))
             .collect();
-        // A signal handler that leaves by siglongjmp(3) would leave the filter without the steering
-        // program.
+        // The filter is first set alone and then combined with the steering program. If a signal
+        // handler jumped out by siglongjmp(3) between these steps, the kernel would run the filter
+        // alone. So block signals.
         let is_steered = all.iter().any(|(_, steered)| steered.is_some());
         let _signals = is_steered.then(Blocked::new);
         let parts = all.iter().map(|(part, steered)| {

@@ -1,9 +1,9 @@
 /* A busy member. Usage: burdened DEVICE GROUP MODE slow|ticks|asks MICROSECONDS
-   [immediate|stays]. slow: each callback takes MICROSECONDS. ticks: a signal comes every
-   MICROSECONDS. asks: a signal comes MICROSECONDS after the handler of the last signal. The
-   handler asks for the counters, which must include each packet that the program has received.
-   The program prints "ready", and "N packets, N asked, N missing" when it is interrupted. stays:
-   the program does not end when it is interrupted. GROUP may be - for the environment's group. */
+   [immediate|stays]. With `slow`, each callback takes MICROSECONDS. With `ticks`, a signal comes
+   every MICROSECONDS. With `asks`, a signal comes MICROSECONDS after the handler of the last
+   signal. The handler asks for the counters, which must include each packet that the program has
+   received. The program prints "ready", and "N packets, N asked, N missing" when it is interrupted.
+   With `stays`, it does not end then. GROUP may be - for the environment's group. */
 #include "scene.h"
 #include <errno.h>
 #include <signal.h>

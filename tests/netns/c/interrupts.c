@@ -1,8 +1,8 @@
 /* Signal handlers interrupt malloc() on threads that have never called libpcap before. Usage:
    interrupts DEVICE breakloop|stats GROUP|- [beside]. The handler calls pcap_breakloop() or
    pcap_stats() on a plain handle. Another handle is in GROUP. If GROUP is -, the other handle is
-   in no group and has only a setting of its own. beside: at the same time another thread calls
-   pcap_fanout_group() on the other handle again and again. */
+   in no group; only its buffer size is set. With the argument `beside`, another thread calls
+   pcap_fanout_group() on the other handle again and again at the same time. */
 #define _GNU_SOURCE
 #include "scene.h"
 #include <pthread.h>

@@ -1,7 +1,7 @@
 /* A member that never asks for counters. Usage: never_asks DEVICE GROUP MODE BUFFER STALL_AT
    [immediate|poll|idle]. Prints "ready". After STALL_AT packets (0: never) prints "stalled" and
-   reads no more. Prints "N packets" when it is interrupted. idle: it reads nothing at all. BUFFER
-   is in bytes; 0 is the library's default. GROUP may be - for the environment's group. */
+   reads no more. Prints "N packets" when it is interrupted. With `idle`, it reads nothing at all.
+   BUFFER is in bytes; 0 is the library's default. GROUP may be - for the environment's group. */
 #include "scene.h"
 #include <poll.h>
 #include <signal.h>

@@ -316,8 +316,8 @@ static double now_since_1970(void)
 	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-/* Counts of wrong packets. An early packet has a time stamp from before the packet was sent. A
-   late packet has one from after the packet was read. */
+/* Counts of wrong packets. The time stamp of an early packet is earlier than the time at which the
+   packet was sent. The time stamp of a late packet is later than the time of reading. */
 struct seen {
 	unsigned count, late, early, backwards, wrong;
 	unsigned caplen, len;

@@ -1,5 +1,6 @@
-/* A member is closed while a child process still runs that was started before. Usage: outlived
-   DEVICE GROUP SENDER. Prints how many of 100 packets the group's other member gets after that. */
+/* A child process starts after a member has joined, and inherits descriptors. The member is closed
+   while this child still runs. Usage: outlived DEVICE GROUP SENDER. Prints how many of 100 packets
+   the group's other member gets after that. */
 #include "scene.h"
 
 enum { FRAMES = 100 };

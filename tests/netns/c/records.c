@@ -2,11 +2,11 @@
    when the member is killed. Usage: records DEVICE GROUP MODE FILE
    [immediate|small|nobody|away|idle|daemon|holds]... Prints "ready" before it reads packets.
    Ends at SIGTERM, or after ten minutes. At SIGUSR2 it sets another filter, which all frames
-   pass, and prints "filter N.". small: its ring has 4 MiB. nobody: it gives up all privileges
-   before "ready". away: it leaves the device's network namespace before "ready". idle: it reads
-   nothing before SIGUSR1. daemon: it prints "child PID." and continues in this child; the parent
-   ends at SIGUSR1. holds: it prints "child PID."; this child also has the handle, and does
-   nothing. */
+   pass, and prints "filter N.". With `small`, its ring has 4 MiB. With `nobody`, it gives up all
+   privileges before "ready". With `away`, it leaves the device's network namespace before "ready".
+   With `idle`, it reads nothing before SIGUSR1. With `daemon`, it prints "child PID." and continues
+   in this child; the parent ends at SIGUSR1. With `holds`, it prints "child PID."; this child also
+   has the handle, and does nothing. */
 #define _GNU_SOURCE
 #include "scene.h"
 #include <fcntl.h>

@@ -2,8 +2,9 @@
    HOW names the call that returns the descriptor, and the way to wait on the descriptor:
    fileno-poll, fileno-select, fileno-epoll, fileno-edge, fd-poll, fd-epoll. fd-timer reads by a
    timer and only asks for the descriptor. blind reads by a timer and does not ask for the
-   descriptor. unread: opens a handle first that it never reads. asked: also asks that handle for
-   its descriptor. Prints "ready", and writes each packet to FILE until it is interrupted. */
+   descriptor. With `unread`, the program first opens another handle, which it never reads. With
+   `asked`, it opens such a handle too, and asks it for its descriptor. Prints "ready", and writes
+   each packet to FILE until it is interrupted. */
 #include "scene.h"
 #include <poll.h>
 #include <signal.h>

@@ -1,7 +1,8 @@
 /* An application that writes into its packets. Usage: writes DEVICE FILE [immediate|next|behind]...
-   Writes each packet unchanged to FILE, then changes all of its bytes. immediate: in immediate
-   mode. next: reads by pcap_next_ex(), and checks that the packet's bytes stay unchanged until the
-   next read. behind: also writes the byte after each packet. Prints "ready", and ends at SIGINT. */
+   Writes each packet unchanged to FILE, then changes all of its bytes. With `immediate`, the
+   handle is in immediate mode. With `next`, reads by pcap_next_ex(), and checks that the packet's
+   bytes stay unchanged until the next read. With `behind`, also writes the byte after each packet.
+   Prints "ready", and ends at SIGINT. */
 #include <pcap.h>
 #include <signal.h>
 #include <stdio.h>

@@ -432,7 +432,8 @@ pub(crate) fn cut(text: &str, room: usize) -> String {
     text + "…"
 }
 
-/// Embeddings, overrides, isolates and marks of the bidirectional algorithm (UAX #9, 2).
+/// Whether a character changes the writing direction: the embedding, override, isolate and mark
+/// characters of the bidirectional algorithm (UAX #9, section 2).
 fn turns(letter: char) -> bool {
     matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{61c}')
 }

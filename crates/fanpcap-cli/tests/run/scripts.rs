@@ -328,8 +328,8 @@ fn settings_that_do_nothing_are_told() {
     assert!(said.contains("in group 4711, hash; "), "{said}");
 }
 
-/// The command must not pass its default mode to the copies. The mode would become a request, and a
-/// copy without CAP_BPF would fail to join.
+/// `fanpcap run` must not pass its default mode to the copies. The mode would become a request, and
+/// a copy without CAP_BPF would fail to join.
 #[test]
 fn a_mode_that_nobody_asked_for_is_not_handed_on() {
     let ended = script(&["-n", "1"], "echo group $PCAP_GROUP, mode $PCAP_FANOUT.").unwrap();

@@ -25,8 +25,8 @@ const BEYOND_BROADCAST: u8 = 63;
 pub(super) const LEFT_NS: u64 = 100_000_000;
 
 /// How long after its join a member counts as one that joined lately, nanoseconds. A member that
-/// hangs loses its share within a shorter time (`silence`). So a dead member's ring has no packets
-/// from before a longer time.
+/// hangs loses its share within a shorter time (`silence`). So no packet in a dead member's ring
+/// is older than this time.
 const LATE_NS: u64 = 14_000_000_000;
 
 /// Whether the member `own` may read or give up the ring of a member that is gone.

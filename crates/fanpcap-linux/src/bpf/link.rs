@@ -130,7 +130,7 @@ impl Attached {
         self.info().map(|info| info.ifindex)
     }
 
-    /// The kernel's number of the BPF program.
+    /// The kernel's id of the BPF program.
     ///
     /// # Errors
     /// No known kernel returns an error.

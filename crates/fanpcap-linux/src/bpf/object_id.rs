@@ -1,4 +1,4 @@
-//! BPF objects by the kernel's numbers. Finds which objects a process holds, and whether an object
+//! BPF objects by the kernel's ids. Finds which objects a process holds, and whether an object
 //! still exists.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use super::info::{self, Described, MapInfo};
 use super::{Attributes, bpf};
 use crate::errno::owned;
 
-/// The kernel's number of a BPF object.
+/// The kernel's id of a BPF object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ObjectId {
     /// A BPF program.
@@ -32,7 +32,7 @@ impl ObjectId {
         texts.flat_map(|text| Self::parse(&text)).collect()
     }
 
-    /// Returns the number of the map behind `fd`.
+    /// Returns the id of the map behind `fd`.
     ///
     /// # Errors
     /// `EINVAL` when `fd` is not a map.
@@ -40,10 +40,10 @@ impl ObjectId {
         info::of::<MapInfo>(fd).map(|map| Self::Map(map.id))
     }
 
-    /// Returns the maps that the BPF program with this number uses. Needs `CAP_SYS_ADMIN`.
+    /// Returns the maps that the BPF program with this id uses. Needs `CAP_SYS_ADMIN`.
     ///
     /// # Errors
-    /// `ENOENT` when no BPF program has this number, `EPERM` without the capability.
+    /// `ENOENT` when no BPF program has this id, `EPERM` without the capability.
     pub fn maps_of_program(id: u32) -> io::Result<BTreeSet<Self>> {
         let program = open_program(id)?;
         let mut maps = [0_u32; MAPS_MAX as usize];
@@ -119,7 +119,7 @@ impl ObjectId {
     }
 }
 
-/// Opens the BPF program with this number.
+/// Opens the BPF program with this id.
 pub(super) fn open_program(id: u32) -> io::Result<OwnedFd> {
     let mut attr = GetNextId {
         start: id,

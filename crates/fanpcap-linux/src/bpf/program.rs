@@ -154,7 +154,7 @@ impl LoadedProgram {
         self.info().map(|info| info.translated)
     }
 
-    /// The kernel's number of the BPF program.
+    /// The kernel's id of the BPF program.
     ///
     /// # Errors
     /// No known kernel returns an error.
@@ -255,10 +255,10 @@ fn load(
     Ok(LoadedProgram { fd })
 }
 
-/// Returns the name of the BPF program with this number. Needs `CAP_SYS_ADMIN`.
+/// Returns the name of the BPF program with this id. Needs `CAP_SYS_ADMIN`.
 ///
 /// # Errors
-/// `ENOENT` when no BPF program has this number, `EPERM` without the capability.
+/// `ENOENT` when no BPF program has this id, `EPERM` without the capability.
 pub fn program_name(id: u32) -> io::Result<String> {
     let info: ProgramInfo = info::of(open_program(id)?.as_fd())?;
     Ok(text(&info.name))

@@ -48,8 +48,8 @@ pub struct Link {
 /// A device's XDP program (`IFLA_XDP`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpProgram {
-    /// The kernel's number of the BPF program. If the device has several BPF programs, this is the
-    /// number of the BPF program in the driver.
+    /// The kernel's id of the BPF program. If the device has several BPF programs, this is the id
+    /// of the BPF program in the driver.
     pub program: u32,
     /// The place at which the device runs the BPF program: see [`xdp_mode`].
     pub mode: u8,

@@ -151,7 +151,7 @@ impl FakeDevice {
         self.port.ring();
     }
 
-    /// The ring that a reader leaves that died at this position.
+    /// The ring of a reader that died at this position.
     pub(crate) fn remains(&self, position: Position) -> Remains {
         let memory = self.memory.copy();
         let remains = if self.is_v3 {

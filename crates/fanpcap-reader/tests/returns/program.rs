@@ -75,7 +75,7 @@ impl FakeProgram {
         }
     }
 
-    /// The ring that a reader leaves that took `taken` records and then died.
+    /// The ring of a reader that took `taken` records and then died.
     pub(crate) fn remains(&self, taken: u64) -> Remains {
         let copy = self.lane.lock().unwrap().program.copy();
         let records = Records::new(vec![copy], &DEVICE, offset).unwrap();

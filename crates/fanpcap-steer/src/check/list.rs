@@ -82,7 +82,7 @@ impl<'p, 'a> Checker<'p, 'a> {
         let Value::Number(number) = value else {
             let at = place(end, locals);
             let found = self.describe(&value, &at);
-            let message = format!("expected a number at the end of a range, found {found}");
+            let message = format!("expected a number as an end of a range, found {found}");
             return Err(Error::new(at, message));
         };
         Ok(number)

@@ -46,8 +46,8 @@ impl<'a> Emitter<'a> {
     }
 
     /// Emits an inverse. The decision about the host stays when a function drops the packet. So if
-    /// an inverse drops the packet, its code restores the decision about the host from before the
-    /// inverse.
+    /// an inverse drops the packet, its code restores the decision about the host as it was before
+    /// the inverse.
     pub(super) fn inverse(&mut self, function: &'a Function, drop: Label) {
         let dropped = self.asm.label();
         if !self.choices.host || !Effect::of(function).sets {

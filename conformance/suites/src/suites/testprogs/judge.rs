@@ -42,7 +42,7 @@ pub(super) fn judge(
 
 fn packets(said: &str) -> Result<()> {
     let mut sum = 0;
-    // The interrupt may have cut the last line off.
+    // The interrupt may have left the last line incomplete: ignore such a line.
     for line in said.lines().filter(|line| line.ends_with(" returns")) {
         let Some((seen, rest)) = line.split_once(" packets seen, ") else {
             continue;

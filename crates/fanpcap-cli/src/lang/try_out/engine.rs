@@ -13,7 +13,7 @@ pub(super) enum Engine {
     Group {
         steering: Evaluator,
         owners: BucketOwners,
-        /// `None` if the steering program drops and counts nothing.
+        /// `None` if the steering program neither drops nor counts packets.
         filters: Option<Vec<Evaluator>>,
     },
     /// The whole steering program, as on XDP: it may give a packet to several members.

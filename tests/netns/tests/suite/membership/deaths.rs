@@ -61,8 +61,8 @@ fn members_without_privileges_look_after_their_group() -> Result<()> {
     members_end(End::HangsFirst, &["nobody"])
 }
 
-/// Of four members, first the member ends that attached the group's BPF program: the first one.
-/// Then a middle member ends, and then the last one.
+/// Of four members, the first one, which attached the group's BPF program, ends first. Then a
+/// middle member ends, and then the last one.
 pub(super) fn members_end(how: End, members: &'static [&'static str]) -> Result<()> {
     on_wire_of(members, |wire| {
         let mut scene = Scene::start(wire, 7, 4, members)?;

@@ -24,8 +24,8 @@ use super::table::{BUCKETS, Owners, Table};
 /// The least number of frames of each flow in a phase.
 const ROUNDS: u64 = 3;
 
-/// The time after a change of the table within which the packets arrive that were under way during
-/// the change.
+/// After a change of the table, the packets that were under way during the change arrive within
+/// this time.
 const SETTLED: Duration = Duration::from_millis(30);
 
 /// The time that the group waits for a member's successor after it has noticed the member's end.

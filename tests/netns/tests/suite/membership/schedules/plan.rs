@@ -124,8 +124,8 @@ impl Plan {
         Action::Join { name }
     }
 
-    /// A member ends, unless no member would be left that had a share before this step. Every
-    /// second named member gets a successor.
+    /// A member ends, if enough members that had a share before this step are left. Every second
+    /// named member gets a successor.
     fn end(&mut self, actions: &mut Vec<Action>) {
         let how = ENDS[self.below(ENDS.len())];
         if let Some(member) = self.take_one_of_several() {
