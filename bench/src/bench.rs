@@ -263,7 +263,7 @@ impl Bench {
         generators.into_iter().map(finish).collect()
     }
 
-    /// Starts a counting reader on our library at the far end of a wire, with these lines of
+    /// Starts a counting reader with our library at the far end of a wire, with these lines of
     /// pcap.conf. If `place` has no CPU, the reader may run on any.
     pub(crate) fn read_on(
         &self,

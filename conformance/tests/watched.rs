@@ -1,4 +1,5 @@
-//! Runs C programs under a memory checker, on our own reader: no invalid access, no leak.
+//! Runs C programs under a memory checker, with our own reader. The checker must find no invalid
+//! access and no leak.
 
 use std::process::Command;
 

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::{stage, tree, uninstall};
 
-/// Documents for users, beside the manual pages.
+/// The documents for users that are not manual pages.
 const DOCUMENTS: [&str; 16] = [
     "guide.md",
     "cluster.md",

@@ -144,7 +144,7 @@ pub(crate) fn place_text(text: &str, to: &Path) -> Result<()> {
     rename(&fresh, to)
 }
 
-/// A temporary name beside `to`; creates the directory.
+/// A temporary name in the directory of `to`. Creates the directory.
 fn fresh(to: &Path) -> Result<PathBuf> {
     let dir = to.parent().context("a file in a directory")?;
     tree::make(dir)?;

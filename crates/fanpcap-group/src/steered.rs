@@ -146,7 +146,7 @@ impl Steered {
         }
     }
 
-    /// Attaches the filtering part in place of the socket's filter, if there is one.
+    /// If the steering program has a filtering part, attaches it in place of the socket's filter.
     pub(crate) fn attach(&self, socket: BorrowedFd<'_>) -> Result<(), SteerError> {
         self.hold()?.filters.attach(socket)
     }

@@ -287,9 +287,9 @@ impl Blocks {
 
     #[inline(always)]
     fn status(&self, index: usize) -> &AtomicU32 {
-        // SAFETY: within the block, whose start is a multiple of 8 bytes.
+        // SAFETY: the status is in the block, whose start is a multiple of 8 bytes.
         let status = unsafe { self.block(index).add(STATUS) };
-        // SAFETY: aligned, and mapped as long as `self`; the kernel accesses it atomically too.
+        // SAFETY: aligned, and mapped as long as `self`. The kernel too accesses it atomically.
         unsafe { AtomicU32::from_ptr(status.as_ptr().cast()) }
     }
 
@@ -310,7 +310,7 @@ impl Blocks {
     /// The kernel numbers blocks from 1 on when it opens them (`prb_open_block`).
     pub(crate) fn sequence(&self, index: usize) -> u64 {
         debug_assert!(index < self.count);
-        // SAFETY: within the block's descriptor.
+        // SAFETY: the number is in the block's descriptor.
         let sequence = unsafe { self.block(index).add(SEQUENCE) };
         // SAFETY: aligned, as blocks begin at multiples of 8 bytes, and mapped as long as `self`.
         unsafe { AtomicU64::from_ptr(sequence.as_ptr().cast()) }.load(Ordering::Acquire)

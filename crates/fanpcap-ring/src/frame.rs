@@ -281,7 +281,7 @@ impl Frame<'_> {
     #[inline(always)]
     fn link_bytes<const N: usize>(&self, at: usize) -> [u8; N] {
         debug_assert!(at + N <= LINK_LEN);
-        // SAFETY: within the LINK_LEN bytes of the sockaddr_ll.
+        // SAFETY: the field is in the LINK_LEN bytes of the sockaddr_ll.
         let field = unsafe { self.link.add(at) };
         // SAFETY: as above, and bytes have no alignment.
         unsafe { field.cast::<[u8; N]>().read() }

@@ -215,7 +215,7 @@ impl Frames {
     /// The mark of the frame at `index`; 0 if no reader has delivered the frame.
     #[inline(always)]
     fn handed_out(&self, index: usize) -> &AtomicU32 {
-        // SAFETY: within the frame's header.
+        // SAFETY: the field is in the frame's header.
         let padding = unsafe { self.frame(index).add(offset_of!(Header, padding)) };
         // SAFETY: aligned as the frame is, and mapped as long as `self`.
         unsafe { AtomicU32::from_ptr(padding.as_ptr().cast()) }

@@ -24,8 +24,8 @@ const NO_DEVICES: [&str; 7] = [
     "dag",
 ];
 
-/// The device that the copies capture on, if known: `given` by --device, or named in the command
-/// line.
+/// The device on which the copies capture, if known: `given`, the value of --device, or else the
+/// device that the copies' `command` names.
 ///
 /// # Errors
 /// This network namespace has no such device. The message lists its devices.

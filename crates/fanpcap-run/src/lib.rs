@@ -158,8 +158,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(to) = &arguments.merge {
         merge::ensure_writable(to).context("--merge")?;
     }
-    // Each copy needs several descriptors of this process. If the limit can't be raised, the first
-    // call that lacks a descriptor reports the error.
+    // This process holds several descriptors for each copy, so it raises its limit of open files.
+    // If the limit can't be raised, the first call that lacks a descriptor reports the error.
     let _ = child::raise_open_files();
     if let Some(path) = &arguments.json {
         summary::ensure_writable(path)?;

@@ -1,4 +1,4 @@
-//! Starts applications on our library, waits for them, stops them, and reads their output.
+//! Starts applications with our library, waits for them, stops them, and reads their output.
 
 use std::env;
 use std::ffi::OsStr;
@@ -16,8 +16,8 @@ use crate::capture::Capture;
 use crate::library::library_dir;
 use crate::scratch::Scratch;
 
-/// An application to start in the calling thread's namespace, on our library and with only the
-/// settings given here.
+/// An application that starts in the calling thread's network namespace and loads our library (or,
+/// with `on`, another libpcap). Its `PCAP_*` settings are only those that this type's methods set.
 #[derive(Debug)]
 pub struct Program {
     command: Command,

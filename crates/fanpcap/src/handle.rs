@@ -107,7 +107,7 @@ pub trait Life: Copy {
     /// is open, or until a user restores the old values.
     ///
     /// # Errors
-    /// Why the device can't be changed so.
+    /// Why these changes of the device are impossible.
     fn place(self, device: &str, wants: &[Want], until: Until) -> Result<(), PlaceError>;
 
     /// Installs one reader for the handles on all devices, in the first handle. Called only within

@@ -88,7 +88,7 @@ pub fn on_system(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// A command that runs the program on our library, without settings.
+/// A command that runs the program with our library, without settings.
 ///
 /// # Errors
 /// Our library isn't staged.

@@ -203,12 +203,12 @@ fn of(device: &str, why: &dyn Display) -> String {
     format!("{device}: {why}")
 }
 
-/// Number of CPUs in a set.
+/// The number of CPUs for which a `cpu_set_t` has a bit.
 const CPUS: usize = 8 * size_of::<cpu_set_t>();
 
 fn members(set: &cpu_set_t) -> Vec<usize> {
     let has = |cpu: &usize| {
-        // SAFETY: every CPU asked for is within the set.
+        // SAFETY: `cpu` is below `CPUS`, so the mask has a bit for it.
         unsafe { libc::CPU_ISSET(*cpu, set) }
     };
     (0..CPUS).filter(has).collect()
@@ -218,7 +218,7 @@ fn set_of(cpus: &[usize]) -> cpu_set_t {
     // SAFETY: cpu_set_t is a bit mask; all zeros is the empty set.
     let mut set: cpu_set_t = unsafe { mem::zeroed() };
     for &cpu in cpus.iter().filter(|&&cpu| cpu < CPUS) {
-        // SAFETY: the CPU is within the set.
+        // SAFETY: `cpu` is below `CPUS`, so the mask has a bit for it.
         unsafe { libc::CPU_SET(cpu, &mut set) };
     }
     set

@@ -49,7 +49,8 @@ impl<T> Lock<T> {
         } else {
             Held::new(self)
         };
-        // SAFETY: this thread has the mutex, and `held` stops a second call before this line.
+        // SAFETY: this thread has the mutex. If `work` calls `with` again, that call waits for ever
+        // in `Held::new`, so there is never a second reference.
         work(unsafe { &mut *self.value.get() })
     }
 

@@ -213,8 +213,8 @@ impl Lane {
     /// The length and state of the record at a position, which must be a multiple of 8.
     #[inline(always)]
     fn word(&self, position: u64) -> u32 {
-        // SAFETY: aligned and within the data, which are mapped as long as `self`; the kernel
-        // accesses it atomically too.
+        // SAFETY: the word is aligned and in the data, which are mapped as long as `self`. The
+        // kernel too accesses the word atomically.
         let word = unsafe { AtomicU32::from_ptr(self.base(position).as_ptr().cast()) };
         word.load(Ordering::Acquire)
     }

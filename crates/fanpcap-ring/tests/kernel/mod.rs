@@ -49,7 +49,7 @@ impl Memory {
     pub fn put(&self, at: usize, bytes: &[u8]) {
         assert!(at + bytes.len() <= self.len, "{at} {}", bytes.len());
         for (index, byte) in bytes.iter().enumerate() {
-            // SAFETY: within the mapping, which outlives its writers.
+            // SAFETY: the byte is in the mapping, which outlives its writers.
             let target = unsafe { self.base.add(at + index) };
             // SAFETY: as above; no other code uses the writer's memory.
             unsafe { target.write(*byte) };
@@ -63,7 +63,7 @@ impl Memory {
     /// The status at `at`, which hands a frame or block to the reader or the kernel.
     pub fn status(&self, at: usize) -> &AtomicU32 {
         assert!(at + 4 <= self.len);
-        // SAFETY: within the mapping.
+        // SAFETY: the word is in the mapping.
         let word = unsafe { self.base.add(at) };
         // SAFETY: as above, and aligned: all words in this file are.
         unsafe { AtomicU32::from_ptr(word.as_ptr().cast()) }
@@ -71,7 +71,7 @@ impl Memory {
 
     pub fn u32(&self, at: usize) -> u32 {
         assert!(at + 4 <= self.len);
-        // SAFETY: within the mapping.
+        // SAFETY: the word is in the mapping.
         let word = unsafe { self.base.add(at) };
         // SAFETY: as above, and aligned: all words in this file are.
         unsafe { word.cast::<u32>().read() }

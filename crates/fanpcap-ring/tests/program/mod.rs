@@ -104,7 +104,7 @@ impl Program {
     pub fn put(&self, position: u64, bytes: &[u8]) {
         for (index, byte) in bytes.iter().enumerate() {
             let at = (position as usize).wrapping_add(index) & (self.len - 1);
-            // SAFETY: within the mapping.
+            // SAFETY: the byte is in the mapping.
             let target = unsafe { self.data.add(at) };
             // SAFETY: as above; no other code touches reserved memory.
             unsafe { target.write(*byte) };
@@ -114,7 +114,7 @@ impl Program {
     /// The length and state of the record at a position.
     pub fn word(&self, position: u64) -> &AtomicU32 {
         let at = position as usize & (self.len - 8);
-        // SAFETY: within the mapping.
+        // SAFETY: the word is in the mapping.
         let word = unsafe { self.data.add(at) };
         // SAFETY: as above, and aligned.
         unsafe { AtomicU32::from_ptr(word.as_ptr().cast()) }

@@ -1,4 +1,5 @@
-//! Completes the tree. Numbers samplers, sets and filters in the order in which the tree uses them.
+//! Completes the tree: gives numbers to the samplers, the sets and the filters, in the order in
+//! which the tree uses them.
 
 use super::Checker;
 use crate::Error;

@@ -178,9 +178,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Reads a VLAN tag from the frame. A tag that the kernel keeps beside the frame is one of the
-    /// tags that the walk may read. If there is such a tag, the walk ends instead of reading the
-    /// `last` tag.
+    /// Reads a VLAN tag. The number of tags is limited, and includes a tag that the kernel keeps
+    /// beside the frame: if there is such a tag, the walk ends instead of reading the `last` tag.
     fn tag(&mut self, last: bool, typed: Label, cut: Label, end: Label) {
         let [tag, alone] = self.asm.labels();
         for kind in TAGS {

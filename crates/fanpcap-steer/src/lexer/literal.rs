@@ -6,8 +6,9 @@ use crate::error::quote;
 use std::borrow::Cow;
 use std::net::Ipv6Addr;
 
-/// The length of the address at the start of `rest`, with its prefix length if it has one. The
-/// address may be IPv4, IPv6 or Ethernet.
+/// How many bytes of text the address at the start of `rest` takes, including "/" and the prefix
+/// length if they follow it. `None` if no address is there. The address may be IPv4, IPv6 or
+/// Ethernet.
 pub(super) fn address(rest: &str) -> Option<usize> {
     let begins = |c: char| c.is_ascii_hexdigit() || c == ':';
     if !rest.starts_with(begins) {
@@ -55,7 +56,7 @@ fn dots(rest: &str) -> Option<usize> {
     (first > 0 && end > first).then_some(end)
 }
 
-/// The length in bytes of the text of a prefix length or a mask. The checker refuses masks.
+/// How many bytes of text a prefix length or a mask takes. The checker refuses masks.
 fn prefix(text: &str) -> usize {
     dots(text).unwrap_or_else(|| digits(text))
 }

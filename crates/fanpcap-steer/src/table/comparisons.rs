@@ -6,8 +6,9 @@ use crate::ir::{Comparison, Predicate};
 
 pub(super) const GROUP: Group = Group {
     title: "COMPARISONS",
-    about: "Predicates on a property, as unsigned numbers. The operators are written between property and number, .< .<= .== ./= .> .>=, \
-            or with the number first, <. <=. ==. /=. >. >=.; a name is written between back quotes, or first.",
+    about: "Predicates that compare a property with a number, both unsigned. Operators with the property on the left: .< .<= .== ./= .> .>= \
+            (ip_ttl .< 64). Operators with the number on the left: <. <=. ==. /=. >. >=. (64 >. ip_ttl). A comparison's name can also be \
+            used: between the two in back quotes (ip_ttl `less` 64), or before both (less ip_ttl 64).",
     entries: &ENTRIES,
 };
 

@@ -176,7 +176,8 @@ fn a_device_that_cannot_be_set_is_not_captured_on() -> Result<()> {
     on_four(|wire| {
         let refused = |settings| program(wire, settings)?.run(&wire.scratch);
         let many = refused("def_group = 3\nrx_channels@vb = 9\n")?;
-        let expected = "pcap.conf:2:1: device 'vb' can't be set so: 9 rx channels, but it takes 4";
+        let expected =
+            "pcap.conf:2:1: device 'vb' can't have this setting: 9 rx channels, but it takes 4";
         ensure!(many.said.contains(expected), "{}", many.said);
         // Either all settings take effect or none.
         let none = refused("irq@vb.0 = 0\nrx_channels@vb = 2\n")?;

@@ -61,7 +61,7 @@ fn the_report_shows_the_setting() {
     let report = found.unwrap().blame(Some(1), "it has no channel 7");
     assert_eq!(
         report.to_string(),
-        "/etc/pcap.conf:2:1: device 'eth0' can't be set so: it has no channel 7; \
-         see 'fanpcap tune DEVICE', or remove it\nirq@eth0.7 = 1\n^"
+        "/etc/pcap.conf:2:1: device 'eth0' can't have this setting: it has no channel 7; \
+         see 'fanpcap tune DEVICE', or remove the setting\nirq@eth0.7 = 1\n^"
     );
 }

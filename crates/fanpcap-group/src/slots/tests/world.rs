@@ -240,8 +240,8 @@ impl KernelOps for Kernel {
 #[derive(Clone, Debug)]
 pub(super) struct World {
     memory: Memory,
-    /// The table of the group that this group follows, if any. A process has sockets with the same
-    /// cookie in both groups.
+    /// The table of the group that this group follows, if it follows one. In this simulation a
+    /// process's sockets in the two groups have the same cookie.
     lead: Option<Memory>,
     kernel: Kernel,
     /// Names of members, and their classes.

@@ -125,7 +125,7 @@ impl Emitter<'_> {
     }
 
     /// Loads bytes at X + k directly and jumps to `done`, if X is the length of an IPv4 header
-    /// without options. Filters for ports load so.
+    /// without options. Filters for ports load the ports this way.
     fn behind_ipv4(&mut self, filter: &Making<'_>, number: i32, size: u8, done: Label) {
         let tag = match filter.source {
             Source::Untagged => TAG_LEN,
