@@ -3,8 +3,9 @@
 //!
 //! Each member's socket reports once that the device was down, by an error that the member's reader
 //! takes. The members' rows count these errors. The table says after how many errors the slots were
-//! last renumbered, so that they are not renumbered twice. A pending error on a member's socket
-//! counts too, so that a newcomer can renumber the slots while all members are in callbacks.
+//! last renumbered, so that they are not renumbered twice. An error that is still pending on a
+//! member's socket is counted as well, so that a newcomer can renumber the slots while all members
+//! are in callbacks.
 
 use super::{KernelOps, Slots};
 use crate::table::{Journal, Row, State, at};
