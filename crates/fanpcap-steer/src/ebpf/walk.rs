@@ -178,8 +178,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Reads a VLAN tag. A tag that the kernel keeps beside the frame is the
-    /// outermost tag. So if there is such a tag, the walk ends instead of reading the `last` tag.
+    /// Reads a VLAN tag. A tag that the kernel keeps beside the frame is the outermost tag. So if
+    /// there is such a tag, the walk ends instead of reading the `last` tag.
     fn tag(&mut self, last: bool, typed: Label, cut: Label, end: Label) {
         let [tag, alone] = self.asm.labels();
         for kind in TAGS {
