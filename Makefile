@@ -26,20 +26,21 @@ demo-cluster:
 	@scripts/setup cluster $(XTASK) stage --all >/dev/null
 	@scripts/setup cluster cargo run --quiet --profile command -p fanpcap-demo-cluster
 
-# Who runs this in the background may have it ignore signals that tests send to programs.
+# A job in the background of a shell may ignore some signals. The tests send these signals to
+# programs, so env(1) restores the default actions.
 test:
 	@env --default-signal=INT,QUIT,HUP scripts/setup test $(XTASK) test \
 		$(if $(NAME),--name "$(NAME)",$(TIERS))
 
-# What takes longer than anybody waits for.
+# The tests that take too long for `make test`.
 test-long:
 	@env --default-signal=INT,QUIT,HUP scripts/setup test $(XTASK) test --long
 
-# In clean roots of distributions, or in those that ROOTS names.
+# Tests in clean roots of distributions, or in the roots that ROOTS names.
 test-bare:
 	@scripts/setup bare $(XTASK) bare $(ROOTS)
 
-# On kernels of Debian's in emulated machines, all or those that KERNELS names.
+# Tests on Debian's kernels in emulated machines: on all of them, or on those that KERNELS names.
 test-guest:
 	@scripts/setup guest $(XTASK) guest $(KERNELS)
 

@@ -266,10 +266,10 @@ const SHOWN: usize = 20;
 const HEAD: &str = "\
 # Results of other projects' tests
 
-Written by `make conformance-full` and `make bindings`. Numbers are tests that passed: on the system's libpcap, on
-ours with nothing set, and on ours with `PCAP_DRIVER=tpacket` and `PCAP_DRIVER=xdp`. Equal means that the same tests
-passed on all four. On XDP two of libpcap's tests expect a warning: they open `lo` and `any`, which have no driver
-that receives, so packet sockets are read instead.
+Written by `make conformance-full` and `make bindings`. Each number says how many tests passed: on the system's
+libpcap, on ours without settings, and on ours with `PCAP_DRIVER=tpacket` and `PCAP_DRIVER=xdp`. Equal means that the
+same tests passed on all four. On XDP, two of libpcap's tests are expected to print a warning: they open `lo` and
+`any`, which have no driver that could run an XDP program, so fanpcap reads packet sockets instead.
 
 | suite | what it is | version | system | ours | tpacket | xdp | | date, system's library, kernel, our commit |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |

@@ -214,8 +214,9 @@ pub(crate) struct Row {
     /// The inode of the socket, which identifies the member whose socket this is or was.
     pub(crate) member: u64,
     /// The cookie of the other member that reads this member's ring; 0: no other member reads it.
-    /// The member's own cookie has two meanings. In the row of a living member: other members shall
-    /// read its ring. In the row of an awaited or dead member: its lifeline is cut.
+    /// If the value is the member's own cookie, no other member reads the ring. In the row of a
+    /// living member this value asks other members to read the ring. In the row of an awaited or
+    /// dead member it says that the member's lifeline is cut.
     pub(crate) taker: u64,
     /// When this state began, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) since_ns: u64,

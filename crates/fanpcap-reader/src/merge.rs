@@ -34,8 +34,8 @@ const MANY: u64 = 256;
 /// wake for each packet that becomes old enough.
 const SHORTEST: Duration = Duration::from_millis(4);
 
-/// An application with at least this time-out may get packets later, because [`LOOK`] and
-/// [`SHORTEST`] may lengthen a wait.
+/// If an application's time-out is at least this long, the application may get packets later,
+/// because [`LOOK`] and [`SHORTEST`] may lengthen a wait.
 const PATIENT: Duration = Duration::from_millis(10);
 
 /// The longest time by which a packet's time stamp may be ahead of the system's clock. A stamp

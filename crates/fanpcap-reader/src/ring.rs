@@ -176,9 +176,9 @@ impl Layout for Ring {
 }
 
 impl Ring {
-    /// The number of blocks or frames that may hold packets which the kernel filtered by a filter
-    /// that has just been replaced. `None` if each packet has the number of the filter that it has
-    /// passed.
+    /// The number of blocks or frames that may hold packets from before a change of the kernel's
+    /// filter, which have passed only the old filter. `None` if each packet has the number of the
+    /// filter that it has passed.
     pub(crate) fn pending(&self) -> Option<usize> {
         match self {
             Self::V2(frames) => Some(frames.pending()),

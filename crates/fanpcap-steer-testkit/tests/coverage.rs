@@ -138,8 +138,9 @@ fn programs_have_all_parts() {
         }
     }
     println!("{:?}\n{decided:?}", parts.met);
-    // 15 functions, 19 ways to steer, 15 predicates, 19 properties, 8 comparisons, 13 headers. Some
-    // names belong to two nodes, such as Link and Drop.
+    // The language has 15 functions, 19 ways to steer, 15 predicates, 19 properties, 8 comparisons
+    // and 13 headers. The generated programs must contain nearly all of their names. Some names
+    // belong to two nodes, such as Link and Drop.
     let functions = [
         "Pass", "Drop", "Sequence", "If", "First", "Inverse", "Inner", "Steer",
     ];

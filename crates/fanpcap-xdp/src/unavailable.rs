@@ -9,11 +9,11 @@ use std::{fmt, io};
 pub enum Unavailable {
     /// The device is `any`, which means all devices. So it has no driver.
     AnyDevice,
-    /// The device is a loopback device, which has no driver that receives.
+    /// The device is a loopback device, which has no driver that could run an XDP program.
     Loopback,
     /// The device's frames are not Ethernet.
     NotEthernet,
-    /// The device is a bridge, or another kind without a driver that receives.
+    /// The device is a bridge, or another kind without a driver that could run an XDP program.
     Kind(String),
     /// The device takes VLAN tags out of frames before an XDP program gets the frames. The value is
     /// the device's name.

@@ -8,7 +8,7 @@ enum { NUMBERS = 4 };
 
 static const char VICTIM[] = "/run/victim", TEXT[] = "precious";
 
-/* Makes the directory of the group's pages the current one. */
+/* Creates the directory of the group's pages, which must not exist, and changes to it. */
 static void enter_shelf(const char *device, const char *group)
 {
 	char path[128];

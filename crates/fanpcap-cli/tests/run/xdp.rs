@@ -89,8 +89,9 @@ fn copies_on_xdp_that_are_told_to_end_have_lost_nothing() {
     .unwrap();
 }
 
-/// A restarted copy is in no group while its group is being created. Packets that come in this time
-/// must be reported as packets that came without a copy, or be within the bound.
+/// The killed copy was the group's only member. The restarted copy is in no group until it has
+/// created the group again. Packets that come in this time must be reported as packets that came
+/// without a copy, or be within the bound.
 #[test]
 #[ignore = "needs root: eBPF, packet sockets in a namespace"]
 fn what_comes_while_a_copy_on_xdp_joins_slowly_is_within_the_bound() {

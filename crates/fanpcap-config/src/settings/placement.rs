@@ -58,7 +58,10 @@ impl Placement {
     pub fn blame(&self, ask: Option<usize>, why: &str) -> Report {
         let ask = self.asks.get(ask.unwrap_or(0)).or(self.asks.first());
         let place = ask.map_or_else(|| Place::new("", 1, "", 0), |ask| ask.place.clone());
-        let message = format!("device {} can't have this setting: {why}", quote(&self.device));
+        let message = format!(
+            "device {} can't have this setting: {why}",
+            quote(&self.device)
+        );
         let fault = Fault::new("device-not-set", message);
         fault
             .hint("see 'fanpcap tune DEVICE', or remove the setting")

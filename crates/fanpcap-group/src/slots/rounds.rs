@@ -23,8 +23,8 @@ pub(super) const ROUND_NS: u64 = 250_000_000;
 const STAGGER_NS: u64 = 100_000_000;
 const LAST: u8 = 10;
 
-/// After a pause this long the counts may have wrapped, so the next round only notes the counts and
-/// moves nothing.
+/// After a pause longer than this, the counts may have wrapped. So the next round only notes the
+/// counts, and moves nothing.
 pub(super) const PAUSE_NS: u64 = 5_000_000_000;
 
 /// A round needs this many packets for each member. With this many packets, chance alone makes the

@@ -1,5 +1,5 @@
-//! The sums over the members that are gone. The table has two places for the sums, of which one is
-//! valid.
+//! The sums over the members that are gone. The table has two places for the sums, and only one of
+//! them is valid at a time.
 
 use super::{Table, at};
 

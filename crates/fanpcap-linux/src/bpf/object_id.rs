@@ -23,8 +23,8 @@ pub enum ObjectId {
 
 impl ObjectId {
     /// Returns the objects for which a process has descriptors, and the BPF programs of its links.
-    /// The set is empty if the process has ended. Objects that the process has mapped, but for
-    /// which it has no descriptor any more, are missing.
+    /// The set is empty if the process has ended. If the process has mapped an object and then
+    /// closed its descriptor, the object is missing.
     pub fn held_by(pid: u32) -> BTreeSet<Self> {
         let entries = fs::read_dir(format!("/proc/{pid}/fdinfo"));
         let entries = entries.into_iter().flatten().flatten();

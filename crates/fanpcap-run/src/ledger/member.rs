@@ -21,8 +21,8 @@ use fanpcap_linux::process::{child::is_lack_of_descriptors, pidfd::Process};
 
 use super::Account;
 
-/// If the process still has the socket this long after the page disappeared, another process
-/// removed the page.
+/// If this much time has passed since the page disappeared, and the process still has the socket,
+/// another process removed the page.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 
 /// How long to hold the socket of an ended member while no other member notes a takeover on that

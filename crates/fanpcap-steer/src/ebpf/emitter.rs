@@ -96,7 +96,8 @@ pub(super) struct Emitter<'a> {
     routines: Vec<(Routine, Label)>,
     /// The tree reads the packet's state.
     pub(super) keeps_state: bool,
-    /// The tree lets some fragments follow their datagram.
+    /// The tree has a function for which a fragment gets the outcome of its datagram
+    /// ([`Self::will_follow`]).
     pub(super) follows: bool,
     /// The current body can select a member by number, not only by hash.
     pub(super) numbers: bool,

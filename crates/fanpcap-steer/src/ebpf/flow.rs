@@ -1,4 +1,4 @@
-//! The hash of a packet's flow, and the table that lets fragments follow their datagram.
+//! The hash of a packet's flow, and the table by which a fragment gets the outcome of its datagram.
 
 use super::emitter::{Emitter, Ends, Routine};
 use super::maps::Map;

@@ -54,8 +54,8 @@ type Team = Vec<&'static Subject>;
 /// Number of conversations of each kind. The kinds are TCP and UDP, over IPv4 and IPv6.
 const EACH: usize = 16;
 
-/// No program reports that it has read all its packets, so the test waits this long: the timeout of
-/// a ring's block, which is a second, and half a second more.
+/// How long the test waits until the programs have read all their packets, because no program
+/// reports that: the timeout of a ring's block, which is a second, and half a second more.
 const GRACE: Duration = Duration::from_millis(1500);
 
 #[test]

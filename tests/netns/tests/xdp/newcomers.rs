@@ -37,8 +37,9 @@ fn stalled(wire: &Wire) -> Result<(Member, PathBuf)> {
     Ok((member, stalls))
 }
 
-/// Starts other newcomers. They must wait for the stalled newcomer, so the function gives them time
-/// in which they could wrongly choose packet sockets.
+/// Starts other newcomers, which must wait for the stalled newcomer. The function waits so long
+/// that a newcomer that wrongly did not wait would have chosen packet sockets. Then it checks that
+/// none of them has printed anything.
 fn others(wire: &Wire, stalls: &Path) -> Result<Vec<Member>> {
     let start = |_| newcomer(wire)?.spawn(&wire.scratch);
     let others = (0..2).map(start).collect::<Result<Vec<_>>>()?;

@@ -145,8 +145,8 @@ fn any_program_may_follow_and_newcomers_bring_the_new_one() -> Result<()> {
         let runs = format!("fan-out group {GROUP} runs the program '{NEXT}'");
         ensure!(said.contains(&runs), "{said}");
         newcomer.expect("open -", "opened 0")?;
-        // The member that replaced the program ends. A member that did not replace it must be able
-        // to replace it next.
+        // The member that replaced the program ends. Another member, which did not replace the
+        // program, must be able to replace it after that.
         drop(other);
         one.expect("fanout 0 main = steer_to 0", "done")?;
         wire.send(&frames)?;

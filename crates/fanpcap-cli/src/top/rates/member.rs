@@ -16,10 +16,11 @@ const UNREAD_SECONDS: f64 = 5.0;
 /// Identifies a socket, and distinguishes it from a later socket with the same inode number.
 type Key = (u32, Option<u16>, u32, Option<u32>);
 
-/// Packets per second in the window that all members have in common; `None` if unknown.
+/// The rate in packets per second from which a member's share of its group's packets is computed;
+/// `None` if unknown.
 pub(super) type Share = Option<f64>;
 
-/// Received and dropped packets per second, and received packets per second in the common window.
+/// Received and dropped packets per second, and the rate from which the member's share is computed.
 #[derive(Clone, Copy, Debug, Default)]
 struct Speeds {
     received: Option<f64>,
@@ -170,8 +171,10 @@ impl History {
         (last.saturating_sub(first) / 2).max(2 * REFRESH_NS)
     }
 
-    /// Fraction of the members' common window, from 0 to 1, that lies in `from..until`: 1 for a
-    /// member that takes packets all the time, less for a member that has stopped.
+    /// The part of the interval between the two snapshots that `from..until` covers, as a number
+    /// from 0 to 1. It is 1 for a member that takes packets all the time, and less for a member
+    /// that has stopped. The end of the interval, [`REFRESH_NS`] long, is left out if the interval
+    /// is longer than that.
     fn common(&self, from: u64, until: u64) -> f64 {
         let (first, last) = self.looks;
         let end = Some(last.saturating_sub(REFRESH_NS)).filter(|&end| end > first);

@@ -18,11 +18,12 @@ pub(super) const TAKEN: [i32; 9] = [
     SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
 ];
 
-/// A second interrupt kills the copies if it comes at least this time after the first. Some senders
-/// send the same interrupt twice in a row.
+/// A second signal to end kills the copies only if at least this much time has passed since the
+/// first. Some senders send the same signal twice in a row.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// A message names the copies that have not ended this long after they got a signal to end.
+/// When the copies have had this much time since they first got a signal to end, a message names
+/// those that have not ended.
 const NAMED_AFTER: Duration = Duration::from_secs(5);
 
 impl Watch<'_> {
