@@ -22,7 +22,7 @@ use crate::refusal::{Counters, OFF_RATE, Refusal, on_time};
 
 /// Thousandths of a CPU for the capturing program and the analyzer together.
 const THOUSANDTHS: u32 = 150;
-/// The port to which the datagrams of DiCAP's paper go.
+/// The analyzer's UDP port for datagrams in DiCAP's format (`dicap_port`).
 const PORT: u16 = 7711;
 
 /// Sends packets at `times` times the rate that libpcap's reader can handle.

@@ -86,8 +86,8 @@ impl Control {
         Some(any.fd())
     }
 
-    /// Whether the application waits on the only port's own descriptor, so that only packets wake
-    /// the application.
+    /// Whether the application waits on the descriptor of the handle's single port, instead of the
+    /// descriptor that [`Control::make_selectable`] makes. Then group tasks don't wake it.
     pub(crate) fn waits_for_packets_alone(&self) -> bool {
         self.is_asked() && self.selectable.get().is_none()
     }

@@ -86,7 +86,8 @@ pub(crate) fn due_ns(table: Table<'_>, own: u64, now_ns: u64) -> Option<u64> {
     table.rows().filter_map(due).min()
 }
 
-/// Nanoseconds left of the grace period; 0 if the time of its begin is from another clock.
+/// Nanoseconds left of the grace period. 0 if it is over, or if `since_ns` is later than `now_ns`
+/// because another clock set it.
 fn grace(row: &Row, now_ns: u64) -> u64 {
     GRACE_NS.saturating_sub(now_ns.wrapping_sub(row.since_ns))
 }

@@ -84,7 +84,8 @@ impl Emitter<'_> {
         self.asm.bind(done);
     }
 
-    /// Puts both ends of an IP packet into r1 and r2. The ports are in r9.
+    /// Mixes each address of an IP packet with its port into one number (`hash.rs`): the source's
+    /// into r1, the destination's into r2. The caller has put the ports, or 0, into r9.
     pub(super) fn ends_of_addresses(&mut self, none: Label) {
         self.by_version(
             |this| {
