@@ -12,7 +12,7 @@ use std::{io, mem};
 /// would return the index of `eth0`, because the kernel's ioctl cuts the name at the colon.
 ///
 /// # Errors
-/// Any other error of if_nametoindex(3), for example if the process has too many descriptors.
+/// The errors of if_nametoindex(3), except those for a missing interface: for example `EMFILE`.
 pub fn find(name: &str) -> io::Result<Option<u32>> {
     let name = CString::new(name).ok().filter(|_| !name.contains(':'));
     let Some(name) = name else {

@@ -27,8 +27,9 @@
 //!
 //! **Frames.** The kernel fills one frame after the other (`packet_increment_head`), so the
 //! position determines the next frame. Readers mark the frames that they deliver
-//! ([`Frames::next_frame`]). In a full ring, all frames are handed over. There the mark ends the
-//! reading: the frame in whose callback the reader died has the mark.
+//! ([`Frames::next_frame`]). In a full ring, all frames are handed over, so their status does not
+//! show where the unread frames end. The mark shows it: the frame that the reader had delivered
+//! when it died has the mark.
 //!
 //! **Records.** The reader keeps each lane's position in the page of the consumer's position, in a
 //! word that the kernel does not use. The reader sets this word before it delivers each packet.
@@ -136,7 +137,8 @@ impl Remains {
         self
     }
 
-    /// Whether the ring is BPF ring buffers. No process may write to the records in these.
+    /// Whether the ring consists of BPF ring buffers. No process can write to their records,
+    /// because the kernel lets processes map the records only for reading.
     pub fn is_of_records(&self) -> bool {
         matches!(self.0, Layout::Records { .. })
     }

@@ -18,7 +18,7 @@ impl CountMaps {
     /// Creates the maps of a new group.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_BPF`; `EMFILE` and the like.
+    /// `EPERM` without `CAP_BPF`, and other errors of bpf(2).
     pub(crate) fn new() -> io::Result<Self> {
         let [counters, late] = COUNTS.map(|(name, len)| Map::create(name, &spec(name, len)));
         Ok(Self([counters?, late?]))

@@ -1,5 +1,6 @@
 //! Memory files (memfd) for other processes. No process can change a memory file with a text. All
-//! processes can write to a memory file that they share as memory, but none can shorten it.
+//! processes can write to a memory file that they share as memory, but no process can change its
+//! length.
 
 use crate::errno::{check, owned};
 use crate::file::shared;

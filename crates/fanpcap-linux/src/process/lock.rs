@@ -2,10 +2,11 @@
 //!
 //! The lock is a pthread_mutex_t, because ThreadSanitizer intercepts pthread_mutex_lock(3) even in
 //! a library that was built without ThreadSanitizer. It does not intercept the futex(2) of std's
-//! `Mutex`, so it would report races.
+//! `Mutex`, so with a `Mutex` it would report races that do not exist.
 //!
-//! The lock identifies a thread by pthread_self(3). A thread-local would not do: its first use may
-//! allocate memory, and the thread may be in a signal handler that has interrupted malloc(3).
+//! The lock identifies a thread by pthread_self(3). A thread-local variable can't replace this
+//! call: its first use may allocate memory, and the thread may be in a signal handler that has
+//! interrupted malloc(3).
 
 use crate::process::signal::Blocked;
 use std::cell::UnsafeCell;
@@ -37,7 +38,8 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Runs `work` on the value. A call from inside `work` would wait for ever.
+    /// Runs `work` on the value. A second call for the same lock, from inside `work`, would wait
+    /// for ever.
     ///
     /// If signal handlers call this function, no `work` may allocate or free memory. Otherwise two
     /// threads could wait for each other: a handler that has interrupted malloc(3) waits for the
@@ -71,9 +73,10 @@ impl<T> Lock<T> {
         Some(work(unsafe { &mut *self.value.get() }))
     }
 
-    /// The handler for pthread_atfork(3) before the fork. It takes the lock for the forking thread,
-    /// which can use the value, also in other fork handlers. If another thread had the lock at the
-    /// fork, the lock would stay locked in the child, where that thread does not exist.
+    /// The handler for pthread_atfork(3) before the fork. It takes the lock for the forking thread.
+    /// Until [`Lock::after_fork`], only this thread can use the value, also in other fork handlers.
+    /// If another thread had the lock at the fork, the lock would stay locked in the child, where
+    /// that thread does not exist.
     pub fn before_fork(&'static self) {
         let signals = Blocked::new();
         self.lock();
