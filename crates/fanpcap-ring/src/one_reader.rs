@@ -20,7 +20,7 @@ impl<T> OneReader<T> {
     /// Returns a reference to the value. No other reference may be in use.
     ///
     /// # Safety
-    /// No thread uses a reference any more that an earlier call returned.
+    /// No thread still uses a reference that an earlier call returned.
     #[inline]
     #[expect(
         clippy::mut_from_ref,

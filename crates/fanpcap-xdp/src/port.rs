@@ -25,7 +25,7 @@ use std::{fmt, io};
 /// is the longest time until a packet is delivered.
 ///
 /// # Errors
-/// `EMFILE`, `ENOMEM` and the like.
+/// `EMFILE`, `ENOMEM`, and other errors of mmap(2) and of epoll_ctl(2).
 pub fn open(
     socket: BorrowedFd<'static>,
     program: &GroupProgram,
@@ -115,8 +115,9 @@ impl Port for RingsPort {
         if after > 1 {
             return true;
         }
-        // The BPF program does not wake the reader for packets that came before this call. So if
-        // there are unread packets, the reader must not wait.
+        // The BPF program does not wake the reader for packets that came before this call. So this
+        // function returns false if there are unread packets: the reader must then read them and
+        // not wait.
         let rings: Vec<BorrowedFd<'_>> = self.rings.iter().map(AsFd::as_fd).collect();
         let unread = events::poll(&rings, Some(Duration::ZERO)).unwrap_or_default();
         !unread.contains(&true)

@@ -57,8 +57,9 @@ fn serve_one(asm: &mut Assembler, (group_slot, group): (u32, Label), tags: Tags)
     unsaid(asm);
 }
 
-/// Takes one stamp for all groups. Runs each group's BPF program by a tail call from a BPF
-/// function. The host gets the packet if a group's result or the settings require it.
+/// Reads the clock once, and stores this stamp for all groups. Runs each group's BPF program by a
+/// tail call from a BPF function. The host gets the packet if a group's result or the settings
+/// require it.
 fn serve_all(asm: &mut Assembler, groups: &[(u32, Label)], tags: Option<Tags>) {
     let untagged = asm.label();
     if let Some(tags) = tags {

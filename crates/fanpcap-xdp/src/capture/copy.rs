@@ -45,8 +45,9 @@ pub(super) fn copy(asm: &mut Assembler, failed: Label) {
     asm.bind(done);
 }
 
-/// Copies a whole frame of even length. Has a branch for lengths that are 2 bytes more than a
-/// multiple of four, because most frames with TCP have such a length.
+/// Copies r8 bytes of a frame if r8 is even; jumps to `helper` if r8 is odd. Has a branch for
+/// lengths that are 2 bytes more than a multiple of four, because most frames with TCP have such a
+/// length.
 fn by_length(asm: &mut Assembler, helper: Label, done: Label) {
     // Tests a copy in r3. If the code tested r8 itself, the verifier would lose the bounds of r8.
     asm.set(R3, R8 & 1);

@@ -251,7 +251,7 @@ fn each_queue_has_its_lane() {
     });
 }
 
-/// Returns our frames in the rings: bytes, length on the wire, and packet type.
+/// Returns the test's own frames from the rings: bytes, length on the wire, and packet type.
 fn frames(records: &mut Records) -> Vec<(Vec<u8>, u32, u8)> {
     let mut all = Vec::new();
     records.open();

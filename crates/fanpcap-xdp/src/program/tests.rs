@@ -121,7 +121,8 @@ fn counted(rings: &MemberRings) -> (usize, usize) {
         };
         std::iter::from_fn(next).count()
     };
-    // The first reading changes the position, so the test restores the position for the second.
+    // The first reading changes the position, so the test restores the position for the second
+    // reading.
     let single = Remains::of_records(records(rings), 0).without_copies();
     let position = rings.map().unwrap();
     let before: Vec<u64> = position
