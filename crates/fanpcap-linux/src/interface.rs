@@ -143,8 +143,8 @@ fn named(socket: BorrowedFd<'_>, index: u32) -> io::Result<libc::ifreq> {
 }
 
 /// Returns false if the kernel no longer has an interface with the name that was read just before.
-/// Then the interface may have been renamed, which older kernels allow only while it is down
-/// (net/core/dev.c, `dev_change_name`). Or the interface is gone, which the next call reports.
+/// Either the interface was renamed: older kernels allow this only while the interface is down
+/// (net/core/dev.c, `dev_change_name`). Or the interface is gone: the next call reports this.
 fn unless_renamed(asked: io::Result<()>) -> io::Result<bool> {
     match asked {
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(false),

@@ -163,8 +163,8 @@ impl Blocks {
         self.open.is_some_and(|open| open.left == 0)
     }
 
-    /// Packets read since `self` was made. The reader does not increment a counter for each packet.
-    /// Instead, this function computes the number.
+    /// The number of packets that this reader and the readers before it have read. The reader does
+    /// not increment a counter for each packet. Instead, this function computes the number.
     #[inline]
     pub fn taken(&self) -> u64 {
         self.begun - self.open.map_or(0, |open| u64::from(open.left))

@@ -127,7 +127,7 @@ impl Records {
         self.lanes().any(|lane| lane.is_filled_to(2))
     }
 
-    /// Records read since `self` was made.
+    /// The number of records that this reader and the readers before it have read.
     #[inline]
     pub fn taken(&self) -> u64 {
         self.taken

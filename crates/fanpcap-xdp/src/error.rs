@@ -99,7 +99,7 @@ fn write_memory(
 }
 
 /// With a snaplen up to this many bytes, the rings need a quarter of the memory that they need with
-/// a longer one.
+/// a larger snaplen.
 const SHORT: u32 = 256;
 
 impl Error for XdpError {

@@ -288,7 +288,8 @@ pub fn is_roots_or_own(about: &Metadata) -> bool {
 }
 
 /// Whether the user for whom the process runs may read the file's content: all users may read the
-/// file, or the file belongs to that user. The process itself may have more privileges.
+/// file, or the file belongs to that user. The process itself may be able to read more files,
+/// because it may have more privileges than this user.
 pub fn is_for_caller(about: &Metadata) -> bool {
     about.mode() & libc::S_IROTH != 0 || about.uid() == process::caller()
 }

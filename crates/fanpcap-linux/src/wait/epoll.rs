@@ -166,7 +166,7 @@ impl AnyOf {
 
     /// Sets for each descriptor in `watched` whether it is watched from now on. The descriptors
     /// must be from [`AnyOf::new`] or [`AnyOf::add`]. If `after` is given, `self` becomes readable
-    /// after this time in any case.
+    /// after this time, even if no descriptor is ready.
     ///
     /// # Errors
     /// The errors of epoll and timerfd. If one descriptor can't be set, the other descriptors and
