@@ -12,7 +12,7 @@ pub struct OneReader<T>(UnsafeCell<T>);
 unsafe impl<T: Send> Sync for OneReader<T> {}
 
 impl<T> OneReader<T> {
-    /// Holds a value.
+    /// Returns a holder of this value.
     pub fn new(value: T) -> Self {
         Self(UnsafeCell::new(value))
     }

@@ -45,7 +45,7 @@ pub struct Records {
     /// The `sockaddr_ll` of incoming frames, and that of outgoing frames.
     links: Box<[[u8; LINK_LEN]; 2]>,
     taken: u64,
-    /// The value of `taken` at the begin of the last snapshot.
+    /// The value of `taken` when the last snapshot was taken.
     before: u64,
     /// The stamp of the last record.
     last: u64,

@@ -260,9 +260,10 @@ impl Device {
                 has_root.store(1, Ordering::SeqCst);
             }
         }
-        // The settings must never name a group slot that the attached root does not serve. So
-        // first removes group slots, then attaches the root, then adds group slots. If the process
-        // dies between these steps, the settings only lack group slots.
+        // The settings must never name a group slot that the attached root does not serve. So this
+        // code first removes group slots from the settings, then attaches the root, then adds group
+        // slots to the settings. If the process dies between these steps, the settings only lack
+        // group slots.
         self.set_root(self.root() & root);
         match &self.behind {
             None => self.link.replace(&program)?,
@@ -358,8 +359,8 @@ fn foreign(id: u32) -> Unavailable {
     Unavailable::Foreign { name, id }
 }
 
-/// Attaches the BPF program. If this fails because of another BPF program, and that BPF program is
-/// no longer attached, tries once more.
+/// Attaches the BPF program. If another BPF program prevents this, but is no longer attached
+/// afterwards, tries once more.
 fn attach(ifindex: u32, program: &LoadedProgram) -> Result<Attached, Unavailable> {
     let attach = || program.attach(ifindex, Hook::Driver);
     let is_busy = |error: &io::Error| matches!(error.raw_os_error(), Some(EBUSY | EEXIST));

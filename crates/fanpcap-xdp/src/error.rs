@@ -126,8 +126,8 @@ impl From<XdpError> for Refusal {
             XdpError::Memory { .. } => "xdp-memory",
         };
         let is_busy = match &error {
-            // A BPF program whose name can't be read may belong to this engine. Then the device is
-            // busy only until the engine's members on it end.
+            // A BPF program whose name can't be read may belong to this engine. In this case, the
+            // device is busy only until the engine's members on it end.
             XdpError::Unavailable(Unavailable::Foreign { name, .. }) => {
                 name.as_deref().is_none_or(|it| it.starts_with(PREFIX))
             }

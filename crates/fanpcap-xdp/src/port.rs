@@ -21,8 +21,8 @@ use std::time::Duration;
 use std::{fmt, io};
 
 /// Returns the input of a member with these rings in this slot. `socket` is the handle's packet
-/// socket. It is bound to the device, silent, and stays open as long as the reader lives. `timeout`
-/// is the longest time until a packet is delivered.
+/// socket. It is silent, is bound to the device, and stays open as long as the reader lives.
+/// `timeout` is the longest time until a packet is delivered.
 ///
 /// # Errors
 /// `EMFILE`, `ENOMEM`, and other errors of mmap(2) and of epoll_ctl(2).

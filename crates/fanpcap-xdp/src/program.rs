@@ -94,7 +94,8 @@ impl GroupProgram {
 
     /// Loads another BPF program for received packets, which uses the group's maps. It gets no
     /// packets before the device serves it. If the group has a BPF program for sent packets, also
-    /// loads another one of this kind, which gets no packets before [`GroupProgram::replace_sent`].
+    /// loads another BPF program for sent packets, which gets no packets before
+    /// [`GroupProgram::replace_sent`].
     ///
     /// # Errors
     /// As [`GroupProgram::load`].
@@ -205,10 +206,10 @@ impl GroupProgram {
         self.rows.lanes()
     }
 
-    /// Directs the slot's packets into `rings` from now on, up to `snaplen` bytes of each,
-    /// unfiltered. The first packet wakes the reader. When this function returns, no more packets
-    /// come into the slot's former rings. As with packet sockets, the slot does not get packets
-    /// that the host sends by the member's own `socket` (`SO_COOKIE`).
+    /// Directs the slot's packets into `rings` from now on: at most `snaplen` bytes of each packet,
+    /// and without a filter. The first packet wakes the reader. When this function returns, no more
+    /// packets come into the slot's former rings. As with packet sockets, the slot does not get
+    /// packets that the host sends by the member's own `socket` (`SO_COOKIE`).
     ///
     /// # Errors
     /// The errors of bpf(2). After an error, the slot may get no packets.

@@ -16,8 +16,8 @@ pub struct Loaded {
     program: LoadedProgram,
     /// The maps, by their names in the object.
     maps: Vec<(&'static str, Map)>,
-    /// The variant of the BPF program for test runs, in which the socket buffer begins with the
-    /// network header. `None` if this variant would equal the BPF program.
+    /// The variant of the BPF program for test runs: in a test run, the socket buffer begins with
+    /// the network header. `None` if this variant would equal the BPF program.
     trial: Option<Trial>,
 }
 

@@ -145,8 +145,8 @@ impl LoadedProgram {
         self.info().map(|info| info.verified)
     }
 
-    /// Returns the bytes of the code after the verifier has rewritten it; 0 if the caller may not
-    /// load BPF programs.
+    /// Returns the length in bytes that the code has after the verifier has rewritten it; 0 if the
+    /// caller may not load BPF programs.
     ///
     /// # Errors
     /// No known kernel returns an error.

@@ -179,8 +179,8 @@ mod tests {
             !is_taken(&watcher).unwrap(),
             "flock and a read lock count as the write lock"
         );
-        // Releases the lock explicitly. A child of another test may have a copy of the descriptor,
-        // and with it the lock.
+        // Releases the lock explicitly, because a child of another test may have a copy of the
+        // descriptor, and with it the lock.
         release_byte(&stranger, 0).unwrap();
         assert!(try_take(&owner).unwrap() && is_taken(&watcher).unwrap());
     }

@@ -24,7 +24,7 @@ pub struct PacketSocket {
     pub version: u32,
     /// The geometry of the socket's receive ring; `None` if the socket has no ring.
     pub ring: Option<Geometry>,
-    /// The effective user of the process that opened the socket, at the time when it did so.
+    /// The effective user that the process had when it opened the socket.
     pub user: u32,
 }
 

@@ -50,7 +50,8 @@ pub fn raise_open_files() -> io::Result<()> {
         rlim_cur: before.rlim_max,
         ..before
     })?;
-    // If an earlier call has stored a limit, that limit stays: it is the one before the raise.
+    // If an earlier call has stored a limit, that limit stays: it is the limit before the first
+    // raise.
     let _ = OPEN_FILES.set(before);
     Ok(())
 }

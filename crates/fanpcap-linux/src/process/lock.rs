@@ -56,8 +56,9 @@ impl<T> Lock<T> {
         work(unsafe { &mut *self.value.get() })
     }
 
-    /// Runs `work` on the value, unless another thread has the lock. In a forked child, that thread
-    /// may be one of the parent, which does not exist in the child and never releases the lock.
+    /// Runs `work` on the value, unless another thread has the lock. In a forked child, the lock
+    /// may belong to a thread of the parent. This thread does not exist in the child, and never
+    /// releases the lock there.
     pub fn try_with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         let signals = Blocked::new();
         // SAFETY: the mutex was initialised, and does not move while it is locked.
@@ -138,8 +139,8 @@ impl<'a, T> Held<'a, T> {
         }
     }
 
-    /// For the forking thread, which already has the mutex. `Lock::forking` is 0 until this value
-    /// is dropped.
+    /// For the forking thread, which already has the mutex. Until this value is dropped,
+    /// `Lock::forking` is 0, so that a call from inside `work` does not get a second reference.
     fn for_fork(lock: &'a Lock<T>, own: u64) -> Self {
         lock.forking.store(0, Ordering::Relaxed);
         Self {

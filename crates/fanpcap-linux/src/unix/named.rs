@@ -12,8 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::time::Duration;
 
-/// Opens a socket for [`listen`], which has no name yet. The socket does not block and is closed on
-/// exec.
+/// Opens a socket without a name, for [`listen`]. The socket does not block and is closed on exec.
 ///
 /// # Errors
 /// The error of socket(2).

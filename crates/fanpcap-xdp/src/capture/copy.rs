@@ -19,8 +19,8 @@ const BEGIN: i16 = 56;
 ///
 /// Up to [`LONGEST`] bytes are copied by single loads, which take half the time of the helper. The
 /// loads may copy more than r8 bytes, if the frame is long enough. The record always has room for
-/// these bytes. So no loop is needed. If the helper fails, which can't happen, the code discards
-/// the record and jumps to `failed`.
+/// these bytes. So the code needs no loop. If the helper fails, which can't happen, the code
+/// discards the record and jumps to `failed`.
 pub(super) fn copy(asm: &mut Assembler, failed: Label) {
     let [helper, done, whole] = asm.labels();
     asm.load(Width::Word, R1, R6, xdp::DATA);

@@ -201,7 +201,7 @@ fn another_process_has_the_device_by_its_descriptors() {
         let group = Group::of("main = steer_flow", Lanes::of_device(index), other.maps());
         other.serve(&[(0, program(&group))]).unwrap();
         let own = group.received.id().ok();
-        // A root asks for tags if the driver has them.
+        // If the driver has tags, the device runs a root in place of the group's BPF program.
         assert!(id() == own || other.tags().is_some());
         assert_eq!(other.ifindex().unwrap(), index);
         drop(other);
