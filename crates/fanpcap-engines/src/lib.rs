@@ -1,5 +1,5 @@
-//! The engines of this build that take devices. To add an engine, add its crate, and an entry in
-//! both arrays below.
+//! The engines of this build that attach to devices and have their own rings. To add an engine, add
+//! its crate, and an entry in both arrays below.
 #![forbid(unsafe_code)]
 
 use fanpcap_engine::{Engine, Watcher};
@@ -9,7 +9,7 @@ use fanpcap_ring::{Position, Remains};
 use std::io;
 use std::os::fd::BorrowedFd;
 
-/// All engines that take devices.
+/// All engines that attach to devices.
 pub static ENGINES: [&dyn Engine; 1] = [&fanpcap_xdp::Xdp];
 
 /// The watchers of these engines, for processes that are not members but read a group's counters.
@@ -21,7 +21,7 @@ pub fn watcher(id: u64) -> Option<&'static dyn Watcher> {
     all.find(|watcher| u64::from(watcher.id()) == id)
 }
 
-/// Returns the engine with this number. Groups' tables have the numbers of engines.
+/// Returns the engine with this number. A group's table has the number of the group's engine.
 pub fn numbered(id: u64) -> Option<&'static dyn Engine> {
     let mut all = ENGINES.into_iter();
     all.find(|engine| u64::from(engine.id()) == id)

@@ -22,7 +22,8 @@ pub struct Device {
 }
 
 impl Device {
-    /// Finds the device with this index. Uses the device's present name.
+    /// Finds the device with this index. Later commands address the device by the name that it has
+    /// now.
     ///
     /// # Errors
     /// `ENODEV` when no device has this index.

@@ -12,7 +12,7 @@ use std::{io, mem};
 /// would return the index of `eth0`, because the kernel's ioctl cuts the name at the colon.
 ///
 /// # Errors
-/// Any other error of if_nametoindex(3), for example if the process has too many descriptors.
+/// The errors of if_nametoindex(3), except those for a missing interface: for example `EMFILE`.
 pub fn find(name: &str) -> io::Result<Option<u32>> {
     let name = CString::new(name).ok().filter(|_| !name.contains(':'));
     let Some(name) = name else {
@@ -143,8 +143,8 @@ fn named(socket: BorrowedFd<'_>, index: u32) -> io::Result<libc::ifreq> {
 }
 
 /// Returns false if the kernel no longer has an interface with the name that was read just before.
-/// Then the interface may have been renamed, which older kernels allow only while it is down
-/// (net/core/dev.c, `dev_change_name`). Or the interface is gone, which the next call reports.
+/// Either the interface was renamed: older kernels allow this only while the interface is down
+/// (net/core/dev.c, `dev_change_name`). Or the interface is gone: the next call reports this.
 fn unless_renamed(asked: io::Result<()>) -> io::Result<bool> {
     match asked {
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(false),

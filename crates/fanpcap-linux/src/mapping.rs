@@ -17,7 +17,7 @@ pub struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps new memory, to which the kernel does not write, for other producers and for tests.
+    /// Maps new memory, to which the kernel does not write: for tests, and for other producers.
     ///
     /// # Errors
     /// The error of mmap(2).

@@ -89,7 +89,7 @@ pub fn is_cooked(fd: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(kind == libc::SOCK_DGRAM)
 }
 
-/// Returns the inode of a socket, as in packet diag.
+/// Returns the inode number of a socket, which packet diag also reports.
 pub fn inode(fd: BorrowedFd<'_>) -> io::Result<u64> {
     let mut stat = mem::MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: `stat` has room for the struct that the call writes.
@@ -287,7 +287,7 @@ pub fn take_statistics(fd: BorrowedFd<'_>) -> io::Result<Statistics> {
 
 fn blank_sockaddr() -> libc::sockaddr_ll {
     libc::sockaddr_ll {
-        sll_family: 17, // AF_PACKET, in the width that the struct wants
+        sll_family: 17, // AF_PACKET, in the type of this field
         sll_protocol: 0,
         sll_ifindex: 0,
         sll_hatype: 0,

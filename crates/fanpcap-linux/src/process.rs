@@ -37,8 +37,8 @@ pub fn executable() -> (u64, u64) {
 pub fn caller() -> u32 {
     // SAFETY: the call has no preconditions and always succeeds.
     let real = unsafe { libc::getuid() };
-    // sudo sets this variable. Reads it only if the real user is root, because other users could
-    // set any value.
+    // sudo(8) sets `SUDO_UID`. This code reads the variable only if the real user is root, because
+    // other users could set any value.
     let named = environment::variables(|name| real == 0 && name == "SUDO_UID");
     let mut users = named.iter().filter_map(|(_, id)| id.to_str()?.parse().ok());
     users.next().filter(|_| !is_secure()).unwrap_or(real)

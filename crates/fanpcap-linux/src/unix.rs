@@ -38,7 +38,8 @@ fn open(kind: c_int) -> io::Result<OwnedFd> {
     owned(unsafe { libc::socket(libc::AF_UNIX, kind | libc::SOCK_CLOEXEC, 0) })
 }
 
-/// Returns the process at the other end (`SO_PEERCRED`), which may no longer have the descriptor:
+/// Returns the process that the kernel stored for the other end (`SO_PEERCRED`). This process may
+/// have closed its descriptor since then. It is:
 ///
 /// - at the listener's end, the process that connected;
 /// - at the end that connected, the process that listened at that time;
@@ -52,8 +53,8 @@ pub fn peer(fd: BorrowedFd<'_>) -> io::Result<Peer> {
     Ok(Peer { pid, user, group })
 }
 
-/// Sets how much memory the messages may use that were sent from this end and are not received yet.
-/// If the process has `CAP_NET_ADMIN`, net.core.wmem_max does not limit the size. Returns how much
+/// Sets how much memory is for messages that were sent from this end and are not received yet. If
+/// the process has `CAP_NET_ADMIN`, net.core.wmem_max does not limit the size. Returns how much
 /// memory the kernel allows.
 ///
 /// # Errors

@@ -8,7 +8,7 @@ use fanpcap_linux::packet::ring::Mapping;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// `struct tpacket3_hdr`, with the first of its variants.
+/// `struct tpacket3_hdr`, with the variant `hv1` of its union.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Header {
@@ -163,8 +163,8 @@ impl Blocks {
         self.open.is_some_and(|open| open.left == 0)
     }
 
-    /// Packets read since `self` was made. The reader keeps no count for each packet: this function
-    /// computes the count.
+    /// The number of packets that this reader and the readers before it have read. The reader does
+    /// not increment a counter for each packet. Instead, this function computes the number.
     #[inline]
     pub fn taken(&self) -> u64 {
         self.begun - self.open.map_or(0, |open| u64::from(open.left))

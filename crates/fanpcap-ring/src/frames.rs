@@ -84,7 +84,7 @@ impl Frames {
         self.held
     }
 
-    /// Frames delivered since `self` was made.
+    /// The number of frames that this reader and the readers before it have delivered.
     #[inline]
     pub fn taken(&self) -> u64 {
         self.taken

@@ -12,7 +12,7 @@ pub struct OneReader<T>(UnsafeCell<T>);
 unsafe impl<T: Send> Sync for OneReader<T> {}
 
 impl<T> OneReader<T> {
-    /// Holds a value.
+    /// Returns a holder of this value.
     pub fn new(value: T) -> Self {
         Self(UnsafeCell::new(value))
     }
@@ -20,7 +20,7 @@ impl<T> OneReader<T> {
     /// Returns a reference to the value. No other reference may be in use.
     ///
     /// # Safety
-    /// No thread uses a reference any more that an earlier call returned.
+    /// No thread still uses a reference that an earlier call returned.
     #[inline]
     #[expect(
         clippy::mut_from_ref,

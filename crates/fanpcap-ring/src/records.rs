@@ -17,9 +17,9 @@ use std::ptr::NonNull;
 /// The most bytes of a packet in a record: libpcap's largest snaplen.
 pub const LONGEST: u32 = 1 << 18;
 
-/// Flag: the host sends the frame.
+/// Flag of a record: the host sends the frame.
 const OUTGOING: u16 = 1;
-/// Flag: another member also gets the packet.
+/// Flag of a record: another member also gets the packet.
 const COPY: u16 = 4;
 
 const PACKET_HOST: u8 = 0;
@@ -45,7 +45,7 @@ pub struct Records {
     /// The `sockaddr_ll` of incoming frames, and that of outgoing frames.
     links: Box<[[u8; LINK_LEN]; 2]>,
     taken: u64,
-    /// The value of `taken` at the begin of the last snapshot.
+    /// The value of `taken` when the last snapshot was taken.
     before: u64,
     /// The stamp of the last record.
     last: u64,
@@ -81,7 +81,7 @@ pub struct Drained {
     pub last_ns: u64,
     /// The number of records.
     pub records: u64,
-    /// Bytes that the records take in a lane: the number of the lane with the most bytes.
+    /// Bytes that the records take in one lane: the largest of these numbers over all lanes.
     pub bytes: u64,
 }
 
@@ -127,7 +127,7 @@ impl Records {
         self.lanes().any(|lane| lane.is_filled_to(2))
     }
 
-    /// Records read since `self` was made.
+    /// The number of records that this reader and the readers before it have read.
     #[inline]
     pub fn taken(&self) -> u64 {
         self.taken
@@ -183,7 +183,7 @@ impl Records {
     /// Begins to read the lanes' parts of a snapshot.
     fn begin(&mut self) -> bool {
         if !self.choose(None) {
-            // The lanes may have had discarded records. Releases the room of these.
+            // The lanes may have held discarded records, whose room is released here.
             self.give_all();
             return false;
         }
@@ -194,7 +194,7 @@ impl Records {
     }
 
     /// The next record of the snapshot; `None` if the snapshot has no record left. May release the
-    /// room of the records before it to the kernel.
+    /// room of earlier records to the kernel.
     ///
     /// # Errors
     /// A position or length leads out of the ring. The lane's part of the snapshot then counts as

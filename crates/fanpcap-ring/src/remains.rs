@@ -1,17 +1,18 @@
 //! The unread part of a dead reader's ring, read from that reader's position on.
 //!
 //! No other process reads the ring, and the kernel adds nothing to it: the caller has made sure
-//! that the socket rejects all packets and that no packet is under way. This reader releases
-//! nothing to the kernel. So if this reader dies too, another one finds all packets in their
-//! places.
+//! that the socket rejects all packets and that no packet is on its way into the ring. This reader
+//! releases nothing to the kernel. So if this reader dies too, another one finds all packets in
+//! their places.
 //!
 //! **Blocks** (net/packet/af_packet.c). The kernel opens blocks in the order of the ring and
 //! numbers them: `prb_open_block` writes `seq_num`, sets `num_pkts` to 0 and `offset_to_first_pkt`
 //! to the end of the descriptor. `prb_fill_curr_block` counts a packet in `num_pkts` and writes its
 //! `tp_next_offset`; `tpacket_rcv` copies the packet afterwards. So the packets of an open block
-//! can be walked like those of a closed block, once no packet is under way. `prb_close_block`
-//! changes the status, the last packet's `tp_next_offset` (to 0) and the time of the last packet.
-//! This reader uses none of these, so the retire timer may close the open block at any time.
+//! can be walked like those of a closed block, once the kernel is writing no packet.
+//! `prb_close_block` changes the status, the last packet's `tp_next_offset` (to 0) and the time of
+//! the last packet. This reader uses none of these, so the retire timer may close the open block at
+//! any time.
 //!
 //! The position's mark names a block. The dead reader has read all blocks before this one, whatever
 //! their status: a block that was released to the kernel keeps its number and `num_pkts` until the
@@ -20,15 +21,17 @@
 //!
 //! When the timer has closed a block, it opens the next block if that block is the kernel's. For a
 //! moment, the newly opened block has its new number and still its old `num_pkts`. So
-//! [`Remains::of_blocks`] notes the last number, and `num_pkts` is read when the reader begins the
-//! block. The caller polls the socket between these two steps. poll(2) waits for a running timer,
-//! because both hold `sk_receive_queue.lock` (`packet_poll`, `prb_retire_rx_blk_timer_expired`). A
-//! block that the timer opens later has a number after the last one, and stays empty.
+//! [`Remains::of_blocks`] only counts the unread blocks, and `num_pkts` is read when the reader
+//! begins the block. The caller polls the socket between these two steps. poll(2) waits for a
+//! running timer, because both hold `sk_receive_queue.lock` (`packet_poll`,
+//! `prb_retire_rx_blk_timer_expired`). A block that the timer opens later is not among the counted
+//! blocks, and stays empty.
 //!
 //! **Frames.** The kernel fills one frame after the other (`packet_increment_head`), so the
 //! position determines the next frame. Readers mark the frames that they deliver
-//! ([`Frames::next_frame`]). In a full ring, all frames are handed over. There the mark ends the
-//! reading: the frame in whose callback the reader died has the mark.
+//! ([`Frames::next_frame`]). In a full ring, all frames are handed over, so their status does not
+//! show where the unread frames end. The mark shows it: the frame that the reader had delivered
+//! when it died has the mark.
 //!
 //! **Records.** The reader keeps each lane's position in the page of the consumer's position, in a
 //! word that the kernel does not use. The reader sets this word before it delivers each packet.
@@ -136,7 +139,8 @@ impl Remains {
         self
     }
 
-    /// Whether the ring is BPF ring buffers. No process may write to the records in these.
+    /// Whether the ring consists of BPF ring buffers. No process can write to their records,
+    /// because the kernel lets processes map the records only for reading.
     pub fn is_of_records(&self) -> bool {
         matches!(self.0, Layout::Records { .. })
     }

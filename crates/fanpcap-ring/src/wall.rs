@@ -5,7 +5,8 @@ use crate::frame::Stamp;
 /// Returns the time of day less `CLOCK_MONOTONIC`, in nanoseconds.
 pub type OffsetClock = fn() -> u64;
 
-/// The offset is read again for a stamp that is newer by this much than that of the last read.
+/// The offset is read again when a stamp is at least this much newer than the stamp of the last
+/// read.
 const INTERVAL_NS: u64 = 100_000_000;
 
 /// The precision of a read of the offset. A smaller change of the offset is ignored.

@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A ring whose block time-out is this number of milliseconds or more never times out. For a
+/// A block time-out of this number of milliseconds or more means that blocks never time out. For a
 /// time-out of 0, the system's libpcap sets `UINT_MAX`, of which kernels before 6.18 keep 16 bits.
 const FOR_EVER: u32 = 65_535;
 

@@ -3,7 +3,7 @@
 //!
 //! The array is pinned, so it keeps its entry when the engine's last member dies. The entry is
 //! therefore [`step`], a BPF program that calls the BPF program in the engine's own array. When the
-//! last descriptor of the engine's array is closed, the kernel empties that array. Then the host
+//! last descriptor of the engine's array is closed, the kernel empties that array, and the host
 //! gets the packets.
 
 use fanpcap_bpf::{Instruction, MapKind, ProgramKind};

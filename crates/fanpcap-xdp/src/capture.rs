@@ -68,7 +68,7 @@ impl Capture {
         }
     }
 
-    /// Whether the code of the capture runs a filter for each slot.
+    /// Whether the code of the capture runs the slots' filters.
     fn has_filters(self) -> bool {
         self.variant != Variant::Plain
     }
@@ -129,8 +129,8 @@ impl Delivery for Capture {
         self.side == Side::Sent
     }
 
-    /// Puts the root's stamp into r9. If the device has no root, r9 stays 0. Then the kernel gets
-    /// the verdict of this BPF program.
+    /// Puts the root's stamp into r9. If the device has no root, r9 stays 0, and this BPF program
+    /// returns a verdict for the kernel. With a stamp in r9, it returns its result for the root.
     fn arrive(&self, asm: &mut Assembler) {
         if self.side == Side::Sent {
             return sent::arrive(asm, self.lanes);

@@ -1,6 +1,6 @@
-//! The map with a steering program's counters, and the map with its number of late fragments. Each
-//! group has these maps, even if its steering program counts nothing: a steering program that
-//! replaces it may count.
+//! The map with a steering program's counters, and the map with its number of late fragments: later
+//! fragments that came before the first fragment of their datagram. Each group has these maps, even
+//! if its steering program counts nothing: a steering program that replaces it may count.
 
 use fanpcap_bpf::{MapKind, MapSpec};
 use fanpcap_engine::Counts;
@@ -18,7 +18,7 @@ impl CountMaps {
     /// Creates the maps of a new group.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_BPF`; `EMFILE` and the like.
+    /// `EPERM` without `CAP_BPF`, and other errors of bpf(2).
     pub(crate) fn new() -> io::Result<Self> {
         let [counters, late] = COUNTS.map(|(name, len)| Map::create(name, &spec(name, len)));
         Ok(Self([counters?, late?]))

@@ -16,8 +16,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
 /// The XDP engine's part of a device that it has taken over: its BPF link, the groups' BPF programs
-/// and the settings. The link runs a root, or the BPF program of the only group. Behind a
-/// selection, the link is the selection's link.
+/// and the settings. The link runs a root, or the BPF program of the only group. If the engine is
+/// behind the selection of a cluster's node, the link is the selection's link.
 ///
 /// Each member's process must keep these objects open. When no process has them open any more, the
 /// kernel detaches the link's BPF program and drops the groups' BPF programs. Behind a selection,
@@ -29,7 +29,7 @@ pub struct Device {
     own: Own,
 }
 
-/// Descriptors of a device that is behind no selection.
+/// The number of descriptors of a device that is behind no selection.
 const DESCRIPTORS: usize = 4;
 
 /// A device that can probably be taken over. Only an attempt shows whether it can.
@@ -72,7 +72,7 @@ impl Untaken {
         let nobody = own.nobody()?;
         let tells = || {
             // Behind a selection, the engine's BPF program is in a program array. A BPF program
-            // that asks for tags can't be there.
+            // that asks for tags can't be in a program array.
             let tags = Tags::of(ifindex).filter(|_| selection.is_none());
             tags.is_some_and(|it| own.load_root(1, Some(it)).is_ok())
         };
@@ -214,7 +214,8 @@ impl Device {
     /// process at a time, and only one thread of it, may call this function for a device.
     ///
     /// Adding a group needs `CAP_BPF` and `CAP_NET_ADMIN`. Removing a group needs no capability: if
-    /// no new root can be loaded, the present root stays, and finds no BPF program of that group.
+    /// no new root can be loaded, the present root stays attached, but no longer finds the BPF
+    /// program of the removed group.
     ///
     /// # Errors
     /// `ENOLINK` when the device is gone; `EPERM` without the capabilities; errors of bpf(2).
@@ -253,15 +254,16 @@ impl Device {
             (root, _) => (root.ok_or(io::ErrorKind::InvalidData)?, group_slots),
         };
         // Makes the groups' BPF programs read the root's stamp. Only a root for several groups
-        // takes a stamp.
+        // stores a stamp.
         if only.is_none() {
             if let Some(has_root) = number(&self.own.settings, settings::HAS_ROOT) {
                 has_root.store(1, Ordering::SeqCst);
             }
         }
-        // The settings must never name a group slot that the attached root does not serve. So
-        // first removes group slots, then attaches the root, then adds group slots. If the process
-        // dies between these steps, the settings only lack group slots.
+        // The settings must never name a group slot that the attached root does not serve. So this
+        // code first removes group slots from the settings, then attaches the root, then adds group
+        // slots to the settings. If the process dies between these steps, the settings only lack
+        // group slots.
         self.set_root(self.root() & root);
         match &self.behind {
             None => self.link.replace(&program)?,
@@ -284,7 +286,7 @@ impl Device {
                 Ok(root) if self.is_here(tags.ifindex) => return Ok(Some(root)),
                 Err(error @ LoadError::Privilege { .. }) => return Err(error),
                 // Before Linux 6.16, a BPF program that asks for tags can't use tail calls. So the
-                // code below continues without tags.
+                // code below does without a root that asks for tags.
                 Ok(_) | Err(_) => {}
             }
         }
@@ -357,8 +359,8 @@ fn foreign(id: u32) -> Unavailable {
     Unavailable::Foreign { name, id }
 }
 
-/// Attaches the BPF program. If this fails because of another BPF program, and that BPF program is
-/// no longer attached, tries once more.
+/// Attaches the BPF program. If another BPF program prevents this, but is no longer attached
+/// afterwards, tries once more.
 fn attach(ifindex: u32, program: &LoadedProgram) -> Result<Attached, Unavailable> {
     let attach = || program.attach(ifindex, Hook::Driver);
     let is_busy = |error: &io::Error| matches!(error.raw_os_error(), Some(EBUSY | EEXIST));

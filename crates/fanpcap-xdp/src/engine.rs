@@ -75,7 +75,7 @@ impl Engine for Xdp {
     }
 }
 
-/// Finds the device with this index, which can probably be taken over.
+/// Finds the device with this index, and checks whether it can probably be taken over.
 fn find(ifindex: u32) -> Result<Untaken, XdpError> {
     let untaken = Untaken::find(ifindex, selection::find(ifindex).ok());
     untaken.map_err(XdpError::Unavailable)

@@ -99,7 +99,7 @@ fn write_memory(
 }
 
 /// With a snaplen up to this many bytes, the rings need a quarter of the memory that they need with
-/// a longer one.
+/// a larger snaplen.
 const SHORT: u32 = 256;
 
 impl Error for XdpError {
@@ -126,8 +126,8 @@ impl From<XdpError> for Refusal {
             XdpError::Memory { .. } => "xdp-memory",
         };
         let is_busy = match &error {
-            // A BPF program whose name can't be read may belong to this engine. Then the device is
-            // busy only until the engine's members on it end.
+            // A BPF program whose name can't be read may belong to this engine. In this case, the
+            // device is busy only until the engine's members on it end.
             XdpError::Unavailable(Unavailable::Foreign { name, .. }) => {
                 name.as_deref().is_none_or(|it| it.starts_with(PREFIX))
             }

@@ -20,8 +20,8 @@ impl HeldCounters {
     /// slot. `process` is the member's process, and `pid` is its process id.
     ///
     /// # Errors
-    /// `NotFound` if the process does not have such maps, or not yet. `EPERM` if the caller may not
-    /// trace the process.
+    /// `NotFound` if the process does not have such maps, or does not have them yet. `EPERM` if the
+    /// caller may not trace the process.
     pub(crate) fn of_member(
         process: &Process,
         pid: u32,

@@ -58,7 +58,7 @@ pub(crate) const ROW_LEN: u32 = 128;
 
 /// Name of the array of ring buffers, by slot and lane.
 pub(crate) const RINGS_MAP: &str = "rings";
-/// Name of the array of rows, by slot and lane.
+/// Name of the array of rows, by slot and lane. The offsets in a row are in [`row`].
 pub(crate) const ROWS_MAP: &str = "rows";
 /// Name of the array of the group's own counters, by lane.
 pub(crate) const LEDGER_MAP: &str = "ledger";
@@ -66,15 +66,15 @@ pub(crate) const LEDGER_MAP: &str = "ledger";
 pub(crate) const FILTERS_MAP: &str = "filters";
 /// Name of the array with the registry's settings, one row.
 pub(crate) const SETTINGS_MAP: &str = "settings";
-/// Name of the per-CPU array with the stamp that the root takes, one row.
+/// Name of the per-CPU array with one row: the stamp that the root stores for the present packet.
 pub(crate) const STAMP_MAP: &str = "stamp";
 
 /// Name of the array of the groups' BPF programs, by group slot.
 pub(crate) const PROGRAMS_MAP: &str = "programs";
 
-/// The most bytes of a packet that are kept.
+/// The most bytes of a packet in a record.
 pub(crate) const LONGEST: i32 = fanpcap_ring::LONGEST as i32;
-/// The most bytes of a received packet that are kept. The kernel copies no more bytes with one call
+/// The most bytes of a received packet in a record. The kernel copies no more bytes with one call
 /// (net/core/filter.c, `bpf_xdp_pointer`).
 pub(crate) const RECEIVED_LONGEST: i32 = 65_535;
 
@@ -113,7 +113,7 @@ pub(crate) mod ledger {
 pub(crate) mod settings {
     /// 32 bits: the XDP verdict on packets on which no steering program decides.
     pub(crate) const VERDICT: i16 = 0;
-    /// 32 bits: whether the device may have a root that takes a stamp.
+    /// 32 bits: whether the device may have a root that stores a stamp.
     pub(crate) const HAS_ROOT: i16 = 4;
     /// 32 bits: the group slots of the device's root; 0 without a root. Only processes read this
     /// number, not BPF programs.
@@ -142,7 +142,7 @@ pub(crate) mod record {
     pub(crate) const QUEUE: i16 = 16;
     /// 16 bits of flags.
     pub(crate) const FLAGS: i16 = 18;
-    /// The bit number of the flag of packets that another member also gets.
+    /// The number of the bit in the flags that is set if another member also gets the packet.
     pub(crate) const COPY_BIT: i32 = 2;
     /// 32 bits: the number of the filter that the frame has passed; 0 if no filter has run.
     pub(crate) const FILTER: i16 = 20;

@@ -1,4 +1,5 @@
-//! The maps that a device's BPF programs share: settings, stamp, and the groups' BPF programs.
+//! The maps that a device's BPF programs share: the settings, the stamp, and the array of the
+//! groups' BPF programs.
 
 use crate::layout::{
     self, GROUP_SLOTS, PROGRAMS_MAP, SETTINGS_LEN, SETTINGS_MAP, STAMP_MAP, settings,

@@ -21,11 +21,11 @@ use std::time::Duration;
 use std::{fmt, io};
 
 /// Returns the input of a member with these rings in this slot. `socket` is the handle's packet
-/// socket. It is bound to the device, silent, and stays open as long as the reader lives. `timeout`
-/// is the longest time until a packet is delivered.
+/// socket. It is silent, is bound to the device, and stays open as long as the reader lives.
+/// `timeout` is the longest time until a packet is delivered.
 ///
 /// # Errors
-/// `EMFILE`, `ENOMEM` and the like.
+/// `EMFILE`, `ENOMEM`, and other errors of mmap(2) and of epoll_ctl(2).
 pub fn open(
     socket: BorrowedFd<'static>,
     program: &GroupProgram,
@@ -115,8 +115,9 @@ impl Port for RingsPort {
         if after > 1 {
             return true;
         }
-        // The BPF program does not wake the reader for packets that came before this call. So if
-        // there are unread packets, the reader must not wait.
+        // The BPF program does not wake the reader for packets that came before this call. So this
+        // function returns false if there are unread packets: the reader must then read them and
+        // not wait.
         let rings: Vec<BorrowedFd<'_>> = self.rings.iter().map(AsFd::as_fd).collect();
         let unread = events::poll(&rings, Some(Duration::ZERO)).unwrap_or_default();
         !unread.contains(&true)

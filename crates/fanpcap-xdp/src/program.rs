@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// A group's part of the XDP engine on one device. It has the maps that change when members join or
 /// leave, and the BPF program for packets that the host sends. It does not have the BPF program for
-/// received packets, because the group may exchange that one.
+/// received packets, because the group may replace that BPF program.
 ///
 /// Loading a BPF program needs `CAP_BPF` and `CAP_NET_ADMIN`. Since Linux 5.19, the other
 /// operations need no capability. On earlier kernels, changes of maps need `CAP_BPF` if
@@ -36,14 +36,15 @@ pub struct GroupProgram {
 /// How many descriptors [`GroupProgram::descriptors`] returns.
 pub(crate) const PROGRAM_DESCRIPTORS: usize = 6;
 
-/// The objects of a device that a group's BPF program needs. All groups on the device share them.
+/// The objects of a device that a group's BPF program needs. All groups on the device share these
+/// objects.
 #[derive(Clone, Copy, Debug)]
 pub struct DeviceMaps<'a> {
     /// The device's index; 0 if the device is gone.
     pub ifindex: u32,
     /// The registry's settings.
     pub settings: BorrowedFd<'a>,
-    /// The root's stamp.
+    /// The map in which the device's root stores the stamp of a packet.
     pub stamp: BorrowedFd<'a>,
     /// The device's BPF link, if there is a device.
     pub link: Option<&'a Attached>,
@@ -70,8 +71,9 @@ impl GroupProgram {
     ) -> Result<(Self, Loaded), ProgramError> {
         let group = Self::without_programs(lanes);
         let mut group = group.map_err(|error| LoadError::of_map(KIND, error))?;
-        // Looks up the number of the kernel's function that returns tags, which takes a while. The
-        // number is kept: the load of a root needs it later, while the caller holds a lock.
+        // Looks up the number of the kernel's function that returns VLAN tags. The lookup takes a
+        // while, so it is done here, and its result is kept: the later load of a root needs the
+        // number, and the caller then holds a lock.
         let _ = Tags::of(registry.ifindex);
         let link = registry.link.map(Attached::try_clone).transpose();
         group.link = link.map_err(LoadError::Map)?;
@@ -92,7 +94,8 @@ impl GroupProgram {
 
     /// Loads another BPF program for received packets, which uses the group's maps. It gets no
     /// packets before the device serves it. If the group has a BPF program for sent packets, also
-    /// loads another one of this kind, which gets no packets before [`GroupProgram::replace_sent`].
+    /// loads another BPF program for sent packets, which gets no packets before
+    /// [`GroupProgram::replace_sent`].
     ///
     /// # Errors
     /// As [`GroupProgram::load`].
@@ -165,7 +168,7 @@ impl GroupProgram {
             ledger: Ledger::open(ledger, lanes)?,
             filters: ObjectArray::open(filters, MapKind::ProgArray, SLOTS)?,
             // If the group has no BPF program for sent packets, only the group's first member has
-            // the error that prevented it.
+            // the error with which the load or the attachment failed.
             sent: Attached::open(sent, Hook::Egress)
                 .map_err(|_| Some("the group began without them".to_owned())),
             link: Attached::open(link, Hook::Driver).ok(),
@@ -203,10 +206,10 @@ impl GroupProgram {
         self.rows.lanes()
     }
 
-    /// Directs the slot's packets into `rings` from now on, up to `snaplen` bytes of each,
-    /// unfiltered. The first packet wakes the reader. When this function returns, no more packets
-    /// come into the slot's former rings. As with packet sockets, the slot does not get packets
-    /// that the host sends by the member's own `socket` (`SO_COOKIE`).
+    /// Directs the slot's packets into `rings` from now on: at most `snaplen` bytes of each packet,
+    /// and without a filter. The first packet wakes the reader. When this function returns, no more
+    /// packets come into the slot's former rings. As with packet sockets, the slot does not get
+    /// packets that the host sends by the member's own `socket` (`SO_COOKIE`).
     ///
     /// # Errors
     /// The errors of bpf(2). After an error, the slot may get no packets.
@@ -289,9 +292,9 @@ impl GroupProgram {
         self.ledger.counts(slots.fold(0, u64::wrapping_add))
     }
 
-    /// Makes a packet wake the reader of the slot's rings: in each lane the packet with the number
-    /// `after`, counted from now on. Returns false if that packet of some lane has already arrived.
-    /// Then it is possible that no packet wakes the reader.
+    /// Makes one packet in each lane wake the reader of the slot's rings: the packet with the
+    /// number `after`, counted from now on. Returns false if this packet has already arrived in
+    /// some lane. In this case, it is possible that no packet wakes the reader.
     pub fn wake_after(&self, slot: u8, after: u64) -> bool {
         let mut rows = self.rows.of(slot);
         rows.all(|row| row.wake_after(after))

@@ -118,7 +118,8 @@ impl GroupSlot {
 #[derive(Debug)]
 pub struct DeviceRegistry<D = Device> {
     store: FdStore,
-    /// Readable as long as the group slot of a group without members is not cleared.
+    /// Watches the groups' lifelines. Readable while the group slot of a group without members has
+    /// not been cleared.
     lifelines: Epoll,
     device: D,
 }
@@ -127,7 +128,7 @@ impl<D: ServedDevice> DeviceRegistry<D> {
     /// Makes the registry of a device that has no registry yet.
     ///
     /// # Errors
-    /// `EMFILE` and the like.
+    /// `EMFILE`, and other errors of the descriptor store and of epoll_create1(2).
     pub fn new(device: D, ifindex: u32) -> io::Result<Self> {
         let registry = Self {
             store: FdStore::new()?,
@@ -181,9 +182,9 @@ impl<D: ServedDevice> DeviceRegistry<D> {
         self.lifelines.is_ready().unwrap_or(true)
     }
 
-    /// Gives a group a free group slot, and with it the device's packets. `program` is the group's
-    /// BPF program, `lifeline` the read end of the group's lifeline. Returns the group slot's
-    /// number. `None` when all group slots are taken.
+    /// Gives a group a free group slot, so that the group gets the device's packets. `program` is
+    /// the group's BPF program, `lifeline` the read end of the group's lifeline. Returns the group
+    /// slot's number. `None` when all group slots are taken.
     ///
     /// # Errors
     /// The errors of the device and of the descriptor store. After an error, the group slot is free

@@ -12,16 +12,16 @@ use std::sync::OnceLock;
 #[derive(Debug)]
 pub struct MemberRings {
     received: Vec<RingBuffer>,
-    /// The ring buffer for sent packets. It is half as long as the others. Other processes
-    /// recognise it by this length.
+    /// The ring buffer for sent packets. It is half as long as a ring buffer for received packets.
+    /// Other processes recognise it by this length.
     sent: Option<RingBuffer>,
     /// The slot's counts at the time when the slot got these ring buffers.
     before: OnceLock<SlotCounts>,
 }
 
 const MIB: u32 = 1 << 20;
-/// Bytes of all ring buffers for received packets, if no size is set. [`BYTES_SHORT`] is for
-/// snaplens up to [`SHORT`], [`BYTES_LONG`] for longer ones.
+/// Bytes of all ring buffers for received packets, if the application has set no size.
+/// [`BYTES_SHORT`] is for snaplens up to [`SHORT`], [`BYTES_LONG`] for larger snaplens.
 const BYTES_SHORT: u32 = 16 * MIB;
 const BYTES_LONG: u32 = 64 * MIB;
 const SHORT: u32 = 256;
@@ -30,8 +30,8 @@ const BYTES_MIN: u32 = 4 * MIB;
 const BYTES_MAX: u32 = 1 << 30;
 
 impl MemberRings {
-    /// Creates empty ring buffers. `bytes` is the total size of those for received packets, if a
-    /// size is set.
+    /// Creates empty ring buffers. `bytes` is the total size of the ring buffers for received
+    /// packets, if the application has set a size.
     ///
     /// # Errors
     /// `EPERM` without `CAP_BPF`, `ENOMEM` when the kernel does not have enough memory.
@@ -105,7 +105,8 @@ impl MemberRings {
     }
 
     /// Returns the ring buffer of each lane. If there are fewer ring buffers than lanes, several
-    /// lanes share one. Then BPF programs on several CPUs may write to the same ring buffer.
+    /// lanes share a ring buffer. In this case, BPF programs on several CPUs may write to the same
+    /// ring buffer.
     pub(crate) fn for_lanes(&self, lanes: Lanes) -> Vec<BorrowedFd<'_>> {
         let received = self.received.iter().cycle().take(lanes.received() as usize);
         received.chain(&self.sent).map(AsFd::as_fd).collect()

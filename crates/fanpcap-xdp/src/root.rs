@@ -57,8 +57,9 @@ fn serve_one(asm: &mut Assembler, (group_slot, group): (u32, Label), tags: Tags)
     unsaid(asm);
 }
 
-/// Takes one stamp for all groups. Runs each group's BPF program by a tail call from a BPF
-/// function. The host gets the packet if a group's result or the settings require it.
+/// Reads the clock once, and stores this stamp for all groups. Runs each group's BPF program by a
+/// tail call from a BPF function. The host gets the packet if a group's result or the settings
+/// require it.
 fn serve_all(asm: &mut Assembler, groups: &[(u32, Label)], tags: Option<Tags>) {
     let untagged = asm.label();
     if let Some(tags) = tags {
@@ -79,8 +80,8 @@ fn serve_all(asm: &mut Assembler, groups: &[(u32, Label)], tags: Option<Tags>) {
 }
 
 /// Runs all groups' BPF programs, and collects their results in r7. The stamp is set only during
-/// these calls. It makes a BPF program return its result for the root. Without a stamp, the BPF
-/// program would return a verdict for the kernel.
+/// these calls. The stamp makes a group's BPF program return its result for the root. Without a
+/// stamp, the group's BPF program would return a verdict for the kernel.
 fn call_all(asm: &mut Assembler, groups: &[(u32, Label)]) {
     asm.store(Width::Word, R10, NOUGHT, 0);
     asm.call(MAP_LOOKUP, (map(STAMP), stack(NOUGHT)));

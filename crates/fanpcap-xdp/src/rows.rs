@@ -1,5 +1,5 @@
-//! A group's rows and counters, which BPF programs and processes share. This module accesses them
-//! for a process.
+//! A group's rows and counters, which BPF programs and processes share. Processes access them by
+//! this module.
 
 use crate::layout::{LEDGER_MAP, LONGEST, Lanes, ROW_LEN, ROWS_MAP, SLOTS, ledger, row};
 use fanpcap_linux::bpf::Table;
@@ -163,8 +163,8 @@ impl<'a> Row<'a> {
     }
 
     /// Makes a record wake the reader: the record with the number `after`, counted from now on.
-    /// Returns false if that many records have already arrived. Then it is possible that no record
-    /// wakes the reader.
+    /// Returns false if that many records have already arrived. In this case, it is possible that
+    /// no record wakes the reader.
     pub(crate) fn wake_after(&self, after: u64) -> bool {
         let (Some(wake_at), Some(produced)) = (self.word(row::WAKE_AT), self.word(row::PRODUCED))
         else {

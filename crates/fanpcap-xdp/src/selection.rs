@@ -12,7 +12,7 @@ use fanpcap_linux::process::netns;
 use std::ffi::OsStr;
 use std::io;
 
-/// The directory of the state of all nodes, in the administrator's state.
+/// The directory of the state of all nodes, in the administrator's state directory.
 pub const CLUSTER: &str = "cluster";
 /// The directory on which the BPF file system is mounted, in [`CLUSTER`].
 pub const BPF: &str = "bpf";

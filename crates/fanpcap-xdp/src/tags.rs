@@ -55,7 +55,7 @@ impl Tags {
 }
 
 /// Returns the number of the kernel's function [`FUNCTION`]. Looks up the number only once in a
-/// process, because the kernel's BTF has megabytes.
+/// process, because the lookup reads the kernel's BTF, which has megabytes.
 fn function() -> Option<i32> {
     static NUMBER: AtomicI32 = AtomicI32::new(UNKNOWN);
     if NUMBER.load(Ordering::Relaxed) == UNKNOWN {
@@ -65,7 +65,8 @@ fn function() -> Option<i32> {
     Some(NUMBER.load(Ordering::Relaxed)).filter(|number| *number != NONE)
 }
 
-/// Values that are not numbers of functions: not looked up yet, and not found.
+/// Values of `NUMBER` that are not numbers of functions: the number is not looked up yet, or the
+/// kernel does not have the function.
 const UNKNOWN: i32 = 0;
 const NONE: i32 = -1;
 

@@ -13,8 +13,8 @@ use std::time::Duration;
 ///
 /// The reason is that the kernel handles each packet within one RCU read-side section, and that
 /// membarrier(2) waits for an RCU grace period (kernel/sched/membarrier.c). That system call fails
-/// if the kernel runs CPUs without a timer tick (nohz_full). Then this function sleeps longer than
-/// any BPF program runs. Needs no capability.
+/// if the kernel runs CPUs without a timer tick (nohz_full). If it fails, this function sleeps
+/// longer than any BPF program runs. Needs no capability.
 pub fn wait_for_programs() {
     if try_to_wait_for_programs().is_err() {
         std::thread::sleep(LONG);

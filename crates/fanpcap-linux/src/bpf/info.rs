@@ -101,7 +101,8 @@ impl Shape {
     /// Ensures that the map behind `fd` has this shape.
     ///
     /// # Errors
-    /// `InvalidData` with both shapes if they differ; the errors of [`Shape::of`].
+    /// `InvalidData` if the shapes differ, with a message that names both; the errors of
+    /// [`Shape::of`].
     pub(super) fn verify(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         let found = Self::of(fd)?;
         if found == *self {

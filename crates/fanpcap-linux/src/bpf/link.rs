@@ -7,7 +7,7 @@ use super::info::{self, Described};
 use super::{Attributes, LoadedProgram, bpf, number};
 use crate::errno::owned;
 
-/// The hook of a device that runs a BPF program.
+/// The place at which the kernel runs a BPF program for a device's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hook {
     /// The network stack's hook. It runs after the kernel has made an skb of the frame. Every
@@ -66,8 +66,8 @@ impl Attached {
             Hook::Generic | Hook::Driver => LINK_XDP,
             Hook::Egress => LINK_TCX,
         };
-        // The kernel's description of another BPF object may have the same number for its kind. So
-        // checks first that the object is a link.
+        // The kernel's description of a map or of a BPF program may have the same number as its
+        // kind. So this code first checks that the descriptor is a link.
         if attached.is_link() && attached.info()?.kind == kind {
             return Ok(attached);
         }
@@ -253,7 +253,7 @@ mod tests {
     #[ignore = "needs root: eBPF, a network namespace"]
     fn a_link_is_known_without_the_files_of_proc() {
         let own_namespace = || {
-            // SAFETY: takes plain numbers; both attributes are this thread's alone.
+            // SAFETY: takes plain numbers; namespace and root directory are this thread's alone.
             let rc = unsafe { libc::unshare(libc::CLONE_NEWNET | libc::CLONE_FS) };
             assert_eq!(rc, 0);
             let index = crate::interface::index("lo").unwrap();
@@ -323,7 +323,8 @@ mod tests {
             let no_driver = verdict(2).attach(index, Hook::Driver).unwrap_err();
             assert!(no_driver.raw_os_error().is_some());
             let second = verdict(1);
-            // SAFETY: as above, for the thread's user.
+            // SAFETY: takes plain numbers. The raw system call changes the user of this thread
+            // alone.
             let rc = unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) };
             assert_eq!(rc, 0);
             attached.replace(&second).unwrap();

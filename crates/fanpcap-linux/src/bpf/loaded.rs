@@ -16,8 +16,8 @@ pub struct Loaded {
     program: LoadedProgram,
     /// The maps, by their names in the object.
     maps: Vec<(&'static str, Map)>,
-    /// The variant of the BPF program for test runs, in which the socket buffer begins with the
-    /// network header. `None` if this variant would equal the BPF program.
+    /// The variant of the BPF program for test runs: in a test run, the socket buffer begins with
+    /// the network header. `None` if this variant would equal the BPF program.
     trial: Option<Trial>,
 }
 
@@ -99,8 +99,8 @@ impl std::error::Error for LoadError {
 const TRIAL_START: i32 = 14;
 
 impl Loaded {
-    /// Creates the object's maps and loads its BPF program. In the kernel, all of these get the
-    /// name `name`: at most 15 letters, digits, dots and underscores.
+    /// Creates the object's maps and loads its BPF program. In the kernel, the maps and the BPF
+    /// program get the name `name`: at most 15 letters, digits, dots and underscores.
     ///
     /// # Errors
     /// See [`LoadError`].
@@ -108,13 +108,14 @@ impl Loaded {
         Self::load_with(object, name, &[])
     }
 
-    /// Loads the object as [`Loaded::load`] does, but with the maps in `given`. Each of these has
-    /// the name of a map in the object, and takes its place. A given map may also take the place of
-    /// a map that this function would otherwise create.
+    /// Loads the object as [`Loaded::load`] does, but with the maps in `given`. The BPF program
+    /// uses a given map for the map of the same name that the object specifies. If the object
+    /// specifies that the caller gives a map, `given` must have this map. For every other map of
+    /// the object that is not in `given`, this function creates a new map.
     ///
     /// # Errors
-    /// See [`LoadError`]. [`LoadError::Map`] when a map is missing, or has another shape than the
-    /// object specifies.
+    /// See [`LoadError`]. [`LoadError::Map`] when `given` lacks a map that the caller must give, or
+    /// when a given map has another shape than the object specifies.
     pub fn load_with(
         object: &Object,
         name: &str,
@@ -222,7 +223,8 @@ impl Loaded {
         self.time(frame, 1).map(|(verdict, _)| verdict)
     }
 
-    /// Runs the BPF program once on a packet with a mark; see [`Loaded::run`]. XDP has no mark.
+    /// Runs the BPF program once on a packet with a mark; see [`Loaded::run`]. Not for XDP
+    /// programs, whose context has no mark.
     ///
     /// # Errors
     /// See [`LoadedProgram::run`].

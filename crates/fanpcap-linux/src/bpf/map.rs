@@ -115,8 +115,8 @@ impl Map {
     /// elements follow one another without gaps.
     ///
     /// # Errors
-    /// `InvalidInput` when a key or value is cut off, when there are not as many values as keys, or
-    /// for a per-CPU map; `E2BIG` when the map has no room.
+    /// `InvalidInput` when a slice ends within a key or a value, when there are not as many values
+    /// as keys, or for a per-CPU map; `E2BIG` when the map has no room.
     pub fn insert(&self, keys: &[u8], values: &[u8]) -> io::Result<()> {
         let count = keys.len() / self.key_len;
         let whole = count * self.key_len == keys.len() && count * self.value_len == values.len();
@@ -215,7 +215,7 @@ impl Map {
         Instruction::map(register, self.fd.as_raw_fd())
     }
 
-    /// The map's descriptor, for instructions that refer to it.
+    /// The map's descriptor, for instructions that refer to the map.
     pub(super) fn descriptor(&self) -> RawFd {
         self.fd.as_raw_fd()
     }

@@ -37,8 +37,8 @@ impl ObjectArray {
     /// Opens the array behind `fd`, which comes from another process.
     ///
     /// # Errors
-    /// `InvalidData` with both shapes when the map is not such an array; `EINVAL` when `fd` is not
-    /// a BPF object.
+    /// `InvalidData` when the map is not such an array, with a message that names both shapes;
+    /// `EINVAL` when `fd` is not a BPF object.
     pub fn open(fd: OwnedFd, kind: MapKind, entries: u32) -> io::Result<Self> {
         shape(kind, entries).verify(fd.as_fd())?;
         Ok(Self { fd, kind })

@@ -58,8 +58,8 @@ impl ObjectId {
     }
 
     /// Finds the maps with values of `value_len` bytes for which a process has descriptors. Returns
-    /// the kernel's number of each map, with one of the process's descriptors for the map. The
-    /// result is empty if the process has ended.
+    /// the kernel's id of each map, with one of the process's descriptors for the map. The result
+    /// is empty if the process has ended.
     pub fn maps_of(pid: u32, value_len: u32) -> BTreeMap<u32, RawFd> {
         let entries = fs::read_dir(format!("/proc/{pid}/fdinfo"));
         let entries = entries.into_iter().flatten().flatten();

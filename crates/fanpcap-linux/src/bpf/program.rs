@@ -36,7 +36,7 @@ impl LoadedProgram {
         Self::load_functions(kind, name, code, &[], 0)
     }
 
-    /// Loads `code` with functions.
+    /// Loads `code`, which calls functions of its own.
     ///
     /// `functions` are the indices of the functions' first instructions, in ascending order. Each
     /// function takes the context and two numbers, and returns a number. With type information
@@ -107,9 +107,9 @@ impl LoadedProgram {
         )
     }
 
-    /// Runs the BPF program `repeat` times on `frame`, without other effects (`BPF_PROG_TEST_RUN`,
-    /// since Linux 4.12). `context` is empty, or the beginning of `struct __sk_buff` or `struct
-    /// xdp_md` with the fields that the kernel lets a caller set.
+    /// Runs the BPF program `repeat` times on `frame`. The kernel neither sends nor delivers the
+    /// frame (`BPF_PROG_TEST_RUN`, since Linux 4.12). `context` is empty, or the beginning of
+    /// `struct __sk_buff` or `struct xdp_md` with the fields that the kernel lets a caller set.
     ///
     /// # Errors
     /// - `EINVAL` for a frame that is too long, or that is too short for Ethernet or for the IP
@@ -145,8 +145,8 @@ impl LoadedProgram {
         self.info().map(|info| info.verified)
     }
 
-    /// Returns the bytes of the code after the verifier has rewritten it; 0 if the caller may not
-    /// load BPF programs.
+    /// Returns the length in bytes that the code has after the verifier has rewritten it; 0 if the
+    /// caller may not load BPF programs.
     ///
     /// # Errors
     /// No known kernel returns an error.
@@ -351,7 +351,7 @@ const HAS_FRAGS: u32 = 1 << 5;
 /// `BPF_F_XDP_DEV_BOUND_ONLY`.
 const DEVICE_BOUND_ONLY: u32 = 1 << 6;
 
-/// BPF_STX | BPF_ATOMIC | BPF_DW, with BPF_ADD as its immediate 0.
+/// BPF_STX | BPF_ATOMIC | BPF_DW. The immediate of the instruction is 0, which means BPF_ADD.
 const ATOMIC_ADD: u8 = 0xdb;
 #[cfg(test)]
 const MOVE_REGISTER: u8 = 0xbf;

@@ -32,8 +32,8 @@ impl RingBuffer {
     /// Opens the ring buffer behind `fd`, which may come from another process. Needs no capability.
     ///
     /// # Errors
-    /// `InvalidData` with both shapes when the map is not a ring buffer; `EINVAL` when `fd` is not
-    /// a BPF object.
+    /// `InvalidData` when the map is not a ring buffer, with a message that names both shapes;
+    /// `EINVAL` when `fd` is not a BPF object.
     pub fn open(fd: OwnedFd) -> io::Result<Self> {
         let len = Shape::of(fd.as_fd())?.entries;
         shape(len).verify(fd.as_fd())?;
@@ -104,9 +104,9 @@ unsafe impl Sync for RingMapping {}
 const READ: usize = 256;
 
 impl RingMapping {
-    /// Makes memory with the layout of a ring buffer to which the kernel does not write, for other
-    /// producers and for tests. All of the memory is writable. `len` must be a power of two, and a
-    /// multiple of the page size.
+    /// Makes memory with the layout of a ring buffer, without a ring buffer in the kernel: for
+    /// tests, and for producers that are not BPF programs. All of the memory is writable. `len`
+    /// must be a power of two, and a multiple of the page size.
     ///
     /// # Errors
     /// `InvalidInput` for another length; the errors of memfd_create(2), ftruncate(2) and mmap(2).

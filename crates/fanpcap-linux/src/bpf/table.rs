@@ -51,9 +51,9 @@ impl Table {
     /// capability.
     ///
     /// # Errors
-    /// `InvalidData` with both shapes when the map has another shape than [`Table::create`] gives
-    /// for `len`. `EINVAL` when `fd` is not a BPF object. `EPERM` when the descriptor does not
-    /// allow reading and writing, or the map is frozen.
+    /// `InvalidData` when the map has another shape than [`Table::create`] gives for `len`, with a
+    /// message that names both shapes. `EINVAL` when `fd` is not a BPF object. `EPERM` when the
+    /// descriptor does not allow reading and writing, or the map is frozen.
     pub fn open(fd: OwnedFd, len: u32) -> io::Result<Self> {
         shape(len).verify(fd.as_fd())?;
         Self::map(fd, len)

@@ -26,7 +26,7 @@ const NUMBER: u32 = 1;
 const CONTEXT: u32 = 2;
 const POINTER: u32 = 3;
 const SIGNATURE: u32 = 4;
-/// The type of a function that the kernel verifies once, for any numbers.
+/// The type of a function that the kernel verifies once, for any values of its two numbers.
 pub(super) const GLOBAL: u32 = 5;
 
 fn blob(context: &str) -> Vec<u8> {

@@ -96,7 +96,7 @@ fn size(count: usize) -> io::Result<u32> {
 
 /// `ETH_GSTRING_LEN` in words.
 const NAME: usize = 8;
-/// A number of features that is larger than that of any kernel.
+/// An answer with more features than this number is refused. No kernel has so many.
 const FEATURES_MAX: usize = 1024;
 
 const ETHTOOL_GSTRINGS: u32 = 0x1b;

@@ -22,7 +22,7 @@ pub enum Transform {
     None,
     /// Source and destination are combined by XOR, so that both directions of a flow have one hash.
     SymmetricXor,
-    /// Source and destination are combined by OR and by XOR, for one hash in both directions.
+    /// Source and destination are combined by OR and by XOR, so that both directions have one hash.
     SymmetricOrXor,
     /// Another transform, by the kernel's number.
     Other(u8),

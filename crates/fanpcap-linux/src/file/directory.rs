@@ -102,7 +102,8 @@ impl Directory {
     }
 
     /// Returns a path to this name in the directory, for calls that take only paths. The path is
-    /// valid as long as `self`. A call can follow a link only at the path's last part.
+    /// valid as long as `self` lives. A call with this path can follow a symbolic link only at the
+    /// last part, `name`.
     ///
     /// # Errors
     /// `InvalidInput` for a name with a `/`, and for an empty name.
@@ -145,7 +146,7 @@ impl Directory {
         open_at(self.fd(), OsStr::new("."), flags, 0o644)
     }
 
-    /// Gives a file that [`Directory::create_unnamed`] has created this name (linkat(2)).
+    /// Gives the name `name` to a file from [`Directory::create_unnamed`] (linkat(2)).
     ///
     /// # Errors
     /// `EEXIST` when the name exists. `ENOENT` when the directory has been removed.
@@ -209,7 +210,7 @@ impl Directory {
         self.rename_as(from, to, 0)
     }
 
-    /// Exchanges two names atomically.
+    /// Exchanges the names of two files atomically.
     ///
     /// # Errors
     /// The error of renameat2(2).
@@ -244,8 +245,8 @@ impl Directory {
     }
 }
 
-/// Opens a file for reading. Follows links. The open does not wait. A read of the file does not
-/// wait either: if it would have to wait for data, it fails with `WouldBlock`.
+/// Opens a file for reading. Follows links. Neither the open nor a read of the file waits
+/// (`O_NONBLOCK`): a read that finds no data yet fails with `WouldBlock`.
 ///
 /// # Errors
 /// The error of open(2).
@@ -264,7 +265,8 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     let is_file = |about: Metadata| about.is_file().then_some(()).ok_or_else(no_file);
     is_file(fs::metadata(path)?)?;
     let file = open_to_read(path)?;
-    // Another process may have changed the path after the first check, so checks the open file.
+    // Another process may have changed the path after the first check, so the open file is checked,
+    // too.
     is_file(file.metadata()?)?;
     Ok(file)
 }
@@ -286,14 +288,15 @@ pub fn is_roots_or_own(about: &Metadata) -> bool {
 }
 
 /// Whether the user for whom the process runs may read the file's content: all users may read the
-/// file, or the file belongs to that user. The process itself may have more privileges.
+/// file, or the file belongs to that user. The process itself may be able to read more files,
+/// because it may have more privileges than this user.
 pub fn is_for_caller(about: &Metadata) -> bool {
     about.mode() & libc::S_IROTH != 0 || about.uid() == process::caller()
 }
 
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Opens a descriptor that only names a place in the file system.
+/// The flag for a descriptor that only names a place in the file system.
 const O_PLACE: i32 = libc::O_PATH;
 
 /// linux/magic.h.
@@ -418,7 +421,8 @@ mod tests {
             let path = fields.next()?.to_owned();
             (fields.next()? == "tmpfs").then_some(path)
         };
-        // The newest mount hides the other mounts on its path.
+        // Checks only the newest tmpfs mount, because a newer mount may hide an older mount on its
+        // path.
         for path in mounts.lines().rev().filter_map(of_tmpfs).take(1) {
             assert!(is_in_memory(&path).unwrap(), "{path}");
         }

@@ -58,7 +58,7 @@ impl Changes {
     }
 
     /// Returns the changes since the last call, in order. `None` if the kernel's queue has
-    /// overflowed, so that changes are missing. Then the caller must list the directories.
+    /// overflowed, so that changes are missing. In this case, the caller must list the directories.
     ///
     /// # Errors
     /// The error of read(2).

@@ -1,7 +1,7 @@
 //! Locks of a file that belong to an open file description (fcntl(2), `F_OFD_SETLK`). A process
-//! needs write access to the file to take an exclusive lock of this kind. flock(2) would not need
-//! write access. When the last process that has the open file description dies, the kernel releases
-//! the lock.
+//! needs write access to the file to take an exclusive lock of this kind. This module does not use
+//! flock(2), because a process that may only read the file could take such a lock. When the last
+//! process that has the open file description dies, the kernel releases the lock.
 //!
 //! A child inherits the open file description by fork(2), and with it the lock. A mapping of the
 //! file keeps the lock after the descriptor is closed.
@@ -179,8 +179,8 @@ mod tests {
             !is_taken(&watcher).unwrap(),
             "flock and a read lock count as the write lock"
         );
-        // Releases the lock explicitly. A child of another test may have a copy of the descriptor,
-        // and with it the lock.
+        // Releases the lock explicitly, because a child of another test may have a copy of the
+        // descriptor, and with it the lock.
         release_byte(&stranger, 0).unwrap();
         assert!(try_take(&owner).unwrap() && is_taken(&watcher).unwrap());
     }

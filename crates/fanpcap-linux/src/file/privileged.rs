@@ -8,8 +8,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::ptr;
 
-/// Whether the loader ignores the environment's settings of libraries for this executable: the file
-/// is set-user-ID or set-group-ID, or has file capabilities (ld.so(8), secure-execution mode).
+/// Whether the loader ignores environment variables such as `LD_LIBRARY_PATH` for this executable:
+/// the file is set-user-ID or set-group-ID, or has file capabilities (ld.so(8), secure-execution
+/// mode).
 ///
 /// # Errors
 /// The error of stat(2).

@@ -1,5 +1,6 @@
-//! Memory files (memfd) for other processes. No process can change a memory file with a text. All
-//! processes can write to a memory file that they share as memory, but none can shorten it.
+//! Memory files (memfd) for other processes, of two kinds. A file with a text: no process can
+//! change it. A file that processes share as memory: they can write to it, but can't change its
+//! length.
 
 use crate::errno::{check, owned};
 use crate::file::shared;

@@ -160,8 +160,8 @@ impl Word {
 
     #[inline]
     fn atomic(&self) -> &AtomicU64 {
-        // SAFETY: the word is aligned, because mappings and boxes of words are. It is valid as long
-        // as `self`.
+        // SAFETY: the word is aligned, because mappings and boxes of words are aligned. The word is
+        // valid as long as `self`.
         unsafe { self.at.as_ref() }
     }
 }

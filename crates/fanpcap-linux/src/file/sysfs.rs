@@ -34,7 +34,8 @@ impl DeviceDirectory {
         }
     }
 
-    /// Returns the directory's path. The path is valid only in this process, and as long as `self`.
+    /// Returns the directory's path. The path is valid only in this process, and as long as `self`
+    /// lives.
     pub fn path(&self) -> PathBuf {
         let root = match &self.mount {
             Some(mount) => format!("/proc/self/fd/{}", mount.as_raw_fd()),

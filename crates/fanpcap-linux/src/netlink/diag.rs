@@ -24,7 +24,7 @@ pub struct PacketSocket {
     pub version: u32,
     /// The geometry of the socket's receive ring; `None` if the socket has no ring.
     pub ring: Option<Geometry>,
-    /// The effective user of the process that opened the socket, at the time when it did so.
+    /// The effective user that the process had when it opened the socket.
     pub user: u32,
 }
 
@@ -163,7 +163,8 @@ fn attribute(socket: &mut PacketSocket, kind: u16, value: &[u8]) -> Option<()> {
         PACKET_DIAG_INFO => {
             socket.ifindex = u32_at(value, 0)?;
             socket.version = u32_at(value, 4)?;
-            // Older kernels do not report the flags. There, the socket counts as running.
+            // Older kernels do not report the flags. On such a kernel, every socket counts as
+            // running.
             let flags = u32_at(value, INFO_FLAGS).unwrap_or(PDI_RUNNING);
             socket.is_running = flags & PDI_RUNNING != 0;
         }

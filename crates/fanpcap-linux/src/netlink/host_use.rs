@@ -62,8 +62,8 @@ fn receives_for_others(ifindex: u32) -> io::Result<bool> {
 }
 
 /// Whether the device has traffic-control filters or BPF programs for received packets. They can be
-/// the only sign of use: the host's end of a container's veth may have no route, no address and no
-/// bridge.
+/// the only sign that the device is used: the host's end of a container's veth may have no route,
+/// no address and no bridge.
 fn has_ingress(ifindex: u32) -> io::Result<bool> {
     let mut found = bpf::has_ingress_programs(ifindex);
     // tcmsg: family, padding, index (at 4), handle, parent (at 12), info.

@@ -33,8 +33,8 @@ pub struct Link {
     pub peer: Option<u32>,
     /// This namespace's number for the peer's namespace, if the peer is in another namespace.
     pub peer_namespace: Option<i32>,
-    /// How many users have made the device promiscuous. If there is one, the device receives frames
-    /// for all addresses.
+    /// How many users of the device, such as packet sockets, have made it promiscuous. If the
+    /// number is not 0, the device receives frames for all addresses.
     pub promiscuity: u32,
     /// The most segments that the kernel passes to the device as one packet; 0 if the kernel does
     /// not report the number.

@@ -42,8 +42,8 @@ pub fn napis(ifindex: u32) -> io::Result<Vec<Napi>> {
     Ok(found)
 }
 
-/// Returns pairs of numbers, of a receive queue and of its NAPI instance, for all receive queues of
-/// a device. Leaves out queues whose NAPI instance the driver does not report.
+/// Returns, for each receive queue of a device, the number of the queue and the number of its NAPI
+/// instance. Leaves out queues whose NAPI instance the driver does not report.
 ///
 /// # Errors
 /// As [`napis`].

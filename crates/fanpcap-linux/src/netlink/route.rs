@@ -87,7 +87,7 @@ impl Found {
             libc::AF_INET6 => 3,
             _ => return Some(()),
         };
-        // Routes of the other types reject packets or deliver them locally.
+        // Skips routes of other types, because they reject packets or deliver them locally.
         if *payload.get(7)? != RTN_UNICAST || !self.all && *payload.get(1)? > longest {
             return Some(());
         }

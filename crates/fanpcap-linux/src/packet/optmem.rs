@@ -57,8 +57,9 @@ impl NoRoom {
         Self::within(bytes, limit().ok())
     }
 
-    /// Returns the error for a compiled filter that is longer than the limit. `None` if the filter
-    /// is not longer; but the verifier may lengthen it, so that it does not fit either.
+    /// Returns the error for a compiled filter that is longer than the limit. `None` for any other
+    /// filter. `None` does not mean that the filter fits: the verifier may lengthen the filter
+    /// beyond the limit.
     pub fn of(filter: &Object) -> Option<Self> {
         let (bytes, limit) = (filter.instructions.len() as u64 * 8, limit().ok());
         (bytes > limit.unwrap_or(USUAL)).then(|| Self::within(bytes, limit))

@@ -15,9 +15,10 @@ pub use libc::{
 };
 
 /// Makes `command` start its process in a new process group, with no signal blocked. If `cpu` is
-/// given, the process runs on that CPU. The process gets the limit of open files that this process
-/// had before [`raise_open_files`]. When the calling thread ends, the kernel sends `SIGTERM` to the
-/// new process, unless that process has changed its user (`PR_SET_PDEATHSIG`, prctl(2)).
+/// given, the new process runs on that CPU. The new process gets the limit of open files that this
+/// process had before [`raise_open_files`]. When the calling thread ends, the kernel sends
+/// `SIGTERM` to the new process, unless the new process has changed its user (`PR_SET_PDEATHSIG`,
+/// prctl(2)).
 pub fn bind(command: &mut Command, cpu: Option<usize>) {
     let parent = std::process::id();
     command.process_group(0);
@@ -49,7 +50,8 @@ pub fn raise_open_files() -> io::Result<()> {
         rlim_cur: before.rlim_max,
         ..before
     })?;
-    // If an earlier call has stored a limit, that limit stays: it is the one before the raise.
+    // If an earlier call has stored a limit, that limit stays: it is the limit before the first
+    // raise.
     let _ = OPEN_FILES.set(before);
     Ok(())
 }

@@ -2,10 +2,11 @@
 //!
 //! The lock is a pthread_mutex_t, because ThreadSanitizer intercepts pthread_mutex_lock(3) even in
 //! a library that was built without ThreadSanitizer. It does not intercept the futex(2) of std's
-//! `Mutex`, so it would report races.
+//! `Mutex`, so with a `Mutex` it would report races that do not exist.
 //!
-//! The lock identifies a thread by pthread_self(3). A thread-local would not do: its first use may
-//! allocate memory, and the thread may be in a signal handler that has interrupted malloc(3).
+//! The lock identifies a thread by pthread_self(3). A thread-local variable can't replace this
+//! call: its first use may allocate memory, and the thread may be in a signal handler that has
+//! interrupted malloc(3).
 
 use crate::process::signal::Blocked;
 use std::cell::UnsafeCell;
@@ -37,7 +38,8 @@ impl<T> Lock<T> {
         }
     }
 
-    /// Runs `work` on the value. A call from inside `work` would wait for ever.
+    /// Runs `work` on the value. A second call for the same lock, from inside `work`, would wait
+    /// for ever.
     ///
     /// If signal handlers call this function, no `work` may allocate or free memory. Otherwise two
     /// threads could wait for each other: a handler that has interrupted malloc(3) waits for the
@@ -54,8 +56,9 @@ impl<T> Lock<T> {
         work(unsafe { &mut *self.value.get() })
     }
 
-    /// Runs `work` on the value, unless another thread has the lock. In a forked child, that thread
-    /// may be one of the parent, which does not exist in the child and never releases the lock.
+    /// Runs `work` on the value, unless another thread has the lock. In a forked child, the lock
+    /// may belong to a thread of the parent. This thread does not exist in the child, and never
+    /// releases the lock there.
     pub fn try_with<R>(&self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         let signals = Blocked::new();
         // SAFETY: the mutex was initialised, and does not move while it is locked.
@@ -71,9 +74,10 @@ impl<T> Lock<T> {
         Some(work(unsafe { &mut *self.value.get() }))
     }
 
-    /// The handler for pthread_atfork(3) before the fork. It takes the lock for the forking thread,
-    /// which can use the value, also in other fork handlers. If another thread had the lock at the
-    /// fork, the lock would stay locked in the child, where that thread does not exist.
+    /// The handler for pthread_atfork(3) before the fork. It takes the lock for the forking thread.
+    /// Until [`Lock::after_fork`], only this thread can use the value, also in other fork handlers.
+    /// If another thread had the lock at the fork, the lock would stay locked in the child, where
+    /// that thread does not exist.
     pub fn before_fork(&'static self) {
         let signals = Blocked::new();
         self.lock();
@@ -135,8 +139,8 @@ impl<'a, T> Held<'a, T> {
         }
     }
 
-    /// For the forking thread, which already has the mutex. `Lock::forking` is 0 until this value
-    /// is dropped.
+    /// For the forking thread, which already has the mutex. Until this value is dropped,
+    /// `Lock::forking` is 0, so that a call from inside `work` does not get a second reference.
     fn for_fork(lock: &'a Lock<T>, own: u64) -> Self {
         lock.forking.store(0, Ordering::Relaxed);
         Self {

@@ -67,7 +67,8 @@ pub fn limits(root: &Path) -> Vec<Limit> {
         });
         let mount = root.join("sys/fs/cgroup").join(hierarchy.mount);
         // In a container, the path may be that of the host, while the mount shows only the
-        // container's cgroups. Then only the last ancestor exists: the root of the mount.
+        // container's cgroups. In this case, only the last of the path's ancestors exists: the root
+        // of the mount.
         let below = own.map(|own| Path::new(own.trim_start_matches('/')));
         let levels = below.into_iter().flat_map(Path::ancestors);
         let limits = levels.filter_map(|level| hierarchy.limit_of(&mount.join(level)));

@@ -12,8 +12,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileTypeExt;
 use std::time::Duration;
 
-/// Opens a socket for [`listen`], which has no name yet. The socket does not block and is closed on
-/// exec.
+/// Opens a socket without a name, for [`listen`]. The socket does not block and is closed on exec.
 ///
 /// # Errors
 /// The error of socket(2).
@@ -152,7 +151,7 @@ fn place(fd: i32) -> Vec<u8> {
 
 fn address(path: &[u8]) -> io::Result<(libc::sockaddr_un, libc::socklen_t)> {
     let mut address = libc::sockaddr_un {
-        sun_family: 1, // AF_UNIX, in the width that the struct wants
+        sun_family: 1, // AF_UNIX, in the type of this field
         sun_path: [0; 108],
     };
     if path.len() >= address.sun_path.len() {
@@ -284,7 +283,8 @@ mod tests {
         fs::write(scene.path("file"), "").unwrap();
         assert_eq!(failed("file"), Some(libc::ENOTSOCK));
         drop(listener(&directory, "left", 1).unwrap());
-        // A child of another test may have a copy of the socket until exec(2).
+        // A child of another test may have a copy of the socket until exec(2), so the first
+        // attempts may still connect.
         let refused = |_| {
             let connected = connect(&directory, name("left"), SOON);
             connected.is_err_and(|error| error.raw_os_error() == Some(libc::ECONNREFUSED))

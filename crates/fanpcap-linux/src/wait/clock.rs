@@ -30,7 +30,8 @@ fn namespace_ns() -> i64 {
 }
 
 /// Reads the offset of the process's time namespace. /proc/self/timens_offsets shows the offset for
-/// the process's children. `None` if these begin in another time namespace than the process's own.
+/// the process's children. `None` if the children begin in another time namespace than the
+/// process's own.
 fn namespace_offset() -> Option<i64> {
     let own = fs::read_link("/proc/self/ns/time").ok()?;
     let childrens = fs::read_link("/proc/self/ns/time_for_children").ok()?;

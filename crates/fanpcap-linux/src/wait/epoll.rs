@@ -97,8 +97,8 @@ impl Epoll {
     }
 }
 
-/// Makes a value of a descriptor from another process. If the descriptor is not an epoll instance,
-/// [`Epoll::add`] fails with `EINVAL`.
+/// Makes an [`Epoll`] of a descriptor that comes from another process. If the descriptor is not an
+/// epoll instance, [`Epoll::add`] fails with `EINVAL`.
 impl From<OwnedFd> for Epoll {
     fn from(fd: OwnedFd) -> Self {
         Self(fd)
@@ -165,8 +165,8 @@ impl AnyOf {
     }
 
     /// Sets for each descriptor in `watched` whether it is watched from now on. The descriptors
-    /// must be from [`AnyOf::new`] or [`AnyOf::add`]. After the time `after`, `self` becomes
-    /// readable in any case.
+    /// must be from [`AnyOf::new`] or [`AnyOf::add`]. If `after` is given, `self` becomes readable
+    /// after this time, even if no descriptor is ready.
     ///
     /// # Errors
     /// The errors of epoll and timerfd. If one descriptor can't be set, the other descriptors and

@@ -145,8 +145,8 @@ mod tests {
             };
             assert_eq!(signals.next().unwrap(), Some(arrived));
             assert_eq!(signals.next().unwrap(), None);
-            // SAFETY: this thread has blocked the signal. It must not end the process when it is
-            // unblocked.
+            // SAFETY: this thread has blocked the signal. The drop must read the signal before it
+            // unblocks the signal, because the signal would end the process.
             unsafe { libc::raise(libc::SIGUSR1) };
             drop(signals);
         };

@@ -1,4 +1,4 @@
-//! Counts SIGHUP signals, for services that then reload their files.
+//! Counts SIGHUP signals, for services that reload their files after this signal.
 
 use crate::errno::check;
 use std::ffi::c_int;

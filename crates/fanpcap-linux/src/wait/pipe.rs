@@ -73,7 +73,7 @@ mod tests {
         let pipe = Pipe::new().unwrap();
         let mut command = Command::new("sleep");
         let mut child = command.arg("1000").stdout(pipe.write).spawn().unwrap();
-        // The command itself still has a descriptor of the pipe.
+        // `command` still has a descriptor of the write end, which this call closes.
         command.stdout(Stdio::null());
         assert!(!has_hung_up(pipe.read.as_fd()).unwrap());
         child.kill().unwrap();

@@ -42,7 +42,7 @@ pub fn is_requested() -> bool {
     REQUESTED.load(Ordering::Acquire)
 }
 
-/// Returns the signal that requested the stop; `None` if no signal did.
+/// Returns the signal that requested the stop; `None` if no signal requested a stop.
 pub fn signal() -> Option<u8> {
     let number = u8::try_from(SIGNAL.load(Ordering::Relaxed)).ok();
     number.filter(|&signal| signal > 0)

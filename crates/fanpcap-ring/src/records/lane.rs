@@ -36,7 +36,7 @@ const ALIGNED: u64 = !7;
 /// Value of [`Lane::head`] if the snapshot has no record.
 pub(super) const NONE: u64 = u64::MAX;
 
-/// How many records ahead the reader prefetches: the number that is used for packets in blocks.
+/// How many records ahead the reader prefetches: as many as [`crate::blocks`] prefetches packets.
 const AHEAD: u64 = 32;
 
 /// A cache line.
@@ -86,8 +86,8 @@ impl Lane {
         let words = [ring.consumer(), ring.read(), ring.producer()];
         let [given, read, producer] = words.map(|word| word.load(Ordering::Acquire) & ALIGNED);
         let filled = producer.wrapping_sub(given);
-        // A dead reader may have left any values. If they contradict each other, the lane skips all
-        // records that are in the ring now.
+        // A dead reader may have left any values in these words. If the values contradict each
+        // other, the lane skips all records that are in the ring now.
         let is_sound = filled <= ring.len() as u64 && read.wrapping_sub(given) <= filled;
         let at = if is_sound { read } else { producer };
         Self {
@@ -231,7 +231,8 @@ impl Lane {
         if word & (BUSY | DISCARDED) != 0 {
             return None;
         }
-        // SAFETY: twice the ring's length is mapped, and the offset and two headers are shorter.
+        // SAFETY: twice the ring's length is mapped, and the offset with two headers is less than
+        // that.
         let header = unsafe { self.base(at).add(KERNEL_HEAD).cast::<Header>() };
         // SAFETY: as above, and aligned; the record is committed, so nobody writes to it.
         let stamp = unsafe { header.cast::<u64>().read() }.min(NONE - 2);

@@ -19,8 +19,8 @@ const BEGIN: i16 = 56;
 ///
 /// Up to [`LONGEST`] bytes are copied by single loads, which take half the time of the helper. The
 /// loads may copy more than r8 bytes, if the frame is long enough. The record always has room for
-/// these bytes. So no loop is needed. If the helper fails, which can't happen, the code discards
-/// the record and jumps to `failed`.
+/// these bytes. So the code needs no loop. If the helper fails, which can't happen, the code
+/// discards the record and jumps to `failed`.
 pub(super) fn copy(asm: &mut Assembler, failed: Label) {
     let [helper, done, whole] = asm.labels();
     asm.load(Width::Word, R1, R6, xdp::DATA);
@@ -45,8 +45,9 @@ pub(super) fn copy(asm: &mut Assembler, failed: Label) {
     asm.bind(done);
 }
 
-/// Copies a whole frame of even length. Has a branch for lengths that are 2 bytes more than a
-/// multiple of four, because most frames with TCP have such a length.
+/// Copies r8 bytes of a frame if r8 is even; jumps to `helper` if r8 is odd. Has a branch for
+/// lengths that are 2 bytes more than a multiple of four, because most frames with TCP have such a
+/// length.
 fn by_length(asm: &mut Assembler, helper: Label, done: Label) {
     // Tests a copy in r3. If the code tested r8 itself, the verifier would lose the bounds of r8.
     asm.set(R3, R8 & 1);

@@ -55,8 +55,8 @@ pub(super) fn flags(asm: &mut Assembler) {
     asm.unless(R2.is(0), |asm| asm.set(R1, OUTGOING | TAGGED));
 }
 
-/// Copies r8 bytes of the frame to the record in r9, with a tag beside the frame in its place. If
-/// the helper fails, which can't happen, discards the record and jumps to `failed`.
+/// Copies r8 bytes of the frame to the record in r9. Inserts a tag that is stored beside the frame.
+/// If the helper fails, which can't happen, discards the record and jumps to `failed`.
 pub(super) fn copy(asm: &mut Assembler, failed: Label) {
     let [discard, done] = asm.labels();
     asm.load(Width::Word, R1, R6, skb::VLAN_PRESENT);
@@ -73,7 +73,8 @@ pub(super) fn copy(asm: &mut Assembler, failed: Label) {
     asm.load(Width::Word, R1, R6, skb::VLAN_TCI);
     asm.big_endian(R1, 16);
     asm.store(Width::Half, R9, DATA + TAG_AT + 2, R1);
-    // The tag was written even if r8 ends before it: the smallest record has room for the tag.
+    // The tag was written even if it is beyond the first r8 bytes: the smallest record has room for
+    // the tag.
     asm.jump_if(R8.at_most(i32::from(TAG_AT) + TAG_LEN), done);
     asm.set(R4, R8 - (i32::from(TAG_AT) + TAG_LEN));
     part(asm, TAG_AT, TAG_LEN);

@@ -201,7 +201,7 @@ fn another_process_has_the_device_by_its_descriptors() {
         let group = Group::of("main = steer_flow", Lanes::of_device(index), other.maps());
         other.serve(&[(0, program(&group))]).unwrap();
         let own = group.received.id().ok();
-        // A root asks for tags if the driver has them.
+        // If the driver has tags, the device runs a root in place of the group's BPF program.
         assert!(id() == own || other.tags().is_some());
         assert_eq!(other.ifindex().unwrap(), index);
         drop(other);
@@ -251,7 +251,7 @@ fn each_queue_has_its_lane() {
     });
 }
 
-/// Returns our frames in the rings: bytes, length on the wire, and packet type.
+/// Returns the test's own frames from the rings: bytes, length on the wire, and packet type.
 fn frames(records: &mut Records) -> Vec<(Vec<u8>, u32, u8)> {
     let mut all = Vec::new();
     records.open();

@@ -121,7 +121,8 @@ fn counted(rings: &MemberRings) -> (usize, usize) {
         };
         std::iter::from_fn(next).count()
     };
-    // The first reading changes the position, so the test restores the position for the second.
+    // The first reading changes the position, so the test restores the position for the second
+    // reading.
     let single = Remains::of_records(records(rings), 0).without_copies();
     let position = rings.map().unwrap();
     let before: Vec<u64> = position
@@ -199,7 +200,8 @@ fn a_filter_of_a_slot_says_how_much_is_kept() {
     assert_eq!(captured(Some((0, 3))), None);
     assert_eq!(captured(None), Some((100, 0)));
     assert_eq!(group.program.slot_counts(0).unwanted, 1);
-    // The array has no filter with this number, so the tail call fails.
+    // The row says that the slot has a filter, but the array of filters has none, so the tail call
+    // fails.
     group.program.rows.of(0).for_each(|row| row.set_filter(4));
     group.run(&frame(100), 1);
     assert_eq!(next(&mut records).unwrap().2, 0);

@@ -191,7 +191,7 @@ fn a_group_that_exchanges_its_program_keeps_its_slot() {
         served.sort_unstable();
         served
     };
-    // Makes more exchanges than there are versions.
+    // Exchanges the BPF program more often than there are version numbers (256).
     let mut next = Group::new();
     for _ in 0..300 {
         let before = registry.exchange(0, next.1.read.as_fd()).unwrap();

@@ -36,7 +36,7 @@ impl Node {
         }
     }
 
-    /// Returns the selection with own descriptors, as another process would open it.
+    /// Returns the selection with descriptors of its own, as another process would open it.
     fn selection(&self) -> Selection {
         let own = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().unwrap();
         let mut options = File::options();
