@@ -26,7 +26,7 @@ pub use reader::is_capture;
 use sink::{Format, Sink};
 use source::Source;
 
-/// The result of one source.
+/// What was read from one source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part {
     /// Complete packets in the source.
@@ -50,8 +50,8 @@ pub struct Merged {
     pub left_out: u64,
 }
 
-/// Whether to write a packet, given the number of its source, its timestamp in nanoseconds since
-/// 1970, its length on the wire, and its captured bytes.
+/// Returns whether to write a packet. The arguments are the number of the packet's source, its
+/// timestamp in nanoseconds since 1970, its length on the wire, and its captured bytes.
 pub type Keep<'a> = dyn FnMut(usize, u64, u32, &[u8]) -> bool + 'a;
 
 /// Merges captures into `to`. A regular file appears only when it is complete. A device or FIFO is

@@ -11,7 +11,7 @@ use crate::reader::{Next, Packet, Reader};
 /// Maximum packets of one source in the window.
 const WINDOW_PACKETS: usize = 4096;
 
-/// Maximum bytes of these packets, except that the window always holds at least one packet.
+/// If the packets in the window have at least this many bytes, no further packet is read into it.
 const WINDOW_BYTES: usize = 4 << 20;
 
 /// A capture that is being read.

@@ -142,7 +142,7 @@ impl ForEngine {
     }
 }
 
-/// Hashes [`MEANING`]'s number and the text of the tree by FNV-1a. The text contains no memory
+/// Hashes `meaning` and the `Debug` text of the tree by FNV-1a. The text contains no memory
 /// addresses. So members of an older and a newer build agree on a steering program only if it
 /// behaves equally in both. The text keeps the original names of Rust types, so that renaming a
 /// type does not change digests.

@@ -84,7 +84,9 @@ impl Emitter<'_> {
         self.asm.bind(done);
     }
 
-    /// Puts both ends of an IP packet into r1 and r2. The ports are in r9.
+    /// Mixes each address of an IP packet with its port into one number (an end, see `hash.rs`):
+    /// the source's into r1, the destination's into r2. The caller has put the ports, or 0, into
+    /// r9.
     pub(super) fn ends_of_addresses(&mut self, none: Label) {
         self.by_version(
             |this| {
@@ -98,7 +100,7 @@ impl Emitter<'_> {
         );
     }
 
-    /// Puts both ends into r1 and r2. Sets r5 to M1.
+    /// [`Self::ends_of_addresses`] for IPv4. Sets r5 to M1.
     fn ends4(&mut self, addresses: Bytes) {
         addresses.word(&mut self.asm, R1);
         addresses.at(4).word(&mut self.asm, R2);

@@ -29,9 +29,9 @@ impl Emitter<'_> {
     }
 
     /// Loads 1 for a received frame, 0 for a sent one. Uses no jump, because the verifier would
-    /// follow both paths. Each such load makes loading slower: the kernel replaces the load by
-    /// several instructions, and inserting them takes time proportional to the BPF program's
-    /// length.
+    /// follow both paths. Each load of this field makes the BPF program slower to load into the
+    /// kernel: the kernel replaces it by several instructions, and inserting them takes time
+    /// proportional to the BPF program's length.
     fn is_received(&mut self, target: Register) {
         self.context(target, skb::PKT_TYPE);
         self.asm.alu(Op::Xor, target, PACKET_OUTGOING);
