@@ -24,7 +24,7 @@ impl Library {
     /// Fails with libpcap's message.
     pub fn create(&self, device: &str) -> Result<Created, Error> {
         let name = c_text("pcap_create", device.as_bytes())?;
-        // SAFETY: a C string, and the buffer that the function may write to.
+        // SAFETY: `name` is a C string, and `errbuf` is the buffer that the function may write to.
         let create = |errbuf| unsafe { (self.functions.pcap_create)(name.as_ptr(), errbuf) };
         Handle::new(&self.functions, "pcap_create", create).map(Created)
     }
@@ -38,7 +38,7 @@ impl Library {
         let name = c_text(CALL, file.as_os_str().as_bytes())?;
         let precision = c_uint::from(precision == Precision::Nano);
         let open = self.functions.pcap_open_offline_with_tstamp_precision;
-        // SAFETY: a C string, and the buffer that the function may write to.
+        // SAFETY: `name` is a C string, and `errbuf` is the buffer that the function may write to.
         let open = |errbuf| unsafe { open(name.as_ptr(), precision, errbuf) };
         Handle::new(&self.functions, CALL, open)
     }

@@ -137,7 +137,7 @@ impl Handle {
     /// Sets whether [`Handle::dispatch`] returns at once if there is no packet.
     ///
     /// # Errors
-    /// The reason of pcap_setnonblock(3PCAP).
+    /// Fails with the message of pcap_setnonblock(3PCAP).
     pub fn set_nonblock(&mut self, nonblock: bool) -> Result<(), Error> {
         let mut errbuf = Errbuf::new();
         let set = self.open.functions.pcap_setnonblock;
@@ -159,7 +159,7 @@ impl Handle {
         self.done("pcap_stats", status).map(|_| stats)
     }
 
-    /// The handle's group.
+    /// The handle's group; `None` if the handle is in no group, or if its library has no groups.
     pub fn group(&self) -> Option<u16> {
         let function = self.open.functions.pcap_fanout_group?;
         // SAFETY: the handle is open.

@@ -24,7 +24,7 @@ pub trait Blocks: Sized {
         });
     }
 
-    /// Emits code that can jump to its own end: `emit` gets a label, which is bound behind the code.
+    /// Emits code that can jump to its own end: `emit` gets a label, which is bound after the code.
     fn before(&mut self, emit: impl FnOnce(&mut Self, Label)) {
         let behind = self.assembler().label();
         emit(self, behind);
