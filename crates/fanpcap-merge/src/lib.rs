@@ -58,9 +58,10 @@ pub type Keep<'a> = dyn FnMut(usize, u64, u32, &[u8]) -> bool + 'a;
 /// written directly. `-` is standard output.
 ///
 /// # Errors
-/// A source is not a capture, is damaged before its end, or is `to` itself. Or the sources have
-/// different link types, and the format of `to` allows only one. Or `to` can't be written. The
-/// sources are never changed.
+/// Fails in these cases; the sources are never changed:
+/// - A source is not a capture, is damaged before its end, or is `to` itself.
+/// - The sources have different link types, and the format of `to` allows only one.
+/// - `to` can't be written.
 pub fn merge(sources: &[PathBuf], to: &Path) -> Result<Merged> {
     merge_kept(sources, to, &mut |_, _, _, _| true)
 }

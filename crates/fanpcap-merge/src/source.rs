@@ -53,7 +53,7 @@ impl Eq for Held {}
 
 impl Source {
     /// Opens a capture and fills its window, so that most interfaces are known. `None` if the file
-    /// ends before its first packet could start.
+    /// ends within its header.
     ///
     /// # Errors
     /// The file can't be read, or is not a capture.

@@ -203,7 +203,7 @@ impl Handle {
         }
     }
 
-    /// Returns `status` if it is not negative, else the error for which it stands.
+    /// Returns `status` if it is not negative. A negative status is an error: returns its text.
     pub(crate) fn done(&self, call: &'static str, status: c_int) -> Result<c_int, Error> {
         if status < 0 {
             return Err(Error::new(call, self.said(status)));

@@ -50,7 +50,8 @@ impl Compiled {
         self.filter.as_ref()
     }
 
-    /// The members' filter combined with a handle's own filter.
+    /// The members' filter combined with a handle's own filter; `None` if the steering program
+    /// neither drops nor counts packets.
     ///
     /// # Errors
     /// See [`EbpfError`].

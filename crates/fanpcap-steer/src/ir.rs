@@ -21,8 +21,9 @@ use std::net::IpAddr;
 ///
 /// - Meaning 1: the kernel takes the group's hashes modulo the number of sockets.
 /// - Meaning 2: the group has a table.
-/// - Meaning 3: untyped payload is checked, more tags and tunnels are read, and the offsets of
-///   fields do not count the outermost tag.
+/// - Meaning 3: payload that no type announces is taken for a packet only if the packet's header is
+///   consistent, more tags and tunnels are read, and the offsets of fields do not count the
+///   outermost tag.
 pub const MEANING: u32 = 3;
 
 /// A checked steering program.

@@ -13,7 +13,7 @@ use super::quantity::short;
 #[derive(Debug, Serialize)]
 pub(super) struct Interval {
     kind: &'static str,
-    /// Seconds since the start.
+    /// Seconds from the time at which the first handle began to receive.
     seconds: f64,
     threads: Vec<Rates>,
     total: Rates,

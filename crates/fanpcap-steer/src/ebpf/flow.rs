@@ -10,7 +10,7 @@ use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
 
 impl Emitter<'_> {
-    /// [`super::emitter::Routine::Hash`].
+    /// Emits [`super::emitter::Routine::Hash`].
     pub(super) fn hash_routine(&mut self, ends: Ends) {
         if ends.by_vlan() {
             self.asm.set(R9, R2);
@@ -176,7 +176,7 @@ impl Emitter<'_> {
         self.asm.bind(whole);
     }
 
-    /// [`super::emitter::Routine::Fragments`].
+    /// Emits [`super::emitter::Routine::Fragments`].
     pub(super) fn fragments_routine(&mut self) {
         let [unknown, done] = self.asm.labels();
         self.asm.set(R7, R2);

@@ -115,7 +115,7 @@ impl Emitter<'_> {
         self.copy_placed(&again, viewed, i32::from(len).into(), to, missing);
     }
 
-    /// [`Routine::Word`].
+    /// Emits [`Routine::Word`].
     pub(super) fn word_routine(&mut self) {
         let missing = self.asm.label();
         self.asm.set(R7, R2);

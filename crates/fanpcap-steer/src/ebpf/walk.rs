@@ -100,7 +100,7 @@ impl Emitter<'_> {
         self.erase(&[R7]);
     }
 
-    /// [`Routine::Walk`].
+    /// Emits [`Routine::Walk`].
     pub(super) fn walk_routine(&mut self) {
         let (stages, end) = (self.stages(), self.asm.label());
         let scratch = std::mem::replace(&mut self.scratch, WALKED_SCRATCH);

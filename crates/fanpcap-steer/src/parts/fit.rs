@@ -9,7 +9,7 @@ use crate::ir::{Function, Predicate, Steer};
 pub(crate) struct Outcomes {
     /// Some packets go to all members of a class.
     pub(crate) copy: bool,
-    /// Some packets go to all members.
+    /// Some packets go to all members of all classes except 63.
     pub(crate) broadcast: bool,
     /// Some packets go to two members.
     pub(crate) double: bool,
