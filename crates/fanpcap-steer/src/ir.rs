@@ -334,9 +334,8 @@ pub enum Steer {
     DoubleIp,
     /// Two members, one for each field. Only on the XDP engine.
     DoubleField(Field, Field),
-    /// For RTP and RTCP: the addresses and each port number divided by 2. The RTP and the RTCP
-    /// packets of a session, whose ports are 2n and 2n + 1, so go to one member. Drops other
-    /// packets.
+    /// For RTP and RTCP: the addresses and each port number divided by 2. So the RTP packets of a
+    /// session (port 2n) and its RTCP packets (port 2n + 1) go to one member. Drops other packets.
     Media,
     /// For GTP-U (UDP port 2152): the carried packet's addresses, in either order. For GTP-C (UDP
     /// port 2123): the packet's own addresses; without a group, the packet goes to all members.

@@ -98,7 +98,7 @@ impl Outcome {
         host: Host::Unsaid,
         mark: None,
     };
-    /// The outcome of a dropped packet for whose host the steering program did not decide.
+    /// The outcome of a dropped packet, if the steering program did not decide about the host.
     const DROP: Outcome = Outcome {
         decision: Decision::Drop,
         ..Outcome::START

@@ -29,8 +29,8 @@ impl Emitter<'_> {
     }
 
     /// Loads 1 for a received frame, 0 for a sent one. Uses no jump, because the verifier would
-    /// follow both paths. Each load of this field makes the BPF program slower to load into the
-    /// kernel: the kernel replaces it by several instructions, and inserting them takes time
+    /// follow both paths. Use few such loads: the kernel replaces each of them by several
+    /// instructions when a process loads the BPF program, and inserting the instructions takes time
     /// proportional to the BPF program's length.
     fn is_received(&mut self, target: Register) {
         self.context(target, skb::PKT_TYPE);
