@@ -31,7 +31,8 @@ pub use operations::{
 };
 pub use value::{Alu, Arguments, Condition, MapArgument, Step, Value, map, stack};
 
-/// A position in the code. A label is bound once, after all jumps to it.
+/// A position in the code. A label is bound once. All jumps to the label come before this, except
+/// those of [`Assembler::repeat_if`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label(usize);
 
@@ -58,7 +59,7 @@ struct Binding {
     used: bool,
 }
 
-/// Maximum number of instructions: 16-bit offsets suffice for all jumps.
+/// Maximum number of instructions. All jumps within so many instructions fit into 16-bit offsets.
 pub const INSTRUCTIONS_MAX: usize = 30_000;
 /// Maximum number of conditional jumps. The verifier keeps up to two states for each jump: one for
 /// the path that it verifies later, and one for the path that a CPU might take by misprediction. It

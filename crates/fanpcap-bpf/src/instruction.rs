@@ -57,14 +57,14 @@ impl Instruction {
         ]
     }
 
-    /// Calls a function of the same BPF program, which begins `distance` instructions after the
-    /// next one.
+    /// Calls a function of the same BPF program. The function begins `distance` instructions after
+    /// the next instruction.
     pub const fn call_function(distance: i32) -> Self {
         Self::new(CALL, 0, PSEUDO_CALL, 0, distance)
     }
 
-    /// The index of the function that this instruction calls, if it calls one. `at` is the index of
-    /// this instruction.
+    /// If this instruction calls a function of the BPF program, the index of the function's first
+    /// instruction. `at` is the index of this instruction.
     pub fn called_from(self, at: usize) -> Option<usize> {
         let calls = self.code == CALL && self.source() == PSEUDO_CALL;
         let distance = isize::try_from(self.immediate).ok().filter(|_| calls)?;

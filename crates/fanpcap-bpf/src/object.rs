@@ -207,8 +207,8 @@ impl Object {
         steps[0]
     }
 
-    /// The instructions for the kernel. `maps` are the maps' descriptors, in their order. `start`
-    /// is the number of frame bytes before the socket buffer.
+    /// The instructions for the kernel. `maps` are the descriptors of the maps, in the order of
+    /// [`Object::maps`]. `start` is the number of frame bytes before the socket buffer.
     pub fn relocated(&self, maps: &[i32], start: i32) -> Vec<Instruction> {
         let mut code = self.instructions.clone();
         for &(at, what) in &self.relocations {

@@ -35,8 +35,8 @@ pub struct Load<'a> {
 pub enum Moves<'a> {
     /// All buckets. If a bucket moves, its flows move too.
     All,
-    /// Only the buckets whose entry is `true`, which are the buckets without live flows. The next
-    /// flows of a moved bucket go to another owner.
+    /// Only the buckets whose entry is `true`, which are the buckets without live flows. After a
+    /// bucket has moved, its next flows go to the new owner.
     Idle(&'a [bool]),
 }
 
@@ -68,7 +68,7 @@ pub struct Leveling {
 }
 
 impl Leveling {
-    /// Continues after a round in which these owners got buckets.
+    /// The state after a round in which the owners in `received` got buckets.
     pub fn after(received: Vec<usize>) -> Self {
         Self { received }
     }
@@ -216,8 +216,8 @@ impl Scales {
     }
 
     /// The biggest bucket that neither takes `from` below its share nor lifts `to` above its share.
-    /// If there is no such bucket, the smallest bucket, provided that `to` would then exceed its
-    /// share by less than `from` exceeds its own now.
+    /// If there is no such bucket, the smallest bucket, provided that `to` with this bucket exceeds
+    /// its share by a smaller percentage than `from` does now.
     fn biggest(
         &self,
         buckets: impl Iterator<Item = usize>,

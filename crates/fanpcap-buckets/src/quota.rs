@@ -3,7 +3,7 @@
 use crate::layout::{BUCKETS, SLOTS};
 use crate::slot::{Counts, Ordered, Share};
 
-/// [`BUCKETS`] as the type of counts.
+/// [`BUCKETS`] as a `u32`, the type of the numbers in [`Counts`].
 const ALL: u32 = 1 << BUCKETS.ilog2();
 
 /// The number of buckets that each slot is due: its quota, rounded up or down. The sum of these

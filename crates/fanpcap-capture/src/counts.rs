@@ -9,7 +9,7 @@ use fanpcap_pcap::Stats;
 pub struct Counts {
     /// Packets passed to the callback.
     pub captured: u64,
-    /// Bytes of these packets on the wire.
+    /// Bytes of the captured packets on the wire.
     pub bytes: u64,
     /// CPU time of the thread in nanoseconds.
     pub cpu_ns: u64,

@@ -175,7 +175,7 @@ fn link_type(datalink: i32) -> u32 {
     }
 }
 
-/// The low 32 bits: the format has no room for more.
+/// The low 32 bits: the pcap format has no more for this number.
 fn low(number: i64) -> u32 {
     let [a, b, c, d, ..] = number.to_le_bytes();
     u32::from_le_bytes([a, b, c, d])

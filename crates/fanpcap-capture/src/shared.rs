@@ -94,7 +94,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Takes one packet from the limit. Returns false once the limit is reached.
+    /// Takes one packet from the number of packets left to capture. Returns false if none is left.
     pub(crate) fn take(&self) -> bool {
         let Some(left) = &self.left else { return true };
         let one_less = |left: u64| left.checked_sub(1);

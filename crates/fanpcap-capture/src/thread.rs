@@ -131,7 +131,7 @@ impl Reader {
     }
 }
 
-/// Longest wait for an empty ring at the end.
+/// How long an ending thread waits at most for more packets in an empty ring.
 const LONGEST: Duration = Duration::from_secs(1);
 /// Pause between two reads of the ring.
 const PAUSE: Duration = Duration::from_millis(10);

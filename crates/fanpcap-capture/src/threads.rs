@@ -1,4 +1,4 @@
-//! The threads, from the first start to the last end.
+//! Starts the threads, asks them for their counters, and waits until they have ended.
 
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};

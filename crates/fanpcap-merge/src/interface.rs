@@ -81,8 +81,8 @@ impl Interface {
         self.unit.nanoseconds < self.unit.divisor.saturating_mul(1000)
     }
 
-    /// Whether one description fits the packets of both interfaces: everything except the snapshot
-    /// length is equal.
+    /// Whether the merged file can describe both interfaces as one: only the snapshot length and
+    /// the unit of the timestamps may differ.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.link == other.link && self.options == other.options
     }
@@ -99,7 +99,7 @@ impl Unit {
         } else if exponent <= 9 {
             (10_u128.pow(9 - exponent), 1)
         } else {
-            // Below 10^-37 s, every 64-bit timestamp is 0 nanoseconds.
+            // A smaller unit counts as 10^-37 ns: in such units, every 64-bit timestamp is 0 ns.
             (1, 10_u128.pow((exponent - 9).min(37)))
         };
         Self {

@@ -26,7 +26,7 @@ pub use reader::is_capture;
 use sink::{Format, Sink};
 use source::Source;
 
-/// The result of one source.
+/// What was read from one source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Part {
     /// Complete packets in the source.
@@ -50,17 +50,18 @@ pub struct Merged {
     pub left_out: u64,
 }
 
-/// Whether to write a packet, given the number of its source, its timestamp in nanoseconds since
-/// 1970, its length on the wire, and its captured bytes.
+/// Returns whether to write a packet. The arguments are the number of the packet's source, its
+/// timestamp in nanoseconds since 1970, its length on the wire, and its captured bytes.
 pub type Keep<'a> = dyn FnMut(usize, u64, u32, &[u8]) -> bool + 'a;
 
 /// Merges captures into `to`. A regular file appears only when it is complete. A device or FIFO is
 /// written directly. `-` is standard output.
 ///
 /// # Errors
-/// A source is not a capture, is damaged before its end, or is `to` itself. Or the sources have
-/// different link types, and the format of `to` allows only one. Or `to` can't be written. The
-/// sources are never changed.
+/// Fails in these cases; the sources are never changed:
+/// - A source is not a capture, is damaged before its end, or is `to` itself.
+/// - The sources have different link types, and the format of `to` allows only one.
+/// - `to` can't be written.
 pub fn merge(sources: &[PathBuf], to: &Path) -> Result<Merged> {
     merge_kept(sources, to, &mut |_, _, _, _| true)
 }

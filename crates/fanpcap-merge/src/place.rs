@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-/// Longest chain of links, as in the kernel (path_resolution(7)).
+/// The most symbolic links that are followed one after the other, as in the kernel
+/// (path_resolution(7)).
 const LINKS_MAX: usize = 40;
 
 /// Number of attempts to create a file under a random name.
@@ -76,7 +77,8 @@ pub(crate) fn unguessable() -> String {
     format!("{:016x}", RandomState::new().build_hasher().finish())
 }
 
-/// A file under a temporary name. Dropping removes the file if it is unfinished.
+/// A file under a temporary name. If this value is dropped before [`Part::finish`] has renamed the
+/// file, the file is removed.
 #[derive(Debug)]
 pub(crate) struct Part {
     path: PathBuf,
@@ -90,7 +92,7 @@ impl Part {
     /// the umask allows.
     ///
     /// # Errors
-    /// No file can be created in that directory.
+    /// No file can be created in the directory of `to`.
     pub(crate) fn begin(to: &Path) -> Result<(Self, File)> {
         let before = fs::metadata(to)
             .ok()
@@ -149,7 +151,7 @@ impl Drop for Part {
 /// Checks that no source is the file `to`.
 ///
 /// # Errors
-/// The message names the source.
+/// A source is the file `to`. The message names the source.
 pub(crate) fn ensure_apart(sources: &[PathBuf], to: &Path) -> Result<()> {
     let id = |path: &Path| {
         fs::metadata(path)
@@ -169,9 +171,9 @@ pub(crate) fn ensure_apart(sources: &[PathBuf], to: &Path) -> Result<()> {
     }
 }
 
-/// Path of the file that keeps the capture from a copy's standard output until the merge. If the
-/// merged file is a regular file, this path is next to it. Otherwise the path is in the directory
-/// for temporary files.
+/// Path of the file that keeps, until the merge, the capture that a copy of the application writes
+/// to its standard output. If `merged` is a regular file, this path is next to it. Otherwise the
+/// path is in the directory for temporary files.
 pub fn spool(merged: &Path, copy: usize, start: u32) -> PathBuf {
     let secret = unguessable();
     let file = match Place::of(merged) {

@@ -70,7 +70,7 @@ pub(crate) enum Next {
 }
 
 impl Reader {
-    /// Opens a capture; `None` if the file ends before its first packet could start.
+    /// Opens a capture; `None` if the file ends within its header.
     ///
     /// # Errors
     /// The file can't be read, or is not a capture.

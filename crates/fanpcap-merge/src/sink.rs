@@ -51,7 +51,7 @@ pub(crate) struct Sink<'a> {
     name: String,
     /// Nanoseconds in one unit of the timestamps.
     unit: u64,
-    /// Interfaces of a pcapng, in order.
+    /// The interfaces described so far. In a pcapng, an interface's index here is its number.
     interfaces: Vec<Interface>,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Sink<'a> {
         let from = &source.interfaces()[packet.interface];
         let interface = match self.interfaces.iter().position(|known| known.is_like(from)) {
             Some(known) => known,
-            // The source described this interface only in the middle of its file.
+            // When the merged file was begun, the source had not described this interface yet.
             None => self.describe(from.clone())?,
         };
         match &mut self.writer {
@@ -118,7 +118,8 @@ impl<'a> Sink<'a> {
             Writer::PcapNg(writer) => {
                 let block = EnhancedPacketBlock {
                     interface_id: u32::try_from(interface)?,
-                    // The crate treats every unit as a nanosecond, so pass the number of units.
+                    // The crate `pcap_file` writes each nanosecond as one unit of the interface, so
+                    // pass the number of units.
                     timestamp: Duration::from_nanos(packet.stamp / self.unit),
                     original_len: packet.original_len,
                     data: Cow::Owned(packet.data),

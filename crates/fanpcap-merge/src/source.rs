@@ -11,7 +11,7 @@ use crate::reader::{Next, Packet, Reader};
 /// Maximum packets of one source in the window.
 const WINDOW_PACKETS: usize = 4096;
 
-/// Maximum bytes of these packets, except that the window always holds at least one packet.
+/// If the packets in the window have at least this many bytes, no further packet is read into it.
 const WINDOW_BYTES: usize = 4 << 20;
 
 /// A capture that is being read.
@@ -53,7 +53,7 @@ impl Eq for Held {}
 
 impl Source {
     /// Opens a capture and fills its window, so that most interfaces are known. `None` if the file
-    /// ends before its first packet could start.
+    /// ends within its header.
     ///
     /// # Errors
     /// The file can't be read, or is not a capture.

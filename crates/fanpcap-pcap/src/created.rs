@@ -18,27 +18,27 @@ pub struct Created(Handle);
 const FANOUT_NEW: c_int = -1;
 
 impl Library {
-    /// pcap_create(3PCAP).
+    /// Creates a handle on `device` by pcap_create(3PCAP).
     ///
     /// # Errors
-    /// libpcap's reason.
+    /// Fails with libpcap's message.
     pub fn create(&self, device: &str) -> Result<Created, Error> {
         let name = c_text("pcap_create", device.as_bytes())?;
-        // SAFETY: a C string, and the buffer that the function may write to.
+        // SAFETY: `name` is a C string, and `errbuf` is the buffer that the function may write to.
         let create = |errbuf| unsafe { (self.functions.pcap_create)(name.as_ptr(), errbuf) };
         Handle::new(&self.functions, "pcap_create", create).map(Created)
     }
 
-    /// pcap_open_offline(3PCAP): reads a savefile; `-` is standard input.
+    /// Opens a savefile by pcap_open_offline(3PCAP); `-` is standard input.
     ///
     /// # Errors
-    /// libpcap's reason.
+    /// Fails with libpcap's message.
     pub fn open_offline(&self, file: &Path, precision: Precision) -> Result<Handle, Error> {
         const CALL: &str = "pcap_open_offline";
         let name = c_text(CALL, file.as_os_str().as_bytes())?;
         let precision = c_uint::from(precision == Precision::Nano);
         let open = self.functions.pcap_open_offline_with_tstamp_precision;
-        // SAFETY: a C string, and the buffer that the function may write to.
+        // SAFETY: `name` is a C string, and `errbuf` is the buffer that the function may write to.
         let open = |errbuf| unsafe { open(name.as_ptr(), precision, errbuf) };
         Handle::new(&self.functions, CALL, open)
     }
@@ -107,8 +107,8 @@ impl Created {
     /// pcap_fanout(3PCAP): lets the handle join the group at activation.
     ///
     /// Without `group` the kernel picks an unused group. Without `mode` the settings give the mode.
-    /// If the settings have no mode, the handle gets the group's own mode. If there are no members
-    /// yet, the group then gets mode `flow`, or `hash` if `flow` can't be loaded.
+    /// If the settings have no mode, the handle gets the mode that the group already has. A group
+    /// without members gets mode `flow`, or `hash` if `flow` can't be loaded.
     ///
     /// # Errors
     /// Fails if the library has no such function, or if the mode is unknown.
@@ -125,10 +125,11 @@ impl Created {
         self.0.done(CALL, status).map(drop)
     }
 
-    /// pcap_activate(3PCAP). Returns the handle and, if libpcap warns, the text of the warning.
+    /// Activates the handle by pcap_activate(3PCAP). Returns the handle and, if libpcap warns, the
+    /// text of the warning.
     ///
     /// # Errors
-    /// libpcap's reason.
+    /// Fails with libpcap's message.
     pub fn activate(self) -> Result<(Handle, Option<String>), Error> {
         // SAFETY: the handle is open and not yet activated.
         let status = unsafe { (self.functions().pcap_activate)(self.0.p()) };

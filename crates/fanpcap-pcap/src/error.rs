@@ -7,9 +7,9 @@ use std::fmt;
 /// The failure of a function of libpcap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// The function.
+    /// The function that failed.
     pub call: &'static str,
-    /// The function's reason.
+    /// The error message, usually libpcap's.
     pub reason: String,
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn c_text(call: &'static str, bytes: &[u8]) -> Result<CString, Error>
 /// `PCAP_ERRBUF_SIZE`.
 const ERRBUF_SIZE: usize = 256;
 
-/// The buffer to which functions without a handle write their reason.
+/// The buffer to which functions without a handle write their error message.
 pub(crate) struct Errbuf([c_char; ERRBUF_SIZE]);
 
 impl Errbuf {

@@ -137,11 +137,11 @@ impl Handle {
     /// Sets whether [`Handle::dispatch`] returns at once if there is no packet.
     ///
     /// # Errors
-    /// The reason of pcap_setnonblock(3PCAP).
+    /// Fails with the message of pcap_setnonblock(3PCAP).
     pub fn set_nonblock(&mut self, nonblock: bool) -> Result<(), Error> {
         let mut errbuf = Errbuf::new();
         let set = self.open.functions.pcap_setnonblock;
-        // SAFETY: the handle is activated, and the buffer as large as the function may fill.
+        // SAFETY: the handle is activated, and the buffer has all bytes that the function may fill.
         match unsafe { set(self.p(), nonblock.into(), errbuf.as_mut_ptr()) } {
             0 => Ok(()),
             _ => Err(errbuf.error("pcap_setnonblock")),
@@ -151,7 +151,7 @@ impl Handle {
     /// The counters since activation.
     ///
     /// # Errors
-    /// The reason of pcap_stats(3PCAP); savefiles have no counters.
+    /// Fails with the message of pcap_stats(3PCAP), always for a savefile, which has no counters.
     pub fn stats(&mut self) -> Result<Stats, Error> {
         let mut stats = Stats::default();
         // SAFETY: the handle is activated and the struct live.
@@ -159,7 +159,7 @@ impl Handle {
         self.done("pcap_stats", status).map(|_| stats)
     }
 
-    /// The handle's group.
+    /// The handle's group; `None` if the handle is in no group, or if its library has no groups.
     pub fn group(&self) -> Option<u16> {
         let function = self.open.functions.pcap_fanout_group?;
         // SAFETY: the handle is open.
@@ -177,7 +177,7 @@ impl Handle {
             return Err(Error::new(CALL, "this libpcap has no such function"));
         };
         let mut stat = FanoutStat::new(FanoutStat::FIRST_SIZE, 0);
-        // SAFETY: the handle is activated, the struct live and its size in it.
+        // SAFETY: the handle is activated, and `stat` is live and contains its own size.
         let status = unsafe { function(self.p(), &raw mut stat) };
         self.done(CALL, status).map(|_| stat.into())
     }
@@ -203,7 +203,7 @@ impl Handle {
         }
     }
 
-    /// Returns `status` if it is not negative, else the error for which it stands.
+    /// Returns `status` if it is not negative. A negative status is an error: returns its text.
     pub(crate) fn done(&self, call: &'static str, status: c_int) -> Result<c_int, Error> {
         if status < 0 {
             return Err(Error::new(call, self.said(status)));
@@ -211,7 +211,8 @@ impl Handle {
         Ok(status)
     }
 
-    /// The text of pcap_geterr(3PCAP), after the name of `status` if the status has its own name.
+    /// The text of pcap_geterr(3PCAP). If `status` is neither `PCAP_ERROR` nor `PCAP_WARNING`, the
+    /// name of this status comes first, and the text follows in parentheses.
     pub(crate) fn said(&self, status: c_int) -> String {
         // SAFETY: the handle is open.
         let said = unsafe { (self.open.functions.pcap_geterr)(self.p()) };

@@ -1,4 +1,4 @@
-//! The loader's cache, /etc/ld.so.cache. It has the paths of the libraries of a given name. Its
+//! The loader's cache, /etc/ld.so.cache, which lists libraries with their names and paths. The
 //! format is `cache_file_new` in glibc's sysdeps/generic/dl-cache.h.
 
 const MAGIC: &[u8] = b"glibc-ld.so.cache1.1";

@@ -47,7 +47,7 @@ impl Library {
     /// calls.
     ///
     /// # Errors
-    /// Names the library, and the function that it lacks.
+    /// Fails if the loader can't load the library, or if the library lacks a function.
     pub fn open(path: &Path) -> Result<Self, OpenError> {
         let failed = |reason| OpenError::Loader {
             path: path.to_owned(),

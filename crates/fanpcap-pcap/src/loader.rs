@@ -153,7 +153,7 @@ fn candidates(cache: &[u8]) -> Vec<PathBuf> {
     let cached = NAMES.iter().flat_map(|name| ldcache::paths(cache, name));
     paths.extend(cached.map(PathBuf::from));
     if paths.is_empty() {
-        // If no file exists, names one path that would have been used.
+        // If none of these files exists, adds one path nevertheless, so that the error names it.
         paths.push(Path::new(DIRECTORIES[0]).join(NAMES[0]));
     }
     paths

@@ -34,7 +34,7 @@ impl Handle {
     /// non-blocking mode.
     ///
     /// # Errors
-    /// The reason of pcap_dispatch(3PCAP).
+    /// Fails with the message of pcap_dispatch(3PCAP).
     ///
     /// # Panics
     /// Panics if `visit` panics. Later packets of the same buffer may then be lost.

@@ -110,7 +110,8 @@ impl FanoutStat {
     }
 }
 
-/// The result of pcap_fanout_stats(3PCAP) for a member and its group.
+/// The result of pcap_fanout_stats(3PCAP) for a member and its group. `None` stands for a counter
+/// that libpcap can't read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FanoutStats {
     /// The group's number.

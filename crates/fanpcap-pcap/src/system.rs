@@ -18,9 +18,9 @@ pub struct System {
 }
 
 impl System {
-    /// Loads the system's libpcap. `chosen` (FANPCAP_LIBPCAP) is the only candidate. If `chosen` is
-    /// `None` or one of our own libraries, the system's directories are tried first, then the
-    /// loader's cache.
+    /// Loads the system's libpcap. If `chosen` (`FANPCAP_LIBPCAP`) names a file, only this file is
+    /// tried. If `chosen` is `None` or one of our own libraries, the libraries in the system's
+    /// directories are tried first, then those in the loader's cache.
     pub fn find(chosen: Option<&Path>) -> Self {
         let (library, missing) = match SystemLibrary::find(chosen) {
             Ok(library) => (Some(library), String::new()),
@@ -63,7 +63,7 @@ impl System {
     /// Compiles a filter expression; see [`crate::Library::compile`].
     ///
     /// # Errors
-    /// The library's reason.
+    /// The expression is wrong, or no libpcap with all functions is loaded. The message says which.
     pub fn compile(&self, expression: &str, snaplen: i32) -> Result<Vec<Classic>, String> {
         if expression.contains('\0') {
             return Err("a zero byte in a filter expression".to_owned());

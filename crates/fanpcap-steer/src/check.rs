@@ -1,7 +1,8 @@
 //! Checks a steering program: names, types, and the expansion of definitions.
 //!
-//! The checker evaluates each expression: definitions are expanded, and the value of an expression
-//! is, for example, a subtree of the tree. So the type of an expression is the type of its value.
+//! The checker evaluates each expression, and replaces the name of a definition by the value of the
+//! definition's body. A value is a subtree of the tree, a number, or another `Value`. The type of
+//! an expression is the type of its value.
 
 mod finish;
 mod value;
@@ -63,19 +64,19 @@ struct Checker<'p, 'a> {
     filters: Vec<Filter>,
     work: usize,
     depth: usize,
-    /// The last use of `sample`.
+    /// The last use of `sample`, for the error if there are too many.
     sample: Span,
 }
 
 #[derive(Clone, Debug)]
 enum Constant<'a> {
     Unseen,
-    /// Under evaluation.
+    /// The definition is being evaluated.
     Open,
     Known(Value<'a>),
 }
 
-/// Parameters of the definition under evaluation.
+/// Parameters of the definition that is being evaluated.
 type Locals<'a> = [Local<'a>];
 
 struct Local<'a> {
@@ -296,7 +297,8 @@ impl<'p, 'a> Checker<'p, 'a> {
         Ok(value)
     }
 
-    /// Counts steps, so that the evaluation of every steering program ends soon.
+    /// Counts steps of the evaluation. Fails after [`WORK_MAX`] steps, so that the evaluation of
+    /// every steering program ends soon.
     fn spend(&mut self, steps: usize, span: &Span) -> Result<(), Error> {
         self.work = self.work.saturating_add(steps);
         if self.work <= WORK_MAX {

@@ -50,7 +50,8 @@ impl Compiled {
         self.filter.as_ref()
     }
 
-    /// The members' filter combined with a handle's own filter.
+    /// The members' filter combined with a handle's own filter; `None` if the steering program
+    /// neither drops nor counts packets.
     ///
     /// # Errors
     /// See [`EbpfError`].
@@ -142,7 +143,7 @@ impl ForEngine {
     }
 }
 
-/// Hashes [`MEANING`]'s number and the text of the tree by FNV-1a. The text contains no memory
+/// Hashes `meaning` and the `Debug` text of the tree by FNV-1a. The text contains no memory
 /// addresses. So members of an older and a newer build agree on a steering program only if it
 /// behaves equally in both. The text keeps the original names of Rust types, so that renaming a
 /// type does not change digests.

@@ -71,7 +71,7 @@ pub enum EbpfError {
     TooLong {
         /// What exceeds its limit.
         what: &'static str,
-        /// The number that was counted; the program may have more.
+        /// The number that was counted until the compiler gave up; the BPF program may have more.
         count: usize,
         /// The limit.
         limit: usize,
@@ -179,13 +179,14 @@ pub fn filter(parts: &Parts, user: Option<&[Classic]>) -> Result<Option<Object>,
     filtering.map(|tree| filter_of(tree, user)).transpose()
 }
 
-/// The BPF program at XDP, from the whole tree. It looks up the decision's slots in the group's
-/// table and delivers each packet to them.
+/// The BPF program at XDP, from the whole tree. For each packet it makes the tree's decision, looks
+/// up the slots for this decision in the group's table, and delivers the packet to these slots.
 ///
 /// If a steering function gives a packet to one member in a kernel group, the same function selects
 /// the same member here. So an Ethernet broadcast, a packet between two local addresses, or a
-/// packet of GTP's control plane goes to one member, selected by both ends. Only the functions made
-/// for this purpose give a packet to several members.
+/// packet of GTP's control plane goes to one member, selected by both ends. A packet goes to
+/// several members only by [`Function::Broadcast`] or one of the `Double` variants of
+/// [`crate::ir::Steer`], or if no steering function runs for it.
 ///
 /// If `delivery` is for packets that the host sends, the BPF program is for the device's traffic
 /// control instead (`BPF_PROG_TYPE_SCHED_CLS`).
@@ -221,7 +222,7 @@ pub fn xdp(
 /// frame, where the kernel's receive path puts it. The number that the BPF program returns includes
 /// the tag's bytes.
 /// # Errors
-/// See [`EbpfError`]. The reader can run every filter that this function refuses.
+/// See [`EbpfError`]. If this function refuses a filter, the reader of the ring can still run it.
 pub fn xdp_filter(filter: &[Classic]) -> Result<Object, EbpfError> {
     let all = Tree {
         main: Function::Pass,

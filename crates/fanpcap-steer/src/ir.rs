@@ -2,8 +2,9 @@
 //! ends use the tree.
 //!
 //! A packet starts with the outcome "copy to every member of the default class" and with state 0. A
-//! function passes the packet on, maybe with another outcome, or drops it. After a drop, the rest
-//! of a sequence does not run. A later steering function overrides an earlier one.
+//! function passes the packet on, maybe with another outcome, or drops it. If a function of a
+//! sequence drops the packet, the later functions of the sequence do not run. A later steering
+//! function overrides an earlier one.
 
 mod all;
 mod nodes;
@@ -20,8 +21,9 @@ use std::net::IpAddr;
 ///
 /// - Meaning 1: the kernel takes the group's hashes modulo the number of sockets.
 /// - Meaning 2: the group has a table.
-/// - Meaning 3: untyped payload is checked, more tags and tunnels are read, and the offsets of
-///   fields do not count the outermost tag.
+/// - Meaning 3: payload that no type announces is taken for a packet only if the packet's header is
+///   consistent, more tags and tunnels are read, and the offsets of fields do not count the
+///   outermost tag.
 pub const MEANING: u32 = 3;
 
 /// A checked steering program.
@@ -317,8 +319,8 @@ pub enum Steer {
     /// without a group, the packet then goes to one member for each address. Drops the packet if
     /// neither side is local.
     LocalIp(Net),
-    /// As [`Steer::LocalIp`], but only the first bits of an address count. The `u8` is the number
-    /// of these bits. The net contains the local addresses.
+    /// As [`Steer::LocalIp`], but the member is selected by only the first bits of the address. The
+    /// `u8` is the number of these bits. The net contains the local addresses.
     LocalNet(Net, u8),
     /// The Ethernet address that is not the gateway's address. If neither address is the gateway's,
     /// the member is selected by both addresses; without a group, the packet then goes to one
@@ -332,8 +334,8 @@ pub enum Steer {
     DoubleIp,
     /// Two members, one for each field. Only on the XDP engine.
     DoubleField(Field, Field),
-    /// For RTP and RTCP: the addresses and half of each port number, so that both streams of a
-    /// session go to one member. Drops other packets.
+    /// For RTP and RTCP: the addresses and each port number divided by 2. So the RTP packets of a
+    /// session (port 2n) and its RTCP packets (port 2n + 1) go to one member. Drops other packets.
     Media,
     /// For GTP-U (UDP port 2152): the carried packet's addresses, in either order. For GTP-C (UDP
     /// port 2123): the packet's own addresses; without a group, the packet goes to all members.
@@ -346,7 +348,7 @@ pub enum Steer {
 pub struct Flow {
     /// The ports.
     pub ports: Ports,
-    /// The upper protocol. An ICMP error counts with the protocol of the packet that it quotes.
+    /// The upper protocol. For an ICMP error, the protocol of the packet that the error quotes.
     pub protocol: bool,
     /// The outermost VLAN id, or 0 without a tag.
     pub vlan: bool,

@@ -69,7 +69,7 @@ pub enum Decision {
 /// Whether the host gets a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// The steering program did not decide for the host.
+    /// The steering program did not decide about the host.
     Unsaid,
     /// The host gets the packet too.
     Too,
@@ -98,7 +98,7 @@ impl Outcome {
         host: Host::Unsaid,
         mark: None,
     };
-    /// The outcome of a dropped packet; `host` may have another value.
+    /// The outcome of a dropped packet, if the steering program did not decide about the host.
     const DROP: Outcome = Outcome {
         decision: Decision::Drop,
         ..Outcome::START

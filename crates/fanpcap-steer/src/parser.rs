@@ -36,7 +36,7 @@ struct Parser<'a> {
     at: usize,
     /// Open contexts, the innermost last.
     contexts: Vec<Context>,
-    /// The column of definitions.
+    /// The column in which definitions begin.
     margin: u32,
     depth: usize,
     /// Nesting depth of functions between back quotes in the last operand. Such functions nest to

@@ -7,8 +7,8 @@
 //! For a packet that the whole program drops, the steering part may select any member. For any
 //! other packet, the steering part selects the same member as the whole program. The filtering part
 //! drops and counts the same packets as the whole program. In one point the parts differ from the
-//! whole program: the steering part's turns and its fragment table also include packets that the
-//! filtering part drops.
+//! whole program: the steering part's round-robin counter and its fragment table also include
+//! packets that the filtering part drops.
 
 mod fit;
 

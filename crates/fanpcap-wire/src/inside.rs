@@ -9,7 +9,8 @@ impl<'a> Layers<'a> {
         Self::from_link(Link::of(frame.bytes, frame.tag), 0)
     }
 
-    /// The layers of a frame that has `length` bytes on the wire, without the tag beside it.
+    /// The layers of a frame that had `length` bytes on the wire. `length` does not include the tag
+    /// that the kernel keeps beside the frame.
     pub fn of_cut(frame: &Frame<'a>, length: u32) -> Self {
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let cut = length.saturating_sub(frame.bytes.len());
@@ -43,7 +44,7 @@ impl<'a> Layers<'a> {
     }
 
     /// The name of a carrier (tunnel, labels or tag) that the innermost packet announces, and whose
-    /// content the walk does not read. A tunnel's control messages have this name, too.
+    /// content the walk does not read. For a tunnel's control messages, the tunnel's name, too.
     pub fn unread(&self) -> Option<&'static str> {
         let inner = self.inner();
         let layers = inner.as_ref().unwrap_or(self);

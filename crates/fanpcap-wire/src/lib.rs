@@ -8,9 +8,9 @@
 //!    kernel keeps beside the frame is ignored too.
 //! 2. **Tags**: 802.1Q (0x8100), 802.1ad (0x88a8), 0x9100, 0x9200 and 0x9300, 4 bytes each. The
 //!    walk reads at most [`TAGS_MAX`] tags. The tag that the kernel keeps beside the frame counts
-//!    as the outermost of these tags. A tag that is cut off does not count. The type after the tags
-//!    is the Ethernet type. After a tag that is cut off there is no Ethernet type. If the type
-//!    after [`TAGS_MAX`] tags is the type of one more tag, the walk finds no network header.
+//!    as the outermost of these tags. The type after the tags is the Ethernet type. If a tag is cut
+//!    off, the walk ignores this tag, and the frame has no Ethernet type. If the type after
+//!    [`TAGS_MAX`] tags is the type of one more tag, the walk finds no network header.
 //! 3. **A maker's tag**: VN-Tag (0x8926, 4 bytes), the time tag of a fabric (0x8988, 6 bytes), or
 //!    Arista's time stamp (0xd28b, subtype 1, of 64 or 48 bits). After the maker's tag come the
 //!    next Ethernet type and at most [`TAGS_BEHIND_MAX`] more tags of step 2. The walk skips all
@@ -35,8 +35,8 @@
 //!    DCCP (33), SCTP (132) and UDP-Lite (136) have ports, if the header's first 4 bytes were
 //!    captured.
 //! 8. **Untyped payload**. No type announces this payload, so the walk makes these tests in turn.
-//!    "Long enough" means that the bytes on the wire are at least as many as the IP packet's total
-//!    length.
+//!    "Long enough" means that the payload (or the frame) had on the wire at least as many bytes as
+//!    the total length in the IP header.
 //!    - The payload is IPv4, if the first nibble is 4, the header's checksum is right, and the
 //!      payload is long enough. The options must be captured too. The total length must not be less
 //!      than the header.
@@ -46,7 +46,7 @@
 //!      start.
 //!    - Else it is IPv6, if the first nibble is 6 and the payload is long enough.
 //!
-//!    A frame in a frame is the outer frame's content, as in step 9.
+//!    If the payload of a frame is a frame, the walk treats this frame as a carried one of step 9.
 //! 9. **Inside** (one level): the packet that the IP packet carries.
 //!
 //!    By IP protocol:

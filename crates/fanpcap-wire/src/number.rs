@@ -13,9 +13,9 @@ pub const ETHER_TAG: u16 = 0x8100;
 pub const ETHER_TAG_SERVICE: u16 = 0x88a8;
 /// Ethernet type of the outer tag of old switches.
 pub const ETHER_TAG_OLD: u16 = 0x9100;
-/// Ethernet type of an 802.1Q tag, of some carriers' switches.
+/// Ethernet type of an 802.1Q tag from some carriers' switches.
 pub const ETHER_TAG_9200: u16 = 0x9200;
-/// Ethernet type of an 802.1Q tag, of some carriers' switches.
+/// Ethernet type of an 802.1Q tag from some carriers' switches.
 pub const ETHER_TAG_9300: u16 = 0x9300;
 /// Ethernet type of Cisco's VN-Tag (802.1BR's predecessor).
 pub const ETHER_VN_TAG: u16 = 0x8926;

@@ -2,7 +2,7 @@
 
 use crate::{Ip, LABELS_MAX, NSH_MAX};
 
-/// Bytes that may be a packet, and how they are announced.
+/// Bytes that may be a packet, by the type that announces them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carried<'a> {
     V4(&'a [u8]),

@@ -24,7 +24,7 @@ pub(crate) fn ip(bytes: &[u8], cut: usize) -> Option<Ip<'_>> {
     ip.filter(|ip| agrees(ip, bytes, cut))
 }
 
-/// The frame, after a control word or without one.
+/// The layers of the frame in these bytes. A control word of 4 bytes may precede the frame.
 pub(crate) fn frame(bytes: &[u8], cut: usize) -> Option<Layers<'_>> {
     let behind_word = match bytes.first()? >> 4 {
         0 => bytes.get(4..).and_then(|bytes| ethernet(bytes, cut)),

@@ -24,7 +24,7 @@ pub trait Blocks: Sized {
         });
     }
 
-    /// Emits code, and gives it a label behind its end to which it can jump.
+    /// Emits code that can jump to its own end: `emit` gets a label, which is bound after the code.
     fn before(&mut self, emit: impl FnOnce(&mut Self, Label)) {
         let behind = self.assembler().label();
         emit(self, behind);

@@ -10,7 +10,7 @@ use super::Arguments;
 /// The way in which the handles join their group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GroupChoice {
-    /// No group: there is one handle, and the user asked for no group.
+    /// No group: there is one handle, and neither the arguments nor the settings ask for a group.
     None,
     /// Through the settings: environment or config file.
     Settings,

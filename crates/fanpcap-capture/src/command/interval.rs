@@ -13,7 +13,7 @@ use super::quantity::short;
 #[derive(Debug, Serialize)]
 pub(super) struct Interval {
     kind: &'static str,
-    /// Seconds since the start.
+    /// Seconds from the time at which the first handle began to receive.
     seconds: f64,
     threads: Vec<Rates>,
     total: Rates,
@@ -43,8 +43,8 @@ struct LinkRates {
 }
 
 impl Interval {
-    /// Rates between two rounds of answers. A thread that has not answered in the later round has
-    /// rates of 0.
+    /// Rates between the threads' counters in `before` and in `now`. If a thread has answered no
+    /// request between the two, its counters are the same in both, and its rates are 0.
     pub(super) fn between(
         start_ns: u64,
         before: &[ThreadCounts],
@@ -75,7 +75,8 @@ impl Interval {
         Ok(serde_json::to_string(self)?)
     }
 
-    /// The interval as table rows: one for each thread if there are several, then the sum.
+    /// The interval as table rows: a row for each thread if there are several threads, then a row
+    /// for their sum.
     pub(super) fn rows(&self, pretty: bool) -> Vec<String> {
         let write = |number: f64| {
             if pretty {

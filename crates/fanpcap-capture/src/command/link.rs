@@ -12,7 +12,8 @@ use serde::Serialize;
 /// The network interfaces that a device string names.
 #[derive(Debug)]
 pub(super) struct Link {
-    /// Each interface index once. `None` means all interfaces: the device `any`.
+    /// The indices of the interfaces, without duplicates. `None` means all interfaces (the device
+    /// `any`).
     indices: Option<Vec<u32>>,
 }
 

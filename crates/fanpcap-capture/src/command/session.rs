@@ -33,7 +33,7 @@ pub(super) fn run(arguments: &Arguments, library: &Library) -> Result<ExitCode> 
 /// A capture that has ended. Its handles are still open.
 pub(super) struct Captured {
     nanoseconds: u64,
-    /// The threads, in order.
+    /// The results of the threads, in the order of their numbers.
     pub(super) done: Vec<Done>,
     /// The device's counters for the time of the capture.
     pub(super) link: Option<link::Counters>,
@@ -60,7 +60,7 @@ pub(super) fn capture(
         fanpcap_terminal::streams::note(&format!("{ready}\n"));
         watch(arguments, &threads, link.as_ref())
     });
-    // End the threads in order, even after an error.
+    // End the threads in the same way as after a signal, even if an error ended the capture.
     stop::request();
     let nanoseconds = clock::monotonic_ns().saturating_sub(threads.start_ns);
     let done = threads.join()?;
@@ -193,14 +193,14 @@ fn is_ended_before(time: Instant) -> Result<bool> {
     }
 }
 
-/// The counters at the last line.
+/// The counters when the last line was printed.
 struct Last {
     told: Vec<ThreadCounts>,
     link: Option<Reading>,
 }
 
 impl Last {
-    /// The interval since the last line.
+    /// The interval since the last line was printed.
     fn interval(&mut self, threads: &Threads, link: Option<&Link>) -> Result<Interval> {
         let told = threads.ask();
         let link = link.map_or(Ok(None), Link::read)?;

@@ -33,7 +33,7 @@ struct Totals {
     /// Packets of `captured` that are in the savefile; `None` without a savefile.
     written: Option<u64>,
     bytes: u64,
-    /// Percentage of all captured packets.
+    /// `captured` as a percentage of the packets that all threads captured.
     share: Option<f64>,
     received_by_filter: Option<u64>,
     dropped_by_kernel: Option<u64>,

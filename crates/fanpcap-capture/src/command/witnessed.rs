@@ -37,11 +37,11 @@ pub struct Witnessed {
 /// Bytes kept of each packet: all headers, including those inside a tunnel.
 const SNAPLEN: i32 = 256;
 
-/// Captures as `task` says. When a thread's handle is open, `witness` is called, and returns the
+/// Captures as `task` says. When a thread's handle is open, calls `witness`, which returns the
 /// callback for the thread's packets.
 ///
 /// # Errors
-/// The library can't be loaded, or a handle can't be opened or read; or the error of `witness`.
+/// The library can't be loaded, a handle can't be opened or read, or `witness` fails.
 pub fn witnessed(
     task: &Task,
     witness: &mut dyn FnMut(&Handle) -> Result<Each>,

@@ -17,7 +17,7 @@ pub(super) struct Choices {
     pub(super) drops: bool,
     /// Some packets go to all members of a class.
     pub(super) copies: bool,
-    /// Some packets go to all members.
+    /// Some packets go to all members of all classes except 63.
     pub(super) broadcasts: bool,
     /// Some packets go to two members.
     pub(super) doubles: bool,

@@ -1,5 +1,5 @@
-//! In a BPF program that delivers, the decisions that are not for one member (copies, broadcasts,
-//! two members), and the choices of class, host and mark.
+//! Emits, in a BPF program that delivers, the decisions that are not for one member (copies,
+//! broadcasts, two members), and the choices of class, host and mark.
 
 use super::choices::{
     BROADCAST, CLASS_MASK, CLASS_SHIFT, COPY, DOUBLE, DROP, HOST_BIT, HOST_MASK, KIND_SHIFT,

@@ -55,7 +55,7 @@ fn memory(index: u32) -> i16 {
 }
 
 impl Emitter<'_> {
-    /// [`super::emitter::Routine::Pcap`].
+    /// Emits [`super::emitter::Routine::Pcap`].
     pub(super) fn pcap_routine(&mut self, index: usize) -> Made {
         let tree = self.tree;
         let Some(filter) = tree.filters.get(index) else {

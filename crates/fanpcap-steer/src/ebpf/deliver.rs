@@ -32,7 +32,7 @@ const _: () = assert!((PARTS_ROW + PART_ROWS) as usize * 8 == layout::part(1));
 
 const RANKS_MAX: i32 = 256;
 const _: () = assert!(RANKS_MAX as usize == SLOTS);
-/// Number of ranks to which one call of a BPF function delivers.
+/// Number of ranks to which one call of the BPF function at [`Ways::to_some`] delivers.
 const SOME: i32 = 16;
 /// Shifts of two fields in the argument of the call, above the number of ranks: the first rank, and
 /// the class's first row in the table.

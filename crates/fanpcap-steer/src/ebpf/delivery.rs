@@ -29,7 +29,7 @@ pub trait Delivery {
     /// Runs first for each packet.
     fn arrive(&self, asm: &mut Assembler);
 
-    /// Puts the packet's stamp into r0.
+    /// Puts the packet's stamp into r0: a number that [`Delivery::deliver`] gets for each member.
     fn stamp(&self, asm: &mut Assembler);
 
     /// Delivers the packet to a slot. r1 is the context, r2 has the slot in its lowest byte, and r3
@@ -62,7 +62,7 @@ pub trait Delivery {
     fn leave(&self, asm: &mut Assembler);
 }
 
-/// The bit that is set in the argument with the slot if another slot gets the packet too.
+/// The bit in r2 of [`Delivery::deliver`] that is set if another slot gets the packet too.
 pub const IS_COPY: i32 = 256;
 
 /// A delivery that delivers nothing, to check whether a steering program can be compiled and to

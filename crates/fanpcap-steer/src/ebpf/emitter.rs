@@ -16,7 +16,7 @@ use crate::parts::Unfit;
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::{Classic, Object};
 
-/// The purpose of a BPF program: its use of the steering program's decision.
+/// The purpose of a BPF program: what it does with the steering program's decision.
 #[derive(Clone, Copy)]
 pub(super) enum Role<'a> {
     /// Returns the hash or the number that selects the member, or `drop` for a packet that the
@@ -25,12 +25,12 @@ pub(super) enum Role<'a> {
     /// Returns the slot that the group's table has for the hash or the number. For a packet that
     /// the steering program drops, returns the slot for hash 0.
     Place { options: GroupOptions },
-    /// Returns the number of bytes that a member keeps. For a packet that the steering program
+    /// Returns how many bytes of the packet a member keeps. For a packet that the steering program
     /// drops, the number is 0. For other packets it is the result of the user's own filter, or all
     /// bytes if there is no such filter.
     Keep { user: Option<&'a [Classic]> },
-    /// Delivers the packet to the members that the group's table has for the decision. If `calls`,
-    /// the decision is a separate BPF function.
+    /// Delivers the packet to the members that the group's table gives for the decision. If `calls`
+    /// is true, the code that decides is a separate BPF function.
     Deliver {
         by: &'a dyn Delivery,
         options: GroupOptions,
@@ -40,7 +40,7 @@ pub(super) enum Role<'a> {
     Keyed { by: &'a dyn Keyed, has_tree: bool },
 }
 
-/// A BPF function, emitted once and called.
+/// A BPF function, which is emitted once, however many calls it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Routine {
     /// r1: context, r2: the known parts of the view, r3: offset and stage at which the walk begins.
@@ -71,7 +71,7 @@ pub(super) enum Routine {
     Pcap(usize),
 }
 
-/// The kind of ends from which a hash is made.
+/// The addresses and ports from which a hash is made (the ends of `hash.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ends {
     Flow(crate::ir::Flow),
@@ -203,8 +203,8 @@ impl<'a> Emitter<'a> {
         self.body(&tree.main);
     }
 
-    /// Stores 0 as the state and as the parts of the outcome on the stack. The verifier does not
-    /// learn that the value is 0.
+    /// Stores 0 as the state and as the parts of the outcome on the stack. The 0 is an unknown
+    /// number XORed with itself, so that the verifier does not know that it is 0.
     fn start_state(&mut self) {
         let places = [
             (self.keeps_state, STATE),
@@ -255,8 +255,7 @@ impl<'a> Emitter<'a> {
         self.asm.set32(R0, nothing);
     }
 
-    /// Puts the number of bytes that a member keeps of a packet into r0, unless the packet was
-    /// dropped.
+    /// Puts into r0 how many bytes of a packet that was not dropped a member keeps.
     fn keep(&mut self, user: Option<&[Classic]>) {
         match user.map(|user| self.user_filter(user)) {
             None => self.asm.alu32(Op::Move, R0, -1),

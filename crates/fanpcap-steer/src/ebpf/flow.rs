@@ -10,7 +10,7 @@ use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
 
 impl Emitter<'_> {
-    /// [`super::emitter::Routine::Hash`].
+    /// Emits [`super::emitter::Routine::Hash`].
     pub(super) fn hash_routine(&mut self, ends: Ends) {
         if ends.by_vlan() {
             self.asm.set(R9, R2);
@@ -84,8 +84,9 @@ impl Emitter<'_> {
         self.asm.bind(done);
     }
 
-    /// Mixes each address of an IP packet with its port into one number (`hash.rs`): the source's
-    /// into r1, the destination's into r2. The caller has put the ports, or 0, into r9.
+    /// Mixes each address of an IP packet with its port into one number (an end, see `hash.rs`):
+    /// the source's into r1, the destination's into r2. The caller has put the ports, or 0, into
+    /// r9.
     pub(super) fn ends_of_addresses(&mut self, none: Label) {
         self.by_version(
             |this| {
@@ -99,7 +100,7 @@ impl Emitter<'_> {
         );
     }
 
-    /// Puts both ends into r1 and r2. Sets r5 to M1.
+    /// [`Self::ends_of_addresses`] for IPv4. Sets r5 to M1.
     fn ends4(&mut self, addresses: Bytes) {
         addresses.word(&mut self.asm, R1);
         addresses.at(4).word(&mut self.asm, R2);
@@ -175,7 +176,7 @@ impl Emitter<'_> {
         self.asm.bind(whole);
     }
 
-    /// [`super::emitter::Routine::Fragments`].
+    /// Emits [`super::emitter::Routine::Fragments`].
     pub(super) fn fragments_routine(&mut self) {
         let [unknown, done] = self.asm.labels();
         self.asm.set(R7, R2);

@@ -29,9 +29,9 @@ impl Emitter<'_> {
     }
 
     /// Loads 1 for a received frame, 0 for a sent one. Uses no jump, because the verifier would
-    /// follow both paths. Each such load makes loading slower: the kernel replaces the load by
-    /// several instructions, and inserting them takes time proportional to the BPF program's
-    /// length.
+    /// follow both paths. Use few such loads: the kernel replaces each of them by several
+    /// instructions when a process loads the BPF program, and inserting the instructions takes time
+    /// proportional to the BPF program's length.
     fn is_received(&mut self, target: Register) {
         self.context(target, skb::PKT_TYPE);
         self.asm.alu(Op::Xor, target, PACKET_OUTGOING);

@@ -10,7 +10,7 @@ use fanpcap_wire::{GTP_EXTENSIONS_MAX, TZSP_FIELDS_MAX};
 pub(super) const TUNNEL_PORTS: [u16; 8] = [
     VXLAN, VXLAN_OLD, GENEVE, GTP_U, VXLAN_GPE, TZSP, CAPWAP, L2TP,
 ];
-/// UDP source ports of tunnels.
+/// UDP ports that announce a tunnel also as the source port.
 pub(super) const SESSION_PORTS: [u16; 2] = [CAPWAP, L2TP];
 const VXLAN: u16 = 4789;
 const VXLAN_GPE: u16 = 4790;

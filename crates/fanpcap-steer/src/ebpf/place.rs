@@ -13,7 +13,7 @@ use fanpcap_buckets::layout::{
 
 /// The bit that marks r8 as a member's number. Hashes and numbers do not have this bit.
 const NUMBER: i32 = i32::MIN;
-/// Shift between bytes and rows, and between bytes and bits: both have a factor of 8.
+/// The shift from bytes to rows, and from bytes to bits: a row has 8 bytes, and a byte has 8 bits.
 const BY_EIGHT: i32 = TABLE_ROW.trailing_zeros() as i32;
 /// Reverses the order of a row's bytes on big-endian machines, on which the first byte is the
 /// highest.
@@ -63,11 +63,11 @@ impl Emitter<'_> {
         }
     }
 
-    /// Puts the slot for the hash or the number in r8 into r0. Then ends the BPF program or jumps
-    /// to `found`. Binds `drop`: a dropped packet gets the slot of hash 0, so that the filter of a
-    /// live member counts the packet as dropped. With `flows`, the packets with a hash go to the
-    /// member that last had this hash. If the table has no row for the hash or the number, falls
-    /// through with slot 0.
+    /// Puts the slot for the hash or the number in r8 into r0. Then jumps to `found`, or ends the
+    /// BPF program if there is no `found`. Binds `drop`: a dropped packet gets the slot of hash 0,
+    /// so that the filter of a live member counts the packet as dropped. With `flows`, the packets
+    /// with a hash go to the member that last had this hash. If the table has no row for the hash
+    /// or the number, falls through with slot 0.
     pub(super) fn place(&mut self, drop: Option<Label>, flows: Option<u32>, found: Option<Label>) {
         let [hash, owner, none] = self.asm.labels();
         self.asm.note("slot");
@@ -203,7 +203,7 @@ impl Emitter<'_> {
         self.asm.set32(R8, (R8 & RANK_MASK) + FIRST_RANK);
     }
 
-    /// Puts the number of ranks into r0, or jumps to `none` if there are none.
+    /// Puts the number of ranks into r0, or jumps to `none` if this number is 0.
     pub(super) fn ranks(&mut self, none: Label) {
         self.asm.set(R2, COUNT_ROW);
         self.row_of_part(none);

@@ -277,8 +277,9 @@ impl<'a> Emitter<'a> {
         self.asm.jump(no);
     }
 
-    /// Falls through for a UDP packet whose ports are both at least 1024 and both have this parity.
-    /// Makes the first `len` bytes of the payload readable.
+    /// Falls through for a UDP packet whose ports are both at least 1024 and both have this parity,
+    /// whose payload has at least `len` bytes, and begins with version 2. Makes the first 4 bytes
+    /// of the payload readable.
     fn real_time(&mut self, parity: i32, len: u8, no: Label) -> Bytes {
         self.require_protocol(&[17], no);
         let ports = self.ports(no);

@@ -146,7 +146,8 @@ impl Emitter<'_> {
         field.half(&mut self.asm, R1);
     }
 
-    /// Requires a UDP header and returns its ports. Clobbers r0 to r5.
+    /// Returns the ports of the UDP header, or jumps to `absent` if the packet has no such header.
+    /// Clobbers r0 to r5.
     pub(super) fn udp_header(&mut self, absent: Label) -> Bytes {
         self.require_protocol(&[17], absent);
         self.require_transport(absent);

@@ -6,7 +6,7 @@ use super::view::{IPV4, IPV6, Origin, PROTOCOL_MASK};
 use fanpcap_bpf::assembler::*;
 
 impl Emitter<'_> {
-    /// [`super::emitter::Routine::Quoted`] (RFC 792, RFC 4443).
+    /// Emits [`super::emitter::Routine::Quoted`] (RFC 792, RFC 4443).
     pub(super) fn quoted_routine(&mut self) {
         let keep = self.asm.label();
         let stages = self.stages();

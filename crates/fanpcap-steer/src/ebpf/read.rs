@@ -35,8 +35,8 @@ impl Emitter<'_> {
         number.load(&mut self.asm, width, target);
     }
 
-    /// Makes the first four of up to 8 bytes readable. If the frame lacks any of the `len` bytes,
-    /// jumps to `missing`. Clobbers the same registers as [`Self::fetch`].
+    /// Makes the first four of `len` bytes readable; `len` is at most 8. If the frame lacks any of
+    /// the `len` bytes, jumps to `missing`. Clobbers the same registers as [`Self::fetch`].
     pub(super) fn first_four(
         &mut self,
         place: Origin,
@@ -115,7 +115,7 @@ impl Emitter<'_> {
         self.copy_placed(&again, viewed, i32::from(len).into(), to, missing);
     }
 
-    /// [`Routine::Word`].
+    /// Emits [`Routine::Word`].
     pub(super) fn word_routine(&mut self) {
         let missing = self.asm.label();
         self.asm.set(R7, R2);
@@ -148,7 +148,7 @@ fn plain_start(place: Origin, ipv6: bool) -> u16 {
     }
 }
 
-/// Computes an offset of the frame in r2. Clobbers r3.
+/// Puts into r2 the frame's offset that is `offset` bytes behind `place`. Clobbers r3.
 fn position(asm: &mut Assembler, view: View, place: Origin, offset: u16) {
     let offset = i32::from(offset);
     match (place, view) {

@@ -22,8 +22,9 @@ pub(super) struct Spots {
     pub(super) key: i16,
 }
 
-/// Places of a group's BPF program. `row` is within the window, where a helper has already written.
-/// `flow` replaces the packet's view, which the code no longer needs.
+/// Places of a group's BPF program. `row` is within the window, where a helper has already written,
+/// so that the verifier adds no barrier to the store. `flow` replaces the packet's view, which the
+/// code no longer needs.
 pub(super) const OF_GROUP: Spots = Spots {
     row: -60,
     flow: OUTER,
@@ -58,7 +59,7 @@ pub(super) const CARRIED: i16 = -36;
 /// The view and headers in the stack frame of the walk's own BPF function. That function is called
 /// at a great call depth, so it must use little stack.
 pub(super) const WALKED: i16 = -20;
-/// 64 bytes for an IPv4 header with its options.
+/// In the BPF function that checks an IPv4 checksum: 64 bytes for the header with its options.
 pub(super) const SUMMED: i16 = -64;
 /// Scratch memory of the walk.
 pub(super) const WALKED_SCRATCH: i16 = -64;
@@ -86,9 +87,10 @@ pub(super) const HEADER: i16 = -144;
 pub(super) const LOADED: i16 = -136;
 /// In a filter at XDP: 8 bytes for a number that has bytes on both sides of a tag.
 pub(super) const TWO_PARTS: i16 = -144;
-/// Saved outcomes and states of alternatives, 16 bytes each. They grow downwards.
+/// Saved outcomes and states of alternatives, 16 bytes each. Each further place is 16 bytes lower.
 pub(super) const SAVED: i16 = -176;
-/// The delivery's r9, in code that saves no alternatives.
+/// The place for a delivering BPF program's r9 while its main function decides. Such code saves no
+/// alternatives.
 pub(super) const KEPT: i16 = SAVED;
 /// Maximum number of saved outcomes.
 pub(super) const SAVED_MAX: i16 = 8;

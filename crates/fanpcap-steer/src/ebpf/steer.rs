@@ -151,7 +151,7 @@ impl Emitter<'_> {
         self.asm.bind(done);
     }
 
-    /// Puts the hash of the packet in r7 into r0.
+    /// Puts into r0 the hash of the packet whose view is in r7.
     fn call_hash(&mut self, ends: Ends) {
         self.asm.set(R2, R7);
         if matches!(ends, Ends::Flow(_)) {
@@ -218,7 +218,7 @@ impl Emitter<'_> {
         self.is_number();
     }
 
-    /// Passes `keep` of every `of` packets. The sampler's counter runs from 0 to `of`.
+    /// Passes `keep` of every `of` packets. The sampler's counter runs from 0 to `of` - 1.
     pub(super) fn sample(&mut self, keep: u32, of: u32, index: u8, drop: Label) {
         let at = 4 * (1 + i16::from(index));
         self.turns(drop);
@@ -242,8 +242,8 @@ impl Emitter<'_> {
             self.tag_beside(bytes);
             self.asm.jump(untagged);
             self.asm.bind(bytes);
-            // A tag counts only if the frame also has the type behind the tag: the kernel removes
-            // only such a tag from a frame.
+            // The code skips a tag only if the frame also has the type behind the tag: the kernel
+            // removes only such a tag from a frame.
             let kind = self.first_four(Origin::Frame, TAG_AT, 6, untagged);
             kind.half(&mut self.asm, R1);
             self.asm.unless(R1.is(0x8100), |asm| {
@@ -282,8 +282,8 @@ impl Emitter<'_> {
         self.outcome(R1);
     }
 
-    /// Falls through for RTP, for RTCP and for later fragments that may belong to them. Jumps to
-    /// `drop` for other packets.
+    /// Falls through for RTP, for RTCP, and for later fragments of UDP, which may belong to RTP or
+    /// RTCP. Jumps to `drop` for other packets.
     fn media(&mut self, drop: Label) {
         let [not_rtp, whole, yes] = self.asm.labels();
         if !self.view.is_plain() {

@@ -49,7 +49,7 @@ impl Emitter<'_> {
         );
     }
 
-    /// [`Routine::Untyped`].
+    /// Emits [`Routine::Untyped`].
     pub(super) fn untyped_routine(&mut self) {
         let [again, none, found] = self.asm.labels();
         let scratch = std::mem::replace(&mut self.scratch, WALKED_SCRATCH);
@@ -114,7 +114,7 @@ impl Emitter<'_> {
         self.asm.alu(Op::And, R1, 15);
     }
 
-    /// [`Routine::Checksum`] (RFC 1071).
+    /// Emits [`Routine::Checksum`] (RFC 1071).
     pub(super) fn checksum_routine(&mut self) {
         let wrong = self.asm.label();
         self.asm.set(R7, R2);

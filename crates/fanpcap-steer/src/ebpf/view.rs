@@ -95,7 +95,7 @@ pub(super) enum Origin {
     Fragment,
 }
 
-/// Readable bytes.
+/// Bytes that the code can load, from `base` + `at` on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bytes {
     pub(super) base: Register,
@@ -161,7 +161,7 @@ pub(super) fn network_order(value: u16) -> i32 {
 
 pub(super) const PORT_PROTOCOLS: [u8; 5] = [6, 17, 33, 132, 136];
 
-/// Bytes of a plain frame that are read at once, including ports.
+/// How many bytes of a plain frame the code reads at once: up to the end of the ports.
 pub(super) fn plain_len(ipv6: bool) -> u8 {
     if ipv6 { 58 } else { 38 }
 }

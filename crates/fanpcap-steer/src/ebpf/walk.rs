@@ -100,7 +100,7 @@ impl Emitter<'_> {
         self.erase(&[R7]);
     }
 
-    /// [`Routine::Walk`].
+    /// Emits [`Routine::Walk`].
     pub(super) fn walk_routine(&mut self) {
         let (stages, end) = (self.stages(), self.asm.label());
         let scratch = std::mem::replace(&mut self.scratch, WALKED_SCRATCH);
@@ -296,7 +296,8 @@ impl Emitter<'_> {
         self.ipv6(stages, end);
     }
 
-    /// Sets the network header's offset. Clobbers r2 and r3.
+    /// Puts the offset in r8 into the view as the network header's offset, and sets `flag`.
+    /// Clobbers r2 and r3.
     fn placed(&mut self, flag: i32) {
         let bare = self.asm.label();
         self.asm.set(R2, R7 >> NETWORK_SHIFT);
@@ -392,7 +393,7 @@ impl Emitter<'_> {
         self.asm.bind(next);
     }
 
-    /// Reads the fragment header at r8. If there are several, the last one counts.
+    /// Reads the fragment header at r8. It replaces the view's data of an earlier fragment header.
     fn fragment(&mut self, header: Bytes, last: Label) {
         self.asm.set(
             R7,

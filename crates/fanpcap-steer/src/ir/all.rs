@@ -1,5 +1,5 @@
 //! Lists of all headers and properties of a packet. Do not change the order of these lists: tests
-//! draw from them with a given seed, and would draw other data.
+//! choose from them at random with a fixed seed, and would make other test data from another order.
 
 use super::{Header, Property};
 

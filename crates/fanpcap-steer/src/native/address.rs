@@ -1,4 +1,4 @@
-//! Addresses as numbers, as ends of flows, and in nets.
+//! Turns addresses into numbers and into ends of flows (`hash.rs`), and compares them with nets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -14,7 +14,7 @@ pub(super) struct State {
     random: u64,
 }
 
-/// The counters of one CPU: each CPU has its own.
+/// The counters of one CPU. Each CPU has separate counters.
 #[derive(Clone, Debug, Default)]
 struct Turns {
     round: u32,

@@ -61,8 +61,8 @@ impl Run<'_> {
     /// A field of the frame as an end. Offsets do not count the frame's outermost tag.
     fn field(&self, field: Field) -> Option<u64> {
         let Frame { bytes, tag } = self.packet.frame;
-        // A tag counts only if the frame also has the type behind the tag: the kernel removes only
-        // such a tag from a frame.
+        // A tag is skipped only if the frame also has the type behind the tag: the kernel removes
+        // only such a tag from a frame.
         let is_tag = |bytes: &[u8]| matches!(bytes, [0x81, 0, ..] | [0x88, 0xa8, ..]);
         let is_tagged = tag.is_none() && bytes.get(12..18).is_some_and(is_tag);
         let from = usize::from(field.offset);

@@ -14,12 +14,13 @@ pub struct Table<'t> {
     pub ranks: &'t [u8],
     /// The sticky id of the member in each slot (`layout::STICKY_IDS`).
     pub sticky_ids: &'t [u64; SLOTS],
-    /// The slot of the member with each sticky id's number (`layout::HOLDERS`).
+    /// For each number in a sticky id, the stamp and the slot of the member that has this number
+    /// (`layout::HOLDERS`).
     pub holders: &'t [u64; SLOTS],
 }
 
-/// The last member of each hash. A sticky group's BPF program has the same memory, but with a
-/// limit.
+/// The sticky id of the member that last got packets with each hash. A sticky group's BPF program
+/// remembers the same, but only for a limited number of hashes.
 #[derive(Clone, Debug, Default)]
 pub struct Flows(HashMap<u32, u64>);
 

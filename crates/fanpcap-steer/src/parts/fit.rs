@@ -9,7 +9,7 @@ use crate::ir::{Function, Predicate, Steer};
 pub(crate) struct Outcomes {
     /// Some packets go to all members of a class.
     pub(crate) copy: bool,
-    /// Some packets go to all members.
+    /// Some packets go to all members of all classes except 63.
     pub(crate) broadcast: bool,
     /// Some packets go to two members.
     pub(crate) double: bool,
@@ -25,7 +25,7 @@ impl Outcomes {
     }
 }
 
-/// Checks that a kernel group can run the whole program.
+/// Checks that a kernel group can run the whole steering program.
 ///
 /// # Errors
 /// The error names the first function that a kernel group can't run.
@@ -48,7 +48,7 @@ pub(super) fn check(main: &Function) -> Result<(), Unfit> {
     Ok(())
 }
 
-/// Possible decisions of the whole program.
+/// Possible decisions of the whole steering program.
 pub(crate) fn outcomes(main: &Function) -> Outcomes {
     let begin = Outcomes {
         copy: true,
@@ -87,7 +87,8 @@ fn each_fits(function: &Function, is_told: bool) -> Result<(), Unfit> {
     }
 }
 
-/// The number of children, counted from the first, after whose drop another function runs.
+/// If one of the function's first children drops the packet, another function runs. Returns the
+/// number of these children.
 pub(super) fn told(function: &Function) -> usize {
     match (function, function.children().count()) {
         (Function::Inverse(_), count) => count,
@@ -96,7 +97,8 @@ pub(super) fn told(function: &Function) -> usize {
     }
 }
 
-/// Possible decisions after the function; `None` if the function drops every packet.
+/// Possible decisions after the function, if `before` are those before the function. `None` if the
+/// function drops every packet.
 fn ends(function: &Function, before: Outcomes) -> Option<Outcomes> {
     match function {
         Function::Drop => None,

@@ -1,5 +1,5 @@
-//! Loads from the frame. In filters that expect it, the VLAN tag counts as if it were among the
-//! frame's bytes.
+//! Loads from the frame. For [`Source::Tagged`], the code loads as if the VLAN tag beside the frame
+//! were among the frame's bytes.
 
 use super::super::emitter::Emitter;
 use super::super::frame::width;

@@ -124,7 +124,7 @@ fn to(slot: usize) -> Counts {
     }
 }
 
-/// A table in which each bucket and each rank has the slot of the same number.
+/// A table in which the slot of each bucket and of each rank is the offset of its byte, modulo 251.
 fn numbered(ranks: u32) -> Table {
     filled(table_at_xdp(), ranks)
 }

@@ -36,8 +36,8 @@ fn a_flow_is_by_addresses_and_ports() {
         hash4(0, 0)
     );
     for end in 14..40 {
-        // Of a frame that is cut off, no hash is expected: `run` checks that all variants give the
-        // same one.
+        // The test expects no particular hash for a frame that is cut off. `run` checks that all
+        // variants give the same hash.
         let _ = all.run(&options[..end]);
     }
     let sctp = ethernet(0x0800, &v4(132, 0, &[0, 1, 0, 2, 0, 0, 0, 0]));

@@ -230,8 +230,8 @@ pub(super) fn the_kernel_takes_sockets_programs_with_all_nodes() {
     }
 }
 
-/// Grows a program until the compiler refuses it. The kernel must accept all smaller programs, and
-/// there must be at least one.
+/// Grows a steering program until the compiler refuses it. The kernel must accept all smaller ones,
+/// and there must be at least one that the compiler accepts.
 fn grow(name: &str, sizes: &[usize], main: impl Fn(usize) -> Function) {
     let mut taken = 0;
     for &size in sizes {
@@ -358,7 +358,7 @@ fn the_kernel_takes_what_is_deep() {
 }
 
 /// Checks that the verifier visits each function only once, which needs type information. The
-/// kernel also loads code without type information, so no other test would fail without it.
+/// kernel also loads code without type information, so no other test would find that it is missing.
 #[test]
 #[ignore = "needs root: eBPF"]
 fn functions_are_verified_once() {

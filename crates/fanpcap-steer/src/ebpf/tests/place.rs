@@ -4,7 +4,7 @@ use super::frames::*;
 use super::*;
 use crate::hash::{both, end4, finish};
 
-/// A table in which each bucket and each rank has the slot of the same number, cut to a byte.
+/// A table in which the slot of each bucket and of each rank is the offset of its byte, modulo 251.
 fn numbered(ranks: u32) -> Table {
     let table = table();
     for (number, slot) in table.bytes()[..layout::RANK_COUNT].iter().enumerate() {

@@ -20,7 +20,7 @@ fn listen(device: &str) -> Address {
     }
 }
 
-/// Counts the frames for which each predicate is true, in a member's filter and in a group's
+/// Counts the frames for which each predicate is true, in a member's filter and in a group's BPF
 /// program.
 fn count(predicates: Vec<Predicate>, filters: Vec<Filter>, frames: &[Vec<u8>]) -> Vec<u64> {
     let number = predicates.len();
