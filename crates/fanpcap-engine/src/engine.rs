@@ -97,7 +97,8 @@ pub trait Watcher: Sync {
 
 /// A device that an engine has taken, for all groups on it.
 pub trait TakenDevice: Send + Sync {
-    /// The two descriptors that all members of all groups on the device share, for newcomers.
+    /// The two descriptors that all members of all groups on the device share. Newcomers get
+    /// duplicates of these descriptors.
     fn descriptors(&self) -> [BorrowedFd<'_>; 2];
 
     /// A descriptor that is readable while the device still serves a group that has lost its last

@@ -97,7 +97,8 @@ impl Member {
         self.membership.as_ref()
     }
 
-    /// Gives the member's share of the packets to others, because its handle is about to be closed.
+    /// Gives the member's share of the packets to other members, because its handle is about to be
+    /// closed.
     pub fn depart(&self) {
         if let Some(membership) = &self.membership {
             membership.depart();

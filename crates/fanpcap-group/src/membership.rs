@@ -63,13 +63,14 @@ pub struct Membership {
     lock: GroupLock,
     /// The process that joined. A forked child may have a copy of this value.
     pid: u32,
-    /// Whether to look after the group even if no descriptor is ready: at first, and after an
-    /// attempt that another member or an error has prevented.
+    /// Whether to look after the group even if no descriptor is ready. True at first, and after an
+    /// attempt that failed, or that found the lock held by another member.
     is_due: AtomicBool,
     /// How many times the socket has reported that the device went down. Counts only the reports
     /// that are not in the table yet.
     downs: AtomicU8,
-    /// Rings of other members that this member has read to the end and not yet vacated or returned.
+    /// Rings of other members that this member has read to the end. It still has to vacate their
+    /// slots, or to return the rings to their owners.
     read_out: Arc<Mutex<ReadOut>>,
     /// Words of the member's page: when the application looked for packets; how many packets were
     /// taken; how many packets other members took before the application first looked.
@@ -92,7 +93,8 @@ pub struct Membership {
     _lifeline: OwnedFd,
 }
 
-/// The rings that a member takes over, and the time after which to try again if something failed.
+/// The rings that a member takes over, and how long to wait before the next attempt; `None` if no
+/// further attempt is needed.
 type LookedAfter = (Vec<Takeover>, Option<Duration>);
 
 /// A member can't look after its group now. A library can't report why, so the member tries again.
@@ -138,8 +140,8 @@ impl Membership {
     }
 
     /// Adds the slot and the rings of a member on an engine. If the group's steering program
-    /// `copies` packets, members that nobody reads keep their share: an application that reads late
-    /// expects its own copies.
+    /// `copies` packets, members whose applications do not read packets yet keep their share: an
+    /// application that reads late expects its own copies.
     pub(crate) fn with_io(mut self, io: Option<(Slot, Box<dyn MemberIo>)>, copies: bool) -> Self {
         (self.io, self.copies) = (io, copies);
         self
@@ -294,8 +296,8 @@ impl Membership {
     }
 
     /// Takes the member's share, and takes over from members that are gone. Returns the rings that
-    /// are taken over, and the time after which to try again if something failed. `None` if another
-    /// member holds the lock.
+    /// are taken over, and how long to wait before the next attempt if one is needed. `None` if
+    /// another member holds the lock.
     fn look_after(&self) -> Result<Option<LookedAfter>, Failed> {
         let Some(guard) = self.lock.try_take()? else {
             return Ok(None);
@@ -370,8 +372,8 @@ impl Membership {
         Ok(())
     }
 
-    /// Takes over the ring in a slot, whose member is gone or whose application has never read it.
-    /// Gives up a ring that can't be read, or that belongs to another class.
+    /// Takes over the ring in a slot. The slot's member is gone, or its application has never read
+    /// the ring. Gives up a ring that can't be read, or whose member had another class.
     fn take_over(&self, slot: Slot) -> Option<Takeover> {
         let table = self.shared.table();
         let row = table.row(slot);
@@ -417,8 +419,9 @@ impl GroupTasks for Membership {
             true => self.try_look_after(),
             false => (Vec::new(), None),
         };
-        // Try at once: a busy reader attends again only a tenth of a second later. Until then this
-        // group and its lead would give the packets of one flow to two members.
+        // Try to follow the lead at once, several times: a busy reader calls `attend` again only a
+        // tenth of a second later. Until then this group and its lead would give the packets of one
+        // flow to two members.
         for _ in 0..FOLLOW_TRIES {
             if !self.is_behind() {
                 break;

@@ -70,7 +70,7 @@ impl Roster {
         self.sockets.iter().find(|socket| id(socket) == member)
     }
 
-    /// All packet sockets, of any group or none.
+    /// All packet sockets, in any group or in no group.
     pub(crate) fn sockets(&self) -> &[PacketSocket] {
         &self.sockets
     }

@@ -66,7 +66,8 @@ pub(crate) mod at {
     /// Two places for the sums of all final counters.
     pub(crate) const SUMS: [usize; 2] = [8, 16];
     /// The placeholder that a newcomer replaces, or that is given up: the cookie of its socket, and
-    /// the socket's inode. Cookie 0: the newcomer gets the last position.
+    /// the socket's inode. Cookie 0: the newcomer replaces no placeholder and gets the last
+    /// position.
     pub(crate) const REPLACED: usize = 24;
     pub(crate) const REPLACED_MEMBER: usize = 25;
     /// Digest of the group's steering program; 0: the group has none yet.
@@ -162,12 +163,12 @@ fn row_at(slot: Slot) -> usize {
 /// The state of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
-    /// Nothing: the kernel's array ends before this slot.
+    /// The slot has no socket: the kernel's array ends before this slot.
     #[default]
     Free,
     /// A newcomer. It owns no bucket until its application looks for packets.
     Newcomer,
-    /// A member with its share.
+    /// A member that has its share of the buckets.
     Live,
     /// A member that is gone. No member reads its ring yet.
     Dead,

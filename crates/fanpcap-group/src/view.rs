@@ -188,7 +188,7 @@ impl GroupTable {
 
 fn read(table: Table<'_>) -> View {
     let mut owned = [0; SLOTS];
-    // Before a member owns a bucket, the table has zeros.
+    // In a part without ranks no member owns a bucket yet: the zeros there do not stand for slot 0.
     let parts = table.used_classes().into_iter().map(|it| table.part(it));
     for part in parts.filter(Part::has_ranks) {
         for owner in part.buckets {

@@ -99,12 +99,12 @@ pub trait Life: Copy {
     /// it must not use a handle, allocate, free or wait.
     fn note(self, change: impl FnOnce(&mut Notes));
 
-    /// If the application's handle is on several devices: the handles on all devices after the
-    /// first.
+    /// The handles on all devices after the first; `None` if the application's handle is on one
+    /// device.
     fn others(self) -> Option<Arc<[Self]>>;
 
-    /// Changes a device as settings ask. `until` says how long the changes last: while the handle
-    /// is open, or until a user restores the old values.
+    /// Makes the changes `wants` to a device. `until` says how long the changes last: while the
+    /// handle is open, or until a user restores the old values.
     ///
     /// # Errors
     /// Why these changes of the device are impossible.
@@ -185,7 +185,7 @@ pub trait Member: Copy {
     /// application is known.
     fn stranger(self) -> Option<(String, u32)>;
 
-    /// The handle's part in its group's steering program, if it has one.
+    /// The handle's part in its group's steering program, if the group has one.
     fn steered(self) -> Option<Arc<Steered>>;
 
     /// The part of the member's page that records when the member rejects all packets.

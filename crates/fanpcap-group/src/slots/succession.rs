@@ -32,8 +32,8 @@ pub(crate) fn digest(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, step).max(1)
 }
 
-/// The digest for the `nth` member of a group that has the name with the digest `name`, counted
-/// from 0.
+/// The digest for one of several members that have the same name. `name` is the digest of the name,
+/// and `nth` is the member's index among these members, from 0.
 fn nth(name: u64, nth: u64) -> u64 {
     match nth {
         0 => name,
@@ -86,7 +86,8 @@ pub(crate) fn due_ns(table: Table<'_>, own: u64, now_ns: u64) -> Option<u64> {
     table.rows().filter_map(due).min()
 }
 
-/// Nanoseconds left of the grace period; 0 if the time of its begin is from another clock.
+/// Nanoseconds left of the grace period; 0 also if `since_ns` is later than now, because another
+/// clock set it.
 fn grace(row: &Row, now_ns: u64) -> u64 {
     GRACE_NS.saturating_sub(now_ns.wrapping_sub(row.since_ns))
 }
