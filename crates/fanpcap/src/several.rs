@@ -8,7 +8,8 @@ use std::iter;
 /// The handle that has failed, and the status to return.
 pub(crate) type Failed<H> = (H, c_int);
 
-/// Milliseconds within which each device must deliver its packets. The merge waits this long.
+/// Milliseconds within which each device must deliver its packets. The merge of the devices waits
+/// this long for a device.
 pub const LATEST: c_int = 20;
 
 /// The time-out to set on a handle whose application asks for `timeout`. The merge of several

@@ -124,7 +124,7 @@ fn too_long() -> Report {
     report
 }
 
-/// Each error from a small input.
+/// Produces each error of the section from a small input.
 fn produce() -> Vec<Report> {
     let group = [("PCAP_GROUP", "7")];
     let both = [("PCAP_GROUP", "7"), ("PCAP_DEF_GROUP", "8")];

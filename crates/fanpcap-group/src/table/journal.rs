@@ -7,7 +7,7 @@ use fanpcap_buckets::Slot;
 /// the group's lock completes the change first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Journal {
-    /// None.
+    /// No change is under way.
     Nothing,
     /// The newcomer of [`at::NEWCOMER`] joins into this slot.
     Join(Slot),

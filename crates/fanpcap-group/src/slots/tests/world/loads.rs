@@ -47,7 +47,7 @@ impl World {
         }
     }
 
-    /// A member does a round if it is due.
+    /// The member `own` does a round if a round is due.
     pub(in super::super) fn level(&mut self, own: u64) {
         self.change(own, |slots| {
             slots.repair().unwrap();
