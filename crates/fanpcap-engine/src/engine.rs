@@ -115,15 +115,15 @@ pub trait TakenDevice: Send + Sync {
 /// The parts of a new group.
 #[derive(Debug)]
 pub struct NewGroup<'a> {
-    /// Its steering program.
+    /// The group's steering program.
     pub steering: &'a ForEngine,
     /// The steering program's text, for an engine that steers in another process.
     pub text: &'a str,
-    /// The memory of its table.
+    /// The memory of the group's table.
     pub table: BorrowedFd<'a>,
-    /// Its descriptor store, which gets the engine's entries.
+    /// The group's descriptor store, which gets the engine's entries.
     pub store: &'a FdStore,
-    /// The index of its device.
+    /// The index of the group's device.
     pub ifindex: u32,
 }
 

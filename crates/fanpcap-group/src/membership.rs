@@ -80,8 +80,9 @@ pub struct Membership {
     skipped: AtomicU64,
     /// Whether the application has asked for the descriptor to wait on.
     is_asked: AtomicBool,
-    /// Whether the application has just looked for packets for the first time. Members that nobody
-    /// reads have to lose their share then; afterwards the value is false again.
+    /// Whether the application has just looked for packets for the first time. Then the members
+    /// whose applications have never read them must lose their share. The value becomes false when
+    /// they have lost it.
     is_first: AtomicBool,
     /// Whether the group's steering program gives a packet to several members.
     copies: bool,
@@ -227,7 +228,8 @@ impl Membership {
             return;
         };
         by_others.set(frames);
-        // Another member may still read the frame that it claimed last. Wait a moment for its end.
+        // Another member may still read the frame that it claimed last. Wait a moment until that
+        // member has taken the frame.
         let end = Instant::now() + CLAIMED_WITHIN;
         while taken.get() < frames && Instant::now() < end {
             thread::yield_now();

@@ -423,7 +423,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         self.table.set_journal(journal);
     }
 
-    /// Ends a change that is complete.
+    /// Ends a change that is complete: shows the BPF program the members' sticky ids, raises the
+    /// generation and clears the journal.
     fn finish(&mut self) {
         self.kernel.step();
         self.table.open_seats();

@@ -51,7 +51,7 @@ pub(crate) mod at {
     /// The group to which this table belongs: its interface index, then the group's number in the
     /// lowest 16 bits.
     pub(crate) const GROUP: usize = 1;
-    /// The change under way, [`super::Journal`]; 0: none.
+    /// The change under way, [`super::Journal`]; 0: no change.
     pub(crate) const JOURNAL: usize = 2;
     /// The number of sockets in the kernel's array.
     pub(crate) const POSITIONS: usize = 3;
@@ -70,7 +70,7 @@ pub(crate) mod at {
     /// position.
     pub(crate) const REPLACED: usize = 24;
     pub(crate) const REPLACED_MEMBER: usize = 25;
-    /// Digest of the group's steering program; 0: the group has none yet.
+    /// Digest of the group's steering program; 0: the group has no steering program yet.
     pub(crate) const DIGEST: usize = 26;
     /// How often the device went down. A member raises the count after it has renumbered the slots
     /// in the kernel's new order.
@@ -221,7 +221,7 @@ pub(crate) struct Row {
     pub(crate) taker: u64,
     /// When this state began, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) since_ns: u64,
-    /// The digest of the member's name; 0: it has none.
+    /// The digest of the member's name; 0: the member has no name.
     pub(crate) name: u64,
     /// The member's sticky id (`sticky_ids`): a stamp, and a number in the lowest byte. A successor
     /// gets the sticky id of its predecessor.

@@ -116,7 +116,7 @@ pub trait Life: Copy {
     /// reads the handle.
     ///
     /// # Errors
-    /// Why that is impossible.
+    /// Why no reader can be installed.
     fn take_over(all: &[Self]) -> Result<(), String>;
 
     /// Whether our reader reads the handle.
@@ -132,7 +132,7 @@ pub trait Life: Copy {
     /// Combines `own`, the filter of the socket, with the steering program.
     ///
     /// # Errors
-    /// Why that is impossible.
+    /// Why the filter and the steering program can't be combined.
     fn refilter(
         self,
         steered: &mut Unchanging<'_>,
@@ -200,9 +200,9 @@ pub trait Member: Copy {
 /// The group that a handle is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Joined {
-    /// Its number.
+    /// The group's number.
     pub group: u16,
-    /// Its mode.
+    /// The group's mode.
     pub mode: Mode,
     /// The handle's weight, if the group has weights.
     pub weight: Option<u16>,

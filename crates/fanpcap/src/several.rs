@@ -35,14 +35,14 @@ pub fn all<H: Handle>(p: H) -> Vec<H> {
 }
 
 /// Applies `apply` to the handle of every device and stops at the first error. If there is no
-/// error, the first warning counts. Copies the text of that error or warning to `p`, and returns
-/// its status.
+/// error, the first warning is the result. Copies the text of that error or warning to `p`, and
+/// returns its status.
 pub fn each<H: Handle>(p: H, mut apply: impl FnMut(H) -> c_int) -> c_int {
     let mut first = apply(p);
     if first < 0 {
         return first;
     }
-    // Build no list here: signal handlers may call pcap_stats().
+    // Allocate no list here: a signal handler may call pcap_stats(), which calls this function.
     let others = p.others();
     for &other in others.iter().flat_map(|others| others.iter()) {
         let status = apply(other);

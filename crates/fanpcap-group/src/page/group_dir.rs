@@ -195,7 +195,7 @@ impl GroupDir {
         Ok((file, names.map(|name| self.number(name))))
     }
 
-    /// The number of the lock of this name.
+    /// The number of the lock `name` in the network namespace: a hash.
     fn number(&self, name: &str) -> u32 {
         let of_netns = hash(0x811c_9dc5, self.netns.as_bytes());
         hash(hash(of_netns, b"/"), name.as_bytes())

@@ -11,7 +11,7 @@ pub(crate) enum Journal {
     Nothing,
     /// The newcomer of [`at::NEWCOMER`] joins into this slot.
     Join(Slot),
-    /// Buckets move to the members that are live in their rows.
+    /// Buckets move between members, as the states and weights in the rows say.
     Balance,
     /// A slot becomes a placeholder. The number says which of the two places for the sums becomes
     /// valid.
