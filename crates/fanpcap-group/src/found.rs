@@ -233,8 +233,8 @@ pub(crate) fn search<T>(
     }
 }
 
-/// The message names no process: nothing shows which processes have the sockets, so their file size
-/// limits are unknown too.
+/// The message names no process and no file size limit of a process, because nothing shows which
+/// processes have the sockets.
 const PAGELESS: &str =
     "no member has a page of this version of fanpcap: a page is a file (see LimitFSIZE=)";
 

@@ -239,8 +239,8 @@ impl Newcomer<'_> {
         if self.bound.protocol == ETH_P_SILENT && is_on_sockets {
             return self.take_from_silence(early, attach, enter);
         }
-        // On an engine the socket gets no packets that it could reject, and the page shows the join
-        // only when the join is done.
+        // On an engine the socket rejects no packets, because it gets none. There the page shows
+        // the join only after the join.
         let rejections = early.map(Member::rejections).filter(|_| is_on_sockets);
         if let Some(rejections) = &rejections {
             rejections.join(false);

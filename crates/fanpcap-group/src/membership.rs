@@ -36,13 +36,13 @@ const FAILED: Duration = Duration::from_millis(100);
 /// does not report that an engine was detached.
 const AT_DEVICE_NS: u64 = 900_000_000;
 
-/// How long a member on packet sockets waits at most before it looks at its group again. A member
-/// that was alone would otherwise not notice that others have joined, and have taken its share
-/// because they found it silent.
+/// How long a member on packet sockets waits at most before it looks at its group again. Without
+/// this limit, a member that was alone would not notice that other members have joined, have found
+/// this member silent, and have taken its share.
 const ALONE_NS: u64 = 2_000_000_000;
 
-/// How many attempts to follow the lead are made in a row, and the pause between them. An attempt
-/// fails while another member holds the group's lock or changes the lead.
+/// How many times in a row a member tries to follow the lead, and the pause between two attempts.
+/// An attempt fails while another member holds the group's lock or changes the lead.
 const FOLLOW_TRIES: u32 = 50;
 const FOLLOW_PAUSE: Duration = Duration::from_micros(200);
 
@@ -435,7 +435,8 @@ impl GroupTasks for Membership {
         }
         self.is_due.store(again.is_some(), Ordering::Relaxed);
         let again = again.or(answered.err().map(|_| FAILED));
-        // If this group is still behind, another member is changing it or the lead: try again soon.
+        // If this group is still behind, another member is changing this group or the lead: try
+        // again soon.
         let again = again.or(self.is_behind().then_some(BUSY));
         // Publish the group's ledger even if this member got no packets: the engine also counts
         // packets that no member gets.

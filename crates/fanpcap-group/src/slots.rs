@@ -65,8 +65,8 @@ pub(crate) trait KernelOps {
     fn has_entered(&mut self, cookie: u64) -> io::Result<Option<bool>>;
 
     /// Removes a socket from the descriptor store. If the socket's member is gone, the socket must
-    /// have left the group afterwards. If it has not, another process has the socket, and the call
-    /// fails. `member` is the socket's inode.
+    /// have left the group afterwards. If it has not left the group, another process has the
+    /// socket, and the call fails. `member` is the socket's inode.
     fn withdraw(&mut self, cookie: u64, member: u64) -> io::Result<()>;
 
     /// Removes a lifeline from the descriptor store.

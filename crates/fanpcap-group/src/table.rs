@@ -115,8 +115,8 @@ pub(crate) mod at {
     pub(crate) const LEDGER: usize = COUNTED_BEFORE + 2 * SLOTS;
     /// The group slot that the group has in the registry of its device.
     pub(crate) const GROUP_SLOT: usize = LEDGER + super::LEDGER_WORDS;
-    /// In a group whose BPF program an engine runs: 1 if this BPF program has counters, which a
-    /// member then publishes, else 0.
+    /// In a group whose BPF program an engine runs: 1 if this BPF program has counters, else 0. If
+    /// it has counters, a member publishes them.
     pub(crate) const COUNTS: usize = GROUP_SLOT + 1;
     /// The exchange of the group's BPF program that is under way; see `crate::exchange`.
     pub(crate) const EXCHANGE: usize = COUNTS + 1;

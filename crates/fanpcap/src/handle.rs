@@ -191,9 +191,9 @@ pub trait Member: Copy {
     /// The part of the member's page that records when the member rejects all packets.
     fn rejections(self) -> Option<Rejections>;
 
-    /// Makes the engine that fills the handle's rings run `filter`, which has this number. Returns
-    /// false if the engine can't run `filter`. In that case the engine runs no filter for the
-    /// handle.
+    /// Makes the engine that fills the handle's rings run `filter`. The record of each packet then
+    /// has `number`, the number of the filter that was run on the packet. Returns false if the
+    /// engine can't run `filter`. In that case the engine runs no filter for the handle.
     fn filter_on_engine(self, filter: &[Classic], number: u32) -> bool;
 }
 

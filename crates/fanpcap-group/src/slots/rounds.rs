@@ -115,9 +115,9 @@ fn next_shifts(table: Table<'_>, shares: &[Share], balance: Balance, now_ns: u64
     round.shifts
 }
 
-/// The fewest moves after which each member owns its share of the buckets. In a balanced group, the
-/// share of a member that owns buckets is the number that it owns. So no bucket moves between such
-/// members. The other members get buckets by their weights.
+/// The fewest moves after which each member owns its share of the buckets. In a balanced group, a
+/// member that owns buckets has as its share the number of buckets that it owns now. So no bucket
+/// moves between such members. The other members get buckets by their weights.
 pub(super) fn plan(table: Table<'_>, part: Part<'_>, shares: &[Share]) -> Vec<Move> {
     let owners = part.owners(shares);
     let mut owned = [0; SLOTS];
