@@ -97,7 +97,8 @@ pub trait Watcher: Sync {
 
 /// A device that an engine has taken, for all groups on it.
 pub trait TakenDevice: Send + Sync {
-    /// The two descriptors that all members of all groups on the device share, for newcomers.
+    /// The two descriptors that all members of all groups on the device share. Newcomers get
+    /// duplicates of these descriptors.
     fn descriptors(&self) -> [BorrowedFd<'_>; 2];
 
     /// A descriptor that is readable while the device still serves a group that has lost its last
@@ -114,15 +115,15 @@ pub trait TakenDevice: Send + Sync {
 /// The parts of a new group.
 #[derive(Debug)]
 pub struct NewGroup<'a> {
-    /// Its steering program.
+    /// The group's steering program.
     pub steering: &'a ForEngine,
     /// The steering program's text, for an engine that steers in another process.
     pub text: &'a str,
-    /// The memory of its table.
+    /// The memory of the group's table.
     pub table: BorrowedFd<'a>,
-    /// Its descriptor store, which gets the engine's entries.
+    /// The group's descriptor store, which gets the engine's entries.
     pub store: &'a FdStore,
-    /// The index of its device.
+    /// The index of the group's device.
     pub ifindex: u32,
 }
 

@@ -17,10 +17,11 @@ mod counted {
     use std::sync::OnceLock;
     use std::thread;
 
-    /// The number of steps so far, and the number of the last step.
+    /// The number of steps so far, and the number of the step at which the process is killed.
     static WORDS: OnceLock<Option<[Word; 2]>> = OnceLock::new();
 
-    /// Counts the step in the file that `FANPCAP_FAULTS` names. Kills the process at the last step.
+    /// Counts the step in the file that `FANPCAP_FAULTS` names. Kills the process at the step whose
+    /// number the file also has.
     pub fn step() {
         let open = || {
             let path = env::var_os("FANPCAP_FAULTS")?;

@@ -3,11 +3,11 @@
 //! have both ends of that socket. When no process has an end open any more, the kernel closes the
 //! descriptors.
 //!
-//! Every entry is in the queue at all times. `find` only peeks at entries. `remove` rotates the
-//! queue: it appends a copy of the entry at the head, and then dequeues the entry at the head. A
-//! process that dies between these two steps leaves a duplicate, which the next removal drops.
-//! Callers hold the lock of the group or of the device, because all processes share the socket's
-//! peek offset (unix(7), `SO_PEEK_OFF`).
+//! Every entry is in the queue at all times, so that a process may die during any operation. `find`
+//! only peeks at entries. `remove` rotates the queue: it appends a copy of the entry at the head,
+//! and then dequeues the entry at the head. A process that dies between these two steps leaves a
+//! duplicate, which the next removal drops. Callers hold the lock of the group or of the device,
+//! because all processes share the socket's peek offset (unix(7), `SO_PEEK_OFF`).
 
 use crate::faults;
 use fanpcap_linux::unix::{self, message};

@@ -136,9 +136,9 @@ pub trait Loader {
 /// A steering program that is loaded for a group.
 #[derive(Debug)]
 pub struct Next {
-    /// The descriptors of what the engine has loaded, at least one. On XDP, the first is the BPF
-    /// program for received packets, and a second may be the BPF program for packets that the host
-    /// sends.
+    /// The descriptors of the objects that the engine has loaded, at least one. On XDP, the first
+    /// is the BPF program for received packets, and a second may be the BPF program for packets
+    /// that the host sends.
     pub programs: Vec<OwnedFd>,
     /// Whether the steering program has counters, which the engine increments.
     pub counts: bool,

@@ -6,8 +6,8 @@ use std::fmt;
 /// Why an engine does not serve a handle: the engine's own error, and its consequence for the
 /// caller.
 pub struct Refusal {
-    /// The problem, and what to do. The trait is not [`Error`]: its derived `Debug` would be
-    /// in the library (decision 13).
+    /// The problem, and what to do. The type is not `dyn` [`Error`], because then the derived
+    /// `Debug` of each error would be in the library (decision 13).
     pub reason: Box<dyn fmt::Display + Send + Sync>,
     /// The reason's section in docs/errors.md.
     pub slug: &'static str,

@@ -36,7 +36,7 @@ const VERSION: &str = "v6";
 /// The sticky bit: in such a directory only the owner of a file can rename or remove it (inode(7)).
 const STICKY: u32 = 0o1000;
 
-/// Attempts to make the root's directory while other processes make or replace it.
+/// How many times to try to make the root's directory while other processes make or replace it.
 const ATTEMPTS: u32 = 8;
 
 /// The root of all group directories. Each function that opens the root checks the root's

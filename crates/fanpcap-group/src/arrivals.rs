@@ -27,7 +27,7 @@ pub struct Arrivals {
 /// Changes since the last call of [`Arrivals::take`].
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// Pages that were made. Some of them may be removed by now.
+    /// Pages that were made. Some of them may have been removed since.
     pub came: BTreeSet<PathBuf>,
     /// Pages that were removed.
     pub gone: BTreeSet<PathBuf>,

@@ -171,8 +171,8 @@ fn is_in_a_group(member: MemberId) -> bool {
     Roster::look().map_or(true, in_group)
 }
 
-/// Waits until the kernel has released the socket, and returns whether it has. A released socket
-/// receives no more packets.
+/// Waits until the kernel has released the socket, and returns whether the kernel has released it.
+/// A released socket receives no more packets.
 fn is_gone(member: MemberId) -> bool {
     let end = Instant::now() + GONE_WITHIN;
     loop {

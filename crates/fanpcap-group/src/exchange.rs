@@ -153,8 +153,9 @@ fn write_pages(shared: &Shared, digest: u64, title: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    /// Finishes an exchange that a process left at `word`. Returns whether [`finish_by`] succeeds,
-    /// the table's word after it, and whether the store still has the entry.
+    /// Finishes an exchange whose process died when the table's word was `word`. Returns whether
+    /// [`finish_by`] succeeds, the table's word after it, and whether the store still has the
+    /// entry.
     fn left_after(word: u64, outcome: Option<io::ErrorKind>) -> (bool, u64, bool) {
         let shared = Shared::with_classes(fanpcap_engines::ENGINES[0], 1).unwrap();
         let next = shared.lifelines.as_fd();

@@ -88,8 +88,8 @@ impl Leaving {
         self.fewest = usize::MAX;
     }
 
-    /// Notes how many sockets are left. Returns whether to wait on: false if their number has not
-    /// fallen for too long, or if 60 seconds have passed.
+    /// Notes how many sockets are left. Returns whether to continue the wait: false if their number
+    /// has not fallen for too long, or if 60 seconds have passed.
     pub(crate) fn goes_on(&mut self, left: usize) -> bool {
         let within = match left {
             0 => FREED_WITHIN,
@@ -103,8 +103,8 @@ impl Leaving {
     }
 }
 
-/// The objects that this process shares with its groups, by the inode number of the network
-/// namespace.
+/// The shared objects of the groups in which this process has members, each with the inode number
+/// of its network namespace.
 static KNOWN: Lock<Vec<(u64, Weak<Shared>)>> = Lock::new(Vec::new());
 
 /// Remembers the objects that a member of this process shares, for other members of the process.
@@ -233,8 +233,8 @@ pub(crate) fn search<T>(
     }
 }
 
-/// The message names no process: nothing shows which processes have the sockets, so their file size
-/// limits are unknown too.
+/// The message names no process and no file size limit of a process, because nothing shows which
+/// processes have the sockets.
 const PAGELESS: &str =
     "no member has a page of this version of fanpcap: a page is a file (see LimitFSIZE=)";
 

@@ -97,7 +97,7 @@ fn of_members(members: &[MemberId], mut pages: Vec<(MemberId, Record)>) -> Optio
 }
 
 fn sum(gone: MemberCounters, records: &[Record]) -> MemberCounters {
-    // Other processes may have written any value.
+    // The sums must not overflow: other processes may have written any value.
     let add = |sum: MemberCounters, record: &Record| MemberCounters {
         received: sum.received.saturating_add(record.counters.received),
         dropped: sum.dropped.saturating_add(record.counters.dropped),

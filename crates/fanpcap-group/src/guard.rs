@@ -31,14 +31,15 @@ const NEWCOMERS: usize = 2;
 #[derive(Debug)]
 pub struct GroupGuard {
     lock: GroupLock,
-    /// Dropped last.
+    /// The lock among the threads of this process. This is the last field, so it is released after
+    /// the lock among processes.
     _thread: Thread,
 }
 
 impl GroupLock {
     /// Opens the lock of a member's group. If there are no pages, or if the file with the locks is
     /// another user's, no other process can find the group. In that case the lock only keeps the
-    /// threads of this process from each other.
+    /// threads of this process from changing the group at the same time.
     ///
     /// # Errors
     /// [`SteerError::Pages`].
@@ -118,8 +119,8 @@ impl GroupLock {
         locks.is_some_and(|(file, it)| lock::is_byte_shared(file, it[NEWCOMERS]).unwrap_or(false))
     }
 
-    /// A stopped process among the newcomers to the device; `None` if any of these newcomers is not
-    /// stopped.
+    /// A stopped process among the newcomers to the device; `None` if the device has no newcomers,
+    /// or if any of them is not stopped.
     pub(crate) fn stopped_newcomer(&self) -> Option<Stat> {
         let (file, numbers) = self.0.as_ref()?;
         let newcomers = lock::holders(file, numbers[NEWCOMERS]);

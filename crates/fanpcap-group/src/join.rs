@@ -204,13 +204,13 @@ impl Newcomer<'_> {
         )
     }
 
-    /// Whether the host is not to get the device's packets.
+    /// Whether the engine keeps the device's packets from the host.
     fn steals(&self) -> bool {
         self.engine.is_some_and(|it| it.steal != Steal::No)
     }
 
-    /// Whether the host is not to get the device's packets, but only if neither the host nor a
-    /// container uses the device (`steal = yes`).
+    /// Whether the engine keeps the device's packets from the host only on condition that neither
+    /// the host nor a container uses the device (`steal = yes`).
     fn takes_from_host(&self) -> bool {
         self.engine.is_some_and(|it| it.steal == Steal::Yes)
     }
@@ -224,8 +224,8 @@ impl Newcomer<'_> {
         }
     }
 
-    /// Joins. `attach` attaches the filtering part of the steering program, if there is one.
-    /// `enter` enters the group, with a socket that is already bound to the address in its
+    /// Joins the group. `attach` attaches the filtering part of the steering program, if there is
+    /// one. `enter` enters the group, with a socket that is already bound to the address in its
     /// argument. A silent socket rejects all packets from its join until the filtering part is
     /// attached. The page of `early` records when the newcomer began to join, and how many packets
     /// the device counted while the newcomer rejected packets of its share.
@@ -239,8 +239,8 @@ impl Newcomer<'_> {
         if self.bound.protocol == ETH_P_SILENT && is_on_sockets {
             return self.take_from_silence(early, attach, enter);
         }
-        // On an engine the socket gets no packets that it could reject, and the page shows the join
-        // only when the join is done.
+        // On an engine the socket rejects no packets, because it gets none. There the page shows
+        // the join only after the join.
         let rejections = early.map(Member::rejections).filter(|_| is_on_sockets);
         if let Some(rejections) = &rejections {
             rejections.join(false);
@@ -326,8 +326,9 @@ impl Newcomer<'_> {
     ///
     /// On the loopback device a packet comes twice, and the reader drops the outgoing copy. Under
     /// `lb` the kernel must drop outgoing copies before it deals packets out in turn. Else some
-    /// members would get fewer incoming packets than others. The flag for this exists since Linux
-    /// 5.11. If the group began without the flag, the newcomer joins without the flag too.
+    /// members would get fewer incoming packets than others. The flag
+    /// `PACKET_FANOUT_FLAG_IGNORE_OUTGOING` makes the kernel do this, since Linux 5.11. If the
+    /// group began without the flag, the newcomer joins without the flag too.
     fn join_kernels(&self, address: Address) -> Result<(), Refusal> {
         let deals_out = self.fanout.mode == ModeKind::Lb.kernel_type();
         if deals_out && interface::index("lo") == Some(address.ifindex) {
@@ -420,9 +421,9 @@ fn wanted(group: Group, mode: Mode) -> PacketFanout {
     }
 }
 
-/// The highest number that no packet socket's group has and that is not in `others`: people choose
-/// low numbers. Without packet diag the function can't see which numbers are used; then only the
-/// join shows whether the number is free.
+/// The highest number that no packet socket's group has and that is not in `others`. The highest,
+/// because people choose low numbers. Without packet diag the function can't see which numbers are
+/// used; then only the join shows whether the number is free.
 fn free_number(others: &[u16]) -> Option<u16> {
     let roster = Roster::look().unwrap_or_default();
     let is_used = |number| roster.members(number).next().is_some();

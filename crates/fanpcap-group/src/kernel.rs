@@ -44,11 +44,12 @@ pub(crate) struct Kernel<'a> {
 /// How long an ending process may take to close its socket after its lifeline has hung up.
 const RELEASED_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long packets in flight take at most, if the kernel can't wait for them.
+/// How long to sleep until packets in flight are in the rings, if no system call waits for these
+/// packets.
 const IN_FLIGHT: Duration = Duration::from_millis(50);
 
 impl<'a> Kernel<'a> {
-    /// For a change by a member.
+    /// Makes the value for a change by a member: no socket enters the group.
     pub(crate) fn of(shared: &'a Shared) -> Self {
         Self {
             shared,
@@ -56,7 +57,7 @@ impl<'a> Kernel<'a> {
         }
     }
 
-    /// For a newcomer's join.
+    /// Makes the value for the join of the newcomer `entering`.
     pub(crate) fn with(shared: &'a Shared, entering: Entering<'a>) -> Self {
         Self {
             shared,
@@ -174,7 +175,7 @@ impl KernelOps for Kernel<'_> {
         let mut living = Vec::new();
         self.shared.fd_store.visit(&mut |deposit, descriptors| {
             if let (StoredFd::Lifeline(cookie), Some(end)) = (deposit, descriptors.first()) {
-                // A lifeline that can't be polled counts as alive.
+                // If a lifeline can't be polled, assume that its member lives.
                 if !pipe::has_hung_up(end.as_fd()).unwrap_or(false) {
                     living.push(cookie);
                 }
@@ -194,7 +195,7 @@ impl KernelOps for Kernel<'_> {
 
     fn told(&mut self) -> io::Result<Vec<u64>> {
         let mut told = Vec::new();
-        // A socket that can't be polled has no error.
+        // If a socket can't be polled, assume that it has no error.
         let has_news = |socket: BorrowedFd<'_>| wait::has_error(socket).unwrap_or(false);
         self.shared.fd_store.visit(&mut |deposit, descriptors| {
             if let (StoredFd::Member(cookie), Some(socket)) = (deposit, descriptors.first()) {

@@ -27,7 +27,8 @@ pub struct Member {
     /// The socket's counters at its join.
     before: MemberCounters,
     page: Result<Page, [Word; WORDS]>,
-    /// The member's part in the group's steering program, if there is one.
+    /// The member's part in the group's steering program; `None` if the group has no steering
+    /// program.
     steered: Option<Arc<Steered>>,
     /// The membership, if the group has a steering program.
     membership: Option<Arc<Membership>>,
@@ -97,7 +98,8 @@ impl Member {
         self.membership.as_ref()
     }
 
-    /// Gives the member's share of the packets to others, because its handle is about to be closed.
+    /// Gives the member's share of the packets to other members, because its handle is about to be
+    /// closed.
     pub fn depart(&self) {
         if let Some(membership) = &self.membership {
             membership.depart();
@@ -137,7 +139,8 @@ impl Member {
         }
     }
 
-    /// The member's part in the group's steering program, if there is one.
+    /// The member's part in the group's steering program; `None` if the group has no steering
+    /// program.
     pub fn steered(&self) -> Option<&Arc<Steered>> {
         self.steered.as_ref()
     }

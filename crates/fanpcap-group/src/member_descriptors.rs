@@ -54,7 +54,7 @@ impl MemberDescriptors {
     }
 
     /// Claims the ring of a living member whose application has never read it. `None` if the
-    /// application has begun to read the ring by now, or if the system's library reads it.
+    /// application has begun to read the ring, or if the system's library reads it.
     pub(crate) fn borrow(&self) -> Option<Claims> {
         let is_ours = self.words[at::TAKEN].get() != NOT_READ_BY_US;
         Claims::on(&self.words[at::LOOKED_NS]).filter(|_| is_ours)
@@ -73,7 +73,8 @@ impl MemberDescriptors {
         }
     }
 
-    /// The position of our reader, if the ring has unread packets: the reader may be stuck.
+    /// The position of our reader, if the ring has unread packets. Callers compare two positions,
+    /// to find a reader that takes no packets.
     pub(crate) fn unread(&self, shared: &Shared) -> Option<Position> {
         let position = self.position();
         let is_known = position.taken != NOT_READ_BY_US;

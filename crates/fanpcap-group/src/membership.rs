@@ -36,13 +36,13 @@ const FAILED: Duration = Duration::from_millis(100);
 /// does not report that an engine was detached.
 const AT_DEVICE_NS: u64 = 900_000_000;
 
-/// How long a member on packet sockets waits at most before it looks at its group again. A member
-/// that was alone would otherwise not notice that others have joined, and have taken its share
-/// because they found it silent.
+/// How long a member on packet sockets waits at most before it looks at its group again. Without
+/// this limit, a member that was alone would not notice that other members have joined, have found
+/// this member silent, and have taken its share.
 const ALONE_NS: u64 = 2_000_000_000;
 
-/// How many attempts to follow the lead are made in a row, and the pause between them. An attempt
-/// fails while another member holds the group's lock or changes the lead.
+/// How many times in a row a member tries to follow the lead, and the pause between two attempts.
+/// An attempt fails while another member holds the group's lock or changes the lead.
 const FOLLOW_TRIES: u32 = 50;
 const FOLLOW_PAUSE: Duration = Duration::from_micros(200);
 
@@ -63,13 +63,14 @@ pub struct Membership {
     lock: GroupLock,
     /// The process that joined. A forked child may have a copy of this value.
     pid: u32,
-    /// Whether to look after the group even if no descriptor is ready: at first, and after an
-    /// attempt that another member or an error has prevented.
+    /// Whether to look after the group even if no descriptor is ready. True at first, and after an
+    /// attempt that failed, or that found the lock held by another member.
     is_due: AtomicBool,
     /// How many times the socket has reported that the device went down. Counts only the reports
     /// that are not in the table yet.
     downs: AtomicU8,
-    /// Rings of other members that this member has read to the end and not yet vacated or returned.
+    /// Rings of other members that this member has read to the end. It still has to vacate their
+    /// slots, or to return the rings to their owners.
     read_out: Arc<Mutex<ReadOut>>,
     /// Words of the member's page: when the application looked for packets; how many packets were
     /// taken; how many packets other members took before the application first looked.
@@ -79,8 +80,9 @@ pub struct Membership {
     skipped: AtomicU64,
     /// Whether the application has asked for the descriptor to wait on.
     is_asked: AtomicBool,
-    /// Whether the application has just looked for packets for the first time. Members that nobody
-    /// reads have to lose their share then; afterwards the value is false again.
+    /// Whether the application has just looked for packets for the first time. Then the members
+    /// whose applications have never read them must lose their share. The value becomes false when
+    /// they have lost it.
     is_first: AtomicBool,
     /// Whether the group's steering program gives a packet to several members.
     copies: bool,
@@ -92,7 +94,8 @@ pub struct Membership {
     _lifeline: OwnedFd,
 }
 
-/// The rings that a member takes over, and the time after which to try again if something failed.
+/// The rings that a member takes over, and how long to wait before the next attempt; `None` if no
+/// further attempt is needed.
 type LookedAfter = (Vec<Takeover>, Option<Duration>);
 
 /// A member can't look after its group now. A library can't report why, so the member tries again.
@@ -138,8 +141,8 @@ impl Membership {
     }
 
     /// Adds the slot and the rings of a member on an engine. If the group's steering program
-    /// `copies` packets, members that nobody reads keep their share: an application that reads late
-    /// expects its own copies.
+    /// `copies` packets, members whose applications do not read packets yet keep their share: an
+    /// application that reads late expects its own copies.
     pub(crate) fn with_io(mut self, io: Option<(Slot, Box<dyn MemberIo>)>, copies: bool) -> Self {
         (self.io, self.copies) = (io, copies);
         self
@@ -225,7 +228,8 @@ impl Membership {
             return;
         };
         by_others.set(frames);
-        // Another member may still read the frame that it claimed last. Wait a moment for its end.
+        // Another member may still read the frame that it claimed last. Wait a moment until that
+        // member has taken the frame.
         let end = Instant::now() + CLAIMED_WITHIN;
         while taken.get() < frames && Instant::now() < end {
             thread::yield_now();
@@ -294,8 +298,8 @@ impl Membership {
     }
 
     /// Takes the member's share, and takes over from members that are gone. Returns the rings that
-    /// are taken over, and the time after which to try again if something failed. `None` if another
-    /// member holds the lock.
+    /// are taken over, and how long to wait before the next attempt if one is needed. `None` if
+    /// another member holds the lock.
     fn look_after(&self) -> Result<Option<LookedAfter>, Failed> {
         let Some(guard) = self.lock.try_take()? else {
             return Ok(None);
@@ -370,8 +374,8 @@ impl Membership {
         Ok(())
     }
 
-    /// Takes over the ring in a slot, whose member is gone or whose application has never read it.
-    /// Gives up a ring that can't be read, or that belongs to another class.
+    /// Takes over the ring in a slot. The slot's member is gone, or its application has never read
+    /// the ring. Gives up a ring that can't be read, or whose member had another class.
     fn take_over(&self, slot: Slot) -> Option<Takeover> {
         let table = self.shared.table();
         let row = table.row(slot);
@@ -417,8 +421,9 @@ impl GroupTasks for Membership {
             true => self.try_look_after(),
             false => (Vec::new(), None),
         };
-        // Try at once: a busy reader attends again only a tenth of a second later. Until then this
-        // group and its lead would give the packets of one flow to two members.
+        // Try to follow the lead at once, several times: a busy reader calls `attend` again only a
+        // tenth of a second later. Until then this group and its lead would give the packets of one
+        // flow to two members.
         for _ in 0..FOLLOW_TRIES {
             if !self.is_behind() {
                 break;
@@ -430,7 +435,8 @@ impl GroupTasks for Membership {
         }
         self.is_due.store(again.is_some(), Ordering::Relaxed);
         let again = again.or(answered.err().map(|_| FAILED));
-        // If this group is still behind, another member is changing it or the lead: try again soon.
+        // If this group is still behind, another member is changing this group or the lead: try
+        // again soon.
         let again = again.or(self.is_behind().then_some(BUSY));
         // Publish the group's ledger even if this member got no packets: the engine also counts
         // packets that no member gets.

@@ -48,6 +48,7 @@ fn kept(inode: u64) -> Option<Arc<Diag>> {
         Some(diag)
     };
     // If a thread had the list locked when the process forked, the list stays locked in the child.
+    // Then open a socket that the list does not keep.
     KEPT.try_with(find)
         .unwrap_or_else(|| Some(Arc::new(Diag::open().ok()?)))
 }

@@ -38,14 +38,14 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io;
 
-/// Attempts to make a page while other processes remove directories above it.
+/// How many times to try to make a page while other processes remove directories above it.
 const ATTEMPTS: usize = 8;
 
 /// A member's own page. Dropping it removes the file.
 #[derive(Debug)]
 pub struct Page {
-    /// The group directory, kept open so that the page can be removed even without free
-    /// descriptors.
+    /// The group directory, kept open so that the page can be removed even if the process can open
+    /// no more descriptors.
     directory: Directory,
     group_dir: GroupDir,
     name: String,

@@ -93,7 +93,7 @@ impl Rejections {
         self.joined_at.set(counted);
     }
 
-    /// The device's count, for [`Rejections::is_in`].
+    /// Returns the device's count now, which the caller later passes to [`Rejections::is_in`].
     pub(crate) fn before_joining(&self) -> BeforeJoining {
         BeforeJoining(self.counted())
     }

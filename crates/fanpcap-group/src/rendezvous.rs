@@ -132,7 +132,7 @@ impl<'a> DescriptorRequest<'a> {
         }
     }
 
-    /// Sends the request, unless one is under way. Returns the answer, if there is one.
+    /// Sends the request, unless a request is under way. Returns the answer, if it has come.
     pub(crate) fn poll(&mut self) -> Option<Vec<OwnedFd>> {
         if self.waiting.is_empty() {
             self.connect();

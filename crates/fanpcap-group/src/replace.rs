@@ -57,7 +57,8 @@ pub fn replace(
         own: members.iter().map(|own| own.identity.id()).collect(),
         filters_alike: runs.map_err(failed)?.filters_as(steering),
     };
-    // Check before loading, and again after it, because loading takes long.
+    // Check the other members before the loading, which takes long, and again after it: some of
+    // them may have ended meanwhile.
     change.others()?;
     let loaded = load_fanout(steering, first.shared.map());
     let loaded = loaded.map_err(failed)?;
@@ -78,7 +79,7 @@ pub fn replace(
     // packets in flight.
     let _ = kept;
     demote_others(&switching, &pages);
-    // From here on, a failure for one member does not stop the others.
+    // From here on, a failure for one member does not stop the change of the other members.
     let mut gone = Ok(());
     for one in switching {
         let steered = &one.own.steered;

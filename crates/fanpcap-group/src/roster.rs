@@ -9,7 +9,7 @@ use fanpcap_linux::netlink::diag::{self, Diag, PacketSocket};
 use fanpcap_linux::packet::ETH_P_SILENT;
 use std::io;
 
-/// A packet socket with its page, if it has one.
+/// A packet socket, and its member's page if the member has one.
 #[derive(Clone, Debug)]
 pub struct RosterEntry {
     /// The socket as packet diag shows it.
@@ -70,7 +70,7 @@ impl Roster {
         self.sockets.iter().find(|socket| id(socket) == member)
     }
 
-    /// All packet sockets, of any group or none.
+    /// All packet sockets, in any group or in no group.
     pub(crate) fn sockets(&self) -> &[PacketSocket] {
         &self.sockets
     }

@@ -26,8 +26,7 @@ const TABLE_LEN_WITH_CLASSES: u32 = 393_216;
 const _: () = assert!(TABLE_LEN as usize == layout::SIZE);
 const _: () = assert!(TABLE_LEN_WITH_CLASSES as usize == layout::SIZE_WITH_CLASSES);
 
-/// Bytes of a group's table. Groups on packet sockets have no classes, groups on other engines
-/// have.
+/// Bytes of a group's table. Only groups on an engine other than packet sockets have classes.
 fn table_len(has_classes: bool) -> u32 {
     if has_classes {
         TABLE_LEN_WITH_CLASSES
@@ -73,8 +72,8 @@ impl Shared {
         Self::with_table(None, key, map.into())
     }
 
-    /// Creates the objects that the members of a new group on `engine` share. The caller adds the
-    /// group's part of the device.
+    /// Creates the objects that the members of a new group on `engine` share. The caller then sets
+    /// `on_device`.
     ///
     /// # Errors
     /// As [`Shared::new`].
@@ -153,7 +152,7 @@ impl Shared {
         Some(since(self.table(), slot, now))
     }
 
-    /// Notes the counts of a slot up to now, before the slot's next member comes.
+    /// Writes the counts of a slot up to now to the table, before the slot's next member comes.
     pub(crate) fn note_counted_before(&self, slot: Slot) {
         let counted = self.on_device.as_ref().map(|it| it.counted(slot.0));
         for (at, count) in (before_at(slot)..).zip(counted.into_iter().flatten()) {
@@ -178,7 +177,8 @@ impl Shared {
         self.rendezvous.answer(&self.descriptors())
     }
 
-    /// Keeps the group's BPF program and the steering program's text for newcomers.
+    /// Puts the group's BPF program and the steering program's text into the descriptor store, for
+    /// newcomers.
     ///
     /// # Errors
     /// As [`FdStore::put`] and [`FdStore::remove`].
@@ -191,7 +191,8 @@ impl Shared {
         self.keep(&kept)
     }
 
-    /// Keeps the group's BPF program, and the file with the steering program's text.
+    /// Puts the group's BPF program, and the file with the steering program's text, into the
+    /// descriptor store.
     ///
     /// # Errors
     /// As [`Shared::keep_program`].
@@ -200,7 +201,7 @@ impl Shared {
         self.fd_store.put(StoredFd::Program, program)
     }
 
-    /// The text of the group's steering program, if it was kept.
+    /// The text of the group's steering program, if the descriptor store has it.
     pub(crate) fn program_text(&self) -> Option<String> {
         let kept = self.fd_store.find(StoredFd::Program).ok()??;
         sealed::read(kept.into_iter().nth(1)?, PROGRAM_MAX).ok()?

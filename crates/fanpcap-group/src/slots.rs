@@ -65,8 +65,8 @@ pub(crate) trait KernelOps {
     fn has_entered(&mut self, cookie: u64) -> io::Result<Option<bool>>;
 
     /// Removes a socket from the descriptor store. If the socket's member is gone, the socket must
-    /// have left the group afterwards. If it has not, another process has the socket, and the call
-    /// fails. `member` is the socket's inode.
+    /// have left the group afterwards. If it has not left the group, another process has the
+    /// socket, and the call fails. `member` is the socket's inode.
     fn withdraw(&mut self, cookie: u64, member: u64) -> io::Result<()>;
 
     /// Removes a lifeline from the descriptor store.
@@ -157,11 +157,11 @@ impl<'a, G: KernelOps> Slots<'a, G> {
     }
 
     /// Handles the departure of a member that is about to close its handle. Its share and its ring
-    /// go to other members, or wait for its successor. Usually the member that takes the ring gives
-    /// the share away. But if all remaining members of the class are without a share, they get this
-    /// share at once. None of them looks for packets yet, so for a long time none would take the
-    /// ring. Meanwhile packets would have to pass the ring's filter, which may differ from these
-    /// members' filters.
+    /// go to other members, or wait for its successor. Usually another member takes the ring later,
+    /// and that member then gives the departed member's buckets to the members of the class. But if
+    /// all remaining members of the class are without a share, they get these buckets at once. None
+    /// of them looks for packets yet, so for a long time none would take the ring. Meanwhile
+    /// packets would have to pass the ring's filter, which may differ from these members' filters.
     pub(crate) fn depart(&mut self, own: u64) -> io::Result<()> {
         self.repair()?;
         let Some(slot) = self.table.slot_of(own) else {
@@ -215,8 +215,9 @@ impl<'a, G: KernelOps> Slots<'a, G> {
 
     /// Stops the packets into the ring of a member that is gone, and cuts that member's lifeline.
     /// Returns whether `own` shall read the ring: it shall not if another member began to read the
-    /// ring before the ring's owner died. If `own` may not read the ring, because the ring's class
-    /// still has members and `own` is of another class, only cuts the lifeline.
+    /// ring before the ring's owner died. `own` may not read the ring if the ring's class still has
+    /// living members and `own` is of another class. In this case the function leaves the ring
+    /// alone, cuts the lifeline and returns false.
     fn take_ring(&mut self, slot: Slot, own: u64) -> io::Result<bool> {
         let row = self.table.row(slot);
         if !classes::may_inherit(self.table, own, &row) {
@@ -422,7 +423,8 @@ impl<'a, G: KernelOps> Slots<'a, G> {
         self.table.set_journal(journal);
     }
 
-    /// Ends a change that is complete.
+    /// Ends a change that is complete: shows the BPF program the members' sticky ids, raises the
+    /// generation and clears the journal.
     fn finish(&mut self) {
         self.kernel.step();
         self.table.open_seats();

@@ -51,7 +51,7 @@ pub(crate) mod at {
     /// The group to which this table belongs: its interface index, then the group's number in the
     /// lowest 16 bits.
     pub(crate) const GROUP: usize = 1;
-    /// The change under way, [`super::Journal`]; 0: none.
+    /// The change under way, [`super::Journal`]; 0: no change.
     pub(crate) const JOURNAL: usize = 2;
     /// The number of sockets in the kernel's array.
     pub(crate) const POSITIONS: usize = 3;
@@ -66,10 +66,11 @@ pub(crate) mod at {
     /// Two places for the sums of all final counters.
     pub(crate) const SUMS: [usize; 2] = [8, 16];
     /// The placeholder that a newcomer replaces, or that is given up: the cookie of its socket, and
-    /// the socket's inode. Cookie 0: the newcomer gets the last position.
+    /// the socket's inode. Cookie 0: the newcomer replaces no placeholder and gets the last
+    /// position.
     pub(crate) const REPLACED: usize = 24;
     pub(crate) const REPLACED_MEMBER: usize = 25;
-    /// Digest of the group's steering program; 0: the group has none yet.
+    /// Digest of the group's steering program; 0: the group has no steering program yet.
     pub(crate) const DIGEST: usize = 26;
     /// How often the device went down. A member raises the count after it has renumbered the slots
     /// in the kernel's new order.
@@ -114,8 +115,8 @@ pub(crate) mod at {
     pub(crate) const LEDGER: usize = COUNTED_BEFORE + 2 * SLOTS;
     /// The group slot that the group has in the registry of its device.
     pub(crate) const GROUP_SLOT: usize = LEDGER + super::LEDGER_WORDS;
-    /// In a group whose BPF program an engine runs: 1 if this BPF program has counters, which a
-    /// member then publishes, else 0.
+    /// In a group whose BPF program an engine runs: 1 if this BPF program has counters, else 0. If
+    /// it has counters, a member publishes them.
     pub(crate) const COUNTS: usize = GROUP_SLOT + 1;
     /// The exchange of the group's BPF program that is under way; see `crate::exchange`.
     pub(crate) const EXCHANGE: usize = COUNTS + 1;
@@ -162,12 +163,12 @@ fn row_at(slot: Slot) -> usize {
 /// The state of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
-    /// Nothing: the kernel's array ends before this slot.
+    /// The slot has no socket: the kernel's array ends before this slot.
     #[default]
     Free,
     /// A newcomer. It owns no bucket until its application looks for packets.
     Newcomer,
-    /// A member with its share.
+    /// A member that has its share of the buckets.
     Live,
     /// A member that is gone. No member reads its ring yet.
     Dead,
@@ -220,7 +221,7 @@ pub(crate) struct Row {
     pub(crate) taker: u64,
     /// When this state began, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) since_ns: u64,
-    /// The digest of the member's name; 0: it has none.
+    /// The digest of the member's name; 0: the member has no name.
     pub(crate) name: u64,
     /// The member's sticky id (`sticky_ids`): a stamp, and a number in the lowest byte. A successor
     /// gets the sticky id of its predecessor.

@@ -1,6 +1,6 @@
 //! Finds, for a newcomer, a device that its engine has taken. Every member of a group on the device
-//! has the device's descriptors, in this process or another. The ways to get them are the same as
-//! in `crate::found`.
+//! has the device's descriptors, in this process or another. The newcomer gets these descriptors in
+//! the same ways as the objects of `crate::found`.
 
 use crate::page::GroupDir;
 use crate::record::{DESCRIPTORS, Record};

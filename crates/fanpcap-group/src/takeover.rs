@@ -118,7 +118,8 @@ impl MemberDescriptors {
         };
         let (received, dropped) = (since(0), since(1));
         let (taken, inherited) = takeover_status::taken(word);
-        // The reader first takes the packets that were in the ring before the member joined.
+        // The reader first takes the packets that were in the ring before the member joined. These
+        // packets do not count for the member.
         let earlier = word(BEFORE[0]).saturating_sub(word(BEFORE[1]));
         let taken = taken.map(|own| own.saturating_sub(earlier));
         let all = taken.map(|own| own.saturating_add(inherited));
@@ -137,10 +138,10 @@ impl MemberDescriptors {
         }
     }
 
-    /// Updates the page with the last counts. The kernel clears a socket's counters when they are
-    /// read, so this function adds them to the page. An engine's counters are totals, so they
-    /// replace the counters on the page. On an engine the member must be dead: a living member
-    /// would add its own last reading to the totals.
+    /// Updates the page with the last counts; returns false if these can't be read. The kernel
+    /// clears a socket's counters when they are read, so this function adds them to the page. An
+    /// engine's counters are totals, so they replace the counters on the page. On an engine the
+    /// member must be dead: a living member would add its own last reading to the totals.
     pub(crate) fn count_last(&self, shared: &Shared) -> bool {
         let table = shared.table();
         if shared.on_device.is_some() {

@@ -67,7 +67,7 @@ pub struct Place {
     /// The slot of the member that reads this slot's ring after the death of the ring's owner;
     /// `None` if no member does.
     pub taker: Option<u8>,
-    /// The digest of the member's name; 0: it has none.
+    /// The digest of the member's name; 0: the member has no name.
     pub name: u64,
 }
 
@@ -96,7 +96,7 @@ pub enum UnderWay {
     Balance,
     /// This slot becomes a placeholder.
     Vacate(u8),
-    /// This slot is given up. It is the last one.
+    /// This slot, which is the last one, is given up.
     Trim(u8),
     /// Slots get new numbers.
     Renumber,
@@ -188,7 +188,7 @@ impl GroupTable {
 
 fn read(table: Table<'_>) -> View {
     let mut owned = [0; SLOTS];
-    // Before a member owns a bucket, the table has zeros.
+    // In a part without ranks no member owns a bucket yet: the zeros there do not stand for slot 0.
     let parts = table.used_classes().into_iter().map(|it| table.part(it));
     for part in parts.filter(Part::has_ranks) {
         for owner in part.buckets {

@@ -80,7 +80,7 @@ pub struct Drained {
 }
 
 impl Drained {
-    /// How many packets are in the member's ring that nobody has taken; `None` if unknown, for
+    /// How many packets that nobody has taken are in the member's ring; `None` if unknown, for
     /// example when the system's library reads the member.
     pub fn unread(&self) -> Option<u64> {
         let words = self.words.as_ref()?;

@@ -3,9 +3,9 @@
 //! First the devices get the settings that were asked for. Then the engine is prepared on all
 //! devices; if one device refuses it, packet sockets replace the engine on all. Then each device's
 //! handle is activated. A handle that joins a group, or is one of several, is activated silently,
-//! so that no handle receives packets before all can. Our reader is installed, and each handle
-//! joins its group. A handle that can't join stays activated and silent, and the application may
-//! call pcap_activate() again.
+//! so that no handle receives packets before all handles can receive packets. Our reader is
+//! installed, and each handle joins its group. A handle that can't join stays activated and silent,
+//! and the application may call pcap_activate() again.
 
 use crate::default_mode::{self, one_device, spans_devices};
 use crate::engine;
@@ -130,7 +130,8 @@ fn receive<H: Handle>(
     take_over(p, all)?;
     if is_one && plan.choice.is_none() {
         let by_name = plan.by_name && activated == 0;
-        // The handle was to be on an engine, so the handle's socket is silent.
+        // An earlier call activated the handle silently, for an engine that packet sockets now
+        // replace.
         if p.notes().part == PartState::Silent {
             p.bind()
                 .map_err(|error| (p, p.fail(&format!("bind: {error}"))))?;
@@ -158,8 +159,8 @@ fn receive<H: Handle>(
     Ok(live)
 }
 
-/// Starts a handle that our reader reads and that joins no group. If the system's library has to
-/// read the handle, an application that asked for our reader `by_name` gets a warning. Other
+/// Starts a handle that joins no group and that our reader shall read. If the system's library has
+/// to read the handle, an application that asked for our reader `by_name` gets a warning. Other
 /// applications get no warning, because they can't notice the difference.
 fn alone<H: Handle>(p: H, by_name: bool) -> c_int {
     p.truncate(p);

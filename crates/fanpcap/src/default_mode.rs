@@ -14,7 +14,7 @@ use std::sync::Arc;
 const LOOKS: u32 = 4;
 
 /// Whether a group can have several devices. A group in a kernel mode has one device, because a
-/// group of the kernel has one. Sticky and balanced groups have one device as well.
+/// group of the kernel has only one device. Sticky and balanced groups have one device as well.
 pub(crate) fn spans_devices(choice: &GroupChoice) -> bool {
     let steering = choice.steering.as_ref();
     steering.is_some_and(|steering| !steering.is_of_one_device())

@@ -142,7 +142,7 @@ fn choice<H: Handle>(p: H, plan: &Plan, asked: &OnEngine) -> Result<GroupChoice,
     alone.map_err(|report| report.to_string())
 }
 
-/// Joins the groups of all devices, whose handles are activated silently.
+/// Joins the groups of all devices. The handles on these devices are already activated silently.
 ///
 /// # Errors
 /// As [`settle`].
@@ -226,8 +226,8 @@ fn fall_back<H: Handle>(p: H) -> Result<Plan, c_int> {
     Plans::new().of(p).cloned()
 }
 
-/// Warns the application, whose handle works, why packet sockets replace the engine. If the device
-/// is no network interface, such as libpcap's `nflog`, the warning says this.
+/// Warns the application that packet sockets replace the engine, and why. The handle works all the
+/// same. If the device is no network interface, such as libpcap's `nflog`, the warning says this.
 pub(crate) fn told<H: Handle>(p: H, status: c_int, asked: &OnEngine, reason: &str) -> c_int {
     if status < 0 {
         return status;

@@ -65,7 +65,8 @@ fn not_beside(why: &dyn Display) -> String {
 
 /// Combines the filter that the system's library has just set with the steering program of each
 /// member. Returns the filter's number if the kernel runs the filter on all devices. If the kernel
-/// refused the filter, the system's library has detached the old filter too.
+/// refused the filter, the system's library has detached the old filter too, and the kernel runs no
+/// filter.
 ///
 /// # Errors
 /// Why the filter can't be run at all.

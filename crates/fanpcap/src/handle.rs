@@ -99,12 +99,12 @@ pub trait Life: Copy {
     /// it must not use a handle, allocate, free or wait.
     fn note(self, change: impl FnOnce(&mut Notes));
 
-    /// If the application's handle is on several devices: the handles on all devices after the
-    /// first.
+    /// The handles on all devices after the first; `None` if the application's handle is on one
+    /// device.
     fn others(self) -> Option<Arc<[Self]>>;
 
-    /// Changes a device as settings ask. `until` says how long the changes last: while the handle
-    /// is open, or until a user restores the old values.
+    /// Makes the changes `wants` to a device. `until` says how long the changes last: while the
+    /// handle is open, or until a user restores the old values.
     ///
     /// # Errors
     /// Why these changes of the device are impossible.
@@ -116,7 +116,7 @@ pub trait Life: Copy {
     /// reads the handle.
     ///
     /// # Errors
-    /// Why that is impossible.
+    /// Why no reader can be installed.
     fn take_over(all: &[Self]) -> Result<(), String>;
 
     /// Whether our reader reads the handle.
@@ -132,7 +132,7 @@ pub trait Life: Copy {
     /// Combines `own`, the filter of the socket, with the steering program.
     ///
     /// # Errors
-    /// Why that is impossible.
+    /// Why the filter and the steering program can't be combined.
     fn refilter(
         self,
         steered: &mut Unchanging<'_>,
@@ -185,24 +185,24 @@ pub trait Member: Copy {
     /// application is known.
     fn stranger(self) -> Option<(String, u32)>;
 
-    /// The handle's part in its group's steering program, if it has one.
+    /// The handle's part in its group's steering program, if the group has one.
     fn steered(self) -> Option<Arc<Steered>>;
 
     /// The part of the member's page that records when the member rejects all packets.
     fn rejections(self) -> Option<Rejections>;
 
-    /// Makes the engine that fills the handle's rings run `filter`, which has this number. Returns
-    /// false if the engine can't run `filter`. In that case the engine runs no filter for the
-    /// handle.
+    /// Makes the engine that fills the handle's rings run `filter`. The record of each packet then
+    /// has `number`, the number of the filter that was run on the packet. Returns false if the
+    /// engine can't run `filter`. In that case the engine runs no filter for the handle.
     fn filter_on_engine(self, filter: &[Classic], number: u32) -> bool;
 }
 
 /// The group that a handle is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Joined {
-    /// Its number.
+    /// The group's number.
     pub group: u16,
-    /// Its mode.
+    /// The group's mode.
     pub mode: Mode,
     /// The handle's weight, if the group has weights.
     pub weight: Option<u16>,

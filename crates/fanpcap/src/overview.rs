@@ -25,7 +25,7 @@ pub struct Overview {
 
 /// A device, and the settings in effect on it.
 pub struct Entry {
-    /// Its settings.
+    /// The settings in effect on the device.
     pub explained: Explained,
     /// Whether the network device exists.
     pub is_there: bool,

@@ -1,4 +1,5 @@
-//! Changes a device as settings ask, before a handle on it is activated.
+//! Changes settings of a network device, as pcap.conf and the environment ask, before a handle on
+//! the device is activated.
 
 use crate::handle::{Handle, PERM_DENIED};
 use crate::plan::ERROR_LENGTH;

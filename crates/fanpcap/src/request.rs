@@ -100,7 +100,7 @@ impl Request {
         }
     }
 
-    /// A request for each device of a handle on several devices; `None` for a handle on one.
+    /// A request for each device of a handle on several devices; `None` for a handle on one device.
     pub fn of_parts(&self) -> Option<Vec<Self>> {
         let parts = self.device.parts();
         let is_ours = self.device.engine().is_none_or(Driver::is_ours);

@@ -8,7 +8,8 @@ use std::iter;
 /// The handle that has failed, and the status to return.
 pub(crate) type Failed<H> = (H, c_int);
 
-/// Milliseconds within which each device must deliver its packets. The merge waits this long.
+/// Milliseconds within which each device must deliver its packets. The merge of the devices waits
+/// this long for a device.
 pub const LATEST: c_int = 20;
 
 /// The time-out to set on a handle whose application asks for `timeout`. The merge of several
@@ -34,14 +35,14 @@ pub fn all<H: Handle>(p: H) -> Vec<H> {
 }
 
 /// Applies `apply` to the handle of every device and stops at the first error. If there is no
-/// error, the first warning counts. Copies the text of that error or warning to `p`, and returns
-/// its status.
+/// error, the first warning is the result. Copies the text of that error or warning to `p`, and
+/// returns its status.
 pub fn each<H: Handle>(p: H, mut apply: impl FnMut(H) -> c_int) -> c_int {
     let mut first = apply(p);
     if first < 0 {
         return first;
     }
-    // Build no list here: signal handlers may call pcap_stats().
+    // Allocate no list here: a signal handler may call pcap_stats(), which calls this function.
     let others = p.others();
     for &other in others.iter().flat_map(|others| others.iter()) {
         let status = apply(other);

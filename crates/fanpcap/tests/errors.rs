@@ -124,7 +124,7 @@ fn too_long() -> Report {
     report
 }
 
-/// Each error from a small input.
+/// Produces each error of the section from a small input.
 fn produce() -> Vec<Report> {
     let group = [("PCAP_GROUP", "7")];
     let both = [("PCAP_GROUP", "7"), ("PCAP_DEF_GROUP", "8")];
@@ -312,8 +312,8 @@ fn the_page_lists_every_error_as_it_is() {
     errors_page::check("On the XDP engine", &of_xdp()).unwrap();
 }
 
-/// The results of `fn slug` for the errors of joining. The compiler ensures one result for each
-/// variant.
+/// Collects the slugs of the errors of joining from the source code of `fn slug`. The compiler
+/// makes sure that `fn slug` has a slug for each variant.
 fn of_joining(directory: &Path, slugs: &mut BTreeSet<String>) {
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();

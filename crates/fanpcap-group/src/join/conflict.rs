@@ -36,7 +36,8 @@ pub(super) fn conflict(
         return Some(JoinError::OtherDevice { group, has, wants });
     }
     if (other.protocol == ETH_P_SILENT) != (own.protocol == ETH_P_SILENT) {
-        // Packet diag does not distinguish engines.
+        // Packet diag does not show which engine fills the rings, so the error names the engine
+        // that can take devices.
         let engine = Driver::of_devices();
         let [has, wants] = [other.protocol, own.protocol]
             .map(|protocol| (protocol == ETH_P_SILENT).then_some(engine.as_str()));

@@ -1,5 +1,5 @@
 //! Enters a newcomer into a steered group. The newcomer makes the objects that the members share,
-//! or gets them from a member, and takes a slot.
+//! or gets these objects from a member. Then the newcomer takes a slot.
 
 mod on_device;
 
@@ -40,7 +40,7 @@ pub(super) struct Entry<'a> {
     /// The member, if its group already has a number.
     early: Option<&'a Member>,
     ready: Ready,
-    /// What the device had counted before the newcomer could get packets. Only on an engine.
+    /// The device's packet count before the newcomer could get packets. Noted only on an engine.
     before: Cell<Option<BeforeJoining>>,
     membership: Option<Membership>,
 }
@@ -148,7 +148,8 @@ impl<'a> Entry<'a> {
         }
         per_device.ensure_same(shared.table(), (group, ifindex))?;
         if shared.table().get(at::DIGEST) != self.steering.digest() {
-            // A page may have the title of the group's steering program.
+            // If a page has the title of the group's steering program, return the error with this
+            // title.
             ensure_none_differs(group, ifindex, self.newcomer.id, self.steering)?;
             return Err(other_program(group, self.steering, String::new()));
         }

@@ -35,7 +35,7 @@ impl PerDevice<'_> {
         table.set_device_groups(&keys);
     }
 
-    /// Checks by a group's table that the group has the same devices as the handle.
+    /// Checks, with a group's table, that the group has the same devices as the handle.
     pub(super) fn ensure_same(
         &self,
         table: Table<'_>,

@@ -185,7 +185,7 @@ fn new_shared(
 type DeviceOf = (Box<dyn TakenDevice>, bool, Option<Claim>);
 
 /// Takes or finds the device. If other processes have the device, they may be members that are
-/// ending, or newcomers that no page shows yet.
+/// ending, or newcomers that no page shows yet. The function waits for both.
 ///
 /// Takes the device without the locks: the device's driver may need a while, and the process may be
 /// stopped in that time. If several newcomers try, the kernel gives the device to one of them.
@@ -196,8 +196,8 @@ fn device_of(engine: &dyn Engine, ifindex: u32, lock: &GroupLock) -> Result<Devi
     loop {
         let guard = lock.take().map_err(EngineError::Lock)?;
         let device_guard = guard.device_guard().map_err(EngineError::Lock)?;
-        // Check for newcomers before searching the pages: a newcomer that has finished by now has a
-        // page.
+        // Check for newcomers before searching the pages: a newcomer that is no longer announced
+        // has a page, which the search then finds.
         arriving_since = lock
             .sees_arriving()
             .then(|| arriving_since.unwrap_or_else(Instant::now));

@@ -16,8 +16,8 @@ use fanpcap_linux::packet;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-/// Joins. Every step that may fail is done before the socket enters the group, because a socket
-/// leaves its group only when it is closed.
+/// Joins the group. Every step that may fail is done before the socket enters the group, because a
+/// socket leaves its group only when it is closed.
 pub(super) fn join(
     newcomer: &Newcomer<'_>,
     steering: &Arc<Steering>,
@@ -72,8 +72,9 @@ pub(super) fn foresee(
     ensure_none_differs(group, ifindex, own, steering)
 }
 
-/// Checks the members' pages. The table decides when the newcomer enters the group, but only the
-/// pages have the other steering program's title.
+/// Checks on the members' pages that the group has the same steering program. The digest in the
+/// table is compared later, when the newcomer enters the group. But only the pages have the title
+/// of another steering program, which the error message needs.
 fn ensure_same(newcomer: &Newcomer<'_>, steering: &Steering) -> Result<(), JoinError> {
     match newcomer.group {
         Group::Number(number) => {

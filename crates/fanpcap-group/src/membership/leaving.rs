@@ -1,4 +1,4 @@
-//! A member leaves its steered group, and the members that have left.
+//! The departure of a member from its steered group, and the members that are gone.
 
 use super::Membership;
 use crate::group_stats::Departed;
@@ -20,7 +20,8 @@ impl Membership {
             let is_member = matches!(row.state, State::Live | State::Newcomer | State::Free);
             if !is_member {
                 departed.sockets.push(MemberId::of_socket(row.member));
-                // The sums contain only the counters of placeholders.
+                // The sums have the counters of a member that is gone only after its slot has
+                // become a placeholder.
                 is_known &= row.state == State::Vacant;
             }
         }

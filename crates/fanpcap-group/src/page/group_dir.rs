@@ -106,7 +106,7 @@ impl GroupDir {
         }
     }
 
-    /// The path of a member's page. `pid` is the member's process.
+    /// The path of a member's page. `pid` is the id of the member's process.
     pub fn page(&self, pid: u32, member: MemberId) -> PathBuf {
         let directory = self.root.path().join(&self.netns).join(&self.group);
         directory.join(page_name(pid, member))
@@ -118,7 +118,8 @@ impl GroupDir {
         self.pages().into_iter().map(|(_, record)| record).collect()
     }
 
-    /// Reads the pages of living members, each with its member, as [`GroupDir::records`] does.
+    /// Reads the pages of living members as [`GroupDir::records`] does, and returns each page with
+    /// the id of its member.
     pub fn pages(&self) -> Vec<(MemberId, Record)> {
         self.open()
             .map(|directory| pages(&directory))
@@ -194,7 +195,7 @@ impl GroupDir {
         Ok((file, names.map(|name| self.number(name))))
     }
 
-    /// The number of the lock of this name.
+    /// The number of the lock `name` in the network namespace: a hash.
     fn number(&self, name: &str) -> u32 {
         let of_netns = hash(0x811c_9dc5, self.netns.as_bytes());
         hash(hash(of_netns, b"/"), name.as_bytes())

@@ -21,7 +21,7 @@ pub enum LastLook {
     Never,
     /// The application is in a read that waits for packets.
     Waits,
-    /// At this time, nanoseconds of `CLOCK_MONOTONIC`.
+    /// The application last looked at this time, nanoseconds of `CLOCK_MONOTONIC`.
     At(u64),
 }
 
@@ -52,8 +52,8 @@ impl Record {
     /// application waits for packets now, or the time is unknown.
     ///
     /// An application that waits by select(2) or poll(2) looks only when packets come. So a long
-    /// time is normal in a group without packets. It means unread packets only if other members of
-    /// the group have received packets in that time.
+    /// time is normal in a group without packets. A long time means unread packets only if other
+    /// members of the group have received packets in that time.
     pub fn unread_for(&self, now_ns: u64) -> Option<Duration> {
         let since_ns = match self.last_look {
             LastLook::Unknown | LastLook::Waits => return None,

@@ -20,8 +20,8 @@ use fanpcap_buckets::{self as buckets, Share, Slot};
 /// The class whose members do not get broadcast packets.
 const BEYOND_BROADCAST: u8 = 63;
 
-/// How long a dead member is left to the members that shall read its ring, nanoseconds. Its
-/// lifeline stays uncut in this time, so that the lifeline wakes these members.
+/// How long a dead member is left to the members that shall read its ring, nanoseconds. The dead
+/// member's lifeline stays uncut in this time, so that the lifeline wakes these members.
 pub(super) const LEFT_NS: u64 = 100_000_000;
 
 /// How long after its join a member counts as one that joined lately, nanoseconds. A member that
@@ -105,7 +105,7 @@ pub(super) fn has_taker(table: Table<'_>, row: &Row) -> bool {
     slot.is_some_and(|slot| table.row(slot).is_occupied())
 }
 
-/// The shares of all members of a class that own one.
+/// The shares of all members of a class that have a share, except dead members.
 pub(super) fn shares(table: Table<'_>, class: u8) -> Vec<Share> {
     owners(table, &|row| row.class == class && row.owns())
 }
@@ -151,7 +151,7 @@ pub(super) fn members(table: Table<'_>, class: u8) -> Vec<Slot> {
     of_class.map(|(slot, _)| slot).collect()
 }
 
-/// The ranks of all members that have a share, and of no others.
+/// Ranks for the members in `shares`, and for no other members.
 pub(super) fn ranks(part: Part<'_>, shares: &[Share]) -> Vec<Slot> {
     let slots: Vec<Slot> = shares.iter().map(|share| share.slot).collect();
     buckets::ranks(&part.ranks(), &slots)

@@ -7,12 +7,14 @@ use fanpcap_buckets::{Share, Slot};
 use std::io;
 
 impl<'a, G: KernelOps> Slots<'a, G> {
-    /// The slots of a group that follows `lead`, if there is a lead.
+    /// Makes these the slots of a group that follows `lead`; `None`: the group follows no other
+    /// group.
     pub(crate) fn behind(self, lead: Option<Table<'a>>) -> Self {
         Self { lead, ..self }
     }
 
-    /// Follows the lead if the lead has changed since the last time, unless it is changing now.
+    /// Follows the lead if the lead has changed since the last time, unless the lead is changing
+    /// now.
     pub(crate) fn follow(&mut self) -> io::Result<()> {
         self.repair()?;
         let lead = self.lead.and_then(Lead::of);

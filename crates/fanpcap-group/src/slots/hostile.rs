@@ -51,7 +51,7 @@ fn change(choice: &mut Choice<'_>, memory: &Memory, lead: &Memory, kernel: &mut 
     let (kind, own) = (choice.below(13), choice.below(8));
     let lead = (choice.below(3) == 0).then(|| lead.table());
     let mut slots = Slots::new(memory.table(), kernel).behind(lead);
-    // Any result for a hostile table is right.
+    // Ignore the result: for a hostile table, both success and an error are right.
     let _ = match kind {
         0 => slots.repair().is_ok(),
         1 => slots.begin_share(own).is_ok(),
@@ -112,7 +112,7 @@ fn newcomer(choice: &mut Choice<'_>, own: u64) -> Row {
     }
 }
 
-/// Writes to any words of a table.
+/// Writes `count` times to words of the table that `choice` chooses.
 fn scribble(choice: &mut Choice<'_>, memory: &Memory, count: u64) {
     let table = memory.table();
     for _ in 0..count {
@@ -144,7 +144,7 @@ fn scribble(choice: &mut Choice<'_>, memory: &Memory, count: u64) {
     }
 }
 
-/// Writes a row as a member may have it.
+/// Writes a row with values that are likely in a member's row.
 fn likely_row(choice: &mut Choice<'_>, memory: &Memory) {
     let table = memory.table();
     let begin = at::ROWS + 8 * choice.index(8);
@@ -215,7 +215,7 @@ impl Choice<'_> {
     }
 }
 
-/// A kernel that returns anything.
+/// A kernel whose functions return any values, whatever happened before.
 struct Hostile<'a> {
     choice: Choice<'a>,
     calls: u64,

@@ -57,7 +57,8 @@ impl<G: KernelOps> Slots<'_, G> {
         Ok(())
     }
 
-    /// Notes the placeholder that is about to be removed; a default row means none.
+    /// Notes the placeholder that is about to be removed; the default row means that no placeholder
+    /// is removed.
     pub(super) fn replace(&mut self, row: &Row) {
         self.table.set(at::REPLACED, row.cookie);
         self.table.set(at::REPLACED_MEMBER, row.member);

@@ -36,8 +36,8 @@ impl<G: KernelOps> Slots<'_, G> {
         Ok(())
     }
 
-    /// Notes that a member has taken this many errors from its socket. The device was down at least
-    /// as often: while an error is pending, the socket reports no further one.
+    /// Notes that a member has taken this many errors from its socket. The device may have been
+    /// down more often: while an error is pending, the socket reports no further error.
     pub(crate) fn note_downs(&mut self, own: u64, count: u8) -> io::Result<()> {
         self.repair()?;
         if let Some(slot) = self.table.slot_of(own) {
@@ -49,7 +49,8 @@ impl<G: KernelOps> Slots<'_, G> {
         self.prepare()
     }
 
-    /// The count for a member's row now: [`at::DOWNS`], less an error pending on its socket.
+    /// The count for a member's row now: [`at::DOWNS`], minus 1 if an error is pending on the
+    /// member's socket.
     pub(super) fn downs(&mut self, own: u64) -> io::Result<u8> {
         let is_told = self.kernel.told()?.contains(&own);
         Ok(low(self.table.get(at::DOWNS)).wrapping_sub(is_told.into()))

@@ -39,8 +39,8 @@ pub(super) fn until_round(table: Table<'_>, slot: Slot, now_ns: u64) -> Option<u
 }
 
 impl<G: KernelOps> Slots<'_, G> {
-    /// Does a round if one is due for the member `own` and enough packets have come. `own` has its
-    /// share, and no change is under way.
+    /// Does a round if a round is due for the slot of the member `own` and enough packets have
+    /// come. The caller has completed any change that was under way.
     pub(crate) fn level(&mut self, own: u64) {
         let (table, now_ns) = (self.table, self.kernel.now_ns());
         let is_due = |slot| until_round(table, slot, now_ns) == Some(0);
@@ -115,9 +115,9 @@ fn next_shifts(table: Table<'_>, shares: &[Share], balance: Balance, now_ns: u64
     round.shifts
 }
 
-/// The fewest moves after which each member owns its share of the buckets. In a balanced group, the
-/// share of a member that owns buckets is the number that it owns. So no bucket moves between such
-/// members. The other members get buckets by their weights.
+/// The fewest moves after which each member owns its share of the buckets. In a balanced group, a
+/// member that owns buckets has as its share the number of buckets that it owns now. So no bucket
+/// moves between such members. The other members get buckets by their weights.
 pub(super) fn plan(table: Table<'_>, part: Part<'_>, shares: &[Share]) -> Vec<Move> {
     let owners = part.owners(shares);
     let mut owned = [0; SLOTS];
@@ -137,7 +137,8 @@ pub(super) fn plan(table: Table<'_>, part: Part<'_>, shares: &[Share]) -> Vec<Mo
             owned => owned,
         };
         let most = shares.iter().map(due).max().unwrap_or(0);
-        // The scale makes all dues fit into a weight, and keeps their ratios.
+        // The scale makes the largest number of buckets fit into a 16-bit weight, and keeps the
+        // ratios.
         let scale = most.div_ceil(u16::MAX.into()).max(1);
         for share in &mut kept {
             let due = (due(share) / scale).max(1);

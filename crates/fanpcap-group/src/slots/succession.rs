@@ -32,8 +32,8 @@ pub(crate) fn digest(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, step).max(1)
 }
 
-/// The digest for the `nth` member of a group that has the name with the digest `name`, counted
-/// from 0.
+/// The digest for one of several members that have the same name. `name` is the digest of the name,
+/// and `nth` is the member's index among these members, from 0.
 fn nth(name: u64, nth: u64) -> u64 {
     match nth {
         0 => name,

@@ -197,8 +197,8 @@ fn a_drained_members_buckets_alone_move_until_nobody_else_is_there() {
     for (before, after) in before.iter().zip(world.owners()) {
         assert!(*before == after || (*before == drained && after != drained));
     }
-    // Either the drained member leaves, and nothing moves, or it gets a weight, and takes its
-    // share.
+    // Check two cases. First the drained member leaves, and no bucket moves. Then the drained
+    // member gets a weight, and takes its share.
     let mut left = world.clone();
     left.depart(drained);
     left.attend(other);
@@ -271,7 +271,8 @@ fn who_dies_in_any_step_of_any_change_is_finished_by_the_next() {
             world.dying(leaver, kill, |world| world.depart(leaver))
         }),
         ("drain", |world, kill| {
-            // The process that drains is not a member, but dies like one.
+            // The process that changes the weight is not a member. It is killed at each step, as a
+            // member is.
             let other = world.open();
             let drained = world.in_slot(1);
             world.dying(other, kill, |world| _ = world.weigh(other, drained, 0))

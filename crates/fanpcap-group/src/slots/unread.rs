@@ -109,8 +109,8 @@ impl<G: KernelOps> Slots<'_, G> {
     }
 }
 
-/// Whether another member reads this member's ring. If this member is dead, only a reader counts
-/// that began before the death.
+/// Whether another member reads this member's ring. If this member is dead: whether another member
+/// began to read the ring before the death, and still reads it.
 pub(super) fn is_read(table: Table<'_>, row: &Row) -> bool {
     row.taker != 0 && row.taker != row.cookie && classes::has_taker(table, row)
 }

@@ -9,7 +9,7 @@ use std::io;
 /// The result of a change of weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weighed {
-    /// Buckets have moved accordingly.
+    /// The member has the new weight, and the number of buckets for it.
     Done,
     /// The member is not in the group, or not any more.
     Gone,
@@ -41,7 +41,7 @@ impl<G: KernelOps> Slots<'_, G> {
             return Ok(Weighed::Last);
         }
         // A member that gets more weight gets buckets of other members, whose rings may have
-        // earlier packets.
+        // earlier packets. So this member counts as one that joined lately (see `classes`).
         let since_ns = match weight > row.weight {
             true => now_ns,
             false => row.since_ns,

@@ -20,7 +20,8 @@ pub enum SteerError {
     Beside,
     /// The locks of the groups can't be taken.
     Pages(io::Error),
-    /// Another thread or process is changing the steering program, or was when this process forked.
+    /// Another thread or process is changing the steering program, or was changing it when this
+    /// process forked.
     Busy,
     /// As [`SteerError::Busy`]. Holds the process that has the lock.
     BusyBy(Stat),

@@ -37,7 +37,8 @@ impl DerefMut for Held<'_> {
     }
 }
 
-/// A member whose filters stay unchanged while the application sets the handle's own filter.
+/// A locked member: while this value lives, no other thread can replace the member's steering
+/// program or filter. Held while the application sets the handle's own filter.
 #[derive(Debug)]
 pub struct Unchanging<'a>(Held<'a>);
 

@@ -61,7 +61,7 @@ pub(super) fn add_counters(filter: &Loaded, counts: &mut Counts) -> io::Result<(
 }
 
 /// Fragments that came before the first fragment of their datagram, and so may have gone to another
-/// member than their flow. Allocates nothing.
+/// member than the other packets of their flow. Allocates nothing.
 pub(super) fn late(fanout: &Loaded) -> io::Result<u64> {
     let mut late = [0];
     let map = fanout.map(LATE_MAP);

@@ -100,7 +100,7 @@ impl State {
         })
     }
 
-    /// Adds the counters of filters that are no longer attached.
+    /// Adds to `past` the counters of filters that are no longer attached.
     pub(super) fn retire(&mut self, before: &[Option<Loaded>]) {
         bpf::wait_for_programs();
         for before in before.iter().flatten() {

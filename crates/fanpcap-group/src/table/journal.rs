@@ -7,11 +7,11 @@ use fanpcap_buckets::Slot;
 /// the group's lock completes the change first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Journal {
-    /// None.
+    /// No change is under way.
     Nothing,
     /// The newcomer of [`at::NEWCOMER`] joins into this slot.
     Join(Slot),
-    /// Buckets move to the members that are live in their rows.
+    /// Buckets move between members, as the states and weights in the rows say.
     Balance,
     /// A slot becomes a placeholder. The number says which of the two places for the sums becomes
     /// valid.

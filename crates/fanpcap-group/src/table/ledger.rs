@@ -19,7 +19,7 @@ fn words(ledger: &mut Ledger) -> [&mut u64; LEDGER_WORDS] {
 }
 
 impl Table<'_> {
-    /// The ledger that a member last published; `None` if there is none.
+    /// The ledger that a member last published; `None` if no member has published a ledger.
     pub(crate) fn ledger(&self) -> Option<Ledger> {
         let mut ledger = Ledger::default();
         set_all(words(&mut ledger), self.words_at(at::LEDGER));

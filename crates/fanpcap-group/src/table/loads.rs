@@ -25,7 +25,7 @@ pub struct Leveled {
 pub struct Elephant {
     /// The bucket.
     pub bucket: u16,
-    /// Its owner.
+    /// The slot that owns the bucket.
     pub slot: Slot,
     /// The bucket's part of the group's packets, in parts of 1000.
     pub part: u16,
@@ -75,8 +75,9 @@ impl Table<'_> {
         self.set(at::DIGEST, steering.digest());
     }
 
-    /// Notes which buckets move. The caller must note the group's digest only after this call,
-    /// which finds by the digest 0 that a group is new.
+    /// Notes in the table which buckets may move: none, only idle buckets, or all. The caller must
+    /// set the group's digest only after this call, because this call takes a group with the digest
+    /// 0 for a new group.
     pub(crate) fn set_balance(&self, balance: Option<Balance>, now_ns: u64) {
         let balance = match balance {
             None => 0,

@@ -81,7 +81,7 @@ const LAST: u8 = 63;
 const _: () = assert!(LAST as usize + 1 == CLASSES);
 
 impl Part<'_> {
-    /// The owners of all buckets; `None` for an owner without a share.
+    /// The owners of all buckets; `None` for a bucket whose owner is not in `shares`.
     pub(crate) fn owners(&self, shares: &[Share]) -> Owners {
         let mut has_share = [false; SLOTS];
         for share in shares {
@@ -106,7 +106,8 @@ impl Part<'_> {
         count.sum()
     }
 
-    /// Whether the class has ranks. An empty class loses them at the next change of buckets.
+    /// Whether the class has ranks. A class without members loses its ranks at the next change of
+    /// buckets.
     pub(crate) fn has_ranks(&self) -> bool {
         self.count() > 0
     }

@@ -7,7 +7,7 @@ use fanpcap_buckets::layout::SLOTS;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 impl Table<'_> {
-    /// Copies slots, buckets and ranks, and notes the new number of each slot.
+    /// Copies the rows, buckets and ranks, and notes the new number of each slot.
     pub(crate) fn prepare_renumbering(&self, new: &[u8; SLOTS]) {
         for index in 0..SLOTS * ROW {
             self.set(at::OLD_ROWS + index, self.get(at::ROWS + index));

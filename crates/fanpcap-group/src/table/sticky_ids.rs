@@ -14,8 +14,8 @@ fn number(sticky_id: u64) -> usize {
 }
 
 impl Row {
-    /// Whether remembered flows stay with this slot. A drained member has no flows, and a member
-    /// that was silent is a newcomer again.
+    /// Whether the flows that the BPF program remembers stay with this slot. They do not stay with
+    /// a drained member, nor with a member that lost its share because it was silent.
     fn keeps_flows(&self) -> bool {
         self.owns() || self.keeps()
     }

@@ -109,7 +109,8 @@ fn several_devices_are_in_one_steered_group() {
     );
 }
 
-/// A balanced group counts the packets of one device.
+/// A balanced group counts the packets of only one device, so a group on several devices can't
+/// become balanced.
 #[test]
 fn the_steering_program_of_several_devices_stays_one_for_several() {
     let world = World::default();

@@ -1,4 +1,4 @@
-//! Handles of a library in memory. Each records its calls, and answers as the test says.
+//! Simulated handles. Each handle records the calls to it, and returns what the test has set.
 
 use fanpcap::handle::{ERROR, Joined, Life, Member, Notes, PartState, Setting, System};
 use fanpcap::request::Request;
@@ -25,7 +25,7 @@ pub(crate) struct World {
     /// What was called, in order: the handle's index and the call.
     calls: RefCell<Vec<String>>,
     pub(crate) plans: Cell<usize>,
-    /// Our reader can't read several devices together.
+    /// Whether our reader is unable to read several devices together.
     pub(crate) is_not_ethernet: Cell<bool>,
 }
 
@@ -37,12 +37,12 @@ pub(crate) struct State {
     pub(crate) error: String,
     /// The result of the system's pcap_activate(), and its error text.
     pub(crate) activate: (c_int, &'static str),
-    /// Our reader can read the handle.
+    /// Whether our reader can read the handle.
     pub(crate) is_served: bool,
     /// Why the XDP engine can't serve the handle.
     pub(crate) refused_by_engine: Option<fn() -> JoinError>,
     pub(crate) host_use: Option<&'static str>,
-    /// The device is no network interface.
+    /// Whether the device is something other than a network interface.
     pub(crate) is_stranger: bool,
     /// Why the device can't be set as the handle's settings ask.
     pub(crate) refused_place: Option<fn() -> PlaceError>,
@@ -119,7 +119,7 @@ impl World {
         }
     }
 
-    /// The calls since the last time that the test asked.
+    /// The calls since the test last called this function.
     pub(crate) fn calls(&self) -> Vec<String> {
         self.calls.take()
     }

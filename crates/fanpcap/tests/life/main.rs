@@ -1,5 +1,5 @@
-//! A handle's life on a library in memory: the order of calls, and the application's results. No
-//! kernel takes part.
+//! The life of a simulated handle: in which order our code calls the system's library, the reader
+//! and the group, and what the application gets. No kernel takes part.
 #![expect(clippy::unwrap_used, reason = "a test stops at what it did not expect")]
 
 mod fake;

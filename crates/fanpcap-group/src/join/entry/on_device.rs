@@ -166,8 +166,8 @@ impl Entry<'_> {
             .set(before.or_else(|| rejections.map(|it| it.before_joining())));
     }
 
-    /// Checks that the device's packets still come to the group. If the newcomer's settings say so,
-    /// takes these packets from the host.
+    /// Checks that the device's packets still come to the group. If the newcomer's settings say
+    /// `steal`, makes sure that the host does not get these packets.
     pub(super) fn check_device(
         &self,
         shared: &Shared,

@@ -23,7 +23,7 @@ struct Watch {
     loaders: AtomicUsize,
 }
 
-/// A device whose groups are watched.
+/// A device whose groups count their calls in a [`Watch`].
 struct Device(Box<dyn TakenDevice>, Arc<Watch>);
 
 impl TakenDevice for Device {
@@ -42,7 +42,7 @@ impl TakenDevice for Device {
     }
 }
 
-/// A group's part of a device, for which rings are made.
+/// A group's part of a device, which counts its calls in a [`Watch`].
 struct Watched(Box<dyn OnDevice>, Arc<Watch>);
 
 impl OnDevice for Watched {

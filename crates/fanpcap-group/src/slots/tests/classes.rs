@@ -142,7 +142,7 @@ fn members_of_another_class_stop_the_hang_up_where_the_dead_ones_class_does_not(
     world.check_ledger();
 }
 
-/// A member's own cookie as its taker means that others shall read its ring.
+/// A member's own cookie as its taker means that other members shall read its ring.
 #[test]
 fn members_of_another_class_stop_the_hang_up_of_one_that_was_never_read() {
     let mut world = World::with_classes(7);

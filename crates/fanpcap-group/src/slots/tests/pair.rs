@@ -149,7 +149,7 @@ impl Pair {
         }
     }
 
-    /// One of the devices was down.
+    /// One of the two devices goes down and up again.
     fn flap(&mut self, first: bool, member: u64) {
         let world = if first {
             &mut self.lead

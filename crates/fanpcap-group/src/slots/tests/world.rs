@@ -77,10 +77,12 @@ struct Kernel {
     sent: u64,
     /// Nanoseconds that have passed without packets.
     idle_ns: u64,
-    /// Nanoseconds between two readings of the clock, and the sum of these so far.
+    /// By how many nanoseconds each reading advances the clock, and the sum of these advances so
+    /// far.
     between_looks_ns: u64,
     looks_ns: Cell<u64>,
-    /// The number of packets that ended with a group, and the packets that members took.
+    /// How many packets came while there was no group, or were unread when the group ended. Then
+    /// the numbers of the packets that members took.
     ended: u64,
     taken: BTreeSet<u64>,
     random: u64,
@@ -122,7 +124,7 @@ impl KernelOps for Kernel {
 
     fn step(&mut self) {
         match &mut self.left {
-            // Not a panic: its hook would print.
+            // Not panic!(): the panic hook would print a message.
             Some(0) => panic::resume_unwind(Box::new(Killed)),
             Some(left) => *left -= 1,
             None => {}
@@ -247,7 +249,8 @@ pub(super) struct World {
     /// Names of members, and their classes.
     names: BTreeMap<u64, u64>,
     of_class: BTreeMap<u64, u8>,
-    /// Rings of the dead, and the members that read them.
+    /// For each dead member's ring that is taken over, by the cookie of its socket: the member that
+    /// reads the ring.
     takers: BTreeMap<u64, u64>,
     pub(super) store_is_full: bool,
 }

@@ -63,8 +63,8 @@ impl World {
         part.has_ranks().then(|| self.in_slot(slot))
     }
 
-    /// One member of each class looks after the group. When the time of these members is over, one
-    /// member of any class does.
+    /// One member of each class looks after the group. Then sometimes so much time passes that next
+    /// time members of other classes may look after the dead members, too.
     pub(super) fn attend_classes(&mut self) {
         let mut seen = Vec::new();
         for member in self.members() {

@@ -23,7 +23,8 @@ impl World {
         memory
     }
 
-    /// Gives the group a steering program with this rule of which buckets move.
+    /// Gives the group a steering program with this setting for `balance`, which says which buckets
+    /// move.
     pub(in super::super) fn set_balance(&self, balance: Option<Balance>) {
         let table = self.table();
         table.set_balance(balance, self.kernel.now_ns());
@@ -47,7 +48,7 @@ impl World {
         }
     }
 
-    /// A member does a round if it is due.
+    /// The member `own` does a round if a round is due.
     pub(in super::super) fn level(&mut self, own: u64) {
         self.change(own, |slots| {
             slots.repair().unwrap();

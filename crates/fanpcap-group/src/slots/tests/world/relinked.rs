@@ -12,7 +12,8 @@ impl World {
     }
 
     /// As [`World::flap`], but does nothing while a member has not taken the last error. That
-    /// member would take two errors as one, and the members that saw two might die.
+    /// member would take two errors as one. If the members that took both errors then died, no
+    /// member would renumber the slots for the second error.
     pub(in super::super) fn flap_once(&mut self) {
         let is_told = |cookie: &u64| self.kernel.sockets[cookie].is_told;
         if !self.members().iter().any(is_told) {
