@@ -50,7 +50,8 @@ impl Cores {
         self.undisturbed_by(&[(self.generator_cpu, *sent)], woken)
     }
 
-    /// Whether the readers and generators on these CPUs had their cores to themselves.
+    /// Does the same for several generators, each with its CPU. `woken` says that a reader wakes
+    /// for each packet.
     pub(crate) fn undisturbed_by(
         &self,
         generators: &[(usize, Sent)],

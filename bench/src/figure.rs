@@ -77,7 +77,8 @@ pub(crate) enum Figure {
     ServedMs,
     /// Size of the library's file.
     SizeMb,
-    /// Packets above the average number of the parts of a histogram, in percent of all packets.
+    /// The packets by which parts of a histogram exceed the average part, in percent of all
+    /// packets.
     OutsideUniform,
     /// How far the busiest node is above its share, in percent.
     Imbalance,

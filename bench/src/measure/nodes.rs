@@ -141,7 +141,8 @@ fn judged(bench: &Bench, sent: &Sent, pps: f64, told: &[ReaderReport]) -> Result
     ]))
 }
 
-/// A node: the selection on its device, and a reader behind the selection that is held by a quota.
+/// A node: the selection on its device, and a reader behind the selection. A quota limits the
+/// reader's CPU time.
 struct Node {
     reader: Member,
     /// The selection, which is detached at the end.

@@ -84,8 +84,8 @@ impl Peers {
         })
     }
 
-    /// netsniff-ng has no snapshot length. Its option keeps it from changing the machine's limits
-    /// of socket memory.
+    /// netsniff-ng has no snapshot length. The option `--no-sock-mem` keeps it from changing the
+    /// machine's limits of socket memory.
     fn netsniff(&self, bench: &Bench) -> Result<Result<Sample, Refusal>> {
         let cpu = bench.reader_cpu;
         let program = outside::program(bench, Side::System, cpu, "netsniff-ng", "Running!")

@@ -75,7 +75,8 @@ impl Story {
     }
 }
 
-/// Of the flows whose former owner `counts`, the percentage that now has another owner.
+/// The percentage of flows that have another owner now. Includes only flows whose former owner
+/// `counts` accepts.
 pub(super) fn moved(before: &Owners, now: &Owners, counts: impl Fn(usize) -> bool) -> f64 {
     let flows = before.iter().zip(now);
     let flows = flows.filter(|(before, _)| before.is_some_and(&counts));
