@@ -240,7 +240,7 @@ impl Bench {
         generator::start(self.library(), launch, &self.scratch)
     }
 
-    /// Runs generators that begin at the same time, each at a wire and on a CPU, until all have
+    /// Runs generators that begin at the same time, each on its wire and its CPU, until all have
     /// ended. Returns what each generator has sent, with its CPU.
     pub(crate) fn generate_together<'a>(
         &self,

@@ -41,8 +41,8 @@ fn nodes(key: &str) -> usize {
 const THOUSANDTHS: u32 = 150;
 /// The work for each packet is so large that the readers set the limit, not the mirror.
 const WORK: Work = Work::Busy(20_000);
-/// The ring has room for 70 ms, so that the packets in the ring at the end are a small part of a
-/// run.
+/// The ring has room for the packets of only 70 ms, so that the packets in the ring at the end are
+/// a small part of a run.
 pub(super) const SETTINGS: Settings = Settings {
     snaplen: Some(96),
     immediate: true,

@@ -18,8 +18,8 @@ use crate::refusal::{Refusal, Tally};
 use crate::trial::GRACE;
 use crate::verdict::Verdict;
 
-/// tcpdump sets a timeout of a second, and the kernel hands over a partly filled block within two
-/// seconds.
+/// Time for tcpdump to read the rest of its ring. tcpdump sets a timeout of a second, and the
+/// kernel hands over a partly filled block within two seconds.
 const TCPDUMP_GRACE: Duration = Duration::from_millis(2200);
 
 /// The measure of all peers, at one frame length.

@@ -162,8 +162,8 @@ impl Story {
         self.account(first)
     }
 
-    /// Prints how many packets were captured since packet `first`. Fails if the packets in the
-    /// nodes' files contradict the counts that the nodes report.
+    /// Prints how many of the packets from number `first` on were captured. Fails if the nodes'
+    /// files contradict the counts that the nodes report.
     fn account(&mut self, first: u64) -> Result<()> {
         let files = self.stage.captured()?;
         if let Some((node, at)) = self.dead.take() {

@@ -16,7 +16,7 @@ struct Got {
     number: u32,
     /// Microseconds since 1970.
     arrived_us: u64,
-    /// Microseconds until the member got the packet.
+    /// Microseconds from the packet's arrival until the member got the packet.
     waited_us: u32,
 }
 

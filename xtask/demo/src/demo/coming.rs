@@ -54,7 +54,7 @@ struct Tcpdump {
     /// The process; `None` after it was killed.
     member: Option<Member>,
     file: PathBuf,
-    /// Packets that the member had captured before the last change.
+    /// Packets that the member had captured when the last call of `talk` began.
     before: usize,
 }
 
