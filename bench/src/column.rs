@@ -45,7 +45,7 @@ pub(crate) enum Need {
     OwnQueues,
     /// Processes can be limited to a share of a CPU.
     Quota,
-    /// This program is installed, from this package.
+    /// The program with the first name is installed. The second name is the program's package.
     Installed(&'static str, &'static str),
     /// testpmd starts on net_af_packet.
     TestpmdOnPacket,

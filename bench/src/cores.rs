@@ -50,8 +50,8 @@ impl Cores {
         self.undisturbed_by(&[(self.generator_cpu, *sent)], woken)
     }
 
-    /// Does the same for several generators, each with its CPU. `woken` says that a reader wakes
-    /// for each packet.
+    /// Refuses a run in which other processes used the cores. `generators` has each generator's CPU
+    /// and report; `woken` says that a reader wakes for each packet.
     pub(crate) fn undisturbed_by(
         &self,
         generators: &[(usize, Sent)],

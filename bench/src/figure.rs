@@ -51,7 +51,7 @@ pub(crate) enum Figure {
     LatencyP99Us,
     /// The greatest age of single packets in the callback.
     LatencyMaxUs,
-    /// Time of `pcap_open_live`, with the filter if there is one.
+    /// Time to open a handle, including the time to set its filter.
     OpenUs,
     /// Time from the start of opening to the first packet.
     FirstUs,

@@ -19,8 +19,8 @@ use crate::{archive, stage, tree};
 struct Package {
     version: String,
     maintainer: String,
-    /// Time of the last change to the source, in seconds since 1970. Every file in the package gets
-    /// this time.
+    /// Time of the last change to the source, in seconds since 1970. Files in the package that are
+    /// newer get this time.
     epoch: String,
 }
 

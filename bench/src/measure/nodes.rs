@@ -51,13 +51,12 @@ pub(super) const SETTINGS: Settings = Settings {
     filter: None,
 };
 
-/// The measure of some nodes: their number, and the load as a multiple of the rate that one node
-/// can handle.
+/// The load of a measure of nodes, as a multiple of the rate that one node can handle.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Nodes {
     times: f64,
-    /// Whether this load is for each node. Otherwise it is for all nodes together.
+    /// Whether `times` is the load of each node. Otherwise it is the load of all nodes together.
     #[serde(default)]
     each: bool,
 }
