@@ -72,8 +72,8 @@ static long long clock_cost(void)
     return (now(CLOCK_THREAD_CPUTIME_ID) - start) / READINGS * 3 / 2;
 }
 
-/* Uses `busy` nanoseconds of this thread's own CPU time. Time that other processes have the core
-   does not count. */
+/* Uses `busy` nanoseconds of this thread's own CPU time. Time in which other processes
+   run on the core does not count. */
 static void work(void)
 {
     for (long long due = now(CLOCK_THREAD_CPUTIME_ID) + busy; now(CLOCK_THREAD_CPUTIME_ID) < due;)

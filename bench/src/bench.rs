@@ -171,7 +171,7 @@ impl Bench {
         })
     }
 
-    /// Starts a reader alone at the far end.
+    /// Starts a reader without a group at the far end, on the reader's CPU.
     pub(crate) fn read(&self, side: Side, settings: Settings, work: Work) -> Result<Member> {
         self.seat(side, settings, work, Seat::ALONE)
     }
@@ -188,7 +188,7 @@ impl Bench {
         self.reader.program(device, what, Some(self.reader_cpu))
     }
 
-    /// Starts a reader on a seat.
+    /// Starts a reader at the far end, on the core and in the group that `seat` names.
     pub(crate) fn seat(
         &self,
         side: Side,
@@ -224,8 +224,8 @@ impl Bench {
         &self.libraries().ours
     }
 
-    /// Starts a generator at the near end, on its usual CPU. If `reader` is given, the generator
-    /// also reports that reader's CPU time.
+    /// Starts a generator at the near end, on the generator's CPU. If `reader` is given, the
+    /// generator also reports that reader's CPU time.
     pub(crate) fn start_generator(&self, load: Load, reader: Option<u32>) -> Result<Member> {
         self.launch(&Launch {
             device: self.wire.near().to_owned(),
@@ -240,7 +240,7 @@ impl Bench {
         generator::start(self.library(), launch, &self.scratch)
     }
 
-    /// Runs generators that begin at the same time, each at a wire and on a CPU, until all have
+    /// Runs generators that begin at the same time, each on its wire and its CPU, until all have
     /// ended. Returns what each generator has sent, with its CPU.
     pub(crate) fn generate_together<'a>(
         &self,
@@ -304,8 +304,8 @@ impl Bench {
         self.wire.arrived()
     }
 
-    /// Returns `verdict`, a refusal because of other processes' load. If other processes may use
-    /// the CPUs, such a refusal is ignored.
+    /// Returns `verdict`, which refuses a run if other processes used the CPUs. If the options
+    /// allow that other processes use them, returns `Ok` instead.
     pub(crate) fn alone(&self, verdict: Result<(), Refusal>) -> Result<(), Refusal> {
         if self.shared { Ok(()) } else { verdict }
     }

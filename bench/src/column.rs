@@ -25,11 +25,12 @@ pub(crate) struct Column {
     /// What receives the frames.
     #[serde(default)]
     pub(crate) receivers: Receivers,
-    /// The library of readers, unless the column's key names it.
+    /// The library of the readers; `None` if the column's key names the library.
     pub(crate) side: Option<Side>,
     /// What the readers do, if their work differs from that in the other columns.
     pub(crate) work: Option<Work>,
-    /// The seats, with one reader on each. If there are no seats, the column has a single reader.
+    /// A reader for each seat: its core and its group. Without seats, the column has a single
+    /// reader.
     #[serde(default)]
     pub(crate) seats: Vec<Seat>,
 }
@@ -44,7 +45,7 @@ pub(crate) enum Need {
     OwnQueues,
     /// Processes can be limited to a share of a CPU.
     Quota,
-    /// This program is installed, from this package.
+    /// The program with the first name is installed. The second name is the program's package.
     Installed(&'static str, &'static str),
     /// testpmd starts on net_af_packet.
     TestpmdOnPacket,
@@ -63,12 +64,12 @@ pub(crate) enum Receivers {
     Program(Verdict),
     /// No program receives the frames.
     Nothing,
-    /// Links whose queues threads poll.
+    /// Links with queues that are polled by threads.
     Links(Vec<Layout>),
 }
 
-/// Where a link's readers run, and the threads that poll its queues. CPUs are those of the bench: 0
-/// is the generator's, 1 is the reader's.
+/// The CPUs of a link's readers, and of the threads that poll the link's queues. In these fields, 0
+/// is the generator's CPU and 1 is the reader's.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Layout {
@@ -81,6 +82,6 @@ pub(crate) enum Layout {
         /// The CPU of each reader.
         readers: Vec<usize>,
     },
-    /// `fanpcap tune DEV --threads` plans the places. The link has one reader.
+    /// The plan of `fanpcap tune DEV --threads` chooses the CPUs. The link has one reader.
     Tuned,
 }

@@ -31,7 +31,7 @@ pub(crate) struct Compiling {
     times: u32,
 }
 
-/// Times in nanoseconds: medians, and the first time.
+/// Times in nanoseconds: medians of all repetitions, and the time of the first.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct Compiled {
     /// Time from the text to the BPF programs.
@@ -40,7 +40,7 @@ pub(crate) struct Compiled {
     pub(crate) load: f64,
     /// The sum of `compile` and `load`.
     pub(crate) both: f64,
-    /// The time of compiling and loading at the first time, with cold caches.
+    /// The time of the process's first compilation and load, with cold caches.
     pub(crate) first: f64,
 }
 

@@ -50,7 +50,8 @@ impl Cores {
         self.undisturbed_by(&[(self.generator_cpu, *sent)], woken)
     }
 
-    /// Whether the readers and generators on these CPUs had their cores to themselves.
+    /// Refuses a run in which other processes used the cores. `generators` has each generator's CPU
+    /// and report; `woken` says that a reader wakes for each packet.
     pub(crate) fn undisturbed_by(
         &self,
         generators: &[(usize, Sent)],

@@ -29,7 +29,7 @@ fn first_number(path: &str) -> Result<Duration> {
     Ok(Duration::from_nanos(nanoseconds))
 }
 
-/// Watches a core.
+/// Measures which share of a core's time other processes take.
 #[derive(Debug)]
 pub(crate) struct Watch {
     cpu: usize,
@@ -70,7 +70,8 @@ impl Watch {
     }
 }
 
-/// Idle time of a core: columns 4 and 5 of its line, in hundredths of a second (`USER_HZ`).
+/// Idle time of a core: the numbers 4 and 5 of its line in /proc/stat (`idle`, `iowait`), in
+/// hundredths of a second (`USER_HZ`).
 fn idle(cpu: usize) -> Result<Duration> {
     let text = fs::read_to_string("/proc/stat").context("reading /proc/stat")?;
     let name = format!("cpu{cpu}");
@@ -88,7 +89,7 @@ fn idle(cpu: usize) -> Result<Duration> {
     Ok(Duration::from_millis(10 * ticks))
 }
 
-/// The process with this name.
+/// The id of the process with this name; `None` if no process has it.
 fn find(name: &str) -> Result<Option<u32>> {
     for entry in fs::read_dir("/proc").context("reading /proc")? {
         let entry = entry?;

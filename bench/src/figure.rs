@@ -51,7 +51,7 @@ pub(crate) enum Figure {
     LatencyP99Us,
     /// The greatest age of single packets in the callback.
     LatencyMaxUs,
-    /// Time of `pcap_open_live`, with the filter if there is one.
+    /// Time to open a handle, including the time to set its filter.
     OpenUs,
     /// Time from the start of opening to the first packet.
     FirstUs,
@@ -77,7 +77,8 @@ pub(crate) enum Figure {
     ServedMs,
     /// Size of the library's file.
     SizeMb,
-    /// Packets above the average number of the parts of a histogram, in percent of all packets.
+    /// The packets by which parts of a histogram exceed the average part, in percent of all
+    /// packets.
     OutsideUniform,
     /// How far the busiest node is above its share, in percent.
     Imbalance,

@@ -85,7 +85,8 @@ pub(crate) enum Way {
 /// What the generator sends.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) enum Load {
-    /// Frames of one length for a limited time, at a rate or, without one, as many as possible.
+    /// Frames of one length for a limited time: at a rate or, if `pps` is `None`, as many as
+    /// possible.
     Frames {
         len: usize,
         pps: Option<NonZeroU64>,

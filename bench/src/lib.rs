@@ -306,8 +306,8 @@ impl Known {
             for (_, state) in &mut known {
                 let Ok(taking) = state else { continue };
                 if let Err(error) = taking.round(bench) {
-                    // After a signal this function fails, so the files of an earlier session are
-                    // not removed.
+                    // After a signal this function fails. If it continued, `report` would take the
+                    // row for broken and remove the row's files of an earlier session.
                     pause::go_on()?;
                     *state = Err(error);
                 }

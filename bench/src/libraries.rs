@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::priority;
 
-/// The library that a process runs on, and the engine if one is given.
+/// The libpcap that a process loads. The variant `Xdp` also sets the engine.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Side {
@@ -21,7 +21,7 @@ pub(crate) enum Side {
     System,
 }
 
-/// Which of the packets that the XDP engine captures the host gets.
+/// Whether the host also gets the packets that the XDP engine captures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Host {

@@ -56,13 +56,13 @@ struct Series {
 #[serde(deny_unknown_fields, bound(deserialize = "'de: 'static"))]
 struct Single {
     name: String,
-    /// A comment.
+    /// A comment in measures.json, which the bench does not use.
     #[serde(rename = "why")]
     _why: Option<IgnoredAny>,
     kind: Kind,
 }
 
-/// What runs for a column.
+/// What a measure does for each of its columns.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case", bound(deserialize = "'de: 'static"))]
 enum Kind {
@@ -89,7 +89,7 @@ static SERIES: LazyLock<Vec<Series>> = LazyLock::new(|| {
     serde_json::from_str(include_str!("../measures.json")).expect("measures.json is well formed")
 });
 
-/// Compares columns: libraries, applications, settings.
+/// One measure, and the series whose columns it compares.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Measure {
     series: &'static Series,

@@ -31,7 +31,7 @@ pub(crate) struct Manner {
     pub(crate) polls: bool,
 }
 
-/// The message for an application that is not installed.
+/// The message for an application that is not installed; `None` if it is installed.
 pub(crate) fn missing(program: &str, package: &str) -> Option<String> {
     let path = env::var_os("PATH").unwrap_or_default();
     let runs = |file: std::path::PathBuf| {

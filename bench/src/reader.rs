@@ -111,7 +111,7 @@ pub(crate) struct ReaderReport {
     pub(crate) cpu_ns: u64,
     /// Age of probes in the callback.
     pub(crate) latency_ns: Option<Times>,
-    /// Times of `pcap_open_live`, including the filter if there is one.
+    /// Times from the start of `pcap_open_live` until the handle is open and has its filter.
     pub(crate) open_ns: Option<Times>,
     /// Times from the start of opening to the end of the first packet's callback.
     pub(crate) first_ns: Option<Times>,

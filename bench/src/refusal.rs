@@ -8,7 +8,7 @@ use crate::wire::Arrived;
 /// Counters of one or more applications at their end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// Packets, including dropped ones.
+    /// Received packets, including the dropped packets.
     pub(crate) received: u64,
     /// Packets that were dropped because a ring was full.
     pub(crate) dropped: u64,
@@ -164,8 +164,8 @@ pub(crate) fn at_once(share: f64) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Refuses a run during which other processes used a core; `woken` if its reader wakes for each
-/// packet.
+/// Refuses a run during which other processes used a core. If the reader wakes for each packet
+/// (`woken`), a larger share of the core is allowed.
 pub(crate) fn foreign_share(cpu: usize, share: f64, woken: bool) -> Result<(), Refusal> {
     let most = if woken {
         FOREIGN_SHARE_WOKEN

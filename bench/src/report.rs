@@ -103,7 +103,7 @@ impl<'a> Report<'a> {
         self.goals.iter().filter(|goal| counts(goal)).count()
     }
 
-    /// Prints the row. Rounds that goals share are printed once.
+    /// Prints the row. If several goals have the same measure, the measure's table is printed once.
     pub(crate) fn print(&self) {
         tell!("{}: {}", self.row, self.what);
         for table in &self.tables {
@@ -135,7 +135,8 @@ impl<'a> Report<'a> {
         plot::draw(&path, &picture).with_context(|| format!("writing {}", path.display()))
     }
 
-    /// The panels of the plot: one for each figure of a goal, and one for comparing goals.
+    /// The panels of the plot: one with the measured values of each figure, and one with the ratios
+    /// or differences, if goals compare columns by this figure.
     fn panels(&self) -> Vec<plot::Panel> {
         let mut panels: Vec<plot::Panel> = Vec::new();
         let mut add = |title: String, bars: Vec<plot::Bar>| {

@@ -17,7 +17,7 @@ pub(crate) struct Row {
     pub(crate) name: &'static str,
     /// A description for users.
     pub(crate) what: &'static str,
-    /// A comment.
+    /// A comment in rows.json, which the bench does not use.
     #[serde(rename = "why")]
     _why: Option<IgnoredAny>,
     pub(crate) goals: Vec<Goal>,

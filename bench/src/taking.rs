@@ -62,8 +62,8 @@ const PAUSE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Taking {
     measure: Measure,
-    /// The columns in the order of the next round. The order rotates, so that a drift favours no
-    /// column.
+    /// The columns in the order of the next round. The order rotates, so that a slow change of the
+    /// machine's speed favours no column.
     present: Vec<&'static Column>,
     taken: Taken,
 }

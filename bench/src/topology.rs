@@ -29,7 +29,8 @@ impl FromStr for Pair {
 }
 
 impl Pair {
-    /// The requested CPUs, or else the first CPU and the next one that is not its sibling.
+    /// The requested CPUs, or else the first CPU and the next CPU of another core. If all CPUs are
+    /// of one core, the first two CPUs.
     pub(crate) fn choose(asked: Option<Self>) -> Result<Self> {
         let cpus = cpus()?;
         if let Some(pair) = asked {

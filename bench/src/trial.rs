@@ -73,8 +73,8 @@ impl Trial<'_> {
         }))
     }
 
-    /// Whether the reader's core idles and wakes every few packets, or the core of a generator that
-    /// sleeps between bursts.
+    /// Whether a core often goes idle and wakes again: the reader's core in immediate mode, or the
+    /// core of a generator that sleeps between bursts or probes.
     fn wakes_often(&self) -> bool {
         self.settings.immediate || !matches!(self.load, Load::Frames { pps: None, .. })
     }

@@ -47,8 +47,9 @@ fn end(asm: &mut Assembler, action: i32) {
     asm.exit_with(action);
 }
 
-/// Passes frames that are not UDP or TCP over IPv4, and frames with one particular hash. The
-/// comparison with this hash is there so that the kernel can't remove the computation of the hash.
+/// Passes frames that are not UDP or TCP over IPv4, and frames with one particular hash. Drops all
+/// others. The comparison with this hash is there so that the kernel can't remove the computation
+/// of the hash.
 fn parse(asm: &mut Assembler, stamps: bool) {
     let pass = asm.label();
     hash(asm, pass);

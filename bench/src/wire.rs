@@ -103,8 +103,8 @@ impl Wire {
         self.ends[1]
     }
 
-    /// Runs `work` with the calling thread in the far namespace; processes that it starts stay
-    /// there.
+    /// Runs `work` with the calling thread in the far namespace. Processes that `work` starts stay
+    /// in this namespace.
     pub(crate) fn at_far<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         enter(self.far.as_fd()).context("entering the reader's namespace")?;
         let done = work();

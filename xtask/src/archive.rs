@@ -38,8 +38,8 @@ pub(crate) fn sources(origin: &str, suite: &str) -> Result<Vec<Source>> {
     Ok(rewritten(&tree::output(&mut apt)?, codename, origin, suite))
 }
 
-/// The lines of the distribution's main component in apt's listing, with the release's name
-/// replaced.
+/// The distribution's components `main` and `universe` in apt's listing, with the name of the
+/// release replaced by `suite`.
 fn rewritten(listing: &str, codename: &str, origin: &str, suite: &str) -> Vec<Source> {
     let source = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();

@@ -15,7 +15,7 @@ pub(crate) fn run() -> Result<Tally> {
     let cargo = |line: &str| tree::cargo(&line.split(' ').collect::<Vec<_>>());
     let clippy = |line: &str| {
         let mut clippy = rust.command("cargo-clippy", line);
-        // Only linking the fuzz targets would need libFuzzer itself.
+        // Only the linker needs libFuzzer, and clippy does not link the fuzz targets.
         clippy.env("CUSTOM_LIBFUZZER_PATH", "/dev/null");
         Ok(clippy)
     };

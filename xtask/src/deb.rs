@@ -19,8 +19,8 @@ use crate::{archive, stage, tree};
 struct Package {
     version: String,
     maintainer: String,
-    /// Time of the last change to the source, in seconds since 1970. Every file in the package gets
-    /// this time.
+    /// Time of the last change to the source, in seconds since 1970. Files in the package that are
+    /// newer get this time.
     epoch: String,
 }
 
@@ -86,7 +86,8 @@ pub(crate) fn of_staged() -> Result<()> {
     tree::run(copy.arg("-r").arg(texts::directory()?).arg(&debian))?;
     stage::place_text(&texts::copyright()?, &debian.join("copyright"))?;
     stage::place_text(&texts::changelog(&package)?, &debian.join("changelog"))?;
-    // In the package, dpkg-deb gives files that are newer than SOURCE_DATE_EPOCH this time.
+    // dpkg-deb sets the time of each file that is newer than SOURCE_DATE_EPOCH to
+    // SOURCE_DATE_EPOCH.
     let mut rules = Command::new("debian/rules");
     rules.arg("binary").env("MAINTAINER", &package.maintainer);
     rules.env("SOURCE_DATE_EPOCH", &package.epoch);

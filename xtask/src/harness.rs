@@ -183,7 +183,7 @@ fn failures(output: &str) -> Vec<String> {
     output.lines().filter_map(failed).collect()
 }
 
-/// The harness' result lines.
+/// The sums of the harness' result lines.
 fn reported(output: &str) -> Tally {
     let mut tally = Tally::default();
     for line in output.lines() {
@@ -194,7 +194,8 @@ fn reported(output: &str) -> Tally {
     tally
 }
 
-/// `ok. 5 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.00s`
+/// Reads the rest of a result line:
+/// `ok. 5 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.00s`.
 fn counted(line: &str) -> Tally {
     let number = |what: &str| {
         let before = line.split(&format!(" {what}")).next()?;

@@ -80,7 +80,7 @@ fn introduces_itself((name, text): &Source) -> bool {
     opening(name).is_some_and(|opening| text.starts_with(opening))
 }
 
-/// The beginning of a source file of this kind.
+/// How a source file with this extension must begin; `None` for other files.
 fn opening(name: &str) -> Option<&'static str> {
     match Path::new(name).extension().and_then(OsStr::to_str)? {
         "rs" => Some("//! "),

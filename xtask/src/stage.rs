@@ -21,7 +21,7 @@ pub(crate) const COMMAND: &str = "fanpcap";
 /// The bench, relative to the directory of executables that users do not run directly.
 pub(crate) const BENCH: &str = "fanpcap/fanpcap-bench";
 
-/// The program of a capture cluster, relative to the same directory.
+/// The program of a capture cluster, relative to the same directory as [`BENCH`].
 pub(crate) const CLUSTER: &str = "fanpcap/fanpcap-cluster";
 
 /// cargo's profile for all programs; the library has another profile.
@@ -111,7 +111,7 @@ fn commands(packages: &str) -> Result<()> {
     write_manual(&built.join(MANUAL), &staged.join("share/man"))
 }
 
-/// Writes the generated manual pages and removes those of earlier builds.
+/// Writes the generated manual pages, and removes the pages of earlier builds.
 fn write_manual(maker: &Path, manual: &Path) -> Result<()> {
     tree::remove(manual)?;
     tree::run(Command::new(maker).arg(manual))

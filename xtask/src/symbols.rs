@@ -234,7 +234,8 @@ fn system_library() -> Result<Option<(PathBuf, Symbols)>> {
     Ok(None)
 }
 
-/// Lines are `\tlibpcap.so.0.8 (libc6,x86-64) => /lib/x86_64-linux-gnu/libpcap.so.0.8`.
+/// The libpcaps in a listing of the loader's cache. Its lines are
+/// `\tlibpcap.so.0.8 (libc6,x86-64) => /lib/x86_64-linux-gnu/libpcap.so.0.8`.
 fn cached(listing: &str) -> Vec<PathBuf> {
     let named = |name: &'static str| {
         let entries = listing

@@ -58,8 +58,8 @@ fn is_in(tiers: &[Tier], tier: &Tier) -> bool {
     tiers.iter().any(|it| it.name == tier.name)
 }
 
-/// Builds the tiers' test programs and the files that these test, and makes what the tiers need in
-/// addition.
+/// Builds the tiers' test programs, stages the files that these programs test, and calls each
+/// tier's `prepare`. Returns the jobs of the tiers.
 fn jobs(tiers: &[&'static Tier]) -> Result<Vec<Job>> {
     let (mut programs, ()) = tree::at_once(|| built(tiers), stage::by_least)?;
     let mut jobs = Vec::new();

@@ -44,7 +44,7 @@ impl Rust {
         Self::find().unwrap_or(Self::own())
     }
 
-    /// The machine's own toolchain, if it has this version; otherwise a toolchain from the
+    /// The machine's own toolchain, if it has the least version; otherwise a toolchain from the
     /// machine's package sources.
     pub(crate) fn find() -> Result<Self> {
         let own = Self::own();
@@ -69,7 +69,7 @@ impl Rust {
         }
     }
 
-    /// Whether all three executables run, and the compiler has this version.
+    /// Fails unless all three executables run and the compiler has the version [`VERSION`].
     fn serves(&self) -> Result<()> {
         for program in ["rustc", "cargo", "cargo-clippy"] {
             let said = tree::output(&mut self.command(program, "--version"))?;

@@ -17,8 +17,8 @@ const TOOLS: [&str; 10] = [
 /// own, because this file belongs to the machine.
 const POLICY: &str = "policy=/usr/sbin/policy-rc.d";
 
-/// Runs setup on a machine with these tools and no compiler, and returns its output, which shows
-/// whether the command ran.
+/// Runs scripts/setup for the user id `user`, with no tools but [`TOOLS`] and no compiler. Returns
+/// its output, which shows whether the given command ran.
 fn setup(user: u32, environment: &[(&str, &str)]) -> Result<String> {
     let scratch = Scratch::new()?;
     let bin = scratch.file("bin");

@@ -14,8 +14,8 @@ use fanpcap_linux::wait::clock;
 use super::{Launch, Sent, Way, frame};
 use crate::cpu;
 
-/// Frames in a burst of a paced load. With shorter bursts, the generator would take more of the
-/// core that it shares with a worker.
+/// Frames in a burst of a paced load. With shorter bursts, the generator would take more time of a
+/// core that it shares with a reader.
 const BURST: u64 = 64;
 
 pub(super) fn frames(
@@ -59,8 +59,8 @@ pub(super) fn frames(
     })
 }
 
-/// Single frames, each up to a quarter of the interval early or late, so that they do not stay in
-/// phase with a timer of the kernel.
+/// Sends single frames, each up to a quarter of the interval early or late, so that the frames do
+/// not stay in phase with a timer of the kernel.
 pub(super) fn probes(device: &str, count: u64, interval: Duration) -> Result<Sent> {
     let mut probe = frame::single()?;
     let injector = Injector::open_bypass(device).context("opening a packet socket")?;

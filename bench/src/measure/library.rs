@@ -22,7 +22,7 @@ const OPEN_PROBES: u64 = 50_000;
 /// Time until the first probes arrive.
 const SETTLE: Duration = Duration::from_millis(150);
 
-/// Times of opening and closing handles. The medians over one reader's handles count.
+/// Times of opening and closing handles: medians over the handles that one reader opens.
 pub(super) fn open(settings: Settings, bench: &Bench, side: Side) -> Result<Sample> {
     let ended = bench.arranged(side, bench.way, || {
         let generator = bench.start_generator(Load::Probes(OPEN_PROBES, OPEN_INTERVAL), None)?;

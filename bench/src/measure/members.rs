@@ -98,9 +98,10 @@ impl Group {
         opened.with_context(|| said.clone())
     }
 
-    /// Waits while each flow has packets and no member joins or ends. Returns the begin and the end
-    /// of this phase in microseconds since 1970. Also waits until the members have read the phase's
-    /// packets, because later another member could read them from a dead member's ring.
+    /// Waits until each flow has had [`ROUNDS`] frames. Meanwhile no member joins or ends. Returns
+    /// the begin and the end of this phase in microseconds since 1970. Also waits until the members
+    /// have read the phase's packets, because later another member could read them from a dead
+    /// member's ring.
     fn phase(&self, bench: &Bench) -> Result<Range<u64>> {
         pause(SETTLED)?;
         let (from, before) = (now_us(), bench.arrived()?.received);

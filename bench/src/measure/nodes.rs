@@ -41,8 +41,8 @@ fn nodes(key: &str) -> usize {
 const THOUSANDTHS: u32 = 150;
 /// The work for each packet is so large that the readers set the limit, not the mirror.
 const WORK: Work = Work::Busy(20_000);
-/// The ring has room for 70 ms, so that the packets in the ring at the end are a small part of a
-/// run.
+/// The ring has room for the packets of only 70 ms, so that the packets in the ring at the end are
+/// a small part of a run.
 pub(super) const SETTINGS: Settings = Settings {
     snaplen: Some(96),
     immediate: true,
@@ -51,13 +51,12 @@ pub(super) const SETTINGS: Settings = Settings {
     filter: None,
 };
 
-/// The measure of some nodes: their number, and the load as a multiple of the rate that one node
-/// can handle.
+/// The load of a measure of nodes, as a multiple of the rate that one node can handle.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Nodes {
     times: f64,
-    /// Whether this load is for each node. Otherwise it is for all nodes together.
+    /// Whether `times` is the load of each node. Otherwise it is the load of all nodes together.
     #[serde(default)]
     each: bool,
 }
@@ -141,7 +140,8 @@ fn judged(bench: &Bench, sent: &Sent, pps: f64, told: &[ReaderReport]) -> Result
     ]))
 }
 
-/// A node: the selection on its device, and a reader behind the selection that is held by a quota.
+/// A node: the selection on its device, and a reader behind the selection. A quota limits the
+/// reader's CPU time.
 struct Node {
     reader: Member,
     /// The selection, which is detached at the end.

@@ -18,8 +18,8 @@ use crate::refusal::{Refusal, Tally};
 use crate::trial::GRACE;
 use crate::verdict::Verdict;
 
-/// tcpdump sets a timeout of a second, and the kernel hands over a partly filled block within two
-/// seconds.
+/// Time for tcpdump to read the rest of its ring. tcpdump sets a timeout of a second, and the
+/// kernel hands over a partly filled block within two seconds.
 const TCPDUMP_GRACE: Duration = Duration::from_millis(2200);
 
 /// The measure of all peers, at one frame length.
@@ -84,8 +84,8 @@ impl Peers {
         })
     }
 
-    /// netsniff-ng has no snapshot length. Its option keeps it from changing the machine's limits
-    /// of socket memory.
+    /// netsniff-ng has no snapshot length. The option `--no-sock-mem` keeps it from changing the
+    /// machine's limits of socket memory.
     fn netsniff(&self, bench: &Bench) -> Result<Result<Sample, Refusal>> {
         let cpu = bench.reader_cpu;
         let program = outside::program(bench, Side::System, cpu, "netsniff-ng", "Running!")

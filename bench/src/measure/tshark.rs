@@ -164,8 +164,8 @@ fn sample(sent: &Sent, counters: &Counters) -> Sample {
     ])
 }
 
-/// Parses `Packets received/dropped on interface 'eth0': 1002/0 (pcap:0/...`: callbacks, and
-/// `ps_drop`.
+/// Returns the number of callbacks, and `ps_drop`, from dumpcap's line `Packets received/dropped on
+/// interface 'eth0': 1002/0 (pcap:0/...`.
 fn of_dumpcap(said: &str) -> Result<(u64, u64)> {
     let numbers = |line: &str| {
         let (_, after) = line.split_once("received/dropped on interface")?;

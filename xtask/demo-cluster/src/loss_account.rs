@@ -1,5 +1,5 @@
-//! Counts the demo's packets in two ways: by the nodes' files, and by the counts that the nodes
-//! report.
+//! Counts the demo's packets in two ways: from the nodes' capture files, and from the counts that
+//! the nodes report.
 
 use std::collections::HashMap;
 use std::net::UdpSocket;
@@ -18,7 +18,7 @@ use fanpcap_wire::Frame;
 
 use crate::traffic;
 
-/// How many of some packets were captured once, twice or not at all, by the files of all nodes.
+/// How many packets were captured once, twice or not at all, according to the files of all nodes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Truth {
     pub(crate) offered: u64,
@@ -46,7 +46,7 @@ impl Truth {
         truth
     }
 
-    /// The difference between the number of missed packets and the span of lost packets by the
+    /// How far the number of missed packets lies outside of `lost`, the span that results from the
     /// nodes' counts; 0 if the span includes the number.
     pub(crate) fn unaccounted(&self, lost: Span) -> u64 {
         let missed = i64::try_from(self.missed).unwrap_or(i64::MAX);
@@ -73,8 +73,8 @@ pub(crate) struct LossAccount {
     selection: Selection,
 }
 
-/// The skew. It is short, because the nodes are on one machine, with one clock, and a packet
-/// reaches all nodes soon.
+/// Most difference between the times at which nodes count the same packet. It is short, because all
+/// nodes have the same clock, and the mirror port is on the same machine.
 const SKEW_NS: u64 = 20_000_000;
 
 impl LossAccount {
@@ -126,7 +126,7 @@ impl LossAccount {
         Ok(whole)
     }
 
-    /// Records that a node died at `at`. Its file has these packets.
+    /// Records that a node died at `at`. `file` has the numbers of the packets in the node's file.
     pub(crate) fn end_node(&mut self, node: NodeId, at: u64, file: &[u64]) {
         let mut captured = Box::new([Span::default(); BUCKETS]);
         for number in file {
@@ -135,8 +135,8 @@ impl LossAccount {
         self.ledger.end(node, at, Some(captured), |_| true);
     }
 
-    /// The number of lost packets by the nodes' counts. A packet in the files of two nodes counts
-    /// once, because an analyzer or `fanpcap cluster merge` removes the duplicate.
+    /// The number of lost packets, according to the nodes' counts. A packet in the files of two
+    /// nodes counts once, because an analyzer or `fanpcap cluster merge` removes the duplicate.
     pub(crate) fn lost(&mut self, files: &[Vec<u64>]) -> Span {
         let mut doubles = vec![0; BUCKETS];
         for (number, times) in times(files) {

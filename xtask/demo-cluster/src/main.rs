@@ -65,7 +65,7 @@ fn show() -> Result<()> {
     tell("\nEvery packet was captured once, or is counted.")
 }
 
-/// The demo's course.
+/// The running demo.
 struct Story {
     account: LossAccount,
     stage: Stage,
@@ -162,7 +162,8 @@ impl Story {
         self.account(first)
     }
 
-    /// Compares the packets in the files with the nodes' counts.
+    /// Prints how many of the packets from number `first` on were captured. Fails if the nodes'
+    /// files contradict the counts that the nodes report.
     fn account(&mut self, first: u64) -> Result<()> {
         let files = self.stage.captured()?;
         if let Some((node, at)) = self.dead.take() {

@@ -85,7 +85,8 @@ impl Stage {
         Ok((stage, reports))
     }
 
-    /// Starts a coordinator, which is active or a standby.
+    /// Starts a coordinator. It becomes active if no other coordinator is active, and a standby
+    /// otherwise.
     ///
     /// # Errors
     /// The coordinator can't be started.
@@ -110,7 +111,7 @@ impl Stage {
         Ok(name)
     }
 
-    /// The coordinator that leads, by its machine and its process.
+    /// The name of the coordinator that leads: its machine and its process id.
     ///
     /// # Errors
     /// etcd does not answer.
@@ -208,7 +209,7 @@ impl Stage {
     /// acknowledged.
     ///
     /// # Errors
-    /// This does not happen in time.
+    /// There is no such topology at the time limit.
     pub(crate) fn await_owners(&self, owners: &[NodeId]) -> Result<()> {
         await_for("the topology", PATIENCE, || {
             let view = self.keys.look(&Wishes::default())?.view;

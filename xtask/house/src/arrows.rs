@@ -32,7 +32,7 @@ fn is_later(place: &[usize], used: &[usize]) -> bool {
     parting.is_some_and(|(own, other)| other > own)
 }
 
-/// The paths from the crate's root that a module's code names.
+/// The paths that a module's code names, each from the crate's root on.
 fn named(module: &Module) -> Vec<Vec<String>> {
     let mut names = Names {
         scope: module.path.clone(),
@@ -43,7 +43,7 @@ fn named(module: &Module) -> Vec<Vec<String>> {
 }
 
 struct Names {
-    /// The current module, inline modules included.
+    /// The path of the module that is visited now; it may be an inline module.
     scope: Vec<String>,
     found: Vec<Vec<String>>,
 }
@@ -154,7 +154,7 @@ fn attributes(item: &Item) -> &[syn::Attribute] {
 mod tests {
     use super::*;
 
-    /// The paths that a source text names, as the text of the module `b::own`.
+    /// The paths that a source text names if it is the text of the module `b::own`.
     fn named_in(text: &str) -> Vec<String> {
         let module = Module {
             path: vec!["b".to_owned(), "own".to_owned()],

@@ -108,12 +108,13 @@ fn engines(members: &[Member]) -> Vec<&str> {
         .collect()
 }
 
-/// The other crates that may name an engine: the list of engines, and a cluster's agent, because
-/// its selection runs at XDP. An engine may name another engine, because members on every engine
-/// also have a packet socket.
+/// The other crates that may depend on an engine: `fanpcap-engines`, which lists the engines, and
+/// `fanpcap-clusterd`, because a cluster's selection runs at XDP. An engine may depend on another
+/// engine, because members on every engine also have a packet socket.
 const OF_AN_ENGINE: [&str; 2] = ["fanpcap-engines", "fanpcap-clusterd"];
 
-/// Members that have an engine as a dependency and must not. Dependencies of tests are allowed.
+/// Members whose code depends on an engine, although they serve every engine. Their tests may
+/// depend on engines.
 pub(crate) fn bound_to_an_engine(members: &[Member]) -> Vec<String> {
     let engines = engines(members);
     let may_name = |name: &str| engines.contains(&name) || OF_AN_ENGINE.contains(&name);

@@ -23,7 +23,7 @@ const REPLACED: [(&str, &str); 11] = [
     ("teller", "counter publisher"),
 ];
 
-/// Words that may not be part of a type's name, each with the field's term.
+/// Words that may not be part of a type's name, each with the term to use instead.
 const NO_TYPES: [(&str, &str); 9] = [
     ("stake", "membership"),
     ("door", "rendezvous"),
@@ -48,7 +48,7 @@ const LATER: [&str; 8] = [
     "fuzz/fuzz_targets/topology.rs",
 ];
 
-/// Keys of JSON, which stay as they are.
+/// Keys of JSON that contain a replaced word. They stay, because programs of users read them.
 const KEYS: [&str; 1] = ["heir_slot"];
 
 /// Finds the words in texts and identifiers that the glossary has replaced; returns each with its
@@ -106,8 +106,8 @@ fn said(words: &[(&str, &str)], word: &str, at: &str) -> Option<String> {
     Some(format!("{at}: '{word}' is '{better}'"))
 }
 
-/// Adds the replaced words in names of types. A type's name begins with a capital and is not a
-/// constant.
+/// Adds the replaced words in names of types. A type's name begins with a capital letter, and has
+/// small letters, unlike a constant's name.
 fn in_types(tokens: TokenStream, name: &str, found: &mut Vec<String>) {
     for token in tokens {
         match token {

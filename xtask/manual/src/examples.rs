@@ -22,7 +22,8 @@ fn pages() -> Vec<(&'static str, Vec<(&'static str, &'static str)>)> {
     pages
 }
 
-/// The section of a page. The examples of `disable` are those of `enable`.
+/// The section of a page. The page of `disable` has the examples of `enable`, with `disable` in
+/// them.
 pub(super) fn section(page: &str) -> Option<String> {
     let page_of = if page == "fanpcap-disable" {
         "fanpcap-enable"
@@ -50,7 +51,7 @@ pub(super) fn section(page: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// Replaces the spaces within quotes.
+    /// Replaces the spaces within quotes, so that a quoted argument is one word.
     fn in_one_word(line: &str) -> String {
         let parts = line.split('\'').enumerate();
         let quoted = |part: &str| part.replace(' ', "_");

@@ -137,7 +137,7 @@ fn with_values(page: &Command, text: &str) -> String {
     format!("{}{synopsis}{}", &text[..begin], &text[end..])
 }
 
-/// The last section: all other pages.
+/// The last section, which refers to all other pages.
 fn see_also(own: &str, names: &[String]) -> String {
     let others = names
         .iter()

@@ -105,7 +105,7 @@ fn make(distribution: &Distribution, path: &Path) -> Result<()> {
         .with_context(|| format!("see {}.log", path.display()))
 }
 
-/// The keys of Ubuntu's archive: this machine's, or those of a Debian 13 root.
+/// The file with the keys of Ubuntu's archive, on this machine or in the root of Debian 13.
 fn ubuntu_keys() -> Result<PathBuf> {
     let name = "usr/share/keyrings/ubuntu-archive-keyring.gpg";
     let places = [

@@ -101,8 +101,8 @@ impl Crate {
         names.iter().map(read).collect()
     }
 
-    /// The text for a crate without a licence file: that of the licence which the crate's manifest
-    /// names.
+    /// The text for a crate without a licence file: its authors, and the terms of the MIT licence.
+    /// Fails if the crate's manifest does not name this licence.
     fn without_file(&self) -> Result<String> {
         let mit = self.license.split(['/', ' ']).any(|word| word == "MIT");
         ensure!(

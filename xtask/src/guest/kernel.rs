@@ -83,7 +83,8 @@ impl Kernel {
     }
 }
 
-/// The files in modprobe's `insmod FILE OPTIONS`. A built-in driver has no module.
+/// The files in modprobe's lines `insmod FILE OPTIONS`. For a built-in driver there is no such
+/// line.
 fn inserted(listing: &str) -> Vec<PathBuf> {
     let file = |line: &str| {
         line.strip_prefix("insmod ")?

@@ -21,7 +21,7 @@ const CPUS: u32 = 4;
 const MEMORY: &str = "3072";
 /// The taps that taps.sh makes.
 const CARDS: [&str; 2] = ["tap0", "tap1"];
-/// The kernel's command line. By the first word tests detect that they run in a guest.
+/// The kernel's command line. From its first word, tests detect that they run in a guest.
 const KERNEL_LINE: &str = "fanpcap.guest console=ttyS0 quiet loglevel=5 panic=-1 nokaslr \
     tsc=reliable no_timer_check rcupdate.rcu_expedited=1";
 /// The emulator. It is started without KVM, so this machine needs no support for virtualization.

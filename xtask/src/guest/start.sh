@@ -10,10 +10,10 @@ mount -t bpf bpf /sys/fs/bpf
 mount -t tracefs tracefs /sys/kernel/tracing
 # Keeps the kernel from sending packets of its own through the cards.
 for which in all default; do echo 1 >/proc/sys/net/ipv6/conf/$which/disable_ipv6; done
-# No udev looks for devices here, and no module is loaded for /dev/net/tun.
+# The guest has no udev, which would load the modules of the cards and of /dev/net/tun.
 modprobe -a virtio_net tun
 ip link set lo up
-# Before Linux 5.11 programs of BPF are locked memory.
+# Before Linux 5.11 the kernel counts BPF programs and maps as locked memory.
 ulimit -l unlimited
 cd /
 sh /.guest/command </dev/null >/.guest/output 2>&1

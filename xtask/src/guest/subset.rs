@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{programs, tree};
 
-/// Tests of one program, chosen by parts of their names. If there are no names, all tests of the
+/// Tests of one program, chosen by parts of their names. If `names` is empty, all tests of the
 /// program.
 struct Tests {
     package: &'static str,

@@ -46,9 +46,9 @@ pub(super) enum Work {
 
 impl Work {
     /// How closely the work names a program; `None` if the program is not part of the work. A
-    /// program belongs to the tier that names the program itself. If there is none, it belongs to
-    /// the tier that names its package, and if there is none either, to the tier with
-    /// [`Work::Others`].
+    /// program belongs to the tier that names the program itself. If no tier names the program, it
+    /// belongs to the tier that names its package. If no tier names the package either, it belongs
+    /// to the tier with [`Work::Others`].
     pub(super) fn closeness(self, program: &Program) -> Option<u8> {
         match self {
             Self::Own(_) => None,

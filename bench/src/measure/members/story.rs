@@ -16,7 +16,7 @@ struct Got {
     number: u32,
     /// Microseconds since 1970.
     arrived_us: u64,
-    /// Microseconds until the member got the packet.
+    /// Microseconds from the packet's arrival until the member got the packet.
     waited_us: u32,
 }
 
@@ -75,7 +75,8 @@ impl Story {
     }
 }
 
-/// Of the flows whose former owner `counts`, the percentage that now has another owner.
+/// The percentage of flows that have another owner now. Includes only flows whose former owner
+/// `counts` accepts.
 pub(super) fn moved(before: &Owners, now: &Owners, counts: impl Fn(usize) -> bool) -> f64 {
     let flows = before.iter().zip(now);
     let flows = flows.filter(|(before, _)| before.is_some_and(&counts));

@@ -54,7 +54,7 @@ struct Tcpdump {
     /// The process; `None` after it was killed.
     member: Option<Member>,
     file: PathBuf,
-    /// Packets that the member had captured before the last change.
+    /// Packets that the member had captured when the last call of `talk` began.
     before: usize,
 }
 
@@ -97,8 +97,8 @@ impl Group<'_> {
     }
 
     /// Prints how many flows each member has now. `who` is the member that joined or was killed.
-    /// Fails if a flow has moved since `before` that was not of `who` before and is not of `who`
-    /// now.
+    /// Fails if a flow has moved since `before` from one member to another, and neither of the two
+    /// is `who`.
     fn talk(&mut self, what: &str, before: &Owners, who: Option<usize>) -> Result<Owners> {
         for it in &mut self.members {
             it.before = Capture::count_so_far(&it.file);
