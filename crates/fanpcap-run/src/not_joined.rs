@@ -145,7 +145,7 @@ impl Expected<'_> {
         format!("{is}; {remedy}")
     }
 
-    /// The group of the device in the config file that programs with raised privileges read.
+    /// The group that the config file sets for the device, if a program has raised privileges.
     fn configured(&self) -> Option<u16> {
         let environment = Environment {
             variables: Vec::new(),
@@ -302,7 +302,7 @@ mod tests {
         let said = wanted.of_raised(true, Some(5));
         let end = "/etc/pcap.conf sets group 5 for the device: give --group 5";
         assert!(said.ends_with(end), "{said}");
-        // The config file already contains the remedy.
+        // The config file already sets group 7, so the message must name another reason.
         let said = wanted.of_raised(true, Some(7));
         assert!(said.contains("could not publish its page"), "{said}");
         assert!(!said.contains("give --group"), "{said}");

@@ -196,7 +196,7 @@ mod tests {
             read_taken: Some(70),
             waits: false,
         };
-        // Packets taken since the reading do not count.
+        // The packets taken since the reading are not subtracted.
         assert_eq!(counts.backlog(1), Some(10));
         // The member does not read the two numbers at the same instant, so more packets may seem
         // to be taken than given.

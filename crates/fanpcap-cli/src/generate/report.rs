@@ -16,7 +16,8 @@ pub(super) struct Report {
     device: String,
     /// How frames were sent.
     way: Way,
-    /// Why the portable way was used although live frames were allowed; `None` if it was not.
+    /// Why the portable way was used instead of live frames; `None` if live frames were used or
+    /// were not allowed.
     instead: Option<String>,
     /// Frames that were passed to the device.
     sent: u64,

@@ -68,7 +68,7 @@ impl Writer<'_> {
     fn choice(&self, question: &Predicate, then: &Function, otherwise: &Function) -> String {
         let p = || self.predicate(question);
         match (then, otherwise) {
-            // No predicate tests only for `Header::Link`.
+            // The language has no predicate for `Header::Link`, but it has this filter.
             (Function::Pass, Function::Drop) if *question == Predicate::Has(Header::Link) => {
                 "vlan_or_untagged".to_owned()
             }

@@ -14,7 +14,7 @@ use super::finding::{Finding, PrintedFinding};
 /// The settings of a cluster.
 const CONF: &str = "/etc/fanpcap/cluster.conf";
 
-/// The prefix of the names of selections in the kernel.
+/// The prefix of the names of the XDP programs by which cluster nodes select packets.
 const SELECTION: &str = "fanpcap_select";
 
 /// The findings that the cluster's program may print.
@@ -80,7 +80,7 @@ pub(super) fn ask() -> Result<Cluster> {
     })
 }
 
-/// Whether a device has a cluster's selection.
+/// Whether a device has an XDP program by which a cluster node selects packets.
 fn has_selection() -> bool {
     let links = link::links().unwrap_or_default();
     let programs = links.iter().filter_map(|link| link.xdp);

@@ -1,4 +1,4 @@
-//! Reads all facts of the machine. Reads what changes twice, some time apart.
+//! Reads all facts of the machine. The facts that change are read twice, some time apart.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -51,7 +51,7 @@ pub(super) struct Facts {
     pub(super) irqbalance: Option<Vec<u32>>,
 }
 
-/// One reading.
+/// One reading of the facts that change.
 struct Look {
     links: Vec<Link>,
     snapshot: Snapshot,

@@ -270,7 +270,8 @@ impl Nic {
             .collect();
         let device = word(&used.link.name);
         let alone = format!("ethtool -X {device} hkey {}", bytes.join(":"));
-        // A single queue also solves the problem.
+        // With a single queue both directions of a flow get the same queue, so a plan that changes
+        // the number of queues fixes this problem, too.
         let is_hash = |knob: &Knob| {
             matches!(
                 knob,

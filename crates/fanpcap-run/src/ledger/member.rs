@@ -52,7 +52,8 @@ pub(super) struct Member {
     is_denied: bool,
     /// The XDP group's counters, once the member is in the group.
     counters: Option<Arc<GroupCounters>>,
-    /// The account was made from the XDP engine's own counters, which are later than the page's.
+    /// The account was made from the XDP engine's own counters, which are newer than those on the
+    /// page.
     is_counted: bool,
     /// The member refuses packets now and is about to be settled.
     closing: Option<Closing>,

@@ -146,7 +146,8 @@ impl Ledger {
         ended.map_or(0, |(reading, until)| reading.uncounted(until, is_intended))
     }
 
-    /// Whether the group of the last reading has no member any more. False without a reading.
+    /// Whether the group of the last reading on a device has no member any more. False if no group
+    /// on this device was read.
     fn has_ended(&self, ifindex: u32) -> bool {
         let Some(reading) = self.offered.0.get(&ifindex) else {
             return false;

@@ -40,7 +40,7 @@ impl Shares {
 }
 
 impl Ledger {
-    /// Checks members of copies that have had no share so far.
+    /// For each copy that has had no share so far, checks whether one of its members has a share.
     pub(super) fn note_shares(&mut self) {
         for member in self.held.iter().filter(|it| it.has_joined()) {
             let copy = member.copy;

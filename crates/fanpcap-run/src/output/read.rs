@@ -48,7 +48,7 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    /// How many readers wait for their copy, and how often a reader has started to wait.
+    /// How many readers wait for output of their copy, and how often a reader has started to wait.
     pub(crate) fn seen(&self) -> (usize, u64) {
         let waiting = self.waiting.load(Ordering::SeqCst);
         (waiting, self.reads.load(Ordering::SeqCst))

@@ -36,7 +36,7 @@ use turns::Turns;
 const PERIOD: Duration = Duration::from_millis(200);
 const PERIOD_YOUNG: Duration = Duration::from_millis(20);
 
-/// Interval while the next copy waits for the share of the copy before it.
+/// Interval while the start of the next copy waits until the copy before it has its share.
 const PERIOD_TURN: Duration = Duration::from_millis(5);
 
 /// Interval while a member leaves: the member's place in the group becomes free only when this

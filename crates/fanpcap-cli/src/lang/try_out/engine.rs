@@ -86,8 +86,8 @@ impl Engine {
         sum
     }
 
-    /// Fragments that came before the first fragment of their datagram, as the steering program
-    /// counts.
+    /// How many fragments came before the first fragment of their datagram, as counted by the
+    /// steering program's evaluator.
     pub(super) fn late(&self) -> u64 {
         match self {
             Self::Group { steering, .. } => steering.late(),

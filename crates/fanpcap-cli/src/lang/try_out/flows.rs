@@ -18,7 +18,7 @@ pub(super) struct Flows {
     pub(super) datagrams: Datagrams,
     /// Packets that are not IP.
     pub(super) strangers: u64,
-    /// Packets that contain another packet that can't be read, by the outer protocol.
+    /// For each outer protocol, the number of packets whose inner packet can't be read.
     pub(super) unread: BTreeMap<&'static str, u64>,
 }
 

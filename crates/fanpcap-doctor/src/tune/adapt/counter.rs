@@ -55,7 +55,8 @@ struct Shape {
 
 /// The map of the counts.
 const COUNTS: &str = "counts";
-/// The map with one number: the entry whose packets the filter accepts, plus one; 0 if none.
+/// The map with one number: the entry whose packets the filter accepts, plus one. If the number is
+/// 0, the filter accepts no packet.
 const SAMPLED: &str = "sampled";
 
 /// How many of an entry's packets are examined, and for how long.
@@ -300,7 +301,7 @@ mod tests {
         netns::within_new(|| {
             ip("link set lo up")?;
             let lo = interface::index("lo").context("lo")?;
-            // 48 entries are not a power of two.
+            // Some drivers' tables have a number of entries that is not a power of two, such as 48.
             let mut counter = Counter::start(lo, 48, 1)?;
             let to = UdpSocket::bind("127.0.0.1:0")?;
             let from = UdpSocket::bind("127.0.0.1:0")?;
