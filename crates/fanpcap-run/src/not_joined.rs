@@ -145,7 +145,8 @@ impl Expected<'_> {
         format!("{is}; {remedy}")
     }
 
-    /// The group that the config file sets for the device, if a program has raised privileges.
+    /// The group that the system's config file sets for the device. Programs with raised privileges
+    /// read no other settings.
     fn configured(&self) -> Option<u16> {
         let environment = Environment {
             variables: Vec::new(),

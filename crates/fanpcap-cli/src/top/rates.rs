@@ -10,7 +10,7 @@ use member::{History, Share};
 
 mod member;
 
-/// A sequence of snapshots, and the rates between them.
+/// The last snapshot, and the members' earlier rates. The next view is computed from both.
 #[derive(Debug, Default)]
 pub(crate) struct Rates {
     before: Option<Snapshot>,

@@ -222,7 +222,7 @@ mod tests {
         as_user.findings()
     }
 
-    /// A page with one finding.
+    /// The JSON of a `fanpcap doctor` with one finding.
     fn page(name: &str, fix: &str) -> String {
         let (effect, place) = ("costs", "\u{1b}[2Jhere");
         serde_json::json!({"findings": [

@@ -12,9 +12,9 @@ use super::member::Member;
 use super::{Account, Ledger};
 
 impl Ledger {
-    /// Settles members, each on its own thread. First makes all these members refuse packets: their
-    /// threads then wait for packets in flight at the same time. If a child process still uses a
-    /// member, the ledger keeps the member, and later calls check it again.
+    /// Settles members, each on its own thread. First makes all these members refuse packets, so
+    /// that their threads wait for packets in flight at the same time. If a child process still
+    /// uses a member, the ledger keeps the member, and later calls check it again.
     pub(super) fn settle_at_once(&mut self, mut ended: Vec<Member>) {
         let refuse = on_threads(&mut ended, Member::refuse);
         let mut refuse = refuse.into_iter();

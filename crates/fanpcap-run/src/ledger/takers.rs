@@ -110,9 +110,9 @@ impl Ledger {
         alone
     }
 
-    /// When members leave a group with placeholders, notes the packets that may be uncounted. A
-    /// placeholder rejects packets without counting them, because its ring was taken over.
-    /// Placeholders get packets after the last living member died: the kernel then closes the
+    /// When members leave, notes the packets that may be uncounted. A socket whose ring was taken
+    /// over (a placeholder, or the socket of a member in `ended`) rejects packets without counting
+    /// them. Placeholders get packets after the last living member died: the kernel then closes the
     /// placeholders one by one, and moves sockets to other positions. The bound is the number of
     /// all packets since the group last had a living member.
     pub(super) fn note_uncounted(&mut self, moment: &Moment, ended: &[Member]) {

@@ -18,7 +18,7 @@ const CHUNK: usize = 64 << 10;
 /// Events of a stream's reader.
 #[derive(Debug)]
 pub(crate) enum Word {
-    /// A capture arrived, but no spool was given.
+    /// A capture arrived, but [`Way::spool`] names no file for it.
     CaptureUnasked,
     /// A capture arrived and was written to this spool.
     Spooled(PathBuf),

@@ -25,7 +25,7 @@ pub(super) struct Flows {
 /// One flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flow {
-    /// The two directions: from the lower end, and from the higher end.
+    /// The two directions: packets from the flow's lower end, and packets from its higher end.
     ways: [Option<Way>; 2],
     /// Members that got all of the flow's datagrams of which a later fragment came first.
     late: Option<Members>,

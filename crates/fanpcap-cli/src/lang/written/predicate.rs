@@ -87,7 +87,7 @@ impl Writer<'_> {
 
     fn member(&self, property: Property, set: usize) -> String {
         let list = list(&numbers(self.set(set)));
-        // In the property `VlanId`, 0 also represents untagged frames.
+        // `vlan_id` with 0 would compile to another tree, with a test for untagged frames.
         if property == Property::VlanId && !self.set(set).contains(&0) {
             format!("vlan_id {list}")
         } else {

@@ -6,7 +6,7 @@ use fanpcap_snapshot::Counts;
 use super::*;
 use crate::top::fixture::{SECOND, after, before, between, counts, device, look, member};
 
-/// A member of group 7 for each entry in `all`, with inodes and pids from 1.
+/// A snapshot with a member of group 7 for each entry in `all`, with inodes and pids from 1.
 fn members(seconds: u32, all: &[Counts]) -> Snapshot {
     let mut snapshot = look(seconds);
     snapshot.devices = vec![device(2, "eth0", [0; 4])];
@@ -54,7 +54,7 @@ fn shares_and_skew_are_of_the_known_rates() {
     assert_eq!(shares, [Some(50.0), Some(25.0), Some(25.0), None]);
     assert_eq!((group.skew, group.members_with_rates), (Some(1.5), 3));
     assert_eq!(group.packets_per_second, Some(1200.0));
-    // Totals remain valid when they are old.
+    // The fourth member's old counters are still part of the group's total.
     assert_eq!(group.received_packets_total, Some(2100));
 }
 

@@ -18,9 +18,9 @@ use crate::flow::{flow_of, layers};
 /// Packets of a round. Segments that the kernel has merged into one packet count as several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Packets by the entry of the table that their hash selects.
+    /// For each entry of the table, the packets whose hash selects this entry.
     pub(super) entries: Vec<u64>,
-    /// Packets by the receive queue that the driver has recorded.
+    /// For each receive queue, the packets for which the driver has recorded this queue.
     pub(super) queues: Vec<u64>,
     /// Packets from queues that are not in the table.
     pub(super) elsewhere: u64,
@@ -167,7 +167,7 @@ fn most(sampled: &[Option<FlowKey>]) -> Option<Most> {
 }
 
 impl Counts {
-    /// All packets.
+    /// All packets, with and without a hash.
     pub(super) fn packets(&self) -> u64 {
         self.entries.iter().sum::<u64>() + self.unhashed
     }

@@ -156,8 +156,8 @@ impl Levels {
             expected[owner] += packets;
         }
         // If the driver records no queue for any packet, nothing is checked. Packets without a hash
-        // may come to any queue, so a queue may get more packets than expected. So only the packets
-        // that a queue got less than expected count as strays.
+        // may come to any queue, so a queue may get more packets than expected. Only the packets
+        // that are missing at a queue count as strays.
         let is_noted = counts.queues.iter().sum::<u64>() + counts.elsewhere > 0;
         let lacking = |(&expected, &came): (&u64, &u64)| expected.saturating_sub(came);
         let strays: u64 = expected.iter().zip(&counts.queues).map(lacking).sum();
