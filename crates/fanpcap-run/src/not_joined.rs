@@ -244,8 +244,8 @@ fn has_no_loader(head: &[u8]) -> Option<bool> {
     Some(!kinds?.contains(&PT_INTERP))
 }
 
-/// Whether the kernel told the loader to ignore the environment. Then `AT_SECURE` (23) is set in
-/// the auxiliary vector, which consists of pairs of words (getauxval(3)).
+/// Whether the kernel told the loader to ignore the environment: it did if `AT_SECURE` (23) is set
+/// in the auxiliary vector, which consists of pairs of words (getauxval(3)).
 fn is_raised(of_process: &Path) -> bool {
     let vector = fs::read(of_process.join("auxv")).unwrap_or_default();
     let mut words = vector

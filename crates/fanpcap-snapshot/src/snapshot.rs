@@ -115,7 +115,7 @@ pub struct Counts {
     pub waits: bool,
 }
 
-/// Seconds between two times in nanoseconds; 0 if the second is not later.
+/// Seconds from `from_ns` to `to_ns`; 0 if `to_ns` is not later than `from_ns`.
 #[allow(
     clippy::cast_precision_loss,
     reason = "2^53 nanoseconds are a hundred days, to a nanosecond"

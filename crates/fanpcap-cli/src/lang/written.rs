@@ -18,7 +18,7 @@ pub(super) fn lines(program: &Tree) -> Vec<String> {
     functions.iter().map(|it| writer.bare(it)).collect()
 }
 
-/// Writes parts of the tree, which holds their sets and filters.
+/// Writes parts of the tree. The tree holds the sets and filters that the parts use.
 struct Writer<'a>(&'a Tree);
 
 impl Writer<'_> {

@@ -103,7 +103,8 @@ fn has(name: &str, text: &str) -> bool {
 }
 
 /// Sorts groups within their device and members within their group. Unknown values come last in
-/// both directions. Equal values keep the order of group numbers and sockets.
+/// both directions. Groups with equal values are sorted by number, and members with equal values by
+/// pid and socket.
 pub(crate) fn sort(view: &mut View, column: Column, reverse: bool) {
     let descending = column.is_descending() != reverse;
     for device in &mut view.devices {

@@ -57,7 +57,8 @@ struct ClusterPage {
 }
 
 /// Asks the cluster's program about this machine. If the program is not installed, or if the
-/// machine has neither a cluster.conf nor a selection, returns an empty answer without asking.
+/// machine has neither a cluster.conf nor a node's XDP program, returns an empty answer without
+/// asking.
 ///
 /// # Errors
 ///

@@ -348,8 +348,8 @@ impl Nic {
         let mut members = used.groups.iter().flat_map(|it| &it.members);
         let own = self.facts.interrupts.iter().map(|(it, _)| it.number);
         let own: Vec<u32> = own.collect();
-        // Only root can ask irqbalance which interrupts it leaves alone. For other users, the
-        // interrupts in irqbalance's options must do.
+        // Only root can ask irqbalance which interrupts it leaves alone. For other users, doctor
+        // assumes that these are the interrupts in irqbalance's options.
         let told = self.facts.value(Setting::Irqbalance);
         let told = told.map(|it| settings::table(it).unwrap_or_default());
         let left_alone = told.as_deref().or(used.irqbalance)?;

@@ -121,7 +121,7 @@ impl Ledger {
             it if member.ifindex != ifindex || !it.has_begun => false,
             // A member that has started to join may still fail to join.
             _ if !member.has_joined() && !in_group.contains(&member.id) => false,
-            // A member that joined after the members left does not make the group less empty.
+            // A member that joined after the others left was not in the group when they left.
             it => it
                 .joined_at
                 .zip(counted)

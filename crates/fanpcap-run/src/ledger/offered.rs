@@ -96,8 +96,8 @@ impl Ledger {
         }
     }
 
-    /// Gives ended members the counters of their group, if the ledger holds these counters. A
-    /// member may have ended before a scan gave it the counters.
+    /// Gives ended members the counters of their group, if the ledger holds these counters. This is
+    /// needed for a member that ended before the first scan after its join.
     pub(super) fn hold_known(&self, ended: &mut [Member]) {
         for member in ended.iter_mut().filter(|it| it.lacks_counters()) {
             if let Some(reading) = self.offered.0.get(&member.ifindex) {

@@ -52,7 +52,7 @@ impl Ledger {
     }
 
     /// Whether a copy has had a share of the group's packets. If the group's table can't be read,
-    /// this is true for a copy that looks for packets.
+    /// the result is true for a copy whose application looks for packets.
     pub(crate) fn has_share(&self, copy: usize) -> bool {
         let looks = |it: &Member| it.has_joined() && it.record.last_look != LastLook::Never;
         let known = self.shares.had.get(&copy).copied();

@@ -43,7 +43,7 @@ const PERIOD_TURN: Duration = Duration::from_millis(5);
 /// process, too, has closed the member's socket.
 const PERIOD_PRESSED: Duration = Duration::from_millis(2);
 
-/// Age at which this command examines why a copy has no member page.
+/// Age of a copy without a member page at which this command looks for the reason.
 const YOUNG: Duration = Duration::from_secs(3);
 
 /// The copies, and what is needed to supervise them.

@@ -1,5 +1,5 @@
 //! Runs a steering program as a fanout group of the kernel does. If such a group can't run the
-//! program, runs the program as a whole.
+//! steering program, runs it as a whole, as on XDP.
 
 use super::owners::BucketOwners;
 use fanpcap_steer::ir::{COUNTERS, Tree};

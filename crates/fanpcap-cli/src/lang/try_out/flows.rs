@@ -27,7 +27,7 @@ pub(super) struct Flows {
 pub(super) struct Flow {
     /// The two directions: packets from the flow's lower end, and packets from its higher end.
     ways: [Option<Way>; 2],
-    /// Members that got all of the flow's datagrams of which a later fragment came first.
+    /// Members that got all late datagrams of the flow: those of which a later fragment came first.
     late: Option<Members>,
 }
 

@@ -83,7 +83,8 @@ struct OfFlows {
 struct Example {
     flow: String,
     packets: u64,
-    /// Members that get packets from the lower end, and from the higher end.
+    /// The members that get the flow's packets, for each direction: from the lower end, and from
+    /// the higher end.
     members: [Vec<usize>; 2],
 }
 

@@ -150,7 +150,8 @@ fn numbers(set: &[u128]) -> Vec<String> {
         few => few.iter().map(ToString::to_string).collect(),
     };
     let mut elements: Vec<String> = runs.flat_map(text).collect();
-    // Haskell reads `[a, b..c]` as a range with steps, so our compiler refuses it.
+    // Haskell reads `[a, b..c]` as a range with steps, so our compiler refuses it. Put the range
+    // first.
     if let [_, range] = elements.as_slice() {
         if range.contains("..") {
             elements.reverse();
@@ -177,7 +178,8 @@ fn prefix(side: Side) -> &'static str {
 }
 
 fn compare(property: Property, comparison: Comparison, value: u64) -> String {
-    // Only comparisons of the protocol are written with their names.
+    // A comparison of the protocol is written as the predicate that means the same, if the language
+    // has one. A comparison of another property is written with its operator.
     let known = table::predicate_name(&Predicate::Compare(property, comparison, value));
     if let Some(name) = known.filter(|_| property == Property::Protocol) {
         return name.to_owned();
