@@ -132,8 +132,8 @@ impl AsUser {
 
     fn own(&self, mut told: PrintedFinding) -> Result<Finding> {
         let Self { name: user, .. } = self;
-        // The caller will run this command, so `$(id -g)` would be the caller's group instead of the
-        // user's.
+        // The caller will run this command, so `$(id -g)` would be the caller's group instead of
+        // the user's.
         told.fix = told.fix.replace("$(id -g)", &self.user.group);
         let name = harmless_text(&told.name);
         let mut finding = told
