@@ -94,7 +94,7 @@ fn members_that_do_not_belong_are_found() {
     members[1].pid = None;
     let found = only(&group("hash", members.clone()));
     assert!(found.what.contains("not shown to this user"), "{found:?}");
-    // A group whose members all read without our library has no finding.
+    // If no member reads through our library, the others are not reported as strangers.
     members[0].is_ours = false;
     assert!(group("hash", members).findings(&[0]).is_empty());
 }
