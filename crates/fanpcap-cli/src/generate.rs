@@ -102,7 +102,7 @@ fn traffic(arguments: &Arguments, device: Device) -> Result<Traffic> {
 
 fn plan(arguments: &Arguments, pool: &Pool, stream: bool) -> Result<Plan> {
     let loops = u64::from(arguments.loops());
-    // A stream ends after its loops, so it needs no limit here.
+    // A stream ends by itself after its loops, so only a pool's loops limit the number of frames.
     let looped = (loops > 0 && !stream)
         .then(|| loops.checked_mul(pool.len() as u64))
         .flatten();

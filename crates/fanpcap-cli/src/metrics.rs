@@ -41,8 +41,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         textfile::write(path, &text).with_context(|| format!("writing {}", path.display()))?;
         return Ok(ExitCode::SUCCESS);
     }
-    // On a terminal, removes characters of device names that act on the terminal. A pipe gets the
-    // text unchanged.
+    // On a terminal, replace the characters of device names that act on the terminal. A pipe gets
+    // the text unchanged.
     let text = match io::stdout().is_terminal() {
         true => text
             .split('\n')

@@ -82,7 +82,8 @@ struct DoctorPage<'a> {
 /// Runs `fanpcap doctor`.
 ///
 /// # Errors
-/// The machine, or the findings of another user, can't be read.
+/// The facts of the machine can't be read, or the `fanpcap doctor` that runs as the user of --user
+/// fails.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let asked = arguments.device.as_deref();
     let program = arguments.program.as_deref();
@@ -158,7 +159,8 @@ mod tests {
     fn what_a_users_doctor_may_find_is_what_concerns_the_caller() {
         let [_, limits, privileges, _, _, _, settings, library] = SOURCES;
         let mut found = names(&[limits, privileges, settings, library]);
-        // Running applications are examined as root, not as the user.
+        // This finding is about running applications, which doctor examines as root, not as the
+        // user.
         found.retain(|&it| it != "not-in-group");
         let mut taken = super::user::NAMES;
         taken.sort_unstable();

@@ -109,7 +109,7 @@ fn bundled(texts: &[&str]) -> Vec<String> {
     values
 }
 
-/// The plain name of the first device in `name`, without an engine or a number.
+/// The plain name of the first device in `name`, without the engine (`xdp:`) or a number (`:1`).
 pub(crate) fn plain(name: &str) -> Option<String> {
     let first = name.split('^').next()?;
     let parts: Vec<&str> = first.split(':').collect();

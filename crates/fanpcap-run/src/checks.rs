@@ -44,7 +44,8 @@ pub(crate) fn device(given: Option<&str>, command: &[OsString]) -> Result<Option
     let device = arguments::device(command, exists);
     if let Some(name) = device.as_deref().filter(|name| !exists(name)) {
         let (program, rest) = command.split_at(1.min(command.len()));
-        // An unknown program, such as ip netns exec or ssh, may run the command elsewhere.
+        // An unknown program, such as ip netns exec or ssh, may run the command in another
+        // namespace or on another machine, so its device need not exist here.
         let is_here = options::known_program(program).is_some_and(|(known, _)| known.needs_device);
         let is_device = name.bytes().any(|byte| !byte.is_ascii_digit())
             && !NO_DEVICES.iter().any(|other| name.starts_with(other))

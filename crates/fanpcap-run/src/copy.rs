@@ -16,7 +16,8 @@ use super::files::Files;
 const DELAY_FIRST: Duration = Duration::from_millis(100);
 const DELAY_LAST: Duration = Duration::from_secs(5);
 
-/// If a copy runs for at least this time after a start, the next pause is the shortest again.
+/// If a copy runs for at least this time after a start, the pause before its next start is
+/// [`DELAY_FIRST`] again.
 const WELL: Duration = Duration::from_secs(10);
 
 /// After this many ends, a copy is not started again. If the copy ran for at least [`WELL`] before
@@ -28,7 +29,7 @@ const ENDS_MAX: u32 = 10;
 pub(crate) struct End {
     /// The kernel's wait status.
     pub(crate) status: ExitStatus,
-    /// This command had sent the copy a signal before it ended.
+    /// This command had sent the copy a signal before the copy ended.
     pub(crate) told: bool,
     /// The copy will be started again.
     pub(crate) again: bool,
@@ -52,7 +53,7 @@ pub(crate) struct Copy {
     pub(crate) cpu: Option<usize>,
     /// The files that the copy may write.
     pub(crate) files: Files,
-    /// Captures from the copy's standard output.
+    /// Files into which this command wrote the captures from the copy's standard output.
     pub(crate) spools: Vec<PathBuf>,
     /// How the copy ended after each start.
     pub(crate) ends: Vec<End>,

@@ -26,14 +26,14 @@ pub(crate) struct Files {
     /// Patterns of the names that applications derive from the named paths. Files with such a name
     /// that existed before the start are in `named`.
     patterns: Vec<Pattern>,
-    /// Names of other copies' files. If they match a pattern of this copy, they are still not its
-    /// files.
+    /// Names of other copies' files. A file with such a name is not a file of this copy, even if a
+    /// pattern of this copy matches the name.
     others: BTreeSet<PathBuf>,
-    /// New names of the files of earlier starts.
+    /// The names that [`Self::keep`] has given to the files of earlier starts.
     kept: Vec<PathBuf>,
 }
 
-/// The state of a file. It changes whenever the file is written or replaced.
+/// The state of a file: two states differ if the file was written or replaced in between.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct State {
     file: (u64, u64),

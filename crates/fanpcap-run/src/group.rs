@@ -152,8 +152,8 @@ fn config_files() -> Vec<OsString> {
     all.into_iter().flatten().collect()
 }
 
-/// All numbers in a config file, also those that are not groups. The search also avoids these,
-/// which does no harm.
+/// All numbers in a config file. Some of them are not group numbers; [`free`] does no harm when it
+/// avoids these, too.
 fn numbers(text: &str) -> impl Iterator<Item = u16> {
     text.split(|character: char| !character.is_ascii_digit())
         .filter_map(|digits| digits.parse().ok())
@@ -189,8 +189,8 @@ pub(crate) fn lead(
     }
 }
 
-/// Whether this command replaces a variable: one that sets the group or, if `has_fanout`, one that
-/// sets the mode.
+/// Whether this command replaces the variable `name`, because the variable sets the group or, if
+/// `has_fanout`, the mode.
 pub(super) fn is_replaced(name: &OsStr, has_fanout: bool) -> bool {
     let name = name.to_string_lossy();
     let is = |key: &str| {

@@ -17,7 +17,7 @@ use super::processes::{self, GRACE};
 
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// The command's end of the guard.
+/// The guard process, and the pipe through which this command tells it the process groups.
 #[derive(Debug)]
 pub(crate) struct Guard {
     process: Child,

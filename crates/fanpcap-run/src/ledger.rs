@@ -39,7 +39,8 @@ use spans::Spans;
 use takers::Takers;
 
 /// After the last copy's end, the other members of the group get this time to read the rings that
-/// the copies left. If a copy has a name, these members first wait two seconds for its successor.
+/// the copies left. If a copy's member has a name (`PCAP_MEMBER`), the other members first wait two
+/// seconds for its successor.
 const TAKERS_WITHIN: Duration = Duration::from_secs(3);
 
 /// Interval of checks whether the other members have read these rings.

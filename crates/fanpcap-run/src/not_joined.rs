@@ -145,7 +145,8 @@ impl Expected<'_> {
         format!("{is}; {remedy}")
     }
 
-    /// The group of the device in the config file that programs with raised privileges read.
+    /// The group that the system's config file sets for the device. Programs with raised privileges
+    /// read no other settings.
     fn configured(&self) -> Option<u16> {
         let environment = Environment {
             variables: Vec::new(),
@@ -243,8 +244,8 @@ fn has_no_loader(head: &[u8]) -> Option<bool> {
     Some(!kinds?.contains(&PT_INTERP))
 }
 
-/// Whether the kernel told the loader to ignore the environment. Then `AT_SECURE` (23) is set in
-/// the auxiliary vector, which consists of pairs of words (getauxval(3)).
+/// Whether the kernel told the loader to ignore the environment: it did if `AT_SECURE` (23) is set
+/// in the auxiliary vector, which consists of pairs of words (getauxval(3)).
 fn is_raised(of_process: &Path) -> bool {
     let vector = fs::read(of_process.join("auxv")).unwrap_or_default();
     let mut words = vector
@@ -302,7 +303,7 @@ mod tests {
         let said = wanted.of_raised(true, Some(5));
         let end = "/etc/pcap.conf sets group 5 for the device: give --group 5";
         assert!(said.ends_with(end), "{said}");
-        // The config file already contains the remedy.
+        // The config file already sets group 7, so the message must name another reason.
         let said = wanted.of_raised(true, Some(7));
         assert!(said.contains("could not publish its page"), "{said}");
         assert!(!said.contains("give --group"), "{said}");

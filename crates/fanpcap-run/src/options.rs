@@ -143,7 +143,8 @@ mod tests {
         assert_eq!(known_program(&words("cat -i eth0")), None);
     }
 
-    /// Options of a program with their values, and a command line that has them in some form.
+    /// Options of a program with their values, and a command line with these options. An option may
+    /// follow flags in the same word, and its value may be in the same word or in the next.
     fn line(known: Known) -> impl Strategy<Value = (Vec<(u8, String)>, Vec<OsString>)> {
         let valued: Vec<u8> = known.valued.bytes().collect();
         let flags: Vec<u8> = (b'a'..=b'z').filter(|it| !valued.contains(it)).collect();

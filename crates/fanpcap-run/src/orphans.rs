@@ -33,7 +33,7 @@ pub(crate) struct Orphans {
     clean: u32,
 }
 
-/// The signals that a process or a process group got to make it end.
+/// When a process or a process group was sent SIGTERM, and when SIGKILL.
 #[derive(Debug, Default)]
 struct Ending {
     told: Option<Instant>,

@@ -60,7 +60,7 @@ pub(crate) struct OfEnd {
     pub(crate) status: Option<i32>,
     /// The signal that killed the process.
     pub(crate) signal: Option<i32>,
-    /// This command had sent the copy a signal before it ended.
+    /// This command had sent the copy a signal before the copy ended.
     pub(crate) told: bool,
 }
 
@@ -78,7 +78,8 @@ pub(crate) struct OfMerge {
     pub(crate) cut: usize,
 }
 
-/// Checks before the copies start that the JSON can be written, because it is written at the end.
+/// Checks before the copies start that the JSON can be written, because this command writes the
+/// JSON only after the copies have ended.
 ///
 /// # Errors
 /// The file can't be written. The message names the file.

@@ -42,7 +42,7 @@ pub(crate) struct Supervised {
     pub(crate) mode: String,
     /// Times in which no copy was in the group.
     pub(crate) absent: Absent,
-    /// The largest number of packets that no account can contain; `None` if there is no such limit.
+    /// At most this many packets are in no copy's account; `None` if no limit is known.
     pub(crate) ceiling: Option<u64>,
     /// Copies that were in the group and never had a share of its packets.
     pub(crate) without_share: Vec<usize>,

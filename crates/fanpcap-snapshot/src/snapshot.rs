@@ -115,7 +115,7 @@ pub struct Counts {
     pub waits: bool,
 }
 
-/// Seconds between two times in nanoseconds; 0 if the second is not later.
+/// Seconds from `from_ns` to `to_ns`; 0 if `to_ns` is not later than `from_ns`.
 #[allow(
     clippy::cast_precision_loss,
     reason = "2^53 nanoseconds are a hundred days, to a nanosecond"
@@ -196,7 +196,7 @@ mod tests {
             read_taken: Some(70),
             waits: false,
         };
-        // Packets taken since the reading do not count.
+        // The packets taken since the reading are not subtracted.
         assert_eq!(counts.backlog(1), Some(10));
         // The member does not read the two numbers at the same instant, so more packets may seem
         // to be taken than given.

@@ -25,7 +25,8 @@ use crate::tables::{GroupKey, Tables};
 /// The name under which sockets of a removed device are listed.
 const GONE: &str = "gone";
 
-/// Takes snapshots. Keeps what is costly to find for the next snapshot.
+/// Takes snapshots. Keeps the sockets' owners, the groups' tables and the use by the host for the
+/// next snapshot, because they are costly to find.
 #[derive(Debug)]
 pub struct Source {
     device: Option<String>,

@@ -120,7 +120,8 @@ fn subcommands(command: &Command) -> Vec<String> {
 }
 
 /// The candidates for a value: the values that clap knows, or else the values in `known` for the
-/// value's name in the help. For the other names, devices, modes, groups or files.
+/// value's name in the help. If neither has values, the name decides whether the candidates are
+/// devices, modes, groups, files or none.
 fn values(argument: &Arg, known: &Known<'_>) -> Vec<String> {
     let possible = argument.get_possible_values();
     if !possible.is_empty() {

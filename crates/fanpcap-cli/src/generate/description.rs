@@ -58,7 +58,7 @@ impl Arguments {
     }
 }
 
-/// The least number of flows with which a mix contains each of its kinds.
+/// The least number of flows with which a mix contains each kind of flow, such as TCP over IPv6.
 fn needed(families: Families, transports: Transports) -> u32 {
     match (families, transports) {
         (Families::Both, Transports::Both) => 4,

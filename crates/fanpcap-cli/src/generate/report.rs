@@ -16,7 +16,8 @@ pub(super) struct Report {
     device: String,
     /// How frames were sent.
     way: Way,
-    /// Why the portable way was used although live frames were allowed; `None` if it was not.
+    /// Why the portable way was used instead of live frames; `None` if live frames were used or
+    /// were not allowed.
     instead: Option<String>,
     /// Frames that were passed to the device.
     sent: u64,
@@ -28,11 +29,11 @@ pub(super) struct Report {
     cpu_seconds: f64,
     /// Frames a second.
     pps: f64,
-    /// Bits a second, of the frames alone.
+    /// Bits of the frames a second, without check sequences.
     bits_per_second: f64,
     /// The requested pace: a rate, or the times of the file.
     asked: Option<String>,
-    /// Whether the requested pace was kept, to 1 %.
+    /// Whether the delay was at most 1 % of the time of sending, or at most [`LATE`].
     kept: bool,
     /// Packets that left the device in the time of sending, by its counters; `None` if the device
     /// is gone.
@@ -84,7 +85,7 @@ impl Report {
         }
     }
 
-    /// Whether frames were lost while sending.
+    /// Whether the device refused or dropped frames.
     pub(super) fn lost(&self) -> bool {
         self.refused.unwrap_or(0) + self.device_dropped.unwrap_or(0) > 0
     }

@@ -2,7 +2,7 @@
 
 use fanpcap_gen::Lengths;
 
-/// A factor.
+/// Parses a factor.
 pub(super) fn speed(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(speed) if speed > 0.0 && speed.is_finite() => Ok(speed),
@@ -10,7 +10,7 @@ pub(super) fn speed(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A length, or a range of lengths.
+/// Parses a length, or a range of lengths.
 pub(super) fn lengths(text: &str) -> Result<Lengths, String> {
     let number = |text: &str| text.trim().parse::<u16>();
     let wrong = |_| "write a length like 60, or a range like 60-1514".to_owned();
@@ -23,7 +23,7 @@ pub(super) fn lengths(text: &str) -> Result<Lengths, String> {
     }
 }
 
-/// A MAC address.
+/// Parses a MAC address.
 pub(super) fn mac(text: &str) -> Result<[u8; 6], String> {
     let bytes: Vec<u8> = text
         .split(':')

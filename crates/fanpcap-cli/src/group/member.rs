@@ -7,7 +7,7 @@ use fanpcap_group::view::name_digest;
 use super::shown::{self, Slot};
 use super::text;
 
-/// Reads `MEMBER=N`.
+/// Parses the value of --weigh, `MEMBER=N`.
 pub(super) fn weighed(text: &str) -> Result<(String, u16), String> {
     let split = text.rsplit_once('=');
     let weight = split.and_then(|(_, weight)| weight.parse().ok());

@@ -63,7 +63,7 @@ pub(super) struct Rounds {
     pub(super) elephants: Vec<Big>,
 }
 
-/// A bucket that has more packets than a member's share.
+/// A bucket with more packets than one member should get. Such a bucket does not move.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Big {
     pub(super) bucket: u16,

@@ -44,8 +44,8 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// The note about a correct steering program: why a kernel group refuses the program; empty if
-/// none refuses it. A steering program that is too large is an error.
+/// The note about a correct steering program: why a kernel group refuses the steering program;
+/// empty if a kernel group accepts it. A steering program that is too large is an error.
 fn note(source: &Source) -> Result<String> {
     let (tree, name) = (source.tree()?, source.name());
     match Compiled::of(&tree) {

@@ -58,8 +58,8 @@ impl Source {
     }
 }
 
-/// Reads a text. If it is too long, reads just enough for the compiler to refuse it. The compiler
-/// reports where a text is not UTF-8, except in comments.
+/// Reads a text. If it is too long, reads just enough for the compiler to refuse it. Bytes that are
+/// not UTF-8 become U+FFFD, which the compiler refuses everywhere except in comments.
 fn read(from: impl Read) -> io::Result<String> {
     let mut bytes = Vec::new();
     let most = u64::try_from(SOURCE_MAX).unwrap_or(u64::MAX);

@@ -18,7 +18,7 @@ pub(super) fn lines(program: &Tree) -> Vec<String> {
     functions.iter().map(|it| writer.bare(it)).collect()
 }
 
-/// Writes parts of the tree, which holds their sets and filters.
+/// Writes parts of the tree. The tree holds the sets and filters that the parts use.
 struct Writer<'a>(&'a Tree);
 
 impl Writer<'_> {
@@ -68,7 +68,7 @@ impl Writer<'_> {
     fn choice(&self, question: &Predicate, then: &Function, otherwise: &Function) -> String {
         let p = || self.predicate(question);
         match (then, otherwise) {
-            // No predicate tests only for `Header::Link`.
+            // The language has no predicate for `Header::Link`, but it has this filter.
             (Function::Pass, Function::Drop) if *question == Predicate::Has(Header::Link) => {
                 "vlan_or_untagged".to_owned()
             }

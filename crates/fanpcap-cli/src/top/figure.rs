@@ -57,7 +57,7 @@ fn scaled(figure: f64, base: f64, units: &[&str]) -> String {
 fn scaled_with(mut figure: f64, base: f64, units: &[&str], between: &str) -> String {
     let mut units = units.iter().copied().peekable();
     let mut unit = units.next().unwrap_or_default();
-    // From here on, rounding to three digits would give four.
+    // From 999.5 on, rounding to a whole number gives four digits.
     while figure >= 999.5 {
         let Some(larger) = units.next() else { break };
         (figure, unit) = (figure / base, larger);

@@ -1,4 +1,4 @@
-//! Views between two snapshots of a made-up machine, for tests.
+//! Views of the interval between two snapshots of a made-up machine, for tests.
 
 use fanpcap_snapshot::Snapshot;
 pub(crate) use fanpcap_snapshot::fixture::*;
@@ -6,12 +6,12 @@ pub(crate) use fanpcap_snapshot::fixture::*;
 use super::rates::Rates;
 use super::view::View;
 
-/// The view between the two snapshots.
+/// The view of the interval between the snapshots `before()` and `after()`.
 pub(crate) fn view() -> View {
     between(&before(), &after())
 }
 
-/// The view between two given snapshots.
+/// The view of the interval between two given snapshots.
 pub(crate) fn between(before: &Snapshot, after: &Snapshot) -> View {
     let mut rates = Rates::default();
     rates.next(before.clone());

@@ -1,5 +1,5 @@
-//! The two lines above the table: the user's choices, the time and the machine; and what one device
-//! receives and loses.
+//! The two lines above the table. The first shows the user's choices, the time and the machine. The
+//! second shows what one device receives and loses.
 
 use super::figure::{UNKNOWN, bits, count, short};
 use super::state::State;

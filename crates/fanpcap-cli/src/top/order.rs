@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use super::view::{Group, Member, View};
 
-/// The sort key of members. It also sorts groups, if groups have such a number.
+/// The sort key of members. Groups are sorted by the same key, if a group has a value for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Column {
     /// Packets per second
@@ -103,7 +103,8 @@ fn has(name: &str, text: &str) -> bool {
 }
 
 /// Sorts groups within their device and members within their group. Unknown values come last in
-/// both directions. Equal values keep the order of group numbers and sockets.
+/// both directions. Groups with equal values are sorted by number, and members with equal values by
+/// pid and socket.
 pub(crate) fn sort(view: &mut View, column: Column, reverse: bool) {
     let descending = column.is_descending() != reverse;
     for device in &mut view.devices {
@@ -245,7 +246,8 @@ mod tests {
         // Numbers match as a whole: group 7 is not process 4711.
         assert_eq!(members("7"), 4);
         assert_eq!(members("nobody"), 0);
-        // The text matches as the screen shows it.
+        // The filter's text is compared with the names as the screen shows them, such as `group 7`
+        // or `no group`, in any case of letters.
         assert_eq!(members("group 7"), 4);
         assert_eq!(members("Group 42 qm"), 1);
         assert_eq!(members("hash+defrag"), 4);

@@ -10,7 +10,7 @@ use member::{History, Share};
 
 mod member;
 
-/// A sequence of snapshots, and the rates between them.
+/// The last snapshot, and the members' earlier rates. The next view is computed from both.
 #[derive(Debug, Default)]
 pub(crate) struct Rates {
     before: Option<Snapshot>,
@@ -18,7 +18,7 @@ pub(crate) struct Rates {
 }
 
 impl Rates {
-    /// The view since the last snapshot. The first view has totals but no rates.
+    /// The view of the interval since the last snapshot. The first view has totals but no rates.
     pub(crate) fn next(&mut self, after: Snapshot) -> View {
         let view = view(self.before.as_ref(), &after, &mut self.history);
         self.before = Some(after);

@@ -40,7 +40,7 @@ pub(crate) struct Row {
     pub(crate) text: String,
 }
 
-/// The cells of a row. A cell is empty if the row has no such number.
+/// The cells of a row. A cell is empty if the row has no number for the cell's column.
 #[derive(Debug, Default)]
 struct Cells {
     cpu: String,
@@ -264,7 +264,8 @@ fn device_cells(device: &Device) -> Cells {
 fn group_name(group: &Group) -> String {
     let (known, all) = (group.members_with_rates, group.members_total);
     let members = match group.members.len() {
-        // The number of members precedes the mode, so that a narrow table does not cut it off.
+        // The number of members precedes the mode, so that a narrow table cuts off the mode, not
+        // the number.
         shown if shown < all => {
             let number = group.group;
             return format!(" group {number} ({shown} of {all} shown) {}", group.mode);

@@ -98,7 +98,7 @@ pub(crate) struct Group {
     pub(crate) ring_full_drops_per_second: Option<f64>,
     /// Packets that wait in the rings.
     pub(crate) backlog_packets: Option<u64>,
-    /// Highest rate of a member divided by the mean; 1 is even.
+    /// Highest rate of a member divided by the mean; 1 if all rates are equal.
     pub(crate) skew: Option<f64>,
     pub(crate) program_counters: Option<Vec<i64>>,
     /// Age of the steering program's counters. It is the age of the oldest reading of a member.

@@ -14,7 +14,7 @@ use super::finding::{Finding, PrintedFinding};
 /// The settings of a cluster.
 const CONF: &str = "/etc/fanpcap/cluster.conf";
 
-/// The prefix of the names of selections in the kernel.
+/// The prefix of the names of the XDP programs by which cluster nodes select packets.
 const SELECTION: &str = "fanpcap_select";
 
 /// The findings that the cluster's program may print.
@@ -57,7 +57,8 @@ struct ClusterPage {
 }
 
 /// Asks the cluster's program about this machine. If the program is not installed, or if the
-/// machine has neither a cluster.conf nor a selection, returns an empty answer without asking.
+/// machine has neither a cluster.conf nor a node's XDP program, returns an empty answer without
+/// asking.
 ///
 /// # Errors
 ///
@@ -80,7 +81,7 @@ pub(super) fn ask() -> Result<Cluster> {
     })
 }
 
-/// Whether a device has a cluster's selection.
+/// Whether a device has an XDP program by which a cluster node selects packets.
 fn has_selection() -> bool {
     let links = link::links().unwrap_or_default();
     let programs = links.iter().filter_map(|link| link.xdp);

@@ -1,4 +1,4 @@
-//! Reads all facts of the machine. Reads what changes twice, some time apart.
+//! Reads all facts of the machine. The facts that change are read twice, some time apart.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -51,7 +51,7 @@ pub(super) struct Facts {
     pub(super) irqbalance: Option<Vec<u32>>,
 }
 
-/// One reading.
+/// One reading of the facts that change.
 struct Look {
     links: Vec<Link>,
     snapshot: Snapshot,
@@ -185,8 +185,8 @@ impl Facts {
         all.extend(self.privileges.and_then(|it| it.findings(wants_xdp)));
         all.extend(self.limits.findings(wants_xdp));
         all.extend(self.library.findings(wants_xdp || !wanted.is_empty()));
-        // A default group applies to every device. It is checked only for a device that the user
-        // named.
+        // A default group applies to every device, so the groups of the settings are checked only
+        // if the user named a device.
         let meant = wanted.iter().filter(|_| self.asked.is_some());
         all.extend(meant.flat_map(|it| it.findings(&self.groups)));
         in_order(all)

@@ -43,13 +43,13 @@ pub(super) struct Finding<Name = &'static str> {
     pub(super) name: Name,
     /// The effect of the problem.
     pub(super) effect: Effect,
-    /// A device, a group on a device, a line of a file, `this machine`.
+    /// Where the problem is: a device, a group on a device, a line of a file, or `this machine`.
     pub(super) place: String,
     /// What is wrong.
     pub(super) what: String,
-    /// Why it matters.
+    /// Why the problem matters.
     pub(super) why: String,
-    /// The shell command that fixes it.
+    /// The shell command that fixes the problem.
     pub(super) fix: String,
 }
 

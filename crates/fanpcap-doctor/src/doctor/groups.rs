@@ -194,7 +194,7 @@ impl Group {
         Some(self.finding("mixed-programs", Effect::Loses, told))
     }
 
-    /// The number of another group.
+    /// The number that a fix proposes for another group: the next number.
     fn other(&self) -> u16 {
         self.number.checked_add(1).unwrap_or(0)
     }

@@ -232,7 +232,7 @@ mod tests {
         machine.jit = Some(1);
         machine.clock = Some(("kvm-clock".to_owned(), vec!["tsc".to_owned()]));
         assert!(machine.findings().is_empty());
-        // Without a better clock source, doctor has no fix.
+        // If the kernel has no better clock source, there is no fix, so there is no finding.
         machine.clock = Some(("acpi_pm".to_owned(), vec!["acpi_pm".to_owned()]));
         assert!(machine.findings().is_empty());
     }

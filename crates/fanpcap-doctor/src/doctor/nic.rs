@@ -270,7 +270,8 @@ impl Nic {
             .collect();
         let device = word(&used.link.name);
         let alone = format!("ethtool -X {device} hkey {}", bytes.join(":"));
-        // A single queue also solves the problem.
+        // With a single queue both directions of a flow get the same queue, so a plan that changes
+        // the number of queues fixes this problem, too.
         let is_hash = |knob: &Knob| {
             matches!(
                 knob,
@@ -347,8 +348,8 @@ impl Nic {
         let mut members = used.groups.iter().flat_map(|it| &it.members);
         let own = self.facts.interrupts.iter().map(|(it, _)| it.number);
         let own: Vec<u32> = own.collect();
-        // Only root can ask irqbalance which interrupts it leaves alone. For other users, the
-        // interrupts in irqbalance's options must do.
+        // Only root can ask irqbalance which interrupts it leaves alone. For other users, doctor
+        // assumes that these are the interrupts in irqbalance's options.
         let told = self.facts.value(Setting::Irqbalance);
         let told = told.map(|it| settings::table(it).unwrap_or_default());
         let left_alone = told.as_deref().or(used.irqbalance)?;

@@ -172,7 +172,8 @@ impl GroupSetting {
         self.finding("group-taken", Effect::Loses, told)
     }
 
-    /// The variable that names an unused group. A variable overrides every other setting.
+    /// The shell command that sets the device's variable to an unused group. A variable overrides
+    /// every other setting.
     fn another_group(&self, groups: &[Group]) -> String {
         let is_free = |number: &u16| groups.iter().all(|it| it.number != *number);
         let free = (1..u16::MAX).find(is_free).unwrap_or(1);

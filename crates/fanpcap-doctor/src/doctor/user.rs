@@ -19,7 +19,7 @@ struct User {
     home: String,
 }
 
-/// A doctor that runs as another user.
+/// A process of `fanpcap doctor` that runs as another user.
 #[derive(Debug)]
 pub(super) struct AsUser {
     name: String,
@@ -46,7 +46,7 @@ pub(super) const NAMES: [&str; 15] = [
     "apparmor",
 ];
 
-/// The most bytes that a doctor prints.
+/// How many bytes of a doctor's output are read at most.
 const MOST: u64 = 1 << 18;
 
 /// A doctor that has not ended after this many seconds is killed. The user can stop the doctor's
@@ -104,8 +104,8 @@ impl AsUser {
         })
     }
 
-    /// The findings of the doctor that runs as the user. They are checked, because the user may
-    /// have made this process print anything.
+    /// The findings of the doctor that runs as the user. The findings are checked, because the user
+    /// may have made the doctor's process print anything.
     pub(super) fn findings(mut self) -> Result<Vec<Finding>> {
         let (mut said, mut complaint) = (Vec::new(), Vec::new());
         // An error text always fits into its pipe, so the process can't block although this text is
@@ -132,7 +132,8 @@ impl AsUser {
 
     fn own(&self, mut told: PrintedFinding) -> Result<Finding> {
         let Self { name: user, .. } = self;
-        // The caller, not the user, will run the command, and would get the caller's own group.
+        // The caller will run this command, so `$(id -g)` would be the caller's group instead of
+        // the user's.
         told.fix = told.fix.replace("$(id -g)", &self.user.group);
         let name = harmless_text(&told.name);
         let mut finding = told
@@ -222,7 +223,7 @@ mod tests {
         as_user.findings()
     }
 
-    /// A page with one finding.
+    /// The JSON of a `fanpcap doctor` with one finding.
     fn page(name: &str, fix: &str) -> String {
         let (effect, place) = ("costs", "\u{1b}[2Jhere");
         serde_json::json!({"findings": [

@@ -13,7 +13,7 @@ use crate::flow::{flow_of, layers};
 /// The most flows that a member keeps.
 const KEPT: usize = 16_384;
 
-/// A sample of all flows: the flows whose hash ends in a given number of zeros.
+/// A sample of all flows: the flows whose hash ends in at least this many zero bits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample(Arc<AtomicU32>);
 
@@ -93,9 +93,9 @@ fn is_in(key: &FlowKey, zeros: u32) -> bool {
 /// The sampled flows, by whether one member or several members got them.
 #[derive(Debug, Default)]
 pub(super) struct Places {
-    /// Flows with packets.
+    /// Number of flows.
     pub(super) flows: usize,
-    /// Of the flows with packets, those with packets in both directions.
+    /// How many of the flows have packets in both directions.
     pub(super) two_way: usize,
     /// Flows with a direction whose packets went to several members.
     pub(super) split: Vec<FlowKey>,
@@ -125,7 +125,8 @@ impl Places {
         places
     }
 
-    /// Adds a flow. `at` has its packets at each member that got packets of the flow.
+    /// Adds a flow. For each member that got packets of the flow, `at` has their number in each
+    /// direction.
     fn add(&mut self, key: FlowKey, at: &[[u64; 2]]) {
         let packets = at.iter().flatten().sum();
         self.flows += 1;

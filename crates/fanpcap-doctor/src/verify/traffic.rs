@@ -18,10 +18,12 @@ const RATE: &str = "20kpps";
 pub(super) struct Traffic(JoinHandle<Result<u64>>);
 
 impl Traffic {
-    /// Sends on `device` until `stop`.
+    /// Sends on `device` until `stop` is set.
     ///
     /// # Errors
-    /// The device must not be flooded, or can't send.
+    /// - `guard` refuses the device, because traffic there could reach other machines or
+    ///   applications.
+    /// - The frames or the sending thread can't be prepared.
     pub(super) fn start(device: &str, stop: &'static AtomicBool) -> Result<Self> {
         guard(device, false)?;
         let description = Description {

@@ -89,7 +89,7 @@ impl Profile {
     }
 
     /// Writes the file, and keeps the change even if AppArmor refuses the profile. If a refusal
-    /// undid the change, the package could not be removed.
+    /// undid the change, the block would stay in the file after the package is removed.
     fn change(&self, before: Option<String>, after: Option<String>) -> Result<Change> {
         if before == after {
             return Ok(Change::None);

@@ -200,7 +200,7 @@ mod tests {
         let scratch = fanpcap_testkit::Scratch::new().unwrap();
         let path = scratch.file("00-fanpcap.conf");
         fs::write(&path, "").unwrap();
-        // The mode that a umask of 077 gives.
+        // With a umask of 077, the file has this mode.
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
         write(&path, "text").unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o644);

@@ -6,10 +6,10 @@ use fanpcap_linux::netlink::link;
 use super::{Absent, Account, Ledger};
 
 impl Ledger {
-    /// The largest number of packets that no copy's account can contain. `accounts` must be the
-    /// accounts of all copies. `None` if there is no such limit, for one of three reasons:
+    /// At most this many packets are in no copy's account. `accounts` must be the accounts of all
+    /// copies. `None` if no limit is known, for one of these reasons:
     /// - A member that the ledger never saw may have joined first.
-    /// - A number of an account is unknown.
+    /// - A number of an account, or a device's packet counter, is unknown.
     /// - A steering program gives each packet to several members, so that the accounts contain more
     ///   packets than the devices received.
     pub(crate) fn ceiling(&self, accounts: &[Account]) -> Option<u64> {

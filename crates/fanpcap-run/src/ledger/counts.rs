@@ -48,7 +48,7 @@ impl Counts {
         let counts = self.0.entry(ifindex).or_default();
         counts.push_back((at_ns, packets));
         let oldest_ns = at_ns.saturating_sub(KEPT_NS);
-        // One older reading stays: it is the last before the oldest time.
+        // Keep one reading from before `oldest_ns`, the last one: `before` may ask for it.
         while counts
             .get(1)
             .is_some_and(|(noted_ns, _)| *noted_ns < oldest_ns)

@@ -12,9 +12,9 @@ use super::member::Member;
 use super::{Account, Ledger};
 
 impl Ledger {
-    /// Settles members, each on its own thread. First makes all these members refuse packets: their
-    /// threads then wait for packets in flight at the same time. If a child process still uses a
-    /// member, the ledger keeps the member, and later calls check it again.
+    /// Settles members, each on its own thread. First makes all these members refuse packets, so
+    /// that their threads wait for packets in flight at the same time. If a child process still
+    /// uses a member, the ledger keeps the member, and later calls check it again.
     pub(super) fn settle_at_once(&mut self, mut ended: Vec<Member>) {
         let refuse = on_threads(&mut ended, Member::refuse);
         let mut refuse = refuse.into_iter();
@@ -30,7 +30,7 @@ impl Ledger {
         let devices: BTreeSet<u32> = joined.map(|it| it.ifindex).collect();
         let devices = devices.into_iter();
         let moments: Vec<Moment> = devices.map(|it| Moment::of(it, &ended)).collect();
-        // A member may have joined and died since the last scan. Its join ended an absence.
+        // A member that joined and died since the last scan has ended an absence by its join.
         self.end_absences(&ended);
         for moment in &moments {
             self.note_uncounted(moment, &ended);
@@ -121,7 +121,7 @@ impl Ledger {
             it if member.ifindex != ifindex || !it.has_begun => false,
             // A member that has started to join may still fail to join.
             _ if !member.has_joined() && !in_group.contains(&member.id) => false,
-            // A member that joined later was not in the group then.
+            // A member that joined after the others left was not in the group when they left.
             it => it
                 .joined_at
                 .zip(counted)
@@ -153,7 +153,7 @@ impl Ledger {
         }
     }
 
-    /// Notes the time from which copies have been in the group.
+    /// Notes each device's packet counter at the first join of a copy.
     fn note_begun(&mut self, ended: &[Member]) {
         let members = self.held.iter().chain(ended);
         for member in members.filter(|it| it.has_joined()) {
@@ -170,7 +170,7 @@ pub(super) struct Moment {
     pub(super) ifindex: u32,
     /// The device's count before and after `refused` was read.
     counted: [Option<u64>; 2],
-    /// Packets that these members had refused when the value was made.
+    /// Packets that these members had refused when this `Moment` was created.
     refused: u64,
 }
 

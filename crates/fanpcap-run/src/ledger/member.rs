@@ -21,8 +21,8 @@ use fanpcap_linux::process::{child::is_lack_of_descriptors, pidfd::Process};
 
 use super::Account;
 
-/// If this much time has passed since the page disappeared, and the process still has the socket,
-/// another process removed the page.
+/// If this much time has passed since the page disappeared, and the member's process still has the
+/// socket, another process removed the page.
 const LEAVES_WITHIN: Duration = Duration::from_secs(1);
 
 /// How long to hold the socket of an ended member while no other member notes a takeover on that
@@ -52,7 +52,8 @@ pub(super) struct Member {
     is_denied: bool,
     /// The XDP group's counters, once the member is in the group.
     counters: Option<Arc<GroupCounters>>,
-    /// The account was made from the XDP engine's own counters, which are later than the page's.
+    /// The account was made from the XDP engine's own counters, which are newer than those on the
+    /// page.
     is_counted: bool,
     /// The member refuses packets now and is about to be settled.
     closing: Option<Closing>,
@@ -262,9 +263,9 @@ impl Member {
     }
 
     /// Makes the member refuse and count all further packets, if no process reads its ring any
-    /// more. After a close or the death of the process, this process has the last descriptor of the
-    /// socket. Returns false if the member can't be settled yet, because a forked child still has
-    /// the socket and may read the ring.
+    /// more. If the member was closed or its process died, this command has the last descriptor of
+    /// the socket. Returns false if the member can't be settled yet, because a forked child still
+    /// has the socket and may read the ring.
     pub(super) fn refuse(&mut self) -> bool {
         let Some(socket) = self.socket.take() else {
             return true;

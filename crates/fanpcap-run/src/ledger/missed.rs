@@ -24,7 +24,8 @@ impl Ledger {
     }
 
     /// Notes a member that joined and left before its socket was held. The member belonged to a
-    /// copy, but the ledger does not know to which copy. So it may belong to each running copy.
+    /// copy, but the ledger does not know to which copy, so it notes the member for every running
+    /// copy.
     pub(super) fn miss_all(&mut self, ifindex: Option<u32>) {
         let copies: BTreeSet<usize> = match &self.running[..] {
             [] => self.processes.values().copied().collect(),

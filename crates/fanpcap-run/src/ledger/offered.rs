@@ -96,8 +96,8 @@ impl Ledger {
         }
     }
 
-    /// Gives ended members the counters of their group, if the ledger holds these counters. A
-    /// member may have ended before a scan gave it the counters.
+    /// Gives ended members the counters of their group, if the ledger holds these counters. This is
+    /// needed for a member that ended before the first scan after its join.
     pub(super) fn hold_known(&self, ended: &mut [Member]) {
         for member in ended.iter_mut().filter(|it| it.lacks_counters()) {
             if let Some(reading) = self.offered.0.get(&member.ifindex) {
@@ -146,7 +146,8 @@ impl Ledger {
         ended.map_or(0, |(reading, until)| reading.uncounted(until, is_intended))
     }
 
-    /// Whether the group of the last reading has no member any more. False without a reading.
+    /// Whether the group of the last reading on a device has no member any more. False if no group
+    /// on this device was read.
     fn has_ended(&self, ifindex: u32) -> bool {
         let Some(reading) = self.offered.0.get(&ifindex) else {
             return false;

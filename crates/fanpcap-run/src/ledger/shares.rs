@@ -40,7 +40,7 @@ impl Shares {
 }
 
 impl Ledger {
-    /// Checks members of copies that have had no share so far.
+    /// For each copy that has had no share so far, checks whether one of its members has a share.
     pub(super) fn note_shares(&mut self) {
         for member in self.held.iter().filter(|it| it.has_joined()) {
             let copy = member.copy;
@@ -52,7 +52,7 @@ impl Ledger {
     }
 
     /// Whether a copy has had a share of the group's packets. If the group's table can't be read,
-    /// this is true for a copy that looks for packets.
+    /// the result is true for a copy whose application looks for packets.
     pub(crate) fn has_share(&self, copy: usize) -> bool {
         let looks = |it: &Member| it.has_joined() && it.record.last_look != LastLook::Never;
         let known = self.shares.had.get(&copy).copied();

@@ -22,9 +22,9 @@ use super::{Account, Ledger};
 /// Interval of checks for takeovers.
 const PERIOD: Duration = Duration::from_millis(5);
 
-/// After this time without a living member, the ledger assumes that the group has none. If a
-/// newcomer got the group's table from the last member, it needs less time to note on its own page
-/// that it has the table.
+/// If the ledger has found no living member for this time, it assumes that the group has none. A
+/// newcomer that got the group's table from the last member needs less time to note on its own page
+/// that it has the table, and then counts as a living member.
 const NONE_FOR: Duration = Duration::from_millis(10);
 
 /// Time within which the ledger detects that a process has died, in nanoseconds.
@@ -43,7 +43,8 @@ pub(super) struct Takers {
 }
 
 impl Takers {
-    /// Checks the groups again. Returns false if the last check is too recent.
+    /// Checks again whether the groups of `ended` have living members. Returns false without a
+    /// check if `ended` is empty or if the last check is too recent.
     fn look(&mut self, group: u16, ended: &[Member]) -> bool {
         if ended.is_empty() {
             self.none.clear();
@@ -85,7 +86,7 @@ impl Ledger {
                     if rejects_silently(&member) {
                         self.takers.placeholders.insert(member.ifindex);
                     }
-                    // The member may have joined and died since the last scan. Its join ended an
+                    // If the member joined and died since the last scan, its join has ended an
                     // absence.
                     self.end_absences(&[member]);
                 }
@@ -109,9 +110,9 @@ impl Ledger {
         alone
     }
 
-    /// When members leave a group with placeholders, notes the packets that may be uncounted. A
-    /// placeholder rejects packets without counting them, because its ring was taken over.
-    /// Placeholders get packets after the last living member died: the kernel then closes the
+    /// When members leave, notes the packets that may be uncounted. A socket whose ring was taken
+    /// over (a placeholder, or the socket of a member in `ended`) rejects packets without counting
+    /// them. Placeholders get packets after the last living member died: the kernel then closes the
     /// placeholders one by one, and moves sockets to other positions. The bound is the number of
     /// all packets since the group last had a living member.
     pub(super) fn note_uncounted(&mut self, moment: &Moment, ended: &[Member]) {

@@ -18,7 +18,7 @@ const CHUNK: usize = 64 << 10;
 /// Events of a stream's reader.
 #[derive(Debug)]
 pub(crate) enum Word {
-    /// A capture arrived, but no spool was given.
+    /// A capture arrived, but [`Way::spool`] names no file for it.
     CaptureUnasked,
     /// A capture arrived and was written to this spool.
     Spooled(PathBuf),
@@ -48,7 +48,7 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
-    /// How many readers wait for their copy, and how often a reader has started to wait.
+    /// How many readers wait for output of their copy, and how often a reader has started to wait.
     pub(crate) fn seen(&self) -> (usize, u64) {
         let waiting = self.waiting.load(Ordering::SeqCst);
         (waiting, self.reads.load(Ordering::SeqCst))

@@ -36,14 +36,14 @@ use turns::Turns;
 const PERIOD: Duration = Duration::from_millis(200);
 const PERIOD_YOUNG: Duration = Duration::from_millis(20);
 
-/// Interval while the next copy waits for the share of the copy before it.
+/// Interval while the start of the next copy waits until the copy before it has its share.
 const PERIOD_TURN: Duration = Duration::from_millis(5);
 
 /// Interval while a member leaves: the member's place in the group becomes free only when this
 /// process, too, has closed the member's socket.
 const PERIOD_PRESSED: Duration = Duration::from_millis(2);
 
-/// Age at which this command examines why a copy has no member page.
+/// Age of a copy without a member page at which this command looks for the reason.
 const YOUNG: Duration = Duration::from_secs(3);
 
 /// The copies, and what is needed to supervise them.

@@ -20,8 +20,8 @@ fn devices_that_are_gone_are_named_so() {
     assert_eq!(unlisted_name(7), "#7");
 }
 
-/// A member is in another PID namespace. In this namespace, the pid on its page belongs to another
-/// process.
+/// A member is in another PID namespace. In the test's PID namespace, the pid on the member's page
+/// belongs to another process.
 #[test]
 fn the_pid_on_a_page_is_checked() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -13,8 +13,8 @@ use fanpcap_wire::Frame;
 
 use super::frames::Frames;
 
-/// Number of runs in a trial of a short program: in the kernel, and in user space. The result is
-/// the median of the trials.
+/// Number of runs in a trial of a short steering program: as a BPF program in the kernel, and by
+/// the evaluator in user space. The result is the median of the trials.
 const RUNS: u32 = 20_000;
 const NATIVE_RUNS: u32 = 2_000;
 const TRIALS: usize = 5;
@@ -24,7 +24,8 @@ const FIRST_RUNS: u32 = 20;
 const TRIAL_NS: u32 = 5_000_000;
 
 /// Measured costs of BPF programs in nanoseconds: the cost of a run that ends early, and the cost
-/// of each instruction in a run that executes all instructions. Most runs execute only some.
+/// of each instruction in a run that executes all instructions. Most runs execute only a part of
+/// the instructions.
 const LEAST_NS: f64 = 30.0;
 const INSTRUCTION_NS: f64 = 0.07;
 

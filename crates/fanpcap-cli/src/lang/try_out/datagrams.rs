@@ -8,7 +8,7 @@ use fanpcap_wire::{Ip, number};
 use super::members::Members;
 use super::place::FlowSide;
 
-/// Longest time between a datagram's fragments. Hosts wait for fragments as long (RFC 791,
+/// Longest time between a datagram's fragments. Hosts wait this long for fragments, too (RFC 791,
 /// ipfrag_time).
 const AGE_NS: u64 = 30_000_000_000;
 /// The least number of datagrams that are remembered.

@@ -1,5 +1,5 @@
 //! Runs a steering program as a fanout group of the kernel does. If such a group can't run the
-//! program, runs the program as a whole.
+//! steering program, runs it as a whole, as on XDP.
 
 use super::owners::BucketOwners;
 use fanpcap_steer::ir::{COUNTERS, Tree};
@@ -86,8 +86,8 @@ impl Engine {
         sum
     }
 
-    /// Fragments that came before the first fragment of their datagram, as the steering program
-    /// counts.
+    /// How many fragments came before the first fragment of their datagram, as counted by the
+    /// steering program's evaluator.
     pub(super) fn late(&self) -> u64 {
         match self {
             Self::Group { steering, .. } => steering.late(),

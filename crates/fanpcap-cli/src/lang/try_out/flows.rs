@@ -18,16 +18,16 @@ pub(super) struct Flows {
     pub(super) datagrams: Datagrams,
     /// Packets that are not IP.
     pub(super) strangers: u64,
-    /// Packets that contain another packet that can't be read, by the outer protocol.
+    /// For each outer protocol, the number of packets whose inner packet can't be read.
     pub(super) unread: BTreeMap<&'static str, u64>,
 }
 
 /// One flow.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Flow {
-    /// The two directions: from the lower end, and from the higher end.
+    /// The two directions: packets from the flow's lower end, and packets from its higher end.
     ways: [Option<Way>; 2],
-    /// Members that got all of the flow's datagrams of which a later fragment came first.
+    /// Members that got all late datagrams of the flow: those of which a later fragment came first.
     late: Option<Members>,
 }
 

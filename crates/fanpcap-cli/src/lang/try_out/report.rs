@@ -72,9 +72,9 @@ struct OfFlows {
     /// The largest of the flows that are not whole.
     examples: Vec<Example>,
     not_ip_packets: u64,
-    /// Packets that contain another packet that can't be read, by the outer protocol.
+    /// For each outer protocol, the number of packets whose inner packet can't be read.
     unread_packets: BTreeMap<&'static str, u64>,
-    /// The percentage of unread packets among the packets that at least one member gets.
+    /// Packets whose inner packet can't be read, in percent of the packets that a member gets.
     unread_share: Option<f64>,
 }
 
@@ -83,7 +83,8 @@ struct OfFlows {
 struct Example {
     flow: String,
     packets: u64,
-    /// Members that get packets from the lower end, and from the higher end.
+    /// The members that get the flow's packets, for each direction: from the lower end, and from
+    /// the higher end.
     members: [Vec<usize>; 2],
 }
 

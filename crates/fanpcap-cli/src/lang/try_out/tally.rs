@@ -40,7 +40,7 @@ pub(super) struct Tally {
     pub(super) copies: u64,
     /// Packets for members of classes other than the default, by class.
     pub(super) classes: BTreeMap<u8, u64>,
-    /// Packets that the host gets: in addition to members, and alone.
+    /// Packets that the host gets in addition to members, and packets that only the host gets.
     pub(super) host: [u64; 2],
 }
 

@@ -87,7 +87,7 @@ impl Writer<'_> {
 
     fn member(&self, property: Property, set: usize) -> String {
         let list = list(&numbers(self.set(set)));
-        // In the property `VlanId`, 0 also represents untagged frames.
+        // `vlan_id` with 0 would compile to another tree, with a test for untagged frames.
         if property == Property::VlanId && !self.set(set).contains(&0) {
             format!("vlan_id {list}")
         } else {
@@ -150,7 +150,8 @@ fn numbers(set: &[u128]) -> Vec<String> {
         few => few.iter().map(ToString::to_string).collect(),
     };
     let mut elements: Vec<String> = runs.flat_map(text).collect();
-    // Haskell reads `[a, b..c]` as a range with steps, so our compiler refuses it.
+    // Haskell reads `[a, b..c]` as a range with steps, so our compiler refuses it. Put the range
+    // first.
     if let [_, range] = elements.as_slice() {
         if range.contains("..") {
             elements.reverse();
@@ -177,7 +178,8 @@ fn prefix(side: Side) -> &'static str {
 }
 
 fn compare(property: Property, comparison: Comparison, value: u64) -> String {
-    // Only comparisons of the protocol are written with their names.
+    // A comparison of the protocol is written as the predicate that means the same, if the language
+    // has one. A comparison of another property is written with its operator.
     let known = table::predicate_name(&Predicate::Compare(property, comparison, value));
     if let Some(name) = known.filter(|_| property == Property::Protocol) {
         return name.to_owned();

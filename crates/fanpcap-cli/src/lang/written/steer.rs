@@ -14,7 +14,7 @@ pub(super) fn text(steer: &Steer) -> String {
         return name.to_owned();
     }
     match steer {
-        // No function of the language has this key.
+        // No function of the language steers by these fields, so a comment names them.
         Steer::Flow(Flow {
             ports,
             protocol,

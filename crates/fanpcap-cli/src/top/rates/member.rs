@@ -26,9 +26,9 @@ struct Speeds {
     received: Option<f64>,
     dropped: Option<f64>,
     share: Share,
-    /// Seconds between the two readings.
+    /// Seconds between the two readings of the counters from which the rates are computed.
     window: Option<f64>,
-    /// The window differs much from the interval.
+    /// The window differs much from the interval between the snapshots.
     is_rough: bool,
 }
 

@@ -6,7 +6,7 @@ use fanpcap_snapshot::Counts;
 use super::*;
 use crate::top::fixture::{SECOND, after, before, between, counts, device, look, member};
 
-/// A member of group 7 for each entry in `all`, with inodes and pids from 1.
+/// A snapshot with a member of group 7 for each entry in `all`, with inodes and pids from 1.
 fn members(seconds: u32, all: &[Counts]) -> Snapshot {
     let mut snapshot = look(seconds);
     snapshot.devices = vec![device(2, "eth0", [0; 4])];
@@ -54,7 +54,7 @@ fn shares_and_skew_are_of_the_known_rates() {
     assert_eq!(shares, [Some(50.0), Some(25.0), Some(25.0), None]);
     assert_eq!((group.skew, group.members_with_rates), (Some(1.5), 3));
     assert_eq!(group.packets_per_second, Some(1200.0));
-    // Totals remain valid when they are old.
+    // The fourth member's old counters are still part of the group's total.
     assert_eq!(group.received_packets_total, Some(2100));
 }
 
@@ -188,8 +188,8 @@ fn a_rate_that_only_stands_until_the_next_reading_is_marked() {
 
 #[test]
 fn after_a_pause_the_rate_is_over_all_of_it() {
-    // The kernel may have given the packets at any time during the pause, so the rate is over all
-    // of it.
+    // The kernel may have given the packets at any time during the pause, so the rate is computed
+    // over the whole pause.
     let paused = counts(40 * SECOND, 1000, 0);
     let resumed = counts(101 * SECOND, 1000 + 6100, 0);
     let view = between(&members(100, &[paused]), &members(101, &[resumed]));
@@ -223,14 +223,15 @@ fn who_waits_at_an_empty_ring_is_not_stale() {
     let member = &group_of(&view).members[0];
     assert_eq!(member.packets_per_second, Some(0.0));
     assert!(!member.stale && member.backlog_packets == Some(0));
-    // If the member has published a burst completely, the burst counts for the whole interval.
+    // A member that waits again after a burst has published the whole burst, so the rate is
+    // computed over the whole interval.
     let burst = Counts {
         read_ns: 100 * SECOND + SECOND / 10,
         received: 700,
         ..waits
     };
     assert_eq!(rates_of(&[waits, burst]), [None, Some(200.0)]);
-    // A stopped process does not wait.
+    // A stopped process does not wait for packets, so its old counters are stale.
     let stopped = Counts {
         waits: false,
         ..waits

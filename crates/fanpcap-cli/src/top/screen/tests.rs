@@ -66,7 +66,8 @@ fn paused_and_collapsed() {
     insta::assert_snapshot!(picture(&fixture::view(), &state, SIZE));
 }
 
-/// With these variables set, a changed picture would pass, or would replace the expected one.
+/// With `INSTA_UPDATE` or `INSTA_FORCE_PASS` set, insta would accept a changed picture, or would
+/// write it over the expected picture.
 #[test]
 fn ci_takes_no_pictures() {
     let set = |name: &str| {

@@ -100,7 +100,7 @@ fn one_queue_without_rps_is_found_where_members_share() {
         device.nic.facts = facts(fits);
         assert!(device.findings().is_empty(), "{fits}");
     }
-    // A NIC that can have more queues gets them.
+    // If the NIC can have more queues, the fix is to add queues.
     let nic = "driver ixgbe\nvalue rps.0\n\
                channels rx=0,tx=0,other=1,combined=1 rx=0,tx=0,other=1,combined=8\n";
     device.nic.facts = facts(nic);

@@ -65,7 +65,7 @@ fn members_that_a_cpuset_keeps_together_are_found() {
     // The cpuset keeps CPU 2 for its other processes.
     let add = "echo 2-3 > /sys/fs/cgroup/box/cpuset.cpus && taskset -acp 3 1";
     assert_eq!(to(&[3]), add);
-    // A single member has its own CPU.
+    // A group with one member needs only one CPU, so this cpuset is no problem.
     assert!(
         group("hash", vec![members.remove(0)])
             .findings(&[0, 1, 2])
@@ -94,7 +94,7 @@ fn members_that_do_not_belong_are_found() {
     members[1].pid = None;
     let found = only(&group("hash", members.clone()));
     assert!(found.what.contains("not shown to this user"), "{found:?}");
-    // doctor does not judge a group without members on our library.
+    // If no member reads through our library, the others are not reported as strangers.
     members[0].is_ours = false;
     assert!(group("hash", members).findings(&[0]).is_empty());
 }

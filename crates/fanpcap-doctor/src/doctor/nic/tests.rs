@@ -249,9 +249,9 @@ fn irqbalance_is_found_where_members_are_bound() {
         asks[0].fix.starts_with("fanpcap tune eth0 --apply "),
         "{asks:?}"
     );
-    // Newly written options name both interrupts.
+    // The command that writes irqbalance's options names both interrupts.
     assert!(asks[0].fix.contains("--banirq=24 --banirq=25"), "{asks:?}");
-    // A device that serves the host keeps its offloads.
+    // A device that serves the host keeps its offloads, so the fix has no --monitor.
     nic.facts.has_address = true;
     assert!(!ask(&nic)[0].fix.contains("--monitor"));
     set(&mut nic, Setting::Irqbalance, "24,25");

@@ -18,9 +18,9 @@ use crate::flow::{flow_of, layers};
 /// Packets of a round. Segments that the kernel has merged into one packet count as several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
-    /// Packets by the entry of the table that their hash selects.
+    /// For each entry of the table, the packets whose hash selects this entry.
     pub(super) entries: Vec<u64>,
-    /// Packets by the receive queue that the driver has recorded.
+    /// For each receive queue, the packets for which the driver has recorded this queue.
     pub(super) queues: Vec<u64>,
     /// Packets from queues that are not in the table.
     pub(super) elsewhere: u64,
@@ -55,7 +55,8 @@ struct Shape {
 
 /// The map of the counts.
 const COUNTS: &str = "counts";
-/// The map with one number: the entry whose packets the filter accepts, plus one; 0 if none.
+/// The map with one number: the entry whose packets the filter accepts, plus one. If the number is
+/// 0, the filter accepts no packet.
 const SAMPLED: &str = "sampled";
 
 /// How many of an entry's packets are examined, and for how long.
@@ -166,7 +167,7 @@ fn most(sampled: &[Option<FlowKey>]) -> Option<Most> {
 }
 
 impl Counts {
-    /// All packets.
+    /// All packets, with and without a hash.
     pub(super) fn packets(&self) -> u64 {
         self.entries.iter().sum::<u64>() + self.unhashed
     }
@@ -300,7 +301,7 @@ mod tests {
         netns::within_new(|| {
             ip("link set lo up")?;
             let lo = interface::index("lo").context("lo")?;
-            // 48 entries are not a power of two.
+            // Some drivers' tables have a number of entries that is not a power of two, such as 48.
             let mut counter = Counter::start(lo, 48, 1)?;
             let to = UdpSocket::bind("127.0.0.1:0")?;
             let from = UdpSocket::bind("127.0.0.1:0")?;

@@ -156,7 +156,8 @@ impl Levels {
             expected[owner] += packets;
         }
         // If the driver records no queue for any packet, nothing is checked. Packets without a hash
-        // may come to any queue, so only packets that a queue lacks count as strays.
+        // may come to any queue, so a queue may get more packets than expected. Only the packets
+        // that are missing at a queue count as strays.
         let is_noted = counts.queues.iter().sum::<u64>() + counts.elsewhere > 0;
         let lacking = |(&expected, &came): (&u64, &u64)| expected.saturating_sub(came);
         let strays: u64 = expected.iter().zip(&counts.queues).map(lacking).sum();
@@ -223,7 +224,7 @@ fn percent(thousandths: u64) -> String {
 mod tests {
     use super::*;
 
-    /// A table as drivers create it.
+    /// A table that gives the entries to the queues in turn, as drivers create it.
     fn by_turns(entries: u32, queues: u32) -> Vec<u32> {
         (0..entries).map(|entry| entry % queues).collect()
     }

@@ -26,7 +26,7 @@ impl Member {
 
     /// The account of a member on XDP that no other member takes over. Uses the engine's counters
     /// if this process holds them. Otherwise uses the counters of the page, which may be older than
-    /// the number of packets taken.
+    /// the page's number of taken packets.
     pub(super) fn settled_by_engine(&mut self, uncounted_at_most: Option<u64>) -> Account {
         let counted = self.counters.as_ref().and_then(|it| it.counted(self.id));
         self.is_counted = counted.is_some();

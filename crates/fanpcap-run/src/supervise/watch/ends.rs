@@ -45,8 +45,8 @@ impl Watch<'_> {
             // captured where the ledger sees no member.
             self.ledger.never_joined(number, !copy.questioned);
         }
-        // A copy that ran long enough counts as examined, even if it ended before this command
-        // examined it.
+        // Mark a copy that ran long enough to join, even if it ended before this command examined
+        // it: `has_none_joined` needs the mark.
         copy.questioned |= copy.age() >= YOUNG;
         let copy = &self.copies[number];
         if copy.given_up {

@@ -104,7 +104,7 @@ impl Watch<'_> {
         is_asked && !self.run.arguments.allow_outsiders && self.ledger.had_no_members()
     }
 
-    /// Ends all copies if one of them sees all packets. With --allow-outsiders, it only prints a
+    /// Ends all copies if one of them sees all packets. With --allow-outsiders, only prints a
     /// message.
     pub(super) fn look_for_outsiders(&mut self) {
         let early = |looked: Instant| looked.elapsed() < PERIOD;

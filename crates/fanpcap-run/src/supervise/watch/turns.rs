@@ -1,4 +1,4 @@
-//! Starts the copies one after another, so that their members join in the order of the numbers.
+//! Starts the copies one after another, so that members join in the order of the copies' numbers.
 //! Copy 0 has rank 0 in a steering program, and is the first member of the kernel's group.
 
 use std::time::{Duration, Instant};
