@@ -110,7 +110,7 @@ static void set_filter(pcap_t *p, const char *text)
 struct job {
 	pcap_t *p;
 	useconds_t after;
-	const char *program; /* or else */
+	const char *program; /* null: `filter` is set instead */
 	struct bpf_program filter;
 	int status;
 };

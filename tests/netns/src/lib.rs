@@ -22,7 +22,7 @@ pub use fanpcap_testkit::member::finish;
 /// So members see requests arrive and replies leave.
 #[derive(Debug)]
 pub struct Wire {
-    /// The test's files.
+    /// The directory for the test's files.
     pub scratch: Scratch,
     requests: Injector,
     replies: Injector,

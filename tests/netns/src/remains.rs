@@ -158,7 +158,7 @@ fn holders(objects: &BTreeSet<ObjectId>) -> String {
     format!("held by: {}", processes.join("; "))
 }
 
-/// The settings of a device that captures may change and must restore.
+/// The settings of a device that applications may change while they capture, and must restore.
 #[derive(Debug)]
 struct Settings {
     device: String,
@@ -184,7 +184,7 @@ fn settings() -> Result<BTreeMap<u32, Settings>> {
         let settings = Settings {
             has_xdp: link.xdp.is_some(),
             promiscuity: link.promiscuity,
-            // The first line has the device's name.
+            // The first line has only the device's name, which is no setting.
             features: features.lines().skip(1).collect::<Vec<_>>().join("\n"),
             device: link.name,
         };

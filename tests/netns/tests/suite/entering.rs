@@ -48,8 +48,8 @@ const SKIP: &str = "SKIP: net.core.optmem_max is the machine's before Linux 6.8"
 /// The default limit since Linux 6.8.
 const USUAL: u32 = 131_072;
 
-/// Opens the first handle of a group with the smallest sufficient limit, or with a slightly larger
-/// one. Returns this limit, or `None` if the test can't set limits.
+/// Opens the first handle of a group under the smallest limit of option memory that suffices, or
+/// under a slightly larger limit. Returns this limit, or `None` if the test can't set limits.
 fn opened_within_least(own: &mut Dialog, program: &str) -> Result<Option<u32>> {
     let mut bytes = 300;
     while limit(bytes)? {

@@ -69,8 +69,9 @@ fn a_group_that_refuses_leaves_nothing_behind_and_may_be_tried_again() -> Result
     ensure_retried("taken", "fan-out group 4", "4")
 }
 
-/// `why` says why the second device is missing at first, `reason` is part of the message, and group
-/// 0 means no group.
+/// Checks a handle on `f1^f2` whose first activation fails because of f2: the second activation
+/// must succeed. `why` is the cause of the failure (an argument of `c/merged_retry.c`), `reason` is
+/// a part of the message, and `group` is f2's group, or 0 for none.
 fn ensure_retried(why: &str, reason: &str, group: &str) -> Result<()> {
     on_two_wires(|wires| {
         let program = wires.program("merged_retry", &[why])?;

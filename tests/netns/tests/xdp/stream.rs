@@ -45,7 +45,8 @@ impl Transfer {
         self.stop.store(true, Ordering::Relaxed);
         let sent = self.sender.join().expect("the sender does not panic");
         let received = self.receiver.join().expect("the receiver does not panic");
-        // If the receiver gave up, the sender gets a broken pipe.
+        // Report the receiver's error first: if the receiver gave up, the sender has only a broken
+        // pipe.
         let ((received, longest), sent) = (received?, sent?);
         println!("{received} words, longest stall {longest:?}");
         ensure!(received == sent, "{received} of {sent} words");

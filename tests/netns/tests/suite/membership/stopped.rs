@@ -28,9 +28,9 @@ use super::load::print;
 
 const GROUP: u16 = 7;
 
-/// The number of newcomers that are stopped, unless `FANPCAP_RUNS` sets it. When members still held
-/// the lock for most of their join, a quarter of the newcomers to a group with a member on XDP were
-/// stopped with the lock.
+/// The number of newcomers that are stopped, unless `FANPCAP_RUNS` sets it. An earlier version held
+/// the lock for much longer: in a group with a member on XDP, a quarter of the newcomers had the
+/// lock when they were stopped.
 const RUNS: u32 = 30;
 const RUNS_BESIDE_ON_XDP: u32 = 100;
 
