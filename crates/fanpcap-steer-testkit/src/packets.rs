@@ -1,5 +1,5 @@
-//! Draws packets with all stacks of headers that the walk reads, and damaged packets as hostile
-//! senders may send them.
+//! Draws packets with all stacks of headers that the walk (`fanpcap_wire`, the parser of headers)
+//! reads, and damaged packets as hostile senders may send them.
 
 mod network;
 mod link;

@@ -131,10 +131,9 @@ pub fn ethtool(arguments: &[&str]) -> Result<String> {
     Ok(said)
 }
 
-/// The staged `fanpcap` command.
+/// The `fanpcap` command that `make` has built.
 ///
-/// # Errors
-/// The command isn't staged.
+/// # Errors The command has not been built.
 pub fn fanpcap() -> Result<PathBuf> {
     Ok(library::library_dir()?.join("../bin/fanpcap"))
 }

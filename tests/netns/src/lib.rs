@@ -53,16 +53,14 @@ pub fn on_wire<T: Send>(queues: usize, test: impl FnOnce(&Wire) -> Result<T> + S
 impl Wire {
     /// A tcpdump that captures at [`DEVICE`] into a file of its own, without settings.
     ///
-    /// # Errors
-    /// Our library isn't staged.
+    /// # Errors Our library has not been built (`make`).
     pub fn tcpdump(&self) -> Result<Program> {
         self.tcpdump_on(DEVICE)
     }
 
     /// Like [`Wire::tcpdump`], but captures at the device `device`.
     ///
-    /// # Errors
-    /// Our library isn't staged.
+    /// # Errors Our library has not been built (`make`).
     pub fn tcpdump_on(&self, device: &str) -> Result<Program> {
         let number = self.files.replace(self.files.get() + 1);
         Program::tcpdump(device, self.scratch.file(&format!("{number}.pcap")))
