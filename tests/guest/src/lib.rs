@@ -30,7 +30,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Frames that are sent at once. Larger bursts may overrun the far card's ring of 256 buffers.
 const BURST: usize = 32;
 
-/// The cards of a guest. Only one test at a time has them.
+/// The cards of a guest. Only one test at a time can use the cards.
 #[derive(Debug)]
 pub struct Cards {
     /// The card on which frames are sent.

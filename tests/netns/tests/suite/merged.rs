@@ -123,9 +123,10 @@ fn an_idle_device_costs_the_other_no_packets() -> Result<()> {
     })
 }
 
-/// Whether no packet is lost. Returns false if this machine also loses packets of a single device.
-/// On a loaded machine packets of one or two devices are lost by chance. The function fails only if
-/// packets are lost each time with two devices, and never with one device.
+/// Returns true if a handle on two devices loses no packet of the load in one of the attempts. On a
+/// loaded machine packets are lost by chance, also on a single device: returns false in this case.
+/// Fails only if in each attempt the handle on two devices loses packets, and a handle on one
+/// device does not.
 fn ensure_lossless(wires: &Wires, how: &str, load: [&str; 3]) -> Result<bool> {
     let lossless = format!("delivered {} dropped 0\n", load[2]);
     let run = |devices| said(wires, "merged_rate", &[&[devices, how], &load[..]].concat());

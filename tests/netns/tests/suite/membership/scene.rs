@@ -139,13 +139,13 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// A member joins and takes its share.
+    /// Starts a member, and waits until it has its share.
     pub(super) fn join(&mut self) -> Result<()> {
         self.start_another(self.how)?;
         self.await_share_of_last()
     }
 
-    /// A member with a name joins and takes its share.
+    /// Starts a member with the name `name`, and waits until it has its share.
     pub(super) fn join_as(&mut self, name: &str) -> Result<()> {
         self.start_another(&[self.how, &[name]].concat())?;
         self.await_share_of_last()
