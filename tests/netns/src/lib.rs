@@ -36,8 +36,7 @@ pub const FAR_DEVICE: &str = "va";
 
 /// Runs a test with a wire whose devices have `queues` queues.
 ///
-/// # Errors
-/// The error of the test; or the wire can't be created.
+/// # Errors The test fails, or the wire can't be created.
 pub fn on_wire<T: Send>(queues: usize, test: impl FnOnce(&Wire) -> Result<T> + Send) -> Result<T> {
     netns::within_new(|| {
         Veth::new(FAR_DEVICE, DEVICE, queues)?;

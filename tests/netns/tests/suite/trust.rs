@@ -59,8 +59,8 @@ fn ensure_spared(mode: &str) -> Result<()> {
         }
         let ifindex = interface::index(DEVICE).context("the device")?;
         let (netns, victim) = (netns::inode()?, victim.display());
-        // Links to the files in the pages' directory of an old build, whose path has no version,
-        // and in that of this build (`v6`).
+        // The other user puts links into two directories of pages: that of an old build, whose path
+        // has no version, and that of this build (`v6`).
         let plant = format!(
             "cd /run/fanpcap && mkdir -p {netns} v6/{netns} && \
              ln -s {victim} {netns}/{ifindex}.7 && ln -s {victim} v6/{netns}/{ifindex}.7"
