@@ -47,7 +47,7 @@ fn a_copy_that_sees_all_packets_ends_the_run_unless_that_is_allowed() {
 }
 
 /// On XDP, a handle without a group is the only member of a group of its own, so each copy gets all
-/// packets. Copies with raised privileges are such handles if /etc/pcap.conf sets the engine for
+/// packets. Copies with raised privileges have such handles if /etc/pcap.conf sets the engine for
 /// the device but no group.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]

@@ -13,8 +13,8 @@ use fanpcap_testkit::await_for::{LIMIT, await_for, within};
 use fanpcap_testkit::hosts::{DEVICE, Hosts, PEER_DEVICE};
 use fanpcap_testkit::{Member, Program, Scratch, member, netns, veth};
 
-/// The longest allowed stall of a transfer on a machine that does nothing else. Three
-/// retransmissions take 1.4 s.
+/// The longest allowed stall of a transfer on a machine that does nothing else. It allows three
+/// retransmissions, which take 1.4 s.
 const STALL: Duration = Duration::from_secs(2);
 
 /// Number of words that are sent at once, and the pause after them.
