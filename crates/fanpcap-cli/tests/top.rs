@@ -409,8 +409,8 @@ fn without_a_reader_no_command_panics() {
         let output = command.stdout(closed()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!said.contains("panicked"), "{arguments:?}: {said}");
-        // Try it also without a reader of standard error. If the command panicked, its status would
-        // be 101.
+        // Run the command also with no reader of its standard output and standard error. If the
+        // command panicked, its status would be 101.
         let status = command.stderr(closed()).stdout(closed()).status().unwrap();
         assert!(
             [Some(0), Some(1), Some(2)].contains(&status.code()),

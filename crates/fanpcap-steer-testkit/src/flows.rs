@@ -1,5 +1,6 @@
 //! Conversations whose packets the tests know, and all encapsulations of their packets. This code
-//! does not use the walk, so tests of the walk can rely on it.
+//! does not use the walk (`fanpcap_wire`, the parser of headers), so tests of the walk can rely on
+//! it.
 
 mod outside;
 mod encapsulations;

@@ -1,5 +1,5 @@
-//! Draws packets and steering programs of all kinds for tests. Most of them are valid. Each
-//! predicate of a program is true for some packets and false for others.
+//! Draws packets and steering programs of all kinds for tests. Most packets and programs are valid.
+//! Each predicate of a program is true for some packets and false for others.
 //!
 //! Packets and programs are drawn from a tape, which is a sequence of bytes. A property test makes
 //! the tape and shrinks it: a zero draws the simplest choice, as does the end of the tape. For

@@ -1,5 +1,5 @@
-//! Draws packets with all stacks of headers that the walk reads, and damaged packets as hostile
-//! senders may send them.
+//! Draws packets with all stacks of headers that the walk (`fanpcap_wire`, the parser of headers)
+//! reads, and damaged packets as hostile senders may send them.
 
 mod network;
 mod link;
@@ -18,9 +18,9 @@ use crate::{Draw, pools};
 pub struct Made {
     /// The captured bytes.
     pub bytes: Vec<u8>,
-    /// The VLAN tag that the kernel keeps beside the frame, not in `bytes`.
+    /// The VLAN tag that the kernel keeps in the skb, not in `bytes`.
     pub tag: Option<Tag>,
-    /// The frame's length on the wire, without the tag beside it.
+    /// The frame's length on the wire, without `tag`.
     pub length: u32,
     /// The hash from the NIC or the kernel; 0 if there is no hash.
     pub hash: u32,

@@ -56,7 +56,7 @@ struct Maker<'d, 't> {
     draw: &'d mut Draw<'t>,
     /// Whether to leave out functions that a kernel group can't run.
     group: bool,
-    /// The weight with which each function is drawn that a kernel group does not run.
+    /// The weight with which a function that a kernel group can't run is drawn.
     copies: usize,
     sets: Vec<Vec<u128>>,
     filters: Vec<Filter>,

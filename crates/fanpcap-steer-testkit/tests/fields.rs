@@ -1,5 +1,5 @@
 //! Checks that offsets of fields do not count the frame's outermost tag. It does not matter whether
-//! the tag is in the frame or beside it, so all engines read the same bytes.
+//! the tag is in the frame's bytes or in the skb, so all engines read the same bytes.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use fanpcap_linux::bpf::Loaded;
@@ -63,8 +63,8 @@ fn native(source: &str, bytes: &[u8], tag: Option<Tag>) -> Decision {
     Evaluator::of_group(&compiled(source)).decide(&packet)
 }
 
-/// The evaluator's decision on the frame as a packet socket gets it, with the removed tag beside
-/// the frame.
+/// The evaluator's decision on the frame as a packet socket gets it: if the kernel removes the
+/// first tag, the tag is in [`Frame::tag`] and not in the bytes.
 fn on_a_socket(source: &str, one: &(Vec<u8>, bool)) -> Decision {
     let tag = one.1.then_some(Tag {
         tpid: 0x8100,

@@ -1,4 +1,5 @@
-//! Compares the walk with another parser, etherparse, for the headers that both parsers read.
+//! Compares the walk over a frame's headers (`Layers`) with another parser, etherparse, for the
+//! headers that both parsers read.
 #![allow(
     clippy::indexing_slicing,
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Checks properties of the walk that hold for any bytes.
+//! Checks properties that the walk over a frame's headers (`Layers`) must have for any bytes.
 #![allow(
     clippy::indexing_slicing,
     clippy::unwrap_used,
@@ -47,8 +47,8 @@ proptest! {
     }
 }
 
-/// Returns a fact that the walk finds in some beginning of the frame, but not in the whole frame.
-/// There must be none.
+/// Cuts the frame at each length, and returns a fact that the walk finds in a cut frame but not in
+/// the whole frame. There must be no such fact.
 fn said_by_parts_alone(frame: &Frame<'_>) -> Option<String> {
     let (whole, layers) = (facts::of(frame), Layers::of(frame));
     for len in 0..frame.bytes.len() {

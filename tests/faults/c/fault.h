@@ -13,8 +13,8 @@ enum { FAULT_ARM = 0x66616e70, FAULT_DISARM = 0x66616e71 };
    calls; only calls that make a descriptor are counted. */
 enum pass { RESOURCES, DENIED, INTERRUPTED, EXHAUSTED, PASSES };
 
-/* The request that the `nth` system call of the calling thread after the request fails. If `nth`
-   is 0, no call fails. The tracer sets the fields after `pass` when the call fails. */
+/* A request: the `nth` system call that the calling thread makes after this request must fail.
+   If `nth` is 0, no call fails. The tracer sets the fields after `pass` when the call fails. */
 struct fault {
 	long nth;
 	long pass;

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <pcap/fanout.h>
 
-/* The system's library has none of these functions. */
+/* The program also runs with the system's library, which has none of these functions. */
 #pragma weak pcap_fanout
 #pragma weak pcap_fanout_group
 #pragma weak pcap_fanout_stats
@@ -69,7 +69,7 @@ static pcap_t *created(void)
 	return p;
 }
 
-/* Opens a handle without failures, for operations on a handle that is open. */
+/* Opens a handle for an operation on an open handle. No failure is requested yet. */
 static pcap_t *opened(void)
 {
 	pcap_t *p = created();

@@ -34,7 +34,7 @@ pub enum Pass {
     Exhausted,
 }
 
-/// All kinds of failure.
+/// All ways in which calls fail.
 pub const PASSES: [Pass; 4] = [
     Pass::Resources,
     Pass::Denied,

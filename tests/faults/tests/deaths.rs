@@ -1,6 +1,6 @@
-//! Kills members of a steered group at each step of each change. The next member must complete or
-//! undo the victim's change. After that the table, the kernel's group, the descriptor store and the
-//! pages must agree.
+//! Kills a member of a steered group (the victim) at each step of each change. The next member that
+//! changes the group must complete or undo the victim's change. After that the table, the kernel's
+//! group, the descriptor store and the pages must agree.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::await_for;

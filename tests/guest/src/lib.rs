@@ -30,7 +30,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Frames that are sent at once. Larger bursts may overrun the far card's ring of 256 buffers.
 const BURST: usize = 32;
 
-/// The cards of a guest. Only one test at a time has them.
+/// The cards of a guest. Only one test at a time can use the cards.
 #[derive(Debug)]
 pub struct Cards {
     /// The card on which frames are sent.
@@ -131,10 +131,9 @@ pub fn ethtool(arguments: &[&str]) -> Result<String> {
     Ok(said)
 }
 
-/// The staged `fanpcap` command.
+/// The `fanpcap` command that `make` has built.
 ///
-/// # Errors
-/// The command isn't staged.
+/// # Errors The command has not been built.
 pub fn fanpcap() -> Result<PathBuf> {
     Ok(library::library_dir()?.join("../bin/fanpcap"))
 }

@@ -13,7 +13,7 @@ use fanpcap_testkit::{Scratch, await_for, needs, traffic};
 
 pub use fanpcap_testkit::library::library_dir;
 
-/// The name of the file that programs on libpcap load.
+/// The name of the file that applications of libpcap load.
 pub const LIBRARY: &str = "libpcap.so.0.8";
 
 /// A program's output and exit status.
@@ -71,7 +71,8 @@ pub fn compile(scratch: &Scratch, source: &str, flags: &[&str]) -> Result<PathBu
     Ok(program)
 }
 
-/// A command that runs the program without settings, and therefore on the system's library.
+/// A command that runs the program without settings, so that the program loads the system's
+/// library.
 pub fn on_system(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     for (name, _) in env::vars_os() {
@@ -90,8 +91,7 @@ pub fn on_system(program: impl AsRef<OsStr>) -> Command {
 
 /// A command that runs the program with our library, without settings.
 ///
-/// # Errors
-/// Our library isn't staged.
+/// # Errors Our library has not been built (`make`).
 pub fn on_ours(program: impl AsRef<OsStr>) -> Result<Command> {
     let mut command = on_system(program);
     command.env("LD_LIBRARY_PATH", library_dir()?);
@@ -129,8 +129,7 @@ pub fn run(scratch: &Scratch, command: &mut Command) -> Result<Ended> {
 /// Runs `judge`, a program that validates files, and checks that it finds no error. If the program
 /// isn't installed, reports the test as skipped and returns false.
 ///
-/// # Errors
-/// The program finds errors, which the error has.
+/// # Errors The program fails or writes to standard error. The returned error has what it wrote.
 pub fn is_judged(scratch: &Scratch, judge: &mut Command) -> Result<bool> {
     let name = judge.get_program().to_string_lossy().into_owned();
     let Ok(ended) = run(scratch, judge) else {

@@ -126,8 +126,8 @@ fn the_containers_share_the_hosts_network_and_pages_alone() -> Result<()> {
         let text = text(name)?;
         let lines = text.lines().map(str::trim);
         for line in lines.filter(|line| !line.starts_with('#')) {
-            // If a container can see processes of other containers, CAP_SYS_PTRACE gives access to
-            // their files.
+            // CAP_SYS_PTRACE gives a container access to the files of all processes that it can
+            // see. So an example must not let a container see processes outside it.
             for word in ["pid: host", "ipc: host", "hostPID", "hostIPC", "privileged"] {
                 ensure!(!line.starts_with(word), "{name}: {line}");
             }

@@ -224,7 +224,7 @@ fn four_threads_share_the_packets() -> Result<()> {
     })
 }
 
-/// `thread 2: 117 packets, 0 dropped`
+/// The number of packets in a thread's line, such as `thread 2: 117 packets, 0 dropped`.
 fn share(said: &str, thread: usize) -> Result<u64> {
     let start = format!("thread {thread}: ");
     let line = said

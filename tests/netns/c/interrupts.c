@@ -81,7 +81,7 @@ static void interrupt_once(int round)
 	clock_gettime(CLOCK_REALTIME, &limit);
 	limit.tv_sec += LIMIT_SECONDS;
 	if (pthread_timedjoin_np(thread, NULL, &limit) != 0) {
-		/* Must not allocate memory, because malloc() stays locked. */
+		/* Must not allocate memory: while the handler hangs, malloc() stays locked. */
 		_exit(write(STDOUT_FILENO, "the handler hangs\n", 18) == 18 ? 1 : 2);
 	}
 }

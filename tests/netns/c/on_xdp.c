@@ -171,7 +171,7 @@ static void nonblock(pcap_t *p)
 		fail("pcap_setnonblock", errbuf);
 	for (int i = 0; i < 100; i++)
 		dispatch(p, &count);
-	/* If the reads waited, each of them would take the whole timeout. */
+	/* No packet has come. If the reads waited, each read would take the whole timeout. */
 	if (now() - begin > 100 * TIMEOUT_MS / 1e3 / 2)
 		fail("nonblock", "it waits");
 	send_many(FEW, OURS, SMALLEST);
@@ -316,8 +316,9 @@ static double now_since_1970(void)
 	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-/* Counts of wrong packets. The time stamp of an early packet is earlier than the time at which the
-   packet was sent. The time stamp of a late packet is later than the time of reading. */
+/* Counts of all packets and of wrong packets. The time stamp of an early packet is earlier than
+   the time at which the packet was sent. The time stamp of a late packet is later than the time
+   of reading. */
 struct seen {
 	unsigned count, late, early, backwards, wrong;
 	unsigned caplen, len;

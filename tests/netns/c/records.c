@@ -60,7 +60,8 @@ static void record(u_char *user, const struct pcap_pkthdr *header, const u_char 
 	if (header->caplen < STAMP + 8 || count == MOST)
 		return;
 	bytes += STAMP;
-	/* A packet counts even if the member is killed in its callback. */
+	/* Writes the packet's number and time first. So a packet is recorded even if the member is
+	   killed in its callback. */
 	records->packets[count].number =
 		(unsigned)bytes[0] << 24 | bytes[1] << 16 | bytes[2] << 8 | bytes[3];
 	__atomic_store_n(&records->packets[count].arrived_us, arrived_us, __ATOMIC_RELEASE);

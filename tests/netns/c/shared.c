@@ -69,8 +69,8 @@ static int more_waits(int count)
 	return 0;
 }
 
-/* Prints a member's counters. To ask for the counters also publishes them. So the group's sums,
-   for which the program asks later, include all members. */
+/* Prints a member's counters. pcap_fanout_stats() also publishes the counters of its own member.
+   So the group's sums, for which the program asks later, include all members. */
 static void report(int number, const struct member *member)
 {
 	struct pcap_fanout_stat st = fanout_stats(member->handle);

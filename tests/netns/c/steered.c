@@ -15,7 +15,7 @@
      read N              a thread reads handle N from now on, in blocking mode
      poll N              a thread reads handle N when its descriptor is readable, and waits by epoll
      count N             reads the waiting packets; prints "N has COUNT packets"
-     stats N             prints "N: members M counters A B C group A B C"; the first three
+     stats N             prints "N: members M counters A B C group A B C": three counters each
      late N              prints "N: late COUNT", or "N: late unknown"
      sum N               prints "N: group R": packets that the group has received
      age N               prints "N: MILLISECONDS ms old": the age of the group's counters
@@ -110,7 +110,7 @@ static void set_filter(pcap_t *p, const char *text)
 struct job {
 	pcap_t *p;
 	useconds_t after;
-	const char *program; /* or else */
+	const char *program; /* null: `filter` is set instead */
 	struct bpf_program filter;
 	int status;
 };

@@ -1,10 +1,10 @@
-/* A program that waits for packets by its own means. Usage: waits DEVICE FILE HOW [unread | asked].
-   HOW names the call that returns the descriptor, and the way to wait on the descriptor:
-   fileno-poll, fileno-select, fileno-epoll, fileno-edge, fd-poll, fd-epoll. fd-timer reads by a
-   timer and only asks for the descriptor. blind reads by a timer and does not ask for the
-   descriptor. With `unread`, the program first opens another handle, which it never reads. With
-   `asked`, it opens such a handle too, and asks it for its descriptor. Prints "ready", and writes
-   each packet to FILE until it is interrupted. */
+/* A program that waits for packets by its own means. Usage: waits DEVICE FILE HOW [unread |
+   asked]. HOW names the call that returns the descriptor, and the way to wait on the descriptor:
+   fileno-poll, fileno-select, fileno-epoll, fileno-edge, fd-poll, fd-epoll. With `fd-timer`, the
+   program reads by a timer and only asks for the descriptor. With `blind`, it reads by a timer
+   and does not ask for the descriptor. With `unread`, the program first opens another handle,
+   which it never reads. With `asked`, it opens such a handle too, and asks it for its
+   descriptor. Prints "ready", and writes each packet to FILE until it is interrupted. */
 #include "scene.h"
 #include <poll.h>
 #include <signal.h>

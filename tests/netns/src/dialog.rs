@@ -90,7 +90,7 @@ impl Dialog {
         Ok(())
     }
 
-    /// Sends a line. The answer must be read by [`Dialog::hear`].
+    /// Sends a line. The caller must read the answer by [`Dialog::hear`].
     ///
     /// # Errors
     /// The program has ended.

@@ -22,7 +22,7 @@ pub use fanpcap_testkit::member::finish;
 /// So members see requests arrive and replies leave.
 #[derive(Debug)]
 pub struct Wire {
-    /// The test's files.
+    /// The directory for the test's files.
     pub scratch: Scratch,
     requests: Injector,
     replies: Injector,
@@ -36,8 +36,7 @@ pub const FAR_DEVICE: &str = "va";
 
 /// Runs a test with a wire whose devices have `queues` queues.
 ///
-/// # Errors
-/// The error of the test; or the wire can't be created.
+/// # Errors The test fails, or the wire can't be created.
 pub fn on_wire<T: Send>(queues: usize, test: impl FnOnce(&Wire) -> Result<T> + Send) -> Result<T> {
     netns::within_new(|| {
         Veth::new(FAR_DEVICE, DEVICE, queues)?;
@@ -53,16 +52,14 @@ pub fn on_wire<T: Send>(queues: usize, test: impl FnOnce(&Wire) -> Result<T> + S
 impl Wire {
     /// A tcpdump that captures at [`DEVICE`] into a file of its own, without settings.
     ///
-    /// # Errors
-    /// Our library isn't staged.
+    /// # Errors Our library has not been built (`make`).
     pub fn tcpdump(&self) -> Result<Program> {
         self.tcpdump_on(DEVICE)
     }
 
     /// Like [`Wire::tcpdump`], but captures at the device `device`.
     ///
-    /// # Errors
-    /// Our library isn't staged.
+    /// # Errors Our library has not been built (`make`).
     pub fn tcpdump_on(&self, device: &str) -> Result<Program> {
         let number = self.files.replace(self.files.get() + 1);
         Program::tcpdump(device, self.scratch.file(&format!("{number}.pcap")))

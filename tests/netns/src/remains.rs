@@ -23,8 +23,7 @@ const EVERY: Duration = Duration::from_millis(20);
 
 /// Runs a test with a wire, as [`on_wire`] does, and checks that nothing remains.
 ///
-/// # Errors
-/// The error of the test; or the objects that remain.
+/// # Errors The test fails, or objects remain.
 pub fn on_wire_that_ends_clean<T: Send>(
     queues: usize,
     test: impl FnOnce(&Wire) -> Result<T> + Send,
@@ -49,8 +48,7 @@ pub fn leaves_nothing<T>(test: impl FnOnce() -> Result<T>) -> Result<T> {
 /// Like [`leaves_nothing`], for applications that may end before their BPF objects have been
 /// listed. Objects that were not listed are not searched for afterwards.
 ///
-/// # Errors
-/// The error of the test; or the objects that remain.
+/// # Errors The test fails, or objects remain.
 pub fn leaves_nothing_soon<T>(test: impl FnOnce() -> Result<T>) -> Result<T> {
     watched(test).map(|(tested, _)| tested)
 }
@@ -158,7 +156,7 @@ fn holders(objects: &BTreeSet<ObjectId>) -> String {
     format!("held by: {}", processes.join("; "))
 }
 
-/// The settings of a device that captures may change and must restore.
+/// The settings of a device that applications may change while they capture, and must restore.
 #[derive(Debug)]
 struct Settings {
     device: String,
@@ -184,7 +182,7 @@ fn settings() -> Result<BTreeMap<u32, Settings>> {
         let settings = Settings {
             has_xdp: link.xdp.is_some(),
             promiscuity: link.promiscuity,
-            // The first line has the device's name.
+            // The first line has only the device's name, which is no setting.
             features: features.lines().skip(1).collect::<Vec<_>>().join("\n"),
             device: link.name,
         };

@@ -1,4 +1,5 @@
-//! Adds a VLAN tag beside each frame that a device sends, as a VLAN device with offload does.
+//! Adds a VLAN tag to the skb of each frame that a device sends, as a VLAN device with offload
+//! does.
 
 use anyhow::{Context, Result};
 use fanpcap_bpf::{Instruction, ProgramKind};
@@ -6,10 +7,10 @@ use fanpcap_linux::bpf::{Attached, Hook, LoadedProgram};
 use fanpcap_linux::interface;
 use std::fs;
 
-/// Adds a tag to each frame that a device sends, while this value exists. The kernel keeps the tag
-/// in the skb and not in the frame. `bpf_skb_vlan_push` does what the driver of a VLAN device does.
-/// The tests do not use a VLAN device, because the kernels on which they run may not support VLAN
-/// devices.
+/// Adds a tag to each frame that a device sends, while this value exists. The tag is in the skb's
+/// metadata and not in the bytes of the frame. `bpf_skb_vlan_push` does what the driver of a VLAN
+/// device does. The tests do not use a VLAN device, because the kernels on which they run may not
+/// support VLAN devices.
 #[derive(Debug)]
 pub struct Tagger {
     link: Attached,

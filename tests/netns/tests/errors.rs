@@ -44,7 +44,7 @@ const JOINING: [Case; 29] = [
     ("stats-without-size", &[]),
 ];
 
-/// The case about the system's library.
+/// The case of an application for which our library can't find the system's library.
 const LOADING: [Case; 1] = [(
     "no-system-library",
     &[("FANPCAP_LIBPCAP", "/nonexistent/libpcap.so.0.8")],

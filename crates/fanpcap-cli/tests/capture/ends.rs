@@ -96,7 +96,7 @@ fn a_long_timeout_is_not_waited_for_at_the_end() {
 #[ignore = "needs root: a network namespace"]
 fn a_second_signal_ends_it_at_once() {
     Wire::within(|wire| {
-        // Work on 200 packets takes 40 seconds, a fifth of a second for each packet.
+        // Each packet takes a fifth of a second of work, so 200 packets take 40 seconds.
         let (time, summary) = ended_after(wire, "--work 200000000 --json", 2)?;
         assert!(time < Duration::from_secs(30), "{time:?}");
         let total = &summary["total"];

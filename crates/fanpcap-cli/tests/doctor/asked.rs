@@ -20,7 +20,7 @@ const PAGE: &str = include_str!("../../../../docs/doctor-json.md");
 /// doctor's exit status if packets have been lost.
 const LOST: i32 = 3;
 
-/// A user's shell with the library, and with no settings except these.
+/// A user's shell with our library, and with no settings except `variables`.
 pub(crate) struct Shell {
     variables: Vec<(String, String)>,
     /// The directory of the command.

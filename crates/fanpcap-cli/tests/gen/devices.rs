@@ -64,8 +64,8 @@ fn devices_that_others_depend_on_are_refused() {
         ip(&format!("-6 route add default dev {FAR}"))?;
         refused(FAR, "default route")?;
         ip("-6 route del default")?;
-        // The device is also refused if the route is in another table or the device is the route's
-        // second next hop, and if the user gives the device's alternative name.
+        // The device is also refused if the default route is in another table. The device's
+        // alternative name is refused, too.
         ip(&format!(
             "route add default table 77 nexthop via 10.77.0.2 dev {NEAR}"
         ))?;

@@ -1,4 +1,5 @@
-//! Sending by live frames and by sendmmsg(2), and the change from live frames to sendmmsg(2).
+//! The two ways in which `fanpcap gen` sends, by live frames and by sendmmsg(2), and its change
+//! from live frames to sendmmsg(2).
 
 use std::process::Command;
 use std::thread;

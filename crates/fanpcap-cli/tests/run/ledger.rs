@@ -196,7 +196,8 @@ pub(crate) fn kill_copies(running: &Running, kills: usize, seed: u64) -> Result<
         copies.retain(|pid| !killed.contains(pid));
         let all = killed.len() == kills / 2;
         let count = if all { copies.len() } else { 1 };
-        // The youngest process has the highest process number, unless process numbers have wrapped.
+        // Put the youngest copy first: it has the highest process number, unless process numbers
+        // have wrapped.
         copies.reverse();
         if !young {
             let len = copies.len().max(1) as u64;

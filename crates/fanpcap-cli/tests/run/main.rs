@@ -182,8 +182,8 @@ impl Ended {
     }
 }
 
-/// Creates an empty file in place of our library, for the case that the library is not staged. The
-/// file is enough for copies that never capture. Returns its directory.
+/// Creates an empty file in place of our library, which may not have been built. The file is enough
+/// for copies that never capture. Returns its directory.
 fn stand_in(scratch: &Scratch) -> Result<PathBuf> {
     let directory = scratch.file("lib");
     fs::create_dir(&directory)?;

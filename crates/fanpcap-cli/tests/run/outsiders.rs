@@ -47,7 +47,7 @@ fn a_copy_that_sees_all_packets_ends_the_run_unless_that_is_allowed() {
 }
 
 /// On XDP, a handle without a group is the only member of a group of its own, so each copy gets all
-/// packets. Copies with raised privileges are such handles if /etc/pcap.conf sets the engine for
+/// packets. Copies with raised privileges have such handles if /etc/pcap.conf sets the engine for
 /// the device but no group.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
@@ -89,8 +89,8 @@ fn copies_on_xdp_that_each_see_all_packets_end_the_run() {
     .unwrap();
 }
 
-/// Examples of such copies are arping, DHCP clients, and programs that capture on another device.
-/// So the command must not end because of their packet sockets.
+/// arping, DHCP clients and programs that capture on another device have packet sockets that get
+/// few packets. The command must not end because of such a socket.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_copy_whose_packet_socket_gets_few_packets_may_go_on() {

@@ -32,8 +32,8 @@ fn tcpdump(scratch: &Scratch, steal: &str) -> Result<Running> {
     Ok(running)
 }
 
-/// Whether the commands report that packets are stolen from the host: the values of `top` and
-/// `group` as JSON, and whether `metrics` has its metric.
+/// What the commands report about packets that are stolen from the host: the values of `top` and
+/// `group` as JSON, and whether `metrics` has the metric.
 fn told() -> Result<(Value, Value, bool)> {
     let top: Value = serde_json::from_str(&printed(&["top", FAR, "--once", "--json"])?)?;
     let group = printed(&["group", FAR, &GROUP.to_string(), "--json"])?;

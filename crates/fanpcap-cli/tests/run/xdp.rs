@@ -1,5 +1,5 @@
-//! Reports of `fanpcap run` on copies on the XDP engine. The engine counts packets in maps of the
-//! group.
+//! What `fanpcap run` reports about copies that use the XDP engine. The engine counts packets in
+//! maps of the group.
 
 use std::thread;
 use std::time::Duration;

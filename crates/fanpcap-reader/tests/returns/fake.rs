@@ -105,7 +105,7 @@ pub(crate) struct FakeDevice {
 }
 
 impl FakeDevice {
-    /// Creates a device. Returns its kernel's side, and the input for the reader.
+    /// Creates a device. Returns the kernel's side of the device, and the input for the reader.
     pub(crate) fn new(is_v3: bool, timeout: Option<Duration>) -> (Self, Input) {
         let length = if is_v3 {
             BLOCKS * BLOCK

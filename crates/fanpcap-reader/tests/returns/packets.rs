@@ -117,8 +117,9 @@ fn packets_that_were_in_the_ring_before_a_filter_are_filtered() {
         device.arrive(&[packet(1, 60), packet(2, 80)]);
         reader.set_filter(longer_than(70), Some(0));
         assert_eq!(times(&reader, -1), (Return::Count(1), vec![2]), "{is_v3}");
-        // The kernel's filter checks later packets, so the reader soon stops to filter. Then a
-        // packet passes that the filter would reject.
+        // The kernel runs the filter on later packets, so the reader soon stops filtering. The fake
+        // kernel of this test runs no filter. So after that, a packet that the filter would reject
+        // passes.
         let passes = |round: &u32| {
             device.arrive(&[packet(*round, 60)]);
             times(&reader, -1).0 == Return::Count(1)

@@ -38,7 +38,7 @@ struct Lane {
 }
 
 impl FakeProgram {
-    /// Creates a device. Returns its kernel's side, and the input for the reader.
+    /// Creates a device. Returns the kernel's side of the device, and the input for the reader.
     pub(crate) fn new(timeout: Option<Duration>) -> (Arc<Self>, Input) {
         let mapping = RingMapping::anonymous(LEN).unwrap();
         let (here, there) = UnixStream::pair().unwrap();

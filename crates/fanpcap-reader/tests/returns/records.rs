@@ -1,5 +1,6 @@
-//! Records of a BPF program. The tests check what a read delivers, when a read waits, and after how
-//! many packets the reader requests a wake-up before it waits.
+//! A reader of the records that a BPF program writes for packets. The tests check what a read
+//! delivers, when a read waits, and after how many packets the reader requests a wake-up before it
+//! waits.
 
 use super::fake::{FakeDevice, LATER, NONBLOCKING, OPTIONS, Return, dispatch, packet, times};
 use super::group_tasks::FakeGroup;

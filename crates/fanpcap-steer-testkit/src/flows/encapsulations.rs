@@ -1,4 +1,5 @@
-//! The list of encapsulations: those that the walk reads and those that it does not read.
+//! The list of encapsulations: those that the walk (`fanpcap_wire`) reads, and those that the walk
+//! does not read.
 
 use super::outside::{
     Links, between, carried, frame, frame_of, in_gre, in_ip, in_segment, in_session, in_udp,

@@ -6,8 +6,8 @@ use crate::{Draw, pools};
 /// Draws a frame with a payload, in which packets are nested up to `depth` deep.
 pub(super) fn ethernet(draw: &mut Draw<'_>, depth: usize) -> Vec<u8> {
     let mut frame = [pools::link(draw), pools::link(draw)].concat();
-    // A frame may have one tag more than the walk skips. Together with the tag beside the frame, it
-    // may have two tags more.
+    // A frame may have one tag more than the walk skips. Together with the tag that the kernel
+    // keeps in the skb, it may have two tags more.
     for _ in 0..draw.weighted(&[60, 16, 10, 4, 4, 4]) {
         vlan(draw, &mut frame);
     }

@@ -41,7 +41,7 @@ pub fn classic(draw: &mut Draw<'_>) -> Vec<Classic> {
     }
 }
 
-/// `ether proto N`
+/// The code of `ether proto N`.
 fn ether_type(draw: &mut Draw<'_>) -> Vec<Classic> {
     let number = pools::ether_type(draw).into();
     vec![
@@ -52,7 +52,7 @@ fn ether_type(draw: &mut Draw<'_>) -> Vec<Classic> {
     ]
 }
 
-/// `ip and P dst port N`
+/// The code of `ip and P dst port N`.
 fn destination_port(draw: &mut Draw<'_>) -> Vec<Classic> {
     let protocol = draw.pick(&[6, 17, 132]);
     vec![
@@ -70,7 +70,7 @@ fn destination_port(draw: &mut Draw<'_>) -> Vec<Classic> {
     ]
 }
 
-/// `vlan N`
+/// The code of `vlan N`.
 fn tag(draw: &mut Draw<'_>) -> Vec<Classic> {
     vec![
         op(LD_H_ABS, 12),
@@ -85,7 +85,7 @@ fn tag(draw: &mut Draw<'_>) -> Vec<Classic> {
     ]
 }
 
-/// `greater N`
+/// The code of `greater N`.
 fn length(draw: &mut Draw<'_>) -> Vec<Classic> {
     let number = draw.pick(&[60, 64, 54, 100]);
     vec![op(LD_W_LEN, 0), jump(JMP_JGE_K, number, 0, 1), TAKE, REJECT]

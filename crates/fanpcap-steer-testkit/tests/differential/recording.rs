@@ -1,5 +1,5 @@
-//! A delivery that, instead of delivering packets, records its calls in a map. The test reads the
-//! map.
+//! A `Delivery` for tests. Its BPF program delivers no packets: each part of the delivery records
+//! in a map that it has run. The test reads the map.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};

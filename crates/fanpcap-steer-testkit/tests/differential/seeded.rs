@@ -131,9 +131,9 @@ fn detour(code: &[Instruction], at: usize) -> Option<Instruction> {
     Some(Instruction::new(JUMP_UNEQUAL, FRAME, 0, distance, 0))
 }
 
-/// Parts of instructions: the code BPF_JMP | BPF_CALL, and the source of a call that means a BPF
-/// function; BPF_JMP | BPF_EXIT; BPF_JMP | BPF_JNE; and the register of the stack frame, which is
-/// never 0.
+/// Parts of instructions: the codes BPF_JMP | BPF_CALL, BPF_JMP | BPF_EXIT and BPF_JMP | BPF_JNE;
+/// the source register by which a call means a function of the BPF program; and the register with
+/// the address of the stack frame, which is never 0.
 const CALL: u8 = 0x85;
 const OF_PROGRAM: u8 = 1;
 const EXIT: u8 = 0x95;

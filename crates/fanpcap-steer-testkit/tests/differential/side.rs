@@ -30,9 +30,9 @@ pub(crate) enum Hook {
 
 pub(crate) static HOOKS: [Hook; 3] = [Hook::Fanout, Hook::Filter, Hook::Xdp];
 
-/// The evaluator's member for steering at random. The kernel's random number can't be compared with
-/// a certain number, only with the range. Other ways to steer give this member with a probability
-/// of 2^-31.
+/// The member that the evaluator returns for steering at random. The kernel's random number can't
+/// be predicted, so the test checks only its range. Other ways to steer return this member with a
+/// probability of 2^-31.
 const ANY: u32 = 0x5a3c_96e1;
 
 /// The reason why a program does not run at a hook.

@@ -8,8 +8,8 @@ use fanpcap_gen::Records;
 use fanpcap_steer_testkit::{Draw, packets, tape};
 use fanpcap_wire::{Frame, Layers};
 
-/// A packet with the metadata that BPF_PROG_TEST_RUN can give it. It has no tag beside the frame,
-/// no queue and no hash.
+/// A packet with the metadata that BPF_PROG_TEST_RUN can give it. It has no tag outside `bytes`, no
+/// queue and no hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Shot {
     pub(crate) bytes: Vec<u8>,
@@ -21,8 +21,8 @@ pub(crate) struct Shot {
 #[derive(Default)]
 pub(crate) struct Drawn {
     pub(crate) shots: Vec<Shot>,
-    /// The numbers of packets that had a tag beside the frame, a queue, and a hash. A [`Shot`] has
-    /// none of them.
+    /// Three numbers of packets: those that had a tag outside the frame's bytes, those with a
+    /// queue, and those with a hash. A [`Shot`] can't have such metadata.
     pub(crate) beside: [u64; 3],
 }
 

@@ -1,5 +1,5 @@
-//! Collects all facts that the walk finds about a frame, by name. A header that the frame does not
-//! have gives no fact.
+//! Collects all facts that the walk (`Layers`) finds about a frame, by name. A header that the
+//! frame does not have gives no fact.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

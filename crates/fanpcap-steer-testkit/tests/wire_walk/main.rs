@@ -1,4 +1,5 @@
-//! Tests each step of the walk, and its limits, on hand-made frames.
+//! Tests each step of the walk over a frame's headers (`Layers`), and its limits, on hand-made
+//! frames.
 #![allow(
     clippy::indexing_slicing,
     clippy::unwrap_used,

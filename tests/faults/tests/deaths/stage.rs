@@ -1,5 +1,5 @@
-//! A group in which a victim is killed at each step of a change, and the checks of the group's
-//! state after each death.
+//! A group in which a member (the victim) is killed at each step of a change, and the checks of the
+//! group's state after each death.
 
 use std::cell::Cell;
 use std::env;
@@ -212,8 +212,8 @@ impl<'a> Stage<'a> {
     }
 
     /// Checks the state after a new member has joined, and again after this member has left. If the
-    /// victim was killed before it deposited anything, its death is not noticed before the next
-    /// change. This next change completes or undoes the victim's change.
+    /// victim was killed before it put anything into the descriptor store, no member notices its
+    /// death before the next change. That change completes or undoes the victim's change.
     fn ensure_next_repairs(&mut self) -> Result<()> {
         let next = self.member(false)?;
         self.survivors.push(next);

@@ -54,8 +54,9 @@ type Team = Vec<&'static Subject>;
 /// Number of conversations of each kind. The kinds are TCP and UDP, over IPv4 and IPv6.
 const EACH: usize = 16;
 
-/// How long the test waits until the programs have read all their packets, because no program
-/// reports that: the timeout of a ring's block, which is a second, and half a second more.
+/// The test waits for this time, so that the programs can read all their packets. No program
+/// reports when it has read them. The time is half a second longer than the timeout of a ring's
+/// block, which is a second.
 const GRACE: Duration = Duration::from_millis(1500);
 
 #[test]

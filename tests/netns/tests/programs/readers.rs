@@ -13,12 +13,12 @@ use crate::{Output, answer};
 /// report it.
 pub(crate) type Flows = BTreeMap<FlowKey, usize>;
 
-/// A pcap file.
+/// Reads a pcap file.
 pub(crate) fn savefile(output: &Output) -> Result<Flows> {
     Ok(Capture::read(&output.path)?.flows())
 }
 
-/// `[date] mod=syn|cli=192.0.2.1/40000|srv=192.0.2.2/80|...`
+/// Reads lines such as `[date] mod=syn|cli=192.0.2.1/40000|srv=192.0.2.2/80|...`
 pub(crate) fn p0f(output: &Output) -> Result<Flows> {
     let text = fs::read_to_string(&output.path)?;
     let end = |line: &str, name: &str| {
@@ -33,7 +33,8 @@ pub(crate) fn p0f(output: &Output) -> Result<Flows> {
     all(text.lines(), flow)
 }
 
-/// `ACTIVE ... [192.0.2.1]:40000 <> [192.0.2.2]:80 proto:6 ... packets>:5 ... packets<:4 ...`
+/// Reads lines such as `ACTIVE ... [192.0.2.1]:40000 <> [192.0.2.2]:80 proto:6 ... packets>:5 ...
+/// packets<:4 ...`
 pub(crate) fn softflowd(output: &Output) -> Result<Flows> {
     let lines = output.said.lines().filter(|line| line.contains(" proto:"));
     all(lines, |line| {
@@ -53,8 +54,8 @@ pub(crate) fn softflowd(output: &Output) -> Result<Flows> {
     })
 }
 
-/// A line for each direction: `192.0.2.1,192.0.2.2,40000,80,tcp,10,1000`. The output also has other
-/// lines.
+/// Reads one line for each direction, such as `192.0.2.1,192.0.2.2,40000,80,tcp,10,1000`. Skips the
+/// other lines.
 pub(crate) fn pmacctd(output: &Output) -> Result<Flows> {
     let rows = output
         .said
@@ -70,7 +71,7 @@ pub(crate) fn pmacctd(output: &Output) -> Result<Flows> {
     })
 }
 
-/// Argus records, read by argus' own reader.
+/// Reads argus records by `ra`, the reader that argus has.
 pub(crate) fn argus(output: &Output) -> Result<Flows> {
     let command = format!(
         "ra -n -c , -r {} -s proto saddr sport daddr dport pkts",
@@ -90,7 +91,8 @@ pub(crate) fn argus(output: &Output) -> Result<Flows> {
     })
 }
 
-/// A file for each direction: `192.000.002.001.40000-192.000.002.002.00080`.
+/// Reads the names of files, one for each direction, such as
+/// `192.000.002.001.40000-192.000.002.002.00080`.
 pub(crate) fn tcpflow(output: &Output) -> Result<Flows> {
     let names = fs::read_dir(&output.path)?.map(|entry| Ok(entry?.file_name()));
     let names = names.collect::<Result<Vec<_>>>()?;

@@ -1,5 +1,4 @@
-//! The age of a steering program's counters, as the pages of members show it if the members get no
-//! packets.
+//! The age of a steering program's counters on the pages of members that get no packets.
 
 use std::fs;
 use std::thread;
@@ -20,7 +19,7 @@ const GROUP: u16 = 7;
 /// Counts all packets, and passes TCP packets, which the test does not send.
 const COUNTS: &str = "main = inc 0 >-> tcp >-> inc 1 >-> steer_flow";
 
-/// Frames of one transport.
+/// Frames of the transport `transport`.
 fn frames(seed: u64, transport: Transport) -> Result<Vec<Frame>> {
     let frames = traffic::frames(seed, &traffic::flows(seed, 30), 0..1000)?;
     let of_it = frames
@@ -130,7 +129,7 @@ fn who_waits_reads_counters_ten_times_a_second_and_only_where_there_are_any() ->
 #[ignore = "needs root: run by make test"]
 fn who_is_away_shows_how_old_its_counters_are() -> Result<()> {
     on_wire(1, |wire| {
-        // No process reads these handles.
+        // No process reads these handles, so only `ask` below publishes their counters.
         let mut away = Dialog::start(wire, GROUP)?;
         let mut other = Dialog::start(wire, GROUP)?;
         away.open_beside(COUNTS)?;

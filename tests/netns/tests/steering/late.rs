@@ -13,7 +13,7 @@ use crate::frame::{Frame, fragments, udp};
 
 const GROUP: u16 = 7;
 
-/// Two programs that drop and count nothing.
+/// Two programs that neither drop nor count packets.
 const FIRST: &str = "main = steer_flow";
 const SECOND: &str = "main = if is_udp then steer_flow else steer_p2p";
 

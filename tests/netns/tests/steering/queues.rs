@@ -1,4 +1,4 @@
-//! Steering by the metadata of a packet: its queue, its CPU, and the kernel's hash.
+//! Steering by a packet's metadata: the queue, the CPU, and the hash that the kernel has computed.
 
 use std::thread;
 
@@ -145,7 +145,7 @@ fn all(senders: &[Sender]) -> Vec<Frame> {
         .collect()
 }
 
-/// The CPU of each frame.
+/// For each frame in the order of sending, the CPU that sends the frame.
 fn sent_by(senders: &[Sender]) -> impl Iterator<Item = usize> {
     senders
         .iter()

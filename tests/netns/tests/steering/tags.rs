@@ -1,5 +1,6 @@
-//! VLAN tags. The kernel keeps the outermost tag of a received frame beside the frame; a sent frame
-//! has all tags in its bytes. A steering program sees the same tags in both.
+//! VLAN tags. The kernel moves the outermost tag of a received frame from the frame's bytes to the
+//! skb. A sent frame has all tags in its bytes. A steering program must see the same tags in
+//! received and in sent frames.
 
 use anyhow::Result;
 

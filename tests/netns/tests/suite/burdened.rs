@@ -1,4 +1,5 @@
-//! Pages of busy members: slow callbacks, floods, signals.
+//! The counters on the pages of busy members, which have slow callbacks, floods of packets, or many
+//! signals.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -214,7 +215,8 @@ pub(crate) fn while_flooding<T>(
     })
 }
 
-/// Starts `c/burdened.c` as a member. `how` is how it burdens its member.
+/// Starts `c/burdened.c` as a member. `how` has the program's arguments, which say how the member
+/// is kept busy.
 pub(crate) fn start(wire: &Wire, how: &[&str]) -> Result<Member> {
     let program = wire.scratch.file("burdened");
     if !program.exists() {

@@ -23,7 +23,7 @@ use crate::trust::start_hog;
 
 const GROUP: u16 = 7;
 
-/// A member, with what a takeover needs of it: its page, process, identification and socket.
+/// A member, and its page, process, identification and socket, which a takeover of its ring needs.
 struct Watched {
     member: Member,
     page: HeldPage,

@@ -25,7 +25,7 @@ const WITHOUT_BPF: [&str; 5] = [
     "-all",
 ];
 
-/// The modes of a group's members, in order.
+/// The modes of a group's members, in the order of the roster.
 fn modes(group: u16) -> Result<Vec<String>> {
     let entries = roster::entries()?.into_iter();
     let of_group = entries.filter(|entry| entry.is_in(group));

@@ -1,5 +1,5 @@
-//! Frames on the XDP engine equal those on a packet socket beside it: VLAN tags, frames of 9000
-//! bytes, and time stamps.
+//! A handle on the XDP engine gets the same frames as a packet socket on the same device, with the
+//! same VLAN tags and time stamps, also if a frame has 9000 bytes.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -16,7 +16,7 @@ use fanpcap_testkit::{Direction, FlowKey, Member, Program, member, veth};
 
 const ENGINES: [&str; 2] = ["xdp", "tpacket"];
 
-/// Types of Ethernet, and UDP's number in IPv4.
+/// Ethernet types, and UDP's protocol number in IPv4.
 const IPV4: u16 = 0x0800;
 const UDP: u8 = 17;
 const TAG: u16 = 0x8100;

@@ -66,8 +66,9 @@ fn another_user_gets_nothing_of_a_group_and_is_not_in_its_way() -> Result<()> {
     })
 }
 
-/// A shell command that makes `/run` a file system that is not in memory, so that the pages are in
-/// `/dev/shm`, lets another user fill `/dev/shm`, and then executes its arguments.
+/// A shell command with three steps. It mounts a file system that is not in memory at `/run`, so
+/// that the pages are in `/dev/shm`. It lets another user fill `/dev/shm`. Then it executes its
+/// arguments.
 const FULL: &str = "mount --bind /usr /run && mount -t tmpfs -o mode=1777,size=64k tmpfs /dev/shm && \
                     { setpriv --reuid=65534 --regid=65534 --clear-groups \
                     dd if=/dev/zero of=/dev/shm/all bs=4k 2>/dev/null; exec \"$@\"; }";

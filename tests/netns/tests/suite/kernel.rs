@@ -1,5 +1,5 @@
-//! Tests on handles the rules of groups that the kernel's own test (psock_fanout) checks on bare
-//! sockets. [`super::modes`] tests the modes' distributions.
+//! Rules of groups that the kernel's own test (psock_fanout) checks with bare sockets. Here they
+//! are tested with handles. [`super::modes`] tests the modes' distributions.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::{DEVICE, FAR_DEVICE, on_wire};

@@ -1,5 +1,5 @@
-//! Live pages: pages of members whose applications never read counters, and pages of killed
-//! members.
+//! The counters on members' pages: those of members whose applications never ask for counters, and
+//! those of killed members.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;

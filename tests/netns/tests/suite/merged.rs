@@ -69,8 +69,9 @@ fn a_group_that_refuses_leaves_nothing_behind_and_may_be_tried_again() -> Result
     ensure_retried("taken", "fan-out group 4", "4")
 }
 
-/// `why` says why the second device is missing at first, `reason` is part of the message, and group
-/// 0 means no group.
+/// Checks a handle on `f1^f2` whose first activation fails because of f2: the second activation
+/// must succeed. `why` is the cause of the failure (an argument of `c/merged_retry.c`), `reason` is
+/// a part of the message, and `group` is f2's group, or 0 for none.
 fn ensure_retried(why: &str, reason: &str, group: &str) -> Result<()> {
     on_two_wires(|wires| {
         let program = wires.program("merged_retry", &[why])?;
@@ -122,9 +123,10 @@ fn an_idle_device_costs_the_other_no_packets() -> Result<()> {
     })
 }
 
-/// Whether no packet is lost. Returns false if this machine also loses packets of a single device.
-/// On a loaded machine packets of one or two devices are lost by chance. The function fails only if
-/// packets are lost each time with two devices, and never with one device.
+/// Returns true if a handle on two devices loses no packet of the load in one of the attempts. On a
+/// loaded machine packets are lost by chance, also on a single device: returns false in this case.
+/// Fails only if in each attempt the handle on two devices loses packets, and a handle on one
+/// device does not.
 fn ensure_lossless(wires: &Wires, how: &str, load: [&str; 3]) -> Result<bool> {
     let lossless = format!("delivered {} dropped 0\n", load[2]);
     let run = |devices| said(wires, "merged_rate", &[&[devices, how], &load[..]].concat());

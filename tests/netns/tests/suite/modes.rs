@@ -1,4 +1,4 @@
-//! The distribution of each mode, as unmodified tcpdump captures it.
+//! How each mode distributes packets. The members are unmodified copies of tcpdump.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -39,8 +39,8 @@ fn hash_keeps_flows_with_vlan_tags_together() -> Result<()> {
             flow.vlan = Some(42.try_into()?);
         }
         let frames = traffic::frames(2, &flows, 0..2000)?;
-        // The kernel's dissector does not understand outgoing frames of a packet socket that
-        // contain a tag. Frames of a tap arrive, so it understands them.
+        // The kernel's flow dissector does not parse a tag in a frame that a packet socket sends
+        // out. It parses tags in frames that arrive, so all frames are sent as a tap sends them.
         wire.send_as_tap(&frames)?;
 
         let captures = finish(members, frames.len())?;
@@ -179,7 +179,7 @@ fn one_member_for_each_sender(mode: &'static str) -> Result<()> {
     })
 }
 
-/// Sends a thousand frames on each of these CPUs. Returns the CPUs with their frames.
+/// Sends a thousand frames on each CPU of [`cpus_apart`]. Returns the CPUs with their frames.
 fn send_from_cpus_apart() -> Result<Vec<(usize, Vec<Frame>)>> {
     let flows = traffic::flows(5, 10);
     let senders = cpus_apart()?.into_iter().zip([0..1000, 1000..2000]);
@@ -192,7 +192,7 @@ fn send_from_cpus_apart() -> Result<Vec<(usize, Vec<Frame>)>> {
         .collect()
 }
 
-/// Two CPUs whose numbers differ modulo four, or one CPU if there are no such two.
+/// Two CPUs whose numbers differ modulo four, or one CPU if the machine has no two such CPUs.
 fn cpus_apart() -> Result<Vec<usize>> {
     let all = cpus()?;
     let second = all.iter().find(|&&cpu| cpu % 4 != all[0] % 4);
@@ -265,8 +265,8 @@ fn the_rollover_option_spares_a_stalled_member() -> Result<()> {
     })
 }
 
-/// All members have enough buffer for all packets, except the first. The first has a small buffer
-/// and is stopped while frames arrive.
+/// Starts a group whose first member has a small buffer and is stopped while frames arrive. The
+/// buffers of the other members can hold all frames.
 fn with_a_stalled_member(
     mode: &'static str,
     check: impl FnOnce(Vec<Member>, &[Frame]) -> Result<()> + Send,
@@ -333,8 +333,8 @@ fn without_defrag_fragments_may_leave_their_flow() -> Result<()> {
     })
 }
 
-/// Datagrams of one to three fragments, of the UDP flows over IPv4 among 41 flows. With 41, each of
-/// these flows gets every size. Each flow has different hosts.
+/// Datagrams of one to three fragments, of the UDP flows over IPv4 among 41 flows. With this
+/// number, each of the flows has datagrams of every size. Each flow has different hosts.
 fn datagrams_of_mixed_size() -> Result<Vec<Frame>> {
     let is_udp4 = |flow: &Flow| flow.transport == Transport::Udp && flow.client.is_ipv4();
     let flows: Vec<Flow> = traffic::flows(7, 41).into_iter().filter(is_udp4).collect();

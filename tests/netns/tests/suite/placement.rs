@@ -1,6 +1,6 @@
-//! Channels and polling threads of a device, which calls and settings change. Settings take effect
-//! when a handle is activated, and the old values are restored when the last handle that requested
-//! the change is closed.
+//! Calls and settings change the number of a device's channels, and its polling threads. Settings
+//! take effect when a handle is activated, and the old values are restored when the last handle
+//! that requested the change is closed.
 
 use std::fs;
 use std::path::PathBuf;

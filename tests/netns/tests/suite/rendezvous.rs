@@ -63,7 +63,8 @@ fn a_member_that_waits_by_its_descriptor_answers_at_the_rendezvous() -> Result<(
             let mut one = start_locked(wire, &volume)?;
             one.expect(PROGRAM, "opened 0")?;
             one.expect("poll 0", "done")?;
-            // Each newcomer gets an answer: the first one does not use up the descriptor.
+            // Each newcomer must get an answer: the answer to the first newcomer must not use up
+            // the descriptor.
             for _ in 0..2 {
                 let mut other = start_locked(wire, &volume)?;
                 other.expect(PROGRAM, "opened 0")?;
@@ -79,7 +80,7 @@ fn a_members_descriptors_alone_are_enough() -> Result<()> {
     on_wire(1, |wire| {
         let mut one = Dialog::start(wire, 7)?;
         let mut other = Dialog::start(wire, 7)?;
-        // No member reads.
+        // No member reads, so no member answers newcomers at the rendezvous.
         one.expect(PROGRAM, "opened 0")?;
         other.expect(PROGRAM, "opened 0")?;
         ensure_both_get_packets(wire, one, other)

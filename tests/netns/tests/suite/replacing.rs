@@ -64,7 +64,7 @@ fn a_filter_that_is_set_while_the_program_is_replaced_holds() -> Result<()> {
     })
 }
 
-/// Returns the one of the two programs with which a newcomer can join.
+/// Returns that of the two programs with which a newcomer can join.
 fn runs<'a>(wire: &Wire, programs: [&'a str; 2]) -> Result<&'a str> {
     let mut newcomer = Dialog::start(wire, 7)?;
     let mut opened = Vec::new();

@@ -43,7 +43,7 @@ fn the_call_wins_over_the_environment() -> Result<()> {
         let frames = traffic::frames(1, &traffic::flows(1, 5), 0..1000)?;
         wire.send(&frames)?;
 
-        // The shares are equal, so the mode of the call was used too.
+        // Each member must have exactly half of the packets, as in the call's mode `lb`.
         finish(vec![same], 500)?;
         let said = member.stop()?.said;
         ensure!(

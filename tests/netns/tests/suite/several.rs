@@ -10,8 +10,8 @@ use crate::two_wires::{Wires, on_two_wires};
 
 const FRAMES: u8 = 200;
 
-/// Runs a program and sends frames to it. `wire` returns the wire on which the frame of a number is
-/// sent.
+/// Runs a program that captures, and sends frames. `wire` returns, for a frame's number, the wire
+/// on which the frame is sent.
 fn capture(wires: &Wires, program: Program, wire: impl Fn(u8) -> u8) -> Result<Vec<String>> {
     let member = program.start(&wires.scratch)?;
     for number in 0..FRAMES {

@@ -33,7 +33,7 @@ fn the_mode_flow_and_pf_rings_names_keep_flows_whole() -> Result<()> {
     Ok(())
 }
 
-/// Returns frames of all kinds, and those of these frames that have the transport `transport`.
+/// Returns frames of all transports, and a copy of those that have the transport `transport`.
 pub(crate) fn mixed(seed: u64, transport: Transport) -> Result<(Vec<Frame>, Vec<Frame>)> {
     let frames = traffic::frames(seed, &traffic::flows(seed, 30), 0..2000)?;
     let of_it = |frame: &&Frame| frame.flow.transport == transport;
@@ -175,13 +175,14 @@ fn a_processs_own_group_takes_any_other_program() -> Result<()> {
         wire.send(&frames)?;
         let counts = (own.count(0)?, own.count(1)?);
         ensure!(counts == (tcp.len(), udp), "{counts:?}");
-        // The handle's own filter is still set.
+        // The next replacement must not remove the handle's own filter, `udp`.
         own.expect("fanout 1 main = steer_to 1", "done")?;
         wire.send(&frames)?;
         let counts = (own.count(0)?, own.count(1)?);
         ensure!(counts == (tcp.len(), 2 * udp), "{counts:?}");
         own.expect("open main = steer_to 1", "opened 2")?;
-        // A filter that was set while the program dropped nothing is still set, too.
+        // The next filter is set while the program drops nothing. A later program that drops
+        // packets must not remove this filter, either.
         own.expect("filter 1 ip6", "done")?;
         own.expect("fanout 2 main = udp >-> steer_to 1", "done")?;
         let of_ipv6 =

@@ -59,7 +59,8 @@ fn ensure_spared(mode: &str) -> Result<()> {
         }
         let ifindex = interface::index(DEVICE).context("the device")?;
         let (netns, victim) = (netns::inode()?, victim.display());
-        // The directories of this build, and of a build without a version.
+        // The other user puts links into two directories of pages: that of an old build, whose path
+        // has no version, and that of this build (`v6`).
         let plant = format!(
             "cd /run/fanpcap && mkdir -p {netns} v6/{netns} && \
              ln -s {victim} {netns}/{ifindex}.7 && ln -s {victim} v6/{netns}/{ifindex}.7"
@@ -150,12 +151,12 @@ impl Volume {
         &self.0
     }
 
-    /// The words that start a command with this volume as `/run/fanpcap/v6`.
+    /// The words before a command that mount this volume at `/run/fanpcap/v6` for the command.
     pub(crate) fn over_run(&self) -> Vec<&str> {
         self.within(&["unshare", "-m"])
     }
 
-    /// The words that start a command in a separate container with this volume as
+    /// The words before a command that run the command in a separate container, with this volume at
     /// `/run/fanpcap/v6`. The command is the first process of a PID namespace, and its `/run` is on
     /// a disk.
     pub(crate) fn behind(&self) -> Vec<&str> {

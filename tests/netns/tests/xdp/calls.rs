@@ -86,8 +86,8 @@ fn directions_are_told_apart() -> Result<()> {
 #[ignore = "needs root: run by make test"]
 fn a_device_that_goes_down_is_told_and_comes_back() -> Result<()> {
     ensure_said(&[("downed", "0, 20 packets")])?;
-    // Several times, because the kernel may detach the BPF program of a removed device at any
-    // moment of a read.
+    // Run the case several times, because the kernel may detach the BPF program of a removed device
+    // at any moment of a read.
     for _ in 0..6 {
         ensure_said(&[("gone", "20 packets, then The interface disappeared")])?;
     }

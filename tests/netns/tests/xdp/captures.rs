@@ -28,7 +28,7 @@ fn tcpdump_has_each_packet_once() -> Result<()> {
 #[ignore = "needs root: run by make test"]
 fn tags_of_a_vlan_device_are_in_the_frame_and_filters_find_them() -> Result<()> {
     on_wire(1, |wire| {
-        // Without this setting, the veth pair passes the tags beside the frames, not in them.
+        // Without this setting, the veth pair passes the tags in the skb, not in the frames.
         veth::tags_into_frames(FAR_DEVICE)?;
         leaves_nothing(|| {
             let tagged = Injector::open(FAR_DEVICE)?;

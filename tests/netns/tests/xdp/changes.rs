@@ -152,8 +152,8 @@ fn set_queues(count: usize, is_more: bool) -> Result<()> {
         return devices.into_iter().rev().try_for_each(set);
     }
     devices.into_iter().try_for_each(set)?;
-    // If a veth is up, it runs no XDP program for new queues (drivers/net/veth.c,
-    // `veth_enable_range_safe`).
+    // A veth that is up runs no XDP program for its new queues (drivers/net/veth.c,
+    // `veth_enable_range_safe`). So set it down and up.
     ip(&format!("link set {DEVICE} down"))?;
     ip(&format!("link set {DEVICE} up"))?;
     [FAR_DEVICE, DEVICE]

@@ -78,8 +78,8 @@ fn the_host_gets_nothing_that_is_stolen_and_all_again_afterwards() -> Result<()>
 struct Use {
     /// The reason that the library's message gives for not stealing the device's packets.
     reason: &'static str,
-    /// The commands that begin the use. If the first command creates a device, some kernels do not
-    /// support it.
+    /// The commands that begin the use. The first command may create a device of a kind that some
+    /// kernels do not support.
     begin: &'static [&'static str],
     /// The command that ends the use.
     end: &'static str,

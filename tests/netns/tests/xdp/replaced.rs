@@ -71,7 +71,7 @@ fn nothing_is_lost_or_doubled_while_programs_are_replaced() -> Result<()> {
         one.expect(&format!("open {FIRST}"), "opened 0")?;
         other.expect(&format!("open {FIRST}"), "opened 0")?;
         let third = start_as(wire, tcpdump(wire)?.group(GROUP, FIRST))?;
-        // Another group on the device, which continues.
+        // A handle outside the group, which must get all packets during the replacements.
         let alone = start(wire)?;
         member::wait_for_members(GROUP, 3)?;
         let frames = traffic::frames(1, &traffic::flows(1, 60), 0..40_000)?;

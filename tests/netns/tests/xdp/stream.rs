@@ -13,8 +13,8 @@ use fanpcap_testkit::await_for::{LIMIT, await_for, within};
 use fanpcap_testkit::hosts::{DEVICE, Hosts, PEER_DEVICE};
 use fanpcap_testkit::{Member, Program, Scratch, member, netns, veth};
 
-/// The longest allowed stall of a transfer on a machine that does nothing else. Three
-/// retransmissions take 1.4 s.
+/// The longest allowed stall of a transfer on a machine that does nothing else. It allows three
+/// retransmissions, which take 1.4 s.
 const STALL: Duration = Duration::from_secs(2);
 
 /// Number of words that are sent at once, and the pause after them.
@@ -45,7 +45,8 @@ impl Transfer {
         self.stop.store(true, Ordering::Relaxed);
         let sent = self.sender.join().expect("the sender does not panic");
         let received = self.receiver.join().expect("the receiver does not panic");
-        // If the receiver gave up, the sender gets a broken pipe.
+        // Report the receiver's error first: if the receiver gave up, the sender has only a broken
+        // pipe.
         let ((received, longest), sent) = (received?, sent?);
         println!("{received} words, longest stall {longest:?}");
         ensure!(received == sent, "{received} of {sent} words");

@@ -1,6 +1,6 @@
-//! VLAN tags beside frames, as a VLAN device with offload at the peer sends them. The members of
-//! all groups must get frames that contain the tags. The host must get each packet as it would
-//! without a capture.
+//! Frames whose VLAN tag is not in the frame's bytes but in the skb, as a VLAN device with offload
+//! at the peer sends them. The members of all groups must get frames that contain the tags. The
+//! host must get each packet as it would without a capture.
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_netns::remains::on_wire_that_ends_clean;

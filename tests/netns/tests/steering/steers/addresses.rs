@@ -114,8 +114,8 @@ fn the_tuples_differ_in_what_they_tell_apart() -> Result<()> {
             (arrives(with_udp(n, ports)), Some(2000 + key)),
         ]
     });
-    // Each program, whether it distinguishes flows from the same flows with a tag, and whether it
-    // distinguishes TCP from UDP with the same ports.
+    // For each program: whether it distinguishes flows that differ only by a tag, and whether it
+    // distinguishes TCP and UDP flows that have the same addresses and ports.
     for (program, by_tag, by_protocol) in [
         ("main = steer_flow", false, false),
         ("steer_flow_5_tuple", false, true),

@@ -220,7 +220,8 @@ mod long {
         all_buckets_level_the_members(&[ON_XDP])
     }
 
-    /// The member that makes the rounds is killed, and the next member continues them.
+    /// The member that runs the balancing rounds is killed, and the next member continues the
+    /// rounds.
     #[test]
     #[ignore = "needs root: run by make test"]
     fn who_does_the_rounds_is_killed_and_the_next_goes_on() -> Result<()> {
@@ -234,7 +235,7 @@ mod long {
             let last = mix.sent();
             group.send(&mut mix, 4, &mut |_, _| Ok(()))?;
             let seen = group.finish(&mix, 1)?;
-            // Only the three members that are left count.
+            // `above` compares only members that got frames: here the three that are left.
             let after = seen.above(last..mix.sent());
             ensure!(after <= 5.0, "{after}");
             Ok(())

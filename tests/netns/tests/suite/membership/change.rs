@@ -71,7 +71,7 @@ impl Change {
             ensure!(has == moved.flows, "{what}: {moved:?}, the successor {has}");
         }
         // If another process holds the member's descriptors, the group needs longer to notice that
-        // nobody reads the member's packets. So the time is not checked then.
+        // nobody reads the member's packets. So the time is not checked for [`End::Held`].
         if self.end.is_some_and(|(how, _)| how != End::Held) {
             let (first, _) = self.served(story).context("no member serves its flows")?;
             ensure!(first < self.served_within, "{what}: served after {first:?}");

@@ -51,7 +51,8 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// Waits until the living members have these classes, and this number of buckets each.
+    /// Waits until each pair in `expected` is the class and the number of buckets of one living
+    /// member.
     fn await_shares(&self, expected: &[(u8, usize)]) -> Result<()> {
         await_for("each member's share", LIMIT, || {
             let places = table::view(GROUP)?.places.into_iter();
@@ -84,8 +85,8 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// Waits until a member has published that `offered` packets came. Returns how many of these
-/// packets had no member.
+/// Waits until the group's ledger has at least `offered` offered packets. Returns how many packets
+/// were dropped because their class had no member.
 fn await_ledger(offered: u64) -> Result<u64> {
     await_for("the ledger", LIMIT, || {
         let Some(ledger) = table::view(GROUP)?

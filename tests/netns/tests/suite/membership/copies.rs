@@ -183,7 +183,8 @@ fn await_live(count: usize) -> Result<()> {
     })
 }
 
-/// Waits until the packets that one member left behind are read or given up.
+/// Waits until the group counts one member as gone. Its packets have been read then, or given up as
+/// unread.
 fn await_gone() -> Result<View> {
     await_for("the end of one", LIMIT, || {
         let view = table::view(GROUP)?;

@@ -69,8 +69,8 @@ fn members_come_and_go(how: [End; 2], members: &'static [&'static str]) -> Resul
             scene.join()?;
             scene.phase()?;
         }
-        // Ends the first member, which created both groups, then a middle one. A newcomer joins in
-        // a slot of an ended member.
+        // Ends the first member, which created the kernel's groups on both devices, and then a
+        // middle member. A newcomer gets the slot of an ended member.
         for (member, how) in [0, 2].into_iter().zip(how) {
             scene.end(member, how)?;
             scene.phase()?;

@@ -1,4 +1,4 @@
-//! Members are drained before they end. Then no flow moves at their end.
+//! Members are drained before they end, so no flow moves when they end.
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::{DEVICE, Wire, on_wire};

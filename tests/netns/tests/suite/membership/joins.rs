@@ -53,7 +53,7 @@ fn a_newcomer_that_reads_nothing_takes_nothing() -> Result<()> {
         scene.phase()?;
         scene.start_another(&["idle"])?;
         scene.still_phase("a newcomer that does not read")?;
-        // The newcomer takes its share once it reads.
+        // The newcomer has no share yet, because it does not read. The signal makes it read.
         scene.member(2).call()?;
         scene.await_share_of_last()?;
         scene.phase()?;

@@ -1,5 +1,4 @@
-//! The load: numbered frames of many flows in turn, from the generator of this project (the crate
-//! `fanpcap-gen`).
+//! The load: numbered frames, one of each flow in turn, which the crate `fanpcap-gen` sends.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,8 +19,8 @@ pub(super) const FLOWS: u32 = 4096;
 
 const RATE: &str = "60kpps";
 
-/// Frames within this many nanoseconds may be sent together. If the sender woke for every few
-/// frames, it would use half a CPU.
+/// Frames that are due within this many nanoseconds may be sent together. If the sender woke for
+/// every few frames, it would use half a CPU.
 const BURST: u64 = 500_000;
 
 /// Frames that a separate thread sends.
@@ -104,7 +103,8 @@ impl Load {
         Ok(())
     }
 
-    /// Continues after a pause. The capturing device may have another name now.
+    /// Continues after a pause. `device` is the capturing device's name, which may have changed
+    /// during the pause.
     pub(super) fn go_on(&mut self, device: &'static str) -> Result<()> {
         self.sending = Some(Sending::start(device, self.rate)?);
         Ok(())

@@ -32,7 +32,7 @@ pub(super) enum End {
     Held,
 }
 
-/// A member.
+/// A member whose process records the packets that it reads.
 pub(super) struct Recorder {
     /// The process, until it ends.
     process: Option<Member>,
@@ -107,7 +107,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Whether the member reads its share.
+    /// Whether the member has a slot, and its process or a child of the process still runs and can
+    /// read.
     pub(super) fn reads(&self) -> bool {
         self.slot.is_some() && (self.process.is_some() || self.child.is_some())
     }

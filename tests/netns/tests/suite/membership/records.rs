@@ -44,7 +44,7 @@ pub(super) fn last_arrived_us(file: &Path) -> Result<u64> {
 }
 
 /// All packets that a member has recorded, including a packet in whose callback the member was
-/// killed. This packet is behind the packets that the file counts.
+/// killed. The record of this packet follows those that the file's count includes.
 pub(super) fn read(file: &Path) -> Result<Vec<Got>> {
     let count = usize::try_from(count(file)?)?;
     let mut bytes = vec![0; 8 + 16 * (count + 1)];

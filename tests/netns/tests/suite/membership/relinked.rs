@@ -33,7 +33,7 @@ fn a_device_that_gets_another_name_moves_no_flow() -> Result<()> {
         mix(&mut scene)?;
         ensure!(scene.relink(&mut load, "vc")? > 0);
         scene.phase()?;
-        // The newcomer is a member of the same group, by the device's new name.
+        // The newcomer names the device by its new name, and must join the same group.
         scene.join()?;
         scene.phase()?;
         ensure!(scene.relink(&mut load, DEVICE)? > 0);

@@ -1,4 +1,4 @@
-//! A group under load, and the phases between its changes.
+//! A group under load. Members join and end; the time between two such changes is a phase.
 
 mod draining;
 mod relinking;
@@ -38,7 +38,8 @@ const ATTEMPTS: usize = 5;
 /// The argument that puts a recorder's handle on the XDP engine.
 pub(super) const ON_XDP: &str = "driver=xdp";
 
-/// Runs a test with a wire, and checks that members on the XDP engine leave nothing behind.
+/// Runs a test with a wire. If the members' arguments `how` select the XDP engine, also checks that
+/// the members leave nothing behind.
 pub(super) fn on_wire_of<T: Send>(
     how: &[&str],
     test: impl FnOnce(&Wire) -> Result<T> + Send,
@@ -49,7 +50,8 @@ pub(super) fn on_wire_of<T: Send>(
     }
 }
 
-/// Repeats a test until its successors come in time ([`Scene::end_and_succeed`]).
+/// Repeats a test until it returns true: then its successors joined within the grace period
+/// ([`Scene::end_and_succeed`]).
 pub(super) fn until_in_time(test: impl Fn() -> Result<bool>) -> Result<()> {
     for _ in 0..ATTEMPTS {
         if test()? {
@@ -67,12 +69,13 @@ pub(super) struct Scene<'a> {
     how: &'static [&'static str],
     members: Vec<Recorder>,
     table: Table,
-    /// The owners on which all members agree.
+    /// The slot that owns each bucket, since the last change.
     owners: Owners,
     phases: Vec<Range<u64>>,
     changes: Vec<Change>,
-    /// The reason why packets may come late; `None` if they must not. They come late if other
-    /// members get a member's share before its ring has been read.
+    /// The reason why a packet may be recorded after a later packet of its flow; `None` if this
+    /// must not happen. It happens if other members get a member's share before that member's ring
+    /// has been read.
     late: Option<&'static str>,
 }
 
@@ -125,7 +128,8 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// A phase in which all buckets have the same owners as in the previous phase.
+    /// Waits for the end of a phase, and checks that no bucket has another owner than in the
+    /// previous phase.
     pub(super) fn still_phase(&mut self, what: &str) -> Result<()> {
         let at = self.phases.len();
         self.phase()?;
@@ -135,13 +139,13 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// A member joins and takes its share.
+    /// Starts a member, and waits until it has its share.
     pub(super) fn join(&mut self) -> Result<()> {
         self.start_another(self.how)?;
         self.await_share_of_last()
     }
 
-    /// A member with a name joins and takes its share.
+    /// Starts a member with the name `name`, and waits until it has its share.
     pub(super) fn join_as(&mut self, name: &str) -> Result<()> {
         self.start_another(&[self.how, &[name]].concat())?;
         self.await_share_of_last()
@@ -154,8 +158,8 @@ impl<'a> Scene<'a> {
         Ok(())
     }
 
-    /// Waits until the newest member has its share: the number of buckets that it must have. No
-    /// other buckets may move.
+    /// Waits until the newest member has its share of the buckets. Checks that no bucket has moved
+    /// to another member.
     pub(super) fn await_share_of_last(&mut self) -> Result<()> {
         let shares = self.owners.shares();
         let count = shares.len() + 1;
@@ -246,7 +250,7 @@ impl<'a> Scene<'a> {
             true => Some((End::Held, recorder.end(End::Held)?)),
             false => recorder.signal("STOP").map(|()| None)?,
         };
-        // The member gets packets that it does not read.
+        // Wait so that packets which the member does not read collect in its ring.
         thread::sleep(SETTLED);
         load.pause()?;
         let moved = self.await_move("others to have its share", |owners| {
@@ -334,7 +338,8 @@ impl<'a> Scene<'a> {
         self.check(&sent)
     }
 
-    /// Like [`Scene::finish`], after the load has ended.
+    /// Does the checks of [`Scene::finish`] if the load has already ended. `sent` are the frames
+    /// that the load has sent.
     pub(super) fn check(mut self, sent: &Sent) -> Result<()> {
         let files: Vec<PathBuf> = self.members.iter().map(|it| it.file.clone()).collect();
         let await_count = |wanted: usize, limit| {
@@ -345,7 +350,7 @@ impl<'a> Scene<'a> {
             })
         };
         // A killed member may have been handling a packet, so fewer frames than sent may be
-        // recorded. The story reports how many frames are missing for this reason.
+        // recorded. `Story::in_hand` says which frames may be missing for this reason.
         let _ = await_count(sent.count().saturating_sub(self.members.len()), LIMIT);
         let _ = await_count(sent.count(), Duration::from_secs(3));
         self.members.iter_mut().try_for_each(Recorder::stop)?;
@@ -365,7 +370,8 @@ impl<'a> Scene<'a> {
 }
 
 /// Waits for the end of a phase and returns its time, in microseconds since 1970. At the end, these
-/// members have read the phase's packets. In a sticky group a member may have got no packet.
+/// members have read the phase's packets. In a sticky group, the function does not wait for a
+/// member that has recorded nothing, because a newcomer may get no packet.
 pub(super) fn phase_of(device: &str, members: &[Recorder], is_sticky: bool) -> Result<Range<u64>> {
     thread::sleep(SETTLED);
     let from = now_us();

@@ -1,7 +1,7 @@
-//! Random schedules: members join, leave, are killed, stop, are drained, get weights and filters,
-//! or all of them freeze. Several of these actions happen at the same time. After each step, the
-//! flows of other members must not have moved. At the end each packet must have been recorded once,
-//! each flow in order, and nothing may be left behind.
+//! Random schedules: members join, leave, are killed, are stopped, are drained, or get weights or
+//! filters; or all members are stopped together. Several of these actions happen at the same time.
+//! After each step, the flows of other members must not have moved. At the end each packet must
+//! have been recorded once, each flow in order, and nothing may be left behind.
 //!
 //! A schedule follows from its seed. `FANPCAP_RUNS` sets the number of schedules, `FANPCAP_SEED`
 //! the first schedule's seed.
@@ -42,13 +42,13 @@ const RATE: &str = "100kpps";
 /// A packet that arrives later than this counts as lost.
 const ARRIVES_WITHIN: Duration = Duration::from_secs(5);
 
-/// A group that runs through a schedule.
+/// A group on which the steps of a schedule are carried out.
 struct Schedule<'a> {
     wire: &'a Wire,
     driver: &'static [&'static str],
     members: Vec<Recorder>,
     ids: Vec<MemberId>,
-    /// The weight of each member until it ends.
+    /// The weight of each member; `None` if the member has ended.
     weights: Vec<Option<u16>>,
     /// For each member, the number of times that it has set its filter.
     filters: Vec<usize>,
@@ -299,8 +299,8 @@ impl<'a> Schedule<'a> {
         self.ensure_in_order(&story)
     }
 
-    /// Checks that no packet came after a later one of its flow, except in the cases that the guide
-    /// names.
+    /// Checks that no packet came after a later packet of its flow, except during steps that allow
+    /// this ([`Step::late`]).
     fn ensure_in_order(&self, story: &Story) -> Result<()> {
         let mut late = story.late();
         let all = late.len();

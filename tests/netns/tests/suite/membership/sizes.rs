@@ -77,8 +77,8 @@ fn kernels(wire: &Wire, count: usize) -> Result<()> {
 
 fn start(wire: &Wire, members: &mut Vec<Recorder>) -> Result<()> {
     let mut member = Recorder::start_as(wire, DEVICE, 8, "hash", &[])?;
-    // A member with a slot counts as one that reads. In the kernel's mode the slot's number has no
-    // meaning.
+    // `phase_of` waits only for members with a slot (`Recorder::reads`), so set one. In the
+    // kernel's mode its number has no meaning.
     member.slot = Some(0);
     members.push(member);
     Ok(())

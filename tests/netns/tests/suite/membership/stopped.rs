@@ -1,6 +1,6 @@
 //! Newcomers that are stopped at a random moment of their join, as by a debugger or `docker pause`.
-//! Few of them may hold a lock at this moment, because all other members wait for the lock of a
-//! stopped process.
+//! Few of these newcomers may hold a lock at this moment, because a stopped process keeps its lock
+//! and all other members wait for the lock.
 //!
 //! `FANPCAP_RUNS` sets how many newcomers are stopped, `FANPCAP_SEED` the random times.
 
@@ -28,19 +28,21 @@ use super::load::print;
 
 const GROUP: u16 = 7;
 
-/// The number of newcomers that are stopped, unless `FANPCAP_RUNS` sets it. Before members released
-/// the lock early, a quarter of the newcomers beside a member on XDP held the lock.
+/// The number of newcomers that are stopped, unless `FANPCAP_RUNS` sets it. An earlier version held
+/// the lock for much longer: in a group with a member on XDP, a quarter of the newcomers had the
+/// lock when they were stopped.
 const RUNS: u32 = 30;
 const RUNS_BESIDE_ON_XDP: u32 = 100;
 
-/// If a newcomer has not joined after this time, it has waited for the stopped member.
+/// A newcomer that has not joined after this time counts as one that waits for the stopped
+/// newcomer.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// Stops newcomers on one engine.
 struct Trial<'a> {
     wire: &'a Wire,
     driver: &'static str,
-    /// Whether the group has a member that stays.
+    /// Whether the group has another member, which stays during the whole trial.
     beside: bool,
 }
 
@@ -52,7 +54,7 @@ struct Counts {
     joining: u32,
     /// Newcomers that were stopped while they held a lock.
     holders: u32,
-    /// Newcomers during whose stop another newcomer did not join at once.
+    /// Stopped newcomers that delayed another newcomer by more than [`AT_ONCE`].
     waited: u32,
 }
 
@@ -171,11 +173,11 @@ fn captures_by(member: &Member, end: Instant) -> Result<bool> {
 /// Environment variable that makes this program, as another process, take the group's lock.
 const HOLDER: &str = "FANPCAP_HOLDS_LOCK";
 
-/// signal(7).
+/// The number of the signal (signal(7)).
 const SIGSTOP: i32 = 19;
 
-/// Returns false in the test's own process. In the process that must take the lock, takes it, and
-/// then stops or sleeps until the process is killed.
+/// Returns false in the test's own process. In the process that [`start_holder`] starts, takes the
+/// group's lock, and then stops or sleeps until the process is killed.
 fn is_holder() -> Result<bool> {
     let Ok(how) = env::var(HOLDER) else {
         return Ok(false);
@@ -338,7 +340,7 @@ mod long {
             "{counts:?}: at most {most} may hold a lock"
         );
         // The first member on XDP holds the device for most of its join
-        // (`who_is_stopped_with_the_device_is_named`).
+        // (`who_is_stopped_with_the_device_is_named`), so another newcomer may have to wait.
         let may_wait = driver == "xdp" && !beside;
         ensure!(
             may_wait || counts.waited <= most,

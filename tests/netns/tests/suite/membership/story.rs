@@ -1,4 +1,4 @@
-//! The history of every frame and of every flow.
+//! Which members recorded each frame, and which member had each flow in each phase.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -16,7 +16,7 @@ enum Owner {
     Several,
 }
 
-/// The records of all members of a group, at the end.
+/// The records of all members of a group, at the end of a test.
 pub(super) struct Story {
     sent: Sent,
     members: Vec<Vec<Got>>,
@@ -77,8 +77,8 @@ impl Story {
         Ok(of_times(|it| it == 0))
     }
 
-    /// Checks that every frame was recorded once, except the frames `in_hand` of members that were
-    /// killed.
+    /// Checks that every frame was recorded once, except the frames `in_hand`, which members were
+    /// handling when they were killed.
     pub(super) fn ensure_each_once(&self, in_hand: &BTreeSet<u32>) -> Result<()> {
         let missing = self.missing()?;
         let (in_hand, lost): (Vec<u32>, Vec<u32>) =
@@ -176,8 +176,8 @@ impl Story {
     }
 
     /// Two times, in microseconds, of the flows that a member had in a phase: from `since_us` until
-    /// another member had their first packet, and the longest wait of their packets at other
-    /// members.
+    /// another member recorded their first packet, and the longest time that one of their packets
+    /// waited at another member.
     pub(super) fn served(&self, phase: usize, member: usize, since_us: u64) -> Option<(u64, u32)> {
         let had = |got: &&Got| {
             let flow = (got.number % FLOWS) as usize;

@@ -1,5 +1,6 @@
-//! The table of a steered group, as the kernel has it. It says which slot owns each bucket. A group
-//! over several devices has one table for each device. The first device leads.
+//! The table of a steered group, read from the kernel's BPF map. It says which slot owns each
+//! bucket. A group over several devices has one table for each device. The tables of the other
+//! devices follow that of the first.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +25,7 @@ pub(super) const BUCKETS: usize = 4096;
 /// The length of the table on packet sockets, and on the XDP engine.
 const LENS: [u32; 2] = [98_304, 393_216];
 
-/// A group's tables, which this process also maps.
+/// The tables of a group, mapped into the memory of the test's process.
 pub(super) struct Table(Vec<bpf::Table>);
 
 /// The owner of each bucket at one time.

@@ -81,7 +81,7 @@ fn two_read_one_ring(wire: &Wire, how: &[&str]) -> Result<()> {
         "the other member has its own share already"
     );
     owner.call()?;
-    // Both members have a share once the owner waits for packets.
+    // The owner reads now. Both members have a share once both wait for packets.
     fanpcap_netns::wait_for_shares()?;
     let load = Load::start_at("20kpps")?;
     load.await_each_flow()?;

@@ -81,7 +81,7 @@ fn ensure_flows_are_shared(members: &[Recorder], shares: &[usize]) -> Result<()>
     Ok(())
 }
 
-/// Checks that options are refused that a group can't honour.
+/// Checks that options which a group can't honour are refused.
 fn ensure_others_are_refused(wire: &Wire) -> Result<()> {
     for (mode, text) in [
         ("flow+rollover", "a steered group takes no '+rollover'"),

@@ -16,7 +16,7 @@ pub(super) const SECOND: [&str; 2] = ["vc", "vd"];
 /// The devices at which members capture.
 pub(super) const BOTH: &str = "vb^vd";
 
-/// Number of frames that are sent each time.
+/// Number of frames that are sent together, once in each period [`EVERY`].
 const BURST: u64 = 64;
 
 const EVERY: Duration = Duration::from_micros(640);

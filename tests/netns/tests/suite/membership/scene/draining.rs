@@ -72,7 +72,7 @@ impl Scene<'_> {
         let id = self.members[member].id()?;
         let table = GroupTable::find(ifindex(self.device)?, self.group, LIMIT);
         let table = table.map_err(anyhow::Error::msg)?.context("no table")?;
-        // A dead member has its buckets until this member notices that the other member has died.
+        // A dead member keeps its buckets until the remaining member notices the death.
         let owner = await_for("all buckets", LIMIT, || {
             let places = table.look().map(|view| view.places).unwrap_or_default();
             let mut owners = places.into_iter().filter(|place| place.buckets > 0);
