@@ -58,8 +58,8 @@ struct End {
     elsewhere: Option<(OwnedFd, PathBuf)>,
 }
 
-/// The counters are final when they have not changed for [`QUIET`] nanoseconds. After [`LONGEST`]
-/// nanoseconds they count as final in any case.
+/// [`Counting::finish`] takes the counters as final when they have not changed for [`QUIET`]
+/// nanoseconds, and in any case after [`LONGEST`] nanoseconds.
 const QUIET: u64 = 20_000_000;
 const LONGEST: u64 = 1_000_000_000;
 

@@ -82,7 +82,8 @@ pub enum DeviceError {
     Busy,
     /// This file is no journal of this version.
     Malformed(PathBuf),
-    /// The kernel refused. The fields have the name of what failed, and the kernel's error.
+    /// The kernel reported an error. The fields have the text that says what failed or what right
+    /// is missing, and the kernel's error.
     Failed(&'static str, io::Error),
     /// The kernel refused.
     System(io::Error),

@@ -174,7 +174,7 @@ impl Journal {
             }
             // The device has the value already, so there will be nothing to undo.
             (_, Wish::Stays) => Ok(()),
-            // Other processes must read in the journal what the owner wants.
+            // Note the owner's wish in the journal: other processes must not set another value.
             (_, Wish::While(_)) => {
                 let mut change = Change::new(knob.clone(), value.clone(), value);
                 change.add(wish);

@@ -392,7 +392,7 @@ mod tests {
         let refused = own_of(many.clone(), vec![7]).unwrap_err();
         assert!(matches!(refused, DeviceError::Absent));
         assert!(own_of(vec![41], many.clone()).is_err());
-        // The options of irqbalance may have listed this many.
+        // If irqbalance's options list all these interrupts already, no message needs to name them.
         assert_eq!(own_of(many.clone(), many.clone()).unwrap(), many);
         assert_eq!(own_of(Vec::new(), many).unwrap(), []);
     }

@@ -37,7 +37,7 @@ pub(crate) const OUTGOING: u8 = 4;
 
 const NO_TAG: i8 = -1;
 
-/// The application's options. Other threads may change the atomic options.
+/// The application's options. Other threads may change the fields with atomic types during a read.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     direction: AtomicU8,

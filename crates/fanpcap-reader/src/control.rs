@@ -19,16 +19,16 @@ pub(crate) struct Control {
     pub(crate) devices: Vec<Device>,
     pub(crate) wanted: Wanted,
     pub(crate) wake: Wake,
-    /// Whether another thread needs the reader, or has handed something over since the reader last
-    /// checked.
+    /// Whether the reader must look, before the next packet, for group tasks, a new filter or a new
+    /// publisher.
     has_news: AtomicBool,
     broken: AtomicBool,
     nonblocking: AtomicBool,
     /// The longest time from a packet's arrival to its delivery; `None`: no limit
     /// (pcap_set_timeout(3PCAP)).
     pub(crate) timeout: Option<Duration>,
-    /// The descriptor for applications that call select(2) or poll(2) themselves, if it is not the
-    /// only port's descriptor.
+    /// The descriptor that [`Control::selectable`] returns. Empty as long as an application that
+    /// calls select(2) or poll(2) can use the descriptor of the only port.
     selectable: OnceLock<AnyOf>,
     is_asked: AtomicBool,
     /// Whether the descriptor is readable because packets are unread.
@@ -86,8 +86,8 @@ impl Control {
         Some(any.fd())
     }
 
-    /// Whether the application waits on the only port's own descriptor, so that only packets wake
-    /// the application.
+    /// Whether the application waits on the descriptor of the handle's only port. This descriptor
+    /// wakes the application for packets, but not for group tasks.
     pub(crate) fn waits_for_packets_alone(&self) -> bool {
         self.is_asked() && self.selectable.get().is_none()
     }
@@ -97,7 +97,8 @@ impl Control {
         self.is_asked.load(Ordering::Relaxed)
     }
 
-    /// Whether an application that waits in poll(2) may have been woken.
+    /// Whether the descriptor of an application that waits in poll(2) is readable. If so, poll(2)
+    /// may have woken the application.
     #[cold]
     #[inline(never)]
     pub(crate) fn has_woken(&self) -> bool {
@@ -194,7 +195,8 @@ impl Control {
         }
     }
 
-    /// Makes the reader check for news before the next packet.
+    /// Makes the reader look for group tasks, a new filter or a new publisher before the next
+    /// packet.
     pub(crate) fn give_news(&self) {
         self.has_news.store(true, Ordering::Release);
     }

@@ -46,12 +46,12 @@ const AHEAD: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Merge {
     lanes: Vec<Lane>,
-    /// Dead members' rings, which come after the lanes.
+    /// The rings that were taken over from other members. In the merge they come after the lanes.
     inherited: Vec<Inherited>,
     /// The arrival time of each lane's next packet, since 1970; `None` for an empty lane. The
     /// arrival times of `inherited` follow, and are never `None`.
     heads: Vec<Option<Duration>>,
-    /// Whether the kernel may hand over packets of any lane late.
+    /// Whether there is a lane whose packets the kernel may hand over late.
     is_late: bool,
     /// The longest time from a packet's arrival until the kernel hands it over.
     delay: Duration,
@@ -231,8 +231,8 @@ impl Merge {
         }
     }
 
-    /// Reads the arrival times of the next packets in dead members' rings. Removes each ring that
-    /// is read to its end.
+    /// Reads the arrival times of the next packets in rings taken over from other members. Removes
+    /// each ring that is read to its end.
     #[cold]
     #[inline(never)]
     fn look_at_inherited(&mut self, control: &Control) {
@@ -260,7 +260,7 @@ impl Merge {
         let Some((lane, time)) = self.earliest() else {
             return Due::Never;
         };
-        // A packet held back in a dead member's ring does not wake an application that waits only
+        // A packet held back in another member's ring does not wake an application that waits only
         // for packets of the device. So no packet is held back for such an application.
         let is_deaf = !self.inherited.is_empty() && control.waits_for_packets_alone();
         let at_once = self.hurried

@@ -15,8 +15,9 @@ use std::time::Duration;
 /// still fits into the ring.
 const SHARE: u64 = 8;
 
-/// [`SHARE`] for a ring of [`LARGE`] blocks (8 MiB) or more. The three quarters that stay free
-/// during a rest are three times as large as the whole ring of the system's libpcap.
+/// [`SHARE`] for a ring of [`LARGE`] blocks (8 MiB) or more. A larger part of such a ring may fill
+/// during a rest, because the other three quarters are still three times as large as the whole ring
+/// of the system's libpcap.
 const SHARE_OF_LARGE: u64 = 4;
 const LARGE: usize = 32;
 
@@ -50,7 +51,8 @@ const LARGE_LEN: usize = 8 << 20;
 pub(crate) struct Pace {
     /// The most blocks, frames or records that may fill during a rest.
     most: u64,
-    /// The reader does not rest if fewer than this many would fill during the rest.
+    /// The reader rests only if at least this many blocks, frames or records will come during the
+    /// rest.
     least: u64,
     longest: Duration,
     /// The number to subtract from the number of frames or blocks to get the number of gaps. It is

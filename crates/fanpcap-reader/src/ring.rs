@@ -110,7 +110,8 @@ impl Layout for Records {
     }
 }
 
-/// The unread part of a dead member's ring. None of its frames is released to the kernel.
+/// The unread part of a ring taken over from another member. None of its frames is released to the
+/// kernel.
 impl Layout for Remains {
     fn taken(&self) -> u64 {
         self.taken()

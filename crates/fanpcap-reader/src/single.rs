@@ -158,8 +158,8 @@ fn begin(
     Err(pause)
 }
 
-/// Sets what the descriptor of an application that waits in poll(2) waits for, after a read that
-/// left nothing unread.
+/// Sets the devices and the time for which the application waits in poll(2), after a read that left
+/// nothing unread.
 fn announce(intake: &mut Intake, control: &Control) {
     if control.is_asked() {
         let (due, after) = match intake.pace.expect(WINDOW) {
