@@ -43,8 +43,9 @@ pub(crate) fn total(p: PcapHandle) -> Result<Stats, c_int> {
         }
         Err(status) => status,
     };
-    // Read the number of rejected packets before the counters, so that a packet that is rejected
-    // between the two readings still counts.
+    // Read the number of rejected packets before the counters. If a packet is rejected between the
+    // two readings, the counters include it, and it is not subtracted. In the other order it would
+    // be subtracted, but the counters would not include it.
     let rejected = p.with_reader(Reader::rejected).unwrap_or(0);
     match several::each(p, add) {
         0 => {

@@ -58,7 +58,8 @@ impl Case {
         }
     }
 
-    /// A case that opens a device whose driver can't receive, so that packet sockets are read.
+    /// A case that opens a device whose driver can't run an XDP program. On XDP, the library prints
+    /// `warning` and reads packet sockets instead.
     const fn opens_without_driver(
         line: &'static str,
         says: &'static str,
