@@ -9,7 +9,7 @@ use fanpcap_loading::skip;
 use fanpcap_testkit::Scratch;
 
 /// With the address space randomization of some kernels, the sanitizer's shadow memory collides
-/// with other mappings, so the programs run without it.
+/// with other mappings, so the programs run without this randomization.
 const PLAIN: &[&str] = &["setarch", "-R"];
 const SANITIZER: &[&str] = &["-fsanitize=address"];
 const VALGRIND: &[&str] = &[

@@ -55,7 +55,8 @@ static int broken_at(int moment, int port)
 	int reached = countdown == 0;
 	countdown = 0;
 	/* If the break comes before the reader of the system's library can be woken, this reader
-	   waits for a packet before it notices the break. The reader leaves the packet in the ring. */
+	   waits for a packet before it notices the break. The reader leaves the packet in the
+	   ring. */
 	send_numbered(port, 0, 1);
 	int rc = reached ? pcap_loop(p, 1, count_packet, (u_char *)&count) : PCAP_ERROR_BREAK;
 	if (rc != PCAP_ERROR_BREAK || count != 0)

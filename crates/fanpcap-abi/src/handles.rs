@@ -256,7 +256,7 @@ pub(crate) fn refresh_beside(p: PcapHandle, identity: &Identity) {
             member.refresh(unsafe { BorrowedFd::borrow_raw(*fd) });
         }
     });
-    // A steering program's counters are published outside the lock, because that may free memory.
+    // Publish a steering program's counters without the lock, because publishing may free memory.
     members(p, identity)
         .iter()
         .for_each(|own| own.steered.publish());

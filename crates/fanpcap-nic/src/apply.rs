@@ -86,7 +86,8 @@ fn effective_elsewhere(knob: &Knob, asked: &str) -> Option<String> {
     is_elsewhere.then(|| cpu::list_text(&effective))
 }
 
-/// The changes in the journal that no longer hold, each with the device's present value.
+/// The settings that no longer have the value of their change in the journal, each with the
+/// device's present value.
 pub fn changed_since(device: &Device, journal: &Journal) -> Vec<(Knob, String)> {
     let settings = Settings(device);
     let differs = |change: &crate::journal::entry::Change| {

@@ -181,13 +181,14 @@ impl Settings<'_> {
     }
 }
 
-/// Requests a table that gives the first queues equal numbers of entries. An example is `equal:4`.
+/// The prefix of a value that requests a table in which the first queues have equal numbers of
+/// entries. For example, `equal:4` requests such a table for four queues.
 pub const EQUAL: &str = "equal:";
 
-/// Requests all interrupts of the device.
+/// The value that requests all interrupts of the device.
 pub const ALL: &str = "all";
 
-/// Requests a key that gives both directions of a flow the same hash.
+/// The value that requests a key that gives both directions of a flow the same hash.
 pub const SYMMETRIC: &str = "symmetric";
 
 /// The key 6D:5A, repeated (Woo and Park, "Scalable TCP session monitoring with symmetric

@@ -45,7 +45,7 @@ pub(crate) struct Wanted {
     tag_at: AtomicI8,
     snaplen: u32,
     nanoseconds: bool,
-    /// The index of the interface on which the kernel delivers each packet twice.
+    /// The index of the loopback interface, on which the kernel delivers each packet twice.
     loopback: Option<u32>,
 }
 

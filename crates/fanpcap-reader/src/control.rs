@@ -31,7 +31,8 @@ pub(crate) struct Control {
     /// calls select(2) or poll(2) can use the descriptor of the only port.
     selectable: OnceLock<AnyOf>,
     is_asked: AtomicBool,
-    /// Whether the descriptor is readable because packets are unread.
+    /// Whether [`Control::announce_now`] has made the descriptor readable, because packets are
+    /// unread.
     is_announced: AtomicBool,
     /// Packets that an engine has counted as received and the reader's filter has rejected.
     rejected: AtomicU64,
@@ -106,8 +107,8 @@ impl Control {
         any.is_some_and(|any| any.is_ready().unwrap_or(false))
     }
 
-    /// Sets what the application's descriptor waits for: the devices whose bit is set in `watched`,
-    /// and the time `due`.
+    /// Sets when the application's descriptor becomes readable: when a device whose bit is set in
+    /// `watched` has a packet, or when the time `due` has passed.
     pub(crate) fn announce(&self, watched: u64, due: Option<Duration>) {
         self.announce_after(watched, due, 1);
     }
@@ -120,8 +121,7 @@ impl Control {
         }
     }
 
-    /// Like [`Control::announce`], but the descriptor waits until a device has got as many packets
-    /// as `after` says.
+    /// Like [`Control::announce`], but a device must have got as many packets as `after` says.
     pub(crate) fn announce_after(&self, watched: u64, due: Option<Duration>, after: u64) {
         if let Some(any) = self.selectable.get().filter(|_| self.is_asked()) {
             self.is_announced.store(false, Ordering::Relaxed);
@@ -152,8 +152,8 @@ impl Control {
         watched.all(|(_, device)| device.port.arm(after))
     }
 
-    /// Gives group tasks to the device with this index. Returns false when the application waits on
-    /// a descriptor that does not become readable for group tasks.
+    /// Sets the group tasks that the reader runs for the device with this index. Returns false when
+    /// the application waits on a descriptor that does not become readable for group tasks.
     pub(crate) fn attend_to(&self, device: usize, tasks: Arc<dyn GroupTasks>) -> bool {
         let Some(device) = self.devices.get(device) else {
             return false;
@@ -222,7 +222,7 @@ impl Control {
         self.broken.load(Ordering::Relaxed)
     }
 
-    /// Whether the loop was broken. Resets the request.
+    /// Whether the application has broken the loop. Clears the flag `broken`.
     #[inline]
     pub(crate) fn take_break(&self) -> bool {
         self.is_broken() && self.broken.swap(false, Ordering::Relaxed)
@@ -324,7 +324,7 @@ impl Device {
         Ok(())
     }
 
-    /// Makes the reader ask the port next whether the device is up.
+    /// Treats the device as down, so that the next wait asks the port whether the device is up.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_lost(&self) {

@@ -21,8 +21,8 @@ const SLACK: Duration = Duration::from_millis(10);
 
 /// The interval at which the reader checks whether a ring fills up while packets are held back.
 const LOOK: Duration = Duration::from_millis(1);
-/// The same interval for an application that waits in poll(2). It is longer, because each check
-/// costs such an application a call without packets.
+/// [`LOOK`] for an application that waits in poll(2). The interval is longer, because at each check
+/// such an application calls the library without getting a packet.
 const LOOK_OF_OTHERS: Duration = Duration::from_millis(4);
 
 /// If all rings are rings of records, not of blocks, the engine wakes a waiting reader early when
@@ -208,7 +208,8 @@ impl Merge {
     ) -> Result<bool, End> {
         let after_lanes = lane.checked_sub(self.lanes.len());
         if let Some(inherited) = after_lanes.and_then(|lane| self.inherited.get_mut(lane)) {
-            // The lanes themselves may have few packets, so their publishers read the clock here.
+            // While all packets come from other members' rings, no frame of a lane makes the lane's
+            // publisher read the clock. So the publishers read it here.
             self.lanes.iter_mut().for_each(|lane| lane.look(control));
             return Ok(inherited.next_packet(control, packet));
         }

@@ -133,8 +133,8 @@ impl Publisher {
         if has_published && !self.goes_on() {
             return None;
         }
-        // The coarse clock lags, so with it, a reader that always waits would wake too early each
-        // time.
+        // The coarse clock lags. A reader that waits all the time would get too short a wait from
+        // it, and wake too early each time.
         let now = if has_published {
             clock::monotonic_ns()
         } else {

@@ -32,8 +32,8 @@ pub struct Input {
     pub timeout: Option<Duration>,
 }
 
-/// Reads the packets of one or several rings. One thread reads at a time. Any thread may call the
-/// other functions.
+/// Reads the packets of one or several rings. One thread at a time calls [`Reader::next`]. Any
+/// thread may call the other functions.
 #[derive(Debug)]
 pub struct Reader {
     control: Control,

@@ -73,7 +73,7 @@ pub(crate) struct Pace {
 struct Fill {
     /// The most bytes that may fill during a rest.
     room: u64,
-    /// The bytes that filled in `span` nanoseconds.
+    /// The bytes of the records that came within `span` nanoseconds.
     bytes: u64,
     span: u64,
     /// The stamp of the last record; 0: none.
@@ -313,7 +313,7 @@ mod tests {
     fn a_reader_of_records_rests_while_a_part_of_its_ring_fills() {
         let rest =
             |limit, records, microseconds| after_snapshots(None, records, microseconds).rest(limit);
-        // A quarter of the ring holds 2048 of these records.
+        // A quarter of the ring holds 2048 of these records, which come within 2000 microseconds.
         assert_eq!(rest(None, 512, 500), Some(Duration::from_micros(2000)));
         assert_eq!(rest(None, 1, 1000), Some(LONGEST), "snapshots of one");
         let limit = Some(Duration::from_millis(1));

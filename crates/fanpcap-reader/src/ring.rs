@@ -16,7 +16,8 @@ pub enum Ring {
     Records(Records),
 }
 
-/// The steps for each packet, compiled for each layout.
+/// A ring of one layout. The code that runs for each packet is generic, and compiled for each
+/// layout.
 pub(crate) trait Layout {
     /// Frames that were taken from the ring.
     fn taken(&self) -> u64;

@@ -95,7 +95,8 @@ fn next_of_records(
             begin(records, intake, control, call)?;
         }
         if call.is_done() || control.is_broken() {
-            // The last delivered packet stays in the ring.
+            // The read ends before it releases the last delivered packet, and later packets may be
+            // unread.
             announce_unread(control);
             control.check_end(call)?;
         }

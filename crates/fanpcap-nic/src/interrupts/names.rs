@@ -96,7 +96,7 @@ pub(crate) fn serves(name: &str, device: &str) -> Serves {
     }
 }
 
-/// Ends of names for link changes, commands and errors.
+/// Ends of the names of interrupts that serve no channel, but link changes, commands or errors.
 const OTHERS: [&str; 8] = [
     "event", "async", "misc", "mgmnt", "config", "ctrl", "control", "lsc",
 ];

@@ -167,7 +167,7 @@ impl Change {
     }
 }
 
-/// Represents an empty value.
+/// The word that stands for an empty value in the text of a journal.
 const EMPTY: &str = "-";
 
 /// A value as one word. Replaces spaces and control characters, which only device names can

@@ -1,4 +1,5 @@
-//! The rules: what to change on a device that captures, in an order in which the changes work.
+//! The rules that decide what to change on a device that captures. They add the changes in an order
+//! in which each change works.
 
 use super::{Plan, Step, Target, Wishes};
 use crate::facts::{Facts, OFFLOADS};
