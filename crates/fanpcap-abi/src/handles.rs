@@ -1,4 +1,4 @@
-//! The table of handles with requests, by their address.
+//! The table of the handles for which settings or calls request something, by the handle's address.
 //!
 //! A handle without an entry is plain: nothing was configured for it, and no call requested
 //! anything for it. libpcap's functions may be called in signal handlers and in forked children. So

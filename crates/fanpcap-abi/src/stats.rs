@@ -56,7 +56,9 @@ pub(crate) fn total(p: PcapHandle) -> Result<Stats, c_int> {
     }
 }
 
-/// Adds the counters that our reader has read from the socket itself.
+/// Replaces the counters of a member. On packet sockets, adds what our reader has read from the
+/// socket before, because each read clears the socket's counters. On another engine, takes the
+/// engine's counts.
 fn add_taken(p: PcapHandle, stats: &mut Stats) {
     handles::with(p, |entry| {
         if let Some((member, _)) = &mut entry.member {

@@ -25,7 +25,7 @@ pub enum Verdict {
     Holds,
     /// The device had the value already.
     Held,
-    /// The interrupt controller still delivers to these CPUs, until the next interrupt.
+    /// The value is set, but until the next interrupt the controller still delivers to these CPUs.
     AtNextInterrupt(String),
 }
 
@@ -75,7 +75,7 @@ fn knobs(device: &Device, target: &Target) -> Result<Vec<Knob>, DeviceError> {
     }
 }
 
-/// The CPUs to which an interrupt is delivered, if at least one of them was not requested.
+/// The CPUs to which an interrupt is delivered now. `None` if all of them were requested.
 fn effective_elsewhere(knob: &Knob, asked: &str) -> Option<String> {
     let Knob::Irq(number) = knob else {
         return None;

@@ -137,8 +137,8 @@ impl Control {
             let due = due
                 .into_iter()
                 .chain(self.timers().filter_map(TaskTimer::due));
-            // Best effort: if the call fails, the descriptor may be readable too often, or late by
-            // one packet.
+            // Best effort: if the call fails, the descriptor may become readable too often, or one
+            // packet late.
             let _ = any.set(devices.chain(groups), due.min());
         }
     }

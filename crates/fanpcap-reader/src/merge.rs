@@ -256,7 +256,7 @@ impl Merge {
         times.min_by_key(|(_, time)| *time)
     }
 
-    /// Finds the earliest packet and what to do with it.
+    /// Finds the earliest packet, and decides whether to deliver it now or to wait.
     fn due(&mut self, control: &Control) -> Due {
         let Some((lane, time)) = self.earliest() else {
             return Due::Never;

@@ -161,7 +161,7 @@ impl Publisher {
         self.kept.more.as_ref().is_some_and(|more| more.goes_on())
     }
 
-    /// Publishes only the further counters, because the kernel's counters can't have changed.
+    /// Publishes only `more`, because the kernel's counters can't have changed.
     fn tell_more(&mut self) {
         if let Some(more) = &self.kept.more {
             let _signals = Blocked::new();

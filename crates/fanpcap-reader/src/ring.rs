@@ -5,7 +5,7 @@ use crate::rest::Pace;
 use fanpcap_ring::{Blocks, Closed, Corrupt, Frame, Frames, Mark, Records, Remains, Stamp};
 use std::time::Duration;
 
-/// A ring of which no frame has been read.
+/// A ring in one of three layouts. When the reader gets the ring, no frame has been read from it.
 #[derive(Debug)]
 pub enum Ring {
     /// `TPACKET_V2`: one frame for each packet, handed over at once (immediate mode).

@@ -6,7 +6,7 @@ use crate::knob::{Knob, Setting};
 use crate::machine::Cpu;
 use fanpcap_linux::process::cpu;
 
-/// The CPUs of the device's node.
+/// The CPUs of the device's node: those that may receive, and those for applications.
 pub(super) struct Cores {
     /// CPUs that may receive, best first: one hardware thread of each core.
     receivers: Vec<Cpu>,

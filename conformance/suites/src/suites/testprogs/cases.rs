@@ -10,7 +10,8 @@ pub(super) struct Case {
     pub(super) code: i32,
     /// The text that the program must print.
     pub(super) says: &'static str,
-    /// The text that the program must print if the variant sets XDP and the library warns.
+    /// The library's warning, which the program must print on the variant XDP instead of `says`;
+    /// `None` if the library does not warn.
     pub(super) warns_on_xdp: Option<&'static str>,
     pub(super) wants: Wants,
 }
