@@ -17,7 +17,7 @@ static inline void replace(int in, int out, int version, const char *expression)
 	if (!tried(p, expression))
 		return;
 	printf(" -> %d,", drain(p, print_size, NULL));
-	/* Show which of the same packets the kernel passes. */
+	/* Send the same packets again, to show which of them the kernel passes. */
 	send_some(in, out);
 	sleep_ms(SETTLED);
 	printf(" -> %d\n", drain(p, print_size, NULL));

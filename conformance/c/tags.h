@@ -1,4 +1,4 @@
-/* Frames with VLAN tags: an IPv4 datagram behind any number of them. */
+/* Frames with VLAN tags: an IPv4 datagram after any number of tags. */
 
 struct tag {
 	unsigned tpid, tci;

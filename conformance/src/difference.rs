@@ -6,7 +6,7 @@ use std::cmp::max;
 const LINES: usize = 40;
 const WIDTH: usize = 160;
 
-/// The first lines of the result of `whole`.
+/// The differences between two texts, cut to `LINES` lines of `WIDTH` characters.
 pub fn difference(first: &str, second: &str) -> String {
     let whole = whole(first, second);
     let mut lines = whole

@@ -31,7 +31,8 @@ pub struct Row {
     pub differs: Differences,
 }
 
-/// Makes the rows without running the programs. Their differences are those that have a reason.
+/// Makes the rows without running the programs. The differences in the rows are those for which
+/// [`reasons`] has a reason.
 ///
 /// # Errors
 /// A program can't be compiled.

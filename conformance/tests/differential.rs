@@ -64,7 +64,7 @@ fn the_libraries_are_the_systems_and_ours() -> Result<()> {
 }
 
 /// Checks that handles of the variant XDP are on XDP. Without XDP, the handles would read packet
-/// sockets, and the column of XDP in MATRIX.md would show the results of those.
+/// sockets, and the column of XDP in MATRIX.md would show the results of packet sockets.
 #[test]
 #[ignore = "needs root: live handles in network namespaces"]
 fn handles_on_xdp_have_the_device() -> Result<()> {

@@ -20,7 +20,8 @@ fn every_symbol_is_used_and_the_matrix_is_current() -> Result<()> {
         "no program uses these symbols"
     );
 
-    // The page may have been written with another release of libpcap.
+    // The page may have been written with another release of libpcap, so take the version from the
+    // page.
     let written = fs::read_to_string(matrix::PAGE)?;
     let version = written
         .split_once("with libpcap ")

@@ -9,7 +9,7 @@ use fanpcap_loading::skip;
 use fanpcap_testkit::Scratch;
 
 /// With the address space randomization of some kernels, the sanitizer's shadow memory collides
-/// with other mappings.
+/// with other mappings, so the programs run without this randomization.
 const PLAIN: &[&str] = &["setarch", "-R"];
 const SANITIZER: &[&str] = &["-fsanitize=address"];
 const VALGRIND: &[&str] = &[
@@ -20,7 +20,7 @@ const VALGRIND: &[&str] = &[
     "--errors-for-leak-kinds=definite",
 ];
 
-/// The shortest of the programs.
+/// The shortest program. Its compilation shows whether the compiler has the sanitizer.
 const VERSION: &str = "names/version";
 
 /// The sanitizer detects all leaks and invalid accesses of the program itself. valgrind also

@@ -17,8 +17,8 @@ static void capture(int in, int out, const char *device, int version, const char
 	printf("%s, version %d, %s:", device, version, expression);
 	if (!tried(p, expression))
 		return;
-	/* The library filters the first packets too, because they might have been queued before the filter
-	   was set. */
+	/* The library filters the first packets too, because they might have been queued before the
+	   filter was set. Print only the packets that come after these. */
 	send_some(in, out);
 	sleep_ms(SETTLED);
 	drain(p, count_packet, &count);

@@ -23,7 +23,8 @@ static void replace(int in, int out, int link, const char *expression)
 	if (!tried(p, expression))
 		return;
 	printf(" -> %d,", drain(p, print_size, NULL));
-	/* Two rounds, because the library also filters the first packets. */
+	/* Send two rounds of packets and print the second: the library also filters the first
+	   round. */
 	for (int i = 0; i < 2; i++) {
 		send_some(in, out);
 		sleep_ms(SETTLED);

@@ -28,8 +28,9 @@ int main(void)
 		printf("version %d\n", version);
 		pcap_t *p = opened(far, version);
 		in_child(p, port);
-		/* Parent and child share the ring but not the position in it. Blocks that one process has read
-		   belong to the kernel again. */
+		/* Parent and child share the ring but not the position in it, and the blocks that
+		   the child has read belong to the kernel again. So the parent reads with a new
+		   handle. */
 		pcap_t *fresh = opened(far, version);
 		pcap_close(p);
 		send_numbered(port, 10, 3);

@@ -44,8 +44,8 @@ INTERPOSED(int, setsockopt, (int fd, int level, int name, const void *value, soc
 INTERPOSED(void *, mmap, (void *at, size_t size, int rights, int flags, int fd, off_t offset),
            (at, size, rights, flags, fd, offset))
 
-/* Whether the activation had this many moments. Prints a mark for each read that has not noticed
-   the break. */
+/* Calls pcap_breakloop() at this moment of the activation, and then reads. Prints a line if the
+   read does not end with the break. Returns whether the activation has this many moments. */
 static int broken_at(int moment, int port)
 {
 	pcap_t *p = breaking = created(far, 3);
@@ -54,8 +54,9 @@ static int broken_at(int moment, int port)
 	activated(p);
 	int reached = countdown == 0;
 	countdown = 0;
-	/* If the break comes before the system's reader can be woken, the reader waits for a packet. It
-	   does not take this packet from the ring. */
+	/* If the break comes before the reader of the system's library can be woken, this reader
+	   waits for a packet before it notices the break. The reader leaves the packet in the
+	   ring. */
 	send_numbered(port, 0, 1);
 	int rc = reached ? pcap_loop(p, 1, count_packet, (u_char *)&count) : PCAP_ERROR_BREAK;
 	if (rc != PCAP_ERROR_BREAK || count != 0)

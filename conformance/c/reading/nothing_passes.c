@@ -5,7 +5,7 @@
 static void *send_later(void *port)
 {
 	sleep_ms(100);
-	/* Sends one packet that arrives, after the packets that left. */
+	/* Sends a packet that the handle's direction selects: it arrives at the device. */
 	send_numbered(*(int *)port, 99, 1);
 	return NULL;
 }

@@ -10,9 +10,9 @@ use anyhow::{Context, Result, ensure};
 use crate::command::{self, BUILD};
 use crate::place::Place;
 
-/// The unpacked source of a Debian package, with the package's patches if they are available. Uses
-/// the machine's own package sources, extended by their source packages. The extended lists are our
-/// own, so nothing changes on the machine.
+/// The unpacked source of a Debian package, with the package's patches if they are available. Takes
+/// the machine's package sources and adds the source packages of each. The result is in separate
+/// lists, so that nothing changes on the machine.
 pub(crate) fn debian_source(place: &Place, package: &str) -> Result<PathBuf> {
     place.made(&format!("debian/{package}"), |dir| {
         let apt = Apt::new(place)?;
@@ -134,7 +134,7 @@ impl Apt {
             option.push(path);
             options.extend(["-o".into(), option]);
         }
-        // apt's own user can't write to this directory.
+        // By default, apt downloads as its own user, who can't write to this directory.
         options.extend(["-o".into(), "APT::Sandbox::User=root".into()]);
         let apt = Self { options };
         let log = place.log("fetch.apt")?;

@@ -25,7 +25,7 @@ impl Outcome {
         }
     }
 
-    /// Counts a failure. Each failure counts, even if several tests have the same name.
+    /// Counts a failed test. Several failed tests of the same name are counted separately.
     pub(crate) fn fail(&mut self, name: &str) {
         let mut unique = name.to_owned();
         let mut number = 2;

@@ -60,7 +60,8 @@ pub(crate) fn reader(place: &Place, session: &Session) -> Result<()> {
         .arg("-ldl");
     command::step(&mut cc, &place.log("build.reader")?)?;
     let mut reader = session.program(&built, LIMIT);
-    // This process does not belong to the suite, so the libraries that it loads do not count.
+    // This process does not belong to the suite, so [`loads`] must not count the libraries that it
+    // loads.
     reader.arg(wire::DEVICE).env_remove("LD_DEBUG");
     let said = command::step(&mut reader, &session.log("reader"))?;
     let last = said.lines().last().unwrap_or_default();
@@ -75,7 +76,7 @@ pub(crate) fn reader(place: &Place, session: &Session) -> Result<()> {
 }
 
 impl Loads {
-    /// Counts a process by the loader's messages (ld.so(8), `LD_DEBUG=libs`).
+    /// Counts the process whose loader has printed `said` (ld.so(8), `LD_DEBUG=libs`).
     fn add(&mut self, said: &str, staged: &Path) {
         let initialised: Vec<&str> = said
             .lines()

@@ -162,7 +162,8 @@ impl Report {
         self.rows.push(row);
     }
 
-    /// Whether all suites are equal. False if no suite was available, because nothing was compared.
+    /// Whether the runs of each suite are equal ([`Row::equal`]). False if no suite was available,
+    /// because nothing was compared.
     pub(crate) fn all_equal(&self) -> bool {
         let ran = self.rows.iter().any(|row| row.skipped.is_none());
         ran && self.rows.iter().all(Row::equal)

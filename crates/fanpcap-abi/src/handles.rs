@@ -1,4 +1,4 @@
-//! The table of handles with requests, by their address.
+//! The table of the handles for which settings or calls request something, by the handle's address.
 //!
 //! A handle without an entry is plain: nothing was configured for it, and no call requested
 //! anything for it. libpcap's functions may be called in signal handlers and in forked children. So
@@ -256,7 +256,7 @@ pub(crate) fn refresh_beside(p: PcapHandle, identity: &Identity) {
             member.refresh(unsafe { BorrowedFd::borrow_raw(*fd) });
         }
     });
-    // A steering program's counters are published outside the lock, because that may free memory.
+    // Publish a steering program's counters without the lock, because publishing may free memory.
     members(p, identity)
         .iter()
         .for_each(|own| own.steered.publish());

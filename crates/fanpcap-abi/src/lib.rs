@@ -3,8 +3,9 @@
 //! Every handle of an application is a handle of the system's library. Most functions jump straight
 //! to that library (`system`). A separate table holds the fanout state of handles (`handles`). Only
 //! rare calls use this table: create, activate, statistics, close. A handle that our reader reads
-//! has our function in its head (`head`, `dispatch`). Callbacks may longjmp or throw. Policy is in
-//! the crate `fanpcap`, which uses a handle through the traits in `life`.
+//! has our function in its head (`head`, `dispatch`). That function runs callbacks, which may leave
+//! it by longjmp(3) or an exception. The rules for groups, modes and settings are in the crate
+//! `fanpcap`, which uses a handle through the traits in `life`.
 
 pub mod data;
 mod errbuf;

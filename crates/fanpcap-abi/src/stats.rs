@@ -43,8 +43,9 @@ pub(crate) fn total(p: PcapHandle) -> Result<Stats, c_int> {
         }
         Err(status) => status,
     };
-    // Read the number of rejected packets before the counters, so that a packet that is rejected
-    // between the two readings still counts.
+    // Read the number of rejected packets before the counters. If a packet is rejected between the
+    // two readings, the counters include it, and it is not subtracted. In the other order it would
+    // be subtracted, but the counters would not include it.
     let rejected = p.with_reader(Reader::rejected).unwrap_or(0);
     match several::each(p, add) {
         0 => {
@@ -55,7 +56,9 @@ pub(crate) fn total(p: PcapHandle) -> Result<Stats, c_int> {
     }
 }
 
-/// Adds the counters that our reader has read from the socket itself.
+/// Replaces the counters of a member. On packet sockets, adds what our reader has read from the
+/// socket before, because each read clears the socket's counters. On another engine, takes the
+/// engine's counts.
 fn add_taken(p: PcapHandle, stats: &mut Stats) {
     handles::with(p, |entry| {
         if let Some((member, _)) = &mut entry.member {

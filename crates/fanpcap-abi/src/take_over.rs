@@ -168,7 +168,8 @@ fn install(p: PcapHandle, reader: Reader) -> bool {
     let Some(reader) = (unsafe { Installed::new(p, reader, read) }) else {
         return false;
     };
-    // From here on pcap_breakloop() finds the reader. The application may have called it before.
+    // From here on pcap_breakloop() finds the reader. If the application has called
+    // pcap_breakloop() before, only `breaks` has the break, so pass it on to the reader.
     fence(Ordering::SeqCst);
     if breaks::take(p.address()) {
         reader.as_ref().break_loop();

@@ -63,7 +63,7 @@ impl Place {
 /// An error in settings. [`Report::render`] formats it for an application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Report {
-    /// Its section in docs/errors.md.
+    /// The name of the error's section in docs/errors.md.
     pub slug: &'static str,
     /// What is wrong.
     pub message: String,
@@ -139,7 +139,7 @@ impl std::error::Error for Report {}
 /// A mistake in a text. Only the caller knows the place of the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
-    /// Its section in docs/errors.md.
+    /// The name of the error's section in docs/errors.md.
     pub slug: &'static str,
     /// The byte of the text under which the caret stands.
     pub offset: usize,

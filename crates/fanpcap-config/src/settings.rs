@@ -359,7 +359,8 @@ mod tests {
         assert_eq!(shown(0o644, 65_534), [true; 2]);
         assert_eq!(shown(0o640, 65_534), [false; 2]);
         assert_eq!(shown(0o600, fanpcap_linux::process::caller()), [true; 2]);
-        // A steering program is compiled later.
+        // The steering program is compiled after the file was read. The compiler's error, too, must
+        // show the program's line only if `is_shown`.
         fs::write(&path, "group = 5\n> main = secret\n").unwrap();
         for (mode, is_shown) in [(0o644, true), (0o640, false)] {
             chown(&path, Some(65_534), None).unwrap();

@@ -1,4 +1,4 @@
-//! A steering program from a setting or a call, compiled.
+//! Compiles the steering program that a setting or a call asks for.
 
 use crate::fanout::Script;
 use crate::report::{Fault, Report};
@@ -41,8 +41,8 @@ impl Steering {
     /// Compiles a steering program, for Ethernet.
     ///
     /// # Errors
-    /// A mistake in the steering program, with its line. If a group can't run the program as a
-    /// whole, the error has the place of the setting or call that asks for the program.
+    /// A mistake in the steering program, with its line. If the steering program is correct, but a
+    /// group can't run it, the error has the place of the setting or call that asks for it.
     pub fn compile(script: &Script, pcap: PcapCompiler<'_>) -> Result<Self, Report> {
         let compile = |tree| {
             let compiled = Compiled::with(&tree, script.options())?;

@@ -15,7 +15,7 @@ use fanpcap_linux::process::netns;
 use fanpcap_linux::wait::clock::{monotonic_ns, sleep_until};
 use serde::Serialize;
 
-/// A device's counters at the beginning.
+/// A device's counters, and those of a veth's peer, at the time of [`Counting::start`].
 #[derive(Debug)]
 pub struct Counting {
     ifindex: u32,
@@ -23,7 +23,7 @@ pub struct Counting {
     peer: Option<(End, Counters)>,
 }
 
-/// Packets counted since the beginning, from all senders.
+/// Packets counted since [`Counting::start`], from all senders.
 #[derive(Clone, Debug, Serialize)]
 pub struct Counted {
     /// Packets that the device sent.
@@ -58,8 +58,8 @@ struct End {
     elsewhere: Option<(OwnedFd, PathBuf)>,
 }
 
-/// The counters are final when they have not changed for [`QUIET`] nanoseconds. After [`LONGEST`]
-/// nanoseconds they count as final in any case.
+/// [`Counting::finish`] takes the counters as final when they have not changed for [`QUIET`]
+/// nanoseconds, and in any case after [`LONGEST`] nanoseconds.
 const QUIET: u64 = 20_000_000;
 const LONGEST: u64 = 1_000_000_000;
 

@@ -115,7 +115,7 @@ pub(crate) fn state(flags: u32) -> State {
 const IFF_UP: u32 = 1;
 const IFF_LOWER_UP: u32 = 1 << 16;
 const ARPHRD_ETHER: u16 = 1;
-/// A loopback device's frames begin with an Ethernet header.
+/// The type of a loopback device, whose frames also begin with an Ethernet header.
 const ARPHRD_LOOPBACK: u16 = 772;
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ impl Live {
         })
     }
 
-    /// Returns to the first frame.
+    /// Makes the BPF program start again with the pool's first frame.
     pub(crate) fn rewind(&self) -> Result<()> {
         self.state
             .write(0, &[0; STATE_LEN as usize])

@@ -21,7 +21,7 @@ pub(crate) struct Frame {
     pub(crate) stamp: Option<usize>,
 }
 
-/// A payload byte depends only on its offset in the frame.
+/// The value of a payload byte, which depends only on the byte's offset `place` in the frame.
 #[allow(
     clippy::cast_possible_truncation,
     reason = "only the lowest byte is needed"
@@ -33,7 +33,8 @@ pub(crate) fn payload(place: usize) -> u8 {
 /// Frames in order. Frame number `i` on the wire is frame `i % len()` of the pool.
 #[derive(Clone, Debug, Default)]
 pub struct Pool {
-    /// A frame of the greatest length. After its own head, every frame has the bytes of this one.
+    /// A frame of the greatest length. After its own head, every frame has the bytes of the
+    /// template.
     template: Vec<u8>,
     heads: Vec<u8>,
     slots: Vec<Slot>,

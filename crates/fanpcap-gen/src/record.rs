@@ -159,7 +159,8 @@ struct Found {
 
 fn packet(block: Block<'_>) -> Option<Found> {
     let (interface, ticks, simple, original_len, data) = match block {
-        // The crate `pcap_file` takes the file's units for nanoseconds.
+        // The crate `pcap_file` takes the file's ticks for nanoseconds, so `as_nanos` returns the
+        // ticks.
         Block::EnhancedPacket(it) => {
             let ticks = u64::try_from(it.timestamp.as_nanos()).ok();
             (it.interface_id, ticks, false, it.original_len, it.data)

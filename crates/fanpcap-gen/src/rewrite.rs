@@ -12,7 +12,8 @@ pub fn move_addresses(frame: &mut [u8], turn: u32) {
     let Some((family, ip)) = network(frame) else {
         return;
     };
-    // Multiplication by an odd factor maps different numbers to different numbers.
+    // Multiplication by an odd factor maps different numbers to different numbers, so different
+    // turns have different masks.
     let mask = u16::try_from(turn.wrapping_mul(0x9e37) & 0xffff).unwrap_or(0);
     match family {
         IPV4 => move_v4(&mut frame[ip..], mask.to_be_bytes()),

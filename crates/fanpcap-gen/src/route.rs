@@ -20,8 +20,8 @@ pub(crate) struct Carrier {
 }
 
 /// The device of a default route in the calling thread's network namespace, if frames of device
-/// `ifindex` may leave through it. All tables and next hops count, see [`route::default_devices`].
-/// For a tunnel, it is unknown through which device the packets leave.
+/// `ifindex` may leave through it. The function looks at all routing tables and all next hops, see
+/// [`route::default_devices`]. For a tunnel, it is unknown through which device the packets leave.
 ///
 /// # Errors
 /// The kernel does not list its routes or its devices.

@@ -145,7 +145,7 @@ fn least_common_multiple(a: u64, b: u64) -> u64 {
     a / divisor * b
 }
 
-/// The lengths in frame order.
+/// Draws the lengths of the frames, one after another.
 struct Deal {
     lengths: Lengths,
     random: Pcg64Mcg,

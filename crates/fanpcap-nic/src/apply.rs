@@ -25,7 +25,7 @@ pub enum Verdict {
     Holds,
     /// The device had the value already.
     Held,
-    /// The interrupt controller still delivers to these CPUs, until the next interrupt.
+    /// The value is set, but until the next interrupt the controller still delivers to these CPUs.
     AtNextInterrupt(String),
 }
 
@@ -75,7 +75,7 @@ fn knobs(device: &Device, target: &Target) -> Result<Vec<Knob>, DeviceError> {
     }
 }
 
-/// The CPUs to which an interrupt is delivered, if at least one of them was not requested.
+/// The CPUs to which an interrupt is delivered now. `None` if all of them were requested.
 fn effective_elsewhere(knob: &Knob, asked: &str) -> Option<String> {
     let Knob::Irq(number) = knob else {
         return None;
@@ -86,7 +86,8 @@ fn effective_elsewhere(knob: &Knob, asked: &str) -> Option<String> {
     is_elsewhere.then(|| cpu::list_text(&effective))
 }
 
-/// The changes in the journal that no longer hold, each with the device's present value.
+/// The settings that no longer have the value of their change in the journal, each with the
+/// device's present value.
 pub fn changed_since(device: &Device, journal: &Journal) -> Vec<(Knob, String)> {
     let settings = Settings(device);
     let differs = |change: &crate::journal::entry::Change| {

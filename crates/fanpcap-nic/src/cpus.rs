@@ -19,9 +19,9 @@ use crate::settings::Settings;
 pub enum Pinning {
     /// CPUs that [`choose`] picks.
     Auto,
-    /// These CPUs, in turn.
+    /// The CPUs of this list, each for the next copy or thread in turn.
     List(Vec<usize>),
-    /// The kernel decides.
+    /// No CPU is picked: the kernel decides where each copy or thread runs.
     None,
 }
 

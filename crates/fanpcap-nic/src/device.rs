@@ -92,7 +92,7 @@ impl Device {
     /// As [`Device::sysfs`], and the error of writing the file.
     pub(crate) fn write(&self, path: &str, text: &str) -> io::Result<()> {
         let path = self.sysfs(path)?;
-        // Files of sysfs are never created.
+        // Open the file without O_CREAT: only the kernel creates files in sysfs.
         let mut file = fs::OpenOptions::new().write(true).open(path)?;
         io::Write::write_all(&mut file, text.as_bytes())
     }

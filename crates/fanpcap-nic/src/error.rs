@@ -45,7 +45,7 @@ pub enum DeviceError {
     NoNapi,
     /// The kernel is older than Linux 5.12, the first version with threaded NAPI.
     OldKernel,
-    /// The device's queues are polled in interrupts.
+    /// Threaded NAPI is off: the device's queues are polled in interrupts, not by threads.
     NotThreaded,
     /// The kernel does not report which thread polls the queue.
     NoThread {
@@ -82,14 +82,15 @@ pub enum DeviceError {
     Busy,
     /// This file is no journal of this version.
     Malformed(PathBuf),
-    /// The kernel refused. The fields have the name of what failed, and the kernel's error.
+    /// The kernel reported an error. The fields have the text that says what failed or what right
+    /// is missing, and the kernel's error.
     Failed(&'static str, io::Error),
-    /// The kernel refused.
+    /// The kernel reported this error.
     System(io::Error),
 }
 
 impl DeviceError {
-    /// The number for errno.
+    /// The value that a C function stores in errno for this error.
     pub fn errno(&self) -> i32 {
         match self {
             Self::Unknown { .. } => libc::ENODEV,

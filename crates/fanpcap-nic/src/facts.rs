@@ -51,7 +51,7 @@ pub struct Facts {
     pub cpus: Vec<Cpu>,
     /// The CPUs that this process may run on (cpuset).
     pub allowed: Vec<usize>,
-    /// CPUs that receive for other devices, according to their journals.
+    /// CPUs that receive for other devices, according to the journals of those devices.
     pub taken: Vec<usize>,
     /// The process ID of irqbalance.
     pub irqbalance: Option<u32>,

@@ -123,7 +123,8 @@ pub fn set_affinity(number: u32, cpus: &[usize]) -> Result<(), DeviceError> {
     let list = cpu::list_text(cpus);
     let written = fs::write(place(number, "smp_affinity_list"), list);
     written.map_err(|error| match error.raw_os_error() {
-        // kernel/irq/proc.c, `write_irq_affinity()`.
+        // The kernel returns EIO for a managed interrupt (kernel/irq/proc.c,
+        // `write_irq_affinity()`).
         Some(libc::EIO) => DeviceError::Managed,
         Some(libc::EINVAL | libc::EOVERFLOW) => DeviceError::Offline,
         Some(libc::EACCES | libc::EPERM | libc::EROFS) => {

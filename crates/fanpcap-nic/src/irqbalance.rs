@@ -134,7 +134,7 @@ mod tests {
         let scratch = Scratch::new().unwrap();
         let directory = scratch.file("run");
         fs::create_dir(&directory).unwrap();
-        // The socket of a dead irqbalance.
+        // Leave a socket at which no process listens, as a killed irqbalance does.
         drop(UnixListener::bind(directory.join("irqbalance1.sock")).unwrap());
         let none = left_alone(&directory).unwrap_err();
         assert_eq!(none.kind(), io::ErrorKind::NotFound);

@@ -122,7 +122,7 @@ impl Journal {
         &self.content.changes
     }
 
-    /// A hold for changes that last at most as long as the calling process.
+    /// Makes a hold for a new owner, whose changes last at most as long as the calling process.
     ///
     /// # Errors
     /// [`DeviceError`].
@@ -174,7 +174,7 @@ impl Journal {
             }
             // The device has the value already, so there will be nothing to undo.
             (_, Wish::Stays) => Ok(()),
-            // Other processes must read in the journal what the owner wants.
+            // Note the owner's wish in the journal: other processes must not set another value.
             (_, Wish::While(_)) => {
                 let mut change = Change::new(knob.clone(), value.clone(), value);
                 change.add(wish);
@@ -188,7 +188,8 @@ impl Journal {
         self.write().inspect_err(|_| _ = self.content.changes.pop())
     }
 
-    /// Makes the change that the journal lists last.
+    /// Sets the value of the journal's last change, and checks the result. On an error, puts the
+    /// old value back.
     fn make(&mut self, knobs: &dyn Knobs, knob: &Knob, wanted: &str) -> Result<(), DeviceError> {
         step();
         let written = knobs.write(knob, wanted);

@@ -212,7 +212,7 @@ impl Setting {
     }
 }
 
-/// Whether a text is a word, as names of features are.
+/// Whether a text is one word of printable ASCII characters, as the names of features are.
 fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic())
 }

@@ -181,13 +181,14 @@ impl Settings<'_> {
     }
 }
 
-/// Requests a table that gives the first queues equal numbers of entries. An example is `equal:4`.
+/// The prefix of a value that requests a table in which the first queues have equal numbers of
+/// entries. For example, `equal:4` requests such a table for four queues.
 pub const EQUAL: &str = "equal:";
 
-/// Requests all interrupts of the device.
+/// The value that requests all interrupts of the device.
 pub const ALL: &str = "all";
 
-/// Requests a key that gives both directions of a flow the same hash.
+/// The value that requests a key that gives both directions of a flow the same hash.
 pub const SYMMETRIC: &str = "symmetric";
 
 /// The key 6D:5A, repeated (Woo and Park, "Scalable TCP session monitoring with symmetric
@@ -392,7 +393,7 @@ mod tests {
         let refused = own_of(many.clone(), vec![7]).unwrap_err();
         assert!(matches!(refused, DeviceError::Absent));
         assert!(own_of(vec![41], many.clone()).is_err());
-        // The options of irqbalance may have listed this many.
+        // If irqbalance's options list all these interrupts already, no message needs to name them.
         assert_eq!(own_of(many.clone(), many.clone()).unwrap(), many);
         assert_eq!(own_of(Vec::new(), many).unwrap(), []);
     }

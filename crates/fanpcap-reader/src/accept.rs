@@ -37,7 +37,7 @@ pub(crate) const OUTGOING: u8 = 4;
 
 const NO_TAG: i8 = -1;
 
-/// The application's options. Other threads may change the atomic options.
+/// The application's options. Other threads may change the fields with atomic types during a read.
 #[derive(Debug)]
 pub(crate) struct Wanted {
     direction: AtomicU8,
@@ -45,7 +45,7 @@ pub(crate) struct Wanted {
     tag_at: AtomicI8,
     snaplen: u32,
     nanoseconds: bool,
-    /// The index of the interface on which the kernel delivers each packet twice.
+    /// The index of the loopback interface, on which the kernel delivers each packet twice.
     loopback: Option<u32>,
 }
 

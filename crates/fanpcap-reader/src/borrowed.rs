@@ -1,10 +1,11 @@
 //! A ring that another member reads because its owner, which lives, has never read it.
 //!
-//! The owner's word holds the time at which the owner last looked for packets. While the ring is
-//! borrowed, the word instead holds the number of frames taken from the ring. A borrower claims
-//! each frame in that word before it reads the frame. The owner takes its ring back by storing any
-//! other value. After that no claim succeeds, and the owner skips the claimed frames. So each frame
-//! is delivered once.
+//! A word in the owner's member page (`PublishedCounters::looked_ns`) holds the time at which the
+//! owner last looked for packets. While the ring is borrowed, this word instead holds the number of
+//! frames that were taken from the ring. A borrower adds 1 to the number before it reads a frame,
+//! and so claims the frame. The owner takes its ring back by storing any other value in the word.
+//! After that no claim succeeds, and the owner skips the claimed frames. So each frame is delivered
+//! once.
 
 use fanpcap_linux::file::shared::Word;
 

@@ -1,4 +1,4 @@
-//! One read: its request, its packet, its end.
+//! The types of one read: the request, the packet, and the reason why the read ends.
 
 use crate::port::ReadError;
 use std::ffi::c_int;

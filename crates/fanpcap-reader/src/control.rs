@@ -19,19 +19,20 @@ pub(crate) struct Control {
     pub(crate) devices: Vec<Device>,
     pub(crate) wanted: Wanted,
     pub(crate) wake: Wake,
-    /// Whether another thread needs the reader, or has handed something over since the reader last
-    /// checked.
+    /// Whether the reader must look, before the next packet, for group tasks, a new filter or a new
+    /// publisher.
     has_news: AtomicBool,
     broken: AtomicBool,
     nonblocking: AtomicBool,
     /// The longest time from a packet's arrival to its delivery; `None`: no limit
     /// (pcap_set_timeout(3PCAP)).
     pub(crate) timeout: Option<Duration>,
-    /// The descriptor for applications that call select(2) or poll(2) themselves, if it is not the
-    /// only port's descriptor.
+    /// The descriptor that [`Control::selectable`] returns. Empty as long as an application that
+    /// calls select(2) or poll(2) can use the descriptor of the only port.
     selectable: OnceLock<AnyOf>,
     is_asked: AtomicBool,
-    /// Whether the descriptor is readable because packets are unread.
+    /// Whether [`Control::announce_now`] has made the descriptor readable, because packets are
+    /// unread.
     is_announced: AtomicBool,
     /// Packets that an engine has counted as received and the reader's filter has rejected.
     rejected: AtomicU64,
@@ -86,8 +87,8 @@ impl Control {
         Some(any.fd())
     }
 
-    /// Whether the application waits on the descriptor of the handle's single port, instead of the
-    /// descriptor that [`Control::make_selectable`] makes. Then group tasks don't wake it.
+    /// Whether the application waits on the descriptor of the handle's only port. This descriptor
+    /// wakes the application for packets, but not for group tasks.
     pub(crate) fn waits_for_packets_alone(&self) -> bool {
         self.is_asked() && self.selectable.get().is_none()
     }
@@ -97,7 +98,8 @@ impl Control {
         self.is_asked.load(Ordering::Relaxed)
     }
 
-    /// Whether an application that waits in poll(2) may have been woken.
+    /// Whether the descriptor of an application that waits in poll(2) is readable. If so, poll(2)
+    /// may have woken the application.
     #[cold]
     #[inline(never)]
     pub(crate) fn has_woken(&self) -> bool {
@@ -105,8 +107,8 @@ impl Control {
         any.is_some_and(|any| any.is_ready().unwrap_or(false))
     }
 
-    /// Sets what the application's descriptor waits for: the devices whose bit is set in `watched`,
-    /// and the time `due`.
+    /// Sets when the application's descriptor becomes readable: when a device whose bit is set in
+    /// `watched` has a packet, or when the time `due` has passed.
     pub(crate) fn announce(&self, watched: u64, due: Option<Duration>) {
         self.announce_after(watched, due, 1);
     }
@@ -119,8 +121,7 @@ impl Control {
         }
     }
 
-    /// Like [`Control::announce`], but the descriptor waits until a device has got as many packets
-    /// as `after` says.
+    /// Like [`Control::announce`], but a device must have got as many packets as `after` says.
     pub(crate) fn announce_after(&self, watched: u64, due: Option<Duration>, after: u64) {
         if let Some(any) = self.selectable.get().filter(|_| self.is_asked()) {
             self.is_announced.store(false, Ordering::Relaxed);
@@ -136,8 +137,8 @@ impl Control {
             let due = due
                 .into_iter()
                 .chain(self.timers().filter_map(TaskTimer::due));
-            // Best effort: if the call fails, the descriptor may be readable too often, or late by
-            // one packet.
+            // Best effort: if the call fails, the descriptor may become readable too often, or one
+            // packet late.
             let _ = any.set(devices.chain(groups), due.min());
         }
     }
@@ -151,8 +152,8 @@ impl Control {
         watched.all(|(_, device)| device.port.arm(after))
     }
 
-    /// Gives group tasks to the device with this index. Returns false when the application waits on
-    /// a descriptor that does not become readable for group tasks.
+    /// Sets the group tasks that the reader runs for the device with this index. Returns false when
+    /// the application waits on a descriptor that does not become readable for group tasks.
     pub(crate) fn attend_to(&self, device: usize, tasks: Arc<dyn GroupTasks>) -> bool {
         let Some(device) = self.devices.get(device) else {
             return false;
@@ -194,7 +195,8 @@ impl Control {
         }
     }
 
-    /// Makes the reader check for news before the next packet.
+    /// Makes the reader look for group tasks, a new filter or a new publisher before the next
+    /// packet.
     pub(crate) fn give_news(&self) {
         self.has_news.store(true, Ordering::Release);
     }
@@ -220,7 +222,7 @@ impl Control {
         self.broken.load(Ordering::Relaxed)
     }
 
-    /// Whether the loop was broken. Resets the request.
+    /// Whether the application has broken the loop. Clears the flag `broken`.
     #[inline]
     pub(crate) fn take_break(&self) -> bool {
         self.is_broken() && self.broken.swap(false, Ordering::Relaxed)
@@ -322,7 +324,7 @@ impl Device {
         Ok(())
     }
 
-    /// Makes the reader ask the port next whether the device is up.
+    /// Treats the device as down, so that the next wait asks the port whether the device is up.
     #[cold]
     #[inline(never)]
     pub(crate) fn note_lost(&self) {

@@ -66,7 +66,7 @@ pub struct Takeover {
     /// The words in which the new reader publishes its position.
     pub published: PublishedPosition,
     /// The means to claim frames before they are read; `None` if the ring's owner is dead. When the
-    /// owner takes its ring back, the ring counts as read to the end.
+    /// owner takes its ring back, the reader treats the ring as read to the end.
     pub claims: Option<Claims>,
     /// The reading thread calls this function when the ring is read to the end, with the number of
     /// frames that this reader has taken. If the reader is closed earlier, the function is not

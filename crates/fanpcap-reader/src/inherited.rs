@@ -1,4 +1,5 @@
-//! A dead member's ring as one more lane of the reader that has taken it over.
+//! The ring of a dead member, or of a member that does not read, as one more lane of the reader
+//! that has taken the ring over.
 
 use crate::borrowed::Claims;
 use crate::call::Packet;
@@ -10,13 +11,13 @@ use fanpcap_bpf::Classic;
 use fanpcap_ring::{Remains, Stamp};
 use std::fmt;
 
-/// A dead member's ring, which gets no new frames. On the ring's packets, the kernel has run only
-/// the dead member's filter. So the reader that takes over the ring also runs its own member's
-/// filter on each packet.
+/// A ring that was taken over from another member. On the ring's packets, the kernel has run only
+/// that member's filter. So the reader that takes over the ring also runs its own member's filter
+/// on each packet.
 pub(crate) struct Inherited {
     remains: Remains,
     intake: Intake,
-    /// Frames that were taken before this reader began.
+    /// The number of frames that were taken from the ring before this reader took it over.
     before: u64,
     /// The means to claim frames before they are read; `None` if the ring's owner is dead.
     claims: Option<Claims>,

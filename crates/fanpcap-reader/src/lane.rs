@@ -23,14 +23,15 @@ pub(crate) struct Lane {
     pub(crate) intake: Intake,
 }
 
-/// The state of the steps that each frame of a ring passes.
+/// The reader's state for the frames of one ring: pace, filter, published position and copy.
 #[derive(Debug)]
 pub(crate) struct Intake {
     pub(crate) pace: Pace,
     refilter: Option<Refilter>,
-    /// The published number of frames taken from the ring.
+    /// The word in which the reader publishes the number of frames taken; `None`: it publishes
+    /// none.
     shown: Option<Word>,
-    /// The published mark of the block that is being read.
+    /// The word in which the reader publishes the mark of the block that is being read.
     shown_mark: Option<Word>,
     publisher: Option<Box<Publisher>>,
     /// The number of taken frames at which the publisher reads the clock.
@@ -46,10 +47,12 @@ pub(crate) struct Intake {
 #[derive(Debug)]
 struct Refilter {
     filter: Vec<Classic>,
-    /// The number of blocks or frames left to run the filter on; `None`: all.
+    /// The number of further blocks or frames on whose packets the reader runs the filter; `None`:
+    /// all.
     left: Option<usize>,
-    /// The number of this filter. A record has the number of the filter that the kernel has run on
-    /// its packet. 0: no record has this filter's number.
+    /// The number by which records identify this filter. If a packet's record has this number, the
+    /// packet has passed the filter in the kernel already, and the reader does not run the filter
+    /// on it again. 0: no record has the number 0, so the reader runs the filter on each packet.
     number: u32,
     /// Whether an engine has counted the ring's packets as received, even those that a filter
     /// rejects.
@@ -88,10 +91,11 @@ impl Lane {
         self.intake.publisher = Some(publisher);
     }
 
-    /// Runs a filter on every packet from the next packet on. If the kernel runs the filter too,
-    /// `in_kernel` is the filter's number in the kernel, and the reader runs the filter only on
-    /// packets that may have come into the ring before the kernel had the filter. `is_counted`: an
-    /// engine counts the ring's packets as received, even those that the filter rejects.
+    /// Makes the reader run `filter` from the next packet on. If `in_kernel` is `None`, the reader
+    /// runs it on every packet. Otherwise the kernel runs the filter too, and `in_kernel` is the
+    /// filter's number in the kernel. The reader then runs it only on packets that may have come
+    /// into the ring before the kernel had the filter. `is_counted`: an engine counts the ring's
+    /// packets as received, even those that the filter rejects.
     pub(crate) fn set_filter(
         &mut self,
         filter: Vec<Classic>,
@@ -210,7 +214,7 @@ impl Intake {
     pub(crate) fn show_mark(&self, ring: &impl Layout) {
         if let (Some(mark), Some(shown)) = (ring.mark(), &self.shown_mark) {
             if ring.taken() < self.skipped {
-                // The reader of these frames has published a later block.
+                // Another member has read these frames, and has published a later block.
                 return;
             }
             shown.set(mark.word());

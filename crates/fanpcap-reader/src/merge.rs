@@ -21,8 +21,8 @@ const SLACK: Duration = Duration::from_millis(10);
 
 /// The interval at which the reader checks whether a ring fills up while packets are held back.
 const LOOK: Duration = Duration::from_millis(1);
-/// The same interval for an application that waits in poll(2). It is longer, because each check
-/// costs such an application a call without packets.
+/// [`LOOK`] for an application that waits in poll(2). The interval is longer, because at each check
+/// such an application calls the library without getting a packet.
 const LOOK_OF_OTHERS: Duration = Duration::from_millis(4);
 
 /// If all rings are rings of records, not of blocks, the engine wakes a waiting reader early when
@@ -46,12 +46,12 @@ const AHEAD: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(crate) struct Merge {
     lanes: Vec<Lane>,
-    /// Dead members' rings, which come after the lanes.
+    /// The rings that were taken over from other members. In the merge they come after the lanes.
     inherited: Vec<Inherited>,
     /// The arrival time of each lane's next packet, since 1970; `None` for an empty lane. The
     /// arrival times of `inherited` follow, and are never `None`.
     heads: Vec<Option<Duration>>,
-    /// Whether the kernel may hand over packets of any lane late.
+    /// Whether there is a lane whose packets the kernel may hand over late.
     is_late: bool,
     /// The longest time from a packet's arrival until the kernel hands it over.
     delay: Duration,
@@ -208,7 +208,8 @@ impl Merge {
     ) -> Result<bool, End> {
         let after_lanes = lane.checked_sub(self.lanes.len());
         if let Some(inherited) = after_lanes.and_then(|lane| self.inherited.get_mut(lane)) {
-            // The lanes themselves may have few packets, so their publishers read the clock here.
+            // While all packets come from other members' rings, no frame of a lane makes the lane's
+            // publisher read the clock. So the publishers read it here.
             self.lanes.iter_mut().for_each(|lane| lane.look(control));
             return Ok(inherited.next_packet(control, packet));
         }
@@ -231,8 +232,8 @@ impl Merge {
         }
     }
 
-    /// Reads the arrival times of the next packets in dead members' rings. Removes each ring that
-    /// is read to its end.
+    /// Reads the arrival times of the next packets in rings taken over from other members. Removes
+    /// each ring that is read to its end.
     #[cold]
     #[inline(never)]
     fn look_at_inherited(&mut self, control: &Control) {
@@ -255,12 +256,12 @@ impl Merge {
         times.min_by_key(|(_, time)| *time)
     }
 
-    /// Finds the earliest packet and what to do with it.
+    /// Finds the earliest packet, and decides whether to deliver it now or to wait.
     fn due(&mut self, control: &Control) -> Due {
         let Some((lane, time)) = self.earliest() else {
             return Due::Never;
         };
-        // A packet held back in a dead member's ring does not wake an application that waits only
+        // A packet held back in another member's ring does not wake an application that waits only
         // for packets of the device. So no packet is held back for such an application.
         let is_deaf = !self.inherited.is_empty() && control.waits_for_packets_alone();
         let at_once = self.hurried

@@ -25,8 +25,8 @@ pub struct PublishedCounters {
     pub received: Word,
     /// Packets dropped, by the kernel's counters.
     pub dropped: Word,
-    /// Greater by 1 from the reader's read of the kernel's counters until the reader has added them
-    /// to `received` and `dropped`.
+    /// The reader adds 1 to this word before it reads the kernel's counters, and subtracts 1 when
+    /// it has added them to `received` and `dropped`.
     pub reading: Word,
     /// The time at which the kernel's counters were last read, in nanoseconds of `CLOCK_MONOTONIC`.
     pub read_ns: Word,
@@ -133,8 +133,8 @@ impl Publisher {
         if has_published && !self.goes_on() {
             return None;
         }
-        // The coarse clock lags, so with it, a reader that always waits would wake too early each
-        // time.
+        // The coarse clock lags. A reader that waits all the time would get too short a wait from
+        // it, and wake too early each time.
         let now = if has_published {
             clock::monotonic_ns()
         } else {
@@ -161,7 +161,7 @@ impl Publisher {
         self.kept.more.as_ref().is_some_and(|more| more.goes_on())
     }
 
-    /// Publishes only the further counters, because the kernel's counters can't have changed.
+    /// Publishes only `more`, because the kernel's counters can't have changed.
     fn tell_more(&mut self) {
         if let Some(more) = &self.kept.more {
             let _signals = Blocked::new();
@@ -175,8 +175,9 @@ impl Publisher {
         self.kept.idle_taken.set(taken);
     }
 
-    /// Notes that the application begins to wait for packets (`waits`), or has waited. An
-    /// application that leaves a wait by siglongjmp(3) counts as waiting until its next read.
+    /// Notes that the application begins to wait for packets (`waits`), or has waited. If the
+    /// application leaves a wait by siglongjmp(3), `looked_ns` keeps the value [`WAITS`] until the
+    /// next read.
     pub(crate) fn note_wait(&self, waits: bool) {
         let looked_ns = if waits { WAITS } else { clock::coarse_ns() };
         self.kept.looked_ns.set(looked_ns);

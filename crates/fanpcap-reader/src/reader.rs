@@ -32,8 +32,8 @@ pub struct Input {
     pub timeout: Option<Duration>,
 }
 
-/// Reads the packets of one or several rings. One thread reads at a time. Any thread may call the
-/// other functions.
+/// Reads the packets of one or several rings. One thread at a time calls [`Reader::next`]. Any
+/// thread may call the other functions.
 #[derive(Debug)]
 pub struct Reader {
     control: Control,
@@ -48,7 +48,7 @@ pub struct Reader {
 #[derive(Debug)]
 struct NewFilter {
     filter: Vec<Classic>,
-    /// The number by which records name the filter, if the kernel runs it too.
+    /// The filter's number, if the kernel runs the filter too.
     in_kernel: Option<u32>,
 }
 
@@ -100,8 +100,8 @@ impl State {
         }
     }
 
-    /// Adds dead members' rings to the rings that are read. `timeout` is the time-out of the
-    /// device.
+    /// Adds rings taken over from other members to the rings that are read. `timeout` is the
+    /// time-out of the device.
     #[cold]
     #[inline(never)]
     fn take_over(&mut self, inherited: Vec<Takeover>, timeout: Option<Duration>) {
@@ -304,9 +304,9 @@ impl Reader {
         self.control.announce(u64::MAX, None);
     }
 
-    /// Replaces the filter. If the engines run the filter already, `in_kernel` is the number, not
-    /// 0, by which records name the filter. Without a number, the reader runs the filter on each
-    /// record.
+    /// Replaces the filter. If the engines already run this filter, `in_kernel` is the filter's
+    /// number, which is never 0. A record has the number of the filter that was run on its packet.
+    /// If `in_kernel` is `None`, the reader runs the filter on each packet.
     pub fn set_filter(&self, filter: Vec<Classic>, in_kernel: Option<u32>) {
         self.filter.give(Box::new(NewFilter { filter, in_kernel }));
         self.control.give_news();

@@ -15,8 +15,9 @@ use std::time::Duration;
 /// still fits into the ring.
 const SHARE: u64 = 8;
 
-/// [`SHARE`] for a ring of [`LARGE`] blocks (8 MiB) or more. The three quarters that stay free
-/// during a rest are three times as large as the whole ring of the system's libpcap.
+/// [`SHARE`] for a ring of [`LARGE`] blocks (8 MiB) or more. A larger part of such a ring may fill
+/// during a rest, because the other three quarters are still three times as large as the whole ring
+/// of the system's libpcap.
 const SHARE_OF_LARGE: u64 = 4;
 const LARGE: usize = 32;
 
@@ -50,7 +51,8 @@ const LARGE_LEN: usize = 8 << 20;
 pub(crate) struct Pace {
     /// The most blocks, frames or records that may fill during a rest.
     most: u64,
-    /// The reader does not rest if fewer than this many would fill during the rest.
+    /// The reader rests only if at least this many blocks, frames or records will come during the
+    /// rest.
     least: u64,
     longest: Duration,
     /// The number to subtract from the number of frames or blocks to get the number of gaps. It is
@@ -71,7 +73,7 @@ pub(crate) struct Pace {
 struct Fill {
     /// The most bytes that may fill during a rest.
     room: u64,
-    /// The bytes that filled in `span` nanoseconds.
+    /// The bytes of the records that came within `span` nanoseconds.
     bytes: u64,
     span: u64,
     /// The stamp of the last record; 0: none.
@@ -311,7 +313,7 @@ mod tests {
     fn a_reader_of_records_rests_while_a_part_of_its_ring_fills() {
         let rest =
             |limit, records, microseconds| after_snapshots(None, records, microseconds).rest(limit);
-        // A quarter of the ring holds 2048 of these records.
+        // A quarter of the ring holds 2048 of these records, which come within 2000 microseconds.
         assert_eq!(rest(None, 512, 500), Some(Duration::from_micros(2000)));
         assert_eq!(rest(None, 1, 1000), Some(LONGEST), "snapshots of one");
         let limit = Some(Duration::from_millis(1));

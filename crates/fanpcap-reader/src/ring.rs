@@ -5,7 +5,7 @@ use crate::rest::Pace;
 use fanpcap_ring::{Blocks, Closed, Corrupt, Frame, Frames, Mark, Records, Remains, Stamp};
 use std::time::Duration;
 
-/// A ring of which no frame has been read.
+/// A ring in one of three layouts. When the reader gets the ring, no frame has been read from it.
 #[derive(Debug)]
 pub enum Ring {
     /// `TPACKET_V2`: one frame for each packet, handed over at once (immediate mode).
@@ -16,7 +16,8 @@ pub enum Ring {
     Records(Records),
 }
 
-/// The steps for each packet, compiled for each layout.
+/// A ring of one layout. The code that runs for each packet is generic, and compiled for each
+/// layout.
 pub(crate) trait Layout {
     /// Frames that were taken from the ring.
     fn taken(&self) -> u64;
@@ -110,7 +111,8 @@ impl Layout for Records {
     }
 }
 
-/// The unread part of a dead member's ring. None of its frames is released to the kernel.
+/// The unread part of a ring taken over from another member. None of its frames is released to the
+/// kernel.
 impl Layout for Remains {
     fn taken(&self) -> u64 {
         self.taken()

@@ -95,7 +95,8 @@ fn next_of_records(
             begin(records, intake, control, call)?;
         }
         if call.is_done() || control.is_broken() {
-            // The last delivered packet stays in the ring.
+            // The read ends before it releases the last delivered packet, and later packets may be
+            // unread.
             announce_unread(control);
             control.check_end(call)?;
         }
@@ -158,8 +159,8 @@ fn begin(
     Err(pause)
 }
 
-/// Sets what the descriptor of an application that waits in poll(2) waits for, after a read that
-/// left nothing unread.
+/// Sets the devices and the time for which the application waits in poll(2), after a read that left
+/// nothing unread.
 fn announce(intake: &mut Intake, control: &Control) {
     if control.is_asked() {
         let (due, after) = match intake.pace.expect(WINDOW) {

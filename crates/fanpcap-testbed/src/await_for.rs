@@ -53,8 +53,8 @@ fn patience() -> u32 {
     set.and_then(|set| set.parse().ok()).unwrap_or(1)
 }
 
-/// Enough for every wait of a test on a loaded machine. A condition that is not met within this
-/// time counts as a hang.
+/// The longest wait for a condition in a test, enough on a loaded machine. If the condition is
+/// still not met, the test fails, because something hangs.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
 /// The shortest and the longest pause between two checks. The pauses grow with the wait, because

@@ -249,7 +249,8 @@ mod tests {
         .unwrap();
     }
 
-    /// The node's kernel polls for frames only every five milliseconds.
+    /// The node's kernel polls for frames only every five milliseconds. Frames that do not fit into
+    /// the device's ring must wait in the queue.
     #[test]
     #[ignore = "needs root: network namespaces, sysfs"]
     fn a_node_that_takes_frames_now_and_then_gets_all() {

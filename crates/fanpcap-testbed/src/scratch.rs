@@ -25,7 +25,7 @@ impl Scratch {
     pub fn new() -> Result<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         loop {
-            // Relaxed: only the number's uniqueness counts.
+            // Relaxed is enough, because the numbers must only be different.
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let path = env::temp_dir().join(format!("fanpcap-{}-{number}", process::id()));
             match fs::create_dir(&path) {

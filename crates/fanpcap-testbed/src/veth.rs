@@ -26,7 +26,7 @@ pub struct Counters {
     pub receive_dropped: u64,
     /// Packets sent.
     pub sent: u64,
-    /// Packets dropped on their way to the other end because its ring was full.
+    /// Packets dropped on their way to the other end because the other end's ring was full.
     pub send_dropped: u64,
 }
 
@@ -73,7 +73,7 @@ pub fn queue(device: &str) -> Result<()> {
     tc(&[&["qdisc", "replace", "dev", device][..], &queue].concat())
 }
 
-/// Turns on the offloads of a device that hosts usually have on.
+/// Turns on those offloads of a device that are usually on.
 ///
 /// # Errors
 /// `ethtool` failed; the message has its output.

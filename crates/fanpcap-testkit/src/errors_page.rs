@@ -52,8 +52,8 @@ const COLUMNS: usize = 100;
 /// The prefix of a continuation line.
 const INDENT: &str = "    ";
 
-/// A text whose long lines continue in the next lines, indented. Lines above a line of `^` keep
-/// their columns.
+/// A text whose long lines are continued in indented lines. A line above a line of `^` is not
+/// broken, because the `^` marks a column of that line.
 fn wrapped(text: &str) -> String {
     let mut lines = text.lines().peekable();
     let mut whole: Vec<String> = Vec::new();
@@ -69,7 +69,7 @@ fn wrapped(text: &str) -> String {
     whole.join("\n")
 }
 
-/// A line as lines that fit the page.
+/// Breaks a line into lines of at most [`COLUMNS`] characters.
 fn filled(line: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in line.split_inclusive(' ') {
@@ -82,7 +82,8 @@ fn filled(line: &str) -> Vec<String> {
     lines.iter().map(|it| it.trim_end().to_owned()).collect()
 }
 
-/// The errors under a heading, as name and block, and the page with its blocks replaced by `now`.
+/// Returns the errors under a heading, each with its name and block. Also returns the page in which
+/// each block is replaced by the text that `now` returns for the error's name.
 fn blocks(
     page: &str,
     section: &str,

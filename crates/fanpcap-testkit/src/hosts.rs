@@ -17,7 +17,8 @@ use crate::{conversation, netns, veth};
 /// The device of the host on which the calling thread runs. Members capture on this device.
 pub const DEVICE: &str = "demo-b";
 
-/// The peer's end of the wire, on which [`Hosts::on_peer`] works.
+/// The device at the peer's end of the wire, in the namespace in which [`Hosts::on_peer`] runs its
+/// work.
 pub const PEER_DEVICE: &str = "demo-a";
 
 const MAC: &str = "02:00:00:00:00:0b";

@@ -11,8 +11,9 @@ const HEADER: &str = "/usr/include/pcap/pcap.h";
 
 /// Checks that C programs can be compiled against libpcap.
 ///
+/// # Errors
 /// The headers are missing. This function has then printed SKIP, so the test counts as skipped,
-/// even if it fails.
+/// even if it returns the error.
 #[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
 pub fn libpcap_headers() -> Result<()> {
     if !Path::new(HEADER).exists() {

@@ -79,7 +79,7 @@ fn parse(said: &str) -> Result<Outcome> {
     let tests = counted(said)?;
     ensure!(seen == tests, "{seen} tests seen, {tests} counted");
     outcome.skipped += whole_files;
-    // A test file that ends early counts as a failure, even if its tests printed no failure.
+    // Count a test file that ends early as a failure, even if its tests printed no failure.
     for line in said.lines().filter(|line| line.contains("(Wstat: ")) {
         if !line.contains("(Wstat: 0 ") {
             outcome.fail(line.split_whitespace().next().unwrap_or_default());

@@ -2,7 +2,8 @@
 //!
 //! pcap_breakloop() takes no lock. It may run in a signal handler that has interrupted malloc(3).
 //! Another thread may also be forking: that thread holds the table's lock and waits for malloc(3).
-//! So pcap_breakloop() finds cells by atomic loads, and cells are never freed.
+//! So each handle in the table has a cell, in which pcap_breakloop() notes the break.
+//! pcap_breakloop() finds the cell by atomic loads, and cells are never freed.
 
 use std::iter;
 use std::ptr::null_mut;

@@ -127,8 +127,8 @@ impl Options {
         })
     }
 
-    /// Does not check that the engine and the steering program have classes, because the engine and
-    /// the program are not known yet.
+    /// Adds the member's class. Does not check that the engine and the steering program have
+    /// classes, because the engine and the steering program are not known yet.
     fn add_class(&mut self, word: &str, value: Option<&str>, at: usize) -> Result<(), Fault> {
         let class = number(word, value, 1, CLASS_MAX.into())?;
         let class = u8::try_from(class).unwrap_or(CLASS_MAX);
@@ -246,7 +246,7 @@ fn refuse_option(written: &str, name: &str) -> Fault {
 }
 
 const WEIGHT_MAX: u16 = 1000;
-/// The largest class, as for `classify`.
+/// The largest class, in `+class=N` and in `classify N`.
 const CLASS_MAX: u8 = 63;
 /// The number of flows that a sticky group remembers by default, and the limits of this number. In
 /// a map smaller than the lower limit, the per-CPU lists of free entries may hold most of the

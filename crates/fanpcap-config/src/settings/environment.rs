@@ -46,7 +46,7 @@ impl Environment {
         }
     }
 
-    /// A variable's value. An empty variable counts as not set.
+    /// A variable's value; `None` if the variable is ignored, not set or empty.
     pub(super) fn value(&self, name: &str) -> Option<&OsStr> {
         let (_, value) = self.set().find(|(found, _)| *found == name)?;
         Some(value)

@@ -25,7 +25,7 @@ pub enum Key {
     Steal,
     /// Whether packets that the host sends are captured.
     Outgoing,
-    /// Whether channel and affinity settings outlive the process.
+    /// Whether channel and affinity settings stay when the handle is closed.
     Keep,
     /// The NIC's receive channels.
     RxChannels,

@@ -4,7 +4,8 @@
 use super::*;
 use fanpcap_testkit::{Veth, netns, veth};
 
-/// `cpus` CPUs: CPU n is the sibling of CPU n + `cpus` / 2, and even CPUs are on node 0.
+/// A machine of `cpus` CPUs. CPU n is the sibling of CPU n + `cpus` / 2, and even CPUs are on node
+/// 0.
 fn machine(cpus: usize) -> Vec<Cpu> {
     let cpu = |number| Cpu {
         number,
@@ -41,8 +42,8 @@ const ALL: [usize; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
 fn the_devices_node_without_the_receiving_cpus_one_thread_of_each_core_first() {
     let device = || eth0(Some(0), &[0]);
     let (cpus, why) = chosen(8, device(), &ALL, 2);
-    // The cores of node 0 have the CPUs 0 and 4, and the CPUs 2 and 6. CPU 0 receives; CPU 4 is its
-    // sibling.
+    // Node 0 has two cores: one with the CPUs 0 and 4, and one with the CPUs 2 and 6. CPU 0
+    // receives, and CPU 4 is its sibling.
     assert_eq!(cpus, [2, 4]);
     assert_eq!(
         why,

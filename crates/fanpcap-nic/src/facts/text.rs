@@ -9,7 +9,7 @@ use fanpcap_linux::ethtool::Rings;
 use fanpcap_linux::process::cpu;
 use std::fmt::Write as _;
 
-/// A line that states no fact.
+/// The error for a line that is not a fact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoFact {
     /// The line's number, from 1 on.

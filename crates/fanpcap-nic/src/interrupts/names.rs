@@ -3,7 +3,7 @@
 
 use super::{Interrupt, Serves};
 
-/// Facts about a device's interrupts, besides their names.
+/// Facts by which a device's interrupts are found.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Known<'a> {
     /// The device's name.
@@ -96,7 +96,7 @@ pub(crate) fn serves(name: &str, device: &str) -> Serves {
     }
 }
 
-/// Ends of names for link changes, commands and errors.
+/// Ends of the names of interrupts that serve no channel, but link changes, commands or errors.
 const OTHERS: [&str; 8] = [
     "event", "async", "misc", "mgmnt", "config", "ctrl", "control", "lsc",
 ];
@@ -119,7 +119,7 @@ mod tests {
             "eth0-rxtx-3",      // vmxnet3, nfp
             "eth0-fp-3",        // bnx2x, qede
             "eth0-3",           // sfc, atlantic
-            "oldname-3",        // the same, renamed while it was up
+            "oldname-3",        // sfc, atlantic, renamed while it was up
             "oldname-TxRx-3",   // ixgbe, renamed while it was up
             "mlx5_comp3@pci:0000:01:00.0",
             "mlx5_comp3",

@@ -167,7 +167,7 @@ impl Change {
     }
 }
 
-/// Represents an empty value.
+/// The word that stands for an empty value in the text of a journal.
 const EMPTY: &str = "-";
 
 /// A value as one word. Replaces spaces and control characters, which only device names can
@@ -232,7 +232,7 @@ change napi.0 0-1 0 3:1
         ] {
             assert_eq!(Content::parse(&TEXT.replace(from, to)), None, "{to}");
         }
-        // A lost value belongs to a change.
+        // A line with a lost value must come after the line of its change.
         assert_eq!(
             Content::parse("fanpcap journal 1\ndevice a b c\nlost rings x\n"),
             None

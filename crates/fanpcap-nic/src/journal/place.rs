@@ -56,7 +56,7 @@ const TUNE: &str = "tune";
 /// move. No namespace's directory has this name, because their names are numbers.
 const IRQBALANCE: &str = "irqbalance";
 
-/// The byte that is the lock for changes.
+/// The byte of the lock file that a process locks to change the device and its journal.
 const TURN: u32 = 0;
 
 /// Limit on the number of owners of a device.
@@ -162,7 +162,7 @@ impl Place {
             let _ = self.directory.remove_file(OsStr::new(&self.lock_name()));
         }
         if self.is_own {
-            // This fails while the directory has other files.
+            // rmdir(2) fails, and so removes nothing, while the directory has other files.
             let _ = fs::remove_dir(&self.path);
         }
     }
@@ -219,7 +219,7 @@ impl Place {
             // The kernel would kill the process by `SIGXFSZ` if it wrote the journal.
             return Err(io::Error::from_raw_os_error(libc::EFBIG));
         }
-        // A crash may have left this file.
+        // A process that crashed in this function may have left the file `new`.
         let _ = self.directory.remove_file(new);
         let mut file = self.directory.create(new, 0o600)?;
         file.write_all(text.as_bytes())?;
@@ -259,7 +259,7 @@ pub fn journals() -> Result<Vec<u32>, DeviceError> {
     let number = |name: OsString| name.to_str()?.strip_suffix(".journal")?.parse().ok();
     let mut numbers: Vec<u32> = found.0.names().filter_map(number).collect();
     if numbers.is_empty() {
-        // This fails while the directory has files.
+        // rmdir(2) fails, and so removes nothing, while the directory has files.
         let _ = fs::remove_dir(&found.1);
     }
     numbers.sort_unstable();

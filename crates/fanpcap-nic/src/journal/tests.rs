@@ -308,7 +308,8 @@ fn what_a_driver_rounds_is_an_error_and_as_before_if_it_can_be() {
     drop(journal);
     scene.fake.rounds_rings = false;
     let undone = scene.open().restore(&scene.fake);
-    // The value that the driver made of the new value counts as foreign.
+    // The undo takes the value to which the driver rounded the new value for another process's
+    // value.
     assert!(matches!(
         undone[..],
         [Undone {
@@ -407,7 +408,8 @@ fn what_an_owner_changes_again_and_again_is_one_change() {
         let done = journal.set(&scene.fake, wish, &RINGS, value);
         assert!(done.unwrap(), "{value}");
     };
-    // A change that stays does not belong to the owner.
+    // A change that stays belongs to no owner, so `fold` must not merge it with the owner's
+    // changes.
     set(&mut journal, Wish::Stays, "rx=64,tx=256");
     let hold = journal.hold().unwrap();
     for rx in ["rx=128,tx=256", "rx=512,tx=256", "rx=1024,tx=256"] {
@@ -466,7 +468,7 @@ fn after_a_crash_at_any_step_the_next_one_restores_everything() {
     loop {
         let scene = Scene::new();
         let has_ended = until(steps, || live(&scene)).is_some();
-        // The next process may die too.
+        // The process that undoes the changes may die too, at the step `again`.
         for again in 0.. {
             if until(again, || scene.open().recover(&scene.fake)).is_some() {
                 break;

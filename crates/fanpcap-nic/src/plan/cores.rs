@@ -6,7 +6,7 @@ use crate::knob::{Knob, Setting};
 use crate::machine::Cpu;
 use fanpcap_linux::process::cpu;
 
-/// The CPUs of the device's node.
+/// The CPUs of the device's node: those that may receive, and those for applications.
 pub(super) struct Cores {
     /// CPUs that may receive, best first: one hardware thread of each core.
     receivers: Vec<Cpu>,
@@ -106,8 +106,9 @@ impl Cores {
                      captured less in 'fanpcap bench placement-links' with two CPUs"
                 )
             }));
-            // All queues share half of the cores, or both of two cores. A polling thread needs 30
-            // times the CPU time of a reader, and captured the most with a CPU of its own.
+            // All queues share half of the cores, or both of two cores. In measurements, a polling
+            // thread needed 30 times the CPU time of a reader, and captured the most packets when
+            // it had a CPU to itself.
             let half = if self.cores == 2 { 2 } else { half };
             self.receivers.truncate(half);
             return Ok(queues);

@@ -1,4 +1,5 @@
-//! The rules: what to change on a device that captures, in an order in which the changes work.
+//! The rules that decide what to change on a device that captures. They add the changes in an order
+//! in which each change works.
 
 use super::{Plan, Step, Target, Wishes};
 use crate::facts::{Facts, OFFLOADS};
@@ -69,8 +70,11 @@ impl Rules<'_> {
         self.wishes.monitor || !self.facts.has_address
     }
 
-    /// Whether threads will poll the queues: on request, if threads poll them already, or if the
-    /// device has nothing else to place.
+    /// Whether threads will poll the queues, on a device whose kernel has this setting. One of
+    /// three reasons is enough:
+    /// - The user asks for threads.
+    /// - Threads poll the queues already.
+    /// - The device has no interrupts and is not a veth, so only its threads can be moved to CPUs.
     fn has_threads(&self) -> bool {
         let has_napi = self.facts.napis.is_some_and(|napis| napis > 0);
         let is_threaded = self.facts.value(Knob::Threaded) == Some("on");

@@ -126,7 +126,8 @@ fn so_many_queues_as_asked_for() {
     }
 }
 
-/// Two links on one CPU capture less than on two CPUs: row `placement-links` of the bench.
+/// If one CPU receives for two devices, fewer packets are captured than if two CPUs do ('fanpcap
+/// bench placement-links').
 #[test]
 fn cpus_that_receive_for_other_devices_are_left_to_them() {
     let plan = |name: &str, taken: &[usize]| {

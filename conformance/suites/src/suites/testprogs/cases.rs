@@ -10,7 +10,8 @@ pub(super) struct Case {
     pub(super) code: i32,
     /// The text that the program must print.
     pub(super) says: &'static str,
-    /// The text that the program must print if the variant sets XDP and the library warns.
+    /// The library's warning, which the program must print on the variant XDP instead of `says`;
+    /// `None` if the library does not warn.
     pub(super) warns_on_xdp: Option<&'static str>,
     pub(super) wants: Wants,
 }
@@ -58,7 +59,8 @@ impl Case {
         }
     }
 
-    /// A case that opens a device whose driver can't receive, so that packet sockets are read.
+    /// A case that opens a device whose driver can't run an XDP program. On XDP, the library prints
+    /// `warning` and reads packet sockets instead.
     const fn opens_without_driver(
         line: &'static str,
         says: &'static str,

@@ -82,7 +82,8 @@ impl Reason {
 }
 
 impl Settings {
-    /// Explains the settings of `device`, a single device. Uses the code of [`Settings::plan`].
+    /// Explains the settings of `device`, a single device. Uses the code of [`Settings::plan`], so
+    /// that the explanation agrees with the plan.
     pub fn explain(
         &self,
         device: &Device,

@@ -1,4 +1,4 @@
-//! Explanations agree with the plan, and settings without effect have a reason.
+//! Tests that explanations agree with the plan, and that each setting without effect has a reason.
 
 use super::*;
 use crate::steering::Steering;
