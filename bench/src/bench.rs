@@ -55,11 +55,11 @@ pub(crate) struct Bench {
     pub(crate) reader_cpu: usize,
 }
 
-/// Most time that the kernel needs after a reader's end to remove the reader's BPF program from the
-/// device.
+/// How long to wait at most until the kernel has removed the BPF program of an ended reader from
+/// the device.
 const LEAVING: Duration = Duration::from_secs(2);
 
-/// Most time that generators need to get ready, if they must begin at the same time.
+/// How long generators have to get ready, if they must begin at the same time.
 const READY: Duration = Duration::from_millis(500);
 
 /// Whether the error means that the device has another XDP program.

@@ -18,8 +18,7 @@ pub(crate) struct Quota {
 /// The controller's period in microseconds. If a process has used its share, it waits for less than
 /// one period.
 const PERIOD: u32 = 10_000;
-/// Most time that the kernel needs, after a process was reaped, to remove the process from its
-/// cgroup.
+/// How long to wait at most until the kernel has removed a reaped process from its cgroup.
 const LEAVING: Duration = Duration::from_secs(2);
 
 impl Quota {

@@ -38,7 +38,7 @@ const RELEASES: [Release; 3] = [
     },
 ];
 
-/// Most time that the tests of one kernel may take.
+/// The longest time that the tests of one kernel may take.
 const LIMIT: Duration = Duration::from_secs(1200);
 
 /// Runs the tests on the kernels of these series, or on all kernels.

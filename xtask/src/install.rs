@@ -54,7 +54,7 @@ impl Layout {
     }
 }
 
-/// Installs below `prefix`, inside the directory that DESTDIR names, if it is set.
+/// Installs below `prefix`. If DESTDIR is set, `prefix` is below the directory that DESTDIR names.
 pub(crate) fn run(prefix: &str) -> Result<()> {
     let target = tree::destination(prefix)?;
     let layout = Layout::local();

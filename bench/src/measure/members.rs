@@ -27,7 +27,7 @@ const GROUP: u16 = 61;
 const RATE: &str = "200kpps";
 /// Number of frames of each flow in a phase.
 const ROUNDS: u64 = 6;
-/// Most time until a newcomer has its share, and until packets that were sent have arrived.
+/// A pause that is long enough for a newcomer to get its share, and for sent packets to arrive.
 const SETTLED: Duration = Duration::from_millis(300);
 
 const READ_WITHIN: Duration = Duration::from_secs(10);

@@ -1,5 +1,5 @@
 /* Prints whether the device of an activated handle has an XDP program, and which file contains the
-   function that reads the handle. This function is the first word of a pcap_t. */
+   function that reads the handle. The first word of a pcap_t is the address of this function. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -90,7 +90,7 @@ pub unsafe extern "C" fn pcap_set_immediate_mode(p: PcapHandle, immediate: c_int
 /// As the man page requires.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_buffer_size(p: PcapHandle, bytes: c_int) -> c_int {
-    // Note the size even for a plain handle, because the application may ask for a group later.
+    // Keep the size even for a plain handle, because the application may ask for a group later.
     let note = |part| handles::with_new(part, |entry| entry.notes.buffer_size = Some(bytes));
     guard_handle(p, || set(p, |of| of.pcap_set_buffer_size, bytes, note))
 }

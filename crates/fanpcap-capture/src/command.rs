@@ -78,8 +78,8 @@ pub struct Arguments {
     /// Measuring needs a clock, so times below about a microsecond can't be kept
     #[arg(long, value_name = "NANOSECONDS", default_value_t = 0)]
     work: u64,
-    /// Write the packets to a savefile; with several threads, each writes its own file: %i is the
-    /// thread's number
+    /// Write the packets to a savefile; with several threads, each writes its own file, and %i in
+    /// FILE stands for the thread's number
     #[arg(short, long, value_name = "FILE")]
     write: Option<String>,
     /// Print JSON: one object a line, each second and at the end

@@ -84,8 +84,8 @@ pub struct Ipv6 {
     pub ends: (Ipv6Addr, Ipv6Addr),
     /// The protocol of the payload.
     pub protocol: u8,
-    /// For a fragment: the number that all fragments of a datagram share, the offset in bytes, and
-    /// whether more fragments follow.
+    /// The number that all fragments of a datagram share, the offset in bytes, and whether more
+    /// fragments follow; `None` if the packet is not a fragment.
     pub fragment: Option<(u32, u16, bool)>,
 }
 

@@ -168,8 +168,9 @@ fn bits_about_check_sequences_are_no_link_type() {
     let file = Scratch::new("checked.pcap");
     write_pcap(&file.0, &[vec![1; 64]], 1);
     let mut content = fs::read(&file.0).unwrap();
-    // PcapWriter writes big-endian here. The link type is the header's last word. Its upper bits
-    // say: four bytes of check sequence, or an unknown number.
+    // PcapWriter writes big-endian here. The link type is the header's last word. In the first link
+    // type below, the upper bits say that each frame ends with a check sequence of four bytes. In
+    // the second, they say that the length of the check sequence is unknown.
     let big = content[0] == 0xa1;
     for (link, len) in [(0x2400_0001_u32, 60), (0x1000_0001, 64)] {
         let bytes = if big {

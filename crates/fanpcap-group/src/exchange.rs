@@ -113,7 +113,8 @@ fn install(shared: &Shared, digest: u64) -> io::Result<()> {
     let number = u8::try_from(shared.table().get(at::GROUP_SLOT)).map_err(|_| invalid())?;
     on_device.replace(number, &programs)?;
     faults::step();
-    // Best effort: without the text a newcomer must bring the steering program.
+    // An error is ignored: even if the descriptor store does not have the steering program's text,
+    // a newcomer can join if its own settings give the same steering program.
     let _ = shared.keep(&[programs[0].as_fd(), text.as_fd()]);
     faults::step();
     // Best effort: if the title can't be read, error messages show another title.

@@ -149,7 +149,7 @@ struct Newcomer<'a> {
     id: MemberId,
     per_device: PerDevice<'a>,
     engine: Option<EngineAsk<'a>>,
-    /// Whether the group must have no member yet.
+    /// Whether the newcomer may join only if the group has no member yet.
     is_first: bool,
 }
 
@@ -297,7 +297,7 @@ impl Newcomer<'_> {
             ..self.bound
         };
         let bound = packet::bind(self.fd, address).map_err(|error| self.failed("bind", error));
-        // Note the join only after bind(2), which waits for packets in flight.
+        // Record the join on the page only after bind(2), which waits for packets in flight.
         let begun = bound.inspect(|()| _ = rejections.map(|it| it.join(true)));
         let entered = begun.and_then(|()| enter(address));
         if entered.is_err() {

@@ -56,8 +56,9 @@ impl Publish for Steered {
 }
 
 impl Member {
-    /// Makes the member, with its page. `before` are the counters of the system's library for the
-    /// socket before the member joined. `program` is the group's steering program, if there is one.
+    /// Makes the member, with its page. `before` contains the counters that the system's library
+    /// had for the socket before the member joined. `program` is the group's steering program, or
+    /// `None` if the group has none.
     pub(crate) fn new(
         identity: Identity,
         class: u8,

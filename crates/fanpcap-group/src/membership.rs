@@ -80,9 +80,9 @@ pub struct Membership {
     skipped: AtomicU64,
     /// Whether the application has asked for the descriptor to wait on.
     is_asked: AtomicBool,
-    /// Whether the application has just looked for packets for the first time. Then the members
-    /// whose applications have never read them must lose their share. The value becomes false when
-    /// they have lost it.
+    /// Whether the application has just looked for packets for the first time. If it has, the
+    /// members whose applications have never read them must lose their share. The value becomes
+    /// false when they have lost it.
     is_first: AtomicBool,
     /// Whether the group's steering program gives a packet to several members.
     copies: bool,

@@ -183,7 +183,8 @@ impl Shared {
     /// # Errors
     /// As [`FdStore::put`] and [`FdStore::remove`].
     pub(crate) fn keep_program(&self, program: BorrowedFd<'_>, text: &str) -> io::Result<()> {
-        // Best effort: without the text a newcomer must bring the steering program.
+        // An error is ignored: even if the descriptor store does not have the steering program's
+        // text, a newcomer can join if its own settings give the same steering program.
         let text = sealed::create(text).ok();
         let kept: Vec<_> = iter::once(program)
             .chain(text.as_ref().map(AsFd::as_fd))

@@ -54,11 +54,13 @@ pub(crate) trait KernelOps {
     /// Puts the newcomer's lifeline into the descriptor store, and then the newcomer's socket.
     fn deposit(&mut self) -> io::Result<()>;
 
-    /// Lets the newcomer's socket enter the group, at the array's end. Where an engine fills rings
-    /// by slots, this directs packets for `slot` into the newcomer's rings.
+    /// Lets the newcomer's socket enter the group, at the array's end. If an engine puts each
+    /// slot's packets into the rings of the slot's member (XDP), this also directs the packets for
+    /// `slot` into the newcomer's rings.
     fn enter(&mut self, slot: Slot) -> Result<(), Self::Refused>;
 
-    /// Where an engine fills rings by slots, stops the packets for this slot.
+    /// If an engine puts each slot's packets into the rings of the slot's member (XDP), stops the
+    /// packets for this slot.
     fn leave(&mut self, slot: Slot) -> io::Result<()>;
 
     /// Whether a socket has entered the group; `None` if the socket is not in the descriptor store.

@@ -98,25 +98,26 @@ pub(crate) mod at {
     /// far the ring's reader has come; 0: the ring had no unread packets. The second is the time
     /// since which the first word has been the same, nanoseconds of `CLOCK_MONOTONIC`.
     pub(crate) const SEEN: usize = NEW_SLOTS + SLOTS / 8;
-    /// In a group that follows another: the [`GENERATION`] that the lead had when this group last
-    /// gave its buckets to the members that own them in the lead.
+    /// Used if the group follows another group (the lead). The [`GENERATION`] that the lead had
+    /// when this group last gave its buckets to the members that own them in the lead.
     pub(crate) const FOLLOWED: usize = SEEN + SLOTS * 2;
     /// How many groups follow this group, and then the keys of these groups. A key has the group's
     /// number 0 until that number is chosen.
     pub(crate) const DEVICE_GROUPS: usize = FOLLOWED + 1;
-    /// In the lower half of the word: how many members have been succeeded by other members with
-    /// the same names. In the upper half: part of the last successor's cookie, so that a repeated
-    /// change does not count this successor twice.
+    /// The lower half of the word is the number of members that have been succeeded by other
+    /// members with the same names. The upper half is part of the last successor's cookie, so that
+    /// a repeated change does not count this successor twice.
     pub(crate) const TAKEOVERS: usize = DEVICE_GROUPS + 1 + super::DEVICE_GROUPS_MAX;
-    /// Two words for each slot, in a group whose engine fills rings by slots: packets that came for
-    /// the slot before its present member, and how many of these packets were dropped.
+    /// Two words for each slot, used if an engine puts each slot's packets into the rings of the
+    /// slot's member (XDP): how many packets came for the slot before its present member, and how
+    /// many of these packets were dropped.
     pub(crate) const COUNTED_BEFORE: usize = TAKEOVERS + 1;
     /// The engine's counts for the whole group, as a member last published them.
     pub(crate) const LEDGER: usize = COUNTED_BEFORE + 2 * SLOTS;
     /// The group slot that the group has in the registry of its device.
     pub(crate) const GROUP_SLOT: usize = LEDGER + super::LEDGER_WORDS;
-    /// In a group whose BPF program an engine runs: 1 if this BPF program has counters, else 0. If
-    /// it has counters, a member publishes them.
+    /// 1 if an engine runs the group's BPF program and this BPF program has counters, which a
+    /// member then publishes; otherwise 0.
     pub(crate) const COUNTS: usize = GROUP_SLOT + 1;
     /// The exchange of the group's BPF program that is under way; see `crate::exchange`.
     pub(crate) const EXCHANGE: usize = COUNTS + 1;
@@ -226,7 +227,7 @@ pub(crate) struct Row {
     /// The member's sticky id (`sticky_ids`): a stamp, and a number in the lowest byte. A successor
     /// gets the sticky id of its predecessor.
     pub(crate) sticky_id: u64,
-    /// In a group that follows another: the cookie of the member's socket in the lead.
+    /// The cookie of the member's socket in the lead, if the group follows another group.
     pub(crate) lead: u64,
 }
 

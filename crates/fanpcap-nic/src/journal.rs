@@ -174,7 +174,8 @@ impl Journal {
             }
             // The device has the value already, so there will be nothing to undo.
             (_, Wish::Stays) => Ok(()),
-            // Note the owner's wish in the journal: other processes must not set another value.
+            // Write the owner's wish into the journal, because other processes must not set another
+            // value.
             (_, Wish::While(_)) => {
                 let mut change = Change::new(knob.clone(), value.clone(), value);
                 change.add(wish);

@@ -391,8 +391,7 @@ impl Reader {
     }
 }
 
-/// Ends a read with `end`, unless the merge holds packets back. In that case the read delivers
-/// those packets first.
+/// Ends a read with `end`. If the merge holds packets back, the read delivers those packets first.
 #[cold]
 #[inline(never)]
 fn give_up(state: &mut State, end: End) -> Result<(), End> {

@@ -184,8 +184,8 @@ pub fn filter(parts: &Parts, user: Option<&[Classic]>) -> Result<Option<Object>,
 ///
 /// If a steering function gives a packet to one member in a kernel group, the same function selects
 /// the same member here. So an Ethernet broadcast, a packet between two local addresses, or a
-/// packet of GTP's control plane goes to one member, selected by both ends. A packet goes to
-/// several members only by [`Function::Broadcast`] or one of the `Double` variants of
+/// packet of GTP's control plane goes to one member, which is selected by both addresses. A packet
+/// goes to several members only by [`Function::Broadcast`] or one of the `Double` variants of
 /// [`crate::ir::Steer`], or if no steering function runs for it.
 ///
 /// If `delivery` is for packets that the host sends, the BPF program is for the device's traffic

@@ -1,9 +1,10 @@
 //! The hash that selects a member. It is the same on every machine and in every back end.
 //!
-//! The hash mixes each end of a flow (address and port) and adds the two results. So both
-//! directions have the same hash. XOR of both addresses and both ports would be symmetric, too. But
-//! if a host's port grows with its address, the port cancels the address out, as with the symmetric
-//! RSS key 6D:5A. All numbers are read in network order and computed modulo 2^64.
+//! A flow has two ends: each is an address and a port. The hash mixes each end into a number (which
+//! the code calls an end, too) and adds the two numbers. So both directions have the same hash. XOR
+//! of both addresses and both ports would be symmetric, too. But if a host's port grows with its
+//! address, the port cancels the address out, as with the symmetric RSS key 6D:5A. All numbers are
+//! read in network order and computed modulo 2^64.
 
 /// An odd number with bits spread over all positions: 2^64 divided by the golden ratio (Knuth,
 /// TAOCP 3, 6.4).
@@ -24,7 +25,8 @@ pub const fn mix(value: u64) -> u64 {
     product ^ (product >> 32)
 }
 
-/// An end with an IPv4 address. The port is 0 if flows are not distinguished by ports.
+/// The number for an end with an IPv4 address. The port is 0 if flows are not distinguished by
+/// ports.
 pub const fn end4(address: u32, port: u16) -> u64 {
     end(((address as u64) << 16) | port as u64)
 }
@@ -38,28 +40,28 @@ pub const fn halves(number: u128) -> (u64, u64) {
     )
 }
 
-/// An end with an IPv6 address. Hosts differ mostly in the lower half, so that half gets the most
-/// steps.
+/// The number for an end with an IPv6 address. Hosts differ mostly in the lower half, so that half
+/// gets the most steps.
 pub const fn end6(high: u64, low: u64, port: u16) -> u64 {
     mix(mix(mix(low) ^ high) ^ port as u64)
 }
 
-/// An end that is an Ethernet address or another number of up to 64 bits. The function has two
-/// steps. After only one step, ends of numbers that differ in their upper bits would grow in
-/// proportion to these numbers, and so would sums of two ends. Then different pairs of numbers
-/// would often have the same sum.
+/// The number for an end that is an Ethernet address or another number of up to 64 bits. The
+/// function has two steps. After only one step, the results for numbers that differ in their upper
+/// bits would grow in proportion to these numbers, and so would sums of two results. Then different
+/// pairs of numbers would often have the same sum.
 pub const fn end(value: u64) -> u64 {
     mix(mix(value))
 }
 
 /// Folds one more value into a hash. The hash of a [`crate::ir::Key`] starts from 0 or [`SHARE`],
-/// and then folds in one field after the other. The hash of a flow starts from the two ends, and
-/// then folds in the flow's other properties.
+/// and then folds in one field after the other. The hash of a flow starts from the sum of its two
+/// ends ([`both`]), and then folds in the flow's other properties.
 pub const fn fold(hash: u64, value: u64) -> u64 {
     mix(hash ^ value)
 }
 
-/// Combines two ends. The order of the ends makes no difference.
+/// The sum of two ends. The order of the ends makes no difference.
 pub const fn both(one: u64, other: u64) -> u64 {
     one.wrapping_add(other)
 }

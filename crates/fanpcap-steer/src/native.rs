@@ -111,8 +111,8 @@ impl Outcome {
 struct Course {
     outcome: Outcome,
     state: u32,
-    /// If a fragment takes its datagram's outcome: the number of packets that carry the fragment.
-    /// Else `None`.
+    /// If the packet must go to its datagram's member when it is a fragment, this is its depth: the
+    /// number of packets, one inside the other, that carry it. Otherwise `None`.
     fragment: Option<u32>,
 }
 
@@ -146,8 +146,8 @@ pub struct Evaluator {
 
 impl Evaluator {
     /// An evaluator without the limits of a group, for tests. A packet that is steered by both its
-    /// ends goes to both members, and a broadcast goes to all members. No engine of this version
-    /// steers in this way.
+    /// addresses goes to the member of each address, and a broadcast goes to all members. No engine
+    /// of this version steers in this way.
     pub fn new(program: &Tree) -> Self {
         Self {
             program: program.clone(),
@@ -157,8 +157,8 @@ impl Evaluator {
     }
 
     /// An evaluator that decides as a kernel group and the XDP engine do: a packet that is steered
-    /// by both its ends goes to one member. It also evaluates functions that a kernel group can't
-    /// run.
+    /// by both its addresses goes to one member. It also evaluates functions that a kernel group
+    /// can't run.
     pub fn of_group(program: &Tree) -> Self {
         Self {
             group: true,

@@ -1,4 +1,4 @@
-//! Transport headers, step 7 of the walk: TCP, UDP with RTP, SCTP, ICMP.
+//! Transport headers, step 7 of the walk (see `lib.rs`): TCP, UDP with RTP, SCTP, ICMP.
 
 use crate::number::{DCCP, SCTP, TCP, UDP, UDP_LITE};
 

@@ -29,7 +29,8 @@ pub struct Device {
     own: Own,
 }
 
-/// The number of descriptors of a device that is behind no selection.
+/// How many descriptors a [`Device`] has if the engine is not behind the selection of a cluster's
+/// node. Behind a selection it has two more.
 const DESCRIPTORS: usize = 4;
 
 /// A device that can probably be taken over. Only an attempt shows whether it can.

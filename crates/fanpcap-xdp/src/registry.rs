@@ -171,13 +171,14 @@ impl<D: ServedDevice> DeviceRegistry<D> {
         &self.device
     }
 
-    /// The descriptor on which the members of all groups wait. It is readable when a group slot
-    /// must be cleared.
+    /// The descriptor on which the members of all groups wait. It is readable if some group is gone
+    /// and its group slot is not cleared yet.
     pub fn lifelines(&self) -> BorrowedFd<'_> {
         self.lifelines.as_fd()
     }
 
-    /// Whether the group slot of a group that is gone must be cleared.
+    /// Whether some group is gone and its group slot is not cleared yet. Also true if this can't be
+    /// checked.
     pub fn has_gone(&self) -> bool {
         self.lifelines.is_ready().unwrap_or(true)
     }

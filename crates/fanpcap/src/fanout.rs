@@ -57,7 +57,8 @@ fn call(group: c_int, fanout: Option<String>) -> Result<FanoutCall, String> {
     Ok(FanoutCall { group, fanout })
 }
 
-/// Refuses a numbered group in a kernel mode if the handle has several devices (`whole`).
+/// Refuses a numbered group in a kernel mode if the handle has several devices. `whole` is as for
+/// [`change`].
 fn ensure_one<H>(group: &Group, whole: &[H]) -> Result<(), String> {
     if *group == Group::New || whole.is_empty() {
         return Ok(());
@@ -116,7 +117,8 @@ fn is_same(wanted: &GroupChoice, has: &Joined) -> bool {
 }
 
 /// Replaces the steering program of the member's group, if the call gives one. The member keeps its
-/// weight and its class. `whole` are the handles on all devices, if there are several.
+/// weight and its class. If the application's handle has several devices, `whole` contains the part
+/// of the handle for each device; otherwise `whole` is empty.
 fn change<H: Handle>(p: H, has: &Joined, wanted: &GroupChoice, whole: &[H]) -> Result<(), String> {
     let group = has.group;
     let Some(steering) = wanted.steering.as_ref().filter(|_| !wanted.is_default) else {

@@ -192,8 +192,8 @@ pub trait Member: Copy {
     fn rejections(self) -> Option<Rejections>;
 
     /// Makes the engine that fills the handle's rings run `filter`. The record of each packet then
-    /// has `number`, the number of the filter that was run on the packet. Returns false if the
-    /// engine can't run `filter`. In that case the engine runs no filter for the handle.
+    /// has `number`, the number of the filter that was run on the packet. If the engine can't run
+    /// `filter`, it runs no filter for the handle, and the result is false.
     fn filter_on_engine(self, filter: &[Classic], number: u32) -> bool;
 }
 

@@ -1,5 +1,5 @@
 /* Reads the data of a group whose pages are in /dev/shm. Usage: sees DEVICE GROUP. Prints how many
-   pages exist while it is a member, and whether the group's sums are known. */
+   pages exist while this program is a member, and whether the group's sums are known. */
 #include "scene.h"
 #include <glob.h>
 

@@ -53,7 +53,7 @@ pub(super) fn program_of(mode: Mode, engine: Driver) -> Result<Script, Fault> {
         let message = format!("mode {} {why}", quote(&mode.to_string()));
         Fault::new("mode-not-on-xdp", message).hint("write flow, or take driver tpacket")
     };
-    let lacks = |does: &str| refuse(&format!("{does}, which engine {engine} does not"));
+    let lacks = |does: &str| refuse(&format!("{does}, but the engine {engine} can't do that"));
     let text = match mode.kind {
         _ if mode.defrag => return Err(lacks("reassembles datagrams")),
         _ if mode.rollover => {
@@ -80,8 +80,9 @@ pub(super) fn steered(fanout: Fanout, engine: Driver) -> Result<Fanout, Fault> {
     match fanout {
         Fanout::Mode(mode) => program_of(mode, engine).map(Fanout::Program),
         Fanout::Program(script) if script.mode().defrag => {
-            let message =
-                format!("option '+defrag' reassembles datagrams, which engine {engine} does not");
+            let message = format!(
+                "option '+defrag' reassembles datagrams, but the engine {engine} can't do that"
+            );
             Err(Fault::new("mode-not-on-xdp", message)
                 .hint("leave it out: flow keeps fragments together"))
         }

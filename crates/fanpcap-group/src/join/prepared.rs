@@ -26,8 +26,8 @@ use std::time::{Duration, Instant};
 pub struct Prepared {
     engine: &'static dyn Engine,
     pub(super) device: Box<dyn TakenDevice>,
-    /// Whether this process took the device itself. In that case no other process can have the
-    /// device before a page shows it.
+    /// Whether this process took the device itself. If it did, no other process can get the
+    /// device's descriptors before a page shows the device.
     is_private: bool,
     /// The objects that a new group shares, and the digest of its steering program; `None` for a
     /// group that has members.
@@ -112,8 +112,8 @@ impl Prepared {
         arriving.or_else(|| self.lock.arrive())
     }
 
-    /// Whether this process took the device itself, so that no other process has the device in the
-    /// first attempt to join.
+    /// Whether this process took the device itself. If it did, no other process has the device's
+    /// descriptors during the first attempt to join.
     pub(super) fn is_private(&self) -> bool {
         self.is_private
     }
@@ -181,11 +181,12 @@ fn new_shared(
     Ok(shared)
 }
 
-/// The newcomer's device, whether no other process has it, and the newcomer's claim.
+/// The newcomer's device, whether this process took it itself, and the newcomer's claim.
 type DeviceOf = (Box<dyn TakenDevice>, bool, Option<Claim>);
 
-/// Takes or finds the device. If other processes have the device, they may be members that are
-/// ending, or newcomers that no page shows yet. The function waits for both.
+/// Takes the device, or gets its descriptors from a member. If other processes have the device's
+/// descriptors, they may be members that are ending, or newcomers that no page shows yet. The
+/// function waits for both.
 ///
 /// Takes the device without the locks: the device's driver may need a while, and the process may be
 /// stopped in that time. If several newcomers try, the kernel gives the device to one of them.

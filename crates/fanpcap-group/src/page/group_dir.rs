@@ -87,7 +87,7 @@ impl GroupDir {
     /// pages.
     ///
     /// # Errors
-    /// When there are no pages: see [`fanpcap_engine::root::root`].
+    /// As [`fanpcap_engine::root::root`], if there are no pages.
     pub fn of(ifindex: u32, group: u16) -> io::Result<Self> {
         Ok(Self::below(Root::find()?, netns::inode()?, ifindex, group))
     }

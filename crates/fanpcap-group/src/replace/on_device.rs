@@ -47,9 +47,9 @@ pub(super) fn replace(
     let title =
         sealed::create(shortened(steering.title())).map_err(EngineError::of_store(engine))?;
     let counts = u64::from(next.counts);
-    // Note new counters before the exchange. If the process dies during the exchange, members may
-    // then publish counters that do not exist. In the other order, existing counters could stay
-    // unpublished.
+    // Before the BPF programs are exchanged, set the table's flag if the next BPF program has
+    // counters. If the process dies during the exchange, members may then publish counters that do
+    // not exist. In the other order, existing counters could stay unpublished.
     table.set(at::COUNTS, table.get(at::COUNTS) | counts);
     let device_guard = guard.device_guard().map_err(EngineError::Lock)?;
     if exchange::is_under_way(shared) {

@@ -60,8 +60,8 @@ pub(super) fn until_due(table: Table<'_>, own: u64, dead: &Row, now_ns: u64) -> 
     (is_its || !is_cut(dead)).then_some(left)
 }
 
-/// Whether the member `own` joined lately, while its class has an older member. Then it may already
-/// have read newer packets of a flow than those in a dead member's ring.
+/// Whether the member `own` joined lately, while its class has an older member. If so, `own` may
+/// already have read newer packets of a flow than those in a dead member's ring.
 fn has_elder(table: Table<'_>, own: u64, now_ns: u64) -> bool {
     let Some(slot) = table.slot_of(own) else {
         return false;

@@ -1,4 +1,5 @@
-//! The ledger of a group whose engine fills rings by slots, as its members publish it.
+//! The ledger of a group on an engine that puts each slot's packets into the rings of the slot's
+//! member. The group's members publish the ledger.
 
 use super::sums::set_all;
 use super::{LEDGER_WORDS, Table, at};

@@ -179,8 +179,8 @@ struct LinkCreate {
     ifindex: u32,
     kind: u32,
     flags: u32,
-    /// For tcx: the BPF program before or after which this BPF program runs. 0 makes this BPF
-    /// program run last.
+    /// Used only for tcx. The BPF program before or after which this BPF program runs; 0 makes this
+    /// BPF program run last.
     beside: u32,
     padding: u32,
     revision: u64,

@@ -116,7 +116,8 @@ impl Emitter<'_> {
         self.double();
     }
 
-    /// Sets the decision for two members, one for each end. The ends are in r1 and r2.
+    /// Sets the decision that gives the packet to two members: the owners of the buckets that the
+    /// two ends in r1 and r2 select. An end is the hash of an address or a field (`hash.rs`).
     fn double(&mut self) {
         self.finish(R1);
         self.asm.set(R3, R0);

@@ -304,7 +304,8 @@ impl<'a> Emitter<'a> {
         self.asm.jump_if(R8.at_least(R1), done);
         self.unless(R8.is(0), |this| by.again(&mut this.asm));
         self.rank_slot(done);
-        // Sets `IS_COPY` if there are 2 to 256 ranks: other members get the packet, too.
+        // Sets `IS_COPY` if there are at least 2 ranks, because then other members get the packet,
+        // too. There are at most 256 ranks.
         self.asm.set(
             R1,
             ((R9 & ((1 << FIRST_SHIFT) - 1)) + (IS_COPY - 2)) & IS_COPY,

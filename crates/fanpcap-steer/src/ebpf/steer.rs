@@ -66,7 +66,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Computes `end` of `hash.rs`. Sets r5 to M1, clobbers r0.
+    /// Replaces the number in `value` by its hash, as the function `end` of `hash.rs` does. Sets r5
+    /// to M1, clobbers r0.
     pub(super) fn end(&mut self, value: Register) {
         self.asm.number(R5, M1);
         self.mix(value);
@@ -99,8 +100,8 @@ impl Emitter<'_> {
         self.outcome(R1);
     }
 
-    /// Steers by a flow's ends. A fragment gets the outcome of its datagram. If fragments carry the
-    /// packet, it gets the outcome of their datagram.
+    /// Steers by the addresses and ports that `ends` names. A fragment gets the outcome of its
+    /// datagram. If fragments carry the packet, it gets the outcome of their datagram.
     fn by_flow(&mut self, ends: Ends, drop: Label) {
         self.by_ends(ends, drop);
         let by_ports = !matches!(ends, Ends::Flow(flow) if flow.ports == Ports::None);
@@ -189,14 +190,15 @@ impl Emitter<'_> {
         self.outcome(R1);
     }
 
-    /// Turns the numbers in r1 and r2 into ends, and puts the sum of the ends into r1. Sets r5 to
-    /// M1, clobbers r0.
+    /// Replaces the numbers in r1 and r2 by their hashes (`end` of `hash.rs`), and then puts the
+    /// sum of both hashes into r1. Sets r5 to M1, clobbers r0.
     pub(super) fn two_ends(&mut self) {
         self.ends();
         self.asm.alu(Op::Add, R1, R2);
     }
 
-    /// Turns the numbers in r1 and r2 into ends (`hash.rs`). Sets r5 to M1, clobbers r0.
+    /// Replaces the numbers in r1 and r2 by their hashes (`end` of `hash.rs`). Sets r5 to M1,
+    /// clobbers r0.
     pub(super) fn ends(&mut self) {
         self.end(R1);
         self.end(R2);

@@ -1,4 +1,5 @@
-//! Turns addresses into numbers and into ends of flows (`hash.rs`), and compares them with nets.
+//! Turns addresses into numbers, computes their hashes as ends of flows (`hash.rs`), and compares
+//! addresses with nets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

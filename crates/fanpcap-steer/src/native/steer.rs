@@ -6,7 +6,8 @@ use super::{Decision, Run, address, key};
 use crate::hash::{self, NUMBER_MAX};
 use crate::ir::{Field, Flow, Net, Ports, Steer};
 
-/// Two ends, each mixed as in [`crate::hash`].
+/// Two ends: each is the hash of an address, of an address with its port, or of a field, as in
+/// [`crate::hash`].
 type Pair = (u64, u64);
 
 impl Run<'_> {
@@ -58,7 +59,8 @@ impl Run<'_> {
         }
     }
 
-    /// A field of the frame as an end. Offsets do not count the frame's outermost tag.
+    /// The hash of a field of the frame ([`hash::end`]). Offsets do not count the frame's outermost
+    /// tag.
     fn field(&self, field: Field) -> Option<u64> {
         let Frame { bytes, tag } = self.packet.frame;
         // A tag is skipped only if the frame also has the type behind the tag: the kernel removes
@@ -95,8 +97,8 @@ impl Run<'_> {
         }
     }
 
-    /// In a group, the one member that both ends select together. Without a group, the two members
-    /// that the ends select.
+    /// `ends` are the hashes of the packet's two addresses. In a group, their sum selects one
+    /// member. Without a group, each of them selects a member.
     fn at_both(&self, ends: Pair) -> Decision {
         if self.group {
             by_both(ends)

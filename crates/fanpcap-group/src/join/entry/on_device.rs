@@ -42,8 +42,9 @@ impl Drop for Placed {
 /// making rings takes a while.
 pub(super) struct Begun {
     placed: Placed,
-    /// Whether the device's packets already come to the group. In that case no other process has
-    /// the device.
+    /// Whether the group is attached to the device already, so that the device's packets come to
+    /// it. It is attached before its lock is taken only if this process took the device itself, so
+    /// that no other process has the device's descriptors yet.
     is_attached: bool,
 }
 

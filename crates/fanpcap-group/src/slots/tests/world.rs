@@ -272,7 +272,8 @@ impl World {
         }
     }
 
-    /// A group whose engine fills rings by slots.
+    /// A group on an engine that puts each slot's packets into the rings of the slot's member, as
+    /// XDP does. Slots are then not positions in the kernel's array.
     pub(super) fn with_rings(seed: u64) -> Self {
         let mut world = Self::new(seed);
         world.memory = Memory::new(true);

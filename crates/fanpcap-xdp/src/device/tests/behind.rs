@@ -101,7 +101,8 @@ fn behind_a_selection_the_engine_has_the_packets_as_long_as_a_process_has_it() {
         assert_eq!(device.ifindex().unwrap(), 0);
         let error = device.serve(&[]).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(ENOLINK));
-        // No process has the device any more, so it can be taken over without the selection.
+        // No BPF program is attached to the device any more, so it can be taken over without the
+        // selection.
         let next = take_over().unwrap();
         assert!(next.behind.is_none() && next.is_here(index));
     });

@@ -138,7 +138,7 @@ impl Trial<'_> {
             })?;
             stop(&newcomer)?;
             // The newcomer must not have joined yet: the page of a member would show which process
-            // has the device.
+            // has taken the device.
             if diag::packet_sockets()?.iter().all(|it| it.fanout.is_none()) {
                 return Ok(newcomer);
             }
@@ -331,8 +331,8 @@ mod long {
             };
             trial.run(runs.unwrap_or(runs_here))
         })?;
-        // Of a hundred newcomers, two hold a lock on a quiet machine. Seven hold a lock on a busy
-        // machine, where a process may lose its CPU while it holds a lock. The test allows about
+        // Of a hundred newcomers, two hold a lock if the machine is quiet, and seven if it is busy:
+        // on a busy machine a process may lose its CPU while it holds a lock. The test allows about
         // twice as many.
         let most = counts.stopped / 7 + 1;
         ensure!(
