@@ -143,8 +143,8 @@ pub struct Begun {
 /// open, no other part of the group.
 pub trait WatchedCounters: Send + Sync {
     /// How many packets came for the slot since the group began, dropped ones included, and how
-    /// many were dropped. `None` if the member with this socket is not in the slot and was not the
-    /// last member in it.
+    /// many were dropped. `None` unless the member with the cookie `socket` has the slot, or was
+    /// the last member that had it.
     fn counted(&self, slot: u8, socket: u64) -> Option<[u64; 2]>;
 
     /// Packets that came to the group.

@@ -125,10 +125,10 @@ fn by_name(device: &Device) -> Vec<(u32, u32)> {
     in_order(device, found.into_iter().map(|(_, pid)| pid).collect())
 }
 
-/// Assigns threads to queues in order. There must be as many threads as queues, or as many as the
-/// device can have channels, because some drivers also have instances for unused queues. Otherwise
-/// assigns nothing: drivers may have instances for other purposes, and another namespace may have a
-/// device of the same name.
+/// Assigns threads to queues in order. The number of threads must be the number of queues, or the
+/// device's maximum number of channels: some drivers also have instances for unused queues.
+/// Otherwise assigns nothing: drivers may have instances for other purposes, and another namespace
+/// may have a device of the same name.
 fn in_order(device: &Device, threads: Vec<u32>) -> Vec<(u32, u32)> {
     let queues = rx_queues(device);
     let most = device

@@ -16,7 +16,7 @@ const LEFT_OUT: [&str; 8] = [
     "tmp",
     "var/log",
     "var/cache",
-    // The list of automatically installed packages, which is rewritten each time.
+    // The list of automatically installed packages, which apt rewrites.
     "var/lib/apt",
     // The status file before the last change, and lock files.
     "var/lib/dpkg/status-old",

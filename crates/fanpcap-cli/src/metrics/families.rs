@@ -10,8 +10,8 @@ mod groups;
 /// A sample's labels and number.
 type Sample = (Vec<Label>, Number);
 
-/// A function that gives the number of a sample, and the value of the label `cause` or `fate` if
-/// the metric has that label.
+/// The value of the label `cause` or `fate`, or `None` if the metric has no such label; and a
+/// function that returns the sample's number.
 type Figure<Of> = (Option<&'static str>, fn(&Of) -> u64);
 
 /// The numbers that the functions `figures` give for `of`, each with its label's value.

@@ -66,8 +66,9 @@ impl Steered {
     }
 
     /// Keeps other threads from replacing the member's steering program or filter until the result
-    /// is dropped. A caller that locks several members must block signals around all of them: each
-    /// lock restores the signal mask that it found.
+    /// is dropped. A caller that locks several members must block signals before the first lock and
+    /// until after the last unlock, because each unlock restores the signal mask from before its
+    /// own lock.
     ///
     /// # Errors
     /// [`SteerError::Busy`] when another thread keeps the lock for longer than a second.

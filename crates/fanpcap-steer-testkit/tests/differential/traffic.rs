@@ -76,7 +76,7 @@ fn fragments(shot: &Shot, order: u8) -> Vec<Shot> {
 }
 
 /// The frame with its outer IP packet as a fragment at this offset. `None` if the frame has no IP
-/// header that can be a fragment's.
+/// header that can be changed into a fragment's header.
 fn fragment(frame: &[u8], offset: u16) -> Option<Vec<u8>> {
     let layers = Layers::of(&Frame {
         bytes: frame,

@@ -5,8 +5,8 @@
 //!
 //! If a register whose bounds the verifier knows is stored at a multiple of eight, the verifier
 //! counts it as a spilled register. Without `CAP_PERFMON` Linux 6.1 then refuses each later store
-//! of less than eight bytes to that place. So the code stores eight bytes, or a constant, or to an
-//! offset that is not a multiple of eight.
+//! of less than eight bytes to that place. So each store is of eight bytes, or of a constant, or goes
+//! to an offset that is not a multiple of eight.
 
 /// The window: the first bytes of a plain frame. They begin two bytes beyond a multiple of eight,
 /// so that IP addresses are aligned.
@@ -47,8 +47,8 @@ pub(super) const PART: i16 = -56;
 /// A number of ranks, or a slot, in a delivering function's stack frame: the 8 bytes at its lowest
 /// address.
 pub(super) const RANKS: i16 = -64;
-/// The key of a flow: the index in [`PART`] and the flow's hash, in a delivering function's stack
-/// frame, 8 bytes. The code for a packet of a flow does not need [`RANKS`].
+/// A flow's key, 8 bytes in a delivering function's stack frame: the index that is stored at
+/// [`PART`], and the flow's hash. The code for a packet of a flow does not need [`RANKS`].
 pub(super) const CLASS_AND_FLOW: i16 = RANKS;
 /// The packet's view: the lower half at this offset, the upper half 8 bytes above. The view
 /// replaces the window. Both offsets are 4 beyond a multiple of eight, where the verifier tracks no

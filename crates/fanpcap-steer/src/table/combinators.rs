@@ -76,7 +76,7 @@ fn first(given: &mut Given<'_>) -> Result<Built, Wrong> {
     Ok(Function::First(given.functions()?).into())
 }
 
-/// Makes `src f` and `dst f`: restricts each predicate in `f` that is about either side to `side`.
+/// Makes `src f` and `dst f`: a predicate in `f` that tests both sides now tests only `side`.
 /// A `src` or `dst` within `f` has already restricted its own predicates.
 fn side(given: &mut Given<'_>, side: Side) -> Result<Built, Wrong> {
     let mut function = given.function()?;

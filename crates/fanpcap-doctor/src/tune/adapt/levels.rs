@@ -33,7 +33,7 @@ pub(super) enum Hindrance {
     Few,
     /// This many of 1000 packets have no hash.
     NoHash(u64),
-    /// This many of 1000 packets were received by queues other than the queues of their entries.
+    /// Another queue than the indirection table names received this many of 1000 packets.
     Elsewhere(u64),
 }
 

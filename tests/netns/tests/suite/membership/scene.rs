@@ -349,8 +349,8 @@ impl<'a> Scene<'a> {
                 Ok((count >= wanted as u64).then_some(()))
             })
         };
-        // A killed member may have been handling a packet, so fewer frames than sent may be
-        // recorded. `Story::in_hand` says which frames may be missing for this reason.
+        // A member that was killed while it handled a packet has not recorded this packet.
+        // `Story::in_hand` returns the frames that may be missing for this reason.
         let _ = await_count(sent.count().saturating_sub(self.members.len()), LIMIT);
         let _ = await_count(sent.count(), Duration::from_secs(3));
         self.members.iter_mut().try_for_each(Recorder::stop)?;
