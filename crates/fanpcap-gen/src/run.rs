@@ -73,8 +73,8 @@ pub struct Sent {
     pub frames: u64,
     /// Bytes of these frames, without check sequences.
     pub bytes: u64,
-    /// Duration of the run, from the first frame. A run with a pace lasts until the frame after its
-    /// last frame would have been due, if that is within 100 ms.
+    /// Duration of the run, from the first frame. A run with a pace ends only when one more frame
+    /// would be due or at its time limit, if that time is less than 100 ms away.
     pub nanoseconds: u64,
     /// The thread's CPU time during the run, including delivery to a veth's peer on the same
     /// machine.

@@ -68,7 +68,7 @@
 //!      headers follow. Then step 8 applies.
 //!    - 37008: TZSP of version 1 with an Ethernet frame, after at most [`TZSP_FIELDS_MAX`] fields.
 //!
-//!    By either UDP port, if the destination port is none of these:
+//!    By the source or destination port, if the destination port is none of the ports above:
 //!    - 5247: CAPWAP's data. The content is an Ethernet frame that is neither a fragment nor
 //!      encrypted (DTLS).
 //!    - 1701: L2TP. Version 2 must have no offset field; its content is IPv4 or IPv6 in PPP.

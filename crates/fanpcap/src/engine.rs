@@ -227,7 +227,8 @@ fn fall_back<H: Handle>(p: H) -> Result<Plan, c_int> {
 }
 
 /// Warns the application that packet sockets replace the engine, and why. The handle works all the
-/// same. If the device is no network interface, such as libpcap's `nflog`, the warning says this.
+/// same. For libpcap's own devices, such as `nflog`, the warning says that they are no network
+/// interfaces, and leaves `reason` out.
 pub(crate) fn told<H: Handle>(p: H, status: c_int, asked: &OnEngine, reason: &str) -> c_int {
     if status < 0 {
         return status;

@@ -5,8 +5,8 @@
 //!
 //! If a register whose bounds the verifier knows is stored at a multiple of eight, the verifier
 //! counts it as a spilled register. Without `CAP_PERFMON` Linux 6.1 then refuses each later store
-//! of less than eight bytes to that place. So each store is of eight bytes, or of a constant, or goes
-//! to an offset that is not a multiple of eight.
+//! of less than eight bytes to that place. So each store is of eight bytes, or of a constant, or
+//! goes to an offset that is not a multiple of eight.
 
 /// The window: the first bytes of a plain frame. They begin two bytes beyond a multiple of eight,
 /// so that IP addresses are aligned.

@@ -172,7 +172,10 @@ fn who_joins_while_the_program_is_replaced_is_told_or_refused() -> Result<()> {
                 joining.join().expect("the thread does not panic")
             })?;
             let last = runs(wire, [before, after])?;
-            ensure!(last == after, "round {round}: {last} after {joined}");
+            ensure!(
+                last == after,
+                "round {round}: the group runs {last}, not {after}: {joined}"
+            );
             drop(newcomer);
             first.count(0)?;
             member::wait_for_members(7, 1)?;

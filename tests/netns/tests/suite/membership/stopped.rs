@@ -137,8 +137,8 @@ impl Trial<'_> {
                 Ok(has_xdp(DEVICE)?.then_some(()))
             })?;
             stop(&newcomer)?;
-            // The newcomer must not have joined yet: the page of a member would show which process
-            // has taken the device.
+            // The test needs a newcomer that has not joined yet: if it had joined, its member page
+            // would show which process has taken the device.
             if diag::packet_sockets()?.iter().all(|it| it.fanout.is_none()) {
                 return Ok(newcomer);
             }
