@@ -201,6 +201,11 @@ pub fn fanout(fd: BorrowedFd<'_>) -> io::Result<PacketFanout> {
 pub struct Filter(Vec<Classic>);
 
 impl Filter {
+    /// The filter with these instructions. The kernel checks them when the filter is attached.
+    pub fn new(code: Vec<Classic>) -> Self {
+        Self(code)
+    }
+
     /// A filter that rejects all packets.
     pub fn reject_all() -> Self {
         Self::keep(0)
@@ -209,7 +214,7 @@ impl Filter {
     /// A filter that accepts all packets and keeps only their first `snaplen` bytes. The kernel
     /// then copies only these bytes.
     pub fn keep(snaplen: u32) -> Self {
-        Self(vec![Classic::keep(snaplen)])
+        Self::new(vec![Classic::keep(snaplen)])
     }
 
     /// Returns a socket's classic filter (`SO_GET_FILTER`, whose lengths are numbers of

@@ -68,12 +68,13 @@ impl Refilter {
     }
 
     /// Whether a rejected packet must be subtracted from the number of received packets. This is so
-    /// if the kernel does not run the filter, or if the packet is outgoing, because the kernel
-    /// filters no outgoing packets. Any other rejected packet came before the filter was set, and
-    /// stays counted.
+    /// if the kernel does not run the filter, or if the kernel has run no filter on an outgoing
+    /// packet: on some kernels, it filters only received packets. Any other rejected packet came
+    /// before the filter was set, and stays counted.
     #[inline(never)]
     fn takes_back(&self, frame: Frame<'_>) -> bool {
-        self.is_counted && (self.number == 0 || frame.link().pkttype == OUTGOING)
+        let is_unfiltered = frame.filter() == 0 && frame.link().pkttype == OUTGOING;
+        self.is_counted && (self.number == 0 || is_unfiltered)
     }
 }
 

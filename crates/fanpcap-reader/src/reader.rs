@@ -375,8 +375,7 @@ impl Reader {
     }
 
     /// Packets that an engine counted as received and the reader's filter rejected. The reader
-    /// filters too, for two reasons: some engines run no filter, and the kernel does not filter the
-    /// packets that the host sends.
+    /// filters too, because the engine may run no filter, or may run it only on received packets.
     pub fn rejected(&self) -> u64 {
         self.control.rejected()
     }

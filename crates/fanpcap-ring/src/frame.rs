@@ -123,6 +123,11 @@ pub(crate) struct FrameRecord {
 /// has all its VLAN tags in its bytes.
 const OF_RECORD: u32 = u32::MAX;
 
+/// Flag of a record: the host sends the frame.
+pub(crate) const OUTGOING: u16 = 1;
+/// Flag of a record: the kernel has kept the frame's first tag beside the frame.
+const TAGGED: u16 = 2;
+
 /// Length of the two addresses of an Ethernet frame. The protocol or the first tag follows them.
 const ADDRESSES_LEN: usize = 12;
 
@@ -170,8 +175,8 @@ impl Frame<'_> {
     ///
     /// # Safety
     /// These are valid for as long as the frame lives: `captured` bytes at `data`, the
-    /// `sockaddr_ll`, and the 4 bytes before `data`. The 4 bytes are aligned, and have the number
-    /// of the filter that was run on the frame.
+    /// `sockaddr_ll`, and the 6 bytes before `data`. The 6 bytes are aligned. They have the
+    /// record's flags, and the number of the filter that was run on the frame.
     #[inline(always)]
     pub(crate) unsafe fn of_record(data: NonNull<u8>, told: &FrameRecord) -> Self {
         Self {
@@ -205,13 +210,29 @@ impl Frame<'_> {
         unsafe { filter.cast::<u32>().read() }
     }
 
-    /// The first VLAN tag in the bytes of a record's frame, at byte 12. `None` if the frame has no
-    /// tag, or is in a packet socket's ring.
+    /// The VLAN tag in the bytes of a record's frame, at byte 12, that packet sockets have beside
+    /// the frame. Of a received frame, this is the first tag. Of a sent frame, it is the tag that
+    /// the kernel has kept beside the frame. `None` if the frame has no such tag, or is in a packet
+    /// socket's ring.
     pub fn tag_inside(&self) -> Option<Vlan> {
         let is_tag = |tpid: &u16| matches!(*tpid, ETH_P_8021Q | ETH_P_8021AD);
         let tpid = self.word_inside(ADDRESSES_LEN).filter(is_tag)?;
+        if self.record_flags() & (OUTGOING | TAGGED) == OUTGOING {
+            return None;
+        }
         let tci = self.word_inside(ADDRESSES_LEN + 2)?;
         Some(Vlan { tpid, tci })
+    }
+
+    /// The flags of the record; 0 for a frame in a packet socket's ring.
+    fn record_flags(&self) -> u16 {
+        if self.headroom != OF_RECORD {
+            return 0;
+        }
+        // SAFETY: the caller of of_record() guarantees these bytes.
+        let flags = unsafe { self.data.sub(6) };
+        // SAFETY: as above.
+        unsafe { flags.cast::<u16>().read() }
     }
 
     /// The 16 bits at byte `at` of a record's frame. `None` for a frame in a packet socket's ring.

@@ -7,7 +7,7 @@
 
 mod lane;
 
-use crate::frame::{Corrupt, Frame, FrameRecord, LINK_LEN, LinkInfo, Stamp};
+use crate::frame::{Corrupt, Frame, FrameRecord, LINK_LEN, LinkInfo, OUTGOING, Stamp};
 use crate::wall::{OffsetClock, Wall};
 use fanpcap_linux::bpf::RingMapping;
 use lane::{Lane, NONE, Next, Record};
@@ -17,8 +17,6 @@ use std::ptr::NonNull;
 /// The most bytes of a packet in a record: libpcap's largest snaplen.
 pub const LONGEST: u32 = 1 << 18;
 
-/// Flag of a record: the host sends the frame.
-const OUTGOING: u16 = 1;
 /// Flag of a record: another member also gets the packet.
 const COPY: u16 = 4;
 

@@ -17,15 +17,13 @@ use std::sync::mpsc::{self, TryRecvError};
 fn packet() -> impl Strategy<Value = Written> {
     let data = proptest::collection::vec(any::<u8>(), 0..200);
     let numbers = (0..u64::MAX / 2, 0..1000_u32, any::<u32>(), 0..40_u32);
-    (data, any::<bool>(), numbers).prop_map(|(data, is_outgoing, (stamp, cut, filter, spare))| {
-        Written {
-            stamp,
-            data,
-            cut,
-            is_outgoing,
-            filter,
-            spare,
-        }
+    (data, 0..4_u16, numbers).prop_map(|(data, flags, (stamp, cut, filter, spare))| Written {
+        stamp,
+        data,
+        cut,
+        flags,
+        filter,
+        spare,
     })
 }
 
@@ -106,7 +104,7 @@ proptest! {
                 prop_assert_eq!(frame.stamp(), time_of(packet.stamp));
                 prop_assert_eq!(frame.filter(), packet.filter);
                 let link = frame.link();
-                let pkttype = if packet.is_outgoing { 4 } else { 0 };
+                let pkttype = if packet.flags & 1 == 1 { 4 } else { 0 };
                 prop_assert_eq!(
                     (link.ifindex, link.hatype, link.pkttype),
                     (DEVICE.ifindex, DEVICE.hatype, pkttype)
@@ -344,10 +342,14 @@ fn room_goes_back_while_a_long_snapshot_is_read() {
 #[test]
 fn the_first_tag_of_a_frame_is_found() {
     let (programs, mut records) = device(1);
-    let mut frame_of = |protocols: &[u16]| {
+    let mut frame_with = |flags: u16, protocols: &[u16]| {
         let mut data = vec![0; 12];
         data.extend(protocols.iter().flat_map(|word| word.to_be_bytes()));
-        let packet = Written { data, ..written(1) };
+        let packet = Written {
+            data,
+            flags,
+            ..written(1)
+        };
         programs[0].arrive(&packet);
         records.open();
         let frame = records.next_frame().unwrap().unwrap();
@@ -357,6 +359,11 @@ fn the_first_tag_of_a_frame_is_found() {
         found
     };
     let tag = |tpid| Some(Vlan { tpid, tci: 7 });
+    let tagged = [0x8100, 7, 0x86dd];
+    assert_eq!(frame_with(3, &tagged), (tag(0x8100), 0x86dd), "sent");
+    let untouched = "sent with a tag that the kernel has not taken out";
+    assert_eq!(frame_with(1, &tagged), (None, 0x8100), "{untouched}");
+    let mut frame_of = |protocols: &[u16]| frame_with(0, protocols);
     assert_eq!(frame_of(&[0x0800, 7]), (None, 0x0800));
     assert_eq!(frame_of(&[0x8100, 7, 0x86dd]), (tag(0x8100), 0x86dd));
     assert_eq!(

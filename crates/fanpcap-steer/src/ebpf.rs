@@ -224,12 +224,27 @@ pub fn xdp(
 /// # Errors
 /// See [`EbpfError`]. If this function refuses a filter, the reader of the ring can still run it.
 pub fn xdp_filter(filter: &[Classic]) -> Result<Object, EbpfError> {
+    filter_apart(filter, Target::Xdp)
+}
+
+/// The filter of a handle, as [`xdp_filter`], for packets that the host sends
+/// (`BPF_PROG_TYPE_SCHED_CLS`). The BPF program reads a packet as a packet socket's filter reads
+/// it: the packet is outgoing, and a tag that the kernel keeps beside the frame is metadata. The
+/// number that the BPF program returns includes the bytes of this tag.
+/// # Errors
+/// As [`xdp_filter`].
+pub fn sent_filter(filter: &[Classic]) -> Result<Object, EbpfError> {
+    filter_apart(filter, Target::Sent)
+}
+
+/// A handle's filter as a BPF program of its own, for all packets.
+fn filter_apart(filter: &[Classic], target: Target) -> Result<Object, EbpfError> {
     let all = Tree {
         main: Function::Pass,
         sets: Vec::new(),
         filters: Vec::new(),
     };
-    object(&all, Target::Xdp, Role::Keep { user: Some(filter) })
+    object(&all, target, Role::Keep { user: Some(filter) })
 }
 
 /// As [`xdp`], but without delivery and table, so that the cost of the decision can be measured.

@@ -8,7 +8,7 @@ mod copy;
 mod sent;
 mod deliver;
 
-use crate::layout::{self, Lanes, ledger, settings};
+use crate::layout::{self, FILTERS_MAP, Lanes, SENT_FILTERS_MAP, ledger, settings};
 use deliver::Delivering;
 use fanpcap_bpf::MapSpec;
 use fanpcap_bpf::assembler::*;
@@ -27,7 +27,7 @@ pub struct Capture {
 /// accepts the last variant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Variant {
-    /// Runs members' filters, and copies short frames by single loads.
+    /// Runs members' filters, and copies short received frames by single loads.
     Full,
     /// Runs members' filters, but copies all frames by the kernel's helper. Some verifiers refuse
     /// single loads: before Linux 6.16, for a process without `CAP_PERFMON`, the verifier also
@@ -60,10 +60,10 @@ impl Capture {
     }
 
     /// The capture of sent packets into the last lane.
-    pub(crate) fn sent(lanes: Lanes) -> Self {
+    pub(crate) fn sent(lanes: Lanes, variant: Variant) -> Self {
         Self {
             lanes,
-            variant: Variant::Plain,
+            variant,
             side: Side::Sent,
         }
     }
@@ -120,7 +120,10 @@ impl Delivery for Capture {
             layout::rows(self.lanes),
         ];
         if self.has_filters() {
-            maps.push(layout::filters());
+            maps.push(layout::filters(match self.side {
+                Side::Received => FILTERS_MAP,
+                Side::Sent => SENT_FILTERS_MAP,
+            }));
         }
         maps
     }

@@ -64,6 +64,9 @@ pub(crate) const ROWS_MAP: &str = "rows";
 pub(crate) const LEDGER_MAP: &str = "ledger";
 /// Name of the array of the members' filters, by slot.
 pub(crate) const FILTERS_MAP: &str = "filters";
+/// Name of the array of the members' filters for packets that the host sends, by slot. An array can
+/// have BPF programs of one type only, so this array is separate.
+pub(crate) const SENT_FILTERS_MAP: &str = "sent_filters";
 /// Name of the array with the registry's settings, one row.
 pub(crate) const SETTINGS_MAP: &str = "settings";
 /// Name of the per-CPU array with one row: the stamp that the root stores for the present packet.
@@ -163,8 +166,9 @@ pub(crate) fn ledger_rows(lanes: Lanes) -> MapSpec {
     MapSpec::given_rows(LEDGER_MAP, MapKind::Array, ROW_LEN, lanes.stride())
 }
 
-pub(crate) fn filters() -> MapSpec {
-    MapSpec::given_rows(FILTERS_MAP, MapKind::ProgArray, 4, SLOTS)
+/// The array of filters with this name.
+pub(crate) fn filters(name: &'static str) -> MapSpec {
+    MapSpec::given_rows(name, MapKind::ProgArray, 4, SLOTS)
 }
 
 pub(crate) fn settings_row() -> MapSpec {

@@ -36,7 +36,7 @@ pub use engine::Xdp;
 pub use error::XdpError;
 pub use layout::{GROUP_SLOTS, Lanes, SLOTS};
 pub use port::open;
-pub use program::{Compile, DeviceMaps, GroupProgram, ProgramError};
+pub use program::{Compile, DeviceMaps, GroupProgram, ProgramError, SlotFilter};
 pub use registry::{DeviceRegistry, ServedDevice};
 pub use rings::MemberRings;
 pub use rows::{GroupCounts, SlotCounts};

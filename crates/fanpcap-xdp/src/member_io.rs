@@ -1,11 +1,11 @@
 //! A member's rings on one device, and the BPF program that fills them.
 
 use crate::port;
-use crate::program::GroupProgram;
+use crate::program::{GroupProgram, SlotFilter};
 use crate::rings::MemberRings;
-use fanpcap_bpf::Classic;
+use fanpcap_bpf::{Classic, Object};
 use fanpcap_engine::MemberIo;
-use fanpcap_linux::bpf::Loaded;
+use fanpcap_linux::bpf::{Loaded, LoadedProgram};
 use fanpcap_reader::Input;
 use fanpcap_steer::ebpf;
 use std::io;
@@ -33,6 +33,12 @@ impl RingsOfMember {
     }
 }
 
+/// Loads a filter. `None` if the kernel refuses it.
+fn load(filter: Object) -> Option<LoadedProgram> {
+    let loaded = Loaded::load(&filter, "fanpcap_filter").ok();
+    loaded.map(Loaded::into_program)
+}
+
 impl MemberIo for RingsOfMember {
     fn admit(&self, slot: u8, socket: u64) -> io::Result<()> {
         self.program.put(slot, &self.rings, self.snaplen, socket)
@@ -48,11 +54,16 @@ impl MemberIo for RingsOfMember {
     }
 
     fn filter(&self, slot: u8, code: &[Classic], number: u32) -> bool {
-        let object = ebpf::xdp_filter(code).ok();
-        let loaded = object.and_then(|object| Loaded::load(&object, "fanpcap_filter").ok());
-        let loaded = loaded.map(Loaded::into_program);
-        let filter = loaded.as_ref().map(|loaded| (loaded, number));
-        self.program.set_filter(slot, filter).is_ok() && loaded.is_some()
+        let received = ebpf::xdp_filter(code).ok().and_then(load);
+        let filter = received.map(|received| SlotFilter {
+            received,
+            sent: match self.rings.has_sent() && self.program.filters_sent() {
+                true => ebpf::sent_filter(code).ok().and_then(load),
+                false => None,
+            },
+            number,
+        });
+        self.program.set_filter(slot, filter.as_ref()).is_ok() && filter.is_some()
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {

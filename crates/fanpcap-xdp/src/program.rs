@@ -2,7 +2,7 @@
 
 use crate::capture::{Capture, Variant};
 use crate::layout::{self, FILTERS_MAP, LEDGER_MAP, Lanes, RINGS_MAP, ROWS_MAP, SLOTS};
-use crate::layout::{SETTINGS_MAP, STAMP_MAP};
+use crate::layout::{SENT_FILTERS_MAP, SETTINGS_MAP, STAMP_MAP};
 use crate::rings::MemberRings;
 use crate::rows::{GroupCounts, Ledger, Rows, SlotCounts};
 use crate::tags::Tags;
@@ -26,15 +26,38 @@ pub struct GroupProgram {
     rows: Rows,
     ledger: Ledger,
     filters: ObjectArray,
-    /// The attached BPF program for packets that the host sends, or why there is none. `Err(None)`
-    /// means that the kernel has no hook for such a BPF program.
-    sent: Result<Attached, Option<String>>,
+    /// The group's part for packets that the host sends, or why there is none. `Err(None)` means
+    /// that the kernel has no hook for such a BPF program.
+    sent: Result<Sent, Option<String>>,
     /// The device's BPF link; `None` if the group was loaded without a device.
     link: Option<Attached>,
 }
 
+/// A group's part for packets that the host sends.
+#[derive(Debug)]
+struct Sent {
+    /// The attached BPF program.
+    program: Attached,
+    /// The members' filters.
+    filters: ObjectArray,
+}
+
+/// An application's filter, as the BPF programs that run it. They return how many bytes of a packet
+/// to keep.
+#[derive(Debug)]
+pub struct SlotFilter {
+    /// The XDP program for packets that the device receives.
+    pub received: LoadedProgram,
+    /// The BPF program for packets that the host sends; `None` if the kernel does not filter these
+    /// packets.
+    pub sent: Option<LoadedProgram>,
+    /// The number that records of packets get which have passed the filter. It is not 0, and
+    /// differs from the numbers of the slot's other filters.
+    pub number: u32,
+}
+
 /// How many descriptors [`GroupProgram::descriptors`] returns.
-pub(crate) const PROGRAM_DESCRIPTORS: usize = 6;
+pub(crate) const PROGRAM_DESCRIPTORS: usize = 7;
 
 /// The objects of a device that a group's BPF program needs. All groups on the device share these
 /// objects.
@@ -79,15 +102,18 @@ impl GroupProgram {
         group.link = link.map_err(LoadError::Map)?;
         let all = group.given(registry, given);
         let received = load_received(lanes, &all, compile)?;
-        let sent = load_sent(lanes, &all, compile, &received).map_err(|error| match error {
-            ProgramError::Compile(error) => Some(error.to_string()),
-            ProgramError::Load(error) => Some(error.to_string()),
-        });
-        group.sent = sent.and_then(|sent| {
+        let filters = filters().map_err(|error| Some(error.to_string()));
+        group.sent = filters.and_then(|filters| {
+            let sent = load_sent(lanes, &all, filters.as_fd(), compile, &received);
+            let sent = sent.map_err(|error| match error {
+                ProgramError::Compile(error) => Some(error.to_string()),
+                ProgramError::Load(error) => Some(error.to_string()),
+            })?;
             let attached = sent.attach(registry.ifindex, Hook::Egress);
             // Kernels before Linux 6.6 have no hook for sent packets.
             let is_old = |error: &io::Error| error.raw_os_error() == Some(EINVAL);
-            attached.map_err(|error| (!is_old(&error)).then(|| error.to_string()))
+            let program = attached.map_err(|error| (!is_old(&error)).then(|| error.to_string()))?;
+            Ok(Sent { program, filters })
         });
         Ok((group, received))
     }
@@ -107,11 +133,10 @@ impl GroupProgram {
     ) -> Result<(Loaded, Option<LoadedProgram>), ProgramError> {
         let all = self.given(registry, given);
         let received = load_received(self.lanes(), &all, compile)?;
-        let sent = match self.sent {
-            Ok(_) => Some(load_sent(self.lanes(), &all, compile, &received)?),
-            Err(_) => None,
-        };
-        Ok((received, sent))
+        let sent = self.sent.as_ref().ok().map(|Sent { filters, .. }| {
+            load_sent(self.lanes(), &all, filters.as_fd(), compile, &received)
+        });
+        Ok((received, sent.transpose()?))
     }
 
     /// Replaces the BPF program for sent packets by `program`. Changes nothing if the group has no
@@ -121,7 +146,7 @@ impl GroupProgram {
     /// `InvalidData` when `program` is not a BPF program for sent packets; errors of bpf(2).
     pub fn replace_sent(&self, program: OwnedFd) -> io::Result<()> {
         let program = LoadedProgram::open(program, ProgramKind::SchedCls)?;
-        match self.sent.as_ref().map(|sent| sent.replace(&program)) {
+        match self.sent.as_ref().map(|it| it.program.replace(&program)) {
             Ok(Err(error)) if error.raw_os_error() != Some(ENOLINK) => Err(error),
             Ok(_) | Err(_) => Ok(()),
         }
@@ -133,7 +158,7 @@ impl GroupProgram {
             rings: array(layout::rings(lanes))?,
             rows: Rows::create(lanes)?,
             ledger: Ledger::create(lanes)?,
-            filters: array(layout::filters())?,
+            filters: filters()?,
             sent: Err(None),
             link: None,
         })
@@ -160,17 +185,21 @@ impl GroupProgram {
     /// # Errors
     /// `InvalidData` when the descriptors are not those of a group.
     pub fn open(descriptors: [OwnedFd; PROGRAM_DESCRIPTORS]) -> io::Result<Self> {
-        let [rings, rows, ledger, filters, sent, link] = descriptors;
+        let [rings, rows, ledger, filters, sent, sent_filters, link] = descriptors;
         let rows = Rows::open(rows)?;
         let lanes = rows.lanes();
+        let array = |filters| ObjectArray::open(filters, MapKind::ProgArray, SLOTS);
+        let sent = Attached::open(sent, Hook::Egress).and_then(|program| {
+            let filters = array(sent_filters)?;
+            Ok(Sent { program, filters })
+        });
         Ok(Self {
             rings: ObjectArray::open(rings, MapKind::RingArray, lanes.entries())?,
             ledger: Ledger::open(ledger, lanes)?,
-            filters: ObjectArray::open(filters, MapKind::ProgArray, SLOTS)?,
+            filters: array(filters)?,
             // If the group has no BPF program for sent packets, only the group's first member has
             // the error with which the load or the attachment failed.
-            sent: Attached::open(sent, Hook::Egress)
-                .map_err(|_| Some("the group began without them".to_owned())),
+            sent: sent.map_err(|_| Some("the group began without them".to_owned())),
             link: Attached::open(link, Hook::Driver).ok(),
             rows,
         })
@@ -180,15 +209,18 @@ impl GroupProgram {
     /// these descriptors open any more, the kernel drops the members' filters and detaches the BPF
     /// program for sent packets.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; PROGRAM_DESCRIPTORS] {
+        // If there is no BPF program for sent packets, or no link, the descriptor of the rings
+        // takes its place.
+        let none = self.rings.as_fd();
+        let sent = self.sent.as_ref();
         [
             self.rings.as_fd(),
             self.rows.as_fd(),
             self.ledger.as_fd(),
             self.filters.as_fd(),
-            // If there is no BPF program for sent packets, or no link, the descriptor of the rings
-            // takes its place.
-            self.sent.as_ref().map_or(self.rings.as_fd(), AsFd::as_fd),
-            self.link.as_ref().map_or(self.rings.as_fd(), AsFd::as_fd),
+            sent.map_or(none, |it| it.program.as_fd()),
+            sent.map_or(none, |it| it.filters.as_fd()),
+            self.link.as_ref().map_or(none, AsFd::as_fd),
         ]
     }
 
@@ -199,6 +231,11 @@ impl GroupProgram {
     pub fn sees_sent(&self) -> Result<(), Unavailable> {
         let sent = self.sent.as_ref().map(drop);
         sent.map_err(|reason| Unavailable::Sent(reason.clone()))
+    }
+
+    /// Whether the group has a BPF program for packets that the host sends, with filters for them.
+    pub(crate) fn filters_sent(&self) -> bool {
+        self.sent.is_ok()
     }
 
     /// Returns the lanes that the device had when the group began.
@@ -252,33 +289,31 @@ impl GroupProgram {
         self.rings.remove(self.first(slot), used)
     }
 
-    /// Sets or removes the filter that the kernel runs for the slot. The filter is an XDP program
-    /// that returns how many bytes to keep. A filter comes with its generation, which is not 0 and
-    /// differs from the generations of the slot's other filters. Records of frames that passed the
-    /// filter have this generation. Records that are written during the change may have the former
-    /// generation, or 0.
+    /// Sets or removes the filter that the kernel runs for the slot. Records that are written
+    /// during the change may have the number of the former filter, or 0.
     ///
     /// # Errors
     /// The errors of bpf(2). After an error, no filter runs.
-    pub fn set_filter(&self, slot: u8, filter: Option<(&LoadedProgram, u32)>) -> io::Result<()> {
-        // A record must not have the generation of a filter that has not run. So a new filter's
-        // generation is stored after the filter, and is cleared before the filter is removed.
-        let set = |generation| {
-            self.rows
-                .of(slot)
-                .for_each(|row| row.set_filter(generation))
-        };
-        match filter {
-            Some((program, generation)) => {
-                let put = self.filters.put(slot.into(), &[program.as_fd()]);
-                set(if put.is_ok() { generation } else { 0 });
-                put
-            }
-            None => {
-                set(0);
-                self.filters.remove(slot.into(), 1)
-            }
+    pub fn set_filter(&self, slot: u8, filter: Option<&SlotFilter>) -> io::Result<()> {
+        // A record must not have the number of a filter that has not run. So a new filter's number
+        // is stored after the filter, and is cleared before the filter is removed.
+        let set = |number| self.rows.of(slot).for_each(|row| row.set_filter(number));
+        if filter.is_none() {
+            set(0);
         }
+        let put = |array: &ObjectArray, program: Option<&LoadedProgram>| match program {
+            Some(program) => array.put(slot.into(), &[program.as_fd()]),
+            None => array.remove(slot.into(), 1),
+        };
+        let put = put(&self.filters, filter.map(|it| &it.received)).and_then(|()| {
+            let sent = filter.and_then(|it| it.sent.as_ref());
+            self.sent
+                .as_ref()
+                .map_or(Ok(()), |it| put(&it.filters, sent))
+        });
+        let number = filter.filter(|_| put.is_ok()).map_or(0, |it| it.number);
+        set(number);
+        put
     }
 
     /// Returns the counts for the slot.
@@ -344,16 +379,30 @@ fn load_received(
     loaded
 }
 
-/// Loads the BPF program for sent packets, which shares all maps with `received`.
+/// Loads the BPF program for sent packets, which shares all maps but the filters with `received`.
+/// Leaves the filters to the readers if the verifier refuses the BPF program that runs them.
 fn load_sent(
     lanes: Lanes,
     given: &Given<'_>,
+    filters: BorrowedFd<'_>,
     compile: Compile<'_>,
     received: &Loaded,
 ) -> Result<LoadedProgram, ProgramError> {
-    let object = compile(&Capture::sent(lanes)).map_err(ProgramError::Compile)?;
-    let sent = Loaded::load_sharing(&object, NAME_OF_SENT, given, received)?;
-    Ok(sent.into_program())
+    let given = [given, &[(SENT_FILTERS_MAP, filters)]].concat();
+    let load = |variant| {
+        let object = compile(&Capture::sent(lanes, variant)).map_err(ProgramError::Compile)?;
+        let sent = Loaded::load_sharing(&object, NAME_OF_SENT, &given, received)?;
+        Ok(sent.into_program())
+    };
+    match load(Variant::Copied) {
+        Err(ProgramError::Load(LoadError::Refused(_))) => load(Variant::Plain),
+        loaded => loaded,
+    }
+}
+
+/// Creates an array of members' filters.
+fn filters() -> io::Result<ObjectArray> {
+    ObjectArray::create("fanpcap_xdp", MapKind::ProgArray, SLOTS)
 }
 
 /// Why a group's BPF program can't be loaded.

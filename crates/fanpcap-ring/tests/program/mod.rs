@@ -30,7 +30,8 @@ pub struct Written {
     pub data: Vec<u8>,
     /// Bytes on the wire that were not captured.
     pub cut: u32,
-    pub is_outgoing: bool,
+    /// 1 for a frame that the host sends, and 2 more if its tag was beside it.
+    pub flags: u16,
     pub filter: u32,
     /// Bytes of the record after the captured ones.
     pub spare: u32,
@@ -42,7 +43,7 @@ pub fn written(stamp: u64) -> Written {
         stamp,
         data: (0..60).collect(),
         cut: 0,
-        is_outgoing: false,
+        flags: 0,
         filter: 0,
         spare: 4,
     }
@@ -139,7 +140,7 @@ impl Program {
         bytes.extend(captured.to_ne_bytes());
         bytes.extend((captured + packet.cut).to_ne_bytes());
         bytes.extend(3_u16.to_ne_bytes());
-        bytes.extend(u16::from(packet.is_outgoing).to_ne_bytes());
+        bytes.extend(packet.flags.to_ne_bytes());
         bytes.extend(packet.filter.to_ne_bytes());
         bytes.extend(&packet.data);
         self.put(position + 8, &bytes);

@@ -20,6 +20,7 @@ mod recording;
 mod seed;
 mod seeded;
 mod sent;
+mod sent_filters;
 mod shrink;
 mod side;
 mod slots;

@@ -23,6 +23,9 @@ enum Source {
     Tagged,
     /// The frame as it is, and the metadata of its socket buffer.
     Socket,
+    /// A frame that the host sends, as it is, and the metadata that a packet socket's filter finds
+    /// for it.
+    Sent,
     /// A frame at XDP without a VLAN tag, and the metadata that its socket buffer would have.
     Device,
     /// A frame at XDP with a VLAN tag, and the metadata that its socket buffer would have. The tag
@@ -80,7 +83,8 @@ impl Emitter<'_> {
         self.asm.note("the user's filter");
         match self.target.kind() {
             ProgramKind::SocketFilter => self.classic(code, OWN, Source::Socket),
-            ProgramKind::Xdp | ProgramKind::SchedCls => self.device_filter(code, OWN),
+            ProgramKind::SchedCls => self.classic(code, OWN, Source::Sent),
+            ProgramKind::Xdp => self.device_filter(code, OWN),
         }
     }
 
@@ -140,7 +144,7 @@ impl Emitter<'_> {
                 match filter.source {
                     Source::Tagged => self.asm.alu(Op::Add, R1, TAG_LEN),
                     Source::Untagged => self.asm.alu(Op::Sub, R1, TAG_LEN),
-                    Source::Frame | Source::Socket | Source::Device => {}
+                    Source::Frame | Source::Socket | Source::Sent | Source::Device => {}
                 }
                 self.asm.set(if code == LD_W_LEN { R7 } else { R8 }, R1);
             }
@@ -158,8 +162,10 @@ impl Emitter<'_> {
                     Operand::from(R7)
                 };
                 self.asm.set32(R0, value);
-                if filter.source == Source::Untagged {
-                    self.keep_tag();
+                match filter.source {
+                    Source::Untagged => self.keep_tag(),
+                    Source::Sent => self.keep_tag_beside(),
+                    Source::Frame | Source::Tagged | Source::Socket | Source::Device => {}
                 }
                 self.asm.exit();
             }

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 mod tags;
 mod behind;
+mod sent_filters;
 
 fn program(group: &Group) -> BorrowedFd<'_> {
     group.received.as_fd()

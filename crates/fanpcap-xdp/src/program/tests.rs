@@ -184,9 +184,12 @@ fn a_filter_of_a_slot_says_how_much_is_kept() {
     let group = group("main = steer_flow", Lanes::for_queues(1));
     let (_rings, mut records) = group.rings(65_535);
     let mut captured = |set: Option<(i32, u32)>| {
-        let program = set.map(|(bytes, generation)| (keep(bytes), generation));
-        let set = program.as_ref().map(|(program, number)| (program, *number));
-        group.program.set_filter(0, set).unwrap();
+        let filter = set.map(|(bytes, number)| SlotFilter {
+            received: keep(bytes),
+            sent: None,
+            number,
+        });
+        group.program.set_filter(0, filter.as_ref()).unwrap();
         group.run(&frame(100), 1);
         let found = next(&mut records).map(|(bytes, _, filter)| (bytes.len(), filter));
         if found.is_some() {

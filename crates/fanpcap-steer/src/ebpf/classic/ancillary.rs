@@ -37,7 +37,7 @@ impl Emitter<'_> {
         self.loaded(size);
     }
 
-    fn ancillary(&mut self, filter: &Making<'_>, what: u32) -> Made {
+    pub(super) fn ancillary(&mut self, filter: &Making<'_>, what: u32) -> Made {
         match what {
             SKF_AD_PROTOCOL => self.big_endian_context(skb::PROTOCOL),
             SKF_AD_PKTTYPE => self.context(R1, skb::PKT_TYPE),
@@ -63,6 +63,15 @@ impl Emitter<'_> {
     fn big_endian_context(&mut self, field: i16) {
         self.context(R1, field);
         self.asm.big_endian(R1, 16);
+    }
+
+    /// Adds the length of the tag beside the frame to r0, the number of bytes to keep. Adds nothing
+    /// if r0 is 0, or if the frame has no such tag.
+    pub(super) fn keep_tag_beside(&mut self) {
+        let done = self.asm.label();
+        self.tag_beside(done);
+        self.keep_tag();
+        self.asm.bind(done);
     }
 
     fn helper(&mut self, helper: i32) {

@@ -1,6 +1,7 @@
-//! A handle's own filter at XDP. A filter for a live handle expects the first VLAN tag beside the
-//! frame, where the kernel's receive path puts it (net/core/skbuff.c, `skb_vlan_untag`), and the
-//! frame's bytes without this tag. At XDP the tag is still among the bytes.
+//! A handle's own filter at XDP, and the metadata of sent packets. A filter for a live handle
+//! expects the first VLAN tag beside the frame, where the kernel's receive path puts it
+//! (net/core/skbuff.c, `skb_vlan_untag`), and the frame's bytes without this tag. At XDP the tag is
+//! still among the bytes.
 
 use super::super::emitter::Emitter;
 use super::super::stack::TWO_PARTS;
@@ -12,6 +13,11 @@ use fanpcap_bpf::kernel::*;
 
 /// The hardware type of Ethernet (linux/if_arp.h).
 const ARPHRD_ETHER: i32 = 1;
+
+const ON_SOCKETS: &str = "only a filter on a socket can read this metadata";
+
+/// A number of bytes that no record of a frame has.
+const LONGER: i32 = 1 << 20;
 
 /// The offset of a tag, and the offset behind it.
 const TAG: u16 = 12;
@@ -55,7 +61,7 @@ impl Emitter<'_> {
         let done = self.asm.label();
         self.asm.jump_if(R0.is(0), done);
         // Adds nothing to a number that is already larger than any frame: the sum could overflow.
-        self.asm.jump_if(R0.above(0xffff), done);
+        self.asm.jump_if(R0.at_least(LONGER), done);
         self.asm.alu(Op::Add, R0, TAG_LEN);
         self.asm.bind(done);
     }
@@ -110,12 +116,15 @@ impl Emitter<'_> {
     }
 
     /// Loads metadata into r1, for a load at an offset beyond 2^31. Refuses metadata that is not
-    /// known at XDP, and all other offsets beyond 2^31.
+    /// known at XDP, for sent packets too, and all other offsets beyond 2^31.
     pub(super) fn beside_at_device(&mut self, filter: &Making<'_>, k: u32) -> Made {
         let tag = (filter.source == Source::Untagged).then_some(R9);
         let Some(what) = k.checked_sub(SKF_AD_OFF) else {
             return Err(filter.refuse("it loads from outside the frame"));
         };
+        if filter.source == Source::Sent {
+            return self.beside_sent(filter, what);
+        }
         match (what, tag) {
             (SKF_AD_PROTOCOL, _) => self.protocol_of_frame(filter),
             (SKF_AD_PKTTYPE, _) => self.asm.set(R1, PACKET_HOST),
@@ -128,7 +137,24 @@ impl Emitter<'_> {
             (SKF_AD_VLAN_TAG, Some(tag)) => self.asm.set(R1, tag & 0xffff),
             (SKF_AD_VLAN_TAG_PRESENT, Some(_)) => self.asm.set(R1, 1),
             (SKF_AD_VLAN_TPID, Some(tag)) => self.asm.set(R1, tag >> 16),
-            _ => return Err(filter.refuse("only a filter on a socket can read this metadata")),
+            _ => return Err(filter.refuse(ON_SOCKETS)),
+        }
+        Ok(())
+    }
+
+    /// Loads metadata of a sent packet into r1.
+    fn beside_sent(&mut self, filter: &Making<'_>, what: u32) -> Made {
+        match what {
+            // The kernel sets the type only on the copies that packet sockets get.
+            SKF_AD_PKTTYPE => self.asm.set(R1, PACKET_OUTGOING),
+            SKF_AD_PROTOCOL
+            | SKF_AD_IFINDEX
+            | SKF_AD_HATYPE
+            | SKF_AD_ALU_XOR_X
+            | SKF_AD_VLAN_TAG
+            | SKF_AD_VLAN_TAG_PRESENT
+            | SKF_AD_VLAN_TPID => self.ancillary(filter, what)?,
+            _ => return Err(filter.refuse(ON_SOCKETS)),
         }
         Ok(())
     }
@@ -139,7 +165,7 @@ impl Emitter<'_> {
         let done = self.asm.label();
         let type_at = match filter.source {
             Source::Untagged => BEHIND_TAG,
-            Source::Frame | Source::Tagged | Source::Socket | Source::Device => TAG,
+            Source::Frame | Source::Tagged | Source::Socket | Source::Sent | Source::Device => TAG,
         };
         self.bytes(filter, type_at, 2);
         self.when(R1.below(ETH_P_802_3_MIN), |this| {

@@ -16,7 +16,9 @@ impl Emitter<'_> {
                     Err(filter.refuse("it loads from outside the frame"))
                 }
                 Source::Socket => self.beside(filter, k, size),
-                Source::Device | Source::Untagged => self.beside_at_device(filter, k),
+                Source::Sent | Source::Device | Source::Untagged => {
+                    self.beside_at_device(filter, k)
+                }
             };
         }
         match u16::try_from(k) {
@@ -117,7 +119,7 @@ impl Emitter<'_> {
         match filter.source {
             Source::Tagged => self.indirect_tagged(filter, size, number, done),
             Source::Untagged => self.indirect_untagged(filter, size, number, done),
-            Source::Frame | Source::Socket | Source::Device => {}
+            Source::Frame | Source::Socket | Source::Sent | Source::Device => {}
         }
         self.load_placed(filter, R8 + number, size);
         self.asm.bind(done);
@@ -129,7 +131,7 @@ impl Emitter<'_> {
     fn behind_ipv4(&mut self, filter: &Making<'_>, number: i32, size: u8, done: Label) {
         let tag = match filter.source {
             Source::Untagged => TAG_LEN,
-            Source::Frame | Source::Tagged | Source::Socket | Source::Device => 0,
+            Source::Frame | Source::Tagged | Source::Socket | Source::Sent | Source::Device => 0,
         };
         let offset = number.checked_add(IPV4_LEN + tag).map(u16::try_from);
         let Some(Ok(offset)) = offset.filter(|_| number >= ETHERNET_LEN) else {
