@@ -226,6 +226,26 @@ static void filtered(pcap_t *p)
 	printf("%u, %u, %u packets\n", found[0], found[1], found[2]);
 }
 
+/* The kernel filters what the host sends; without privileges, the reader does. */
+static void outgoing(pcap_t *p)
+{
+	struct pcap_stat stat;
+	unsigned found[2];
+
+	port = port_of("vb");
+	for (int i = 0; i < 2; i++) {
+		set_filter(p, "ether proto 0x88b5");
+		send_many(FEW, OURS, SMALLEST);
+		send_many(MANY, OTHERS, SMALLEST);
+		found[i] = read_all(p, UINT32_MAX);
+		if (i == 0 && setresuid(NOBODY, NOBODY, NOBODY) != 0)
+			fail("setresuid", strerror(errno));
+	}
+	if (pcap_stats(p, &stat) != 0)
+		fail("pcap_stats", pcap_geterr(p));
+	printf("%u, %u packets, %u received, %u dropped\n", found[0], found[1], stat.ps_recv, stat.ps_drop);
+}
+
 static void counted(pcap_t *p)
 {
 	struct pcap_stat stat;
@@ -518,7 +538,8 @@ int main(int argc, char **argv)
 		void (*run)(pcap_t *p);
 	} tests[] = {
 		{ "polled", polled },	   { "nonblock", nonblock },	 { "inject", inject },
-		{ "filtered", filtered },  { "counted", counted },	 { "full", full },
+		{ "filtered", filtered },  { "outgoing", outgoing },
+		{ "counted", counted },	   { "full", full },
 		{ "broken", broken_loop }, { "waits", waits },	 { "directed", directed },
 		{ "downed", downed },	   { "gone", gone },
 		{ "both", both },	   { "lost", lost },

@@ -52,6 +52,12 @@ fn filters_hold_from_the_next_packet_on_also_without_privileges() -> Result<()> 
 
 #[test]
 #[ignore = "needs root: run by make test"]
+fn what_a_filter_rejects_of_sent_packets_is_not_counted_also_without_privileges() -> Result<()> {
+    ensure_said(&[("outgoing", "20, 20 packets, 40 received, 0 dropped")])
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
 fn counters_add_up() -> Result<()> {
     let expected = "5000 received before, 5000 read, 5000 received, 0 dropped";
     ensure_said(&[("counted", expected), ("full", "lost some, sum right")])

@@ -18,6 +18,7 @@ mod refusals;
 mod remains;
 mod replaced;
 mod sent;
+mod sent_filters;
 mod stalled;
 mod stream;
 mod tags;

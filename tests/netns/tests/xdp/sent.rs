@@ -6,9 +6,9 @@ use std::net::{Ipv6Addr, TcpListener, TcpStream};
 use std::thread;
 
 use anyhow::{Result, anyhow, ensure};
-use fanpcap_netns::Wire;
 use fanpcap_netns::remains::on_wire_that_ends_clean;
-use fanpcap_testkit::frames::ethernet;
+use fanpcap_netns::{Wire, wait_for_shares};
+use fanpcap_testkit::frames::{ethernet, udp, v4};
 use fanpcap_testkit::hosts::{DEVICE, Hosts};
 use fanpcap_testkit::veth::{self, ip};
 use fanpcap_testkit::{Direction, Program, Scratch, member, netns};
@@ -48,6 +48,43 @@ fn what_a_filter_rejects_is_not_received_whoever_runs_it() -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// The members of a group share out what the host sends, each with the same filter.
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_groups_members_receive_what_their_filters_want() -> Result<()> {
+    const FLOWS: u16 = 200;
+    for mode in ["flow", "flow+sticky+balance", "lb"] {
+        on_wire_that_ends_clean(1, |wire| {
+            let start = |_| start_as(wire, tcpdump(wire)?.group(7, mode).arg("udp port 7777"));
+            let mut members = (0..3).map(start).collect::<Result<Vec<_>>>()?;
+            member::wait_for_members(7, 3)?;
+            wait_for_shares()?;
+            let send = |port| -> Result<()> {
+                let frame = |flow| ethernet(0x0800, &v4(17, 0, &udp(flow, port, &[7; 90])));
+                let frames: Vec<_> = (0..FLOWS).map(frame).collect();
+                wire.send_bytes(frames.iter().map(|it| (Direction::Reply, &it[..])))
+            };
+            let mut received = 0;
+            for member in [None, members.pop()] {
+                if let Some(member) = member {
+                    received += member.stop()?.count("packets received by filter")?;
+                    wait_for_shares()?;
+                }
+                send(9)?;
+                send(7777)?;
+            }
+            for member in members {
+                let ended = member.stop()?;
+                received += ended.count("packets received by filter")?;
+                ensure!(ended.count("packets dropped by kernel")? == 0);
+            }
+            ensure!(received == 2 * usize::from(FLOWS), "{mode}: {received}");
+            Ok(())
+        })?;
+    }
+    Ok(())
 }
 
 #[test]
