@@ -1,7 +1,7 @@
 //! Why the engine does not serve a handle.
 
 use crate::layout::GROUP_SLOTS;
-use crate::program::ProgramError;
+use crate::load::ProgramError;
 use crate::unavailable::Unavailable;
 use fanpcap_engine::Refusal;
 use fanpcap_linux::process::memory::Limit;

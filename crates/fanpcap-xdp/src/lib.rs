@@ -2,8 +2,8 @@
 //! into the ring buffer of a member.
 //!
 //! Each group on a device has one BPF program for received packets ([`GroupProgram`]). The data
-//! that differ between members are in maps: ring buffers, and a row for each slot and lane. So only
-//! maps change when a member joins or leaves. The groups of a device share one [`Device`].
+//! that differ between members are in maps: ring buffers, filters, and a row for each slot and lane.
+//! So only maps change when a member joins or leaves. The groups of a device share one [`Device`].
 #![forbid(unsafe_code)]
 
 mod layout;
@@ -15,6 +15,7 @@ mod capture;
 mod test_group;
 mod unavailable;
 mod tags;
+mod load;
 mod program;
 mod root;
 mod behind;
@@ -35,8 +36,9 @@ pub use device::{Device, Untaken};
 pub use engine::Xdp;
 pub use error::XdpError;
 pub use layout::{GROUP_SLOTS, Lanes, SLOTS};
+pub use load::{Compile, ProgramError};
 pub use port::open;
-pub use program::{Compile, DeviceMaps, GroupProgram, ProgramError, SlotFilter};
+pub use program::{DeviceMaps, GroupProgram, SlotFilter};
 pub use registry::{DeviceRegistry, ServedDevice};
 pub use rings::MemberRings;
 pub use rows::{GroupCounts, SlotCounts};

@@ -4,7 +4,7 @@
 use crate::layout::{
     self, GROUP_SLOTS, PROGRAMS_MAP, SETTINGS_LEN, SETTINGS_MAP, STAMP_MAP, settings,
 };
-use crate::program;
+use crate::load;
 use crate::root::root;
 use crate::tags::Tags;
 use crate::unavailable::Unavailable;
@@ -73,7 +73,7 @@ impl Own {
         ];
         let device = tags.map_or(0, |tags| tags.ifindex);
         let name = match group_slots.count_ones() {
-            1 => program::NAME,
+            1 => load::NAME,
             _ => "fanpcap_root",
         };
         Loaded::load_for(&root, name, &given, device).map(Loaded::into_program)

@@ -1,15 +1,14 @@
 //! A group's BPF programs on a device, and the maps that change when members join or leave.
 
-use crate::capture::{Capture, Variant};
 use crate::layout::{self, FILTERS_MAP, LEDGER_MAP, Lanes, RINGS_MAP, ROWS_MAP, SLOTS};
-use crate::layout::{SENT_FILTERS_MAP, SETTINGS_MAP, STAMP_MAP};
+use crate::layout::{SETTINGS_MAP, STAMP_MAP};
+use crate::load::{Compile, Given, Making, ProgramError};
 use crate::rings::MemberRings;
 use crate::rows::{GroupCounts, Ledger, Rows, SlotCounts};
 use crate::tags::Tags;
 use crate::unavailable::Unavailable;
-use fanpcap_bpf::{MapKind, MapSpec, Object, ProgramKind};
+use fanpcap_bpf::{MapKind, MapSpec, ProgramKind};
 use fanpcap_linux::bpf::{Attached, Hook, LoadError, Loaded, LoadedProgram, ObjectArray};
-use fanpcap_steer::ebpf::EbpfError;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -73,12 +72,6 @@ pub struct DeviceMaps<'a> {
     pub link: Option<&'a Attached>,
 }
 
-/// Compiles a group's steering program together with a capture.
-pub type Compile<'a> = &'a dyn Fn(&Capture) -> Result<Object, EbpfError>;
-
-/// Maps that a BPF program uses, by their names in the object.
-type Given<'a> = [(&'a str, BorrowedFd<'a>)];
-
 impl GroupProgram {
     /// Loads the BPF program of a group without members, for a device with these lanes and this
     /// registry. `given` are further maps for the BPF program. The [`Loaded`] in the result is the
@@ -93,7 +86,7 @@ impl GroupProgram {
         compile: Compile<'_>,
     ) -> Result<(Self, Loaded), ProgramError> {
         let group = Self::without_programs(lanes);
-        let mut group = group.map_err(|error| LoadError::of_map(KIND, error))?;
+        let mut group = group.map_err(|error| LoadError::of_map(ProgramKind::Xdp, error))?;
         // Looks up the number of the kernel's function that returns VLAN tags. The lookup takes a
         // while, so it is done here, and its result is kept: the later load of a root needs the
         // number, and the caller then holds a lock.
@@ -101,10 +94,15 @@ impl GroupProgram {
         let link = registry.link.map(Attached::try_clone).transpose();
         group.link = link.map_err(LoadError::Map)?;
         let all = group.given(registry, given);
-        let received = load_received(lanes, &all, compile)?;
+        let making = Making {
+            lanes,
+            given: &all,
+            compile,
+        };
+        let received = making.received()?;
         let filters = filters().map_err(|error| Some(error.to_string()));
         group.sent = filters.and_then(|filters| {
-            let sent = load_sent(lanes, &all, filters.as_fd(), compile, &received);
+            let sent = making.sent(filters.as_fd(), &received);
             let sent = sent.map_err(|error| match error {
                 ProgramError::Compile(error) => Some(error.to_string()),
                 ProgramError::Load(error) => Some(error.to_string()),
@@ -132,10 +130,14 @@ impl GroupProgram {
         compile: Compile<'_>,
     ) -> Result<(Loaded, Option<LoadedProgram>), ProgramError> {
         let all = self.given(registry, given);
-        let received = load_received(self.lanes(), &all, compile)?;
-        let sent = self.sent.as_ref().ok().map(|Sent { filters, .. }| {
-            load_sent(self.lanes(), &all, filters.as_fd(), compile, &received)
-        });
+        let making = Making {
+            lanes: self.lanes(),
+            given: &all,
+            compile,
+        };
+        let received = making.received()?;
+        let sent = self.sent.as_ref().ok();
+        let sent = sent.map(|it| making.sent(it.filters.as_fd(), &received));
         Ok((received, sent.transpose()?))
     }
 
@@ -360,70 +362,10 @@ pub(crate) fn is_detached(link: &Attached) -> bool {
     link.ifindex().is_ok_and(|ifindex| ifindex == 0)
 }
 
-/// Loads the BPF program for received packets, with the first variant that the verifier accepts.
-fn load_received(
-    lanes: Lanes,
-    given: &Given<'_>,
-    compile: Compile<'_>,
-) -> Result<Loaded, ProgramError> {
-    let load = |variant| -> Result<Loaded, ProgramError> {
-        let object = compile(&Capture::new(lanes, variant)).map_err(ProgramError::Compile)?;
-        Ok(Loaded::load_with(&object, NAME, given)?)
-    };
-    let mut loaded = load(Variant::Full);
-    for variant in [Variant::Copied, Variant::Plain] {
-        if matches!(loaded, Err(ProgramError::Load(LoadError::Refused(_)))) {
-            loaded = load(variant);
-        }
-    }
-    loaded
-}
-
-/// Loads the BPF program for sent packets, which shares all maps but the filters with `received`.
-/// Leaves the filters to the readers if the verifier refuses the BPF program that runs them.
-fn load_sent(
-    lanes: Lanes,
-    given: &Given<'_>,
-    filters: BorrowedFd<'_>,
-    compile: Compile<'_>,
-    received: &Loaded,
-) -> Result<LoadedProgram, ProgramError> {
-    let given = [given, &[(SENT_FILTERS_MAP, filters)]].concat();
-    let load = |variant| {
-        let object = compile(&Capture::sent(lanes, variant)).map_err(ProgramError::Compile)?;
-        let sent = Loaded::load_sharing(&object, NAME_OF_SENT, &given, received)?;
-        Ok(sent.into_program())
-    };
-    match load(Variant::Copied) {
-        Err(ProgramError::Load(LoadError::Refused(_))) => load(Variant::Plain),
-        loaded => loaded,
-    }
-}
-
 /// Creates an array of members' filters.
 fn filters() -> io::Result<ObjectArray> {
     ObjectArray::create("fanpcap_xdp", MapKind::ProgArray, SLOTS)
 }
-
-/// Why a group's BPF program can't be loaded.
-#[derive(Debug)]
-pub enum ProgramError {
-    /// The steering program can't be compiled.
-    Compile(EbpfError),
-    /// The kernel does not load the BPF program.
-    Load(LoadError),
-}
-
-impl From<LoadError> for ProgramError {
-    fn from(error: LoadError) -> Self {
-        Self::Load(error)
-    }
-}
-
-const KIND: ProgramKind = ProgramKind::Xdp;
-/// Names of the BPF programs in the kernel.
-pub(crate) const NAME: &str = "fanpcap_xdp";
-const NAME_OF_SENT: &str = "fanpcap_sent";
 
 // errno(3).
 const EINVAL: i32 = 22;

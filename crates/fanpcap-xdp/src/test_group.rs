@@ -11,6 +11,17 @@ use fanpcap_testkit::frames::{ethernet, v4};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+/// Steering programs of each kind of delivery.
+pub(crate) const STEERING: [&str; 7] = [
+    "main = steer_flow",
+    "main = udp",
+    "main = double_steer_ip",
+    "main = kernel >-> steer_flow",
+    "main = classify 2 >-> steer_flow",
+    "main = inner (when (has_port 5) steer_ip) >-> steer_flow",
+    "main = when (has_port 53) (classify 3) >-> inner (when is_tcp drop) >-> double_steer_ip",
+];
+
 /// A group whose slot 0 gets all packets that its steering program does not drop.
 pub(crate) struct Group {
     pub(crate) program: GroupProgram,

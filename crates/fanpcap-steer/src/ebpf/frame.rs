@@ -80,8 +80,14 @@ impl Emitter<'_> {
         missing: Label,
     ) {
         let arguments = (R6, R2, stack(to), len);
-        if self.target == Target::Xdp {
-            self.asm.call(XDP_LOAD_BYTES, arguments);
+        let whole = match self.target {
+            Target::Xdp => Some(XDP_LOAD_BYTES),
+            // The data pointer is at the frame's first byte.
+            Target::Sent => Some(SKB_LOAD_BYTES),
+            Target::Fanout | Target::Filter => None,
+        };
+        if let Some(helper) = whole {
+            self.asm.call(helper, arguments);
             return self.asm.jump_if(R0.is_not(0), missing);
         }
         self.call_relative(to, len);

@@ -1,11 +1,16 @@
 //! Test runs of a group's BPF program: records, counters, filters, wake-ups.
 
 use super::*;
+use crate::Capture;
+use crate::capture::Variant;
 use crate::layout::{XDP_DROP, XDP_PASS};
+use crate::test_group::STEERING;
 use crate::test_group::{DeviceRegistry, Group, frame, next, records};
-use fanpcap_bpf::Instruction;
-use fanpcap_buckets::layout;
-use fanpcap_linux::bpf::Map;
+use fanpcap_bpf::classic::ancillary::{SKF_AD_OFF, SKF_AD_VLAN_TAG, SKF_AD_VLAN_TAG_PRESENT};
+use fanpcap_bpf::classic::opcode::*;
+use fanpcap_bpf::{Classic, Instruction};
+use fanpcap_buckets::layout::{self, SIZE_WITH_CLASSES};
+use fanpcap_linux::bpf::{Map, Table};
 use fanpcap_linux::wait::events;
 use fanpcap_ring::Remains;
 use fanpcap_steer::ebpf::{COUNTERS_MAP, TABLE_MAP};
@@ -336,21 +341,72 @@ fn rings_for_fewer_queues_serve_all_lanes() {
     group.program.take_away(7).unwrap();
 }
 
-/// Runs a test of this file again in a process with only two capabilities, by setpriv(1).
+/// Also on kernels whose BPF program for sent packets can't be attached.
+#[test]
+#[ignore = "needs root: eBPF"]
+fn the_verifier_accepts_filters_of_sent_packets() {
+    let registry = DeviceRegistry::that_steals();
+    let table = Table::create("table", u32::try_from(SIZE_WITH_CLASSES).unwrap()).unwrap();
+    let given = [(TABLE_MAP, table.as_fd())];
+    for source in STEERING {
+        let tree = fanpcap_steer::tree(source, &|_| Err("none".to_owned())).unwrap();
+        let compile = |capture: &Capture| {
+            fanpcap_steer::ebpf::xdp(&tree, fanpcap_steer::GroupOptions::default(), capture)
+        };
+        let lanes = Lanes::for_queues(2);
+        let group = GroupProgram::load(lanes, registry.maps(), &given, &compile);
+        let (group, received) = group.unwrap();
+        let making = Making {
+            lanes,
+            given: &group.given(registry.maps(), &given),
+            compile: &compile,
+        };
+        let filters = filters().unwrap();
+        let sent = making.sent_as(Variant::Copied, filters.as_fd(), &received);
+        sent.unwrap_or_else(|error| panic!("{source}: {error:?}"));
+    }
+    // Loads of each kind: `vlan 5 and udp port 53 and ether[len - 1] = 0`, about.
+    let code = [
+        Classic::new(LD_B_ABS, SKF_AD_OFF + SKF_AD_VLAN_TAG_PRESENT),
+        Classic::jump(JMP_JEQ_K, 1, 0, 13),
+        Classic::new(LD_H_ABS, SKF_AD_OFF + SKF_AD_VLAN_TAG),
+        Classic::new(ALU_AND_K, 0xfff),
+        Classic::jump(JMP_JEQ_K, 5, 0, 10),
+        Classic::new(LD_H_ABS, 12),
+        Classic::jump(JMP_JEQ_K, 0x0800, 0, 8),
+        Classic::new(LDX_B_MSH, 14),
+        Classic::new(LD_H_IND, 16),
+        Classic::jump(JMP_JEQ_K, 53, 0, 5),
+        Classic::new(LD_W_LEN, 0),
+        Classic::new(ALU_SUB_K, 1),
+        Classic::new(MISC_TAX, 0),
+        Classic::new(LD_B_IND, 0),
+        Classic::new(RET_A, 0),
+        Classic::keep(0),
+    ];
+    let filter = fanpcap_steer::ebpf::sent_filter(&code).unwrap();
+    Loaded::load(&filter, "filter").unwrap();
+}
+
+/// Runs tests of this file again in a process with only two capabilities, by setpriv(1).
 #[test]
 #[ignore = "needs root: eBPF"]
 fn two_capabilities_suffice() {
-    let test = "program::tests::each_length_is_captured_up_to_each_snapshot_length";
+    let tests = [
+        "program::tests::each_length_is_captured_up_to_each_snapshot_length",
+        "program::tests::the_verifier_accepts_filters_of_sent_packets",
+    ];
     let output = Command::new("setpriv")
         .args(["--bounding-set", "-all,+bpf,+net_admin"])
         .args(["--inh-caps", "-all,+bpf,+net_admin", "--no-new-privs", "--"])
         .arg(std::env::current_exe().unwrap())
-        .args(["--include-ignored", "--exact", test])
+        .args(["--include-ignored", "--exact"])
+        .args(tests)
         .output();
     let Ok(output) = output else {
         println!("SKIP: there is no setpriv");
         return;
     };
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("1 passed"), "{text}");
+    assert!(text.contains("2 passed"), "{text}");
 }

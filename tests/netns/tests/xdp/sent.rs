@@ -25,26 +25,23 @@ fn send(wire: &Wire, direction: Direction, ethertype: u16, count: usize) -> Resu
 #[ignore = "needs root: run by make test"]
 fn what_a_filter_rejects_is_not_received_whoever_runs_it() -> Result<()> {
     on_wire_that_ends_clean(1, |wire| {
-        let member = start_as(wire, tcpdump(wire)?.arg("ether proto 0x88b5"))?;
+        // Each handle is a group of its own on the device.
+        let filters = [("ether proto 0x88b5", 20), ("ether proto 0x88b6", 1000)];
+        let start = |(filter, _)| start_as(wire, tcpdump(wire)?.arg(filter));
+        let members = filters.map(start).into_iter();
+        let members = members.collect::<Result<Vec<_>>>()?;
         for direction in [Direction::Request, Direction::Reply] {
             send(wire, direction, 0x88b6, 500)?;
             send(wire, direction, 0x88b5, 10)?;
         }
-        let members = vec![member];
-        member::wait_for_packets(&members, 20)?;
-        for member in members {
+        member::wait_for_packets(&members, 1020)?;
+        for (member, (_, wanted)) in members.into_iter().zip(filters) {
             let ended = member.stop()?;
-            ensure!(
-                ended.count("packets received by filter")? == 20,
-                "{}",
-                ended.said
-            );
-            ensure!(
-                ended.count("packets dropped by kernel")? == 0,
-                "{}",
-                ended.said
-            );
-            ensure!(ended.capture()?.packets.len() == 20);
+            let received = ended.count("packets received by filter")?;
+            ensure!(received == wanted, "{}", ended.said);
+            let dropped = ended.count("packets dropped by kernel")?;
+            ensure!(dropped == 0, "{}", ended.said);
+            ensure!(ended.capture()?.packets.len() == wanted);
         }
         Ok(())
     })

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::program::SlotFilter;
+use crate::test_group::STEERING;
 use fanpcap_buckets::layout;
 use fanpcap_steer::GroupOptions;
 use fanpcap_steer::ebpf::{self, TABLE_MAP};
@@ -100,15 +101,7 @@ fn the_kernel_filters_what_the_host_sends() {
 #[test]
 #[ignore = "needs root: eBPF, a network namespace, tcx (Linux 6.6)"]
 fn every_steering_program_has_filters_for_what_the_host_sends() {
-    for source in [
-        "main = steer_flow",
-        "main = udp",
-        "main = double_steer_ip",
-        "main = kernel >-> steer_flow",
-        "main = classify 2 >-> steer_flow",
-        "main = inner (when (has_port 5) steer_ip) >-> steer_flow",
-        "main = when (has_port 53) (classify 3) >-> inner (when is_tcp drop) >-> double_steer_ip",
-    ] {
+    for source in STEERING {
         on_pair(|index| {
             let device = Device::take_over(index).unwrap();
             let lanes = Lanes::of_device(index);
