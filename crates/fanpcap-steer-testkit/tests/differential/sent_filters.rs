@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::time::Duration;
 
 use fanpcap_bpf::assembler::*;
+use fanpcap_bpf::classic::ancillary::*;
+use fanpcap_bpf::classic::opcode::*;
 use fanpcap_bpf::kernel::{TAIL_CALL, TCX_NEXT};
 use fanpcap_bpf::{Classic, MapKind, MapSpec, Object, ProgramKind};
 use fanpcap_linux::bpf::{Attached, Hook, Loaded, ObjectArray, Table};
@@ -133,6 +135,31 @@ impl Socket {
     }
 }
 
+/// Filters that keep as many bytes as six bits of the metadata say, and one byte more.
+fn metadata() -> Vec<Vec<Classic>> {
+    let mut filters = Vec::new();
+    for what in [
+        SKF_AD_VLAN_TAG_PRESENT,
+        SKF_AD_VLAN_TAG,
+        SKF_AD_VLAN_TPID,
+        SKF_AD_PROTOCOL,
+        SKF_AD_PKTTYPE,
+        SKF_AD_IFINDEX,
+        SKF_AD_HATYPE,
+    ] {
+        filters.extend([0, 6, 12].map(|shift| {
+            vec![
+                Classic::new(LD_W_ABS, SKF_AD_OFF + what),
+                Classic::new(ALU_RSH_K, shift),
+                Classic::new(ALU_AND_K, 0x3f),
+                Classic::new(ALU_ADD_K, 1),
+                Classic::new(RET_A, 0),
+            ]
+        }));
+    }
+    filters
+}
+
 /// Drawn frames, and a long one, which the kernel keeps in several pieces.
 fn shots() -> Vec<Shot> {
     let fits = |shot: &Shot| (14..9000).contains(&shot.bytes.len());
@@ -159,8 +186,8 @@ fn filters_keep_of_sent_packets_what_packet_sockets_keep() {
         }
         let (sender, shots) = (Injector::open("vb").unwrap(), shots());
         let (mut kept, mut rejected, mut cut, mut refused) = (0, 0, 0, 0);
-        for seed in 0..filters {
-            let code = live(&mut Draw::new(&tape(seed, 300)));
+        let drawn = (0..filters).map(|seed| live(&mut Draw::new(&tape(seed, 300))));
+        for (seed, code) in metadata().into_iter().chain(drawn).enumerate() {
             let Ok(object) = ebpf::sent_filter(&code) else {
                 refused += 1;
                 continue;

@@ -257,11 +257,9 @@ fn flood(count: usize) -> Result<()> {
     let unwanted = ethernet(IPV4, &v4(17, 0, &udp(7, 9, &[0; 1400])));
     let wanted = ethernet(IPV4, &v4(17, 0, &udp(7, 7777, &[0; 100])));
     for _ in 0..count / 100 {
-        sender.send_all(&vec![&unwanted; 100])?;
+        sender.send_all(&[&unwanted; 100])?;
     }
-    sender
-        .send_all(&vec![&wanted; 10])
-        .context("the wanted ones")
+    sender.send_all(&[&wanted; 10]).context("the wanted ones")
 }
 
 #[test]
