@@ -175,9 +175,22 @@ fn grown(handle: &mut Handle, before: &mut Stats) -> Result<(u32, u32)> {
     Ok(grown)
 }
 
-/// Sets each expression on both handles, sends all frames, and compares what both have.
-fn compare(handles: &mut [Handle; 2], sender: &Injector, what: &str) -> Result<usize> {
-    let frames = frames();
+/// Whether the frame has an MPLS label behind its tags. If the card can't insert tags into such
+/// frames, the kernel puts the tag into the frame before packet sockets receive it, but after the
+/// engine has captured it (net/core/dev.c, `net_mpls_features`).
+fn is_labelled(frame: &[u8]) -> bool {
+    let types = frame[12..]
+        .chunks_exact(4)
+        .map(|it| u16::from_be_bytes([it[0], it[1]]));
+    let first = types
+        .skip_while(|it| [TAG, SERVICE_TAG].contains(it))
+        .next();
+    first == Some(MPLS)
+}
+
+/// Sets each expression on both handles, sends the frames, and compares what both have.
+fn compare(handles: &mut [Handle; 2], frames: &[Vec<u8>], what: &str) -> Result<usize> {
+    let sender = Injector::open(DEVICE)?;
     let mut before = [Stats::default(); 2];
     let mut all = 0;
     for expression in EXPRESSIONS {
@@ -191,7 +204,7 @@ fn compare(handles: &mut [Handle; 2], sender: &Injector, what: &str) -> Result<u
                 read(handle)?;
                 grown(handle, before)?;
             }
-            for frame in &frames {
+            for frame in frames {
                 sender.send(frame)?;
             }
         }
@@ -239,9 +252,10 @@ fn a_filter_gets_what_it_gets_on_a_packet_socket() -> Result<()> {
     for (protocol, vlan) in [(0, 0), (TAG, 5), (SERVICE_TAG, 0xe006)] {
         for snaplen in [262_144, 70] {
             on_tagged(protocol, vlan, |_| {
-                let sender = Injector::open(DEVICE)?;
+                let mut frames = frames();
+                frames.retain(|it| protocol == 0 || !is_labelled(it));
                 let what = format!("tag {protocol:x} {vlan:x}, snaplen {snaplen}");
-                let all = compare(&mut both(snaplen)?, &sender, &what)?;
+                let all = compare(&mut both(snaplen)?, &frames, &what)?;
                 println!("{what}: {all} packets");
                 ensure!(all > 200, "{what}: {all} packets");
                 Ok(())
