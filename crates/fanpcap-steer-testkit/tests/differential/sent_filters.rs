@@ -164,13 +164,10 @@ fn metadata() -> Vec<Vec<Classic>> {
 /// frames, the kernel puts the tag into the frame before packet sockets receive it, but after the
 /// recorder has run (net/core/dev.c, `net_mpls_features`).
 fn is_labelled(frame: &[u8]) -> bool {
-    let types = frame[12..]
-        .chunks_exact(4)
-        .map(|it| u16::from_be_bytes([it[0], it[1]]));
-    let mut types = types.skip_while(|it| [0x8100, 0x88a8].contains(it));
-    types
-        .next()
-        .is_some_and(|it| [0x8847, 0x8848].contains(&it))
+    let types = frame[12..].chunks_exact(4);
+    let mut types = types.map(|it| u16::from_be_bytes([it[0], it[1]]));
+    let first = types.find(|it| ![0x8100, 0x88a8].contains(it));
+    matches!(first, Some(0x8847 | 0x8848))
 }
 
 /// Drawn frames, and a long one, which the kernel keeps in several pieces.

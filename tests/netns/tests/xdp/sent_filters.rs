@@ -179,13 +179,9 @@ fn grown(handle: &mut Handle, before: &mut Stats) -> Result<(u32, u32)> {
 /// frames, the kernel puts the tag into the frame before packet sockets receive it, but after the
 /// engine has captured it (net/core/dev.c, `net_mpls_features`).
 fn is_labelled(frame: &[u8]) -> bool {
-    let types = frame[12..]
-        .chunks_exact(4)
-        .map(|it| u16::from_be_bytes([it[0], it[1]]));
-    let first = types
-        .skip_while(|it| [TAG, SERVICE_TAG].contains(it))
-        .next();
-    first == Some(MPLS)
+    let types = frame[12..].chunks_exact(4);
+    let mut types = types.map(|it| u16::from_be_bytes([it[0], it[1]]));
+    types.find(|it| ![TAG, SERVICE_TAG].contains(it)) == Some(MPLS)
 }
 
 /// Sets each expression on both handles, sends the frames, and compares what both have.
