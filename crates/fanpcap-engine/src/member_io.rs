@@ -42,8 +42,8 @@ pub trait MemberIo: Send + Sync {
     ) -> io::Result<Input>;
 
     /// Sets the slot's filter. Its `number` is not 0 and differs from the numbers of all other
-    /// filters. Returns whether the engine runs the filter, and so gives this number to packets that
-    /// have passed it. If false, the reader must run it.
+    /// filters. Returns whether the engine runs the filter. If false, the reader must run it.
+    /// Packets that have passed the filter in the engine get this number.
     fn filter(&self, slot: u8, code: &[Classic], number: u32) -> bool;
 
     /// The descriptors of the rings, for [`crate::OnDevice::remains`] in another process.

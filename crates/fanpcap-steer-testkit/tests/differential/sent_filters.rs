@@ -1,7 +1,7 @@
 //! The filters of handles on the XDP engine, on packets that the host sends. The test compares the
-//! result of the BPF program with that of a packet socket, on which the kernel runs the same classic
-//! filter. Both get the same packets of a device: with a VLAN tag beside the frame, with tags among
-//! the bytes, and with both.
+//! result of the BPF program with that of a packet socket, on which the kernel runs the same
+//! classic filter. Both get the same packets of a device: with a VLAN tag beside the frame, with
+//! tags among the bytes, and with both.
 
 use std::fs::File;
 use std::io::Read;
@@ -124,8 +124,8 @@ impl Socket {
         Self(socket.into())
     }
 
-    /// How many bytes the filter has kept of the packet that was sent last; 0 if it has rejected the
-    /// packet.
+    /// How many bytes the filter has kept of the packet that was sent last; 0 if it has rejected
+    /// the packet.
     fn take(&mut self) -> u64 {
         let found = events::poll(&[self.0.as_fd()], Some(Duration::ZERO)).unwrap();
         if !found[0] {

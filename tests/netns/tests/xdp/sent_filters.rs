@@ -1,5 +1,6 @@
 //! Filters of packets that the host sends. A handle of our library on the XDP engine must get the
-//! same packets, and have the same counters, as a handle of the system's libpcap on the same device.
+//! same packets, and have the same counters, as a handle of the system's libpcap on the same
+//! device.
 
 use std::path::Path;
 
