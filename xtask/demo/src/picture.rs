@@ -1,5 +1,5 @@
 //! Records the README's moving picture: in terminals on generated traffic, `fanpcap run` and
-//! `fanpcap top` run, and a copy is killed. The captions of the picture are checked on the captures.
+//! `fanpcap top` run, and a copy is killed. The picture's captions are checked in the captures.
 
 mod terminal;
 mod film;

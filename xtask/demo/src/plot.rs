@@ -1,5 +1,5 @@
-//! Draws the plot of docs/benchmarks.md, the reader's CPU time for a packet as bars, from the page's
-//! table.
+//! Draws the plot of docs/benchmarks.md, the reader's CPU time for a packet as bars, from the
+//! page's table.
 
 use std::fmt::Write;
 use std::fs;
