@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 XTASK  := cargo run --profile command -p xtask --
 SUITES := cargo run --quiet -p fanpcap-suites --
 
-.PHONY: build all demo demo-cluster test test-long test-bare test-guest soak ledger bench conformance \
+.PHONY: build all demo demo-cluster picture test test-long test-bare test-guest soak ledger bench conformance \
 	conformance-full bindings check install uninstall deb clean help
 
 # The library and the command.
@@ -25,6 +25,11 @@ demo:
 demo-cluster:
 	@scripts/setup cluster $(XTASK) stage --all >/dev/null
 	@scripts/setup cluster cargo run --quiet --profile command -p fanpcap-demo-cluster
+
+# The README's moving picture: docs/pictures/run.svg.
+picture:
+	@scripts/setup demo $(XTASK) stage >/dev/null
+	@scripts/setup demo cargo run --quiet -p fanpcap-demo -- picture
 
 # A job in the background of a shell may ignore some signals. The tests send these signals to
 # programs, so env(1) restores the default actions.
@@ -100,6 +105,7 @@ help:
 	@echo 'make all               the programs of bench and cluster, too'
 	@echo 'make demo              four tcpdumps share one interface (needs root)'
 	@echo 'make demo-cluster      nodes of a capture cluster come, go and die (needs root)'
+	@echo "make picture           records the README's moving picture (needs root)"
 	@echo 'make test              every test; as root also those on real packets'
 	@echo 'make test TIERS=       some tiers of tests'
 	@echo 'make test NAME=        the tests whose names contain this'

@@ -11,7 +11,8 @@ use fanpcap_config::settings::{Environment, Key, Settings, Target, Value, enviro
 use fanpcap_config::steering::Steering;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 const SOURCE: &str = "/etc/pcap.conf";
@@ -395,5 +396,27 @@ proptest! {
         prop_assert_eq!(Mode::parse(&mode.to_string()), Ok(mode));
         let back = Mode::from_kernel(mode.kind.kernel_type(), mode.kernel_flags());
         prop_assert_eq!(back, Some(mode));
+    }
+}
+
+/// The examples that users copy have no mistake. In one of them all settings are comments, which
+/// must have no mistake either.
+#[test]
+fn the_examples_have_no_mistake() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/examples");
+    let environment = Environment {
+        variables: vec![],
+        secure: false,
+        system_config: PathBuf::from(SOURCE),
+    };
+    for name in ["pcap.conf", "pcap-sockets.conf", "pcap-xdp.conf"] {
+        let text = fs::read_to_string(examples.join(name)).expect(name);
+        let set = text.lines().map(|line| match line.strip_prefix('#') {
+            Some(setting) if setting.starts_with(|it: char| it.is_ascii_lowercase()) => setting,
+            _ => line,
+        });
+        let text = set.collect::<Vec<_>>().join("\n");
+        let parsed = Settings::parse(&environment, &text, name);
+        assert!(parsed.is_ok(), "{name}: {:?}", parsed.err());
     }
 }

@@ -1,6 +1,7 @@
 //! Checks the files in packaging/examples. The application for which a file is made must accept the
 //! file, and the commands in the files must run.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use fanpcap_loading::{is_judged, on_system, run, skip};
 use fanpcap_testkit::{Injector, Program, Scratch, Veth, library, member, netns, traffic};
+use serde_json::Value;
 
 const FRAMES: u64 = 400;
 const UNIT: &str = "fanpcap-capture@.service";
@@ -89,6 +91,43 @@ fn the_alert_rules_ask_for_metrics_that_there_are() -> Result<()> {
             let tried = format!("alertname: {alert}\n        exp_alerts:\n");
             ensure!(tests.contains(&tried), "{tried}");
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_dashboard_shows_metrics_that_there_are() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let page = fs::read_to_string(root().join("docs/man/fanpcap-metrics.in"))?;
+    let dashboard: Value = serde_json::from_str(&text("fanpcap.dashboard.json")?)?;
+    let panels = dashboard["panels"].as_array().context("panels")?;
+    let places: BTreeSet<String> = panels.iter().map(|it| it["gridPos"].to_string()).collect();
+    ensure!(
+        panels.len() >= 8 && places.len() == panels.len(),
+        "{places:?}"
+    );
+    let mut rules = String::from("groups:\n- name: dashboard\n  rules:\n");
+    for (number, panel) in panels.iter().enumerate() {
+        let query = panel["targets"][0]["expr"].as_str().context("a query")?;
+        let word = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+        let mut metrics = query
+            .split(word)
+            .filter(|word| word.starts_with("fanpcap_"));
+        let metric = metrics.next().context(query.to_owned())?;
+        ensure!(page.contains(&format!("\n.B {metric}\n")), "{metric}");
+        let query = query
+            .replace("$__rate_interval", "5m")
+            .replace("$device", ".*");
+        rules.push_str(&format!(
+            "  - record: panel_{number}\n    expr: '{query}'\n"
+        ));
+    }
+    let rules = scratch.write("dashboard.rules.yml", &rules)?;
+    let mut promtool = on_system("promtool");
+    promtool.args(["check", "rules"]).arg(rules);
+    match run(&scratch, &mut promtool) {
+        Ok(ended) => ended.success().map(drop)?,
+        Err(_) => skip("no promtool here"),
     }
     Ok(())
 }

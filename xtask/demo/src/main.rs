@@ -1,10 +1,11 @@
-//! The demo, and the plot of the README.
+//! The demo, and the pictures of the documents.
 #![allow(
     clippy::print_stdout,
     reason = "a command's output is for the terminal"
 )]
 
 mod demo;
+mod picture;
 mod plot;
 
 use std::env;
@@ -17,6 +18,7 @@ fn main() -> Result<()> {
     match words[..] {
         [] => demo::run(),
         ["plot"] => plot::run(),
-        _ => bail!("usage: fanpcap-demo [plot]"),
+        ["picture"] => picture::run(),
+        _ => bail!("usage: fanpcap-demo [plot | picture]"),
     }
 }

@@ -1,7 +1,7 @@
 //! Checks the order of modules and crates: a module uses modules declared before it, a crate uses
 //! crates listed before it. A use in the other direction (a backward arrow) is part of a cycle, or
 //! may become part of one. Checks that crates that serve every engine depend on no engine. Also
-//! checks the words of code and documents.
+//! checks the words of code and documents, and the links between documents.
 
 #![allow(
     clippy::print_stdout,
@@ -11,7 +11,9 @@
 mod modules;
 mod arrows;
 mod crates;
+mod repository;
 mod words;
+mod links;
 
 use anyhow::{Result, ensure};
 
@@ -40,6 +42,11 @@ fn main() -> Result<()> {
     ensure!(
         replaced.is_empty(),
         "use the words of docs/glossary.md instead of these: {replaced:#?}"
+    );
+    let broken = links::broken()?;
+    ensure!(
+        broken.is_empty(),
+        "these links between documents lead nowhere: {broken:#?}"
     );
     let crates = members.len();
     println!("{crates} crates, {files} files");

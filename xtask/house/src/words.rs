@@ -2,11 +2,14 @@
 //! has replaced.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result};
 use proc_macro2::{TokenStream, TokenTree};
+
+use crate::repository;
+
+/// The text and source files.
+const FILES: [&str; 7] = ["*.rs", "*.md", "*.c", "*.h", "*.conf", "*.sh", "Makefile"];
 
 /// Words that may not be used anywhere, each with its replacement.
 const REPLACED: [(&str, &str); 11] = [
@@ -57,9 +60,9 @@ const KEYS: [&str; 1] = ["heir_slot"];
 /// # Errors
 /// The repository's files can't be listed or read.
 pub(crate) fn replaced() -> Result<Vec<String>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = repository::root();
     let mut found = Vec::new();
-    for path in files(&root)? {
+    for path in repository::files(&FILES)? {
         let name = path.to_string_lossy().into_owned();
         // This file is not checked: it lists all replaced words.
         if LATER.iter().any(|it| name.starts_with(it)) || name.ends_with("house/src/words.rs") {
@@ -85,20 +88,6 @@ pub(crate) fn replaced() -> Result<Vec<String>> {
     found.sort();
     found.dedup();
     Ok(found)
-}
-
-/// The text and source files of the repository.
-fn files(root: &Path) -> Result<Vec<PathBuf>> {
-    let mut git = Command::new("git");
-    git.args(["ls-files", "--cached", "--others", "--exclude-standard"]);
-    git.args(["*.rs", "*.md", "*.c", "*.h", "*.conf", "*.sh", "Makefile"]);
-    let listed = git.current_dir(root).output().context("git ls-files")?;
-    let listed = String::from_utf8(listed.stdout)?;
-    Ok(listed
-        .lines()
-        .map(PathBuf::from)
-        .filter(|path| root.join(path).is_file())
-        .collect())
 }
 
 fn said(words: &[(&str, &str)], word: &str, at: &str) -> Option<String> {

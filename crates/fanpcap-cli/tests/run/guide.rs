@@ -1,18 +1,18 @@
 //! Runs each command in the guide's table of applications exactly as the table shows it: without
 //! other settings, on a device named eth0, with conversations between two hosts.
 
-use std::fs::{self, File};
-use std::os::unix::process::CommandExt;
+use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::hosts::Hosts;
-use fanpcap_testkit::library::library_dir;
 use fanpcap_testkit::{Capture, Scratch, member, netns};
+
+use crate::shell::{command, start, taken};
 
 const GUIDE: &str = include_str!("../../../../docs/guide.md");
 const DEVICE: &str = "eth0";
@@ -116,7 +116,8 @@ impl Row {
     /// number of captured packets.
     fn run(&self) -> Result<String> {
         let (scratch, hosts) = (Scratch::new()?, Hosts::on(DEVICE)?);
-        let mut shell = self.start(&scratch)?;
+        // No collector needs to run, because collectors do not answer datagrams of flows.
+        let mut shell = start(&scratch, &self.command.replace("COLLECTOR", "127.0.0.1"))?;
         let said = || fs::read_to_string(scratch.file("stderr")).unwrap_or_default();
         let joined = await_for("both copies to join", LIMIT, || {
             ensure!(shell.try_wait()?.is_none(), "it ended: {}", said());
@@ -159,28 +160,6 @@ impl Row {
         Ok(format!(
             "{taken} of {offered} taken, in its output: {counted:?}"
         ))
-    }
-
-    /// Starts the command by a shell in a separate directory. The shell finds `fanpcap` by PATH.
-    fn start(&self, scratch: &Scratch) -> Result<Child> {
-        // The command finds the staged library next to itself.
-        library_dir()?;
-        let bin = Path::new(env!("CARGO_BIN_EXE_fanpcap"))
-            .parent()
-            .context("its directory")?;
-        let path = std::env::var("PATH").unwrap_or_default();
-        // No collector needs to run, because collectors do not answer datagrams of flows.
-        let line = self.command.replace("COLLECTOR", "127.0.0.1");
-        let mut shell = Command::new("sh");
-        shell.args(["-c", &line]).current_dir(scratch.file(""));
-        shell.env("PATH", format!("{}:{path}", bin.display()));
-        for name in ["PCAP_CONFIG", "LD_LIBRARY_PATH", "FANPCAP_LIB_DIR"] {
-            shell.env_remove(name);
-        }
-        shell.stdin(Stdio::null()).process_group(0);
-        shell.stdout(File::create(scratch.file("stdout"))?);
-        shell.stderr(File::create(scratch.file("stderr"))?);
-        shell.spawn().context(line)
     }
 
     /// The number of packets in the program's output; or, with the expected number, the number of
@@ -238,32 +217,4 @@ fn answer(directory: &Path, line: &str) -> Result<String> {
         String::from_utf8_lossy(&done.stderr)
     );
     Ok(String::from_utf8(done.stdout)?)
-}
-
-/// The number of packets that all copies took, from the summary.
-fn taken(said: &str) -> Result<usize> {
-    let line = said
-        .lines()
-        .find_map(|line| line.strip_prefix("fanpcap: all "));
-    let line = line.with_context(|| format!("no summary: {said}"))?;
-    let figures = line.split_whitespace().nth(3);
-    Ok(figures.context(line.to_owned())?.parse()?)
-}
-
-/// The process of `fanpcap run`. It is the shell's process if the shell has executed the command
-/// without a fork, and otherwise the shell's child.
-fn command(shell: &Child) -> Result<u32> {
-    let pid = shell.id();
-    let is_it = |pid: &u32| {
-        let name = fs::read_to_string(format!("/proc/{pid}/comm"));
-        name.is_ok_and(|name| name.trim() == "fanpcap")
-    };
-    if is_it(&pid) {
-        return Ok(pid);
-    }
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
-    let mut children = children
-        .split_whitespace()
-        .filter_map(|pid| pid.parse().ok());
-    children.find(is_it).context("fanpcap run is not there")
 }

@@ -2,9 +2,11 @@
 //! programs that never capture.
 #![forbid(unsafe_code)]
 
+mod shell;
+mod guide;
+mod pages;
 mod captures;
 mod endings;
-mod guide;
 mod ledger;
 mod merged;
 mod members;

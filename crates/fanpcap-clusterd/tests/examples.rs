@@ -1,0 +1,26 @@
+//! The examples of cluster.conf have no mistake, and there is one for each engine.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use fanpcap_clusterd::conf::{Conf, Engine};
+
+#[test]
+fn each_engine_has_an_example_without_a_mistake() -> Result<()> {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/examples");
+    for name in ["embedded", "etcd", "fixed"] {
+        let path = examples.join(format!("cluster-{name}.conf"));
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let source = path.display().to_string();
+        let conf = Conf::parse(&text, &source).map_err(|report| anyhow!("{report}"))?;
+        let engine = match conf.engine {
+            Engine::Embedded(_) => "embedded",
+            Engine::Etcd(_) => "etcd",
+            Engine::Fixed(_) => "fixed",
+        };
+        ensure!(engine == name, "{name}: {engine}");
+        ensure!(conf.device.is_some(), "{name}: it names no device");
+    }
+    Ok(())
+}
