@@ -224,6 +224,10 @@ fn in_vain(ignored: &Ignored) -> Finding {
     let hint = ignored.hint.as_ref().map(|hint| format!("; {hint}"));
     let (file, line) = ignored.place.rsplit_once(':').unwrap_or_default();
     let fix = match line.parse::<u32>() {
+        _ if ignored.reason == Reason::LaterSteering => {
+            "fanpcap config    # shows where; then write the program with 'if p then f else g'"
+                .to_owned()
+        }
         Ok(line) => format!(
             "sed -i '{line}s/^/# /' {}    # removes the line; or edit it",
             word(file)
@@ -233,10 +237,16 @@ fn in_vain(ignored: &Ignored) -> Finding {
             format!("unset {}", word(name))
         }
     };
+    let what = match ignored.reason {
+        Reason::LaterSteering => String::new(),
+        _ => {
+            let setting = ignored.setting.lines().next().unwrap_or_default();
+            format!("{setting} has no effect: ")
+        }
+    };
     let told = [
         harmless_text(&format!(
-            "{} has no effect: {}{}",
-            ignored.setting.lines().next().unwrap_or_default(),
+            "{what}{}{}",
             ignored.why,
             hint.unwrap_or_default()
         )),
