@@ -62,7 +62,7 @@ fn each_engine_has_its_settings() {
 #[test]
 fn what_is_missing_is_named() {
     for (text, what) in [
-        ("", "where coordinators are is missing"),
+        ("", "no coordinator is named"),
         ("cluster = a\nkey_file = /k", "where coordinators are"),
         (
             "cluster = a\ncoordinators = 1.2.3.4:5",
