@@ -141,7 +141,13 @@ impl<'p, 'a> Search<'p, 'a> {
                 return self.entry(table::find(name)?, arguments, whole, locals, later);
             }
             Form::Name(name) => name,
-            _ => return None,
+            Form::Number(_)
+            | Form::Text(_)
+            | Form::List(_)
+            | Form::Range(..)
+            | Form::Tuple(_)
+            | Form::Apply(..)
+            | Form::Chain(..) => return None,
         };
         if let Some(local) = locals.iter().find(|it| it.name == name) {
             let is_plain = arguments.is_empty();

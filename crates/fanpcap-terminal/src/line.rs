@@ -41,28 +41,33 @@ fn with_negatives(command: Command) -> Command {
 
 /// The error with advice where clap has none, or none that helps.
 fn hinted(mut error: Error) -> Error {
-    let has = |start: &str| match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(text)) => text.starts_with(start),
-        Some(ContextValue::Strings(all)) => all.iter().any(|it| it.starts_with(start)),
-        _ => false,
-    };
-    let source = std::error::Error::source(&error);
-    let is_number = source.is_some_and(|it| it.to_string().contains("invalid digit"));
-    let has_advice = error.get(ContextKind::SuggestedArg).is_some();
-    let advice = match error.kind() {
-        ErrorKind::MissingRequiredArgument if has("<DEV>") => {
-            "DEV is a network device: 'ip link' lists them"
-        }
-        ErrorKind::UnknownArgument if !has("-") => {
-            "it is one word too many, or the option before it takes no value"
-        }
-        ErrorKind::UnknownArgument if !has_advice => "the help lists the options",
-        ErrorKind::ValueValidation if is_number => "write a whole number, without sign or unit",
-        _ => return error,
-    };
-    let advice = vec![StyledStr::from(advice)];
-    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(advice));
+    if let Some(advice) = advice(&error) {
+        let advice = vec![StyledStr::from(advice)];
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(advice));
+    }
     error
+}
+
+fn advice(error: &Error) -> Option<&'static str> {
+    let named = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(text)) => text.as_str(),
+        Some(ContextValue::Strings(all)) => all.first().map_or("", String::as_str),
+        Some(_) | None => "",
+    };
+    let source = std::error::Error::source(error);
+    let is_number = source.is_some_and(|it| it.to_string().contains("invalid digit"));
+    let kind = error.kind();
+    if kind == ErrorKind::MissingRequiredArgument && named == "<DEV>" {
+        return Some("DEV is a network device: 'ip link' lists them");
+    }
+    if kind == ErrorKind::UnknownArgument && !named.starts_with('-') {
+        return Some("it is one word too many, or the option before it takes no value");
+    }
+    if kind == ErrorKind::UnknownArgument && error.get(ContextKind::SuggestedArg).is_none() {
+        return Some("the help lists the options");
+    }
+    let is_no_number = kind == ErrorKind::ValueValidation && is_number;
+    is_no_number.then_some("write a whole number, without sign or unit")
 }
 
 #[cfg(test)]

@@ -138,11 +138,10 @@ fn without_equals(written: &str) -> Fault {
 /// The fault of a key without a value.
 fn no_value(name: &str, key: Key) -> Fault {
     let message = format!("{} has no value", quote(name));
-    let hint = match key {
-        Key::Fanout => {
-            "write 'fanout@5 = lb' or 'fanout@5 = file:PATH'; '>' lines are for def_group"
-        }
-        _ => "write 'key = value'",
+    let hint = if key == Key::Fanout {
+        "write 'fanout@5 = lb' or 'fanout@5 = file:PATH'; '>' lines are for def_group"
+    } else {
+        "write 'key = value'"
     };
     Fault::new("value-missing", message).hint(hint)
 }

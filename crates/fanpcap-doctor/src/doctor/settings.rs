@@ -223,8 +223,9 @@ fn without(place: &Place) -> String {
 fn in_vain(ignored: &Ignored) -> Finding {
     let hint = ignored.hint.as_ref().map(|hint| format!("; {hint}"));
     let (file, line) = ignored.place.rsplit_once(':').unwrap_or_default();
+    let is_steering = ignored.reason == Reason::LaterSteering;
     let fix = match line.parse::<u32>() {
-        _ if ignored.reason == Reason::LaterSteering => {
+        _ if is_steering => {
             "fanpcap config    # shows where; then write the program with 'if p then f else g'"
                 .to_owned()
         }
@@ -237,12 +238,11 @@ fn in_vain(ignored: &Ignored) -> Finding {
             format!("unset {}", word(name))
         }
     };
-    let what = match ignored.reason {
-        Reason::LaterSteering => String::new(),
-        _ => {
-            let setting = ignored.setting.lines().next().unwrap_or_default();
-            format!("{setting} has no effect: ")
-        }
+    let what = if is_steering {
+        String::new()
+    } else {
+        let setting = ignored.setting.lines().next().unwrap_or_default();
+        format!("{setting} has no effect: ")
     };
     let told = [
         harmless_text(&format!(
