@@ -1,7 +1,7 @@
 //! `fanpcap capture`: counts packets in several threads of one group.
 
-mod handles;
 mod link;
+mod handles;
 mod quantity;
 mod interval;
 mod slots;

@@ -91,6 +91,9 @@ struct VerifyPage {
     packets_without_flow_total: u64,
     packets_unread_total: u64,
     unread_percent: f64,
+    /// Packets that came before all members had joined, or after the seconds were over. Only the
+    /// ledger has them.
+    packets_outside_total: u64,
     checks: Vec<Check>,
     verified: bool,
 }
@@ -253,6 +256,7 @@ impl<'a> Witness<'a> {
             one_in: self.sample.one_in(),
         };
         let checks = verdict::checks(&seen);
+        let delivered: u64 = captured.members.iter().map(|it| it.captured).sum();
         Ok(VerifyPage {
             schema: SCHEMA,
             device: arguments.device.required().to_owned(),
@@ -266,6 +270,7 @@ impl<'a> Witness<'a> {
             packets_without_flow_total: without_flow,
             packets_unread_total: unread,
             unread_percent: percent(unread, all),
+            packets_outside_total: delivered.saturating_sub(all),
             verified: checks.iter().all(|it| it.outcome != Outcome::Fail),
             checks,
         })
@@ -316,6 +321,13 @@ fn page(told: &VerifyPage) -> String {
     if told.packets_without_flow_total > 0 {
         let count = told.packets_without_flow_total;
         page += &format!("  {count} packets of no flow that could be judged\n");
+    }
+    if told.packets_outside_total > 0 {
+        let count = told.packets_outside_total;
+        page += &format!(
+            "  {count} packets before and after these {} s, only in the ledger\n",
+            told.seconds
+        );
     }
     if told.packets_unread_total > 0 {
         let (count, share) = (told.packets_unread_total, told.unread_percent);
