@@ -17,8 +17,9 @@ mod text;
 /// The command reads the environment and the config file as the library does in an application that
 /// is started from here. It shows group, mode, snapshot length and driver, each with the variable
 /// or the line that sets it. For a group without a mode setting, it shows the mode that a new
-/// member gets, and why. It also shows the settings that have no effect. It changes nothing, and opens no device. The exit status is 1 if a setting
-/// is wrong and the library would refuse a handle because of it.
+/// member gets, and why. It also shows the settings that have no effect. It changes nothing, and
+/// opens no device. The exit status is 1 if a setting is wrong and the library would refuse a
+/// handle because of it.
 #[derive(Args, Debug)]
 #[command(mut_arg("device", |it| it.help("The device, as an application names it; by default all devices")))]
 pub(crate) struct Arguments {

@@ -14,8 +14,8 @@ mod families;
 
 /// Prints the counters of groups and members for Prometheus
 ///
-/// The text, in Prometheus' format 0.0.4, covers the devices of this network namespace that have packet
-/// sockets, their fan-out groups, and the members that use this library.
+/// The text, in Prometheus' format 0.0.4, covers the devices of this network namespace that have
+/// packet sockets, their fan-out groups, and the members that use this library.
 #[derive(Args, Debug)]
 #[command(mut_arg("device", |it| it.help("This device only; 'any' for sockets on all devices")))]
 pub(crate) struct Arguments {

@@ -167,8 +167,8 @@ fn announcement(conf: &Conf, arguments: &Arguments) -> Result<Announcement> {
 const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// This machine's address on the way to etcd, for operators: the address of a socket that is
-/// connected to the first endpoint, to which nothing is sent. With coordinators of our own, these see
-/// the address.
+/// connected to the first endpoint, to which nothing is sent. With coordinators of our own, these
+/// see the address.
 fn towards_etcd(conf: &Conf) -> Option<IpAddr> {
     let Engine::Etcd(etcd) = &conf.engine else {
         return None;

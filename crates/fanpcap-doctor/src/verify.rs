@@ -131,8 +131,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     })
 }
 
-/// Checks that `sends`, the device of --generate, is there and is not the captured device, whose own
-/// packets go out and do not come in.
+/// Checks that `sends`, the device of --generate, is there and is not the captured device, whose
+/// own packets go out and do not come in.
 fn check_sender(sends: &str, captured: &str) -> Result<()> {
     let index = interface::find(sends).context("looking for the device of --generate")?;
     let index = index.with_context(|| {

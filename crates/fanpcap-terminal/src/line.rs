@@ -6,8 +6,8 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, Command, CommandFactory, Error, FromArgMatches};
 
-/// The arguments in `words`, which begin with the command's name. Prints the help, or what is wrong,
-/// and ends the process if the line has no arguments to return.
+/// The arguments in `words`, which begin with the command's name. Prints the help, or what is
+/// wrong, and ends the process if the line has no arguments to return.
 pub fn parse<Arguments: CommandFactory + FromArgMatches>(
     command: Command,
     words: &[OsString],

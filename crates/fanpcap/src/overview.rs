@@ -90,8 +90,8 @@ impl Overview {
         errors
     }
 
-    /// Settings without effect, and steering functions that later ones override. If the caller asked
-    /// for a single device, also returns the settings that another setting overrides.
+    /// Settings without effect, and steering functions that later ones override. If the caller
+    /// asked for a single device, also returns the settings that another setting overrides.
     pub fn ignored(&self) -> Vec<&Ignored> {
         let devices = self.devices.iter().flatten();
         let of_devices = devices.flat_map(|device| &device.explained.ignored);

@@ -127,8 +127,9 @@ pub(crate) struct Arguments {
     pub(super) imix: bool,
     /// Number of flows; the frames belong to the flows in turn
     ///
-    /// A mode that gives packets to members in turn seems to keep flows whole if the number of flows
-    /// is a multiple of the number of members. For a test of such a mode, take a prime number.
+    /// A mode that gives packets to members in turn seems to keep flows whole if the number of
+    /// flows is a multiple of the number of members. For a test of such a mode, take a prime
+    /// number.
     #[arg(
         short = 'n',
         long,

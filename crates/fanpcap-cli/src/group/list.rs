@@ -16,8 +16,9 @@ const TITLES: [&str; 6] = ["DEVICE", "GROUP", "MODE", "MEMBERS", "GONE", "PROGRA
 /// The sockets of each group, by the device's index and the group's number.
 type Groups<'a> = BTreeMap<(u32, u16), Vec<&'a Socket>>;
 
-/// Prints the groups of a snapshot, which is of `device` or of all devices: a line for each group, or a JSON object for each group. The exit
-/// status is that of a failure if a group does not show its table to this user.
+/// Prints the groups of a snapshot, which is of `device` or of all devices: a line for each group,
+/// or a JSON object for each group. The exit status is that of a failure if a group does not show
+/// its table to this user.
 pub(super) fn run(snapshot: &Snapshot, device: Option<&str>, is_json: bool) -> Result<ExitCode> {
     let mut groups = Groups::new();
     for socket in &snapshot.sockets {

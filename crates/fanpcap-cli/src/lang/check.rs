@@ -15,8 +15,8 @@ use super::source::Source;
 /// Reports the errors of steering programs: line, column, and what was expected there
 ///
 /// For a correct program, the command prints nothing, or warnings about steering functions that
-/// have no effect, and a note if a group on packet sockets refuses the program. The exit status is 1 if a program is wrong, is too large for
-/// this machine's sockets, or can't be read.
+/// have no effect, and a note if a group on packet sockets refuses the program. The exit status is
+/// 1 if a program is wrong, is too large for this machine's sockets, or can't be read.
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
     /// The files of the steering programs; `-` is standard input
