@@ -197,11 +197,10 @@ impl Files {
 /// Makes a directory for files, if there is none. Only the analyzer's user may read captured
 /// packets, whatever the umask is.
 pub(super) fn make(directory: &Path) -> Result<()> {
-    if directory.is_dir() {
-        return Ok(());
-    }
-    // Only the last directory is made: a path with a missing parent is probably a mistake.
-    let made = DirBuilder::new().mode(0o700).create(directory);
+    let made = DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(directory);
     made.with_context(|| format!("cannot make the directory {}", directory.display()))
 }
 
