@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use fanpcap_gen::{Lengths, Prefix, Rate};
 use fanpcap_terminal::DeviceArgument;
 
-use super::values::{lengths, mac, speed};
+use super::values::{lengths, mac, seconds, speed};
 
 /// Sends traffic: made from a description, or replayed
 ///
@@ -77,7 +77,8 @@ pub(crate) struct Arguments {
     #[arg(
         short = 't',
         long,
-        value_name = "S",
+        value_name = "SECONDS",
+        value_parser = seconds,
         help_heading = "How much",
         conflicts_with = "count"
     )]
