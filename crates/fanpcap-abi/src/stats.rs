@@ -105,7 +105,9 @@ fn lib_version() -> &'static CStr {
                 // SAFETY: the function returns a C string that stays valid.
                 unsafe { CStr::from_ptr(text) }
             });
-        let ours = concat!(" + fanpcap ", env!("CARGO_PKG_VERSION"));
-        CString::new([theirs.to_bytes(), ours.as_bytes()].concat()).unwrap_or_default()
+        // `fanpcap doctor` finds this text in the library's file, up to the zero byte.
+        let ours = concat!(" + fanpcap ", env!("CARGO_PKG_VERSION"), "\0");
+        let text = [theirs.to_bytes(), ours.as_bytes()].concat();
+        CString::from_vec_with_nul(text).unwrap_or_default()
     })
 }

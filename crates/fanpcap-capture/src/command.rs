@@ -1,7 +1,7 @@
 //! `fanpcap capture`: counts packets in several threads of one group.
 
-mod handles;
 mod link;
+mod handles;
 mod quantity;
 mod interval;
 mod slots;
@@ -18,6 +18,7 @@ use clap::Args;
 use fanpcap_install::library;
 use fanpcap_nic::cpus::Pinning;
 use fanpcap_pcap::Library;
+use fanpcap_terminal::{at_least_one, group_number};
 
 use crate::THREAD;
 pub use witnessed::{Task, Witnessed, witnessed};
@@ -27,12 +28,10 @@ pub use witnessed::{Task, Witnessed, witnessed};
 #[command(after_long_help = FIGURES)]
 pub struct Arguments {
     /// The device; several with ^ between them, which are read in order of time
-    #[arg(
-        short = 'i',
-        long,
-        value_name = "DEVICE",
-        required_unless_present = "read"
-    )]
+    #[arg(value_name = "DEV", required_unless_present_any = ["interface", "read"])]
+    device: Option<String>,
+    /// The device, written as for tcpdump: then only the filter follows the options
+    #[arg(short = 'i', long, alias = "device", value_name = "DEV")]
     interface: Option<String>,
     /// Read a savefile instead of a device
     #[arg(short, long, value_name = "FILE", conflicts_with_all = LIVE)]
@@ -51,7 +50,7 @@ pub struct Arguments {
     fanout: Option<String>,
     /// The group, 0 to 65535; other programs may be in it too [default: from the settings, else a
     /// new group]
-    #[arg(short, long, value_name = "NUMBER")]
+    #[arg(short, long, value_name = "NUMBER", value_parser = group_number)]
     group: Option<u16>,
     /// Bytes kept of each packet
     #[arg(short, long, value_name = "BYTES", default_value_t = 262_144, value_parser = clap::value_parser!(i32).range(1..))]
@@ -60,7 +59,7 @@ pub struct Arguments {
     #[arg(short = 'B', long, value_name = "SIZE", value_parser = quantity::ring_bytes)]
     buffer: Option<i32>,
     /// The longest time in milliseconds until packets are delivered
-    #[arg(short, long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(i32).range(1..))]
     timeout: i32,
     /// Deliver each packet at once
     #[arg(long)]
@@ -69,10 +68,10 @@ pub struct Arguments {
     #[arg(long)]
     no_promisc: bool,
     /// End after this many packets, of all threads together
-    #[arg(short, long, value_name = "PACKETS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short, long, value_name = "PACKETS", value_parser = at_least_one)]
     count: Option<u64>,
     /// End after this time
-    #[arg(long, value_name = "S", value_parser = quantity::seconds)]
+    #[arg(short = 't', long, value_name = "SECONDS", value_parser = quantity::seconds)]
     seconds: Option<Duration>,
     /// Nanoseconds of CPU time to spend on each packet, to try fan-out with a busy application.
     /// Measuring needs a clock, so times below about a microsecond can't be kept
@@ -164,9 +163,22 @@ fn open(path: Option<&Path>) -> Result<Library> {
 }
 
 impl Arguments {
+    /// Whether options name what is captured, so that all other words are the filter.
+    fn is_named_by_option(&self) -> bool {
+        self.interface.is_some() || self.read.is_some()
+    }
+
+    /// The device; `None` for a savefile.
+    fn device(&self) -> Option<&str> {
+        let first = self.device.as_ref().filter(|_| !self.is_named_by_option());
+        self.interface.as_ref().or(first).map(String::as_str)
+    }
+
     /// The words of the filter as one expression.
     fn expression(&self) -> String {
-        self.filter.join(" ")
+        let first = self.device.as_ref().filter(|_| self.is_named_by_option());
+        let words = first.into_iter().chain(&self.filter).map(String::as_str);
+        words.collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -205,6 +217,22 @@ mod tests {
         assert_eq!(arguments.expression(), "udp and not port 53");
         assert_eq!(arguments.buffer, Some(2 << 20));
         assert_eq!((arguments.threads, arguments.count), (4, Some(10)));
+    }
+
+    #[test]
+    fn the_device_is_the_first_word_or_an_option() {
+        for (line, device, filter) in [
+            ("eth0", Some("eth0"), ""),
+            ("eth0 -c 10 udp port 53", Some("eth0"), "udp port 53"),
+            ("-i eth0", Some("eth0"), ""),
+            ("-i eth0 udp -c 10", Some("eth0"), "udp"),
+            ("--interface=eth0 udp port 53", Some("eth0"), "udp port 53"),
+            ("-r a.pcap udp port 53", None, "udp port 53"),
+        ] {
+            let arguments = parse(line).unwrap();
+            assert_eq!(arguments.device(), device, "{line}");
+            assert_eq!(arguments.expression(), filter, "{line}");
+        }
     }
 
     #[test]

@@ -38,11 +38,13 @@ mod tests {
         assert_eq!(told("top --js"), ["--json"]);
         for line in [
             "top l",
+            "top -i l",
+            "verify l",
             "gen -i l",
             "capture --interface l",
             "config l",
             "metrics l",
-            "run --device l",
+            "run -i l",
         ] {
             assert!(
                 told(line).contains(&"lo".to_owned()),

@@ -3,27 +3,28 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Args, ValueHint};
+use clap::Args;
 use fanpcap::overview::Overview;
 use fanpcap_config::settings::{Group, GroupChoice};
 use fanpcap_pcap::compile_expression;
-use fanpcap_terminal::streams;
+use fanpcap_terminal::{DeviceArgument, streams};
 
 mod json;
 mod text;
 
-/// Shows the settings that apply to a device, where each is set, and which settings have no effect
+/// Shows the settings that apply to a device, and where each is set
 ///
 /// The command reads the environment and the config file as the library does in an application that
 /// is started from here. It shows group, mode, snapshot length and driver, each with the variable
 /// or the line that sets it. For a group without a mode setting, it shows the mode that a new
-/// member gets, and why. It changes nothing, and opens no device. The exit status is 1 if a setting
-/// is wrong and the library would refuse a handle because of it.
+/// member gets, and why. It also shows the settings that have no effect. It changes nothing, and
+/// opens no device. The exit status is 1 if a setting is wrong and the library would refuse a
+/// handle because of it.
 #[derive(Args, Debug)]
+#[command(mut_arg("device", |it| it.help("The device, as an application names it; by default all devices")))]
 pub(crate) struct Arguments {
-    /// The device, as an application names it; by default all devices
-    #[arg(value_name = "DEV", value_hint = ValueHint::Other)]
-    device: Option<String>,
+    #[command(flatten)]
+    device: DeviceArgument,
     /// Print one JSON object (docs/config-json.md)
     #[arg(long)]
     json: bool,
@@ -31,7 +32,7 @@ pub(crate) struct Arguments {
 
 /// Runs `fanpcap config`.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let told = Overview::read(arguments.device.as_deref(), &compile_expression);
+    let told = Overview::read(arguments.device.name(), &compile_expression);
     streams::print_as(arguments.json, &json::object(&told), || text::page(&told))?;
     Ok(streams::status(told.errors().is_empty()))
 }

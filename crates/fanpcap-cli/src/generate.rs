@@ -22,7 +22,7 @@ use report::{Progress, Report};
 
 /// Runs `fanpcap gen`.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let device = arguments.device.as_str();
+    let device = arguments.device.required();
     guard(device, arguments.force)?;
     // Stay on one CPU: the CPU determines the device's queue, and frames of different queues may
     // overtake each other.

@@ -12,15 +12,20 @@ use fanpcap_group::view::GroupTable;
 use fanpcap_group::weight::{self, Drained, WeighError};
 use fanpcap_linux::wait::clock;
 use fanpcap_snapshot::{Snapshot, Source};
-use fanpcap_terminal::{seconds, streams};
+use fanpcap_terminal::{group_number, seconds, streams};
 
 use shown::{Shown, Slot};
 
 mod shown;
 mod text;
 mod member;
+mod list;
 
-/// Shows the members of a group, their shares, the members that are gone, and the last change
+/// Lists groups, shows the shares of members, and changes them
+///
+/// Without a group's number, the command lists the groups of the device, or of all devices. With
+/// the number, it shows the group's members, their shares, the members that are gone, and the last
+/// change.
 ///
 /// A group with a steering program, such as mode 'flow', has a table: each packet belongs to a
 /// bucket, each bucket to a slot, and each slot to a member. When a member joins or leaves, only
@@ -28,13 +33,16 @@ mod member;
 /// modes, only the members are known.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// The device
+    /// The device; by default, all devices that have groups
     #[arg(value_name = "DEV")]
-    device: String,
-    /// The group's number
-    #[arg(value_name = "GROUP")]
-    group: u16,
-    /// Print one JSON object (docs/group-json.md)
+    device: Option<String>,
+    /// The group's number; by default, all groups of the device
+    #[arg(value_name = "GROUP", value_parser = group_number)]
+    group: Option<u16>,
+    /// The device, written as for tcpdump
+    #[arg(short = 'i', long, alias = "device", value_name = "DEV")]
+    interface: Option<String>,
+    /// Print a JSON object for each group, one a line (docs/group-json.md)
     #[arg(long)]
     json: bool,
     /// Give the buckets of a member to other members, and wait until the drained member has read
@@ -42,26 +50,74 @@ pub(crate) struct Arguments {
     /// 'slot:N', a program or the name of a member
     #[arg(long, value_name = "MEMBER", conflicts_with = "json")]
     drain: Option<String>,
+    /// With --drain: give the drained member buckets again, by weight 1
+    #[arg(long, requires = "drain")]
+    undo: bool,
     /// With --drain: how many seconds to wait until the ring is read
-    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = |text: &str| seconds(text, &(0.0..=3600.0)))]
+    #[arg(long, value_name = "SECONDS", default_value = "5", requires = "drain", conflicts_with = "undo", value_parser = |text: &str| seconds(text, &(0.0..=3600.0)))]
     wait: Duration,
-    /// Set the weight of a member: the member gets N times the share of a member with weight 1.
-    /// Weight 1 undoes a drain
-    #[arg(long, value_name = "MEMBER=N", conflicts_with_all = ["json", "drain"], value_parser = member::weighed)]
+    /// Set the weight of a member: the member gets N times the share of a member with weight 1
+    #[arg(long, alias = "weight", value_name = "MEMBER=N", conflicts_with_all = ["json", "drain"], value_parser = member::weighed)]
     weigh: Option<(String, u16)>,
 }
 
 /// Runs `fanpcap group`.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let group = Group::find(arguments)?;
+    let (device, number) = arguments.asked()?;
+    let source = Source::new(device.as_deref());
+    let snapshot = source
+        .map_err(|error| without_device(error, device.as_deref()))?
+        .take()?;
+    let asked = device.clone();
+    let (Some(device), Some(number)) = (device, number) else {
+        ensure!(
+            arguments.drain.is_none() && arguments.weigh.is_none(),
+            "which group? write 'fanpcap group DEV GROUP' before the option; 'fanpcap group' lists the groups"
+        );
+        return list::run(&snapshot, asked.as_deref(), arguments.json);
+    };
+    ensure_there(&snapshot, &device, number)?;
+    let ifindex = snapshot.devices.first().map_or(0, |it| it.ifindex);
+    let group = Group::of(&snapshot, ifindex, number)?;
     if let Some(which) = &arguments.drain {
-        return group.drain(which, arguments.wait);
+        return match arguments.undo {
+            true => group.undo(which),
+            false => group.drain(which, arguments.wait),
+        };
     }
     if let Some((which, weight)) = &arguments.weigh {
         return group.weigh(which, *weight);
     }
     streams::print_as(arguments.json, &group.shown, || text::page(&group.shown))?;
     Ok(ExitCode::SUCCESS)
+}
+
+impl Arguments {
+    /// The device and the group's number. With -i the first word is the number.
+    fn asked(&self) -> Result<(Option<String>, Option<u16>)> {
+        match (&self.interface, &self.device, self.group) {
+            (None, device, group) => Ok((device.clone(), group)),
+            (interface, Some(word), None) => {
+                let number = group_number(word).map_err(|why| anyhow!("'{word}': {why}"))?;
+                Ok((interface.clone(), Some(number)))
+            }
+            (interface, None, None) => Ok((interface.clone(), None)),
+            (Some(interface), word, Some(_)) => {
+                let word = word.as_deref().unwrap_or_default();
+                bail!("both '{interface}' and '{word}' are devices: name one")
+            }
+        }
+    }
+}
+
+/// The error about a device that does not exist, with advice if its name is a number.
+fn without_device(error: anyhow::Error, device: Option<&str>) -> anyhow::Error {
+    match device.filter(|name| group_number(name).is_ok()) {
+        Some(number) => {
+            anyhow!("{error}; a group's number follows its device: 'fanpcap group DEV {number}'")
+        }
+        None => error,
+    }
 }
 
 /// A group that has members.
@@ -71,20 +127,20 @@ struct Group {
 }
 
 impl Group {
-    fn find(arguments: &Arguments) -> Result<Self> {
-        let device = &arguments.device;
-        let snapshot = Source::new(Some(device))?.take()?;
-        ensure_there(&snapshot, device, arguments.group)?;
-        let ifindex = snapshot.devices.first().map_or(0, |it| it.ifindex);
-        let table = GroupTable::find(ifindex, arguments.group, ANSWERS);
+    /// The group of this number on the device with this index.
+    ///
+    /// # Errors
+    /// The group's members do not show its table.
+    fn of(snapshot: &Snapshot, ifindex: u32, group: u16) -> Result<Self> {
+        let table = GroupTable::find(ifindex, group, ANSWERS);
         let table = table.map_err(|reasons| {
-            let group = arguments.group;
+            let device = shown::device(snapshot, ifindex).map_or("its device", |it| &it.name);
             anyhow!("group {group} on {device} does not show its table: {reasons}")
         })?;
         let view = table.as_ref().and_then(GroupTable::look);
         let now_ns = clock::monotonic_ns();
-        let mut shown = Shown::of(&snapshot, arguments.group, view.as_ref(), now_ns);
-        if let Some(holder) = guard::holder(ifindex, arguments.group) {
+        let mut shown = Shown::of(snapshot, (ifindex, group), view.as_ref(), now_ns);
+        if let Some(holder) = guard::holder(ifindex, group) {
             shown.note_holder(&holder);
         }
         Ok(Self { ifindex, shown })
@@ -128,6 +184,17 @@ impl Group {
         };
         say(&text)?;
         Ok(status)
+    }
+
+    fn undo(&self, which: &str) -> Result<ExitCode> {
+        let member = self.member(which)?;
+        ensure!(
+            member.weight == Some(0),
+            "{} is not drained: its weight is {}",
+            text::name(member),
+            member.weight.unwrap_or_default()
+        );
+        self.weigh(which, 1)
     }
 
     fn weigh(&self, which: &str, weight: u16) -> Result<ExitCode> {
@@ -186,7 +253,7 @@ fn ensure_there(snapshot: &Snapshot, device: &str, group: u16) -> Result<()> {
         }
     };
     bail!(
-        "no group {group} on {device} in this network namespace: {others}; 'ip netns exec NAME fanpcap group' \
-         looks into another namespace"
+        "no group {group} on {device} in this network namespace: {others}; 'fanpcap group' lists all \
+         groups here, and 'ip netns exec NAME fanpcap group' those of another namespace"
     )
 }

@@ -8,6 +8,7 @@ mod config;
 mod metrics;
 mod top;
 mod group;
+mod help;
 
 use std::env;
 use std::ffi::OsString;
@@ -18,9 +19,9 @@ use clap::{CommandFactory, Parser, Subcommand};
 use fanpcap_doctor::{doctor, tune, verify};
 use fanpcap_external::ExternalCommand;
 use fanpcap_install::system;
-use fanpcap_terminal::streams;
+use fanpcap_terminal::{parse, streams};
 
-/// Packet capture with fan-out: programs written for libpcap share one stream of packets.
+/// Packet capture with fan-out: libpcap's programs share one stream of packets.
 #[derive(Debug, Parser)]
 #[command(name = "fanpcap", version, max_term_width = 100)]
 struct Arguments {
@@ -40,13 +41,13 @@ enum Command {
     Metrics(metrics::Arguments),
     Capture(fanpcap_capture::Arguments),
     Gen(generate::Arguments),
-    /// Measures this library against its peers, on this machine (as root)
+    /// Measures this library against its peers (as root)
     Bench(fanpcap_external::Arguments),
-    /// Captures this machine's part of a mirrored link, in a capture cluster (as root)
+    /// Captures this machine's part of a mirrored link (as root)
     Node(fanpcap_external::Arguments),
-    /// Decides which node of a capture cluster captures which packets, or stands by
+    /// Decides which node captures which packets, or stands by
     Coordinator(fanpcap_external::Arguments),
-    /// Collects the records of a capture cluster's nodes and accounts for every packet
+    /// Collects the nodes' records and accounts for every packet
     Analyzer(fanpcap_external::Arguments),
     /// Shows a capture cluster and changes it
     Cluster(fanpcap_external::Arguments),
@@ -62,9 +63,9 @@ pub fn main() -> ExitCode {
     streams::ended(run(env::args_os().collect()))
 }
 
-/// The command line, for the manual pages.
+/// The command line.
 pub fn command() -> clap::Command {
-    Arguments::command()
+    help::in_groups(Arguments::command())
 }
 
 /// Runs a subcommand that is a separate program.
@@ -81,7 +82,7 @@ fn run(words: Vec<OsString>) -> Result<ExitCode> {
             return external.help(more);
         }
     }
-    match Arguments::parse_from(words).command {
+    match parse::<Arguments>(command(), &words).command {
         Command::Run(arguments) => fanpcap_run::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Group(arguments) => group::run(&arguments),

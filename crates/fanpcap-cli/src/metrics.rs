@@ -8,19 +8,19 @@ use anyhow::{Context, Result};
 use clap::Args;
 use fanpcap_config::report::harmless_text;
 use fanpcap_snapshot::Source;
-use fanpcap_terminal::{exposition, server, streams, textfile};
+use fanpcap_terminal::{DeviceArgument, exposition, server, streams, textfile};
 
 mod families;
 
-/// Prints the counters of groups and members in the format of Prometheus
+/// Prints the counters of groups and members for Prometheus
 ///
-/// The text, in format 0.0.4, covers the devices of this network namespace that have packet
-/// sockets, their fan-out groups, and the members that use this library.
+/// The text, in Prometheus' format 0.0.4, covers the devices of this network namespace that have
+/// packet sockets, their fan-out groups, and the members that use this library.
 #[derive(Args, Debug)]
+#[command(mut_arg("device", |it| it.help("This device only; 'any' for sockets on all devices")))]
 pub(crate) struct Arguments {
-    /// This device only; 'any' for sockets on all devices
-    #[arg(value_name = "DEV")]
-    device: Option<String>,
+    #[command(flatten)]
+    device: DeviceArgument,
     /// Serve the metrics by HTTP at /metrics; without ADDR, only to this machine
     #[arg(long, value_name = "[ADDR:]PORT", value_parser = server::address, conflicts_with = "write")]
     listen: Option<std::net::SocketAddr>,
@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
 
 /// Runs `fanpcap metrics`.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let mut source = Source::new(arguments.device.as_deref())?;
+    let mut source = Source::new(arguments.device.name())?;
     if let Some(address) = arguments.listen {
         return server::serve(address, || now(&mut source));
     }

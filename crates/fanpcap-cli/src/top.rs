@@ -9,8 +9,8 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use fanpcap_config::report::harmless_text;
 use fanpcap_snapshot::Source;
-use fanpcap_terminal::seconds;
 use fanpcap_terminal::streams::{self, Reader};
+use fanpcap_terminal::{DeviceArgument, seconds};
 
 use order::Column;
 use rates::Rates;
@@ -39,10 +39,10 @@ mod terminal;
 /// groups, and their members. Programs that use this library publish their counters. Of other
 /// programs, only the membership is known. The last line shows the keys.
 #[derive(Args, Debug)]
+#[command(mut_arg("device", |it| it.help("Show only this device; 'any' means the sockets on all devices")))]
 pub(crate) struct Arguments {
-    /// Show only this device; 'any' means the sockets on all devices
-    #[arg(value_name = "DEV")]
-    device: Option<String>,
+    #[command(flatten)]
+    device: DeviceArgument,
     /// Seconds between two updates
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = |text: &str| seconds(text, &(0.1..=3600.0)))]
     interval: Duration,
@@ -65,9 +65,9 @@ pub(crate) struct Arguments {
 
 /// Runs `fanpcap top`.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let mut source = Source::new(arguments.device.as_deref())?;
+    let mut source = Source::new(arguments.device.name())?;
     let state = State {
-        device: arguments.device.clone(),
+        device: arguments.device.name().map(str::to_owned),
         sort: arguments.sort,
         reverse: arguments.reverse,
         filter: arguments.filter.clone().unwrap_or_default(),

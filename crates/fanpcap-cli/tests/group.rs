@@ -93,7 +93,7 @@ fn who_owns_how_much_and_who_is_gone_is_shown() -> Result<()> {
             "fgrp1 group 7: flow, 2 members, 1 slot of members that are gone (",
             "SLOT  STATE        BUCKETS  SHARE  WEIGHT  SINCE",
             "   1  placeholder        0   0.0%",
-            "last change: 1365 buckets moved ",
+            " ago: 1365 buckets moved",
             "gone so far: 1, which had received 0 packets (0 dropped, ",
         ] {
             ensure!(page.contains(line), "{line} in:\n{page}");
@@ -124,7 +124,9 @@ fn a_member_is_drained_and_gets_its_share_back() -> Result<()> {
             last.contains("no other member would take its packets"),
             "{last}"
         );
-        said(&group(&["--weigh", &format!("{}=1", pids[1])])?, true)?;
+        said(&group(&["--drain", &pids[1], "--undo"])?, true)?;
+        let live = said(&group(&["--drain", &pids[1], "--undo"])?, false)?;
+        ensure!(live.contains("is not drained: its weight is 1"), "{live}");
         said(&group(&["--weigh", "slot:2=2"])?, true)?;
         await_slots(&[("live", 1024), ("live", 1024), ("live", 2048)])?;
         Ok(())
@@ -172,6 +174,57 @@ fn a_group_of_the_kernels_modes_has_members_and_no_table() -> Result<()> {
             none.contains("no group 8 on fgrp1") && none.contains("it has 7"),
             "{none}"
         );
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn all_groups_and_those_of_a_device_are_listed() -> Result<()> {
+    within(|scratch| {
+        let run = |line: &str| Command::new(COMMAND).args(line.split(' ')).output();
+        let none = said(&run("group")?, true)?;
+        assert_eq!(none, "no groups in this network namespace\n");
+        let _members = start(scratch, 2, "flow")?;
+        let rows = "\
+DEVICE  GROUP  MODE  MEMBERS  PROGRAMS
+fgrp1       7  flow        2  tcpdump
+";
+        for line in ["group", "group fgrp1", "group -i fgrp1"] {
+            assert_eq!(said(&run(line)?, true)?, rows, "{line}");
+        }
+        for line in [
+            "group --json",
+            "group fgrp1 --json",
+            "group -i fgrp1 7 --json",
+        ] {
+            let told: Value = serde_json::from_slice(&run(line)?.stdout)?;
+            json_page::check(PAGE, &told)?;
+            assert_eq!(
+                (&told["group"], &told["members_total"]),
+                (&7.into(), &2.into())
+            );
+            assert_eq!(
+                told["slots"][0]["library_version"],
+                env!("CARGO_PKG_VERSION")
+            );
+            assert_eq!(told["slots"][0]["library_is_replaced"], false);
+        }
+        for (line, why) in [
+            ("group 7", "'fanpcap group DEV 7'"),
+            ("group fgrp1 x", "a group is a number from 0 to 65535"),
+            (
+                "group fgrp1 --drain slot:0",
+                "which group? write 'fanpcap group DEV GROUP'",
+            ),
+            (
+                "group -i fgrp1 fgrp0 7",
+                "both 'fgrp1' and 'fgrp0' are devices",
+            ),
+        ] {
+            let refused = said(&run(line)?, false)?;
+            ensure!(refused.contains(why), "{line}: {refused}");
+        }
         Ok(())
     })
 }

@@ -262,7 +262,7 @@ fn a_command_is_measured_before_and_after() -> Result<()> {
 fn errors_say_what_is_wrong() -> Result<()> {
     within(|| {
         let unknown = said(&tune(&["nonesuch"])?, false)?;
-        ensure!(unknown.contains("no device nonesuch"), "{unknown}");
+        ensure!(unknown.contains("no device 'nonesuch'"), "{unknown}");
         let many = said(&tune(&[DEVICE, "--queues", "5", "--apply"])?, false)?;
         ensure!(
             many.contains("5 receive queues, but it can have 1 to 4"),

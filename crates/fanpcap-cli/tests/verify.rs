@@ -24,7 +24,7 @@ fn verify(arguments: &[&str]) -> Result<Output> {
     }
     command.env("PCAP_CONFIG", "/dev/null");
     command
-        .args(["verify", "-i", "fvr1", "--for", "1"])
+        .args(["verify", "fvr1", "--seconds", "1"])
         .args(arguments);
     Ok(command.output()?)
 }
@@ -147,7 +147,7 @@ fn settings_do_not_choose_the_group() -> Result<()> {
     within(|| {
         let mut command = Command::new(COMMAND);
         let output = command
-            .args("verify -i fvr1 --for 1 -n 2 --generate fvr0 --json".split(' '))
+            .args("verify -i fvr1 -t 1 -n 2 --generate fvr0 --json".split(' '))
             .envs([
                 ("PCAP_CONFIG", "/dev/null"),
                 ("PCAP_GROUP", "77"),

@@ -36,7 +36,7 @@ use fanpcap_cluster::analyzer::AnalyzerSettings;
 use fanpcap_cluster::control::ClusterId;
 use fanpcap_linux::wait::clock::realtime_ns;
 use fanpcap_linux::wait::stop;
-use fanpcap_terminal::streams;
+use fanpcap_terminal::{at_least_one, streams};
 
 use crate::conf::{Conf, Mode, PATH, Role};
 use crate::credentials::{self, Reloader};
@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", default_value = PATH)]
     config: PathBuf,
     /// Where to listen, with UDP and TCP: one of the analyzers' addresses in the settings
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     listen: Option<SocketAddr>,
     /// Writes the packets to pcapng files in this directory, which no other analyzer may use
     #[arg(short, long, value_name = "DIR")]
@@ -71,10 +71,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     parquet: Option<PathBuf>,
     /// Begins another file after this many MiB
-    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = at_least_one)]
     rotate_size: u64,
     /// Begins another file after this many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = at_least_one)]
     rotate_time: u64,
     /// Keeps this many files and removes the oldest
     #[arg(long, value_name = "FILES", default_value_t = 168)]
@@ -124,10 +124,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         desk.export(Exports::start(targets)?);
     }
     let mut metrics = Metrics::new(arguments.metrics.clone(), &conf.cluster);
+    let cluster = conf.cluster.clone();
     let mut observer = Observer::start(conf, clock);
     let mut jumps = Jumps::new(clock);
     let screen = arguments.watch.then(Screen::open).transpose()?;
     let notify = Notify::from_environment();
+    say(&on(arguments, listen, &cluster));
     notify.ready();
     while !stop::is_requested() {
         if let Some(conf) = reloader.due() {
@@ -155,6 +157,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     metrics.write(&status);
     show(&status, arguments.json, None)?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let address = text.parse();
+    address.map_err(|_| "write an address and a port: 10.0.0.1:7701, [2001:db8::1]:7701".to_owned())
+}
+
+/// Where it listens, and where its files are.
+fn on(arguments: &Arguments, listen: SocketAddr, cluster: &str) -> String {
+    let files = arguments.write.as_ref();
+    let files = files.map_or_else(String::new, |it| format!(", writes to {}", it.display()));
+    format!("cluster {cluster}, listens on {listen}{files}")
 }
 
 fn desk_settings<'a>(

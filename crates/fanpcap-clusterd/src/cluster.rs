@@ -3,6 +3,7 @@
 mod selected;
 mod doctor;
 mod check;
+mod waiting;
 pub(crate) mod status;
 mod topology;
 mod wish;

@@ -22,7 +22,7 @@ use file::Entry;
 pub(crate) use check::selected_by;
 pub(crate) use keys::SELECTIONS;
 pub use secret::Secret;
-pub(crate) use value::node;
+pub(crate) use value::{WEIGHT_MAX, node};
 
 /// The default path of cluster.conf.
 pub const PATH: &str = "/etc/fanpcap/cluster.conf";

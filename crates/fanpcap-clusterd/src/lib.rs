@@ -27,12 +27,14 @@ mod cluster;
 mod coordinator;
 mod analyzer;
 
+use std::env;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{CommandFactory, Parser, Subcommand};
 use fanpcap_external::BUILD;
-use fanpcap_terminal::{complete, streams};
+use fanpcap_terminal::{complete, parse, streams};
 
 /// A capture cluster: several machines behind a mirror port share its packets.
 #[derive(Debug, Parser)]
@@ -62,7 +64,8 @@ enum Command {
 
 /// Parses the command line and runs the subcommand.
 pub fn main() -> ExitCode {
-    streams::ended(run(&Arguments::parse()))
+    let words: Vec<OsString> = env::args_os().collect();
+    streams::ended(run(&parse(command(), &words)))
 }
 
 /// The command line, for the manual pages.

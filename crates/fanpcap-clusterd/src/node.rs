@@ -9,7 +9,7 @@ mod metrics;
 mod stream;
 mod agent;
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -20,9 +20,9 @@ use fanpcap_cluster::control::ClusterId;
 use fanpcap_cluster::{Announcement, NodeId};
 use fanpcap_linux::wait::{clock, stop};
 use fanpcap_select::Action;
-use fanpcap_terminal::streams;
+use fanpcap_terminal::{DeviceArgument, streams};
 
-use crate::conf::{Conf, Mode, PATH, Role};
+use crate::conf::{Conf, Engine, Mode, PATH, Role};
 use crate::credentials::{self, Reloader};
 use crate::engine;
 use crate::frames;
@@ -36,15 +36,17 @@ use metrics::Metrics;
 use report::Reporter;
 use stream::Stream;
 
-/// Captures this machine's part of a mirrored link, in a capture cluster (as root)
+/// Captures this machine's part of a mirrored link (as root)
 #[derive(Args, Debug)]
+#[command(mut_arg("device", |it| {
+    it.help("The device that receives the mirrored packets, instead of the settings' device")
+}))]
 pub(crate) struct Arguments {
+    #[command(flatten)]
+    device: DeviceArgument,
     /// The settings of the cluster
     #[arg(long, value_name = "FILE", default_value = PATH)]
     config: PathBuf,
-    /// The device that receives the mirrored packets, instead of the settings' device
-    #[arg(short, long, value_name = "DEV")]
-    interface: Option<String>,
     /// This machine's node id, instead of the settings' id
     #[arg(long, value_name = "ID")]
     node: Option<String>,
@@ -64,8 +66,10 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let conf = Conf::load(&arguments.config)?;
     conf.check_files(Role::Node)?;
-    let name = arguments.interface.as_ref().or(conf.device.as_ref());
-    let name = name.context("no device: name it with -i, or 'device = NAME' in the settings")?;
+    let name = arguments.device.name().or(conf.device.as_deref());
+    let name = name.context(
+        "no device: name it, as in 'fanpcap node eth1', or 'device = NAME' in the settings",
+    )?;
     let device = Device::find(name)?;
     if arguments.detach {
         return detach(&conf, device);
@@ -88,7 +92,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         "node {} of cluster {} on {name}",
         announcement.node, conf.cluster
     ));
-    let from = announcement.address.ip();
+    let from = conf.address.unwrap_or(ANY);
     let id = ClusterId::of_name(&conf.cluster);
     let reporter = Reporter::new(id.0, announcement, from, Arc::clone(&keyring));
     let capture = match conf.mode {
@@ -150,13 +154,34 @@ fn announcement(conf: &Conf, arguments: &Arguments) -> Result<Announcement> {
         (None, Some(node)) => node,
         (None, None) => identity::node_id(Path::new(identity::PATH))?,
     };
-    let address = conf.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+    let address = conf.address.or_else(|| towards_etcd(conf)).unwrap_or(ANY);
     Ok(Announcement {
         node,
         boot: identity::boot()?,
         weight: conf.weight,
         address: SocketAddr::new(address, 0),
     })
+}
+
+/// No address: the machine's routes choose.
+const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+
+/// This machine's address on the way to etcd, for operators: the address of a socket that is
+/// connected to the first endpoint, to which nothing is sent. With coordinators of our own, these
+/// see the address.
+fn towards_etcd(conf: &Conf) -> Option<IpAddr> {
+    let Engine::Etcd(etcd) = &conf.engine else {
+        return None;
+    };
+    let (_, server) = etcd.endpoints.first()?.split_once("://")?;
+    let server = server.to_socket_addrs().ok()?.next()?;
+    let bound: SocketAddr = match server {
+        SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
+        SocketAddr::V6(_) => (Ipv6Addr::UNSPECIFIED, 0).into(),
+    };
+    let socket = UdpSocket::bind(bound).ok()?;
+    socket.connect(server).ok()?;
+    Some(socket.local_addr().ok()?.ip())
 }
 
 /// Warns of unsuitable settings without refusing them.
@@ -191,5 +216,19 @@ fn action(conf: &Conf) -> Action {
         Mode::Capture => Action::Ship {
             bytes: (LINK + conf.header).next_multiple_of(8),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_of_etcd_has_the_address_towards_it() {
+        let of =
+            |more: &str| towards_etcd(&Conf::parse(&format!("cluster = a\n{more}"), "c").unwrap());
+        let local = of("engine = etcd\netcd = http://127.0.0.1:2379");
+        assert_eq!(local, Some(Ipv4Addr::LOCALHOST.into()));
+        assert_eq!(of("engine = fixed\nnodes = a1"), None);
     }
 }

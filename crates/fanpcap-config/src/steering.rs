@@ -9,6 +9,7 @@ use fanpcap_steer::ebpf::EbpfError;
 pub use fanpcap_steer::ir::COUNTERS;
 use fanpcap_steer::ir::Tree;
 use fanpcap_steer::{Compiled, ForEngine, GroupOptions};
+pub use fanpcap_steer::{Overridden, overridden};
 
 /// The counters of a steering program.
 pub type Counts = [u64; COUNTERS];

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, ValueHint};
 use fanpcap_linux::process::netns;
-use fanpcap_terminal::streams;
+use fanpcap_terminal::{DeviceArgument, streams};
 use serde::Serialize;
 
 mod finding;
@@ -21,6 +21,7 @@ mod nic;
 mod device;
 mod settings;
 mod library;
+mod program;
 mod cluster;
 mod facts;
 mod user;
@@ -30,7 +31,7 @@ use cluster::Node;
 use finding::Finding;
 use user::AsUser;
 
-/// Finds problems that lose packets, split flows or cost time, and says how to fix them
+/// Finds what loses packets or splits flows, and says how to fix it
 ///
 /// doctor examines a device, its groups and their members, the settings, the library that
 /// applications load, the privileges of the caller, and the machine. It reads everything twice
@@ -38,11 +39,12 @@ use user::AsUser;
 /// and which command fixes it. The exit status is 3 if packets are lost or captures are refused,
 /// otherwise 0. It is 1 if doctor could not examine the machine.
 #[derive(Args, Debug)]
+#[command(mut_arg("device", |it| it.help("The device; by default, all devices that have packet sockets")))]
 pub struct Arguments {
-    /// The device; by default, all devices that have packet sockets
-    #[arg(value_name = "DEV", value_hint = ValueHint::Other)]
-    device: Option<String>,
-    /// A program that is to capture: check whether the program would load the library
+    #[command(flatten)]
+    device: DeviceArgument,
+    /// A program that is to capture, a path or a name in PATH: check whether it would load the
+    /// library
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
     /// A user who is to capture: check settings, library, privileges and limits as that user, and
@@ -85,8 +87,10 @@ struct DoctorPage<'a> {
 /// The facts of the machine can't be read, or the `fanpcap doctor` that runs as the user of --user
 /// fails.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let asked = arguments.device.as_deref();
-    let program = arguments.program.as_deref();
+    let asked = arguments.device.name();
+    let program = arguments.program.as_deref().map(program::find);
+    let program = program.transpose()?;
+    let program = program.as_deref();
     let user = arguments.user.as_deref();
     let as_user = user.map(|name| AsUser::start(name, asked, program));
     let as_user = as_user.transpose()?;

@@ -22,14 +22,14 @@ use fanpcap_nic::facts::Facts;
 use fanpcap_nic::journal::{Hold, Journal, Undone, Wish};
 use fanpcap_nic::plan::{self, Wishes};
 use fanpcap_nic::settings::Settings;
-use fanpcap_terminal::streams;
+use fanpcap_terminal::{DeviceArgument, streams};
 
 use crate::doctor::long_packets;
 use adapt::Which;
 use measure::Measured;
 use text::say;
 
-/// Shows how a device should receive for captures, makes these changes, and undoes them
+/// Sets up how a device receives for captures, or undoes that
 ///
 /// Without options, the command only shows the device's settings, which of them it would change,
 /// and why.
@@ -37,10 +37,10 @@ use text::say;
 /// Each change is written to a journal before it is made, and verified by reading it back. When the
 /// command undoes changes, it leaves alone values that another program has changed since.
 #[derive(Args, Debug)]
+#[command(mut_arg("device", |it| it.required_unless_present_any(["restore", "interface"])))]
 pub struct Arguments {
-    /// The device
-    #[arg(value_name = "DEV", required_unless_present = "restore")]
-    device: Option<String>,
+    #[command(flatten)]
+    device: DeviceArgument,
     /// Make the changes; they stay until --restore
     #[arg(long, conflicts_with = "restore")]
     apply: bool,
@@ -107,7 +107,7 @@ pub struct Arguments {
 /// # Errors
 /// The device can't be read or changed, or the changes can't be undone.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let Some(name) = &arguments.device else {
+    let Some(name) = arguments.device.name() else {
         return put_back::all();
     };
     let device = Device::open(name)?;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
-use clap::{Args, ValueHint};
+use clap::Args;
 use fanpcap_capture::Each;
 use fanpcap_capture::{Task, Witnessed, witnessed};
 use fanpcap_config::report::harmless_text;
@@ -15,7 +15,7 @@ use fanpcap_group::roster::{self, RosterEntry};
 use fanpcap_linux::interface;
 use fanpcap_linux::wait::stop;
 use fanpcap_pcap::{Handle, Header, Precision};
-use fanpcap_terminal::{seconds, streams};
+use fanpcap_terminal::{DeviceArgument, group_number, seconds, streams};
 use serde::Serialize;
 
 mod flows;
@@ -26,7 +26,7 @@ use flows::{Flows, Places, Sample};
 use traffic::Traffic;
 use verdict::{Check, Outcome, Seen};
 
-/// Captures for a while in a new group, and checks whether each member gets the right packets
+/// Captures for a while, and checks whether members get whole flows
 ///
 /// The members are threads of this command. They share the device's packets in a new group, so that
 /// no other application loses packets. The command prints the share of each member. It checks
@@ -35,15 +35,15 @@ use verdict::{Check, Outcome, Seen};
 /// there are many flows, only a sample is checked. Fragments and ICMP errors don't show their flow
 /// and are not judged. The exit status is 3 if a check fails, and 1 if nothing could be verified.
 #[derive(Args, Debug)]
+#[command(mut_arg("device", |it| it.required(true)))]
 pub struct Arguments {
-    /// The device
-    #[arg(short = 'i', long, value_name = "DEVICE", value_hint = ValueHint::Other)]
-    interface: String,
+    #[command(flatten)]
+    device: DeviceArgument,
     /// How many members share the device's packets
     #[arg(short = 'n', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
     members: u16,
     /// For how many seconds
-    #[arg(long = "for", value_name = "SECONDS", default_value = "5", value_parser = |text: &str| seconds(text, &(0.1..=86_400.0)))]
+    #[arg(short = 't', long = "seconds", alias = "for", value_name = "SECONDS", default_value = "5", value_parser = |text: &str| seconds(text, &(0.1..=86_400.0)))]
     time: Duration,
     /// How the packets are shared: flow, hash, lb, rnd, cpu, rollover, qm, or a steering program
     /// [default: from the settings, else flow]
@@ -51,7 +51,7 @@ pub struct Arguments {
     fanout: Option<String>,
     /// The group, 0 to 65535; its present members get their share of the packets [default: a new
     /// group]
-    #[arg(short, long, value_name = "NUMBER")]
+    #[arg(short, long, value_name = "NUMBER", value_parser = group_number)]
     group: Option<u16>,
     /// Send test traffic on this device, which is connected to the captured device: the other end
     /// of a veth, or a port that is wired to the captured port
@@ -91,6 +91,9 @@ struct VerifyPage {
     packets_without_flow_total: u64,
     packets_unread_total: u64,
     unread_percent: f64,
+    /// Packets that came before all members had joined, or after the seconds were over. Only the
+    /// ledger has them.
+    packets_outside_total: u64,
     checks: Vec<Check>,
     verified: bool,
 }
@@ -107,9 +110,12 @@ struct Share {
 /// # Errors
 /// Nothing can be captured or sent, so that nothing is verified.
 pub fn run(arguments: &Arguments) -> Result<ExitCode> {
+    if let Some(sends) = &arguments.generate {
+        check_sender(sends, arguments.device.required())?;
+    }
     let mut witness = Witness::new(arguments);
     let task = Task {
-        device: arguments.interface.clone(),
+        device: arguments.device.required().to_owned(),
         threads: arguments.members,
         group: arguments.group,
         fanout: arguments.fanout.clone(),
@@ -123,6 +129,24 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         true => ExitCode::SUCCESS,
         false => ExitCode::from(FAILED),
     })
+}
+
+/// Checks that `sends`, the device of --generate, is there and is not the captured device, whose
+/// own packets go out and do not come in.
+fn check_sender(sends: &str, captured: &str) -> Result<()> {
+    let index = interface::find(sends).context("looking for the device of --generate")?;
+    let index = index.with_context(|| {
+        format!(
+            "--generate: {}; if the other end of {captured} is in another network namespace, leave \
+             --generate out, and run 'ip netns exec NAME fanpcap gen {sends}' at the same time",
+            interface::missing(sends)
+        )
+    })?;
+    ensure!(
+        interface::index(captured) != Some(index),
+        "--generate {sends}: this is the captured device; name the device at the other end"
+    );
+    Ok(())
 }
 
 /// Counts the packets of all members, and starts the test traffic.
@@ -158,7 +182,7 @@ impl<'a> Witness<'a> {
 
     /// Returns the callback for the packets of the next member, whose handle is open.
     fn of_member(&mut self, handle: &Handle) -> Result<Each> {
-        let device = &self.arguments.interface;
+        let device = self.arguments.device.required();
         ensure!(
             handle.datalink() == ETHERNET,
             "{device} has no Ethernet frames: verify reads only Ethernet"
@@ -199,7 +223,7 @@ impl<'a> Witness<'a> {
 
     /// The group's mode, from a member page.
     fn mode_of(&self, group: u16) -> Option<String> {
-        let index = interface::index(&self.arguments.interface);
+        let index = interface::index(self.arguments.device.required());
         let is_it = |it: &&RosterEntry| it.is_in(group) && Some(it.socket.ifindex) == index;
         let entries = roster::entries().ok()?;
         let page = entries.iter().find(is_it)?.page.as_ref()?;
@@ -219,7 +243,7 @@ impl<'a> Witness<'a> {
         let places = Places::of(flows);
         let all: u64 = packets.iter().sum();
         if all == 0 {
-            let device = &arguments.interface;
+            let device = arguments.device.required();
             bail!(
                 "no packet came on {device}: nothing is verified; wait for traffic, or let verify send some: \
                  --generate with the device at the other end"
@@ -232,9 +256,10 @@ impl<'a> Witness<'a> {
             one_in: self.sample.one_in(),
         };
         let checks = verdict::checks(&seen);
+        let delivered: u64 = captured.members.iter().map(|it| it.captured).sum();
         Ok(VerifyPage {
             schema: SCHEMA,
-            device: arguments.interface.clone(),
+            device: arguments.device.required().to_owned(),
             group: self.group,
             mode: self.mode,
             seconds: arguments.time.as_secs_f64(),
@@ -245,6 +270,7 @@ impl<'a> Witness<'a> {
             packets_without_flow_total: without_flow,
             packets_unread_total: unread,
             unread_percent: percent(unread, all),
+            packets_outside_total: delivered.saturating_sub(all),
             verified: checks.iter().all(|it| it.outcome != Outcome::Fail),
             checks,
         })
@@ -295,6 +321,13 @@ fn page(told: &VerifyPage) -> String {
     if told.packets_without_flow_total > 0 {
         let count = told.packets_without_flow_total;
         page += &format!("  {count} packets of no flow that could be judged\n");
+    }
+    if told.packets_outside_total > 0 {
+        let count = told.packets_outside_total;
+        page += &format!(
+            "  {count} packets before and after these {} s, only in the ledger\n",
+            told.seconds
+        );
     }
     if told.packets_unread_total > 0 {
         let (count, share) = (told.packets_unread_total, told.unread_percent);

@@ -27,7 +27,7 @@ impl Device {
     pub fn find(name: &str) -> Result<Self> {
         let found =
             interface::find(name).map_err(|error| anyhow!("looking for the device: {error}"))?;
-        let index = found.with_context(|| format!("there is no device {name} here"))?;
+        let index = found.with_context(|| interface::missing(name))?;
         let link = link::get(index).map_err(|error| anyhow!("asking for the device: {error}"))?;
         match state(link.flags) {
             State::Down => bail!("{name} is down: ip link set {name} up"),

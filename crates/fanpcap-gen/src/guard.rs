@@ -14,7 +14,7 @@ use crate::route::carries_default_route;
 /// name.
 pub fn guard(device: &str, force: bool) -> Result<()> {
     let index = interface::find(device).context("looking for the device")?;
-    let index = index.with_context(|| format!("there is no device {device} here"))?;
+    let index = index.with_context(|| interface::missing(device))?;
     if force {
         return Ok(());
     }

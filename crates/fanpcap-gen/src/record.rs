@@ -74,6 +74,8 @@ impl Records {
         let file = BufReader::new(file);
         let format = if magic == PCAPNG {
             Format::PcapNg(Box::new(PcapNgReader::new(file).map_err(malformed)?))
+        } else if !PCAP.iter().any(|known| magic == known) {
+            bail!("{name}: neither pcap nor pcapng");
         } else {
             let reader = PcapReader::new(file).map_err(malformed)?;
             let link = u32::from(reader.header().datalink);
@@ -266,6 +268,13 @@ impl Iterator for Records {
     }
 }
 
+/// Magic numbers of pcap, with micro- and with nanoseconds, in both byte orders.
+const PCAP: [[u8; 4]; 4] = [
+    [0xa1, 0xb2, 0xc3, 0xd4],
+    [0xd4, 0xc3, 0xb2, 0xa1],
+    [0xa1, 0xb2, 0x3c, 0x4d],
+    [0x4d, 0x3c, 0xb2, 0xa1],
+];
 /// Type of pcapng's section header block, equal in both byte orders.
 const PCAPNG: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 /// Magic numbers of compressed files, and their decompressors: gzip, Zstandard, xz, bzip2.

@@ -3,4 +3,5 @@
 #![forbid(unsafe_code)]
 
 pub mod library;
+pub mod mapped;
 pub mod system;

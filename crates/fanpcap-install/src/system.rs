@@ -17,7 +17,7 @@ use crate::library;
 use apparmor::{Change, Profile};
 use loader::Loader;
 
-/// Lets this shell's programs, or every program of this machine, load fanpcap's libpcap
+/// Lets programs load fanpcap's libpcap: those of this shell, or all
 ///
 /// Without options it prints the line that makes a shell's programs load the library, and changes
 /// nothing.

@@ -152,6 +152,11 @@ fn unless_renamed(asked: io::Result<()>) -> io::Result<bool> {
     }
 }
 
+/// The message about a device that does not exist.
+pub fn missing(name: &str) -> String {
+    format!("no device '{name}' in this network namespace: 'ip link' lists them")
+}
+
 #[cfg(test)]
 mod tests {
     #[test]

@@ -126,7 +126,7 @@ fn automatic(
     let Some(Reception { name, node, cpus }) = device else {
         let (ordered, _) = by_core(machine, allowed, &BTreeSet::new());
         let shared = sharing(ordered.len(), copies);
-        let why = "no device is known; --device names one".to_owned();
+        let why = "no device is known; -i names one".to_owned();
         return spread(&ordered, copies, why + &shared);
     };
     let mut reasons = Vec::new();

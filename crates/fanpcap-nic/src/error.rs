@@ -1,5 +1,6 @@
 //! The errors of reading and changing the settings of a device.
 
+use fanpcap_linux::interface;
 use std::path::PathBuf;
 use std::{fmt, io};
 
@@ -172,7 +173,7 @@ impl fmt::Display for DeviceError {
             Self::Elsewhere => "'fanpcap tune --restore' puts it back",
             Self::Busy => "another process is still changing the device: try again later",
             Self::Unknown { name } => {
-                return write!(f, "no device {name} in this network namespace");
+                return f.write_str(&interface::missing(name));
             }
             Self::TooManyChannels { kind, asked, most } => {
                 return write!(f, "{asked} {kind} channels, but it takes {most} at most");

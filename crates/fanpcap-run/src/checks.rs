@@ -24,7 +24,7 @@ const NO_DEVICES: [&str; 7] = [
     "dag",
 ];
 
-/// The device on which the copies capture, if known: `given`, the value of --device, or else the
+/// The device on which the copies capture, if known: `given`, the value of -i, or else the
 /// device that the copies' `command` names.
 ///
 /// # Errors
@@ -36,7 +36,7 @@ pub(crate) fn device(given: Option<&str>, command: &[OsString]) -> Result<Option
         let name = arguments::plain(given).unwrap_or_default();
         ensure!(
             exists(&name),
-            "--device {given}: there is no such device here; the devices here are: {}",
+            "-i {given}: there is no such device here; the devices here are: {}",
             there_are()
         );
         return Ok(Some(name));
@@ -221,7 +221,7 @@ mod tests {
         let device = |given, line: &str| device(given, &words(line));
         let error = device(Some("nosuch"), "true").unwrap_err().to_string();
         assert!(
-            error.starts_with("--device nosuch: there is no such device"),
+            error.starts_with("-i nosuch: there is no such device"),
             "{error}"
         );
         assert!(

@@ -36,6 +36,7 @@ use fanpcap_linux::interface;
 use fanpcap_linux::process::{child, cpu};
 use fanpcap_merge::{self as merge, Merged};
 use fanpcap_nic::cpus;
+use fanpcap_terminal::group_number;
 
 use group::GroupMode;
 use output::Output;
@@ -88,15 +89,15 @@ pub struct Arguments {
     #[arg(long, value_name = "MODE")]
     fanout: Option<String>,
     /// The copies' group [default: a free one]
-    #[arg(long, value_name = "N")]
+    #[arg(short, long, value_name = "NUMBER", value_parser = group_number)]
     group: Option<u16>,
     /// The CPUs that the copies run on: auto (near the device, but not its receiving CPUs), a list,
     /// or none
     #[arg(long, value_name = "CPUS", default_value = "auto")]
     cpus: String,
     /// The device, if the program's arguments don't name it with -i or --interface
-    #[arg(long, value_name = "DEV")]
-    device: Option<String>,
+    #[arg(short = 'i', long, alias = "device", value_name = "DEV")]
+    interface: Option<String>,
     /// Restarts a copy that was killed or ended with an error. A file that the copy wrote is kept
     /// as NAME.1, .2 and so on. In modes that are steering programs, such as flow, the new copy
     /// gets the flows and unread packets of the old copy, if the new copy joins within 2 seconds
@@ -148,7 +149,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let library = library::directory()?;
     let group = arguments.group.map_or_else(group::free, Ok)?;
     let copies = usize::from(arguments.copies);
-    let device = checks::device(arguments.device.as_deref(), &arguments.command)?;
+    let device = checks::device(arguments.interface.as_deref(), &arguments.command)?;
     let fanout = match &arguments.fanout {
         Some(text) => group::parse_mode(text)?,
         None => group::by_settings(group, device.as_deref()),

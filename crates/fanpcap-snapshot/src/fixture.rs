@@ -152,6 +152,7 @@ pub fn member(inode: u32, pid: u32, counts: Counts) -> Socket {
             affinity: Some("1".to_owned()),
             last_cpu: Some(1),
             is_stopped: false,
+            library: None,
         }),
         ..Socket::default()
     }
@@ -217,6 +218,7 @@ fn foreign(inode: u32, ifindex: u32, group: Option<u16>, process: Option<(u32, &
             affinity: Some("0-7".to_owned()),
             last_cpu: Some(3),
             is_stopped: false,
+            library: None,
         }),
         ..Socket::default()
     }

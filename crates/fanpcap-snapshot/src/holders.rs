@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use fanpcap_install::mapped::{Build, Mapped};
 use fanpcap_linux::process::stat::{self, Stat};
 
-use crate::snapshot::Process;
+use crate::snapshot::{Library, Process};
 
 /// Number of snapshots between two searches for sockets without a known process. Most of these
 /// sockets belong to other users, so that a search rarely finds the process.
@@ -21,6 +22,8 @@ pub(crate) struct Holders {
     known: BTreeMap<u32, Option<PathBuf>>,
     /// Number of snapshots since the last search.
     looks: u32,
+    /// The builds of the libpcaps that processes have mapped, by the files' devices and inodes.
+    builds: BTreeMap<String, Build>,
 }
 
 impl Holders {
@@ -59,10 +62,30 @@ impl Holders {
     }
 
     /// The process that owns a socket, if it was found.
-    pub(crate) fn process(&self, inode: u32) -> Option<Process> {
+    pub(crate) fn process(&mut self, inode: u32) -> Option<Process> {
         let pid = pid_in(self.known.get(&inode)?.as_ref()?)?;
         let comm = fs::read(format!("/proc/{pid}/comm")).ok()?;
-        Some(process(pid, name(&comm)))
+        Some(Process {
+            library: self.library(pid),
+            ..process(pid, name(&comm))
+        })
+    }
+
+    /// Our library in a process. Reads each library's file once.
+    fn library(&mut self, pid: u32) -> Option<Library> {
+        Mapped::of(pid).into_iter().find_map(|mapped| {
+            if !self.builds.contains_key(&mapped.file) {
+                self.builds.insert(mapped.file.clone(), mapped.build()?);
+            }
+            match self.builds.get(&mapped.file)? {
+                Build::Other => None,
+                Build::Ours(version) => Some(Library {
+                    path: mapped.path,
+                    version: version.clone(),
+                    is_replaced: mapped.is_replaced,
+                }),
+            }
+        })
     }
 }
 
@@ -81,6 +104,7 @@ fn process(pid: u32, program: String) -> Process {
         affinity: allowed(&String::from_utf8_lossy(&status)),
         last_cpu: stat.and_then(|stat| stat.last_cpu),
         is_stopped: stat.is_some_and(|stat| stat.is_stopped()),
+        library: None,
     }
 }
 

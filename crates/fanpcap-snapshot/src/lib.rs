@@ -15,7 +15,8 @@ pub mod fixture;
 pub use host_use::HostUse;
 pub use offered::Offered;
 pub use snapshot::{
-    Counts, Device, Group, Process, STALE_SECONDS, Snapshot, Socket, percent, rounded, seconds,
+    Counts, Device, Group, Library, Process, STALE_SECONDS, Snapshot, Socket, percent, rounded,
+    seconds,
 };
 pub use source::Source;
 pub use tables::GroupKey;

@@ -180,6 +180,19 @@ pub struct Process {
     pub last_cpu: Option<u32>,
     /// A signal or a debugger has stopped the process.
     pub is_stopped: bool,
+    /// Our library in the process; `None` if it has none, or if this user may not know.
+    pub library: Option<Library>,
+}
+
+/// Our library, as a process has loaded it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Library {
+    /// The file's path, in the process's root directory.
+    pub path: String,
+    /// The library's version.
+    pub version: String,
+    /// The file was replaced or removed after the process had loaded it.
+    pub is_replaced: bool,
 }
 
 #[cfg(test)]

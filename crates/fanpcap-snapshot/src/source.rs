@@ -43,10 +43,7 @@ impl Source {
     pub fn new(device: Option<&str>) -> Result<Self> {
         if let Some(name) = device.filter(|&name| name != ANY) {
             let found = interface::find(name).with_context(|| format!("looking for {name}"))?;
-            ensure!(
-                found.is_some(),
-                "no device '{name}' in this network namespace: 'ip link' lists them"
-            );
+            ensure!(found.is_some(), interface::missing(name));
         }
         Ok(Self {
             device: device.map(str::to_owned),
@@ -136,7 +133,7 @@ impl Source {
             |seen: &RosterEntry| (seen.socket.inode, seen.page.as_ref().map(|page| page.pid));
         let members = seen.iter().filter(|seen| !seen.is_placeholder);
         self.holders.find(&members.map(hint).collect());
-        let socket = |seen: &RosterEntry| {
+        let mut socket = |seen: &RosterEntry| {
             let process = self.process(seen);
             // A stopped process no longer waits, even if it was stopped during a wait.
             let is_stopped = process.as_ref().is_some_and(|process| process.is_stopped);
@@ -165,12 +162,12 @@ impl Source {
                 process,
             }
         };
-        seen.iter().map(socket).collect()
+        seen.iter().map(&mut socket).collect()
     }
 
     /// The process that owns a socket. If /proc hides the process, the result has only the
     /// application's name, from the member page.
-    fn process(&self, seen: &RosterEntry) -> Option<Process> {
+    fn process(&mut self, seen: &RosterEntry) -> Option<Process> {
         let found = self.holders.process(seen.socket.inode);
         let Some(page) = &seen.page else { return found };
         Some(Process {

@@ -26,6 +26,7 @@ mod lexer;
 mod parser;
 mod check;
 mod source;
+mod overridden;
 
 pub use check::{Definition, PcapCompiler};
 pub use compiled::{Compiled, ForEngine};
@@ -35,4 +36,5 @@ pub use limits::{
     PARAMETERS_MAX, SAMPLERS_MAX, SOURCE_MAX, WORK_MAX,
 };
 pub use options::{Balance, GroupOptions};
+pub use overridden::{Overridden, overridden};
 pub use source::{definitions, tree};

@@ -174,6 +174,12 @@ pub fn find(name: &str) -> Option<&'static Entry> {
     NAMES.get(found).map(|(_, entry)| *entry)
 }
 
+/// Whether this is a function that selects the member.
+pub(crate) fn is_steering(entry: &Entry) -> bool {
+    let mut entries = steering::GROUP.entries.iter();
+    entries.any(|it| it.entry.name == entry.name)
+}
+
 /// The fields of the key that has this name.
 pub(crate) fn key(name: &str) -> Option<Key> {
     let entry = find(name).filter(|entry| entry.gives == Type::Key)?;

@@ -3,10 +3,18 @@
 
 pub mod streams;
 pub mod table;
+mod at_least_one;
 mod seconds;
+mod device;
+mod group_number;
+mod line;
 pub mod complete;
 pub mod exposition;
 pub mod textfile;
 pub mod server;
 
+pub use at_least_one::at_least_one;
+pub use device::DeviceArgument;
+pub use group_number::group_number;
+pub use line::parse;
 pub use seconds::seconds;

@@ -4,8 +4,8 @@ mod mode;
 
 use fanpcap_config::device::ANY;
 use fanpcap_config::report::Report;
-use fanpcap_config::settings::{Environment, Explained, Group, Ignored, Settings};
-use fanpcap_config::steering::PcapCompiler;
+use fanpcap_config::settings::{Environment, Explained, Group, Ignored, Reason, Settings};
+use fanpcap_config::steering::{self, Overridden, PcapCompiler};
 use fanpcap_linux::{interface, process};
 
 use crate::request::Request;
@@ -90,13 +90,14 @@ impl Overview {
         errors
     }
 
-    /// Settings without effect. If the caller asked for a single device, also returns the settings
-    /// that another setting overrides.
+    /// Settings without effect, and steering functions that later ones override. If the caller
+    /// asked for a single device, also returns the settings that another setting overrides.
     pub fn ignored(&self) -> Vec<&Ignored> {
         let devices = self.devices.iter().flatten();
         let of_devices = devices.flat_map(|device| &device.explained.ignored);
+        let of_device = |it: &&Ignored| self.is_one || it.reason == Reason::LaterSteering;
         let mut ignored: Vec<&Ignored> = Vec::new();
-        for one in of_devices.filter(|_| self.is_one).chain(&self.ignored) {
+        for one in of_devices.filter(of_device).chain(&self.ignored) {
             if !ignored.contains(&one) {
                 ignored.push(one);
             }
@@ -105,7 +106,7 @@ impl Overview {
     }
 }
 
-fn seen(explained: Explained, interfaces: &[String], pcap: PcapCompiler<'_>) -> Entry {
+fn seen(mut explained: Explained, interfaces: &[String], pcap: PcapCompiler<'_>) -> Entry {
     let name = explained.device.as_str();
     let exists = |name: &str| name == ANY || interfaces.iter().any(|it| it == name);
     let base = name.rsplit_once(':').map(|(base, _)| base);
@@ -120,11 +121,44 @@ fn seen(explained: Explained, interfaces: &[String], pcap: PcapCompiler<'_>) -> 
         };
         DefaultMode::of(Some(base.unwrap_or(name)), group, pcap)
     });
+    let overridden = overridden(&explained);
+    explained.ignored.extend(overridden);
     Entry {
         default,
         explained,
         is_there,
     }
+}
+
+/// The functions of the device's steering program that select no member.
+fn overridden(explained: &Explained) -> Vec<Ignored> {
+    let choice = explained
+        .plan
+        .as_ref()
+        .ok()
+        .and_then(|it| it.choice.as_ref());
+    let Some(program) = choice.and_then(|choice| choice.steering.as_ref()) else {
+        return Vec::new();
+    };
+    // An origin with a value is a variable.
+    let origin = explained.origins.mode.as_ref();
+    let place = origin.filter(|origin| !origin.contains('='));
+    let place = place.map_or("environment", String::as_str);
+    let found = steering::overridden(program.text()).into_iter();
+    let ignored = |it: Overridden| {
+        let (line, column) = it.warning.position(program.text());
+        Ignored {
+            setting: it.call,
+            place: place.to_owned(),
+            why: format!(
+                "line {line}, column {column} of the steering program: {}",
+                it.warning.message
+            ),
+            reason: Reason::LaterSteering,
+            hint: it.warning.hint,
+        }
+    };
+    found.map(ignored).collect()
 }
 
 /// The interfaces, the virtual devices on them that settings name, and `any`.

@@ -1,11 +1,12 @@
 //! Opens the threads' handles one after another, in one group, and sets the filter.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Error, Result, anyhow, ensure};
 use fanpcap::request::Request;
+use fanpcap_linux::interface;
 use fanpcap_linux::wait::clock;
 use fanpcap_pcap::{Handle, Library, Precision};
 
-use super::Arguments;
+use super::{Arguments, link};
 
 /// The way in which the handles join their group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +41,7 @@ pub(super) struct Opened {
 impl<'a> Source<'a> {
     /// A source for the device or savefile in `arguments`.
     pub(super) fn new(arguments: &'a Arguments, library: &'a Library) -> Result<Self> {
-        let device = arguments.interface.as_deref();
+        let device = arguments.device();
         let choice = device.map(|device| choose(arguments, library, device));
         Ok(Self {
             arguments,
@@ -55,11 +56,13 @@ impl<'a> Source<'a> {
     pub(super) fn open(&mut self, thread: u16) -> Result<Opened> {
         let since_ns = clock::monotonic_ns();
         let arguments = self.arguments;
-        let mut handle = match (&arguments.read, &arguments.interface) {
-            (Some(file), _) => self.library.open_offline(file, Precision::Nano)?,
+        let mut handle = match (&arguments.read, arguments.device()) {
+            (Some(file), _) => {
+                let opened = self.library.open_offline(file, Precision::Nano);
+                opened.with_context(|| format!("reading {}", file.display()))?
+            }
             (None, device) => {
-                let device = device.as_deref();
-                let device = device.context("no device: name one by --interface")?;
+                let device = device.context("no device: name one")?;
                 self.open_device(device, thread)?
             }
         };
@@ -73,8 +76,11 @@ impl<'a> Source<'a> {
     }
 
     fn open_device(&mut self, device: &str, thread: u16) -> Result<Handle> {
-        let handle = activate(self.arguments, self.library, device, self.choice)
-            .with_context(|| format!("{device}, thread {thread}"))?;
+        let opened = activate(self.arguments, self.library, device, self.choice);
+        let handle = opened.map_err(|error| match no_device(device, &error) {
+            Some(text) => anyhow!(text),
+            None => error.context(format!("{device}, thread {thread}")),
+        })?;
         let group = handle.group();
         if thread == 0 {
             self.group = group;
@@ -144,6 +150,13 @@ fn is_set(device: &str) -> bool {
     let pcap = |_: &str| Err("it is the library that compiles filters".to_owned());
     let mut plans = of_parts.iter().map(|request| request.plan(&pcap));
     plans.any(|plan| plan.map_or(true, |plan| plan.choice.is_some()))
+}
+
+/// The text about a device that does not exist; `None` if `error` is another one.
+fn no_device(device: &str, error: &Error) -> Option<String> {
+    let is_it = format!("{error:#}").contains("No such device exists");
+    let name = link::missing(device).filter(|_| is_it)?;
+    Some(interface::missing(&name))
 }
 
 fn activate(

@@ -27,6 +27,14 @@ pub(super) fn base(device: &str) -> Option<String> {
     }
 }
 
+/// The first network interface in a device string that does not exist.
+pub(super) fn missing(device: &str) -> Option<String> {
+    let device = Device::classify(device, |name| interface::index(name).is_some());
+    let mut bases = device.parts().iter().map(|part| &part.base);
+    let missing = bases.find(|base| *base != ANY && interface::index(base).is_none());
+    missing.cloned()
+}
+
 /// The sum of the interfaces' counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Counters {

@@ -51,7 +51,7 @@ pub(super) fn capture(
 ) -> Result<Captured> {
     stop::on_signals().context("catching signals")?;
     let cpus = choose_cpus(arguments)?;
-    let link = arguments.interface.as_deref().and_then(Link::of);
+    let link = arguments.device().and_then(Link::of);
     let start = link.as_ref().map_or(Ok(None), Link::read)?;
     let link = link.filter(|_| start.is_some());
     let mut threads = Threads::new(arguments.count);
@@ -76,7 +76,7 @@ pub(super) fn capture(
 fn choose_cpus(arguments: &Arguments) -> Result<Choice> {
     let allowed = cpu::cpus().context("which CPUs this process may run on")?;
     // If there are several devices, the first one determines the CPUs.
-    let devices = arguments.interface.as_deref();
+    let devices = arguments.device();
     let device = devices.and_then(|devices| devices.split('^').next());
     let threads = arguments.threads.into();
     let choice = cpus::choose(&arguments.cpus, device, &allowed, threads)?;
@@ -139,7 +139,11 @@ fn ready_line(arguments: &Arguments, library: &Library, first: &Handle) -> Strin
         .read
         .as_ref()
         .map(|file| file.display().to_string());
-    let source = arguments.interface.clone().or(file).unwrap_or_default();
+    let source = arguments
+        .device()
+        .map(str::to_owned)
+        .or(file)
+        .unwrap_or_default();
     let group = group(arguments, first);
     let group = group.map_or(String::new(), |group| format!(" of group {group}"));
     let threads = arguments.threads;
@@ -218,7 +222,7 @@ fn summarize(arguments: &Arguments, captured: &mut Captured) -> Result<Summary> 
     let group = done.first_mut().and_then(|first| {
         let number = group(arguments, &first.handle)?;
         let stats = first.handle.fanout_stats();
-        let device = arguments.interface.as_deref().and_then(link::base);
+        let device = arguments.device().and_then(link::base);
         let slots = device.and_then(|device| slots::own(&device, number));
         Some(Group::of(number, stats, slots))
     });
@@ -234,7 +238,7 @@ fn summarize(arguments: &Arguments, captured: &mut Captured) -> Result<Summary> 
 /// The handle's group; `None` for several devices. A handle on several devices has a group on each,
 /// but libpcap returns only the group on the first device.
 fn group(arguments: &Arguments, handle: &Handle) -> Option<u16> {
-    let device = arguments.interface.as_deref().unwrap_or_default();
+    let device = arguments.device().unwrap_or_default();
     handle.group().filter(|_| !device.contains('^'))
 }
 

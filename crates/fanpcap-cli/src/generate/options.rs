@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use fanpcap_gen::{Lengths, Prefix, Rate};
+use fanpcap_terminal::DeviceArgument;
 
-use super::values::{lengths, mac, speed};
+use super::values::{lengths, mac, seconds, speed};
 
 /// Sends traffic: made from a description, or replayed
 ///
@@ -37,10 +38,10 @@ use super::values::{lengths, mac, speed};
 /// macvlan, ipvlan or macsec above a refused device, or on the same lower device as a refused
 /// device. For a tunnel, the device through which the tunnel's packets leave is not checked.
 #[derive(Args, Clone, Debug)]
+#[command(mut_arg("device", |it| it.required(true).help("The device to send on")))]
 pub(crate) struct Arguments {
-    /// The device to send on
-    #[arg(short = 'i', long, value_name = "DEV")]
-    pub(super) device: String,
+    #[command(flatten)]
+    pub(super) device: DeviceArgument,
 
     /// Send the packets of a capture file, pcap or pcapng, byte for byte
     ///
@@ -76,7 +77,8 @@ pub(crate) struct Arguments {
     #[arg(
         short = 't',
         long,
-        value_name = "S",
+        value_name = "SECONDS",
+        value_parser = seconds,
         help_heading = "How much",
         conflicts_with = "count"
     )]
@@ -125,6 +127,10 @@ pub(crate) struct Arguments {
     #[arg(long, help_heading = "Frames", conflicts_with = "len")]
     pub(super) imix: bool,
     /// Number of flows; the frames belong to the flows in turn
+    ///
+    /// A mode that gives packets to members in turn seems to keep flows whole if the number of
+    /// flows is a multiple of the number of members. For a test of such a mode, take a prime
+    /// number.
     #[arg(
         short = 'n',
         long,

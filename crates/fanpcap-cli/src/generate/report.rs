@@ -66,7 +66,7 @@ impl Report {
             }
         };
         Self {
-            device: arguments.device.clone(),
+            device: arguments.device.required().to_owned(),
             way: sender.way(),
             instead: sender.instead().map(str::to_owned),
             sent: sent.frames,

@@ -1,5 +1,7 @@
 //! Parses the option values of `fanpcap gen`.
 
+use std::time::Duration;
+
 use fanpcap_gen::Lengths;
 
 /// Parses a factor.
@@ -8,6 +10,13 @@ pub(super) fn speed(text: &str) -> Result<f64, String> {
         Ok(speed) if speed > 0.0 && speed.is_finite() => Ok(speed),
         Ok(_) | Err(_) => Err("write a factor above 0, like 1.0".to_owned()),
     }
+}
+
+/// Parses a number of seconds.
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    let seconds = text.parse().ok();
+    let seconds = seconds.filter(|&it| Duration::try_from_secs_f64(it).is_ok());
+    seconds.ok_or_else(|| "write a number of seconds, like 10 or 0.5".to_owned())
 }
 
 /// Parses a length, or a range of lengths.

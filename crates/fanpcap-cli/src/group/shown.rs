@@ -5,7 +5,7 @@ use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_group::page::MemberId;
 use fanpcap_group::view::{Elephant, FinalCounters, Leveled, Place, State, UnderWay, View};
 use fanpcap_linux::process::stat::Stat;
-use fanpcap_snapshot::{Offered, Snapshot, Socket, percent, rounded, seconds};
+use fanpcap_snapshot::{Device, Offered, Snapshot, Socket, percent, rounded, seconds};
 use serde::Serialize;
 
 /// Version of the JSON format. A new field does not change the version; a changed or removed field
@@ -88,8 +88,15 @@ pub(super) struct Slot {
     pub(super) state_seconds: Option<f64>,
     pub(super) heir_slot: Option<u8>,
     pub(super) ring_bytes: Option<u64>,
+    /// The version of our library in the member's process.
+    pub(super) library_version: Option<String>,
+    /// Whether the library's file was replaced or removed after the process had loaded it.
+    pub(super) library_is_replaced: Option<bool>,
     #[serde(skip)]
     pub(super) is_member: bool,
+    /// A signal or a debugger has stopped the member's process.
+    #[serde(skip)]
+    pub(super) is_stopped: bool,
 }
 
 impl Shown {
@@ -110,13 +117,20 @@ impl Shown {
         ));
     }
 
-    /// The output for a group in a snapshot with one device. `view` is the view of the group's
-    /// table; `None` if the group has no table.
-    pub(super) fn of(snapshot: &Snapshot, group: u16, view: Option<&View>, now_ns: u64) -> Self {
-        let is_in = |it: &&Socket| it.group.as_ref().is_some_and(|it| it.number == group);
+    /// The output for the group of this number on the device with the index `ifindex`. `view` is
+    /// the view of the group's table; `None` if the group has no table.
+    pub(super) fn of(
+        snapshot: &Snapshot,
+        (ifindex, group): (u32, u16),
+        view: Option<&View>,
+        now_ns: u64,
+    ) -> Self {
+        let is_in = |it: &&Socket| {
+            it.ifindex == ifindex && it.group.as_ref().is_some_and(|it| it.number == group)
+        };
         let sockets: Vec<&Socket> = snapshot.sockets.iter().filter(is_in).collect();
         let mode = sockets.iter().find_map(|it| it.group.as_ref());
-        let device = snapshot.devices.first();
+        let device = device(snapshot, ifindex);
         let slots: Vec<Slot> = match view {
             Some(view) => {
                 let places = view.places.iter();
@@ -131,7 +145,7 @@ impl Shown {
             time_unix_seconds: snapshot.unix_seconds,
             network_namespace: snapshot.netns,
             device: device.map_or_else(String::new, |it| it.name.clone()),
-            ifindex: device.map_or(0, |it| it.ifindex),
+            ifindex,
             group,
             mode: mode.map_or_else(String::new, |it| it.mode.clone()),
             stolen_from_host: device.and_then(|it| it.stolen_from_host),
@@ -183,22 +197,34 @@ fn of_place(place: &Place, sockets: &[&Socket], now_ns: u64) -> Slot {
         state_seconds: Some(rounded(seconds(place.since_ns, now_ns))),
         heir_slot: place.taker,
         ring_bytes: seen.ring_bytes,
+        library_version: seen.library_version,
+        library_is_replaced: seen.library_is_replaced,
         is_member,
+        is_stopped: seen.is_stopped,
     }
 }
 
 /// A member of a group without a table.
 fn of_socket(socket: &Socket) -> Slot {
     let process = socket.process.as_ref();
+    let library = process.and_then(|it| it.library.as_ref());
     Slot {
         state: "member",
         socket: socket.inode.into(),
         pid: process.and_then(|it| it.pid),
         program: process.map(|it| it.program.clone()),
         ring_bytes: socket.ring_bytes,
+        library_version: library.map(|it| it.version.clone()),
+        library_is_replaced: library.map(|it| it.is_replaced),
+        is_stopped: process.is_some_and(|it| it.is_stopped),
         is_member: !socket.is_placeholder,
         ..Slot::default()
     }
+}
+
+/// The device with this index.
+pub(super) fn device(snapshot: &Snapshot, ifindex: u32) -> Option<&Device> {
+    snapshot.devices.iter().find(|it| it.ifindex == ifindex)
 }
 
 /// A name's digest as text.

@@ -8,8 +8,9 @@ use super::shown::{Big, Rounds, Shown, Slot, Sums};
 use crate::top::figure::{UNKNOWN, age, bytes};
 
 /// The columns' titles.
-const TITLES: [&str; 10] = [
-    "SLOT", "STATE", "BUCKETS", "SHARE", "WEIGHT", "CLASS", "SINCE", "RING", "PID", "PROGRAM",
+const TITLES: [&str; 11] = [
+    "SLOT", "STATE", "BUCKETS", "SHARE", "WEIGHT", "CLASS", "SINCE", "RING", "LIBRARY", "PID",
+    "PROGRAM",
 ];
 
 /// The whole text.
@@ -17,10 +18,10 @@ pub(super) fn page(shown: &Shown) -> String {
     let mut lines = vec![headline(shown)];
     lines.extend(table(shown));
     if let (Some(buckets), Some(ago)) = (shown.last_moved_buckets, shown.last_moved_seconds_ago) {
-        lines.push(format!(
-            "last change: {buckets} buckets moved {} ago",
-            age(ago)
-        ));
+        lines.push(match buckets {
+            0 => format!("last change {} ago: no bucket moved", age(ago)),
+            _ => format!("last change {} ago: {buckets} buckets moved", age(ago)),
+        });
     }
     if let Some(number) = shown.takeovers_total.filter(|&number| number > 0) {
         lines.push(format!(
@@ -39,7 +40,7 @@ pub(super) fn page(shown: &Shown) -> String {
     if let Some(gone) = shown.gone.filter(|it| it.members_total > 0) {
         lines.push(sums(&gone));
     }
-    lines.extend(shown.ledger.as_ref().map(ledger));
+    lines.extend(shown.ledger.iter().flat_map(ledger));
     if let Some(balance) = &shown.balance {
         lines.push(rounds(balance));
         lines.extend(balance.elephants.iter().map(elephant));
@@ -95,13 +96,15 @@ fn table(shown: &Shown) -> Vec<String> {
     rows.extend(shown.slots.iter().map(cells));
     // For a group without a table, most columns are empty.
     let rows = table::without_empty(&rows, |_, cell| cell == UNKNOWN);
-    let is_left = |column: usize| ["STATE", "PROGRAM"].contains(&rows[0][column].as_str());
+    let is_left =
+        |column: usize| ["STATE", "LIBRARY", "PROGRAM"].contains(&rows[0][column].as_str());
     table::lines(&rows, is_left)
 }
 
 fn cells(slot: &Slot) -> Vec<String> {
     let state = match slot.heir_slot {
         Some(taker) => format!("{} by {taker}", slot.state),
+        None if slot.is_stopped => format!("{}, stopped", slot.state),
         None => slot.state.to_owned(),
     };
     let share = slot.share_percent.map(|it| format!("{it:.1}%"));
@@ -115,24 +118,36 @@ fn cells(slot: &Slot) -> Vec<String> {
         number(slot.class.filter(|&class| class != 0)),
         slot.state_seconds.map_or_else(|| UNKNOWN.to_owned(), age),
         slot.ring_bytes.map_or_else(|| UNKNOWN.to_owned(), bytes),
+        library(slot),
         number(slot.pid),
         slot.program.clone().unwrap_or_else(|| UNKNOWN.to_owned()),
     ]
+}
+
+/// The version of the library, if it is not this command's or its file was replaced.
+fn library(slot: &Slot) -> String {
+    let is_replaced = slot.library_is_replaced == Some(true);
+    match &slot.library_version {
+        Some(version) if is_replaced => format!("{version} replaced"),
+        Some(version) if version != env!("CARGO_PKG_VERSION") => version.clone(),
+        Some(_) | None => UNKNOWN.to_owned(),
+    }
 }
 
 fn number(number: Option<impl ToString>) -> String {
     number.map_or_else(|| UNKNOWN.to_owned(), |it| it.to_string())
 }
 
-fn ledger(ledger: &Offered) -> String {
-    let fates = ledger.fates();
-    let fates = fates.map(|(packets, fate)| format!("{packets} {fate}"));
-    format!(
-        "offered {} ago: {} packets ({})",
-        age(ledger.seconds_ago),
-        ledger.offered_packets_total,
-        fates.join(", ")
-    )
+/// The packets that reached the group, and below that line the packets of each fate.
+fn ledger(ledger: &Offered) -> Vec<String> {
+    let offered = ledger.offered_packets_total;
+    let fates = ledger.fates().into_iter();
+    let fates = fates.filter(|(packets, _)| *packets > 0);
+    let width = offered.to_string().len();
+    let line = |(packets, fate)| format!("  {packets:>width$} {fate}");
+    let age = age(ledger.seconds_ago);
+    let first = format!("{offered} packets offered to the group, counted {age} ago");
+    std::iter::once(first).chain(fates.map(line)).collect()
 }
 
 fn rounds(balance: &Rounds) -> String {

@@ -14,9 +14,9 @@ use super::source::Source;
 
 /// Reports the errors of steering programs: line, column, and what was expected there
 ///
-/// For a correct program, the command prints only a note if a group on packet sockets refuses the
-/// program, and otherwise nothing. The exit status is 1 if a program is wrong, is too large for
-/// this machine's sockets, or can't be read.
+/// For a correct program, the command prints nothing, or warnings about steering functions that
+/// have no effect, and a note if a group on packet sockets refuses the program. The exit status is
+/// 1 if a program is wrong, is too large for this machine's sockets, or can't be read.
 #[derive(Args, Debug)]
 pub(super) struct Arguments {
     /// The files of the steering programs; `-` is standard input
@@ -33,29 +33,37 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let given = arguments.text.iter().map(|text| Ok(Source::of_text(text)));
     let read = arguments.files.iter().map(|file| Source::read(file));
     for source in given.chain(read) {
-        match source.and_then(|source| note(&source)) {
-            Ok(note) => streams::note(&note),
-            Err(error) => {
-                streams::note(&format!("{error:#}\n"));
-                code = ExitCode::FAILURE;
-            }
+        // What is wrong in a file begins with its place, as compilers write it, so that editors
+        // find the place.
+        let told = match source {
+            Ok(source) => note(&source).map_err(|error| format!("{error:#}\n")),
+            Err(error) => Err(format!("fanpcap: {error:#}\n")),
+        };
+        if told.is_err() {
+            code = ExitCode::FAILURE;
         }
+        let (Ok(text) | Err(text)) = told;
+        streams::note(&text);
     }
     Ok(code)
 }
 
-/// The note about a correct steering program: why a kernel group refuses the steering program;
-/// empty if a kernel group accepts it. A steering program that is too large is an error.
+/// The text about a correct steering program: its steering functions that later ones override, and
+/// why a kernel group refuses it. Empty if there is nothing to say. A steering program that is too
+/// large is an error.
 fn note(source: &Source) -> Result<String> {
     let (tree, name) = (source.tree()?, source.name());
+    let mut text = source.warnings();
     match Compiled::of(&tree) {
-        Err(EbpfError::Unfit(why)) => Ok(format!(
-            "{name}: note: a group on packet sockets refuses it: {why}\n"
-        )),
+        Err(EbpfError::Unfit(why)) => {
+            text += &format!("{name}: note: a group on packet sockets refuses it: {why}\n");
+        }
         Err(why) => bail!("{name}: {why}"),
         Ok(compiled) => {
-            let refused = compiled.filter().and_then(NoRoom::of);
-            refused.map_or_else(|| Ok(String::new()), |why| bail!("{name}: {why}"))
+            if let Some(why) = compiled.filter().and_then(NoRoom::of) {
+                bail!("{name}: {why}");
+            }
         }
     }
+    Ok(text)
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, anyhow};
 use fanpcap_pcap::compile_expression;
 use fanpcap_steer::ir::Tree;
-use fanpcap_steer::{Definition, Error, SOURCE_MAX, definitions, tree};
+use fanpcap_steer::{Definition, Error, Overridden, SOURCE_MAX, definitions, overridden, tree};
 
 /// A steering program's text and its name.
 pub(super) struct Source {
@@ -51,6 +51,20 @@ impl Source {
     /// The definitions of the text. Errors are those of [`Source::tree`].
     pub(super) fn definitions(&self) -> Result<Vec<Definition>> {
         definitions(&self.text, &compile_expression).map_err(|error| self.wrong(&error))
+    }
+
+    /// The warnings about the text, which must be correct, a line each with an excerpt.
+    pub(super) fn warnings(&self) -> String {
+        let told = overridden(&self.text).into_iter();
+        let line = |it: Overridden| {
+            let message = format!("warning: {}", it.warning.message);
+            let warning = Error {
+                message,
+                ..it.warning
+            };
+            format!("{}:{}\n", self.name, warning.render(&self.text))
+        };
+        told.map(line).collect()
     }
 
     fn wrong(&self, error: &Error) -> anyhow::Error {

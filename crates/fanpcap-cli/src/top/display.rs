@@ -110,6 +110,7 @@ fn style(kind: Kind) -> ContentStyle {
         Kind::Group | Kind::Counters => style.dark_cyan(),
         Kind::Member | Kind::Text => style,
         Kind::Losing => style.dark_red(),
+        Kind::Stopped => style.dark_yellow(),
         Kind::Dim => style.dim(),
     }
 }

@@ -69,11 +69,12 @@ pub(crate) fn devices(view: &View, width: usize) -> String {
         figure(rings(device)),
         figure(device.lost_packets_per_second),
     );
+    let fifo = device.fifo_errors_total.filter(|&overruns| overruns > 0);
+    let fifo = fifo.map_or_else(String::new, |it| format!(" overruns {}", count(it)));
     let totals = format!(
-        "{line} (in all: dropped {} missed {} fifo {})",
+        "{line} (in all: dropped {} missed {}{fifo})",
         total(device.dropped_packets_total),
         total(device.missed_packets_total),
-        total(device.fifo_errors_total),
     );
     let fits = table::width(&totals) <= width;
     if fits { totals } else { line }
@@ -128,7 +129,7 @@ mod tests {
         assert!(is_losing(&fixture::view()));
         let wide = devices(&fixture::view(), 132);
         let totals = wide.strip_prefix(&line);
-        assert_eq!(totals, Some(" (in all: dropped 120 missed 5 fifo 0)"));
+        assert_eq!(totals, Some(" (in all: dropped 120 missed 5)"));
     }
 
     #[test]

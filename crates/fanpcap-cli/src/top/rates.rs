@@ -158,6 +158,7 @@ fn group(group: u16, mode: String, members: Vec<(Member, Share)>) -> Group {
         members_with_rates: shares.len(),
         members_with_rough_rates: members.iter().filter(|it| it.rate_is_rough).count(),
         members_unread: members.iter().filter(|it| it.is_unread).count(),
+        members_stopped: members.iter().filter(|it| it.is_stopped).count(),
         packets_per_second: sum(&members, |member| member.packets_per_second).map(rounded),
         received_packets_total: sum(&members, |member| member.received_packets_total),
         ring_full_drops_total: sum(&members, |member| member.ring_full_drops_total),

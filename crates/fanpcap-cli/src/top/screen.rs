@@ -24,21 +24,24 @@ PPS      packets per second that the kernel gave to a member, dropped packets
          that it sends); ~ marks a rate over another time than the interval,
          because the member read its counters late
 SHARE    a member's part of its group's packets; of a group, the skew: highest
-         rate over the mean, x1.00 is even
+         rate over the mean, 1.00 is even
 DROP/S   packets lost per second, with a ! when there are any, DROPPED in all:
          by a member because its ring was full, by a device before a packet
          socket got them
 BACKLOG  packets that wait in the ring
 CPU      where the process ran last; =2 when it may run on CPU 2 only
 AGE      age of the counters; stale: too old to describe the present
-unread   the application keeps a share and does not look for its packets
+unread   the application has a share and never looks; stopped: by a signal
 -        unknown: only programs that use this library publish counters
 
 (3 of 4) rates of three members are known, and the sums are over these three
 (1 of 4 shown) a filter hides the others; the sums are still over all four
 
 s sort by next column  r reverse the order  / filter by the names of rows
-esc no filter  space pause the view  c hide members  q quit  h back";
+esc no filter  space pause the view  c hide members";
+
+/// The keys while the help is shown.
+const BACK: &str = "h back  q quit";
 
 /// How many lines of a screen are not table rows. A low screen keeps most of its lines for rows.
 struct Lines {
@@ -110,6 +113,9 @@ fn row(kind: Kind, text: &str) -> Row {
 
 /// The last line: the keys, or the filter that the user is typing.
 fn footer(state: &State, width: usize) -> String {
+    if state.help {
+        return BACK.to_owned();
+    }
     if state.typing.is_none() {
         let clear = if state.filter.is_empty() { "" } else { CLEAR };
         return format!("{clear}{KEYS}");

@@ -28,6 +28,8 @@ pub(crate) enum Kind {
     /// A device, group or member that loses packets now, or a member whose application does not
     /// read it.
     Losing,
+    /// A member whose process is stopped, and the line that says so.
+    Stopped,
     /// A member without current counters: foreign or stale.
     Dim,
 }
@@ -71,11 +73,11 @@ const COLUMNS: [Column; 11] = [
     column("AFFINITY", 9, 118, |cells| &cells.affinity),
     column("PPS", 7, 20, |cells| &cells.pps),
     column("RECEIVED", 8, 106, |cells| &cells.received),
-    column("SHARE", 7, 36, |cells| &cells.share),
+    column("SHARE", 9, 38, |cells| &cells.share),
     column("BUCKETS", 7, 98, |cells| &cells.buckets),
     column("DROP/S", 7, 28, |cells| &cells.drops),
-    column("DROPPED", 7, 44, |cells| &cells.dropped),
-    column("BACKLOG", 7, 52, |cells| &cells.backlog),
+    column("DROPPED", 7, 46, |cells| &cells.dropped),
+    column("BACKLOG", 7, 54, |cells| &cells.backlog),
     column("RING", 7, 92, |cells| &cells.ring),
     column("AGE", 5, 76, |cells| &cells.age),
 ];
@@ -130,6 +132,7 @@ pub(crate) fn rows(view: &View, width: usize, collapsed: bool) -> Vec<Row> {
             );
             rows.extend(counters(group, width));
             rows.extend(offered(group, width));
+            rows.extend(stopped(group, width));
             for (name, member) in named(&group.members).filter(|_| !collapsed) {
                 add(&mut rows, kind(member), &name, &member_cells(member));
             }
@@ -212,6 +215,18 @@ fn offered(group: &Group, width: usize) -> Option<Row> {
     (ledger.offered_packets_total > 0).then(|| counters_row(&text, width))
 }
 
+/// A row that says which member is stopped, and what continues it.
+fn stopped(group: &Group, width: usize) -> Option<Row> {
+    let member = group.members.iter().find(|it| it.is_stopped)?;
+    let pid = member.pid?;
+    let program = member.program.as_deref().unwrap_or(UNKNOWN);
+    let text = format!("  {pid} {program} is stopped by a signal or a debugger: kill -CONT {pid}");
+    Some(Row {
+        kind: Kind::Stopped,
+        ..counters_row(&text, width)
+    })
+}
+
 /// The age of numbers in words; empty if the numbers are current.
 fn old(age: Option<f64>) -> String {
     let age = age.filter(|&age| age > STALE_SECONDS);
@@ -229,6 +244,9 @@ fn counters_row(text: &str, width: usize) -> Row {
 }
 
 fn kind(member: &Member) -> Kind {
+    if member.is_stopped {
+        return Kind::Stopped;
+    }
     if member.is_unread {
         return Kind::Losing;
     }
@@ -270,6 +288,13 @@ fn group_name(group: &Group) -> String {
             let number = group.group;
             return format!(" group {number} ({shown} of {all} shown) {}", group.mode);
         }
+        _ if group.members_stopped > 0 => {
+            let (number, stopped) = (group.group, group.members_stopped);
+            return format!(
+                " group {number} ({stopped} of {all} stopped) {}",
+                group.mode
+            );
+        }
         _ if group.members_unread > 0 => {
             let (number, unread) = (group.group, group.members_unread);
             return format!(" group {number} ({unread} of {all} unread) {}", group.mode);
@@ -286,7 +311,7 @@ fn group_cells(group: &Group) -> Cells {
         received: number(group.received_packets_total),
         share: group
             .skew
-            .map_or_else(String::new, |skew| format!("x{skew:.2}")),
+            .map_or_else(String::new, |skew| format!("skew {skew:.2}")),
         drops: drops(group.ring_full_drops_per_second),
         dropped: number(group.ring_full_drops_total),
         backlog: number(group.backlog_packets),
@@ -321,7 +346,9 @@ fn member_name(member: &Member, several: bool) -> String {
 
 fn member_cells(member: &Member) -> Cells {
     let share = member.share_percent.map(|share| format!("{share:.1}%"));
-    let pps = if member.is_unread {
+    let pps = if member.is_stopped {
+        "stopped".to_owned()
+    } else if member.is_unread {
         "unread".to_owned()
     } else if member.stale {
         "stale".to_owned()

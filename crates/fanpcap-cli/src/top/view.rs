@@ -90,6 +90,8 @@ pub(crate) struct Group {
     pub(crate) members_with_rough_rates: usize,
     /// Number of members that no application reads.
     pub(crate) members_unread: usize,
+    /// Number of members whose process is stopped.
+    pub(crate) members_stopped: usize,
     pub(crate) packets_per_second: Option<f64>,
     /// Packets given to the members.
     pub(crate) received_packets_total: Option<u64>,
@@ -143,6 +145,12 @@ pub(crate) struct Member {
     pub(crate) is_unread: bool,
     /// Whether the counters are too old to describe the present.
     pub(crate) stale: bool,
+    /// Whether a signal or a debugger has stopped the process.
+    pub(crate) is_stopped: bool,
+    /// The version of our library in the process.
+    pub(crate) library_version: Option<String>,
+    /// Whether the library's file was replaced or removed after the process had loaded it.
+    pub(crate) library_is_replaced: Option<bool>,
     /// Packets given to the member since it joined, including dropped ones.
     pub(crate) received_packets_total: Option<u64>,
     pub(crate) packets_per_second: Option<f64>,

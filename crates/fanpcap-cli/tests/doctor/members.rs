@@ -1,5 +1,6 @@
 //! Members that do not read, share a CPU, or do not belong to their group.
 
+use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::Command;
 use std::thread;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::{self, Address, PacketFanout};
+use fanpcap_testkit::library::library_dir;
 use fanpcap_testkit::{Member, Program, Scratch, cpus, member, needs};
 
 use crate::asked::{Shell, within};
@@ -250,6 +252,34 @@ fn a_member_where_the_kernel_polls_is_found_and_moved() -> Result<()> {
         ensure!(status == 0, "{said}");
         let found = shell.mend("polled-on-members-cpu")?;
         assert_eq!(found.effect, "costs");
+        Ok(())
+    })
+}
+
+/// An upgrade replaces the library's file by another one of the same name.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_member_with_a_replaced_library_is_found() -> Result<()> {
+    within(|scratch| {
+        let library = scratch.file("libpcap.so.0.8");
+        let copy = || fs::copy(library_dir()?.join("libpcap.so.0.8"), &library).context("copying");
+        copy()?;
+        let file = scratch.new_file("pcap");
+        let directory = library.parent().context("a directory")?.to_owned();
+        let program = Program::tcpdump("fdr1", file)?.group(7, "flow");
+        let member = program.set("LD_LIBRARY_PATH", &directory).start(scratch)?;
+        member::wait_for_members(7, 1)?;
+        let shell = Shell::new("fdr1")?;
+        ensure!(shell.find("", "old-library")?.is_none(), "not replaced yet");
+        fs::remove_file(&library)?;
+        copy()?;
+        let found = shell.found("old-library")?;
+        assert_eq!(found.place, "fdr1 group 7");
+        assert_eq!(found.effect, "distorts");
+        let shown = shell.run("fanpcap group fdr1 7")?.1;
+        let is_member = |line: &&str| line.contains(&member.pid().to_string());
+        let line = shown.lines().find(is_member).context("the member")?;
+        ensure!(line.contains(" replaced  "), "{shown}");
         Ok(())
     })
 }

@@ -163,7 +163,8 @@ fn another_users_doctor_has_neither_secrets_nor_the_terminal() -> Result<()> {
 #[ignore = "needs root: a namespace"]
 fn a_privileged_program_is_found() -> Result<()> {
     within(|scratch| {
-        let program = scratch.write("program", "")?;
+        let program = scratch.file("program");
+        fs::copy("/bin/true", &program)?;
         let shell = Shell::new(&format!("fdr1 --program {}", program.display()))?;
         assert!(shell.find("", "privileged-program")?.is_none());
         fs::set_permissions(&program, Permissions::from_mode(0o4755))?;

@@ -101,7 +101,7 @@ fn devices_that_others_depend_on_are_refused() {
         refused(FAR, "below fpggbr")?;
         let nothing = fanpcap_gen("-i nosuchdevice --count 1")?;
         let said = String::from_utf8_lossy(&nothing.stderr).into_owned();
-        assert!(said.contains("no device nosuchdevice"), "{said}");
+        assert!(said.contains("no device 'nosuchdevice'"), "{said}");
         Ok(())
     })
     .unwrap();

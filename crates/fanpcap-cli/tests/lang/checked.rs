@@ -57,6 +57,19 @@ fn a_program_is_checked_that_the_command_line_has() {
 }
 
 #[test]
+fn a_function_without_effect_is_warned_of_with_its_place() {
+    let output = check("main = do\n  when (has_port 53) (steer_to 0)\n  steer_flow\n").unwrap();
+    assert!(output.status.success(), "{}", said(&output));
+    let warning = "\
+standard input:2:23: warning: 'steer_to 0' has no effect: steer_flow follows; for some packets only: \
+'if p then f else g'
+  when (has_port 53) (steer_to 0)
+                      ^
+";
+    assert_eq!(said(&output), warning);
+}
+
+#[test]
 fn what_a_group_refuses_is_noted_and_no_error() {
     let output = check("main = tcp >-> broadcast").unwrap();
     assert!(output.status.success(), "{}", said(&output));

@@ -11,25 +11,31 @@ use fanpcap_terminal::streams;
 use super::{doctor, selected};
 use crate::conf::{Conf, PATH, Role};
 
-/// Says what is wrong with a cluster.conf, and with the keys and certificates that it names
+/// Says what is wrong with a cluster.conf and the files that it names
+///
+/// These files are keys and certificates.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// The file
-    #[arg(value_name = "FILE", default_value = PATH)]
-    file: PathBuf,
+    /// The settings of the cluster
+    #[arg(long, value_name = "FILE", default_value = PATH)]
+    config: PathBuf,
+    /// The settings, without --config
+    #[arg(value_name = "FILE", hide = true, conflicts_with = "config")]
+    file: Option<PathBuf>,
     /// Prints what is wrong on this machine, as JSON for `fanpcap doctor`
     #[arg(long, hide = true)]
     doctor: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let file = arguments.file.as_ref().unwrap_or(&arguments.config);
     if arguments.doctor {
-        streams::print(&format!("{}\n", doctor::json(&arguments.file)?))?;
+        streams::print(&format!("{}\n", doctor::json(file)?))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let conf = Conf::load(&arguments.file)?;
+    let conf = Conf::load(file)?;
     conf.check_files(Role::Node)?;
-    let (file, cluster) = (arguments.file.display(), &conf.cluster);
+    let (file, cluster) = (file.display(), &conf.cluster);
     if conf.selection.key == Key::RoundRobin && conf.beacon.is_none() {
         bail!(
             "{file}: 'select = round_robin' needs beacons: write 'beacon = DEVICE' in the file of \
@@ -52,7 +58,8 @@ mod tests {
         let text = format!("cluster = a\nengine = etcd\netcd = http://a:1\n{more}");
         let file = scratch.write("cluster.conf", &text)?;
         run(&Arguments {
-            file,
+            config: file,
+            file: None,
             doctor: false,
         })
     }

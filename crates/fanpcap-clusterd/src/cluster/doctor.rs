@@ -242,7 +242,7 @@ fn mistake(report: &Report, file: &str) -> Finding {
         place: at.unwrap_or_else(|| file.to_owned()),
         what: format!("{}{}", report.message, hint.unwrap_or_default()),
         why: "node, coordinator and analyzer of the cluster do not start",
-        fix: fix.unwrap_or_else(|| format!("fanpcap cluster check {file}")),
+        fix: fix.unwrap_or_else(|| format!("fanpcap cluster check --config {file}")),
     }
 }
 
@@ -254,7 +254,7 @@ fn orphan(device: &str) -> Finding {
         what: "it has a cluster's selection, and no 'fanpcap node' runs on it".to_owned(),
         why: "packets of other nodes are dropped by a topology that grows old: what this node \
               should take over is lost",
-        fix: format!("systemctl start fanpcap-node    # or: fanpcap node -i {device} --detach"),
+        fix: format!("systemctl start fanpcap-node    # or: fanpcap node {device} --detach"),
     }
 }
 
@@ -371,7 +371,7 @@ mod tests {
         };
         let (name, _, fix) = only(&orphan);
         assert_eq!(name, "selection-without-agent");
-        assert!(fix.ends_with("fanpcap node -i mon --detach"), "{fix}");
+        assert!(fix.ends_with("fanpcap node mon --detach"), "{fix}");
         let adrift = Facts {
             is_adrift: true,
             ..Facts::default()

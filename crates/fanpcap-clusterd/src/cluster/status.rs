@@ -11,6 +11,7 @@ use fanpcap_cluster::{Live, NodeId, Phase, Topology, View};
 use fanpcap_terminal::streams;
 use serde_json::{Value, json};
 
+use super::waiting::Notice;
 use crate::conf::{Conf, PATH};
 use crate::coordination::Picture;
 use crate::engine;
@@ -31,7 +32,9 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let conf = Conf::load(&arguments.config)?;
+    let notice = Notice::of(&conf);
     let picture = engine::operator_side(&conf)?.look()?;
+    drop(notice);
     let text = match arguments.json {
         true => format!("{}\n", object(&conf.cluster, &picture)),
         false => table(&conf.cluster, &picture),
@@ -56,6 +59,18 @@ fn notes(picture: &Picture) -> Vec<String> {
              'fanpcap cluster drain {node}' gives them to the others"
         )
     });
+    let topology = picture.view.topology.as_ref();
+    let is_stable = topology.is_some_and(|(_, it)| it.phase() == Phase::Stable);
+    let behind = rows
+        .iter()
+        .filter(|row| is_stable && row.state() == "behind");
+    let behind = behind.map(|row| {
+        format!(
+            "node {} is behind: if it stays so, its log says why. After a change of the engine, stop \
+             it, remove its selection by 'fanpcap node DEV --detach', and start it again",
+            row.node
+        )
+    });
     let wishes = &picture.view.wishes;
     let named: BTreeSet<NodeId> = wishes
         .drained
@@ -76,6 +91,7 @@ fn notes(picture: &Picture) -> Vec<String> {
         .iter()
         .cloned()
         .chain(silent)
+        .chain(behind)
         .chain(gone)
         .collect()
 }

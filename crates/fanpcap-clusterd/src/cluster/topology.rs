@@ -11,6 +11,7 @@ use fanpcap_terminal::streams;
 use serde_json::{Value, json};
 
 use super::selected;
+use super::waiting::Notice;
 use crate::conf::{Conf, PATH};
 use crate::engine;
 
@@ -27,7 +28,9 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let conf = Conf::load(&arguments.config)?;
+    let notice = Notice::of(&conf);
     let picture = engine::operator_side(&conf)?.look()?;
+    drop(notice);
     let topology = picture.view.topology;
     let (revision, topology) = topology.context("the cluster has no topology yet")?;
     let text = match arguments.json {

@@ -9,11 +9,12 @@ use fanpcap_cluster::NodeId;
 use fanpcap_cluster::control::Wish;
 use fanpcap_terminal::streams;
 
+use super::waiting::Notice;
 use crate::conf::{self, Conf, PATH};
 use crate::coordination::OperatorSide;
 use crate::engine;
 
-/// Takes all buckets from a node, before it is stopped or because it is dead
+/// Takes all buckets from a node, before it is stopped or if it is dead
 #[derive(Args, Debug)]
 pub(crate) struct Drain {
     /// The node's id
@@ -27,14 +28,14 @@ pub(crate) struct Drain {
     config: PathBuf,
 }
 
-/// Gives a node another weight: how many buckets it is due, compared with the others
+/// Gives a node another share of the buckets, compared with the others
 #[derive(Args, Debug)]
 pub(crate) struct Weight {
     /// The node's id
     #[arg(value_name = "NODE")]
     node: String,
     /// The weight; without it, the one in the node's own settings counts again
-    #[arg(value_name = "WEIGHT", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(value_name = "WEIGHT", value_parser = clap::value_parser!(u16).range(1..=i64::from(conf::WEIGHT_MAX)))]
     weight: Option<u16>,
     /// The settings of the cluster
     #[arg(long, value_name = "FILE", default_value = PATH)]
@@ -48,6 +49,7 @@ pub(crate) fn drain(arguments: &Drain) -> Result<ExitCode> {
         true => Wish::Restore(node),
         false => Wish::Drain(node),
     };
+    let _notice = Notice::of(&conf);
     stand(&mut *engine::operator_side(&conf)?, node, &wish)
 }
 
@@ -55,6 +57,7 @@ pub(crate) fn weight(arguments: &Weight) -> Result<ExitCode> {
     let conf = Conf::load(&arguments.config)?;
     let node = conf::node(&arguments.node)?;
     let wish = Wish::Weight(node, arguments.weight);
+    let _notice = Notice::of(&conf);
     stand(&mut *engine::operator_side(&conf)?, node, &wish)
 }
 

@@ -22,7 +22,7 @@ pub(super) fn conf(entries: &[Entry], source: &str) -> Result<Conf, Report> {
     let conf = Conf {
         cluster: found.name(Key::Cluster).ok_or_else(|| {
             let example = "cluster = NAME";
-            found.missing("the cluster's name", example)
+            found.missing("the cluster's name is missing", example)
         })?,
         key_files: found.files(Key::Secrets),
         engine,
@@ -163,11 +163,11 @@ impl<'a> Found<'a> {
         };
         if embedded.coordinators.is_empty() && embedded.multicast.is_none() {
             let example = "coordinators = 10.0.0.1:7700";
-            return Err(self.missing("where coordinators are", example));
+            return Err(self.missing("no coordinator is named", example));
         }
         if self.entry(Key::Secrets).is_none() {
             let example = "key_file = /etc/fanpcap/cluster.key";
-            return Err(self.missing("the key of control messages", example));
+            return Err(self.missing("the key of control messages is missing", example));
         }
         if embedded.offline < embedded.heartbeat * 2 {
             let message = "'offline' is shorter than two heartbeats";
@@ -197,7 +197,10 @@ impl<'a> Found<'a> {
 
     fn etcd(&self) -> Result<Etcd, Report> {
         let Some(Value::Urls(endpoints)) = self.value(Key::Etcd) else {
-            return Err(self.missing("etcd's endpoints", "etcd = https://10.0.0.1:2379"));
+            return Err(self.missing(
+                "no endpoint of etcd is named",
+                "etcd = https://10.0.0.1:2379",
+            ));
         };
         let certificate = self.together(Key::EtcdCertificate, Key::EtcdPrivate)?;
         let user = self.together(Key::EtcdUser, Key::EtcdPasswordFile)?;
@@ -207,7 +210,10 @@ impl<'a> Found<'a> {
         let ca = self.file(Key::EtcdCa);
         if ca.is_none() && endpoints.iter().any(is_secure) {
             let example = "etcd_ca = /etc/fanpcap/etcd-ca.pem";
-            return Err(self.missing("what signs etcd's certificates", example));
+            return Err(self.missing(
+                "the certificate that signs etcd's certificates is missing",
+                example,
+            ));
         }
         if (certificate || ca.is_some()) && !endpoints.iter().all(is_secure) {
             let fault = Fault::new("cluster-settings-bad", "certificates need https");
@@ -263,7 +269,7 @@ impl<'a> Found<'a> {
     fn nodes(&self) -> Result<Vec<(NodeId, u16)>, Report> {
         match self.value(Key::Nodes) {
             Some(Value::Nodes(nodes)) => Ok(nodes.clone()),
-            _ => Err(self.missing("the nodes", "nodes = a1, a2, a3*2")),
+            _ => Err(self.missing("no node is named", "nodes = a1, a2, a3*2")),
         }
     }
 
@@ -384,7 +390,7 @@ impl<'a> Found<'a> {
 
     /// The report of what the file lacks.
     fn missing(&self, what: &str, example: &str) -> Report {
-        let message = format!("{}: {what} is missing", self.source);
+        let message = format!("{}: {what}", self.source);
         let fault = Fault::new("cluster-setting-missing", message);
         self.blame(fault.hint(format!("write '{example}'")), None)
     }

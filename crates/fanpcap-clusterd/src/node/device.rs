@@ -21,7 +21,7 @@ impl Device {
     /// The device of this name, in the calling thread's network namespace.
     pub(crate) fn find(name: &str) -> Result<Self> {
         let found = interface::find(name).context("looking for the device")?;
-        let ifindex = found.with_context(|| format!("there is no device {name}"))?;
+        let ifindex = found.with_context(|| interface::missing(name))?;
         let name = name.to_owned();
         Ok(Self { ifindex, name })
     }

@@ -36,11 +36,8 @@ fn a_selection_without_its_agent_and_an_address_are_found_and_mended() {
             "{all:?}"
         );
         let words: Vec<&str> = all[0].1.split(' ').collect();
-        ensure!(
-            words.ends_with(&["node", "-i", MONITOR, "--detach"]),
-            "{words:?}"
-        );
-        stage.run(0, &["-i", MONITOR, "--detach"])?;
+        ensure!(words.ends_with(&["node", MONITOR, "--detach"]), "{words:?}");
+        stage.run(0, &[MONITOR, "--detach"])?;
         let addressed = || veth::ip("address add 198.51.100.1/24 dev mon");
         stage.mirror.on_node(0, addressed)?;
         let all = found(&stage)?;

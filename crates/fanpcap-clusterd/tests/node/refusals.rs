@@ -25,7 +25,11 @@ fn a_device_that_the_machine_needs_is_refused() {
             .mirror
             .on_node(0, || veth::ip("route add default dev ctl"))?;
         refused(&stage, CONTROL, "ctl carries the default route; --force")?;
-        refused(&stage, "absent", "there is no device absent")?;
+        refused(
+            &stage,
+            "absent",
+            "no device 'absent' in this network namespace",
+        )?;
         Ok(())
     })
     .unwrap();

@@ -215,10 +215,23 @@ fn near_miss(name: &str, rest: &str) -> Option<Fault> {
         let near = nearest_within(1, head, KEYS.iter().filter_map(|row| row.family))?;
         Some(format!("{near}_{device}"))
     };
-    let near = whole().or_else(family).or_else(|| of_no_device(rest))?;
+    let hint = match whole().or_else(family).or_else(|| of_no_device(rest)) {
+        Some(near) => format!("did you mean 'PCAP_{near}'?"),
+        None => of_file(rest)?,
+    };
     let message = format!("unknown variable {}", quote(name));
-    let hint = format!("did you mean 'PCAP_{near}'?");
     Some(Fault::new("variable-unknown", message).hint(hint))
+}
+
+/// Advice if `rest` is a device's key that only the config file has, with or without a device.
+fn of_file(rest: &str) -> Option<String> {
+    let (head, device) = rest.split_once('_').unwrap_or((rest, "DEV"));
+    let is_it = |row: &&Row| {
+        let has = |name: &&str| name.eq_ignore_ascii_case(head);
+        row.scope == Scope::Device && row.variables.is_empty() && row.names.iter().any(has)
+    };
+    let name = KEYS.iter().find(is_it)?.names.first()?;
+    Some(format!("write '{name}@{device} = VALUE' into pcap.conf"))
 }
 
 /// The variable that was meant, if `rest` adds a device to a variable that takes no device.

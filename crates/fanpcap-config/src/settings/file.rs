@@ -99,10 +99,7 @@ fn entry(line: &str, source: &str, number: usize, is_shown: bool) -> Result<Opti
     let name = name.trim_end();
     let (key, target) = key(name).map_err(|fault| fault.shift(start))?;
     if value.is_empty() {
-        let message = format!("{} has no value", quote(name));
-        return Err(Fault::new("value-missing", message)
-            .hint("write 'key = value'")
-            .shift(start + written.len()));
+        return Err(no_value(name, key).shift(start + written.len()));
     }
     let value = value.trim_start();
     let at = offset_in(line, value);
@@ -133,13 +130,20 @@ fn without_equals(written: &str) -> Fault {
         }
         _ => key(written).map_or_else(
             |fault| fault,
-            |_| {
-                let message = format!("{} has no value", quote(written));
-                let fault = Fault::new("value-missing", message);
-                fault.hint("write 'key = value'").shift(written.len())
-            },
+            |(key, _)| no_value(written, key).shift(written.len()),
         ),
     }
+}
+
+/// The fault of a key without a value.
+fn no_value(name: &str, key: Key) -> Fault {
+    let message = format!("{} has no value", quote(name));
+    let hint = if key == Key::Fanout {
+        "write 'fanout@5 = lb' or 'fanout@5 = file:PATH'; '>' lines are for def_group"
+    } else {
+        "write 'key = value'"
+    };
+    Fault::new("value-missing", message).hint(hint)
 }
 
 /// The line up to a `#` that is not inside double quotes.

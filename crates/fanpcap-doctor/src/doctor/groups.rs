@@ -7,7 +7,7 @@ use std::path::Path;
 use fanpcap_config::device::ANY;
 use fanpcap_linux::process::cpu;
 use fanpcap_linux::process::stat::Stat;
-use fanpcap_snapshot::{Device, Snapshot, Socket};
+use fanpcap_snapshot::{Device, Library, Snapshot, Socket};
 
 use super::cpuset::Cpuset;
 use super::finding::{Effect, Finding};
@@ -33,6 +33,8 @@ pub(super) struct Member {
     pub(super) program: String,
     /// The member reads through our library.
     pub(super) is_ours: bool,
+    /// The library that the member's process has loaded; `None` if it is unknown.
+    pub(super) library: Option<Library>,
     /// A signal or a debugger has stopped the member's process.
     pub(super) is_stopped: bool,
     /// Seconds since the application last looked for packets; `None` if unknown.
@@ -86,6 +88,7 @@ fn member(before: Option<&Socket>, now: &Socket) -> Member {
         pid: process.pid,
         program: process.program,
         is_ours: now.has_page,
+        library: process.library,
         is_stopped: process.is_stopped,
         unread_seconds: now.unread_seconds,
         has_no_share: now.is_never_read && now.place.is_some_and(|place| place.buckets == 0),
@@ -122,6 +125,7 @@ impl Group {
         findings.extend(self.strangers());
         findings.extend(self.mixed());
         findings.extend(self.held());
+        findings.extend(self.old_library());
         for member in &self.members {
             findings.extend(self.stopped(member).or_else(|| self.silent(member)));
             findings.extend(self.drops(member));
@@ -208,6 +212,34 @@ impl Group {
             format!("kill -CONT {pid}"),
         ];
         Some(self.finding("group-held", Effect::Loses, told))
+    }
+
+    /// The finding that members have loaded another build of the library than applications that
+    /// are started now.
+    fn old_library(&self) -> Option<Finding> {
+        let is_old = |member: &&Member| {
+            let mut library = member.library.iter();
+            library.any(|it| it.is_replaced || it.version != env!("CARGO_PKG_VERSION"))
+        };
+        let old: Vec<&Member> = self.members.iter().filter(is_old).collect();
+        let library = old.first()?.library.as_ref()?;
+        let since = match library.is_replaced {
+            true => format!("{} was replaced after they had loaded it", library.path),
+            false => format!("this command has version {}", env!("CARGO_PKG_VERSION")),
+        };
+        let told = [
+            format!(
+                "{} of its {} members run an old library, version {}: {}; {since}",
+                old.len(),
+                self.members.len(),
+                library.version,
+                listed(&Self::programs(old.iter().copied()))
+            ),
+            "members of different versions may refuse each other, and corrections of the new version have no effect on these members".to_owned(),
+            "fanpcap group    # which members; then start all members of the group again, together"
+                .to_owned(),
+        ];
+        Some(self.finding("old-library", Effect::Distorts, told))
     }
 
     fn stopped(&self, member: &Member) -> Option<Finding> {

@@ -2,10 +2,9 @@
 //! load another libpcap.
 
 use std::env;
-use std::fs::{self, File};
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use fanpcap_install::mapped::{Build, Mapped};
 use fanpcap_install::{library, system};
 use fanpcap_linux::file::privileged;
 use fanpcap_snapshot::Snapshot;
@@ -56,29 +55,13 @@ pub(super) struct Outsider {
     pub(super) has_ours: bool,
 }
 
-/// A symbol of fanpcap's library that no other libpcap has.
-const MARK: &[u8] = b"pcap_fanout_group";
-
-/// A length in bytes that no libpcap exceeds.
-const LONGEST: u64 = 64 << 20;
-
 impl Loaded {
     fn of(path: PathBuf) -> Self {
         Self {
-            is_ours: is_ours(&path).unwrap_or(false),
+            is_ours: Build::of(&path).is_some_and(|build| build.is_ours()),
             path,
         }
     }
-}
-
-/// Whether a file is one of fanpcap's libraries; `None` if the file can't be read.
-fn is_ours(path: &Path) -> Option<bool> {
-    // Read only regular files: reading something else, such as a pipe, may never end.
-    fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
-    let mut bytes = Vec::new();
-    let file = File::open(path).ok()?;
-    file.take(LONGEST).read_to_end(&mut bytes).ok()?;
-    Some(bytes.windows(MARK.len()).any(|it| it == MARK))
 }
 
 impl Library {
@@ -230,27 +213,14 @@ fn outsiders(now: &Snapshot, wanted: &[GroupSetting]) -> Vec<Outsider> {
 
 /// Whether the process has loaded our library; `None` if it has no libpcap or can't be read.
 fn has_ours(pid: u32) -> Option<bool> {
-    let process = PathBuf::from(format!("/proc/{pid}"));
-    let maps = fs::read(process.join("maps")).ok()?;
-    let maps = String::from_utf8_lossy(&maps);
-    let of_libpcap = maps.lines().filter(|line| line.contains("/libpcap.so"));
-    let mut found = None;
-    for line in of_libpcap {
-        // Check the mapped file itself: the name may now belong to another file.
-        let range = line.split(' ').next().unwrap_or_default();
-        let mapped = is_ours(&process.join("map_files").join(range));
-        let name = line.find('/').map_or("", |at| &line[at + 1..]);
-        // Only root may read `map_files`. Other users read the file that now has the name.
-        let of_name = || is_ours(&process.join("root").join(name));
-        found = found.max(mapped.or_else(of_name));
-    }
-    found
+    let mapped = Mapped::of(pid);
+    let builds = mapped.iter().filter_map(Mapped::build);
+    builds.map(|build| build.is_ours()).max()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fanpcap_testkit::Scratch;
 
     fn loaded(is_ours: bool) -> Option<Loaded> {
         Some(Loaded {
@@ -314,13 +284,5 @@ mod tests {
             ("not-in-group", Effect::Distorts)
         );
         assert!(found.what.contains("has not loaded"), "{found:?}");
-    }
-
-    #[test]
-    fn our_library_is_known_by_a_symbol() {
-        let scratch = Scratch::new().unwrap();
-        let ours = scratch.write("ours", "\0pcap_fanout_group\0").unwrap();
-        let other = scratch.write("other", "\0pcap_open_live\0").unwrap();
-        assert!(Loaded::of(ours).is_ours && !Loaded::of(other).is_ours);
     }
 }

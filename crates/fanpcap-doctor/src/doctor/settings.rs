@@ -223,7 +223,12 @@ fn without(place: &Place) -> String {
 fn in_vain(ignored: &Ignored) -> Finding {
     let hint = ignored.hint.as_ref().map(|hint| format!("; {hint}"));
     let (file, line) = ignored.place.rsplit_once(':').unwrap_or_default();
+    let is_steering = ignored.reason == Reason::LaterSteering;
     let fix = match line.parse::<u32>() {
+        _ if is_steering => {
+            "fanpcap config    # shows where; then write the program with 'if p then f else g'"
+                .to_owned()
+        }
         Ok(line) => format!(
             "sed -i '{line}s/^/# /' {}    # removes the line; or edit it",
             word(file)
@@ -233,10 +238,15 @@ fn in_vain(ignored: &Ignored) -> Finding {
             format!("unset {}", word(name))
         }
     };
+    let what = if is_steering {
+        String::new()
+    } else {
+        let setting = ignored.setting.lines().next().unwrap_or_default();
+        format!("{setting} has no effect: ")
+    };
     let told = [
         harmless_text(&format!(
-            "{} has no effect: {}{}",
-            ignored.setting.lines().next().unwrap_or_default(),
+            "{what}{}{}",
             ignored.why,
             hint.unwrap_or_default()
         )),

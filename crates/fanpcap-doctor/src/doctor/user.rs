@@ -61,7 +61,7 @@ impl User {
         let found = Command::new("getent").args(["passwd", name]).output();
         let found = found.context("running getent")?;
         let line = String::from_utf8_lossy(&found.stdout).into_owned();
-        Self::parse(&line).with_context(|| format!("no user {name:?}"))
+        Self::parse(&line).with_context(|| format!("no user {name:?}: 'getent passwd' lists them"))
     }
 
     /// The user in a line of passwd(5).

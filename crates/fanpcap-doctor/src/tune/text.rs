@@ -27,7 +27,10 @@ pub(super) fn facts(facts: &Facts) -> String {
         // Writing to a String can't fail.
         let _ = write!(text, ", node {node}");
     }
-    let _ = writeln!(text, ", no room for {} packets so far", facts.missed);
+    let _ = match facts.missed {
+        0 => writeln!(text, ", nothing lost so far"),
+        missed => writeln!(text, ", no room for {missed} packets so far"),
+    };
     match facts.channels {
         Some(now) => {
             let most = channels::Channels {

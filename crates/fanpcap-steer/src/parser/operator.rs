@@ -85,9 +85,9 @@ pub(super) fn meant(symbol: &str) -> Option<String> {
         "!=" | "/=" | ".!=" => "./=",
         "<" => ".<",
         "<=" | "=<" => ".<=",
-        ">" => ".>",
         ">=" => ".>=",
         "+" | "++" => "<>",
+        ">" => return Some("'>->' joins functions, '.>' compares".to_owned()),
         "!" => return Some("did you mean 'not'?".to_owned()),
         "#" | "//" | "/*" => return Some("a comment begins with '--'".to_owned()),
         ">>=" | "<-" => {

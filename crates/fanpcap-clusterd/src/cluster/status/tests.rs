@@ -79,6 +79,20 @@ cluster drain 00000009 --undo' or 'fanpcap cluster weight 00000009'
 }
 
 #[test]
+fn a_node_that_stays_behind_is_named_with_the_remedy() {
+    let mut picture = picture();
+    assert!(!table("lab", &picture).contains("is behind"));
+    let stable = reshape::first(&goal(None, &[1, 2, 3]));
+    picture.view.topology = Some((Revision(9), Box::new(stable)));
+    let table = table("lab", &picture);
+    assert!(
+        table.contains("node 00000003 is behind: if it stays so"),
+        "{table}"
+    );
+    assert!(!table.contains("node 00000001 is behind"), "{table}");
+}
+
+#[test]
 fn the_object_has_the_same() {
     let object = object("lab", &picture());
     let one = json!({

@@ -62,18 +62,18 @@ fn each_engine_has_its_settings() {
 #[test]
 fn what_is_missing_is_named() {
     for (text, what) in [
-        ("", "where coordinators are is missing"),
-        ("cluster = a\nkey_file = /k", "where coordinators are"),
+        ("", "no coordinator is named"),
+        ("cluster = a\nkey_file = /k", "no coordinator is named"),
         (
             "cluster = a\ncoordinators = 1.2.3.4:5",
             "the key of control messages",
         ),
-        ("cluster = a\nengine = etcd", "etcd's endpoints"),
+        ("cluster = a\nengine = etcd", "no endpoint of etcd"),
         (
             "cluster = a\nengine = etcd\netcd = https://a:1",
             "signs etcd's certificates",
         ),
-        ("cluster = a\nengine = fixed", "the nodes"),
+        ("cluster = a\nengine = fixed", "no node is named"),
         ("engine = fixed\nnodes = 1", "the cluster's name"),
     ] {
         let said = said(text);

@@ -144,6 +144,14 @@ fn near_misses_are_refused_with_the_right_name() {
         let hint = format!("did you mean '{near}'?");
         assert_eq!(refusal(name, "1"), ("variable-unknown", 1, hint));
     }
+    for (name, line) in [
+        ("PCAP_STEAL", "steal@DEV"),
+        ("PCAP_STEAL_eth0", "steal@eth0"),
+        ("PCAP_OUTGOING", "outgoing@DEV"),
+    ] {
+        let hint = format!("write '{line} = VALUE' into pcap.conf");
+        assert_eq!(refusal(name, "1"), ("variable-unknown", 1, hint));
+    }
 }
 
 #[test]

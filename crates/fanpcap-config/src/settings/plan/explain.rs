@@ -66,6 +66,8 @@ pub enum Reason {
     NoGroup,
     /// The variable is unknown.
     UnknownName,
+    /// It is a function of a steering program, and a later function always selects the member.
+    LaterSteering,
 }
 
 impl Reason {
@@ -77,6 +79,7 @@ impl Reason {
             Reason::NobodysGroup => "nobodys-group",
             Reason::NoGroup => "no-group",
             Reason::UnknownName => "unknown-name",
+            Reason::LaterSteering => "later-steering",
         }
     }
 }

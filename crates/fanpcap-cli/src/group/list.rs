@@ -1,0 +1,85 @@
+//! The list of all groups, or of the groups of a device.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use fanpcap_config::report::harmless_text;
+use fanpcap_snapshot::{Snapshot, Socket};
+use fanpcap_terminal::{streams, table};
+
+use super::{Group, shown};
+
+/// The columns' titles.
+const TITLES: [&str; 6] = ["DEVICE", "GROUP", "MODE", "MEMBERS", "GONE", "PROGRAMS"];
+
+/// The sockets of each group, by the device's index and the group's number.
+type Groups<'a> = BTreeMap<(u32, u16), Vec<&'a Socket>>;
+
+/// Prints the groups of a snapshot, which is of `device` or of all devices: a line for each group,
+/// or a JSON object for each group. The exit status is that of a failure if a group does not show
+/// its table to this user.
+pub(super) fn run(snapshot: &Snapshot, device: Option<&str>, is_json: bool) -> Result<ExitCode> {
+    let mut groups = Groups::new();
+    for socket in &snapshot.sockets {
+        if let Some(group) = &socket.group {
+            let key = (socket.ifindex, group.number);
+            groups.entry(key).or_default().push(socket);
+        }
+    }
+    if !is_json {
+        if groups.is_empty() {
+            let on = device.map_or_else(String::new, |name| format!(" on {name}"));
+            streams::print(&format!("no groups{on} in this network namespace\n"))?;
+        } else {
+            streams::print(&text(snapshot, &groups))?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut are_all_shown = true;
+    for (ifindex, number) in groups.into_keys() {
+        match Group::of(snapshot, ifindex, number) {
+            Ok(group) => drop(streams::print_as(true, &group.shown, String::new)?),
+            Err(error) => {
+                streams::note(&format!("fanpcap: {error:#}\n"));
+                are_all_shown = false;
+            }
+        }
+    }
+    Ok(streams::status(are_all_shown))
+}
+
+fn text(snapshot: &Snapshot, groups: &Groups<'_>) -> String {
+    let mut rows = vec![TITLES.map(str::to_owned).to_vec()];
+    rows.extend(
+        groups
+            .iter()
+            .map(|(key, sockets)| row(snapshot, *key, sockets)),
+    );
+    let rows = table::without_empty(&rows, |column, cell| {
+        TITLES[column] == "GONE" && cell == "0"
+    });
+    let is_left =
+        |column: usize| ["DEVICE", "MODE", "PROGRAMS"].contains(&rows[0][column].as_str());
+    let lines = table::lines(&rows, is_left);
+    let lines = lines.iter().map(|it| harmless_text(it.trim_end()) + "\n");
+    lines.collect()
+}
+
+fn row(snapshot: &Snapshot, (ifindex, number): (u32, u16), sockets: &[&Socket]) -> Vec<String> {
+    let device = shown::device(snapshot, ifindex);
+    let mode = sockets.iter().find_map(|it| it.group.as_ref());
+    let gone = sockets.iter().filter(|it| it.is_placeholder).count();
+    let members = sockets.iter().filter(|it| !it.is_placeholder);
+    let processes = members.filter_map(|it| it.process.as_ref());
+    let programs: BTreeSet<&str> = processes.map(|it| it.program.as_str()).collect();
+    let programs: Vec<&str> = programs.into_iter().collect();
+    vec![
+        device.map_or_else(String::new, |it| it.name.clone()),
+        number.to_string(),
+        mode.map_or_else(String::new, |it| it.mode.clone()),
+        (sockets.len() - gone).to_string(),
+        gone.to_string(),
+        programs.join(", "),
+    ]
+}

@@ -1,0 +1,69 @@
+//! Says what a command waits for if the cluster's engine does not reply soon.
+
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+
+use fanpcap_terminal::streams;
+
+use crate::conf::{Conf, Engine};
+
+/// How long a command is silent.
+const SILENT: Duration = Duration::from_secs(1);
+
+/// Prints a line on standard error, unless it is dropped before [`SILENT`] has passed.
+pub(super) struct Notice {
+    _waits: Sender<()>,
+}
+
+impl Notice {
+    /// A line that says which engine must reply. An engine in the settings alone replies at once.
+    pub(super) fn of(conf: &Conf) -> Self {
+        let (wait, dropped) = mpsc::channel();
+        if let Some(text) = text(conf) {
+            thread::spawn(move || {
+                if dropped.recv_timeout(SILENT) == Err(RecvTimeoutError::Timeout) {
+                    streams::note(&text);
+                }
+            });
+        }
+        Self { _waits: wait }
+    }
+}
+
+fn text(conf: &Conf) -> Option<String> {
+    let cluster = &conf.cluster;
+    let (what, asked) = match &conf.engine {
+        Engine::Fixed(_) => return None,
+        Engine::Embedded(embedded) => {
+            let asked = embedded.coordinators.iter().map(ToString::to_string);
+            ("the active coordinator", asked.collect::<Vec<_>>())
+        }
+        Engine::Etcd(etcd) => ("etcd", etcd.endpoints.clone()),
+    };
+    let asked = match asked.is_empty() {
+        true => String::new(),
+        false => format!(": {}", asked.join(", ")),
+    };
+    Some(format!(
+        "fanpcap: waiting for {what} of cluster {cluster}{asked}; this takes at most ten seconds\n"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_must_reply_is_named() {
+        let of = |more: &str| text(&Conf::parse(&format!("cluster = a\n{more}"), "c").unwrap());
+        let embedded = of("key_file = /k\ncoordinators = 10.0.0.1:5, 10.0.0.2:5").unwrap();
+        assert!(
+            embedded.contains("the active coordinator of cluster a: 10.0.0.1:5, 10.0.0.2:5;"),
+            "{embedded}"
+        );
+        let etcd = of("engine = etcd\netcd = http://a:1").unwrap();
+        assert!(etcd.contains("etcd of cluster a: http://a:1;"), "{etcd}");
+        assert_eq!(of("engine = fixed\nnodes = a1"), None);
+    }
+}
