@@ -31,7 +31,7 @@ const STATE: &str = "fanpcap-state";
 
 /// Version of the page layout and of the locks. Versions before 4 used flock(2), and had no
 /// directory for each version.
-const VERSION: &str = "v6";
+const VERSION: &str = "v7";
 
 /// The sticky bit: in such a directory only the owner of a file can rename or remove it (inode(7)).
 const STICKY: u32 = 0o1000;

@@ -114,7 +114,12 @@ pub(crate) fn content(
     steering: Option<&Steering>,
     before: MemberCounters,
 ) -> [u64; WORDS] {
-    let record = Record {
+    new_record(mode, class, steering).encode(before)
+}
+
+/// The record on the page of a new member of the calling process.
+pub(crate) fn new_record(mode: Mode, class: u8, steering: Option<&Steering>) -> Record {
+    Record {
         pid: std::process::id(),
         mode,
         class,
@@ -129,10 +134,10 @@ pub(crate) fn content(
         ring_bytes: 0,
         shared: None,
         steals: false,
+        is_founder: false,
         last_look: LastLook::Never,
         steering: steering.map(Running::new),
-    };
-    record.encode(before)
+    }
 }
 
 impl Drop for Page {

@@ -112,6 +112,15 @@ pub fn device_of(group: u16) -> Option<String> {
     }
 }
 
+/// The page of the founder of a steered group, if the group has a founder.
+pub fn founder(ifindex: u32, group: u16) -> Option<Record> {
+    let pages = GroupDir::of(ifindex, group).map(|directory| directory.records());
+    pages
+        .unwrap_or_default()
+        .into_iter()
+        .find(|it| it.is_founder)
+}
+
 /// The pages of a group's members whose sockets are open. Reads the pages before the sockets: a
 /// newcomer opens its socket before it makes its page, so the socket of each page read is found
 /// unless it has been closed.
@@ -165,20 +174,24 @@ fn with_pages<'a>(sockets: impl Iterator<Item = &'a PacketSocket>) -> Vec<Roster
         is_placeholder: false,
     };
     let mut entries: Vec<RosterEntry> = sockets.map(entry).collect();
-    mark_placeholders(&mut entries);
+    let has_founder = |pages: &[(MemberId, Record)]| pages.iter().any(|(_, it)| it.is_founder);
+    groups.retain(|(_, pages)| has_founder(pages));
+    let founded = groups.into_iter().map(|(group, _)| group).collect();
+    mark_placeholders(&mut entries, founded);
     entries
 }
 
 /// Marks the sockets without a page in groups whose members share a table. Such a group admits no
 /// member without a page, and keeps the sockets of dead members. So a socket without a page is a
-/// placeholder.
-fn mark_placeholders(entries: &mut [RosterEntry]) {
+/// placeholder. The groups in `founded` share a table even if they have no living member.
+fn mark_placeholders(entries: &mut [RosterEntry], founded: Vec<GroupKey>) {
     let shares = |entry: &&RosterEntry| {
         let page = entry.page.as_ref();
         page.is_some_and(|page| page.shared.is_some())
     };
     let with_table = entries.iter().filter(shares);
-    let with_table: Vec<GroupKey> = with_table.filter_map(|it| group(&it.socket)).collect();
+    let with_table = with_table.filter_map(|it| group(&it.socket));
+    let with_table: Vec<GroupKey> = with_table.chain(founded).collect();
     for entry in entries.iter_mut().filter(|entry| entry.page.is_none()) {
         entry.is_placeholder = group(&entry.socket).is_some_and(|it| with_table.contains(&it));
     }

@@ -9,16 +9,15 @@ use std::process::{self, Command};
 
 use anyhow::{Context, Result, anyhow, bail};
 use fanpcap::overview::{DefaultMode, mode_text};
-use fanpcap::request::Request;
 use fanpcap_config::device::ANY;
 use fanpcap_config::fanout::Fanout;
 use fanpcap_config::mode::Mode;
-use fanpcap_config::settings::{Environment, Settings};
 use fanpcap_config::source::Source;
 use fanpcap_config::steering::Steering;
 use fanpcap_group::roster;
-use fanpcap_linux::process::is_secure;
 use fanpcap_pcap::compile_expression;
+
+use crate::founding;
 
 /// The smallest number that [`free`] chooses. Users choose smaller numbers by hand.
 const FIRST: u16 = 20_000;
@@ -90,16 +89,7 @@ pub(crate) fn by_settings(group: u16, device: Option<&str>) -> GroupMode {
 /// The mode that a variable or the config file gives the group. `None` if these settings give no
 /// mode, or have errors. Each copy reports the errors.
 fn of_settings(group: u16, device: Option<&str>) -> Option<GroupMode> {
-    let mut environment = Environment::whole(is_secure());
-    let variables = &mut environment.variables;
-    variables.retain(|(name, _)| !is_replaced(name, false));
-    variables.push(("PCAP_GROUP".into(), group.to_string().into()));
-    let request = Request::of(device.unwrap_or(ANY), Settings::load(&environment));
-    let explained = request
-        .explain(&compile_expression)
-        .ok()?
-        .into_iter()
-        .next()?;
+    let explained = founding::explained(group, device.unwrap_or(ANY), None)?;
     let joined = explained.plan.ok()?.choice?;
     (!joined.is_default).then(|| GroupMode {
         text: mode_text(&joined, None),

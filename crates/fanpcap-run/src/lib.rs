@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod group;
+mod founding;
 mod not_joined;
 mod ledger;
 mod options;
@@ -171,7 +172,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let output = Arc::new(Output::new(!arguments.quiet, to_stdout)?);
     announce(arguments, (group, &fanout), &choice.why, &output);
     let ifindex = device.as_deref().and_then(interface::index);
+    let founder = founding::of_copies(group, device.as_deref(), arguments.fanout.as_deref());
     let run = Run {
+        founder,
         devices: ifindex.as_slice(),
         arguments,
         library: &library,

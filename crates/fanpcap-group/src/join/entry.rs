@@ -21,6 +21,7 @@ use crate::table::{Row, State, at};
 use fanpcap_buckets::Slot;
 use fanpcap_config::settings::Group;
 use fanpcap_config::steering::Steering;
+use fanpcap_engine::fd_store::StoredFd;
 use fanpcap_linux::bpf::Loaded;
 use fanpcap_linux::packet::{self, Address, ETH_P_SILENT};
 use fanpcap_linux::wait::clock;
@@ -154,7 +155,33 @@ impl<'a> Entry<'a> {
             return Err(other_program(group, self.steering, String::new()));
         }
         self.check_device(&shared, guard)?;
-        self.take_slot(shared, placed, address, lock)
+        let table = shared.table();
+        if table.positions() == 0 && shared.on_device.is_none() {
+            table.set(at::LACKS_PROGRAM, 1);
+        }
+        let membership = self.take_slot(shared, placed, address, lock)?;
+        self.set_kept(membership.shared())?;
+        Ok(membership)
+    }
+
+    /// Sets the BPF program that the group's founder has loaded, if the kernel's group lacks it.
+    fn set_kept(&self, shared: &Shared) -> Result<(), JoinError> {
+        if shared.table().get(at::LACKS_PROGRAM) == 0 {
+            return Ok(());
+        }
+        let kept = shared.fd_store.find(StoredFd::Program);
+        let set = kept.and_then(|kept| {
+            let program = kept.and_then(|kept| kept.into_iter().next());
+            let program = program.ok_or(io::ErrorKind::NotFound)?;
+            packet::set_fanout_program(self.newcomer.fd, program.as_fd())
+        });
+        let failed = |error| {
+            self.newcomer
+                .stranded(self.steer(SteerError::Attach(error)))
+        };
+        set.map_err(failed)?;
+        shared.table().set(at::LACKS_PROGRAM, 0);
+        Ok(())
     }
 
     /// Enters a group as its first member. Every step that may fail is done before the socket
