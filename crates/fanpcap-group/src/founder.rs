@@ -21,6 +21,7 @@ use crate::record::{FOUNDS, MemberCounters, Record, at};
 use crate::shared::{Shared, group_key};
 use crate::slots::Slots;
 use crate::steered::{Steered, load_fanout};
+use crate::table::{self, Row, State};
 pub use error::{AttendError, FoundError};
 use fanpcap_config::mode::Mode;
 use fanpcap_config::steering::Steering;
@@ -105,6 +106,14 @@ impl Founder {
         self.shared.answer().map_err(AttendError::Answer)
     }
 
+    /// Whether the group may have members that are gone and not settled. Needs no lock.
+    pub fn has_gone_members(&self) -> bool {
+        let is_gone =
+            |row: &Row| matches!(row.state, State::Dead | State::TakenOver | State::Awaited);
+        let mut rows = self.shared.table().rows();
+        self.shared.lifelines.is_ready().unwrap_or(true) || rows.any(|(_, row)| is_gone(&row))
+    }
+
     /// Locks the group if it has no living member. While the group `awaits` the successor of a
     /// named member, it counts as one that has a member. `None` also while another process changes
     /// the group.
@@ -166,7 +175,7 @@ impl<'a> Prepared<'a> {
         let page = Page::create(group_dir, identity.id(), &content);
         let page = page.map_err(FoundError::of("the founder's page"))?;
         let cookie = packet::cookie(socket.as_fd()).map_err(FoundError::of("SO_COOKIE"))?;
-        shared.table().set(crate::table::at::ID, cookie);
+        shared.table().set(table::at::ID, cookie);
         let kept = shared.keep_program(fanout.as_fd(), steering.text());
         let kept = kept.and_then(|()| steered.keep_filter(&shared.fd_store));
         kept.map_err(FoundError::of("sendmsg"))?;

@@ -17,8 +17,8 @@ use fanpcap_pcap::compile_expression;
 
 use crate::group::is_replaced;
 
-/// The shortest interval between two looks at a group. A dead member keeps the founder's descriptor
-/// readable until its slot is settled.
+/// The pause after a look at a group: a member that is gone keeps the founder's descriptor readable
+/// until somebody has looked after it.
 const PAUSE: Duration = Duration::from_millis(2);
 
 /// A thread that answers the newcomers of a founded group, until this value is dropped.
@@ -38,9 +38,7 @@ impl Attending {
         let Pipe { read, write } = Pipe::new().context("a pipe")?;
         let founder = Arc::clone(founder);
         let attend = move || {
-            while attend(&founder, &[read.as_fd()]) != [true] {
-                thread::sleep(PAUSE);
-            }
+            while attend(&founder, &[read.as_fd()]) != [true] {}
         };
         let thread = thread::Builder::new().name("founder".to_owned());
         Ok(Self {
@@ -68,6 +66,9 @@ pub(crate) fn attend(founder: &Founder, others: &[BorrowedFd<'_>]) -> Vec<bool> 
     let ready = events::poll(&fds, Some(PERIOD)).unwrap_or_default();
     // Newcomers that were not answered ask again.
     let _ = founder.attend();
+    if ready.first() == Some(&true) {
+        thread::sleep(PAUSE);
+    }
     ready.into_iter().skip(1).collect()
 }
 

@@ -18,6 +18,7 @@ mod open_captures;
 mod processes;
 mod guard;
 mod orphans;
+pub mod serve;
 mod settings_left;
 mod supervise;
 

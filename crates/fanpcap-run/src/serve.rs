@@ -1,0 +1,98 @@
+//! `fanpcap serve`: founds a group for applications that are started by themselves.
+
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use fanpcap_config::device::ANY;
+use fanpcap_group::founder::Founder;
+use fanpcap_linux::interface;
+use fanpcap_linux::process::child::{SIGHUP, SIGINT, SIGTERM};
+use fanpcap_linux::wait::events::Signals;
+use fanpcap_terminal::streams;
+
+use crate::founding::{self, attend};
+
+/// Founds a group and keeps it, so that programs without CAP_BPF can share packets by flow
+///
+/// A group's steering program, such as mode flow, is loaded by the group's first member, which
+/// needs CAP_BPF. Some programs have given it up when they begin to capture, for example dumpcap and
+/// tshark. This command loads the steering program for them and waits: it captures no packets
+/// itself. 'fanpcap run' does the same for its copies.
+///
+/// The members must find the group: they run as the same user as this command, or as root, in the
+/// same network namespace. They join as always, for example by 'group_eth0 = 5' in /etc/pcap.conf.
+///
+/// When the last member is gone, the group stays. When this command ends, the members stay.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// The group's number and its device, as in 5@eth0
+    #[arg(value_name = "GROUP@DEV", value_parser = place)]
+    group: (u16, String),
+    /// The group's steering program: flow, or as in PCAP_FANOUT [default: as the config file says]
+    #[arg(long, value_name = "MODE")]
+    fanout: Option<String>,
+}
+
+fn place(text: &str) -> Result<(u16, String), String> {
+    let of = text.split_once('@').and_then(|(group, device)| {
+        let group = group.parse().ok()?;
+        (!device.is_empty()).then(|| (group, device.to_owned()))
+    });
+    of.ok_or_else(|| "write the group's number, @ and the device, as in 5@eth0".to_owned())
+}
+
+/// Founds the group, and looks after it until a signal comes.
+///
+/// # Errors
+/// The group can't be founded. The message says why and what to do.
+pub fn serve(arguments: &Arguments) -> Result<ExitCode> {
+    let signals = Signals::take(&[SIGHUP, SIGINT, SIGTERM]).context("taking signals")?;
+    let (group, device) = &arguments.group;
+    let founder = found(*group, device, arguments.fanout.as_deref())?;
+    streams::note(&format!(
+        "fanpcap: group {group} on {device} waits for members\n"
+    ));
+    loop {
+        let [is_signalled] = attend(&founder, &[signals.as_fd()])[..] else {
+            continue;
+        };
+        if is_signalled {
+            return Ok(ExitCode::SUCCESS);
+        }
+        settle(&founder);
+    }
+}
+
+fn found(group: u16, device: &str, fanout: Option<&str>) -> Result<Founder> {
+    if device == ANY || interface::index(device).is_none() {
+        bail!("no device '{device}' in this network namespace: 'ip link' lists them");
+    }
+    let explained = founding::explained(group, device, fanout);
+    let plan = explained.context("the settings have errors: 'fanpcap config' shows them")?;
+    let plan = plan.plan.map_err(|error| anyhow!("{error}"))?;
+    let choice = plan
+        .choice
+        .context("the settings give the device no group")?;
+    let (mode, is_on_engine) = (choice.shown_mode(), choice.is_on_engine());
+    if choice.steering.is_none() {
+        bail!("mode {mode} needs no founder: members may start the group without CAP_BPF");
+    }
+    if is_on_engine {
+        bail!("the settings say driver = xdp: each member of such a group needs CAP_BPF itself");
+    }
+    let founded = founding::found(group, device, &choice)?;
+    founded.with_context(|| format!("group {group} on {device} has members or a founder already"))
+}
+
+/// Settles the members that are gone if no member is left to do it.
+fn settle(founder: &Founder) {
+    if !founder.has_gone_members() {
+        return;
+    }
+    // What fails here is tried again after a while.
+    if let Ok(Some(memberless)) = founder.lock_memberless(true) {
+        let _ = memberless.settle();
+    }
+}
