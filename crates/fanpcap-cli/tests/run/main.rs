@@ -4,6 +4,7 @@
 
 mod captures;
 mod endings;
+mod founded;
 mod guide;
 mod ledger;
 mod merged;
