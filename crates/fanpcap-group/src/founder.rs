@@ -30,7 +30,7 @@ use fanpcap_linux::packet::{self, Address, ETH_P_SILENT};
 use fanpcap_linux::wait::clock;
 pub use memberless::Memberless;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How often a founder publishes the counters of its BPF programs.
@@ -39,8 +39,10 @@ pub const PERIOD: Duration = Duration::from_millis(100);
 /// A steered group that this process has founded. Dropping this leaves the group to its members.
 #[derive(Debug)]
 pub struct Founder {
-    /// Shows newcomers the shared objects, and observers the counters of `steered`.
-    _page: Page,
+    /// Shows newcomers the shared objects, and observers the counters of `steered`. `None` once a
+    /// first member has replaced the founder.
+    page: Mutex<Option<Page>>,
+    key: u64,
     shared: Shared,
     steered: Arc<Steered>,
     lock: GroupLock,
@@ -86,22 +88,34 @@ impl Founder {
         }
     }
 
-    /// The index of the interface that the group is on.
-    pub fn ifindex(&self) -> u32 {
-        self.shared.ifindex()
-    }
-
     /// The descriptor to wait for. It is readable while a newcomer asks for the shared objects, or
     /// while a member is gone that nobody has looked after.
     pub fn waits_on(&self) -> BorrowedFd<'_> {
         self.shared.lifelines.as_fd()
     }
 
-    /// Answers newcomers, and publishes the counters of the founder's BPF programs.
+    /// Whether the group's first member has replaced the founder: it came with another steering
+    /// program, with several devices, or on an engine.
+    pub fn is_replaced(&self) -> bool {
+        !self.shared.table().is_of(self.key)
+    }
+
+    /// Whether a member is or was in the founded group.
+    pub fn has(&self, member: MemberId) -> bool {
+        let mut rows = self.shared.table().rows();
+        !self.is_replaced() && rows.any(|(_, row)| row.cookie != 0 && row.member == member.socket())
+    }
+
+    /// Answers newcomers, and publishes the counters of the founder's BPF programs. Removes the
+    /// founder's page if the founder has been replaced.
     ///
     /// # Errors
     /// The error of accept(2) at the rendezvous.
     pub fn attend(&self) -> Result<(), AttendError> {
+        if self.is_replaced() {
+            drop(self.page.lock().ok().and_then(|mut page| page.take()));
+            return Ok(());
+        }
         self.steered.publish();
         self.shared.answer().map_err(AttendError::Answer)
     }
@@ -186,7 +200,8 @@ impl<'a> Prepared<'a> {
         opened.map_err(FoundError::of("the group's socket"))?;
         shared.show_on(page.words(), FOUNDS);
         Ok(Founder {
-            _page: page,
+            page: Mutex::new(Some(page)),
+            key: shared.table().get(table::at::GROUP),
             shared,
             steered,
             lock,

@@ -302,6 +302,11 @@ impl<'a> Table<'a> {
         self.set(at::MAGIC, MAGIC);
     }
 
+    /// Ends the founder's group: the group with this key begins anew, with another table.
+    pub(crate) fn end(&self) {
+        self.set(at::GROUP, 0);
+    }
+
     /// Whether this is the table of the group with this key.
     pub(crate) fn is_of(&self, group: u64) -> bool {
         self.get(at::MAGIC) == MAGIC && self.get(at::GROUP) == group

@@ -61,6 +61,11 @@ pub fn serve(arguments: &Arguments) -> Result<ExitCode> {
         if is_signalled {
             return Ok(ExitCode::SUCCESS);
         }
+        if founder.is_replaced() {
+            bail!(
+                "group {group} on {device} has another mode or engine than this command founded it with: give both the same"
+            );
+        }
         settle(&founder);
     }
 }

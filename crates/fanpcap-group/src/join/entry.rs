@@ -5,7 +5,7 @@ mod on_device;
 
 use super::ready::{self, Ready, new_shared};
 use super::same::{ensure_none_differs, other_program};
-use super::{EngineError, JoinError, Newcomer, ProgramError};
+use super::{EngineError, JoinError, Newcomer, PerDevice, ProgramError};
 use crate::exchange;
 use crate::found;
 use crate::guard::{GroupGuard, GroupLock};
@@ -124,7 +124,22 @@ impl<'a> Entry<'a> {
             group,
             reasons: error.to_string(),
         })?;
-        Ok((guard, found))
+        Ok((guard, found.filter(|shared| !self.replaces(shared))))
+    }
+
+    /// Replaces a founder that has no members, if it has founded the group for another steering
+    /// program, or if the newcomer is on an engine. Returns whether it has.
+    fn replaces(&self, shared: &Shared) -> bool {
+        let table = shared.table();
+        let is_without_members = shared.engine.is_none() && table.positions() == 0;
+        let is_other = self.newcomer.engine.is_some()
+            || table.get(at::DIGEST) != self.steering.digest()
+            || !matches!(self.newcomer.per_device, PerDevice::Only);
+        let replaces = is_without_members && is_other;
+        if replaces {
+            table.end();
+        }
+        replaces
     }
 
     fn enter_beside(

@@ -9,13 +9,12 @@ use super::member::Member;
 use super::{Account, Ledger};
 
 impl Ledger {
-    /// Returns the members of `ended` that are in the group that this command has founded, and the
-    /// other members.
+    /// Returns the members of `ended` that were in the group that this command has founded, and the
+    /// other members: they did not join, or are in another group.
     pub(super) fn of_founded(&self, ended: Vec<Member>) -> (Vec<Member>, Vec<Member>) {
-        let founded = self.founder.as_ref().map(|founder| founder.ifindex());
-        ended
-            .into_iter()
-            .partition(|it| it.is_steered() && Some(it.ifindex) == founded)
+        let founder = self.founder.as_ref();
+        let is_of_it = |it: &Member| founder.is_some_and(|founder| founder.has(it.id));
+        ended.into_iter().partition(is_of_it)
     }
 
     /// Whether members of the founded group may still be succeeded.
