@@ -138,6 +138,9 @@ impl Founder {
         let Some(guard) = self.lock.try_take().map_err(AttendError::Lock)? else {
             return Ok(None);
         };
+        if self.is_replaced() {
+            return Ok(None);
+        }
         let mut kernel = Kernel::of(&self.shared);
         let is_memberless = Slots::new(self.shared.table(), &mut kernel).is_memberless(awaits);
         let is_memberless = is_memberless.map_err(AttendError::Change)?;
