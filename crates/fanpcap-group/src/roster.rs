@@ -14,8 +14,10 @@ use std::io;
 pub struct RosterEntry {
     /// The socket as packet diag shows it.
     pub socket: PacketSocket,
-    /// The member's page; `None` for sockets that are not our members.
+    /// The member's or the founder's page; `None` for sockets that are not ours.
     pub page: Option<Record>,
+    /// The group of which this socket identifies the founder.
+    pub founds: Option<u16>,
     /// Whether the socket is a placeholder: its member is gone, and the steered group keeps the
     /// socket in its slot.
     pub is_placeholder: bool,
@@ -168,10 +170,14 @@ fn with_pages<'a>(sockets: impl Iterator<Item = &'a PacketSocket>) -> Vec<Roster
         let place = pages.iter().position(|(member, _)| *member == id(socket))?;
         Some(pages.swap_remove(place).1)
     };
-    let entry = |socket: &PacketSocket| RosterEntry {
-        page: page(socket),
-        socket: *socket,
-        is_placeholder: false,
+    let entry = |socket: &PacketSocket| {
+        let (founds, founder) = founded(socket).unzip();
+        RosterEntry {
+            page: founder.or_else(|| page(socket)),
+            socket: *socket,
+            founds,
+            is_placeholder: false,
+        }
     };
     let mut entries: Vec<RosterEntry> = sockets.map(entry).collect();
     let has_founder = |pages: &[(MemberId, Record)]| pages.iter().any(|(_, it)| it.is_founder);
@@ -179,6 +185,18 @@ fn with_pages<'a>(sockets: impl Iterator<Item = &'a PacketSocket>) -> Vec<Roster
     let founded = groups.into_iter().map(|(group, _)| group).collect();
     mark_placeholders(&mut entries, founded);
     entries
+}
+
+/// The group that a socket's process has founded, and the founder's page.
+fn founded(socket: &PacketSocket) -> Option<(u16, Record)> {
+    let may_found = socket.fanout.is_none() && socket.protocol == ETH_P_SILENT;
+    let groups = GroupDir::on_device(socket.ifindex).into_iter();
+    let mut groups = groups.filter(|_| may_found);
+    groups.find_map(|directory| {
+        let mut pages = directory.pages().into_iter();
+        let (_, page) = pages.find(|(member, page)| page.is_founder && *member == id(socket))?;
+        Some((directory.group()?, page))
+    })
 }
 
 /// Marks the sockets without a page in groups whose members share a table. Such a group admits no

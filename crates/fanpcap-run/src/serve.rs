@@ -14,17 +14,17 @@ use fanpcap_terminal::streams;
 
 use crate::founding::{self, attend};
 
-/// Founds a group and keeps it, so that programs without CAP_BPF can share packets by flow
+/// Founds a group, so that programs without CAP_BPF can share packets by flow
 ///
-/// A group's steering program, such as mode flow, is loaded by the group's first member, which
-/// needs CAP_BPF. Some programs have given it up when they begin to capture, for example dumpcap and
-/// tshark. This command loads the steering program for them and waits: it captures no packets
-/// itself. 'fanpcap run' does the same for its copies.
+/// The first member of a group loads the group's steering program, such as flow. This takes CAP_BPF.
+/// Some programs have given up CAP_BPF when they open the device, for example dumpcap and tshark.
+/// This command loads the steering program for such programs, and waits. It captures no packets.
+/// 'fanpcap run' does the same for its copies.
 ///
-/// The members must find the group: they run as the same user as this command, or as root, in the
-/// same network namespace. They join as always, for example by 'group_eth0 = 5' in /etc/pcap.conf.
+/// Members join as always, for example by 'group_eth0 = 5' in /etc/pcap.conf. They must be in the
+/// network namespace of this command, and run as the same user or as root.
 ///
-/// When the last member is gone, the group stays. When this command ends, the members stay.
+/// The group stays when its last member ends, and its members stay when this command ends.
 #[derive(Args, Debug)]
 pub struct Arguments {
     /// The group's number and its device, as in 5@eth0

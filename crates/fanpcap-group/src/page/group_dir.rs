@@ -106,6 +106,11 @@ impl GroupDir {
         }
     }
 
+    /// The number of the group.
+    pub(crate) fn group(&self) -> Option<u16> {
+        self.group.split_once('.')?.1.parse().ok()
+    }
+
     /// The path of a member's page. `pid` is the id of the member's process.
     pub fn page(&self, pid: u32, member: MemberId) -> PathBuf {
         let directory = self.root.path().join(&self.netns).join(&self.group);
