@@ -146,7 +146,8 @@ pub fn distrust() -> String {
     foreign.map_or_else(String::new, |error| format!(" ({error})"))
 }
 
-fn is_foreign(error: &io::Error) -> bool {
+/// Whether an error is about a file or directory that is not trusted.
+pub fn is_foreign(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Foreign>())
 }
 

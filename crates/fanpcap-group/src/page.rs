@@ -8,6 +8,9 @@
 //! and any process that finds the page removes it. Only a process that may write a page can lock
 //! it. So no other user can make a dead member seem alive.
 //!
+//! Root may give the directory of a group to a user (`given`). Then that user's processes make the
+//! group's pages, and root's processes trust none of them.
+//!
 //! Beside the pages of a steered group is its rendezvous ([`crate::rendezvous`]), a socket named
 //! after the page of the member that opened it. The rendezvous is removed with the group's last
 //! page.
@@ -15,6 +18,7 @@
 mod member_id;
 mod content;
 mod group_dir;
+mod given;
 #[cfg(test)]
 pub(crate) mod tests;
 

@@ -1,12 +1,16 @@
 //! `fanpcap serve`: founds a group for applications that are started by themselves.
 
+use std::env;
 use std::os::fd::AsFd;
-use std::process::ExitCode;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
 use clap::Args;
 use fanpcap_config::device::ANY;
+use fanpcap_external::User;
 use fanpcap_group::founder::Founder;
+use fanpcap_group::page::GroupDir;
 use fanpcap_linux::interface;
 use fanpcap_linux::process::child::{SIGHUP, SIGINT, SIGTERM};
 use fanpcap_linux::wait::events::Signals;
@@ -22,7 +26,8 @@ use crate::founding::{self, attend};
 /// 'fanpcap run' does the same for its copies.
 ///
 /// Members join as always, for example by 'group_eth0 = 5' in /etc/pcap.conf. They must be in the
-/// network namespace of this command, and run as the same user or as root.
+/// network namespace of this command, and run as the same user, or as root. Root names another user
+/// by --user.
 ///
 /// The group stays when its last member ends, and its members stay when this command ends.
 #[derive(Args, Debug)]
@@ -30,6 +35,10 @@ pub struct Arguments {
     /// The group's number and its device, as in 5@eth0
     #[arg(value_name = "GROUP@DEV", value_parser = place)]
     group: (u16, String),
+    /// The user of the members. This command then needs root, and continues as that user, with
+    /// CAP_BPF and CAP_NET_RAW
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
     /// The group's steering program: flow, or as in PCAP_FANOUT [default: as the config file says]
     #[arg(long, value_name = "MODE")]
     fanout: Option<String>,
@@ -48,6 +57,9 @@ fn place(text: &str) -> Result<(u16, String), String> {
 /// # Errors
 /// The group can't be founded. The message says why and what to do.
 pub fn serve(arguments: &Arguments) -> Result<ExitCode> {
+    if let Some(user) = &arguments.user {
+        return serve_as(user, arguments);
+    }
     let signals = Signals::take(&[SIGHUP, SIGINT, SIGTERM]).context("taking signals")?;
     let (group, device) = &arguments.group;
     let founder = found(*group, device, arguments.fanout.as_deref())?;
@@ -70,9 +82,42 @@ pub fn serve(arguments: &Arguments) -> Result<ExitCode> {
     }
 }
 
+/// The capabilities of a founder that does not run as root.
+const CAPABILITIES: &str = "+bpf,+net_raw";
+
+/// Gives the directory of the group's pages to a user, and continues as that user.
+fn serve_as(name: &str, arguments: &Arguments) -> Result<ExitCode> {
+    let (group, device) = &arguments.group;
+    let user = User::find(name)?;
+    let ids = (user.id.parse()?, user.group.parse()?);
+    let ifindex = interface::index(device).with_context(|| no_device(device))?;
+    let given = GroupDir::of(ifindex, *group).and_then(|directory| directory.give(ids));
+    given.with_context(|| {
+        format!(
+            "--user {name}: this needs root, and group {group} on {device} without members or founder"
+        )
+    })?;
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid", &user.id, "--regid", &user.group, "--init-groups"])
+        .args(["--inh-caps", CAPABILITIES, "--ambient-caps", CAPABILITIES])
+        .arg("--")
+        .arg(env::current_exe().context("this program's file")?)
+        .args(["serve", &format!("{group}@{device}")])
+        .env("HOME", &user.home);
+    if let Some(fanout) = &arguments.fanout {
+        command.args(["--fanout", fanout]);
+    }
+    Err(Error::new(command.exec()).context("running setpriv"))
+}
+
+fn no_device(device: &str) -> String {
+    format!("no device '{device}' in this network namespace: 'ip link' lists them")
+}
+
 fn found(group: u16, device: &str, fanout: Option<&str>) -> Result<Founder> {
     if device == ANY || interface::index(device).is_none() {
-        bail!("no device '{device}' in this network namespace: 'ip link' lists them");
+        bail!(no_device(device));
     }
     let explained = founding::explained(group, device, fanout);
     let plan = explained.context("the settings have errors: 'fanpcap config' shows them")?;

@@ -151,7 +151,10 @@ impl Source {
                 }),
                 founds: seen.founds.map(|number| Group {
                     number,
-                    mode: seen.page.as_ref().map_or_else(String::new, Record::shown_mode),
+                    mode: seen
+                        .page
+                        .as_ref()
+                        .map_or_else(String::new, Record::shown_mode),
                 }),
                 ring_bytes: ring_bytes(seen),
                 counts: counts(seen).map(|counts| Counts {
