@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_group::roster;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::traffic::Frame;
-use fanpcap_testkit::{Capture, Veth, library, member, netns};
+use fanpcap_testkit::{Capture, Veth, library, member, mounts, netns};
 
 use crate::captures::{frames, on_wire};
 use crate::ledger::{Traffic, counted, row};
@@ -234,4 +234,56 @@ fn dumpcap(file: &Path) -> Result<Ending> {
         .env("PCAP_GROUP", GROUP.to_string());
     command.stderr(Stdio::null());
     Ok(Ending(command.spawn()?))
+}
+
+/// A shell command that founds the group for user nobody, and runs `fanpcap` as that user, in a
+/// separate mount namespace. There /etc/pcap.conf has the group, all programs load our library, and
+/// bin/dumpcap has file capabilities, as Debian's has for the users of the group wireshark.
+const SERVED: &str = "mkdir etc bin && mount -t tmpfs none etc && cp -a /etc/. etc && \
+    mount --bind etc /etc && mount -t tmpfs none /var/cache/ldconfig && \
+    mount -t tmpfs -o mode=755 none bin && cp -a \"$FANPCAP_LIB_DIR\" bin/lib && \
+    export FANPCAP_LIB_DIR=$PWD/bin/lib && \
+    echo \"$FANPCAP_LIB_DIR\" >/etc/ld.so.conf.d/00-fanpcap.conf && ldconfig && \
+    echo \"group_$DEV = $GROUP\" >/etc/pcap.conf && chmod 777 . && cp \"$0\" bin/own && \
+    cp \"$(command -v dumpcap)\" bin/dumpcap && \
+    setcap cap_net_raw,cap_net_admin=eip bin/dumpcap && \
+    { bin/own serve $GROUP@$DEV --user nobody 2>served & } && \
+    until grep -q 'waits for members' served; do sleep 0.1; done; \
+    setpriv --reuid=65534 --regid=65534 --clear-groups \"$PWD/bin/own\" \"$@\"; \
+    code=$?; kill $!; exit $code";
+
+/// The user may not load BPF programs, and may neither trace dumpcap nor change its environment.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace, mounts"]
+fn a_user_without_privileges_runs_copies_with_file_capabilities() {
+    let (device, number) = (format!("DEV={FAR}"), GROUP.to_string());
+    let group = format!("GROUP={number}");
+    let through = [
+        "env", &device, &group, "unshare", "--mount", "sh", "-c", SERVED,
+    ];
+    let options = ["-n", "2", "--group", &number, "--cpus", "none"];
+    let dumpcap = ["bin/dumpcap", "-q", "-P", "-i", FAR, "-w", "%i.pcap"];
+    let summary = ["--device", FAR, "--json", "summary.json", "--"];
+    let line = [&options[..], &summary, &dumpcap].concat();
+    mounts::where_possible(|| {
+        on_wire(|injector| {
+            let running = Running::start_by(&through, &line, None)?;
+            running.wait_until_says(&format!("in group {GROUP}, flow, on {FAR}: 2 copies"), 1)?;
+            let frames = frames(FRAMES)?;
+            injector.send_all(&frames)?;
+            running.wait_for_packets(&["0.pcap", "1.pcap"], frames.len())?;
+            // The user's files are in the namespace's directory of pages, which root made.
+            let dumpcaps = Command::new("pkill")
+                .args(["-KILL", "-u", "65534", "-x", "dumpcap"])
+                .status()?;
+            ensure!(dumpcaps.success(), "no dumpcap is killed");
+            let ended = running.wait()?;
+            let summary = ended.summary();
+            ensure!(summary["total"]["taken"] == FRAMES, "{summary:#}");
+            ensure!(summary["total"]["uncounted_at_most"] == 0, "{summary:#}");
+            ensure!(!ended.said().contains("unknown"), "{}", ended.said());
+            Ok(())
+        })
+    })
+    .unwrap();
 }
