@@ -34,6 +34,6 @@ mod counter_publisher;
 pub mod weight;
 pub mod membership;
 pub mod member;
-pub mod founder;
 pub mod join;
+pub mod founder;
 pub mod replace;

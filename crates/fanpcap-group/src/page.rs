@@ -17,8 +17,8 @@
 
 mod member_id;
 mod content;
-mod group_dir;
 mod given;
+mod group_dir;
 #[cfg(test)]
 pub(crate) mod tests;
 

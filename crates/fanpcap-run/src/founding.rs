@@ -1,5 +1,6 @@
 //! Founds a group on packet sockets, for applications that may not load BPF programs.
 
+use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -14,8 +15,6 @@ use fanpcap_linux::interface;
 use fanpcap_linux::process::is_secure;
 use fanpcap_linux::wait::{events, pipe::Pipe};
 use fanpcap_pcap::compile_expression;
-
-use crate::group::is_replaced;
 
 /// The pause after a look at a group: a member that is gone keeps the founder's descriptor readable
 /// until somebody has looked after it.
@@ -114,4 +113,15 @@ pub(crate) fn found(
         Some((ifindex, steering)) => Founder::found((ifindex, group), choice.mode, steering),
         None => Ok(None),
     }
+}
+
+/// Whether this command replaces the variable `name`, because the variable sets the group or, if
+/// `has_fanout`, the mode.
+pub(crate) fn is_replaced(name: &OsStr, has_fanout: bool) -> bool {
+    let name = name.to_string_lossy();
+    let is = |key: &str| {
+        let rest = name.strip_prefix(key);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+    };
+    name == "PCAP_DEF_GROUP" || is("PCAP_GROUP") || (has_fanout && is("PCAP_FANOUT"))
 }

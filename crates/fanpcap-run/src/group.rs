@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::{self, Command};
@@ -17,7 +17,7 @@ use fanpcap_config::steering::Steering;
 use fanpcap_group::roster;
 use fanpcap_pcap::compile_expression;
 
-use crate::founding;
+use crate::founding::{self, is_replaced};
 
 /// The smallest number that [`free`] chooses. Users choose smaller numbers by hand.
 const FIRST: u16 = 20_000;
@@ -179,19 +179,10 @@ pub(crate) fn lead(
     }
 }
 
-/// Whether this command replaces the variable `name`, because the variable sets the group or, if
-/// `has_fanout`, the mode.
-pub(super) fn is_replaced(name: &OsStr, has_fanout: bool) -> bool {
-    let name = name.to_string_lossy();
-    let is = |key: &str| {
-        let rest = name.strip_prefix(key);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
-    };
-    name == "PCAP_DEF_GROUP" || is("PCAP_GROUP") || (has_fanout && is("PCAP_FANOUT"))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use super::*;
 
     #[test]

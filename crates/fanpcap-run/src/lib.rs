@@ -1,8 +1,8 @@
 //! `fanpcap run`: runs copies of an application that share one stream of packets.
 #![forbid(unsafe_code)]
 
-mod group;
 mod founding;
+mod group;
 mod not_joined;
 mod ledger;
 mod options;
@@ -65,8 +65,8 @@ use supervise::{Run, Supervised};
 /// the packets. If a copy needs more than 1 second for this, or all copies together more than 5
 /// seconds, the remaining copies start at once.
 ///
-/// Without --fanout, variables and the config file set the mode. If they set none, the mode is flow,
-/// or hash where flow can't be loaded. This command loads a steering program, such as flow, before
+/// Without --fanout, variables and the config file set the mode. If they set none, the mode is
+/// flow, or hash where flow can't be loaded. This command loads a steering program, such as flow, before
 /// the copies start, if it has CAP_BPF and knows the device. Then programs that have given up
 /// CAP_BPF, such as dumpcap, can be copies, too.
 ///

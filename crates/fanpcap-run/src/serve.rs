@@ -20,8 +20,8 @@ use crate::founding::{self, attend};
 
 /// Founds a group, so that programs without CAP_BPF can share packets by flow
 ///
-/// The first member of a group loads the group's steering program, such as flow. This takes CAP_BPF.
-/// Some programs have given up CAP_BPF when they open the device, for example dumpcap and tshark.
+/// The first member of a group loads the group's steering program, such as flow. This takes
+/// CAP_BPF. Some programs have given up CAP_BPF when they open the device, for example dumpcap and tshark.
 /// This command loads the steering program for such programs, and waits. It captures no packets.
 /// 'fanpcap run' does the same for its copies.
 ///

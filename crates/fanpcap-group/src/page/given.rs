@@ -4,13 +4,16 @@
 //! back when it has no living page. They don't trust what is in it: they only look whether a file
 //! is locked, and remove names.
 
-use super::group_dir::DIRECTORIES_MAX;
 use fanpcap_engine::root;
 use fanpcap_linux::file::directory::{Access, Directory};
 use fanpcap_linux::file::lock;
 use fanpcap_linux::process;
 use std::ffi::OsStr;
 use std::io;
+
+/// The largest number of directories that are visited on each level when files of dead members are
+/// removed.
+pub(super) const DIRECTORIES_MAX: usize = 256;
 
 /// Makes a group directory that belongs to a user and a group of users.
 pub(super) fn give(netns: &Directory, name: &OsStr, to: (u32, u32)) -> io::Result<()> {

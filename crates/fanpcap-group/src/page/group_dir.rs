@@ -2,7 +2,7 @@
 
 use super::MemberId;
 use super::content::{self, HeldPage, OtherPage};
-use super::given;
+use super::given::{self, DIRECTORIES_MAX};
 use crate::record::Record;
 use fanpcap_engine::root::{self, Root};
 use fanpcap_linux::file::directory::{Access, Directory, is_trusted};
@@ -20,9 +20,6 @@ const PAGES_MAX: usize = 256;
 
 /// The largest number of rendezvous sockets of one group to which a newcomer sends a request.
 const RENDEZVOUS_MAX: usize = 16;
-
-/// The largest number of directories that [`GroupDir::sweep`] visits on each level.
-pub(super) const DIRECTORIES_MAX: usize = 256;
 
 /// The file with the locks of all groups and device registries. Only the file's owner may open it.
 const TURNS: &str = "turns";

@@ -15,10 +15,8 @@ impl<G: KernelOps> Slots<'_, G> {
         self.prepare()?;
         let living = self.mark_gone(NO_MEMBER)?;
         self.look_after_awaited(&living)?;
-        let is_used = |(_, row): (Slot, Row)| match row.state {
-            State::Awaited => awaits,
-            _ => row.is_occupied(),
-        };
+        let is_used =
+            |(_, row): (Slot, Row)| row.is_occupied() && (awaits || row.state != State::Awaited);
         if self.table.rows().any(is_used) {
             return Ok(false);
         }
