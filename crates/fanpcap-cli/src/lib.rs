@@ -32,6 +32,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(fanpcap_run::Arguments),
+    Serve(fanpcap_run::serve::Arguments),
     Top(top::Arguments),
     Group(group::Arguments),
     Tune(tune::Arguments),
@@ -84,6 +85,7 @@ fn run(words: Vec<OsString>) -> Result<ExitCode> {
     }
     match parse::<Arguments>(command(), &words).command {
         Command::Run(arguments) => fanpcap_run::run(&arguments),
+        Command::Serve(arguments) => fanpcap_run::serve::serve(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Group(arguments) => group::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),

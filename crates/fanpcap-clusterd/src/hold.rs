@@ -85,7 +85,7 @@ impl Hold {
         if let Some((path, file)) = earlier::lock_of_agent(&netns, ifindex) {
             bail!(
                 "{}: one of an earlier build, or a process in a container that has all of \
-                 /run/fanpcap: end it, and give containers /run/fanpcap/v6 alone",
+                 /run/fanpcap: end it, and give containers /run/fanpcap/v7 alone",
                 in_use(&path.join(&netns), ifindex, &file)
             );
         }

@@ -34,6 +34,8 @@ pub enum StoredFd {
     Engine(u64),
     /// The write end of a group's lifeline. The registry of the group's device has the read end.
     GroupLifeline,
+    /// The filtering part of the group's steering program, as the group's founder has loaded it.
+    Filter,
 }
 
 /// The entry of the next BPF program, in a group's store while the group exchanges its BPF program.
@@ -49,6 +51,7 @@ impl StoredFd {
             Self::Member(cookie) => (4, cookie),
             Self::Engine(number) => (5, number),
             Self::GroupLifeline => (6, 0),
+            Self::Filter => (7, 0),
         };
         let mut bytes = [kind; LEN];
         bytes[1..].copy_from_slice(&u64::to_le_bytes(number));
@@ -65,6 +68,7 @@ impl StoredFd {
             4 => Some(Self::Member(number)),
             5 => Some(Self::Engine(number)),
             6 => Some(Self::GroupLifeline),
+            7 => Some(Self::Filter),
             _ => None,
         }
     }

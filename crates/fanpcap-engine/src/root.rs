@@ -31,7 +31,7 @@ const STATE: &str = "fanpcap-state";
 
 /// Version of the page layout and of the locks. Versions before 4 used flock(2), and had no
 /// directory for each version.
-const VERSION: &str = "v6";
+const VERSION: &str = "v7";
 
 /// The sticky bit: in such a directory only the owner of a file can rename or remove it (inode(7)).
 const STICKY: u32 = 0o1000;
@@ -146,7 +146,8 @@ pub fn distrust() -> String {
     foreign.map_or_else(String::new, |error| format!(" ({error})"))
 }
 
-fn is_foreign(error: &io::Error) -> bool {
+/// Whether an error is about a file or directory that is not trusted.
+pub fn is_foreign(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Foreign>())
 }
 

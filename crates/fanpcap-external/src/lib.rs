@@ -4,6 +4,8 @@
 
 mod build;
 mod command;
+mod user;
 
 pub use build::BUILD;
 pub use command::{Arguments, ExternalCommand};
+pub use user::User;

@@ -34,7 +34,8 @@ pub fn audit(ifindex: u32, group: u16) -> Result<(usize, usize), String> {
     let live: Vec<&(Slot, Row)> = live.collect();
     same_sockets(&rows, ifindex, group)?;
     same_deposits(&shared, &rows)?;
-    let of_page = roster::open_pages(ifindex, group).map(|(member, _)| member.socket());
+    let of_page = roster::open_pages(ifindex, group).filter(|(_, page)| !page.is_founder);
+    let of_page = of_page.map(|(member, _)| member.socket());
     let of_row = live.iter().map(|(_, row)| row.member);
     same("pages and members", sorted(of_page), sorted(of_row))?;
     let mut ranks: Vec<u8> = table.part(0).ranks().iter().map(|slot| slot.0).collect();
@@ -67,6 +68,8 @@ fn same_deposits(shared: &Shared, rows: &[(Slot, Row)]) -> Result<(), String> {
     let mut expected = vec![text(StoredFd::Program), text(StoredFd::Lifelines)];
     let engines = shared.on_device.iter().flat_map(|it| it.entries());
     expected.extend(engines.map(text));
+    let filter = text(StoredFd::Filter);
+    expected.extend(entries.contains(&filter).then_some(filter));
     for (_, row) in rows {
         expected.push(text(StoredFd::Member(row.cookie)));
         if row.state == State::Live {

@@ -216,7 +216,8 @@ pub(crate) fn search<T>(
             }
         }
         let sockets = count_others(identity, ifindex);
-        if sockets == 0 {
+        let has_founder = pages.iter().any(|(_, page)| page.is_founder);
+        if sockets == 0 && !has_founder {
             return Ok(None);
         }
         if !lives && !request.may_be_answered() {

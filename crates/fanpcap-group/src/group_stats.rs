@@ -61,16 +61,17 @@ impl GroupStats {
             members: members.map(|members| members.len() as u64),
             ..Self::default()
         };
+        let founder = pages.iter().find(|(_, page)| page.is_founder);
+        let founder = founder.and_then(|(_, page)| page.steering.clone());
         let Some(records) = members.and_then(|members| of_members(members, pages)) else {
             return told;
         };
         let oldest = records.iter().map(|record| record.read_ns).min();
         let now = clock::monotonic_ns();
         let known = oldest.filter(|&oldest| oldest > 0);
-        let programs: Option<Vec<&Running>> = records
-            .iter()
-            .map(|record| record.steering.as_ref())
-            .collect();
+        let programs = records.iter().map(|record| record.steering.as_ref());
+        let founder = founder.as_ref().map(Some);
+        let programs: Option<Vec<&Running>> = programs.chain(founder).collect();
         let counted = programs.as_deref().and_then(oldest_count);
         let age = |oldest: Option<u64>| oldest.map_or(0, |oldest| now.saturating_sub(oldest));
         Self {

@@ -95,7 +95,7 @@ impl Identity {
     /// process may have the same id as this one.
     pub fn stranger(&self) -> Option<(String, u32)> {
         let own = process::executable();
-        let differs = |record: &Record| record.executable != own;
+        let differs = |record: &Record| !record.is_founder && record.executable != own;
         let other = self.records().into_iter().find(differs)?;
         Some((other.program, other.pid))
     }

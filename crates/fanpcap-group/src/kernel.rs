@@ -95,7 +95,8 @@ impl<'a> Kernel<'a> {
                 StoredFd::Lifelines
                 | StoredFd::Lifeline(_)
                 | StoredFd::Engine(_)
-                | StoredFd::GroupLifeline => {}
+                | StoredFd::GroupLifeline
+                | StoredFd::Filter => {}
             }
             socket.is_none() || program.is_none()
         })?;

@@ -35,4 +35,5 @@ pub mod weight;
 pub mod membership;
 pub mod member;
 pub mod join;
+pub mod founder;
 pub mod replace;

@@ -3,7 +3,7 @@
 use crate::identity::Identity;
 use crate::membership::Membership;
 use crate::page::{self, Page};
-use crate::record::{MemberCounters, NOT_READ_BY_US, STEALS, WORDS, at, shared_words};
+use crate::record::{MemberCounters, NOT_READ_BY_US, STEALS, WORDS, at};
 use crate::rejecting::Rejections;
 use crate::shared::Shared;
 use crate::steered::Steered;
@@ -14,7 +14,7 @@ use fanpcap_linux::packet;
 use fanpcap_linux::wait::clock;
 use fanpcap_reader::{Publish, PublishedCounters, PublishedPosition};
 use std::fs::File;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 /// A handle in a kernel fanout group. The membership ends when the handle's socket is closed.
@@ -125,11 +125,7 @@ impl Member {
     /// Writes to the page the descriptors of the objects that the members share, and whether the
     /// host loses the device's packets ([`STEALS`]).
     pub(crate) fn show_shared(&self, shared: &Shared, steals: bool) {
-        let numbers = shared.descriptors();
-        let numbers: Vec<RawFd> = numbers.iter().map(AsRawFd::as_raw_fd).collect();
-        let [own, registry] = shared_words(&numbers);
-        self.words()[at::REGISTRY].set(registry | (u64::from(steals) * STEALS));
-        self.words()[at::SHARED].set(own);
+        shared.show_on(self.words(), u64::from(steals) * STEALS);
     }
 
     /// Opens the group's rendezvous. Only the group's first member does this. Opening fails if

@@ -8,12 +8,16 @@
 //! and any process that finds the page removes it. Only a process that may write a page can lock
 //! it. So no other user can make a dead member seem alive.
 //!
+//! Root may give the directory of a group to a user (`given`). Then that user's processes make the
+//! group's pages, and root's processes trust none of them.
+//!
 //! Beside the pages of a steered group is its rendezvous ([`crate::rendezvous`]), a socket named
 //! after the page of the member that opened it. The rendezvous is removed with the group's last
 //! page.
 
 mod member_id;
 mod content;
+mod given;
 mod group_dir;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -114,7 +118,12 @@ pub(crate) fn content(
     steering: Option<&Steering>,
     before: MemberCounters,
 ) -> [u64; WORDS] {
-    let record = Record {
+    new_record(mode, class, steering).encode(before)
+}
+
+/// The record on the page of a new member of the calling process.
+pub(crate) fn new_record(mode: Mode, class: u8, steering: Option<&Steering>) -> Record {
+    Record {
         pid: std::process::id(),
         mode,
         class,
@@ -129,10 +138,10 @@ pub(crate) fn content(
         ring_bytes: 0,
         shared: None,
         steals: false,
+        is_founder: false,
         last_look: LastLook::Never,
         steering: steering.map(Running::new),
-    };
-    record.encode(before)
+    }
 }
 
 impl Drop for Page {

@@ -11,7 +11,7 @@ use fanpcap_steer::ir::COUNTERS;
 pub(crate) use layout::TITLE_WORDS;
 pub(crate) use layout::{BEFORE, DESCRIPTORS, MAGIC, NOT_READ_BY_US, UNCHANGING, WITH_REGISTRY};
 use layout::{EXECUTABLE, NAME, PROCESS, shared_numbers};
-pub(crate) use layout::{STEALS, WORDS};
+pub(crate) use layout::{FOUNDS, STEALS, WORDS};
 pub(crate) use layout::{at, shared_words};
 use std::os::fd::RawFd;
 
@@ -140,6 +140,8 @@ pub struct Record {
     /// library refuses this setting where the host or a container uses the device, and checks for
     /// such a use at the join.
     pub steals: bool,
+    /// Whether the page is that of the group's founder, which is no member.
+    pub is_founder: bool,
     /// When the application last looked for packets; see [`Record::unread_for`].
     pub last_look: LastLook,
     /// The group's steering program, if it has one.
@@ -203,6 +205,7 @@ impl Record {
         let shared = self.shared.as_deref().map(shared_words);
         [words[at::SHARED], words[at::REGISTRY]] = shared.unwrap_or_default();
         words[at::REGISTRY] |= u64::from(self.steals) * STEALS;
+        words[at::REGISTRY] |= u64::from(self.is_founder) * FOUNDS;
         if let Some(running) = &self.steering {
             running.encode(&mut words);
         }
@@ -245,8 +248,9 @@ impl Record {
             waits: is_idle && read_taken == taken,
             joined_ns: words[at::JOINED_NS],
             ring_bytes: words[at::RING_BYTES],
-            shared: shared_numbers(words[at::SHARED], words[at::REGISTRY] & !STEALS),
+            shared: shared_numbers(words[at::SHARED], words[at::REGISTRY] & !(STEALS | FOUNDS)),
             steals: words[at::REGISTRY] & STEALS != 0,
+            is_founder: words[at::REGISTRY] & FOUNDS != 0,
             last_look: LastLook::decode(words, taken.is_some()),
             steering: Running::decode(words).filter(|_| mode.kind == ModeKind::Program),
         })

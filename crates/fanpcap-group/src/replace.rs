@@ -14,6 +14,7 @@ use crate::member::OwnMember;
 use crate::page::{MemberId, OtherPage};
 use crate::steered::{Prepared, SteerError, load_fanout};
 use fanpcap_config::steering::Steering;
+use fanpcap_engine::fd_store::StoredFd;
 use fanpcap_linux::wait::clock;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -68,6 +69,11 @@ pub fn replace(
     let Some(giver) = switching.first() else {
         return Ok(());
     };
+    if !change.filters_alike {
+        // The founder's filtering part is that of the former steering program.
+        let removed = first.shared.fd_store.remove(StoredFd::Filter);
+        removed.map_err(|error| failed(SteerError::Attach(error)))?;
+    }
     let program = loaded.as_fd().try_clone_to_owned();
     let set = giver.own.steered.set(loaded, giver.socket.as_fd());
     set.map_err(failed)?;

@@ -14,8 +14,10 @@ use std::io;
 pub struct RosterEntry {
     /// The socket as packet diag shows it.
     pub socket: PacketSocket,
-    /// The member's page; `None` for sockets that are not our members.
+    /// The member's or the founder's page; `None` for sockets that are not ours.
     pub page: Option<Record>,
+    /// The group of which this socket identifies the founder.
+    pub founds: Option<u16>,
     /// Whether the socket is a placeholder: its member is gone, and the steered group keeps the
     /// socket in its slot.
     pub is_placeholder: bool,
@@ -112,6 +114,15 @@ pub fn device_of(group: u16) -> Option<String> {
     }
 }
 
+/// The page of the founder of a steered group, if the group has a founder.
+pub fn founder(ifindex: u32, group: u16) -> Option<Record> {
+    let pages = GroupDir::of(ifindex, group).map(|directory| directory.records());
+    pages
+        .unwrap_or_default()
+        .into_iter()
+        .find(|it| it.is_founder)
+}
+
 /// The pages of a group's members whose sockets are open. Reads the pages before the sockets: a
 /// newcomer opens its socket before it makes its page, so the socket of each page read is found
 /// unless it has been closed.
@@ -159,26 +170,46 @@ fn with_pages<'a>(sockets: impl Iterator<Item = &'a PacketSocket>) -> Vec<Roster
         let place = pages.iter().position(|(member, _)| *member == id(socket))?;
         Some(pages.swap_remove(place).1)
     };
-    let entry = |socket: &PacketSocket| RosterEntry {
-        page: page(socket),
-        socket: *socket,
-        is_placeholder: false,
+    let entry = |socket: &PacketSocket| {
+        let (founds, founder) = founded(socket).unzip();
+        RosterEntry {
+            page: founder.or_else(|| page(socket)),
+            socket: *socket,
+            founds,
+            is_placeholder: false,
+        }
     };
     let mut entries: Vec<RosterEntry> = sockets.map(entry).collect();
-    mark_placeholders(&mut entries);
+    let has_founder = |pages: &[(MemberId, Record)]| pages.iter().any(|(_, it)| it.is_founder);
+    groups.retain(|(_, pages)| has_founder(pages));
+    let founded = groups.into_iter().map(|(group, _)| group).collect();
+    mark_placeholders(&mut entries, founded);
     entries
+}
+
+/// The group that a socket's process has founded, and the founder's page.
+fn founded(socket: &PacketSocket) -> Option<(u16, Record)> {
+    let may_found = socket.fanout.is_none() && socket.protocol == ETH_P_SILENT;
+    let groups = GroupDir::on_device(socket.ifindex).into_iter();
+    let mut groups = groups.filter(|_| may_found);
+    groups.find_map(|directory| {
+        let mut pages = directory.pages().into_iter();
+        let (_, page) = pages.find(|(member, page)| page.is_founder && *member == id(socket))?;
+        Some((directory.group()?, page))
+    })
 }
 
 /// Marks the sockets without a page in groups whose members share a table. Such a group admits no
 /// member without a page, and keeps the sockets of dead members. So a socket without a page is a
-/// placeholder.
-fn mark_placeholders(entries: &mut [RosterEntry]) {
+/// placeholder. The groups in `founded` share a table even if they have no living member.
+fn mark_placeholders(entries: &mut [RosterEntry], founded: Vec<GroupKey>) {
     let shares = |entry: &&RosterEntry| {
         let page = entry.page.as_ref();
         page.is_some_and(|page| page.shared.is_some())
     };
     let with_table = entries.iter().filter(shares);
-    let with_table: Vec<GroupKey> = with_table.filter_map(|it| group(&it.socket)).collect();
+    let with_table = with_table.filter_map(|it| group(&it.socket));
+    let with_table: Vec<GroupKey> = with_table.chain(founded).collect();
     for entry in entries.iter_mut().filter(|entry| entry.page.is_none()) {
         entry.is_placeholder = group(&entry.socket).is_some_and(|it| with_table.contains(&it));
     }

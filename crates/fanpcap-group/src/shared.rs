@@ -4,7 +4,7 @@
 
 use crate::namespace::Namespace;
 use crate::page::Page;
-use crate::record::DESCRIPTORS;
+use crate::record::{self, DESCRIPTORS, WORDS};
 use crate::rendezvous::Rendezvous;
 use crate::table::{Classes, Part, Table, at};
 use fanpcap_buckets::Slot;
@@ -13,10 +13,10 @@ use fanpcap_config::source::PROGRAM_MAX;
 use fanpcap_engine::fd_store::{FdStore, StoredFd};
 use fanpcap_engine::{Engine, OnDevice};
 use fanpcap_linux::bpf;
-use fanpcap_linux::file::sealed;
+use fanpcap_linux::file::{sealed, shared::Word};
 use fanpcap_linux::memory::Memory;
 use fanpcap_linux::wait::{Epoll, clock};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::AtomicU32;
 use std::{io, iter};
 
@@ -142,6 +142,15 @@ impl Shared {
         let mut all = vec![self.memory.as_fd(), into, out_of, self.rendezvous.as_fd()];
         all.extend(self.on_device.iter().flat_map(|it| it.device_descriptors()));
         all
+    }
+
+    /// Writes to a page the numbers of these descriptors in this process, and the page's `flags`.
+    pub(crate) fn show_on(&self, words: &[Word; WORDS], flags: u64) {
+        let numbers = self.descriptors();
+        let numbers: Vec<RawFd> = numbers.iter().map(AsRawFd::as_raw_fd).collect();
+        let [own, registry] = record::shared_words(&numbers);
+        words[record::at::REGISTRY].set(registry | flags);
+        words[record::at::SHARED].set(own);
     }
 
     /// Returns how many packets came for a slot's member since it joined, dropped ones included,

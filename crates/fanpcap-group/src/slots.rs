@@ -30,6 +30,7 @@ mod weights;
 mod following;
 mod placeholders;
 mod joining;
+mod memberless;
 
 use crate::lead::Lead;
 use crate::table::{Journal, Part, Row, State, Table, at};

@@ -14,11 +14,13 @@ mod hold;
 
 use crate::record::at;
 use fanpcap_config::steering::{Counts, Steering};
-use fanpcap_linux::bpf::Loaded;
+use fanpcap_engine::fd_store::{FdStore, StoredFd};
+use fanpcap_linux::bpf::{Loaded, LoadedProgram};
 use fanpcap_linux::file::shared::Word;
 use fanpcap_linux::packet::{self, Filter};
 use fanpcap_steer::ir::COUNTERS;
 use std::fmt;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex};
 
@@ -86,6 +88,39 @@ impl Steered {
             whole: None,
             words: Vec::new(),
         }))
+    }
+
+    /// Makes the part of a member that may not load BPF programs. `filter` is the filtering part
+    /// that the group's founder has loaded, whose counters the founder publishes. The reader runs
+    /// the handle's own filter.
+    pub(crate) fn with_kept(steering: &Arc<Steering>, filter: LoadedProgram) -> Self {
+        let bare = Some(Loaded::from(filter));
+        let combined = None;
+        Self::with(steering, None, Filters { bare, combined })
+    }
+
+    /// Puts the filtering part into the group's descriptor store, if there is one, for newcomers
+    /// that may not load BPF programs.
+    ///
+    /// # Errors
+    /// As [`FdStore::put`].
+    pub(crate) fn keep_filter(&self, store: &FdStore) -> io::Result<()> {
+        match self
+            .try_hold()
+            .as_ref()
+            .and_then(|it| it.filters.bare.as_ref())
+        {
+            Some(filter) => store.put(StoredFd::Filter, &[filter.as_fd()]),
+            None => Ok(()),
+        }
+    }
+
+    /// Counts the late fragments of the steering part from now on. A newcomer attaches it later.
+    pub(crate) fn count_late(&self, loaded: Loaded) {
+        if let Ok(mut state) = self.hold() {
+            state.fanout = Some(loaded);
+            state.mark(true);
+        }
     }
 
     /// Makes the part of a member on an engine. The BPF program that the engine runs for the group

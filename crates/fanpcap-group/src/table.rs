@@ -136,7 +136,11 @@ pub(crate) mod at {
     pub(crate) const RECEIVED: usize = ELEPHANTS + super::ELEPHANTS_MAX;
     /// The id of the engine that fills the members' rings.
     pub(crate) const ENGINE: usize = RECEIVED + SLOTS / 64;
-    pub(crate) const END: usize = ENGINE + 1;
+    /// 1: the kernel's group may lack the group's BPF program. The newcomer that enters an empty
+    /// group of the kernel writes this before it enters, and clears it after it has set the BPF
+    /// program.
+    pub(crate) const LACKS_PROGRAM: usize = ENGINE + 1;
+    pub(crate) const END: usize = LACKS_PROGRAM + 1;
 }
 
 /// How many words a slot's row has.
@@ -154,7 +158,7 @@ pub(crate) const ELEPHANTS_MAX: usize = 4;
 const _: () = assert!(layout::OWN + at::END * 8 <= layout::LOADS);
 
 /// "FPTABLE" and the version of the layout.
-pub(crate) const MAGIC: u64 = u64::from_be_bytes(*b"FPTABLE5");
+pub(crate) const MAGIC: u64 = u64::from_be_bytes(*b"FPTABLE6");
 
 /// The first word of a slot's row.
 fn row_at(slot: Slot) -> usize {
@@ -296,6 +300,11 @@ impl<'a> Table<'a> {
     pub(crate) fn begin(&self, group: u64) {
         self.set(at::GROUP, group);
         self.set(at::MAGIC, MAGIC);
+    }
+
+    /// Ends the founder's group: the group with this key begins anew, with another table.
+    pub(crate) fn end(&self) {
+        self.set(at::GROUP, 0);
     }
 
     /// Whether this is the table of the group with this key.

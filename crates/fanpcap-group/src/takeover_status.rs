@@ -40,11 +40,12 @@ impl HeldPage {
 }
 
 /// Whether a steered group of the calling thread's network namespace has a living member, which may
-/// take over dead members' rings.
+/// take over dead members' rings, or a founder in another process, which settles them.
 pub fn may_be_taken_over(ifindex: u32, group: u16) -> bool {
     let pages = GroupDir::of(ifindex, group).map(|group_dir| group_dir.records());
     let mut records = pages.unwrap_or_default().into_iter();
-    records.any(|record| record.shared.is_some())
+    let own = std::process::id();
+    records.any(|record| record.shared.is_some() && !(record.is_founder && record.pid == own))
 }
 
 /// Marks the beginning of a takeover on the dead member's page. Packets that are taken later do not

@@ -10,7 +10,8 @@ use fanpcap_group::roster::{self, RosterEntry};
 use fanpcap_linux::interface;
 
 use super::arguments;
-use super::group::{self, GroupMode};
+use super::founding;
+use super::group::GroupMode;
 use super::options::{self, Known};
 
 /// Prefixes of libpcap's capture sources that are not network devices.
@@ -152,7 +153,7 @@ pub(crate) fn group(group: u16, wanted: &GroupMode, device: Option<&str>) -> Res
 /// copies' group and, with --fanout, also their mode.
 pub(crate) fn ignored(has_fanout: bool) -> Vec<String> {
     let names = env::vars_os().map(|(name, _)| name);
-    let names = names.filter(|name| group::is_replaced(name, has_fanout));
+    let names = names.filter(|name| founding::is_replaced(name, has_fanout));
     let mut names: Vec<String> = names.filter_map(|name| name.into_string().ok()).collect();
     names.sort();
     names

@@ -2,23 +2,22 @@
 
 use std::collections::BTreeSet;
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 use std::process::{self, Command};
 
 use anyhow::{Context, Result, anyhow, bail};
 use fanpcap::overview::{DefaultMode, mode_text};
-use fanpcap::request::Request;
 use fanpcap_config::device::ANY;
 use fanpcap_config::fanout::Fanout;
 use fanpcap_config::mode::Mode;
-use fanpcap_config::settings::{Environment, Settings};
 use fanpcap_config::source::Source;
 use fanpcap_config::steering::Steering;
 use fanpcap_group::roster;
-use fanpcap_linux::process::is_secure;
 use fanpcap_pcap::compile_expression;
+
+use crate::founding::{self, is_replaced};
 
 /// The smallest number that [`free`] chooses. Users choose smaller numbers by hand.
 const FIRST: u16 = 20_000;
@@ -90,16 +89,7 @@ pub(crate) fn by_settings(group: u16, device: Option<&str>) -> GroupMode {
 /// The mode that a variable or the config file gives the group. `None` if these settings give no
 /// mode, or have errors. Each copy reports the errors.
 fn of_settings(group: u16, device: Option<&str>) -> Option<GroupMode> {
-    let mut environment = Environment::whole(is_secure());
-    let variables = &mut environment.variables;
-    variables.retain(|(name, _)| !is_replaced(name, false));
-    variables.push(("PCAP_GROUP".into(), group.to_string().into()));
-    let request = Request::of(device.unwrap_or(ANY), Settings::load(&environment));
-    let explained = request
-        .explain(&compile_expression)
-        .ok()?
-        .into_iter()
-        .next()?;
+    let explained = founding::explained(group, device.unwrap_or(ANY), None)?;
     let joined = explained.plan.ok()?.choice?;
     (!joined.is_default).then(|| GroupMode {
         text: mode_text(&joined, None),
@@ -189,19 +179,10 @@ pub(crate) fn lead(
     }
 }
 
-/// Whether this command replaces the variable `name`, because the variable sets the group or, if
-/// `has_fanout`, the mode.
-pub(super) fn is_replaced(name: &OsStr, has_fanout: bool) -> bool {
-    let name = name.to_string_lossy();
-    let is = |key: &str| {
-        let rest = name.strip_prefix(key);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
-    };
-    name == "PCAP_DEF_GROUP" || is("PCAP_GROUP") || (has_fanout && is("PCAP_FANOUT"))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use super::*;
 
     #[test]

@@ -7,6 +7,7 @@ mod ceiling;
 mod counts;
 mod member;
 mod spans;
+mod memberless;
 mod leave;
 mod takers;
 mod missed;
@@ -19,10 +20,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use fanpcap_group::arrivals::{self, Arrivals, Owner};
+use fanpcap_group::founder::Founder;
 use fanpcap_group::page::MemberId;
 use fanpcap_group::record::Record;
 use fanpcap_group::roster::{self, RosterEntry};
@@ -50,6 +53,8 @@ const TAKERS_PERIOD: Duration = Duration::from_millis(2);
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     group: u16,
+    /// The group, if this command has founded it.
+    founder: Option<Arc<Founder>>,
     held: Vec<Member>,
     /// Members of steered groups that have ended, but whose rings other members may still read.
     ended: Vec<Member>,
@@ -101,9 +106,11 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// The ledger of `group` on `devices`, and on other devices where members appear. Create it
     /// before the first copy starts, so that it sees all members.
-    pub(crate) fn new(group: u16, devices: &[u32]) -> Self {
+    /// `founder` is the group, if this command has founded it.
+    pub(crate) fn new(group: u16, devices: &[u32], founder: Option<Arc<Founder>>) -> Self {
         Self {
             group,
+            founder,
             // Without notifications, each scan searches the directories for pages.
             arrivals: Arrivals::of(group).ok(),
             counts: Counts::of(devices),
@@ -296,6 +303,7 @@ impl Ledger {
 
     /// Settles all members after the copies have ended.
     pub(crate) fn close(&mut self) {
+        self.absences.is_over = true;
         self.settle(true);
         let end = Instant::now() + TAKERS_WITHIN;
         while !self.ended.is_empty() && Instant::now() < end {

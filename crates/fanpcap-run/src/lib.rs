@@ -1,6 +1,7 @@
 //! `fanpcap run`: runs copies of an application that share one stream of packets.
 #![forbid(unsafe_code)]
 
+mod founding;
 mod group;
 mod not_joined;
 mod ledger;
@@ -17,6 +18,7 @@ mod open_captures;
 mod processes;
 mod guard;
 mod orphans;
+pub mod serve;
 mod settings_left;
 mod supervise;
 
@@ -64,9 +66,10 @@ use supervise::{Run, Supervised};
 /// the packets. If a copy needs more than 1 second for this, or all copies together more than 5
 /// seconds, the remaining copies start at once.
 ///
-/// Without --fanout, variables and the config file set the mode. If they set none, the library
-/// chooses the mode when the first copy joins. For a program that has given up CAP_BPF, such as
-/// dumpcap, the library chooses hash.
+/// Without --fanout, variables and the config file set the mode. If they set none, the mode is
+/// flow, or hash where flow can't be loaded. This command loads a steering program, such as flow, before
+/// the copies start, if it has CAP_BPF and knows the device. Then programs that have given up
+/// CAP_BPF, such as dumpcap, can be copies, too.
 ///
 /// A copy that captures outside the group sees all packets. Examples are programs that read packet
 /// sockets themselves, and copies that are each alone in a group. If a copy captures outside the
@@ -172,7 +175,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let output = Arc::new(Output::new(!arguments.quiet, to_stdout)?);
     announce(arguments, (group, &fanout), &choice.why, &output);
     let ifindex = device.as_deref().and_then(interface::index);
+    let founder = founding::of_copies(group, device.as_deref(), arguments.fanout.as_deref());
     let run = Run {
+        founder,
         devices: ifindex.as_slice(),
         arguments,
         library: &library,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
+use fanpcap_group::founder::Founder;
 
 use super::Arguments;
 use super::copy::Copy;
@@ -25,6 +26,8 @@ pub(crate) struct Run<'a> {
     pub(crate) group: u16,
     /// The group's mode, as far as the mode is known before a copy joins.
     pub(crate) fanout: &'a GroupMode,
+    /// The group, if this command has founded it.
+    pub(crate) founder: Option<Arc<Founder>>,
     /// The indices of the devices that the arguments name.
     pub(crate) devices: &'a [u32],
     /// Accepts the copies' output and the command's messages.

@@ -174,6 +174,7 @@ pub(crate) mod tests {
             ring_bytes: 0,
             shared: None,
             steals: false,
+            is_founder: false,
             last_look: LastLook::Unknown,
             steering: None,
         }

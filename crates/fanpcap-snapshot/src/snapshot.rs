@@ -60,6 +60,9 @@ pub struct Socket {
     pub protocol: u16,
     /// The socket's fanout group.
     pub group: Option<Group>,
+    /// The group that the socket's process has founded (`fanpcap serve`). The socket gets no
+    /// packets.
+    pub founds: Option<Group>,
     /// Bytes of the socket's receive ring.
     pub ring_bytes: Option<u64>,
     /// Counters on the member page; `None` without a page, or if the member never read its

@@ -146,6 +146,13 @@ impl Source {
                     number: fanout.id,
                     mode: mode(seen, fanout, &modes),
                 }),
+                founds: seen.founds.map(|number| Group {
+                    number,
+                    mode: seen
+                        .page
+                        .as_ref()
+                        .map_or_else(String::new, Record::shown_mode),
+                }),
                 ring_bytes: ring_bytes(seen),
                 counts: counts(seen).map(|counts| Counts {
                     waits: counts.waits && !is_stopped,

@@ -73,7 +73,7 @@ static inline int count_pages(void)
 
 	if (stat("/proc/self/ns/net", &netns) != 0)
 		return -1;
-	snprintf(pattern, sizeof(pattern), "{/run,/dev/shm}/fanpcap/v6/%lu/*", (unsigned long)netns.st_ino);
+	snprintf(pattern, sizeof(pattern), "{/run,/dev/shm}/fanpcap/v7/%lu/*", (unsigned long)netns.st_ino);
 	count = count_matches(pattern);
 	strcat(pattern, "/*");
 	return count + count_matches(pattern);

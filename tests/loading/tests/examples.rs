@@ -25,6 +25,7 @@ fn the_units_are_what_systemd_understands() -> Result<()> {
     verify.args(["verify", "--man=no", "--recursive-errors=no"]);
     for name in [
         UNIT,
+        "fanpcap-serve@.service",
         "fanpcap-metrics.service",
         "fanpcap-node.service",
         "fanpcap-coordinator.service",
@@ -173,7 +174,7 @@ fn the_containers_share_the_hosts_network_and_pages_alone() -> Result<()> {
             for key in ["- /", "hostPath: {path: "] {
                 if let Some((_, rest)) = line.split_once(key) {
                     let path = rest.trim_start_matches('/');
-                    ensure!(path.starts_with("run/fanpcap/v6"), "{name}: {line}");
+                    ensure!(path.starts_with("run/fanpcap/v7"), "{name}: {line}");
                 }
             }
         }

@@ -17,10 +17,10 @@ static void enter_shelf(const char *device, const char *group)
 	if (stat("/proc/self/ns/net", &netns) != 0)
 		fail("stat", "/proc/self/ns/net");
 	mkdir("/run/fanpcap", 0755);
-	mkdir("/run/fanpcap/v6", 0755);
-	snprintf(path, sizeof(path), "/run/fanpcap/v6/%lu", (unsigned long)netns.st_ino);
+	mkdir("/run/fanpcap/v7", 0755);
+	snprintf(path, sizeof(path), "/run/fanpcap/v7/%lu", (unsigned long)netns.st_ino);
 	mkdir(path, 0755);
-	snprintf(path, sizeof(path), "/run/fanpcap/v6/%lu/%u.%s", (unsigned long)netns.st_ino,
+	snprintf(path, sizeof(path), "/run/fanpcap/v7/%lu/%u.%s", (unsigned long)netns.st_ino,
 	         if_nametoindex(device), group);
 	if (mkdir(path, 0755) != 0 || chdir(path) != 0)
 		fail("mkdir", path);

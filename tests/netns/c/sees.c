@@ -14,7 +14,7 @@ int main(int argc, char **argv)
 	p = opened(argv[1], atoi(argv[2]), "hash");
 	(void)received(p);
 	stat = fanout_stats(p);
-	glob("/dev/shm/fanpcap/v6/*/*/*", 0, NULL, &found);
+	glob("/dev/shm/fanpcap/v7/*/*/*", 0, NULL, &found);
 	printf("%zu pages, sums %s\n", found.gl_pathc,
 	       stat.valid & PCAP_FANOUT_STAT_GROUP_RECEIVED ? "known" : "unknown");
 	globfree(&found);

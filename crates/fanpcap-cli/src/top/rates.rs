@@ -85,6 +85,7 @@ fn figures(
 fn with_sockets(mut device: Device, after: &Snapshot, history: &mut History) -> Device {
     let mut groups: BTreeMap<u16, (String, Vec<(Member, Share)>)> = BTreeMap::new();
     let mut placeholders: BTreeMap<u16, Vec<u64>> = BTreeMap::new();
+    let mut founders: BTreeMap<u16, Member> = BTreeMap::new();
     let ifindex = device.ifindex;
     for socket in after
         .sockets
@@ -92,6 +93,12 @@ fn with_sockets(mut device: Device, after: &Snapshot, history: &mut History) -> 
         .filter(|socket| socket.ifindex == ifindex)
     {
         let member = history.member(socket);
+        if let Some(founded) = &socket.founds {
+            let entry = groups.entry(founded.number);
+            entry.or_insert_with(|| (founded.mode.clone(), Vec::new()));
+            founders.insert(founded.number, member.0);
+            continue;
+        }
         let Some(group) = &socket.group else {
             device.sockets.push(member.0);
             continue;
@@ -107,10 +114,11 @@ fn with_sockets(mut device: Device, after: &Snapshot, history: &mut History) -> 
     }
     let groups = groups.into_iter().map(|(number, (mode, members))| {
         let rings = placeholders.remove(&number).unwrap_or_default();
+        let founder = founders.remove(&number);
         Group {
             placeholders_total: rings.len(),
             placeholders_ring_bytes: rings.iter().sum(),
-            ..with_table(group(number, mode, members), ifindex, after)
+            ..with_table(group(number, mode, members, founder), ifindex, after)
         }
     });
     device.groups = groups.collect();
@@ -139,8 +147,14 @@ fn with_table(group: Group, ifindex: u32, after: &Snapshot) -> Group {
     }
 }
 
-/// Sums, shares and skew of a group.
-fn group(group: u16, mode: String, members: Vec<(Member, Share)>) -> Group {
+/// Sums, shares and skew of a group. The founder gets no packets, but it has counters of the
+/// group's steering program.
+fn group(
+    group: u16,
+    mode: String,
+    members: Vec<(Member, Share)>,
+    founder: Option<Member>,
+) -> Group {
     let shares: Vec<f64> = members.iter().filter_map(|(_, share)| *share).collect();
     let total: f64 = shares.iter().sum();
     let with_share = |(member, share): (Member, Share)| Member {
@@ -166,8 +180,9 @@ fn group(group: u16, mode: String, members: Vec<(Member, Share)>) -> Group {
             .map(rounded),
         backlog_packets: sum(&members, |member| member.backlog_packets),
         skew: skew(&shares),
-        program_counters: program_counters(&members),
-        program_counters_age_seconds: program_counters_age(&members),
+        program_counters: program_counters(members.iter().chain(&founder)),
+        program_counters_age_seconds: program_counters_age(members.iter().chain(&founder)),
+        founder_pid: founder.and_then(|founder| founder.pid),
         members,
         ..Group::default()
     }
@@ -201,10 +216,8 @@ fn skew(rates: &[f64]) -> Option<f64> {
 }
 
 /// The sum of each counter over the members that publish counters.
-fn program_counters(members: &[Member]) -> Option<Vec<i64>> {
-    let known = members
-        .iter()
-        .filter_map(|member| member.program_counters.as_deref());
+fn program_counters<'a>(members: impl Iterator<Item = &'a Member>) -> Option<Vec<i64>> {
+    let known = members.filter_map(|member| member.program_counters.as_deref());
     known.fold(None, |sums, counters| {
         let mut sums = sums.unwrap_or_default();
         sums.resize(counters.len().max(sums.len()), 0);
@@ -216,10 +229,8 @@ fn program_counters(members: &[Member]) -> Option<Vec<i64>> {
 }
 
 /// Age of the oldest counters in the sum of the program counters.
-fn program_counters_age(members: &[Member]) -> Option<f64> {
-    let ages = members
-        .iter()
-        .filter_map(|member| member.program_counters_age_seconds);
+fn program_counters_age<'a>(members: impl Iterator<Item = &'a Member>) -> Option<f64> {
+    let ages = members.filter_map(|member| member.program_counters_age_seconds);
     ages.reduce(f64::max)
 }
 

@@ -102,6 +102,8 @@ pub(crate) struct Group {
     pub(crate) backlog_packets: Option<u64>,
     /// Highest rate of a member divided by the mean; 1 if all rates are equal.
     pub(crate) skew: Option<f64>,
+    /// Process that has founded the group and keeps it (`fanpcap run`, `fanpcap serve`).
+    pub(crate) founder_pid: Option<u32>,
     pub(crate) program_counters: Option<Vec<i64>>,
     /// Age of the steering program's counters. It is the age of the oldest reading of a member.
     pub(crate) program_counters_age_seconds: Option<f64>,

@@ -102,7 +102,7 @@ fn run(mode: &str, kills: usize, seed: u64) -> Result<String> {
     row((mode, seed, device), &ended.summary()).with_context(|| ended.said())
 }
 
-fn row((mode, seed, device): (&str, u64, u64), summary: &Value) -> Result<String> {
+pub(crate) fn row((mode, seed, device): (&str, u64, u64), summary: &Value) -> Result<String> {
     let in_flight = if mode == "xdp" { IN_POLL } else { IN_FLIGHT };
     let figure = |value: &Value, name: &str| {
         let figure = value[name].as_u64();

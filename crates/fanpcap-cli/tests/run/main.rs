@@ -7,6 +7,7 @@ mod guide;
 mod pages;
 mod captures;
 mod endings;
+mod founded;
 mod ledger;
 mod merged;
 mod members;

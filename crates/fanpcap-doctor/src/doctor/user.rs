@@ -5,19 +5,12 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use fanpcap_config::report::harmless_text;
+use fanpcap_external::User;
 
 use super::LOST;
 use super::finding::{Finding, PrintedFinding, PrintedFindings};
-
-/// A user from the system's database (getent(1)).
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct User {
-    id: String,
-    group: String,
-    home: String,
-}
 
 /// A process of `fanpcap doctor` that runs as another user.
 #[derive(Debug)]
@@ -52,26 +45,6 @@ const MOST: u64 = 1 << 18;
 /// A doctor that has not ended after this many seconds is killed. The user can stop the doctor's
 /// process, and a stopped process would never end.
 const PATIENCE: &str = "20";
-
-impl User {
-    /// The user of this name or number.
-    fn find(name: &str) -> Result<Self> {
-        // getent(1) would read a name with this beginning as an option.
-        ensure!(!name.starts_with('-'), "no user {name:?}");
-        let found = Command::new("getent").args(["passwd", name]).output();
-        let found = found.context("running getent")?;
-        let line = String::from_utf8_lossy(&found.stdout).into_owned();
-        Self::parse(&line).with_context(|| format!("no user {name:?}: 'getent passwd' lists them"))
-    }
-
-    /// The user in a line of passwd(5).
-    fn parse(line: &str) -> Option<Self> {
-        let mut fields = line.trim_end().split(':').skip(2).map(str::to_owned);
-        let (id, group) = (fields.next()?, fields.next()?);
-        let home = fields.nth(1)?;
-        Some(Self { id, group, home })
-    }
-}
 
 impl AsUser {
     /// Starts a doctor as this user, with the user's home.
@@ -158,25 +131,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_passwd_are_read() {
-        let found = User::parse("ada:x:1000:100:Ada L,,:/home/ada:/bin/sh\n").unwrap();
-        assert_eq!((found.id.as_str(), found.group.as_str()), ("1000", "100"));
-        assert_eq!(found.home, "/home/ada");
-        for wrong in ["", "ada:x:1000\n"] {
-            assert_eq!(User::parse(wrong), None);
-        }
-    }
-
-    #[test]
-    fn a_user_that_is_none_is_refused() {
-        for none in ["--service=x", "no such user"] {
-            let error = User::find(none).unwrap_err().to_string();
-            assert!(error.starts_with("no user"), "{error}");
-        }
-        assert_eq!(User::find("root").unwrap().id, "0");
-    }
-
-    #[test]
     fn only_what_doctor_needs_is_passed_on() {
         for name in [
             "PCAP_GROUP",
@@ -214,10 +168,14 @@ mod tests {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn();
-        let user = User::parse("ada:x:1000:100::/home/ada:/bin/sh");
+        let user = User {
+            id: "1000".to_owned(),
+            group: "100".to_owned(),
+            home: "/home/ada".to_owned(),
+        };
         let as_user = AsUser {
             name: "ada".to_owned(),
-            user: user.context("a user")?,
+            user,
             doctor: doctor?,
         };
         as_user.findings()
@@ -260,7 +218,11 @@ mod tests {
         let doctor = Command::new("yes").stdout(Stdio::piped()).spawn().unwrap();
         let as_user = AsUser {
             name: "ada".to_owned(),
-            user: User::parse("ada:x:1000:100::/home/ada:/bin/sh").unwrap(),
+            user: User {
+                id: "1000".to_owned(),
+                group: "100".to_owned(),
+                home: "/home/ada".to_owned(),
+            },
             doctor,
         };
         assert!(as_user.findings().is_err());

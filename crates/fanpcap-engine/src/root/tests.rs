@@ -47,7 +47,7 @@ fn is_foreign(result: io::Result<Directory>) -> bool {
 fn run_comes_first_if_it_is_in_memory() {
     let memory = Memory::new("first");
     let found = Root::of(&memory.0, Path::new(DISK)).unwrap();
-    assert_eq!(found.path(), memory.0.join("fanpcap/v6"));
+    assert_eq!(found.path(), memory.0.join("fanpcap/v7"));
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn what_others_may_have_put_there_is_refused() {
     }
     memory.set_mode(NAME, 0o755);
     fs::create_dir(planted.join(VERSION)).unwrap();
-    memory.set_mode("fanpcap/v6", 0o777);
+    memory.set_mode("fanpcap/v7", 0o777);
     assert!(
         is_refused(),
         "every user can write to this version's directory"

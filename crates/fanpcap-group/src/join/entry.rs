@@ -5,7 +5,7 @@ mod on_device;
 
 use super::ready::{self, Ready, new_shared};
 use super::same::{ensure_none_differs, other_program};
-use super::{EngineError, JoinError, Newcomer, ProgramError};
+use super::{EngineError, JoinError, Newcomer, PerDevice, ProgramError};
 use crate::exchange;
 use crate::found;
 use crate::guard::{GroupGuard, GroupLock};
@@ -21,6 +21,7 @@ use crate::table::{Row, State, at};
 use fanpcap_buckets::Slot;
 use fanpcap_config::settings::Group;
 use fanpcap_config::steering::Steering;
+use fanpcap_engine::fd_store::StoredFd;
 use fanpcap_linux::bpf::Loaded;
 use fanpcap_linux::packet::{self, Address, ETH_P_SILENT};
 use fanpcap_linux::wait::clock;
@@ -123,7 +124,22 @@ impl<'a> Entry<'a> {
             group,
             reasons: error.to_string(),
         })?;
-        Ok((guard, found))
+        Ok((guard, found.filter(|shared| !self.replaces(shared))))
+    }
+
+    /// Replaces a founder that has no members, if it has founded the group for another steering
+    /// program, or if the newcomer is on an engine. Returns whether it has.
+    fn replaces(&self, shared: &Shared) -> bool {
+        let table = shared.table();
+        let is_without_members = shared.engine.is_none() && table.positions() == 0;
+        let is_other = self.newcomer.engine.is_some()
+            || table.get(at::DIGEST) != self.steering.digest()
+            || !matches!(self.newcomer.per_device, PerDevice::Only);
+        let replaces = is_without_members && is_other;
+        if replaces {
+            table.end();
+        }
+        replaces
     }
 
     fn enter_beside(
@@ -154,7 +170,33 @@ impl<'a> Entry<'a> {
             return Err(other_program(group, self.steering, String::new()));
         }
         self.check_device(&shared, guard)?;
-        self.take_slot(shared, placed, address, lock)
+        let table = shared.table();
+        if table.positions() == 0 && shared.on_device.is_none() {
+            table.set(at::LACKS_PROGRAM, 1);
+        }
+        let membership = self.take_slot(shared, placed, address, lock)?;
+        self.set_kept(membership.shared())?;
+        Ok(membership)
+    }
+
+    /// Sets the BPF program that the group's founder has loaded, if the kernel's group lacks it.
+    fn set_kept(&self, shared: &Shared) -> Result<(), JoinError> {
+        if shared.table().get(at::LACKS_PROGRAM) == 0 {
+            return Ok(());
+        }
+        let kept = shared.fd_store.find(StoredFd::Program);
+        let set = kept.and_then(|kept| {
+            let program = kept.and_then(|kept| kept.into_iter().next());
+            let program = program.ok_or(io::ErrorKind::NotFound)?;
+            packet::set_fanout_program(self.newcomer.fd, program.as_fd())
+        });
+        let failed = |error| {
+            self.newcomer
+                .stranded(self.steer(SteerError::Attach(error)))
+        };
+        set.map_err(failed)?;
+        shared.table().set(at::LACKS_PROGRAM, 0);
+        Ok(())
     }
 
     /// Enters a group as its first member. Every step that may fail is done before the socket

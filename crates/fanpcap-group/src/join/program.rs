@@ -5,12 +5,17 @@ use super::ready::new_shared;
 use super::same::ensure_none_differs;
 use super::{Attach, JoinError, Newcomer, ProgramError};
 use crate::counter_publisher::CounterPublisher;
+use crate::found;
+use crate::guard::GroupLock;
 use crate::member::Member;
 use crate::page::MemberId;
 use crate::record::MemberCounters;
 use crate::steered::{Steered, load_fanout};
+use fanpcap_bpf::ProgramKind;
 use fanpcap_config::settings::Group;
 use fanpcap_config::steering::Steering;
+use fanpcap_engine::fd_store::StoredFd;
+use fanpcap_linux::bpf::LoadedProgram;
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::packet;
 use std::os::fd::BorrowedFd;
@@ -28,7 +33,7 @@ pub(super) fn join(
     let failed = |error| JoinError::from(ProgramError::of(id, error));
     ensure_same(newcomer, steering)?;
     let steered = match newcomer.engine {
-        None => Steered::load(steering, newcomer.filter()?).map_err(failed)?,
+        None => load(newcomer, steering)?,
         Some(_) => Steered::unloaded(steering),
     };
     let steered = Arc::new(steered);
@@ -60,6 +65,32 @@ pub(super) fn join(
     Ok(joined)
 }
 
+/// Loads the newcomer's filters. A process that may not load BPF programs takes the filtering part
+/// that the group's founder has loaded.
+fn load(newcomer: &Newcomer<'_>, steering: &Arc<Steering>) -> Result<Steered, JoinError> {
+    let own = newcomer.filter()?;
+    let has_own = own.is_some();
+    Steered::load(steering, own).or_else(|error| {
+        let kept = || kept_filter(newcomer).filter(|_| !has_own && error.is_of_privilege());
+        match kept() {
+            Some(filter) => Ok(Steered::with_kept(steering, filter)),
+            None => Err(ProgramError::of(newcomer.fanout.id, error).into()),
+        }
+    })
+}
+
+/// The filtering part of the group's steering program, if the group has a founder.
+fn kept_filter(newcomer: &Newcomer<'_>) -> Option<LoadedProgram> {
+    let Group::Number(number) = newcomer.group else {
+        return None;
+    };
+    let identity = newcomer.identity(number);
+    let _guard = GroupLock::open(&identity).ok()?.take().ok()?;
+    let shared = found::find(&identity, newcomer.bound.ifindex).ok()??;
+    let kept = shared.fd_store.find(StoredFd::Filter).ok()??;
+    LoadedProgram::open(kept.into_iter().next()?, ProgramKind::SocketFilter).ok()
+}
+
 /// Checks, by the members' pages, whether the group would refuse the newcomer.
 pub(super) fn foresee(
     fd: BorrowedFd<'_>,
@@ -84,7 +115,7 @@ fn ensure_same(newcomer: &Newcomer<'_>, steering: &Steering) -> Result<(), JoinE
     }
 }
 
-fn ensure_ethernet(fd: BorrowedFd<'_>, ifindex: u32) -> Result<(), JoinError> {
+pub(crate) fn ensure_ethernet(fd: BorrowedFd<'_>, ifindex: u32) -> Result<(), JoinError> {
     if takes_programs(fd, ifindex) {
         return Ok(());
     }

@@ -102,8 +102,8 @@ impl fmt::Display for ProgramError {
             Self::NotPermitted(group) => write!(
                 f,
                 "the steering program of fan-out group {group} needs CAP_BPF beside CAP_NET_RAW, which \
-                 this application lacks or has given up before: let it keep both (root has them; \
-                 AmbientCapabilities= in a unit), or use a mode such as hash",
+                 this application lacks or has given up before: let it keep both, found the group by \
+                 'fanpcap run' or 'fanpcap serve', or use a mode such as hash",
             ),
             Self::Steer { group, error } => {
                 write!(f, "the steering program of fan-out group {group}: {error}")

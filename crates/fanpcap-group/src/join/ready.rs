@@ -13,7 +13,7 @@ use fanpcap_linux::bpf::{LoadError, Loaded};
 use std::cell::Cell;
 
 /// The objects that the members of a new group share.
-pub(super) fn new_shared(key: u64, steering: &Steering) -> Result<Shared, SteerError> {
+pub(crate) fn new_shared(key: u64, steering: &Steering) -> Result<Shared, SteerError> {
     let kind = steering.compiled().map(|compiled| compiled.fanout().kind);
     let kind = kind.unwrap_or(ProgramKind::Xdp);
     Shared::new(key).map_err(|error| SteerError::Load(LoadError::of_map(kind, error)))

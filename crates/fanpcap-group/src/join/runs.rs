@@ -41,25 +41,31 @@ pub fn runs(ifindex: u32, group: u16) -> Runs {
     };
     let mut members = roster.members(group);
     let Some(has) = members.find_map(|it| it.fanout.filter(|_| it.ifindex == ifindex)) else {
-        return Runs::Nothing;
+        return roster::founder(ifindex, group).map_or(Runs::Nothing, program);
     };
     let kernels = Mode::from_kernel(has.mode, 0).unwrap_or(ModeKind::Hash.into());
     // A page may belong to a newcomer that is not in the group yet.
     let is_member = |id: &MemberId| roster.ids(ifindex, group).any(|member| member == *id);
     let of_members = |(id, record): (MemberId, Record)| {
-        let is_one = is_member(&id) && record.mode.kind == kernels.kind;
+        let is_one = is_member(&id) || record.is_founder;
+        let is_one = is_one && record.mode.kind == kernels.kind;
         is_one.then_some(record)
     };
     let page = roster::open_pages(ifindex, group).find_map(of_members);
-    let mode = page.as_ref().map_or(kernels, |page| page.mode);
-    if mode.kind != ModeKind::Program {
-        return Runs::Kernel(mode);
+    match page {
+        Some(page) if page.mode.kind == ModeKind::Program => program(page),
+        None if kernels.kind == ModeKind::Program => Runs::Program(kernels, None),
+        page => Runs::Kernel(page.map_or(kernels, |page| page.mode)),
     }
+}
+
+/// What a steered group runs, by the page of a member or of the founder.
+fn program(page: Record) -> Runs {
     let titled = |running: Running| Titled {
         digest: running.digest,
         title: running.title,
     };
-    Runs::Program(mode, page.and_then(|page| page.steering).map(titled))
+    Runs::Program(page.mode, page.steering.map(titled))
 }
 
 /// The text of a steered group's steering program, as the group's members keep it. The group is on

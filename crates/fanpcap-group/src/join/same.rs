@@ -16,7 +16,9 @@ pub(super) fn ensure_none_differs(
     let mut pages = roster::open_pages(ifindex, group);
     let differs = |running: &Running| running.digest != steering.digest();
     let other = pages.find_map(|(member, record)| {
-        let running = record.steering.filter(|_| member != own);
+        // A newcomer may replace a founder that has no members.
+        let is_other = member != own && !record.is_founder;
+        let running = record.steering.filter(|_| is_other);
         running.filter(differs)
     });
     match other {

@@ -2,6 +2,7 @@
 //! get the packets, and what is left when all members are gone.
 
 mod attempts;
+mod founded;
 
 use super::*;
 use crate::page::{GroupDir, HeldPage};
@@ -15,8 +16,7 @@ use fanpcap_engine::Ask;
 use fanpcap_engine::fd_store::{FdStore, StoredFd};
 use fanpcap_linux::bpf::{Attached, Hook};
 use fanpcap_linux::netlink::link;
-use fanpcap_linux::packet::ETH_P_ALL;
-use fanpcap_linux::packet::inject::Injector;
+use fanpcap_linux::packet::{ETH_P_ALL, inject::Injector};
 use fanpcap_reader::{GroupTasks, Ring};
 use fanpcap_ring::Records;
 use fanpcap_testkit::await_for::await_so;

@@ -2,6 +2,7 @@
 
 use super::MemberId;
 use super::content::{self, HeldPage, OtherPage};
+use super::given::{self, DIRECTORIES_MAX};
 use crate::record::Record;
 use fanpcap_engine::root::{self, Root};
 use fanpcap_linux::file::directory::{Access, Directory, is_trusted};
@@ -19,9 +20,6 @@ const PAGES_MAX: usize = 256;
 
 /// The largest number of rendezvous sockets of one group to which a newcomer sends a request.
 const RENDEZVOUS_MAX: usize = 16;
-
-/// The largest number of directories that [`GroupDir::sweep`] visits on each level.
-const DIRECTORIES_MAX: usize = 256;
 
 /// The file with the locks of all groups and device registries. Only the file's owner may open it.
 const TURNS: &str = "turns";
@@ -106,6 +104,11 @@ impl GroupDir {
         }
     }
 
+    /// The number of the group.
+    pub(crate) fn group(&self) -> Option<u16> {
+        self.group.split_once('.')?.1.parse().ok()
+    }
+
     /// The path of a member's page. `pid` is the id of the member's process.
     pub fn page(&self, pid: u32, member: MemberId) -> PathBuf {
         let directory = self.root.path().join(&self.netns).join(&self.group);
@@ -133,7 +136,24 @@ impl GroupDir {
 
     pub(super) fn make(&self) -> io::Result<Directory> {
         let netns = root::enter_or_make(&self.root.make()?, &self.netns)?;
-        root::enter_or_make(&netns, &self.group)
+        let made = root::enter_or_make(&netns, &self.group);
+        made.or_else(|error| {
+            let is_foreign = root::is_foreign(&error);
+            match is_foreign && given::take_back(&netns, OsStr::new(&self.group)) {
+                true => root::enter_or_make(&netns, &self.group),
+                false => Err(error),
+            }
+        })
+    }
+
+    /// Gives the directory to a user, so that only this user's processes can make the group's
+    /// pages. The caller is root.
+    ///
+    /// # Errors
+    /// `EEXIST` if the group has a living member or founder; the errors of mkdirat(2) and chown(2).
+    pub fn give(&self, to: (u32, u32)) -> io::Result<()> {
+        let netns = root::enter_or_make(&self.root.make()?, &self.netns)?;
+        given::give(&netns, OsStr::new(&self.group), to)
     }
 
     /// Opens the page of a member of the process `pid`.
@@ -187,7 +207,15 @@ impl GroupDir {
     /// # Errors
     /// `ENOENT` where there are no pages; `EACCES` where the file is another user's.
     pub(crate) fn locks(&self) -> io::Result<(File, [u32; 3])> {
-        let file = content::open(&self.root.open()?, OsStr::new(TURNS), Access::Make)?;
+        let of_all = content::open(&self.root.open()?, OsStr::new(TURNS), Access::Make);
+        let is_denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+        // In a directory that root has given to this process's user, that user has the locks.
+        let file = match of_all {
+            Err(error) if is_denied(&error) => {
+                content::open(&self.open()?, OsStr::new(TURNS), Access::Make)?
+            }
+            opened => opened?,
+        };
         let device = self.group.split('.').next().unwrap_or_default();
         let file = file.ok_or(io::ErrorKind::PermissionDenied)?;
         let newcomers = format!("{device}+");
@@ -251,6 +279,7 @@ impl GroupDir {
                     let _ = netns.remove_directory(&name);
                 }
             }
+            given::sweep(&netns);
             let _ = root.remove_directory(&name);
         }
     }

@@ -197,7 +197,7 @@ fn a_page_lives_as_long_as_its_member() {
     assert_eq!(records[0].pid, std::process::id());
     assert!(group_dir.page(std::process::id(), id(1)).exists());
     drop(page);
-    let netns = base.0.join("fanpcap/v6/4");
+    let netns = base.0.join("fanpcap/v7/4");
     assert!(group_dir.records().is_empty() && !netns.exists());
     assert!(netns.parent().is_some_and(Path::exists));
 }
@@ -228,7 +228,7 @@ fn what_dead_members_leave_is_swept_and_the_living_stay() {
     leave(&gone, "1.0", &dead());
     let page = create(&living);
     page.group_dir.sweep();
-    assert!(!base.0.join("fanpcap/v6/4").exists());
+    assert!(!base.0.join("fanpcap/v7/4").exists());
     assert_eq!(living.records().len(), 1);
 }
 
@@ -242,7 +242,7 @@ fn a_door_goes_with_the_last_page() {
     assert!(rendezvous.exists() && group_dir.records().len() == 1);
     assert_eq!(group_dir.rendezvous_sockets().unwrap().1.len(), 1);
     drop(second);
-    assert!(!base.0.join("fanpcap/v6/4").exists());
+    assert!(!base.0.join("fanpcap/v7/4").exists());
 }
 
 /// Makes a rendezvous socket on which no process listens.
@@ -300,7 +300,7 @@ fn pages_of_builds_with_other_locks_are_left_alone() {
     assert!(older.exists() && group_dir.records().len() == 1);
     // Older libraries sweep like this: they take the directory of our version for a network
     // namespace.
-    let ours = base.0.join("fanpcap/v6/4");
+    let ours = base.0.join("fanpcap/v7/4");
     assert!(fs::remove_dir(&ours).is_err() && group_dir.records().len() == 1);
 }
 

@@ -5,7 +5,7 @@ use std::os::fd::RawFd;
 
 /// The first bytes of a page. The digit is the version of the layout and of the locks, as in
 /// [`fanpcap_engine::root`].
-pub(crate) const MAGIC: [u8; 8] = *b"FANPCAP6";
+pub(crate) const MAGIC: [u8; 8] = *b"FANPCAP7";
 
 /// The number of 64-bit words of a page. The words are in native byte order. The words before
 /// [`at::READ_NS`] are constant:
@@ -133,6 +133,10 @@ pub(super) fn shared_numbers(own: u64, registry: u64) -> Option<Vec<RawFd>> {
 /// A bit of [`at::REGISTRY`]: the host does not get the device's packets, because of the setting
 /// `steal = yes`. The numbers of the two descriptors are in the lower half of the word.
 pub(crate) const STEALS: u64 = 1 << 32;
+
+/// A bit of [`at::REGISTRY`]: the page is that of the group's founder, which is no member
+/// ([`crate::founder`]).
+pub(crate) const FOUNDS: u64 = 1 << 33;
 
 const SHARED_BITS: u32 = 15;
 const SHARED_END: u64 = 1 << SHARED_BITS;

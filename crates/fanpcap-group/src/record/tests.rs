@@ -29,6 +29,7 @@ pub(crate) fn record() -> Record {
         ring_bytes: 16 << 20,
         shared: Some(vec![7, 30_000, 0, 8]),
         steals: false,
+        is_founder: false,
         last_look: LastLook::Unknown,
         steering: None,
     }

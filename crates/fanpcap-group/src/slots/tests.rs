@@ -10,6 +10,7 @@ mod classes;
 mod elders;
 mod rounds;
 mod claimed;
+mod founded;
 
 use super::*;
 use crate::table::MAGIC;
@@ -332,7 +333,12 @@ fn live_and_settle(mut world: World) {
 
 #[test]
 fn members_come_go_and_die_at_random_and_the_ledger_adds_up() {
-    let engines = [World::new, World::with_rings, World::with_classes];
+    let engines = [
+        World::new,
+        World::with_rings,
+        World::with_classes,
+        World::founded,
+    ];
     for (seed, engine) in (0..runs()).flat_map(|seed| engines.map(|it| (seed, it))) {
         live_and_settle(engine(seed));
     }

@@ -63,6 +63,11 @@ impl std::error::Error for SteerError {
 }
 
 impl SteerError {
+    /// Whether the process lacks the privilege to load BPF programs.
+    pub(crate) fn is_of_privilege(&self) -> bool {
+        matches!(self, Self::Load(LoadError::Privilege { .. }))
+    }
+
     /// The error's section in docs/errors.md.
     pub fn slug(&self) -> &'static str {
         match self {

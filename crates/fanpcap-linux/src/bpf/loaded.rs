@@ -272,6 +272,17 @@ impl Loaded {
     }
 }
 
+impl From<LoadedProgram> for Loaded {
+    /// A BPF program that another process has loaded. Its maps are out of reach.
+    fn from(program: LoadedProgram) -> Self {
+        Self {
+            program,
+            maps: Vec::new(),
+            trial: None,
+        }
+    }
+}
+
 impl AsFd for Loaded {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.program.as_fd()

@@ -180,6 +180,15 @@ impl Directory {
         check(unsafe { libc::mkdirat(self.fd(), name.as_ptr(), mode) })
     }
 
+    /// Gives the file or subdirectory with this name to a user and to a group of users. Does not
+    /// follow a link.
+    ///
+    /// # Errors
+    /// The error of lchown(2).
+    pub fn give(&self, name: &OsStr, (user, group): (u32, u32)) -> io::Result<()> {
+        std::os::unix::fs::lchown(self.path_to(name)?, Some(user), Some(group))
+    }
+
     /// Removes a file.
     ///
     /// # Errors

@@ -4,18 +4,36 @@ use std::collections::BTreeSet;
 use std::io;
 use std::thread;
 
+use fanpcap_group::founder::Memberless;
 use fanpcap_group::page::MemberId;
 use fanpcap_group::roster::Roster;
 use fanpcap_linux::netlink::link;
 
 use super::member::Member;
-use super::{Account, Ledger};
+use super::{Account, Ledger, memberless};
 
 impl Ledger {
     /// Settles members, each on its own thread. First makes all these members refuse packets, so
     /// that their threads wait for packets in flight at the same time. If a child process still
     /// uses a member, the ledger keeps the member, and later calls check it again.
-    pub(super) fn settle_at_once(&mut self, mut ended: Vec<Member>) {
+    ///
+    /// In a group that this command has founded, the group's lock is held meanwhile, so that no
+    /// newcomer takes over the members' rings. Members wait while that lock can't be had.
+    pub(super) fn settle_at_once(&mut self, ended: Vec<Member>) {
+        let (founded, ended) = self.of_founded(ended);
+        if !ended.is_empty() {
+            self.settle_these(ended, None);
+        }
+        let Some(founder) = self.founder.clone().filter(|_| !founded.is_empty()) else {
+            return;
+        };
+        match founder.lock_memberless(self.awaits()) {
+            Ok(Some(memberless)) => self.settle_these(founded, Some(memberless)),
+            Ok(None) | Err(_) => self.ended.extend(founded),
+        }
+    }
+
+    fn settle_these(&mut self, mut ended: Vec<Member>, memberless: Option<Memberless<'_>>) {
         let refuse = on_threads(&mut ended, Member::refuse);
         let mut refuse = refuse.into_iter();
         // A member whose thread could not be started stays, and the next call tries again.
@@ -35,12 +53,19 @@ impl Ledger {
         for moment in &moments {
             self.note_uncounted(moment, &ended);
         }
+        if let Some(memberless) = &memberless {
+            memberless::let_go(memberless, &ended);
+        }
         let accounts = on_threads(&mut ended, Member::settle);
         let accounts = accounts.into_iter().map(Option::flatten);
         let accounts: Vec<Option<Account>> = accounts
             .zip(&ended)
             .map(|(account, member)| Some(self.with_lost_reading(account?, member)))
             .collect();
+        if let Some(memberless) = memberless {
+            let ids = ended.iter().map(|member| member.id);
+            memberless::vacate(memberless, ids.zip(accounts.iter().copied()));
+        }
         for moment in moments {
             self.note_leave(&moment, &ended, &accounts);
         }

@@ -15,6 +15,7 @@ use fanpcap_group::group_counters::GroupCounters;
 use fanpcap_group::page::{GroupDir, HeldPage, MemberId};
 use fanpcap_group::record::Record;
 use fanpcap_group::rejecting::Rejecting;
+use fanpcap_group::roster;
 use fanpcap_group::takeover_status::TakeoverStatus;
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::process::{child::is_lack_of_descriptors, pidfd::Process};
@@ -85,7 +86,10 @@ impl Member {
         let denied = socket.as_ref().err().filter(|error| {
             error.kind() == io::ErrorKind::PermissionDenied || is_lack_of_descriptors(error)
         });
-        let complaint = denied.map(|error| complaint(copy, error));
+        // A founder counts what a killed member has left unread.
+        let is_founded = || roster::founder(ifindex, group).is_some();
+        let unknown = denied.filter(|_| !is_founded());
+        let complaint = unknown.map(|error| complaint(copy, error));
         let member = Self {
             copy,
             ifindex,
@@ -94,7 +98,7 @@ impl Member {
             record,
             page,
             process: process.ok(),
-            is_denied: complaint.is_some(),
+            is_denied: denied.is_some(),
             socket: socket.ok(),
             counters: None,
             is_counted: false,

@@ -22,6 +22,7 @@ use fanpcap_snapshot::HostUse;
 
 use super::{Failures, Run, Supervised};
 use crate::copy::Copy;
+use crate::founding::Attending;
 use crate::group;
 use crate::guard::Guard;
 use crate::ledger::{Account, Ledger};
@@ -53,6 +54,8 @@ pub(super) struct Watch<'a> {
     name: String,
     copies: Vec<Copy>,
     ledger: Ledger,
+    /// Answers newcomers of a group that this command has founded.
+    attending: Option<Attending>,
     progress: Progress,
     orphans: Orphans,
     guard: Guard,
@@ -98,7 +101,8 @@ impl<'a> Watch<'a> {
         Ok(Self {
             run,
             name: format!("run-{}-{:x}", process::id(), clock::monotonic_ns()),
-            ledger: Ledger::new(run.group, run.devices),
+            attending: run.founder.as_ref().map(Attending::start).transpose()?,
+            ledger: Ledger::new(run.group, run.devices, run.founder.clone()),
             progress: Progress::new(copies.len()),
             copies,
             orphans,
@@ -151,6 +155,7 @@ impl<'a> Watch<'a> {
             self.wait()?;
         }
         self.ledger.close();
+        drop(self.attending.take());
         self.complain();
         self.last_words()?;
         if let Some(error) = self.turns.error.take() {

@@ -40,6 +40,7 @@ fn the_pid_on_a_page_is_checked() {
                 ring: None,
             },
             page: Some(holders::tests::page(pid)),
+            founds: None,
             is_placeholder: false,
         };
         source

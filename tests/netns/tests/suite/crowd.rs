@@ -43,7 +43,7 @@ fn ensure_places_come_back(wire: &Wire, crowd: &mut Dialog) -> Result<()> {
 const USER: &str = "64997";
 const OTHER: &str = "64998";
 
-/// The command that starts a program as `user`, with `volume` at `/run/fanpcap/v6`, with two
+/// The command that starts a program as `user`, with `volume` at `/run/fanpcap/v7`, with two
 /// capabilities, and with `files`, a limit of open descriptors.
 fn limited(volume: &Volume, user: &str, files: &str) -> Vec<String> {
     let mut words: Vec<String> = volume.over_run().into_iter().map(str::to_owned).collect();

@@ -151,22 +151,22 @@ impl Volume {
         &self.0
     }
 
-    /// The words before a command that mount this volume at `/run/fanpcap/v6` for the command.
+    /// The words before a command that mount this volume at `/run/fanpcap/v7` for the command.
     pub(crate) fn over_run(&self) -> Vec<&str> {
         self.within(&["unshare", "-m"])
     }
 
     /// The words before a command that run the command in a separate container, with this volume at
-    /// `/run/fanpcap/v6`. The command is the first process of a PID namespace, and its `/run` is on
+    /// `/run/fanpcap/v7`. The command is the first process of a PID namespace, and its `/run` is on
     /// a disk.
     pub(crate) fn behind(&self) -> Vec<&str> {
         self.within(&["unshare", "-m", "-p", "-f", "--kill-child", "--mount-proc"])
     }
 
     fn within<'a>(&'a self, unshare: &[&'a str]) -> Vec<&'a str> {
-        const SCENE: &str = "disk=/var/tmp/${0##*/}; mkdir -p $disk/fanpcap/v6 && \
+        const SCENE: &str = "disk=/var/tmp/${0##*/}; mkdir -p $disk/fanpcap/v7 && \
                              mount --bind $disk /run && \
-                             mount --bind \"$0\" /run/fanpcap/v6 && exec \"$@\"";
+                             mount --bind \"$0\" /run/fanpcap/v7 && exec \"$@\"";
         let volume = self.0.to_str().unwrap_or_default();
         [unshare, &["sh", "-c", SCENE, volume]].concat()
     }

@@ -167,6 +167,7 @@ fn sockets_become_groups_with_what_they_lost_in_between() {
         inode,
         ifindex: 3,
         protocol: 3,
+        founds: None,
         group: Some(fanpcap_snapshot::Group {
             number: 7,
             mode: "flow".to_owned(),

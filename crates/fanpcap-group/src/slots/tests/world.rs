@@ -1,6 +1,7 @@
 //! A simulated kernel with one group, and processes that may die at any step. The simulated kernel
 //! has the group's array, the sockets with their rings, and the descriptor store.
 
+mod founded;
 mod check;
 mod sticky_ids;
 mod readers;
@@ -253,6 +254,8 @@ pub(super) struct World {
     /// reads the ring.
     takers: BTreeMap<u64, u64>,
     pub(super) store_is_full: bool,
+    /// Whether a founder keeps the group while it has no member.
+    has_founder: bool,
 }
 
 impl World {
@@ -269,6 +272,7 @@ impl World {
             of_class: BTreeMap::new(),
             takers: BTreeMap::new(),
             store_is_full: false,
+            has_founder: false,
         }
     }
 
@@ -416,7 +420,7 @@ impl World {
             socket.is_open = false;
         }
         self.kernel.release(cookie);
-        if self.members().is_empty() {
+        if self.members().is_empty() && !self.has_founder {
             self.end();
         }
     }
@@ -437,8 +441,11 @@ impl World {
         self.takers.clear();
     }
 
-    /// All living members look after the group.
+    /// All living members look after the group. If there is none, the founder does.
     pub(super) fn recover(&mut self) {
+        if self.has_founder && self.members().is_empty() {
+            self.settle_by_founder();
+        }
         for member in self.members() {
             self.attend(member);
         }

@@ -320,6 +320,7 @@ mod tests {
             let seen = RosterEntry {
                 socket,
                 page: None,
+                founds: None,
                 is_placeholder: false,
             };
             may_get_all(&seen, &[2])

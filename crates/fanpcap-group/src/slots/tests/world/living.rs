@@ -7,6 +7,7 @@ impl World {
     pub(in super::super) fn live(&mut self, events: u32) {
         for _ in 0..events {
             self.send(20);
+            self.may_settle_by_founder();
             let kill = match self.kernel.random(4) {
                 0 => self.kernel.random(60),
                 _ => u64::MAX,
@@ -37,6 +38,7 @@ impl World {
             if let Some(member) = self.kernel.rings.is_none().then_some(first).flatten() {
                 self.attend(member);
             } else {
+                self.repair_by_founder();
                 self.attend_classes();
             }
         }

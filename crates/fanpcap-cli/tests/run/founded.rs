@@ -1,0 +1,289 @@
+//! Groups that `fanpcap run` and `fanpcap serve` found for programs without CAP_BPF, such as
+//! dumpcap and tshark.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_group::roster;
+use fanpcap_testkit::await_for::{LIMIT, await_for};
+use fanpcap_testkit::traffic::Frame;
+use fanpcap_testkit::{Capture, Veth, library, member, mounts, netns};
+
+use crate::captures::{frames, on_wire};
+use crate::ledger::{Traffic, counted, row};
+use crate::{FAR, GROUP, NEAR, Running};
+
+const FRAMES: u64 = 2000;
+
+/// What the programs get besides their command line: no CAP_BPF.
+const WITHOUT_BPF: [&str; 4] = [
+    "setpriv",
+    "--bounding-set=-bpf,-sys_admin",
+    "--inh-caps=-bpf,-sys_admin",
+    "--",
+];
+
+/// The programs, each with the arguments that make it write a pcap file to %i.pcap.
+fn commands() -> [Vec<&'static str>; 3] {
+    let dumpcap = ["dumpcap", "-q", "-P", "-i", FAR, "-w", "%i.pcap"];
+    let tshark = ["tshark", "-q", "-F", "pcap", "-i", FAR, "-w", "%i.pcap"];
+    let tcpdump = ["tcpdump", "-n", "-U", "-Z", "root", "-i", FAR];
+    let tcpdump = [&WITHOUT_BPF[..], &tcpdump, &["-w", "%i.pcap"]].concat();
+    [dumpcap.to_vec(), tshark.to_vec(), tcpdump]
+}
+
+/// The numbers of the packets in a copy's capture.
+fn numbers(running: &Running, copy: usize) -> Result<Vec<u64>> {
+    let capture = Capture::read(&running.scratch.file(&format!("{copy}.pcap")))?;
+    let numbers = capture.packets.iter().map(|it| it.sequence);
+    numbers.map(|it| it.context("a foreign packet")).collect()
+}
+
+/// The processes of the group's members.
+fn pids() -> Result<Vec<u32>> {
+    let seen = roster::entries()?.into_iter().filter(|it| it.is_in(GROUP));
+    let pids = seen.filter_map(|it| it.page.map(|page| page.pid));
+    Ok(pids.collect())
+}
+
+fn start(copies: &str, options: &[&str], command: &[&str]) -> Result<Running> {
+    let group = GROUP.to_string();
+    let all = [
+        "-n", copies, "--group", &group, "--cpus", "none", "--device", FAR,
+    ];
+    let running = Running::start(&[&all[..], options].concat(), command)?;
+    let told = format!("in group {GROUP}");
+    running.wait_until_says(&format!("{copies} copies"), 2)?;
+    running.wait_until_says(&told, 2)?;
+    Ok(running)
+}
+
+/// Each flow stays at its member when another member is killed.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn programs_without_cap_bpf_are_members_under_flow() {
+    for command in commands() {
+        on_wire(|injector| {
+            let running = start("3", &[], &command)?;
+            let captures = ["0.pcap", "1.pcap", "2.pcap"];
+            let frames = frames(FRAMES)?;
+            injector.send_all(&frames)?;
+            running.wait_for_packets(&captures, frames.len())?;
+            let before = [0, 1, 2].map(|copy| numbers(&running, copy));
+            let members = pids()?;
+            ensure!(members.len() == 3, "{members:?}");
+            member::signal(members[1], "KILL")?;
+            running.wait_until_says("the other copies continue", 1)?;
+            injector.send_all(&frames)?;
+            running.wait_for_packets(&captures, 2 * frames.len())?;
+            running.signal("TERM")?;
+            let scratch_of = |copy| numbers(&running, copy);
+            let mut unchanged = 0;
+            for (copy, before) in before.into_iter().enumerate() {
+                let before = before?;
+                ensure!(!before.is_empty(), "copy {copy} has no share");
+                let after = scratch_of(copy)?;
+                let after: BTreeSet<&u64> =
+                    after.get(before.len()..).unwrap_or(&[]).iter().collect();
+                unchanged += usize::from(before.iter().all(|it| after.contains(it)));
+            }
+            ensure!(unchanged == 2, "{unchanged} copies kept their flows");
+            let ended = running.wait()?;
+            let summary = ended.summary();
+            ensure!(summary["mode"] == "flow", "{summary:#}");
+            let of = |name: &str| summary["total"][name].as_u64();
+            let taken = of("taken")
+                .zip(of("inherited"))
+                .map(|(own, more)| own + more);
+            ensure!(taken == Some(2 * FRAMES), "{summary:#}");
+            Ok(())
+        })
+        .with_context(|| command.join(" "))
+        .unwrap();
+    }
+}
+
+/// The members can't load the filtering part of a steering program, so they attach the founder's.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_filtering_part_is_loaded_by_the_founder() {
+    on_wire(|injector| {
+        let program = "main = udp >-> inc 3 >-> steer_flow";
+        let dumpcap = ["dumpcap", "-q", "-P", "-i", FAR, "-w", "%i.pcap"];
+        let running = start("2", &["--fanout", program], &dumpcap)?;
+        let frames = frames(FRAMES)?;
+        injector.send_all(&frames)?;
+        let is_udp = |it: &&Frame| it.bytes.get(23) == Some(&17) || it.bytes.get(20) == Some(&17);
+        let udp = frames.iter().filter(is_udp).count();
+        ensure!(udp > 0 && udp < frames.len(), "{udp} of {}", frames.len());
+        running.wait_for_packets(&["0.pcap", "1.pcap"], udp)?;
+        running.signal("TERM")?;
+        let ended = running.wait()?;
+        ensure!(ended.summary()["total"]["taken"] == udp, "{}", ended.said());
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// Kills both copies at once, with packets in their rings. Only the command is left to count them.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn the_ledger_is_exact_when_all_copies_die_at_once() {
+    for seed in 0..crate::ledger::ledger_runs().unwrap_or(2) {
+        let row = netns::within_new(|| killed_at_once(seed)).unwrap();
+        println!("{row}");
+        assert!(!row.contains("WRONG"), "{row}");
+    }
+}
+
+fn killed_at_once(seed: u64) -> Result<String> {
+    Veth::new(NEAR, FAR, 1)?;
+    let command = [
+        "dumpcap", "-q", "-P", "-s", "96", "-i", FAR, "-w", "%i.pcap",
+    ];
+    let running = start("2", &["--fanout", "flow"], &command)?;
+    let before = counted()?;
+    let traffic = Traffic::start("50kpps")?;
+    await_for("traffic", LIMIT, || {
+        Ok((counted()? > before + 110_000 + 7777 * seed).then_some(()))
+    })?;
+    let pids = pids()?;
+    pids.iter()
+        .try_for_each(|pid| member::signal(*pid, "STOP"))?;
+    thread::sleep(Duration::from_millis(20));
+    traffic.end()?;
+    let device = counted()? - before;
+    pids.iter()
+        .try_for_each(|pid| member::signal(*pid, "KILL"))?;
+    let ended = running.wait()?;
+    let summary = ended.summary();
+    let of = |name: &str| summary["total"][name].as_u64();
+    let known = ["received", "dropped", "taken", "unread", "refused"].map(of);
+    ensure!(!known.contains(&None), "{summary:#}");
+    ensure!(of("unread") > Some(0), "{summary:#}");
+    ensure!(of("uncounted_at_most") == Some(0), "{summary:#}");
+    row(("flow", seed, device), &summary)
+}
+
+/// A member that is started by itself joins the group that `fanpcap serve` keeps, also after the
+/// last member has died.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_served_group_waits_for_members_without_cap_bpf() {
+    on_wire(|injector| {
+        let scratch = fanpcap_testkit::Scratch::new()?;
+        let mut serve = Command::new(env!("CARGO_BIN_EXE_fanpcap"));
+        serve.arg("serve").arg(format!("{GROUP}@{FAR}"));
+        serve
+            .env("PCAP_CONFIG", "/dev/null")
+            .stderr(File::create(scratch.file("served"))?);
+        let served = Ending(serve.spawn()?);
+        await_for("the group", LIMIT, || {
+            let told = std::fs::read_to_string(scratch.file("served"))?;
+            Ok(told.contains("waits for members").then_some(()))
+        })?;
+        let frames = frames(FRAMES)?;
+        for round in 0..2 {
+            let files = [0, 1].map(|copy| scratch.file(&format!("{round}-{copy}.pcap")));
+            let members = files.each_ref().map(|file| dumpcap(file));
+            member::wait_for_members(GROUP, 2)?;
+            injector.send_all(&frames)?;
+            await_for("all packets", LIMIT, || {
+                let counts = files.each_ref().map(|it| Capture::count_so_far(it));
+                Ok((counts[0] + counts[1] == frames.len()).then_some(counts))
+            })
+            .and_then(|counts| {
+                ensure!(!counts.contains(&0), "{counts:?}");
+                Ok(())
+            })?;
+            // The members die at the same moment, and their sockets go with the founder's help.
+            drop(members.into_iter().collect::<Result<Vec<_>>>()?);
+            await_for("an empty group", LIMIT, || {
+                let seen = roster::entries()?;
+                Ok((!seen.iter().any(|it| it.is_in(GROUP))).then_some(()))
+            })?;
+        }
+        member::signal(served.0.id(), "TERM")?;
+        thread::sleep(Duration::from_millis(100));
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// A process that is killed when this value is dropped.
+struct Ending(Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn dumpcap(file: &Path) -> Result<Ending> {
+    let mut command = Command::new("dumpcap");
+    command.args(["-q", "-P", "-i", FAR, "-w"]).arg(file);
+    command.env("LD_LIBRARY_PATH", library::library_dir()?);
+    command
+        .env("PCAP_CONFIG", "/dev/null")
+        .env("PCAP_GROUP", GROUP.to_string());
+    command.stderr(Stdio::null());
+    Ok(Ending(command.spawn()?))
+}
+
+/// A shell command that founds the group for user nobody, and runs `fanpcap` as that user, in a
+/// separate mount namespace. There /etc/pcap.conf has the group, all programs load our library, and
+/// bin/dumpcap has file capabilities, as Debian's has for the users of the group wireshark.
+const SERVED: &str = "mkdir etc bin && mount -t tmpfs none etc && cp -a /etc/. etc && \
+    mount --bind etc /etc && mount -t tmpfs none /var/cache/ldconfig && \
+    mount -t tmpfs -o mode=755 none bin && cp -a \"$FANPCAP_LIB_DIR\" bin/lib && \
+    export FANPCAP_LIB_DIR=$PWD/bin/lib && \
+    echo \"$FANPCAP_LIB_DIR\" >/etc/ld.so.conf.d/00-fanpcap.conf && ldconfig && \
+    echo \"group_$DEV = $GROUP\" >/etc/pcap.conf && chmod 777 . && cp \"$0\" bin/own && \
+    cp \"$(command -v dumpcap)\" bin/dumpcap && \
+    setcap cap_net_raw,cap_net_admin=eip bin/dumpcap && \
+    { bin/own serve $GROUP@$DEV --user nobody 2>served & } && \
+    until grep -q 'waits for members' served; do sleep 0.1; done; \
+    setpriv --reuid=65534 --regid=65534 --clear-groups \"$PWD/bin/own\" \"$@\"; \
+    code=$?; kill $!; exit $code";
+
+/// The user may not load BPF programs, and may neither trace dumpcap nor change its environment.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace, mounts"]
+fn a_user_without_privileges_runs_copies_with_file_capabilities() {
+    let (device, number) = (format!("DEV={FAR}"), GROUP.to_string());
+    let group = format!("GROUP={number}");
+    let through = [
+        "env", &device, &group, "unshare", "--mount", "sh", "-c", SERVED,
+    ];
+    let options = ["-n", "2", "--group", &number, "--cpus", "none"];
+    let dumpcap = ["bin/dumpcap", "-q", "-P", "-i", FAR, "-w", "%i.pcap"];
+    let summary = ["--device", FAR, "--json", "summary.json", "--"];
+    let line = [&options[..], &summary, &dumpcap].concat();
+    mounts::where_possible(|| {
+        on_wire(|injector| {
+            let running = Running::start_by(&through, &line, None)?;
+            running.wait_until_says(&format!("in group {GROUP}, flow, on {FAR}: 2 copies"), 1)?;
+            let frames = frames(FRAMES)?;
+            injector.send_all(&frames)?;
+            running.wait_for_packets(&["0.pcap", "1.pcap"], frames.len())?;
+            // The user's files are in the namespace's directory of pages, which root made.
+            let dumpcaps = Command::new("pkill")
+                .args(["-KILL", "-u", "65534", "-x", "dumpcap"])
+                .status()?;
+            ensure!(dumpcaps.success(), "no dumpcap is killed");
+            let ended = running.wait()?;
+            let summary = ended.summary();
+            ensure!(summary["total"]["taken"] == FRAMES, "{summary:#}");
+            ensure!(summary["total"]["uncounted_at_most"] == 0, "{summary:#}");
+            ensure!(!ended.said().contains("unknown"), "{}", ended.said());
+            Ok(())
+        })
+    })
+    .unwrap();
+}

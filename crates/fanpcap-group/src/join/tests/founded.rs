@@ -1,0 +1,113 @@
+//! Sockets join groups that a founder has founded.
+
+use super::*;
+use crate::founder::Founder;
+
+const GROUP: u16 = 7;
+
+/// A member on packet sockets. Its socket is closed before its membership ends.
+struct Entered {
+    socket: OwnedFd,
+    member: Member,
+}
+
+fn on_sockets(text: &str) -> GroupChoice {
+    let script = Script::of_text(Source::new("test", text));
+    let steering = Steering::compile(&script, &|_| Err("none".to_owned())).unwrap();
+    GroupChoice {
+        steering: Some(Arc::new(steering)),
+        ..choice(Group::Number(GROUP), text)
+    }
+}
+
+fn found(ifindex: u32, choice: &GroupChoice) -> Option<Founder> {
+    let steering = choice.steering.as_ref().unwrap();
+    Founder::found((ifindex, GROUP), choice.mode, steering).unwrap()
+}
+
+fn enter(ifindex: u32, choice: &GroupChoice) -> Result<Entered, JoinError> {
+    let socket = silent(ifindex);
+    let member = join(JoinRequest {
+        socket: socket.as_fd(),
+        choice,
+        protocol: ETH_P_ALL,
+        before: MemberCounters::default(),
+        per_device: PerDevice::Only,
+        engine: None,
+    })?;
+    member.membership().unwrap().note_asked();
+    Ok(Entered { socket, member })
+}
+
+impl Entered {
+    fn received(&self) -> u32 {
+        let statistics = packet::take_statistics(self.socket.as_fd());
+        statistics.unwrap().packets
+    }
+}
+
+/// Sends frames, which the kernel delivers before the call returns.
+fn ensure_received(members: &[Entered], expected: &[u32]) {
+    members.iter().for_each(|it| _ = it.received());
+    send(20);
+    let received: Vec<u32> = members.iter().map(Entered::received).collect();
+    assert_eq!(received, expected);
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn the_first_member_sets_the_founders_program_and_so_does_who_follows_a_killed_one() {
+    on_pair(|ifindex| {
+        let second = on_sockets("main = steer_to 1");
+        let founder = found(ifindex, &second).unwrap();
+        assert!(found(ifindex, &second).is_none(), "it has a founder");
+        let all = [(); 2].map(|()| enter(ifindex, &second).unwrap());
+        ensure_received(&all, &[0, 20]);
+        let shared = Arc::clone(all[0].member.membership().unwrap().shared());
+        assert_eq!(shared.table().get(at::LACKS_PROGRAM), 0);
+        // As after a member that was killed between its join and the setting of the BPF program.
+        shared.table().set(at::LACKS_PROGRAM, 1);
+        let third = enter(ifindex, &second).unwrap();
+        assert_eq!(shared.table().get(at::LACKS_PROGRAM), 0);
+        drop(shared);
+        drop((all, third));
+        let memberless = founder.lock_memberless(true).unwrap().unwrap();
+        memberless.settle().unwrap();
+        await_so("an empty group", || {
+            Roster::look().unwrap().ids(ifindex, GROUP).next().is_none()
+        });
+        let again = [(); 2].map(|()| enter(ifindex, &second).unwrap());
+        ensure_received(&again, &[0, 20]);
+    });
+}
+
+#[test]
+#[ignore = "needs root: eBPF, a network namespace"]
+fn a_founder_without_members_is_replaced_and_one_with_members_is_not() {
+    on_pair(|ifindex| {
+        let [one, other] = ["main = steer_to 0", "main = steer_to 1"].map(on_sockets);
+        let founder = found(ifindex, &one).unwrap();
+        let first = enter(ifindex, &one).unwrap();
+        assert!(enter(ifindex, &other).is_err());
+        assert!(!founder.is_replaced());
+        drop(first);
+        founder
+            .lock_memberless(true)
+            .unwrap()
+            .unwrap()
+            .settle()
+            .unwrap();
+        let first = enter(ifindex, &other).unwrap();
+        assert!(founder.is_replaced() && founder.lock_memberless(true).unwrap().is_none());
+        founder.attend().unwrap();
+        let all = [first, enter(ifindex, &other).unwrap()];
+        ensure_received(&all, &[0, 20]);
+        drop(all);
+        drop(founder);
+        let on_xdp = choice(Group::Number(GROUP), "main = steer_flow");
+        let founder = found(ifindex, &on_sockets("main = steer_flow")).unwrap();
+        let member = join_on_xdp(ifindex, &on_xdp).unwrap();
+        assert!(founder.is_replaced());
+        leave([member], ifindex);
+    });
+}

@@ -1,0 +1,60 @@
+//! Group directories that root has given to another user.
+//!
+//! The parent of such a directory is root's, so its user can't remove it. Root's processes take it
+//! back when it has no living page. They don't trust what is in it: they only look whether a file
+//! is locked, and remove names.
+
+use fanpcap_engine::root;
+use fanpcap_linux::file::directory::{Access, Directory};
+use fanpcap_linux::file::lock;
+use fanpcap_linux::process;
+use std::ffi::OsStr;
+use std::io;
+
+/// The largest number of directories that are visited on each level when files of dead members are
+/// removed.
+pub(super) const DIRECTORIES_MAX: usize = 256;
+
+/// Makes a group directory that belongs to a user and a group of users.
+pub(super) fn give(netns: &Directory, name: &OsStr, to: (u32, u32)) -> io::Result<()> {
+    if netns.about(name).is_ok() && !remove(netns, name) {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    netns.make(name)?;
+    netns.give(name, to)
+}
+
+/// Removes a directory that root has given away, if the caller is root and no page in the
+/// directory lives. Returns whether the directory is removed.
+pub(super) fn take_back(netns: &Directory, name: &OsStr) -> bool {
+    process::effective_user() == 0 && remove(netns, name)
+}
+
+/// Removes all directories that root has given away and in which no page lives.
+pub(super) fn sweep(netns: &Directory) {
+    let is_given = |name: &str| root::enter(netns, name).is_err_and(|it| root::is_foreign(&it));
+    for name in netns.names().take(DIRECTORIES_MAX) {
+        if name.to_str().is_some_and(is_given) {
+            take_back(netns, &name);
+        }
+    }
+}
+
+fn remove(netns: &Directory, name: &OsStr) -> bool {
+    let Ok(directory) = netns.enter(name) else {
+        return false;
+    };
+    let lives = |name: &OsStr| {
+        let file = directory.file(name, Access::Read).ok().flatten();
+        file.is_some_and(|file| lock::is_taken(&file).unwrap_or(true))
+    };
+    let names: Vec<_> = directory.names().collect();
+    if names.iter().any(|name| lives(name)) {
+        return false;
+    }
+    for name in names {
+        // A subdirectory stays, and then the group directory does.
+        let _ = directory.remove_file(&name);
+    }
+    netns.remove_directory(name).is_ok()
+}

@@ -1,0 +1,127 @@
+//! Founds a group on packet sockets, for applications that may not load BPF programs.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use fanpcap::request::Request;
+use fanpcap_config::device::ANY;
+use fanpcap_config::settings::{Environment, Explained, GroupChoice, Settings};
+use fanpcap_group::founder::{FoundError, Founder, PERIOD};
+use fanpcap_linux::interface;
+use fanpcap_linux::process::is_secure;
+use fanpcap_linux::wait::{events, pipe::Pipe};
+use fanpcap_pcap::compile_expression;
+
+/// The pause after a look at a group: a member that is gone keeps the founder's descriptor readable
+/// until somebody has looked after it.
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// A thread that answers the newcomers of a founded group, until this value is dropped.
+#[derive(Debug)]
+pub(crate) struct Attending {
+    thread: Option<JoinHandle<()>>,
+    /// Hangs up when this value is dropped, which ends the thread.
+    stop: Option<OwnedFd>,
+}
+
+impl Attending {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// The thread or its pipe can't be made.
+    pub(crate) fn start(founder: &Arc<Founder>) -> Result<Self> {
+        let Pipe { read, write } = Pipe::new().context("a pipe")?;
+        let founder = Arc::clone(founder);
+        let attend = move || {
+            while attend(&founder, &[read.as_fd()]) != [true] {}
+        };
+        let thread = thread::Builder::new().name("founder".to_owned());
+        Ok(Self {
+            thread: Some(thread.spawn(attend).context("a thread")?),
+            stop: Some(write),
+        })
+    }
+}
+
+impl Drop for Attending {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // The thread panics only after a defect, and then this command goes on without it.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Waits for newcomers or for one of `others`, but not longer than until the founder publishes its
+/// counters again. Answers the newcomers. Returns which of `others` are ready.
+pub(crate) fn attend(founder: &Founder, others: &[BorrowedFd<'_>]) -> Vec<bool> {
+    let mut fds = vec![founder.waits_on()];
+    fds.extend(others);
+    let ready = events::poll(&fds, Some(PERIOD)).unwrap_or_default();
+    // Newcomers that were not answered ask again.
+    let _ = founder.attend();
+    if ready.first() == Some(&true) {
+        thread::sleep(PAUSE);
+    }
+    ready.into_iter().skip(1).collect()
+}
+
+/// The settings of a member of a group on a device. `fanout` is the mode that an argument of the
+/// command gives. `None` if the settings have errors, which each member reports.
+pub(crate) fn explained(group: u16, device: &str, fanout: Option<&str>) -> Option<Explained> {
+    let mut environment = Environment::whole(is_secure());
+    let variables = &mut environment.variables;
+    variables.retain(|(name, _)| !is_replaced(name, fanout.is_some()));
+    variables.push(("PCAP_GROUP".into(), group.to_string().into()));
+    let fanout = fanout.map(|fanout| ("PCAP_FANOUT".into(), fanout.into()));
+    variables.extend(fanout);
+    let request = Request::of(device, Settings::load(&environment));
+    let explained = request.explain(&compile_expression).ok()?;
+    explained.into_iter().next()
+}
+
+/// Founds the group of copies if its mode is a steering program on packet sockets. `None` if it is
+/// not, if the group exists already, or if this process can't found it. The first copy then begins
+/// the group, or reports why it can't.
+pub(crate) fn of_copies(
+    group: u16,
+    device: Option<&str>,
+    fanout: Option<&str>,
+) -> Option<Arc<Founder>> {
+    let device = device.filter(|device| *device != ANY)?;
+    let choice = explained(group, device, fanout)?.plan.ok()?.choice?;
+    found(group, device, &choice).ok()?.map(Arc::new)
+}
+
+/// Founds a group on a device. `None` if the group exists already, or if its members can found it
+/// without a privilege.
+///
+/// # Errors
+/// [`FoundError`].
+pub(crate) fn found(
+    group: u16,
+    device: &str,
+    choice: &GroupChoice,
+) -> Result<Option<Founder>, FoundError> {
+    let steering = choice.steering.as_ref().filter(|_| !choice.is_on_engine());
+    match interface::index(device).zip(steering) {
+        Some((ifindex, steering)) => Founder::found((ifindex, group), choice.mode, steering),
+        None => Ok(None),
+    }
+}
+
+/// Whether this command replaces the variable `name`, because the variable sets the group or, if
+/// `has_fanout`, the mode.
+pub(crate) fn is_replaced(name: &OsStr, has_fanout: bool) -> bool {
+    let name = name.to_string_lossy();
+    let is = |key: &str| {
+        let rest = name.strip_prefix(key);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+    };
+    name == "PCAP_DEF_GROUP" || is("PCAP_GROUP") || (has_fanout && is("PCAP_FANOUT"))
+}

@@ -1,0 +1,148 @@
+//! `fanpcap serve`: founds a group for applications that are started by themselves.
+
+use std::env;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Error, Result, anyhow, bail};
+use clap::Args;
+use fanpcap_config::device::ANY;
+use fanpcap_external::User;
+use fanpcap_group::founder::Founder;
+use fanpcap_group::page::GroupDir;
+use fanpcap_linux::interface;
+use fanpcap_linux::process::child::{SIGHUP, SIGINT, SIGTERM};
+use fanpcap_linux::wait::events::Signals;
+use fanpcap_terminal::streams;
+
+use crate::founding::{self, attend};
+
+/// Founds a group, so that programs without CAP_BPF can share packets by flow
+///
+/// The first member of a group loads the group's steering program, such as flow. This takes
+/// CAP_BPF. Some programs have given up CAP_BPF when they open the device, for example dumpcap and tshark.
+/// This command loads the steering program for such programs, and waits. It captures no packets.
+/// 'fanpcap run' does the same for its copies.
+///
+/// Members join as always, for example by 'group_eth0 = 5' in /etc/pcap.conf. They must be in the
+/// network namespace of this command, and run as the same user, or as root. Root names another user
+/// by --user.
+///
+/// The group stays when its last member ends, and its members stay when this command ends.
+#[derive(Args, Debug)]
+pub struct Arguments {
+    /// The group's number and its device, as in 5@eth0
+    #[arg(value_name = "GROUP@DEV", value_parser = place)]
+    group: (u16, String),
+    /// The user of the members. This command then needs root, and continues as that user, with
+    /// CAP_BPF and CAP_NET_RAW
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// The group's steering program: flow, or as in PCAP_FANOUT [default: as the config file says]
+    #[arg(long, value_name = "MODE")]
+    fanout: Option<String>,
+}
+
+fn place(text: &str) -> Result<(u16, String), String> {
+    let of = text.split_once('@').and_then(|(group, device)| {
+        let group = group.parse().ok()?;
+        (!device.is_empty()).then(|| (group, device.to_owned()))
+    });
+    of.ok_or_else(|| "write the group's number, @ and the device, as in 5@eth0".to_owned())
+}
+
+/// Founds the group, and looks after it until a signal comes.
+///
+/// # Errors
+/// The group can't be founded. The message says why and what to do.
+pub fn serve(arguments: &Arguments) -> Result<ExitCode> {
+    if let Some(user) = &arguments.user {
+        return serve_as(user, arguments);
+    }
+    let signals = Signals::take(&[SIGHUP, SIGINT, SIGTERM]).context("taking signals")?;
+    let (group, device) = &arguments.group;
+    let founder = found(*group, device, arguments.fanout.as_deref())?;
+    streams::note(&format!(
+        "fanpcap: group {group} on {device} waits for members\n"
+    ));
+    loop {
+        let [is_signalled] = attend(&founder, &[signals.as_fd()])[..] else {
+            continue;
+        };
+        if is_signalled {
+            return Ok(ExitCode::SUCCESS);
+        }
+        if founder.is_replaced() {
+            bail!(
+                "group {group} on {device} has another mode or engine than this command founded it with: give both the same"
+            );
+        }
+        settle(&founder);
+    }
+}
+
+/// The capabilities of a founder that does not run as root.
+const CAPABILITIES: &str = "+bpf,+net_raw";
+
+/// Gives the directory of the group's pages to a user, and continues as that user.
+fn serve_as(name: &str, arguments: &Arguments) -> Result<ExitCode> {
+    let (group, device) = &arguments.group;
+    let user = User::find(name)?;
+    let ids = (user.id.parse()?, user.group.parse()?);
+    let ifindex = interface::index(device).with_context(|| no_device(device))?;
+    let given = GroupDir::of(ifindex, *group).and_then(|directory| directory.give(ids));
+    given.with_context(|| {
+        format!(
+            "--user {name}: this needs root, and group {group} on {device} without members or founder"
+        )
+    })?;
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--reuid", &user.id, "--regid", &user.group, "--init-groups"])
+        .args(["--inh-caps", CAPABILITIES, "--ambient-caps", CAPABILITIES])
+        .arg("--")
+        .arg(env::current_exe().context("this program's file")?)
+        .args(["serve", &format!("{group}@{device}")])
+        .env("HOME", &user.home);
+    if let Some(fanout) = &arguments.fanout {
+        command.args(["--fanout", fanout]);
+    }
+    Err(Error::new(command.exec()).context("running setpriv"))
+}
+
+fn no_device(device: &str) -> String {
+    format!("no device '{device}' in this network namespace: 'ip link' lists them")
+}
+
+fn found(group: u16, device: &str, fanout: Option<&str>) -> Result<Founder> {
+    if device == ANY || interface::index(device).is_none() {
+        bail!(no_device(device));
+    }
+    let explained = founding::explained(group, device, fanout);
+    let plan = explained.context("the settings have errors: 'fanpcap config' shows them")?;
+    let plan = plan.plan.map_err(|error| anyhow!("{error}"))?;
+    let choice = plan
+        .choice
+        .context("the settings give the device no group")?;
+    let (mode, is_on_engine) = (choice.shown_mode(), choice.is_on_engine());
+    if choice.steering.is_none() {
+        bail!("mode {mode} needs no founder: members may start the group without CAP_BPF");
+    }
+    if is_on_engine {
+        bail!("the settings say driver = xdp: each member of such a group needs CAP_BPF itself");
+    }
+    let founded = founding::found(group, device, &choice)?;
+    founded.with_context(|| format!("group {group} on {device} has members or a founder already"))
+}
+
+/// Settles the members that are gone if no member is left to do it.
+fn settle(founder: &Founder) {
+    if !founder.has_gone_members() {
+        return;
+    }
+    // What fails here is tried again after a while.
+    if let Ok(Some(memberless)) = founder.lock_memberless(true) {
+        let _ = memberless.settle();
+    }
+}
