@@ -14,6 +14,7 @@ mod offered;
 mod owner;
 mod shares;
 mod unread;
+mod stop;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -36,6 +37,7 @@ use offered::GroupReadings;
 pub(crate) use owner::copy_of;
 use shares::Shares;
 use spans::Spans;
+pub(crate) use stop::Left;
 use takers::Takers;
 
 /// After the last copy's end, the other members of the group get this time to read the rings that
@@ -96,6 +98,8 @@ pub(crate) struct Ledger {
     missed: BTreeSet<usize>,
     /// The group has had a member of a copy.
     has_had_members: bool,
+    /// Devices on which [`Ledger::stop`] has stopped the packets of the whole group.
+    stopped: BTreeSet<u32>,
 }
 
 impl Ledger {

@@ -6,6 +6,7 @@ mod captures;
 mod endings;
 mod guide;
 mod ledger;
+mod last_packets;
 mod merged;
 mod members;
 mod outsiders;

@@ -101,7 +101,10 @@ impl Ledger {
             let rest = self.ended.iter_mut();
             rest.filter(|it| it.ifindex == moment.ifindex)
                 .for_each(|it| it.is_of_before = true);
-            moment.unsure()
+            match self.stopped.contains(&moment.ifindex) {
+                true => Some(0),
+                false => moment.unsure(),
+            }
         });
         let missed = self.missed_at_the_end(moment.ifindex, (is_deserted, left));
         let at_most = unsure.unwrap_or(Some(0));

@@ -2,6 +2,7 @@
 
 mod ends;
 mod joins;
+mod last_packets;
 mod signals;
 mod streams;
 mod turns;
@@ -29,6 +30,7 @@ use crate::orphans::Orphans;
 use crate::output::{Activity, Stream, Word};
 use crate::progress::Progress;
 use joins::Outsiders;
+use last_packets::LastPackets;
 use turns::Turns;
 
 /// Interval of searches for members and of readings of their counters. The interval is shorter
@@ -65,7 +67,11 @@ pub(super) struct Watch<'a> {
     told: Receiver<(usize, Word)>,
     /// Number of the copies' output streams that are still open.
     streams: usize,
-    /// When this command first sent the copies a signal to end.
+    /// A signal to end that has come and was not forwarded yet, because the copies take their last
+    /// packets.
+    last_packets: Option<LastPackets>,
+    /// When this command got the first signal to end, or sent the copies such a signal because of
+    /// an error. When it forwards a signal to end later, the time of that.
     stopped: Option<Instant>,
     /// Whether the message about copies that did not end in time was printed.
     has_said_stays: bool,
@@ -110,6 +116,7 @@ impl<'a> Watch<'a> {
             tell,
             told,
             streams: 0,
+            last_packets: None,
             stopped: None,
             has_said_stays: false,
             forwarded: BTreeMap::new(),
@@ -136,6 +143,7 @@ impl<'a> Watch<'a> {
             self.scan();
             self.reap()?;
             self.start_in_turn();
+            self.end_when_read();
             self.say_who_stays();
             self.tend();
             self.start_again();
@@ -173,7 +181,8 @@ impl<'a> Watch<'a> {
     fn wait(&self) -> Result<()> {
         let mut fds = vec![self.signals.as_fd()];
         fds.extend(self.ledger.fds());
-        let pressed = self.ledger.is_pressed().then_some(PERIOD_PRESSED);
+        let is_pressed = self.ledger.is_pressed() || self.last_packets.is_some();
+        let pressed = is_pressed.then_some(PERIOD_PRESSED);
         events::poll(&fds, Some(pressed.unwrap_or_else(|| self.period())))
             .context("waiting for the copies")?;
         Ok(())
