@@ -3,7 +3,7 @@
 use crate::accept::{Options, Wanted};
 use crate::call::{Call, End};
 use crate::group_tasks::GroupTasks;
-use crate::port::{LinkState, Port};
+use crate::port::{LinkState, Port, ReadError};
 use crate::task_timer::TaskTimer;
 use fanpcap_linux::wait::{AnyOf, Wake};
 use std::ffi::c_short;
@@ -276,6 +276,12 @@ impl Control {
         self.timeout.is_none() && !self.is_nonblocking()
     }
 
+    /// Whether the read must not end without the error that a device is gone. If the read ended, an
+    /// application that waits in poll(2) would not notice: the socket reports its error only once.
+    pub(crate) fn must_fail(&self) -> bool {
+        self.devices.iter().any(Device::is_gone) && self.is_asked()
+    }
+
     pub(crate) fn is_net_down(&self) -> bool {
         self.devices.iter().any(Device::is_down)
     }
@@ -285,18 +291,18 @@ impl Control {
 pub(crate) struct Device {
     pub(crate) port: Arc<dyn Port>,
     is_down: AtomicBool,
+    is_gone: AtomicBool,
     /// Set once, when the handle becomes a member of a group that has tasks for the reader.
     timer: OnceLock<TaskTimer>,
 }
 
 impl Device {
     fn new(port: Arc<dyn Port>) -> Self {
-        let is_down = AtomicBool::new(false);
-        let timer = OnceLock::new();
         Self {
             port,
-            is_down,
-            timer,
+            is_down: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
+            timer: OnceLock::new(),
         }
     }
 
@@ -311,6 +317,11 @@ impl Device {
     /// Whether the device was down or gone when last checked.
     pub(crate) fn is_down(&self) -> bool {
         self.is_down.load(Ordering::Relaxed)
+    }
+
+    /// Whether the device was gone when last checked. No packet is on its way into its ring.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Relaxed)
     }
 
     /// Handles the events `found` that poll(2) has returned, except packets.
@@ -336,7 +347,10 @@ impl Device {
 
     /// Asks the port for the link's state, and notes when the device is up again.
     pub(crate) fn look_after(&self) -> Result<(), End> {
-        if self.port.link()? == LinkState::Up {
+        let state = self.port.link();
+        let is_gone = state.as_ref().is_err_and(ReadError::is_gone);
+        self.is_gone.store(is_gone, Ordering::Relaxed);
+        if state? == LinkState::Up {
             self.is_down.store(false, Ordering::Relaxed);
         }
         Ok(())

@@ -228,7 +228,7 @@ impl Reader {
                 Ok(true) => {
                     self.attend(state);
                 }
-                Err(end) => give_up(state, end)?,
+                Err(end) => self.give_up(state, end)?,
             }
         }
     }
@@ -295,6 +295,25 @@ impl Reader {
         }
         self.control.announce(u64::MAX, None);
         true
+    }
+
+    /// Ends a read with `end`. If a device is gone, the read first delivers the packets that are
+    /// left in the device's ring; if the merge holds packets back, it delivers those.
+    #[cold]
+    #[inline(never)]
+    fn give_up(&self, state: &mut State, end: End) -> Result<(), End> {
+        if !matches!(end, End::Failed(_)) {
+            return Err(end);
+        }
+        let mut has_more = false;
+        for (index, device) in self.control.devices.iter().enumerate() {
+            let lane = state.lane(index).filter(|_| device.is_gone());
+            has_more |= lane.is_some_and(|lane| lane.ring.open_last());
+        }
+        if let Lanes::Several(merge) = &mut state.lanes {
+            has_more |= merge.hurry();
+        }
+        if has_more { Ok(()) } else { Err(end) }
     }
 
     #[cold]
@@ -389,16 +408,4 @@ impl Reader {
             .iter()
             .all(|device| device.port.is_socket())
     }
-}
-
-/// Ends a read with `end`. If the merge holds packets back, the read delivers those packets first.
-#[cold]
-#[inline(never)]
-fn give_up(state: &mut State, end: End) -> Result<(), End> {
-    if let (Lanes::Several(merge), End::Failed(_)) = (&mut state.lanes, &end) {
-        if merge.hurry() {
-            return Ok(());
-        }
-    }
-    Err(end)
 }

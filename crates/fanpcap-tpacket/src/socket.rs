@@ -17,6 +17,18 @@ impl Socket {
     pub fn new(socket: BorrowedFd<'static>) -> Self {
         Self(socket)
     }
+
+    /// Whether the kernel still lists the socket's device. True if this is unknown.
+    pub fn is_device_listed(&self) -> bool {
+        let address = packet::address(self.0);
+        let state = address.and_then(|address| interface::is_up(self.0, address.ifindex));
+        !state.is_err_and(|error| is_missing(&error))
+    }
+}
+
+/// Whether an error means that the device is gone.
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(ENXIO | ENODEV))
 }
 
 impl Port for Socket {
@@ -47,7 +59,7 @@ impl Port for Socket {
     }
 
     fn link(&self) -> Result<LinkState, ReadError> {
-        let gone = || ReadError::new(SocketError::Disappeared);
+        let gone = || ReadError::of_gone(SocketError::Disappeared);
         if packet::is_unbound(self.0).unwrap_or(false) {
             return Err(gone());
         }
@@ -56,7 +68,10 @@ impl Port for Socket {
         match interface::is_up(self.0, address.ifindex) {
             Ok(true) => Ok(LinkState::Up),
             Ok(false) => Ok(LinkState::Down),
-            Err(error) if matches!(error.raw_os_error(), Some(ENXIO | ENODEV)) => Err(gone()),
+            Err(error) if is_missing(&error) && address.ifindex == 0 => Err(gone()),
+            // The kernel has unlisted the device. It waits for packets on their way to the socket,
+            // and then unbinds the socket (`unregister_netdevice_many_notify`).
+            Err(error) if is_missing(&error) => Ok(LinkState::Down),
             Err(error) => {
                 let device = interface::name(address.ifindex).unwrap_or_default();
                 Err(ReadError::new(SocketError::Flags { device, error }))
