@@ -5,6 +5,7 @@ mod absence;
 mod account;
 mod ceiling;
 mod counts;
+mod device_names;
 mod member;
 mod spans;
 mod leave;
@@ -32,6 +33,7 @@ use absence::Absences;
 pub(crate) use absence::Absent;
 pub(crate) use account::Account;
 use counts::Counts;
+use device_names::{DeviceNames, is_gone};
 use member::Member;
 use offered::GroupReadings;
 pub(crate) use owner::copy_of;
@@ -98,6 +100,7 @@ pub(crate) struct Ledger {
     missed: BTreeSet<usize>,
     /// The group has had a member of a copy.
     has_had_members: bool,
+    names: DeviceNames,
     /// Devices on which [`Ledger::stop`] has stopped the packets of the whole group.
     stopped: BTreeSet<u32>,
 }
@@ -143,6 +146,7 @@ impl Ledger {
     pub(crate) fn scan(&mut self, copies: &[(u32, usize)]) {
         self.running = copies.to_vec();
         self.settle(true);
+        self.names.refresh();
         self.count();
         self.read_offered();
         match roster::entries() {
@@ -222,6 +226,7 @@ impl Ledger {
             return;
         };
         self.has_had_members = true;
+        self.names.note(copy, ifindex);
         match Member::hold(copy, (ifindex, self.group), (pid, id)) {
             Some((member, complaint)) => {
                 self.known.insert(id);
@@ -270,8 +275,13 @@ impl Ledger {
         self.end_absences(&[]);
         self.absences.is_over = true;
         for ifindex in self.absences.devices() {
-            let counted = fanpcap_linux::netlink::link::packets(ifindex).ok();
-            self.complaints.extend(self.absences.end(ifindex, counted));
+            let gone = self.names.name(ifindex).filter(|_| is_gone(ifindex));
+            let counted = match gone {
+                Some(_) => Some(0),
+                None => fanpcap_linux::netlink::link::packets(ifindex).ok(),
+            };
+            self.complaints
+                .extend(self.absences.end(ifindex, counted, gone));
         }
     }
 
@@ -336,6 +346,12 @@ impl Ledger {
     pub(crate) fn devices(&self) -> BTreeSet<u32> {
         let begun = self.held.iter().filter(|it| it.rejecting().has_begun);
         begun.map(|it| it.ifindex).collect()
+    }
+
+    /// The devices of a copy that has ended, if one of them is gone. A device that has come back
+    /// with another index was gone; each such index counts for one end of the copy.
+    pub(crate) fn lost_devices(&mut self, copy: usize) -> BTreeSet<String> {
+        self.names.lost(copy)
     }
 
     /// The devices that copies steal from the host (`steal = yes`) unless the host uses them.

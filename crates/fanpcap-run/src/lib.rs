@@ -102,7 +102,8 @@ pub struct Arguments {
     device: Option<String>,
     /// Restarts a copy that was killed or ended with an error. A file that the copy wrote is kept
     /// as NAME.1, .2 and so on. In modes that are steering programs, such as flow, the new copy
-    /// gets the flows and unread packets of the old copy, if the new copy joins within 2 seconds
+    /// gets the flows and unread packets of the old copy, if the new copy joins within 2 seconds. A
+    /// copy that ended because its device is gone is started when the device is up again
     #[arg(long)]
     restart: bool,
     /// Merges the captures of the copies into FILE. The copies write their captures to files named

@@ -4,6 +4,7 @@
 
 mod captures;
 mod endings;
+mod gone;
 mod guide;
 mod ledger;
 mod last_packets;

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use crossterm::terminal;
+use fanpcap_linux::netlink::monitor::LinkMonitor;
 use fanpcap_linux::process::child;
 use fanpcap_linux::wait::clock;
 use fanpcap_linux::wait::events::{self, Signals};
@@ -59,6 +60,8 @@ pub(super) struct Watch<'a> {
     orphans: Orphans,
     guard: Guard,
     signals: Signals,
+    /// Notifications of devices. Without them, a copy that waits for a device is started later.
+    links: Option<LinkMonitor>,
     activity: Arc<Activity>,
     /// Copies that have printed a line that was too long. Each copy is reported once.
     cut: BTreeSet<usize>,
@@ -110,6 +113,7 @@ impl<'a> Watch<'a> {
             orphans,
             guard,
             signals,
+            links: LinkMonitor::new().ok(),
             activity: Arc::default(),
             cut: BTreeSet::new(),
             turns: Turns::default(),
@@ -180,11 +184,18 @@ impl<'a> Watch<'a> {
 
     fn wait(&self) -> Result<()> {
         let mut fds = vec![self.signals.as_fd()];
+        // The copies that wait for a device look for it after each wait.
+        let monitor = self.links.as_ref();
+        let monitor = monitor.filter(|_| self.copies.iter().any(Copy::awaits_devices));
+        fds.extend(monitor.map(AsFd::as_fd));
         fds.extend(self.ledger.fds());
         let is_pressed = self.ledger.is_pressed() || self.last_packets.is_some();
         let pressed = is_pressed.then_some(PERIOD_PRESSED);
         events::poll(&fds, Some(pressed.unwrap_or_else(|| self.period())))
             .context("waiting for the copies")?;
+        if let Some(monitor) = monitor {
+            monitor.clear();
+        }
         Ok(())
     }
 
