@@ -103,7 +103,8 @@ impl ReadError {
         }
     }
 
-    pub(crate) fn is_gone(&self) -> bool {
+    /// Whether the device is gone.
+    pub fn is_gone(&self) -> bool {
         self.is_gone
     }
 }

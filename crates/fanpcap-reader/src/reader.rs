@@ -233,6 +233,37 @@ impl Reader {
         }
     }
 
+    pub(crate) fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// Replaces the lanes by `lane`, or by none. Returns the application's filter, which the reader
+    /// runs on all packets of the new lane.
+    ///
+    /// # Safety
+    /// As [`Reader::next`].
+    #[expect(unsafe_code, reason = "as `Reader::next`")]
+    pub(crate) unsafe fn set_lanes(&self, lane: Option<Lane>) -> Option<Vec<Classic>> {
+        // SAFETY: the caller's promise.
+        let state = unsafe { self.state.get() };
+        if let Some(new) = self.filter.take() {
+            state.set_filter(*new, false);
+        }
+        let filter = state.filter.clone();
+        drop(state.take_lanes());
+        if let Some(lane) = lane {
+            state.lanes = Lanes::One(lane);
+        }
+        if let Some(filter) = &filter {
+            let new = NewFilter {
+                filter: filter.clone(),
+                in_kernel: None,
+            };
+            state.set_filter(new, !self.is_socket());
+        }
+        filter
+    }
+
     #[inline]
     fn attempt(
         &self,
@@ -336,7 +367,7 @@ impl Reader {
     pub fn keep(&self, device: usize, kept: PublishedCounters) {
         let mut devices = self.control.devices.iter().zip(&self.publishers);
         if let Some((device, handover)) = devices.nth(device) {
-            let port = Arc::clone(&device.port);
+            let port = Arc::clone(device.port());
             let publisher = Publisher::new(kept, port, clock::monotonic_ns());
             handover.give(Box::new(publisher));
             self.control.give_news();
@@ -390,7 +421,7 @@ impl Reader {
     /// only port's own descriptor instead. From the first call on, the returned descriptor is
     /// readable only when a read would deliver packets or run group tasks.
     pub fn selectable(&self) -> Option<RawFd> {
-        self.control.selectable()
+        self.control.selectable_fd()
     }
 
     /// Packets that an engine counted as received and the reader's filter rejected. The reader
@@ -406,6 +437,6 @@ impl Reader {
         self.control
             .devices
             .iter()
-            .all(|device| device.port.is_socket())
+            .all(|device| device.port().is_socket())
     }
 }

@@ -7,6 +7,12 @@ use fanpcap_reader::{LinkState, Port, PortStatistics, ReadError};
 use std::ffi::c_short;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::thread;
+use std::time::Duration;
+
+/// How often, and at which interval, to check whether the kernel has unbound a socket.
+const UNBOUND_STEPS: u32 = 200;
+const UNBOUND_STEP: Duration = Duration::from_millis(1);
 
 /// A packet socket that stays open as long as its reader lives.
 #[derive(Clone, Copy, Debug)]
@@ -16,6 +22,19 @@ impl Socket {
     /// The port of `socket`.
     pub fn new(socket: BorrowedFd<'static>) -> Self {
         Self(socket)
+    }
+
+    fn is_unbound(self) -> bool {
+        packet::is_unbound(self.0).unwrap_or(false)
+    }
+
+    /// Waits until the kernel has unbound the socket, whose device is unlisted. An application that
+    /// waits in poll(2) would not be woken for that: the socket reports no second error.
+    fn is_unbound_soon(self) -> bool {
+        (0..UNBOUND_STEPS).any(|_| {
+            thread::sleep(UNBOUND_STEP);
+            self.is_unbound()
+        })
     }
 
     /// Whether the kernel still lists the socket's device. True if this is unknown.
@@ -60,7 +79,7 @@ impl Port for Socket {
 
     fn link(&self) -> Result<LinkState, ReadError> {
         let gone = || ReadError::of_gone(SocketError::Disappeared);
-        if packet::is_unbound(self.0).unwrap_or(false) {
+        if self.is_unbound() {
             return Err(gone());
         }
         let address = packet::address(self.0);
@@ -71,7 +90,10 @@ impl Port for Socket {
             Err(error) if is_missing(&error) && address.ifindex == 0 => Err(gone()),
             // The kernel has unlisted the device. It waits for packets on their way to the socket,
             // and then unbinds the socket (`unregister_netdevice_many_notify`).
-            Err(error) if is_missing(&error) => Ok(LinkState::Down),
+            Err(error) if is_missing(&error) => match self.is_unbound_soon() {
+                true => Err(gone()),
+                false => Ok(LinkState::Down),
+            },
             Err(error) => {
                 let device = interface::name(address.ifindex).unwrap_or_default();
                 Err(ReadError::new(SocketError::Flags { device, error }))
