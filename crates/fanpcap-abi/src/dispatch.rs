@@ -73,7 +73,9 @@ fn await_device(p: PcapHandle, reader: &Reader, error: Option<&ReadError>) -> Op
     loop {
         away.clear();
         let Err(attempt) = (away.come_back)(p) else {
-            return None;
+            // The application was woken by the news of the device, and does not expect that the
+            // read waits for packets.
+            return reader.is_waited_for().then_some(0);
         };
         let limit = match away.after(attempt) {
             Ok(limit) => limit,

@@ -79,6 +79,11 @@ impl Reader {
         self.control().is_away.load(Ordering::Relaxed)
     }
 
+    /// Whether the application itself waits in select(2) or poll(2), on the reader's descriptor.
+    pub fn is_waited_for(&self) -> bool {
+        self.control().is_asked()
+    }
+
     /// Waits until the device may be back, at most for `limit`. Returns false, and does not wait, if
     /// the application reads without waiting, or waits by itself: the read then ends without a
     /// packet. Makes the descriptor of such an application readable after `limit`.

@@ -62,7 +62,10 @@ pub fn come_back<H: Handle>(p: H) -> Result<(), NotBack> {
     }
     capture_again(p).map_err(|why| {
         p.forget();
-        NotBack::Refused(why)
+        match p.group().map(|_| p.leave()) {
+            Some(Err(why)) => NotBack::Failed(why),
+            Some(Ok(())) | None => NotBack::Refused(why),
+        }
     })
 }
 
@@ -71,25 +74,20 @@ fn capture_again<H: Handle>(p: H) -> Result<(), String> {
     let plan = plans.of(p).map_err(|_| p.error())?.clone();
     p.note(|notes| notes.part = PartState::Silent);
     let bind = |error| format!("bind: {error}");
-    match &plan.on_engine {
-        Some(_) if p.notes().on_engine.is_some() => {
-            let refused = engine::prepare(p, &mut plans).map_err(|_| p.error())?;
-            refused.map_or(Ok(()), Err)?;
-            p.bind_silently().map_err(bind)?;
-            engine::join_again(p, &plan)?;
-            p.renew_reader()?;
-        }
-        Some(_) | None => {
-            p.bind_silently().map_err(bind)?;
-            p.renew_reader()?;
-            match &plan.choice {
-                Some(choice) => {
-                    default_mode::join(p, choice, &[]).map_err(|error| choice.blame(&error))?;
-                }
-                None => p.bind().map_err(bind)?,
-            }
-        }
+    let is_on_engine = plan.on_engine.is_some() && p.notes().on_engine.is_some();
+    if is_on_engine {
+        let refused = engine::prepare(p, &mut plans).map_err(|_| p.error())?;
+        refused.map_or(Ok(()), Err)?;
     }
+    p.bind_silently().map_err(bind)?;
+    match &plan.choice {
+        _ if is_on_engine => engine::join_again(p, &plan)?,
+        Some(choice) => {
+            default_mode::join(p, choice, &[]).map_err(|error| choice.blame(&error))?;
+        }
+        None => p.bind().map_err(bind)?,
+    }
+    p.renew_reader()?;
     p.note(|notes| notes.part = PartState::Live);
     p.truncate(p);
     p.publish_counters();

@@ -182,6 +182,7 @@ fn produce() -> Vec<Report> {
         for_handle(&[("PCAP_FANOUT", "hash")], "", "eth0"),
         for_handle(&[], "driver@eth0 = dpdk", "eth0"),
         not_set(),
+        for_handle(&[], "gone@eth0 = wait", "eth0^eth1"),
         for_handle(&[], "steal@eth0 = yes", "eth0"),
         for_handle(&group, "driver@eth0 = xdp\nfanout@7 = rollover", "eth0"),
         for_handle(&group, "fanout@7 = flow +class=2", "eth0"),

@@ -91,7 +91,8 @@ mod tests {
     #[test]
     #[ignore = "needs root: packet sockets"]
     fn a_new_socket_has_the_descriptor_and_the_ring_of_the_old_one() {
-        netns::within_new(|| {
+        let body = || {
+            netns::enter_new().unwrap();
             let socket = packet::open().unwrap();
             let fd = socket.as_fd();
             set(fd, libc::SOL_PACKET, libc::PACKET_VERSION, &2_i32).unwrap();
@@ -110,6 +111,7 @@ mod tests {
             assert!(others.iter().all(|it| u64::from(it.inode) != before));
             drop(mapping);
             make_promiscuous(fd, crate::interface::index("lo").unwrap()).unwrap();
-        });
+        };
+        std::thread::spawn(body).join().unwrap();
     }
 }

@@ -32,8 +32,8 @@ fn a_handle_leaves_its_group_and_joins_it_again() {
         let calls = [
             "0 let go",
             "0 bind silently",
-            "0 renew",
             joins,
+            "0 renew",
             "0 truncate",
             "0 publish",
         ];
