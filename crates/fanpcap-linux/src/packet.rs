@@ -2,8 +2,8 @@
 
 pub mod inject;
 pub mod optmem;
-pub mod renew;
 pub mod ring;
+pub mod renew;
 
 use crate::errno::{check, owned};
 use crate::option::{get, set, socklen};

@@ -24,8 +24,8 @@ impl Reader {
 
     /// Gives up the ring of the only device, which is gone, and everything of the device's group.
     /// Until [`Reader::renew`], `port` stands for the device: its descriptor is readable when the
-    /// device may be back, and [`Port::link`] fails with the error of a device that is gone. Returns
-    /// the application's filter.
+    /// device may be back, and [`Port::link`] fails with the error of a device that is gone.
+    /// Returns the application's filter.
     ///
     /// # Safety
     /// As [`Reader::next`].
@@ -84,8 +84,8 @@ impl Reader {
         self.control().is_asked()
     }
 
-    /// Waits until the device may be back, at most for `limit`. Returns false, and does not wait, if
-    /// the application reads without waiting, or waits by itself: the read then ends without a
+    /// Waits until the device may be back, at most for `limit`. Returns false, and does not wait,
+    /// if the application reads without waiting, or waits by itself: the read then ends without a
     /// packet. Makes the descriptor of such an application readable after `limit`.
     ///
     /// # Errors

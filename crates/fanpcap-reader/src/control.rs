@@ -74,8 +74,8 @@ impl Control {
         Ok(())
     }
 
-    /// What makes the descriptor that [`Control::selectable_fd`] returns readable, if there is such a
-    /// descriptor.
+    /// What makes the descriptor that [`Control::selectable_fd`] returns readable, if there is such
+    /// a descriptor.
     pub(crate) fn selectable(&self) -> Option<&AnyOf> {
         self.selectable.get()
     }

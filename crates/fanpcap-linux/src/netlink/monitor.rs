@@ -49,8 +49,8 @@ impl AsFd for LinkMonitor {
     }
 }
 
-/// The most notifications that [`LinkMonitor::clear`] discards, so that it ends while devices change
-/// all the time.
+/// The most notifications that [`LinkMonitor::clear`] discards, so that it ends while devices
+/// change all the time.
 const NOTIFICATIONS_MAX: usize = 1000;
 
 #[cfg(test)]
