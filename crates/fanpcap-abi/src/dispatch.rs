@@ -6,7 +6,7 @@ use crate::head;
 use crate::pcap_handle::PcapHandle;
 use crate::system::{Callback, ERROR, Header, Pcap};
 use fanpcap::several;
-use fanpcap_reader::{Call, End, Packet, Reader};
+use fanpcap_reader::{Call, End, Packet, ReadError, Reader};
 use std::ffi::c_int;
 
 /// `PCAP_ERROR_BREAK`.
@@ -31,10 +31,18 @@ pub(crate) unsafe extern "C-unwind" fn read(
     };
     let mut call = Call::new(max);
     let mut packet = Packet::NONE;
+    if reader.is_away() {
+        if let Some(status) = await_device(p, reader, None) {
+            return status;
+        }
+    }
     loop {
         // SAFETY: pcap_dispatch() asks that one thread at a time reads a handle.
         if let Err(end) = unsafe { reader.next(&mut call, &mut packet) } {
-            return ended(p, end);
+            match ended(p, reader, end) {
+                Some(status) => return status,
+                None => continue,
+            }
         }
         let header: *const Header = (&raw const packet).cast();
         // SAFETY: a packet begins with a header. Its `caplen` bytes stay until the next packet is
@@ -43,12 +51,41 @@ pub(crate) unsafe extern "C-unwind" fn read(
     }
 }
 
+/// The status with which a read ends; `None` if the read goes on.
 #[cold]
-fn ended(p: PcapHandle, end: End) -> c_int {
+fn ended(p: PcapHandle, reader: &Reader, end: End) -> Option<c_int> {
     match end {
-        End::Delivered(count) => count,
-        End::Broken => BREAK,
-        End::Failed(error) => p.fail(&error.to_string()),
+        End::Delivered(count) => Some(count),
+        End::Broken => Some(BREAK),
+        End::Failed(error) if error.is_gone() => await_device(p, reader, Some(&error)),
+        End::Failed(error) => Some(p.fail(&error.to_string())),
+    }
+}
+
+/// Waits until the handle captures again on its device, which is gone. Returns the status with
+/// which the read ends; `None` if the read goes on. `error` is the error of a handle that does not
+/// wait.
+#[cold]
+fn await_device(p: PcapHandle, reader: &Reader, error: Option<&ReadError>) -> Option<c_int> {
+    let Some(away) = handles::with(p, |entry| entry.away.clone()).flatten() else {
+        return error.map(|error| p.fail(&error.to_string()));
+    };
+    loop {
+        away.clear();
+        let Err(attempt) = (away.come_back)(p) else {
+            // The application was woken by the news of the device, and does not expect that the
+            // read waits for packets.
+            return reader.is_waited_for().then_some(0);
+        };
+        let limit = match away.after(attempt) {
+            Ok(limit) => limit,
+            Err(text) => return Some(p.fail(&text)),
+        };
+        match reader.await_return(limit) {
+            Ok(true) => {}
+            Ok(false) => return Some(0),
+            Err(_) => return Some(BREAK),
+        }
     }
 }
 

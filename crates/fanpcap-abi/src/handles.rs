@@ -9,6 +9,7 @@
 pub(crate) mod breaks;
 mod list;
 
+use crate::away::Away;
 use crate::installed::Installed;
 use crate::pcap_handle::PcapHandle;
 use fanpcap::handle::Notes;
@@ -18,6 +19,7 @@ use fanpcap_group::join::Prepared;
 use fanpcap_group::member::Member;
 use fanpcap_group::member::OwnMember;
 use fanpcap_group::membership::Membership;
+use fanpcap_group::record::MemberCounters;
 use fanpcap_group::rejecting::Rejections;
 use fanpcap_group::steered::Steered;
 use fanpcap_linux::process::lock::Lock;
@@ -41,6 +43,11 @@ pub(crate) struct Entry {
     pub(crate) prepared: Option<Arc<Prepared>>,
     /// The handle's membership in its group, and its descriptor.
     pub(crate) member: Option<(Member, RawFd)>,
+    /// What the handle needs when its device is gone; `None` if it does not wait then.
+    pub(crate) away: Option<Arc<Away>>,
+    /// Packets that the handle's former members received and dropped, as far as the system's
+    /// library has not counted them.
+    pub(crate) past: MemberCounters,
     /// Changes that the handle's settings have made to its device.
     pub(crate) placed: Option<Placed>,
     next: Option<Box<Entry>>,
@@ -56,6 +63,8 @@ impl Entry {
             reader: None,
             prepared: None,
             member: None,
+            away: None,
+            past: MemberCounters::default(),
             placed: None,
             next: None,
         }

@@ -14,6 +14,7 @@ pub mod pcap_handle;
 mod message;
 mod head;
 mod installed;
+mod away;
 mod handles;
 mod dispatch;
 mod take_over;

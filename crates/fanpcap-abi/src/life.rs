@@ -1,11 +1,13 @@
 //! Implements the traits of the crate `fanpcap` for a handle, with the system's library, our reader
 //! and the group.
 
+use crate::away::{Away, AwayPort};
 use crate::handles::{self, Entry};
 use crate::pcap_handle::PcapHandle;
 use crate::system::{self, NOT_ACTIVATED};
 use crate::take_over;
-use fanpcap::handle::{Joined, Life, Member, Notes, Setting, System};
+use fanpcap::gone;
+use fanpcap::handle::{Joined, Life, Member, Notes, Return, Setting, System};
 use fanpcap::request::Request;
 use fanpcap_bpf::Classic;
 use fanpcap_config::device::ANY;
@@ -22,14 +24,16 @@ use fanpcap_group::rejecting::Rejections;
 use fanpcap_group::replace::replace;
 use fanpcap_group::steered::{Filtering, SteerError, Steered, Unchanging};
 use fanpcap_linux::interface;
-use fanpcap_linux::netlink::host_use;
-use fanpcap_linux::packet::{self, Address, Filter};
+use fanpcap_linux::netlink::{host_use, link};
+use fanpcap_linux::packet::{self, Address, Filter, renew, ring};
 use fanpcap_nic::placing::{self, PlaceError, Until, Want};
+use fanpcap_reader::Reader;
 use std::ffi::c_int;
 use std::io::{self, ErrorKind};
 use std::mem;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 impl System for PcapHandle {
     fn activate(self) -> c_int {
@@ -71,6 +75,10 @@ impl System for PcapHandle {
         let request = self.request();
         let device = request.as_ref().map(|request| request.system_name());
         self.ifindex() != 0 || device.is_none_or(|device| device == ANY)
+    }
+
+    fn is_of_one_interface(self) -> bool {
+        self.ifindex() != 0
     }
 
     fn host_use(self) -> Option<&'static str> {
@@ -262,6 +270,95 @@ impl Member for PcapHandle {
         let rings = membership.as_ref().and_then(|it| it.io());
         rings.is_some_and(|(slot, rings)| rings.filter(slot, filter, number))
     }
+}
+
+impl Return for PcapHandle {
+    fn expect_return(self) -> Result<(), String> {
+        let away = Away::new(gone::come_back::<Self>).map_err(|error| error.to_string())?;
+        let selectable = self.with_reader(Reader::be_selectable);
+        selectable
+            .unwrap_or(Err(ErrorKind::NotConnected.into()))
+            .map_err(|error| error.to_string())?;
+        drop(handles::with_new(self, |entry| {
+            entry.away.replace(Arc::new(away))
+        }));
+        Ok(())
+    }
+
+    fn is_away(self) -> bool {
+        away(self).is_some_and(|away| away.is_away.load(Ordering::Relaxed))
+    }
+
+    fn leave(self) -> Result<(), String> {
+        let away = away(self).ok_or("the handle does not wait")?;
+        let failed = |error: io::Error| format!("waiting for the device: {error}");
+        let socket = self.socket().ok_or("the handle has no socket")?;
+        let (version, geometry) = ring::of(socket).map_err(failed)?;
+        // The system's library adds the socket's last counts to its own.
+        let _ = self.statistics();
+        let member = handles::with(self, |entry| entry.member.take()).flatten();
+        if let Some((member, _)) = &member {
+            let engine = member.membership().and_then(|it| it.counted());
+            let past = engine.unwrap_or_else(|| member.read_so_far());
+            handles::with(self, |entry| {
+                entry.past.received = entry.past.received.saturating_add(past.received);
+                entry.past.dropped = entry.past.dropped.saturating_add(past.dropped);
+            });
+            member.depart();
+        }
+        let port = Arc::new(AwayPort(Arc::clone(&away)));
+        away.is_away.store(true, Ordering::Relaxed);
+        // SAFETY: only the reading thread calls this function.
+        let filter = self.with_reader(|reader| unsafe { reader.leave(port) });
+        let replaced = renew::replace(socket, (version, &geometry)).map_err(failed);
+        // The membership ends after the socket is closed.
+        drop(member);
+        replaced?;
+        match filter.flatten() {
+            Some(filter) => Filter::of_code(filter).attach(socket).map_err(failed),
+            None => Ok(()),
+        }
+    }
+
+    fn let_go(self) {
+        if let Some(away) = away(self) {
+            // SAFETY: only the reading thread calls this function.
+            self.with_reader(|reader| unsafe { reader.let_go(Arc::new(AwayPort(away))) });
+        }
+    }
+
+    fn is_back(self) -> Result<bool, String> {
+        if !away(self).is_some_and(|away| away.is_here()) {
+            return Err("the thread that reads is not in the device's network namespace".into());
+        }
+        let request = self.request();
+        Ok(request.is_some_and(|request| link::is_up(request.system_name())))
+    }
+
+    fn bind_silently(self) -> io::Result<()> {
+        let socket = self.socket().ok_or(ErrorKind::NotConnected)?;
+        let ifindex = self.ifindex();
+        let protocol = packet::ETH_P_SILENT;
+        packet::bind(socket, Address { ifindex, protocol })?;
+        match self.notes().is_promiscuous {
+            true => renew::make_promiscuous(socket, ifindex),
+            false => Ok(()),
+        }
+    }
+
+    fn renew_reader(self) -> Result<(), String> {
+        let input = take_over::input(self).map_err(|error| error.to_string())?;
+        // SAFETY: only the reading thread calls this function.
+        self.with_reader(|reader| unsafe { reader.renew(input) });
+        if let Some(away) = away(self) {
+            away.is_away.store(false, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+fn away(p: PcapHandle) -> Option<Arc<Away>> {
+    handles::with(p, |entry| entry.away.clone()).flatten()
 }
 
 /// The other devices of a handle's group.

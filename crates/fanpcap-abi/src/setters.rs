@@ -51,6 +51,18 @@ pub unsafe extern "C" fn pcap_set_snaplen(p: PcapHandle, snaplen: c_int) -> c_in
     guard_handle(p, || set(p, |of| of.pcap_set_snaplen, snaplen, note))
 }
 
+/// See pcap_set_promisc(3PCAP).
+///
+/// # Safety
+/// As the man page requires.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_set_promisc(p: PcapHandle, promisc: c_int) -> c_int {
+    let note = |part| {
+        handles::with(part, |entry| entry.notes.is_promiscuous = promisc != 0);
+    };
+    guard_handle(p, || set(p, |of| of.pcap_set_promisc, promisc, note))
+}
+
 /// See pcap_set_timeout(3PCAP).
 ///
 /// # Safety

@@ -49,7 +49,10 @@ pub(crate) fn total(p: PcapHandle) -> Result<Stats, c_int> {
     let rejected = p.with_reader(Reader::rejected).unwrap_or(0);
     match several::each(p, add) {
         0 => {
-            sum.received = sum.received.wrapping_sub(wrapped(rejected));
+            let past = handles::with(p, |entry| entry.past).unwrap_or_default();
+            let received = sum.received.wrapping_add(wrapped(past.received));
+            sum.received = received.wrapping_sub(wrapped(rejected));
+            sum.dropped = sum.dropped.wrapping_add(wrapped(past.dropped));
             Ok(sum)
         }
         status => Err(status),

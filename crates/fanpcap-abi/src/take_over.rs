@@ -178,6 +178,15 @@ fn install(p: PcapHandle, reader: Reader) -> bool {
     true
 }
 
+/// The input of a handle whose device is back.
+///
+/// # Errors
+/// As [`fanpcap_engines::of_socket`].
+pub(crate) fn input(p: PcapHandle) -> io::Result<Input> {
+    let (_, socket) = served(p).ok_or(io::ErrorKind::NotConnected)?;
+    open(p, socket)
+}
+
 /// The rings that a handle reads: rings that an engine fills, or the ring of its socket.
 fn open(p: PcapHandle, socket: BorrowedFd<'static>) -> io::Result<Input> {
     let notes = p.notes();

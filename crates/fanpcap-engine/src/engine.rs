@@ -147,6 +147,10 @@ pub trait WatchedCounters: Send + Sync {
     /// the last member that had it.
     fn counted(&self, slot: u8, socket: u64) -> Option<[u64; 2]>;
 
+    /// Stops the packets for the slot, as [`OnDevice::stop`] does. Does nothing unless the member
+    /// with the cookie `socket` has the slot.
+    fn stop(&self, slot: u8, socket: u64);
+
     /// Packets that came to the group.
     fn offered(&self) -> u64;
 

@@ -53,6 +53,14 @@ impl GroupCounters {
         Some(shared::since(table, Slot(slot), now))
     }
 
+    /// Stops the packets of a member, which keeps its rings. Packets in flight may still come into
+    /// the rings. Does nothing if another member has the slot.
+    pub fn stop(&self, member: MemberId) {
+        if let Some((slot, cookie)) = place(shared::table(&self.table), member) {
+            self.counters.stop(slot, cookie);
+        }
+    }
+
     /// Packets for which the group had no member.
     pub fn no_member(&self) -> u64 {
         self.counters.no_member()

@@ -7,6 +7,7 @@ pub mod arrivals;
 pub mod rejecting;
 pub mod takeover_status;
 pub mod roster;
+pub mod last_counts;
 mod namespace;
 pub mod closing;
 pub mod steered;

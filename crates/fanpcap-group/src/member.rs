@@ -246,6 +246,11 @@ impl Member {
         }
     }
 
+    /// The packets that our code has read from the socket's counters without the system's library.
+    pub fn read_so_far(&self) -> MemberCounters {
+        self.sums(at::BY_US)
+    }
+
     fn words(&self) -> &[Word; WORDS] {
         self.page.as_ref().map_or_else(|own| own, Page::words)
     }

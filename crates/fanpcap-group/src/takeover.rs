@@ -2,6 +2,7 @@
 //! member reads the ring. If the ring's own member is dead, the living member also writes the dead
 //! member's final counters.
 
+use crate::last_counts;
 use crate::member_descriptors::MemberDescriptors;
 use crate::record::{BEFORE, at};
 use crate::shared::Shared;
@@ -9,7 +10,6 @@ use crate::slots;
 use crate::table::FinalCounters;
 use crate::takeover_status;
 use fanpcap_buckets::Slot;
-use fanpcap_linux::packet;
 use fanpcap_reader::Takeover;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex};
@@ -152,13 +152,6 @@ impl MemberDescriptors {
             }
             return counted.is_some();
         }
-        self.words[at::READING].during(|| {
-            let last = packet::take_statistics(self.socket.as_fd());
-            let counted = last.as_ref().map(|last| [last.packets, last.drops]);
-            for (at, more) in at::BY_US.into_iter().zip(counted.unwrap_or_default()) {
-                self.words[at].add(more.into());
-            }
-            last.is_ok()
-        })
+        last_counts::add_to(&self.words, self.socket.as_fd()).is_ok()
     }
 }

@@ -1,6 +1,7 @@
 //! Memory mappings (mmap(2)).
 
 use std::ffi::c_int;
+use std::fs;
 use std::io;
 use std::os::fd::RawFd;
 use std::ptr::{NonNull, null_mut};
@@ -71,6 +72,34 @@ impl Drop for Mapping {
         // SAFETY: only this value owns the mapping, and no reference into it exists any more.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
+}
+
+/// Replaces all mappings of the socket with this inode in this process by private memory, so that
+/// they don't keep the socket alive. Who unmaps such a mapping later unmaps that memory.
+///
+/// # Errors
+/// `/proc/self/maps` can't be read; the error of mmap(2).
+pub(crate) fn detach_socket(inode: u64) -> io::Result<()> {
+    let name = format!("socket:[{inode}]");
+    for line in fs::read_to_string("/proc/self/maps")?.lines() {
+        let Some((range, _)) = line.split_once(' ').filter(|_| line.ends_with(&name)) else {
+            continue;
+        };
+        let ends = range.split('-').map(|end| usize::from_str_radix(end, 16));
+        let ends: Result<Vec<usize>, _> = ends.collect();
+        let [begin, end] = ends.unwrap_or_default()[..] else {
+            return Err(io::ErrorKind::InvalidData.into());
+        };
+        let flags = libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        let at = std::ptr::with_exposed_provenance_mut(begin);
+        // SAFETY: the range is a mapping of the socket, of which the caller says that nobody reads
+        // it. Whoever still refers to it finds zeros there.
+        let new = unsafe { libc::mmap(at, end - begin, READ_AND_WRITE, flags, -1, 0) };
+        if new == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
 }
 
 pub(crate) const READ_AND_WRITE: c_int = libc::PROT_READ | libc::PROT_WRITE;

@@ -3,6 +3,7 @@
 pub mod address;
 pub mod diag;
 pub mod link;
+pub mod monitor;
 pub mod netdev;
 pub mod route;
 pub mod host_use;

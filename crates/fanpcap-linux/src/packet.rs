@@ -3,6 +3,7 @@
 pub mod inject;
 pub mod optmem;
 pub mod ring;
+pub mod renew;
 
 use crate::errno::{check, owned};
 use crate::option::{get, set, socklen};
@@ -209,6 +210,11 @@ impl Filter {
     /// A filter that rejects all packets.
     pub fn reject_all() -> Self {
         Self::keep(0)
+    }
+
+    /// A filter with these instructions.
+    pub fn of_code(code: Vec<Classic>) -> Self {
+        Self(code)
     }
 
     /// A filter that accepts all packets and keeps only their first `snaplen` bytes. The kernel

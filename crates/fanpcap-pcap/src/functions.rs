@@ -32,6 +32,7 @@ macro_rules! for_each_function {
                 fn pcap_close(p: Handle);
                 fn pcap_stats(p: Handle, stats: *mut Stats) -> c_int;
                 fn pcap_set_snaplen(p: Handle, snaplen: c_int) -> c_int;
+                fn pcap_set_promisc(p: Handle, promisc: c_int) -> c_int;
                 fn pcap_set_protocol_linux(p: Handle, protocol: c_int) -> c_int;
                 fn pcap_set_timeout(p: Handle, milliseconds: c_int) -> c_int;
                 fn pcap_set_immediate_mode(p: Handle, immediate: c_int) -> c_int;
@@ -53,7 +54,6 @@ macro_rules! for_each_function {
                 fn pcap_fanout_stats(p: Handle, stats: *mut FanoutStat) -> c_int;
             }
             each {
-                fn pcap_set_promisc(promisc);
                 fn pcap_set_rfmon(rfmon);
                 fn pcap_set_tstamp_type(kind);
                 fn pcap_set_tstamp_precision(precision);

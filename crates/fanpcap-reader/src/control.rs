@@ -3,9 +3,10 @@
 use crate::accept::{Options, Wanted};
 use crate::call::{Call, End};
 use crate::group_tasks::GroupTasks;
-use crate::port::{LinkState, Port};
+use crate::port::{LinkState, Port, ReadError};
 use crate::task_timer::TaskTimer;
 use fanpcap_linux::wait::{AnyOf, Wake};
+use fanpcap_ring::Renewable;
 use std::ffi::c_short;
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -36,6 +37,8 @@ pub(crate) struct Control {
     is_announced: AtomicBool,
     /// Packets that an engine has counted as received and the reader's filter has rejected.
     rejected: AtomicU64,
+    /// Whether the only device is gone, and the reader waits for its return.
+    pub(crate) is_away: AtomicBool,
 }
 
 impl Control {
@@ -57,6 +60,7 @@ impl Control {
             is_asked: AtomicBool::new(false),
             is_announced: AtomicBool::new(false),
             rejected: AtomicU64::new(0),
+            is_away: AtomicBool::new(false),
         })
     }
 
@@ -70,10 +74,16 @@ impl Control {
         Ok(())
     }
 
+    /// What makes the descriptor that [`Control::selectable_fd`] returns readable, if there is such
+    /// a descriptor.
+    pub(crate) fn selectable(&self) -> Option<&AnyOf> {
+        self.selectable.get()
+    }
+
     /// Returns the descriptor for select(2) and poll(2); `None` if the application waits on the
     /// only port's own descriptor instead. From the first call on, the returned descriptor is
     /// readable only when a read would deliver packets or run group tasks.
-    pub(crate) fn selectable(&self) -> Option<RawFd> {
+    pub(crate) fn selectable_fd(&self) -> Option<RawFd> {
         let is_first = !self.is_asked.swap(true, Ordering::Relaxed);
         let has_group_tasks = self.has_group_tasks();
         if is_first && has_group_tasks && self.selectable.get().is_none() {
@@ -149,7 +159,7 @@ impl Control {
     pub(crate) fn arm(&self, devices: u64, after: u64) -> bool {
         let watched = self.devices.iter().enumerate();
         let mut watched = watched.filter(|(index, _)| (devices >> index) & 1 == 1);
-        watched.all(|(_, device)| device.port.arm(after))
+        watched.all(|(_, device)| device.port().arm(after))
     }
 
     /// Sets the group tasks that the reader runs for the device with this index. Returns false when
@@ -158,7 +168,7 @@ impl Control {
         let Some(device) = self.devices.get(device) else {
             return false;
         };
-        if device.timer.set(TaskTimer::new(tasks)).is_ok() {
+        if device.timer.fill(Box::new(TaskTimer::new(tasks))) {
             let descriptor = device.timer().and_then(TaskTimer::descriptor);
             if let (Some(any), Some(descriptor)) = (self.selectable.get(), descriptor) {
                 // Best effort: if the call fails, the reader runs group tasks only when it reads.
@@ -276,36 +286,61 @@ impl Control {
         self.timeout.is_none() && !self.is_nonblocking()
     }
 
+    /// Whether the read must not end without the error that a device is gone. If the read ended, an
+    /// application that waits in poll(2) would not notice: the socket reports its error only once.
+    pub(crate) fn must_fail(&self) -> bool {
+        self.devices.iter().any(Device::is_gone) && self.is_asked()
+    }
+
     pub(crate) fn is_net_down(&self) -> bool {
-        self.devices.iter().any(Device::is_down)
+        let is_away = self.is_away.load(Ordering::Relaxed);
+        !is_away && self.devices.iter().any(Device::is_down)
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct Device {
-    pub(crate) port: Arc<dyn Port>,
+    port: Renewable<Arc<dyn Port>>,
     is_down: AtomicBool,
-    /// Set once, when the handle becomes a member of a group that has tasks for the reader.
-    timer: OnceLock<TaskTimer>,
+    is_gone: AtomicBool,
+    /// Set when the handle becomes a member of a group that has tasks for the reader.
+    timer: Renewable<TaskTimer>,
 }
 
 impl Device {
     fn new(port: Arc<dyn Port>) -> Self {
-        let is_down = AtomicBool::new(false);
-        let timer = OnceLock::new();
         Self {
-            port,
-            is_down,
-            timer,
+            port: Renewable::new(Some(Box::new(port))),
+            is_down: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
+            timer: Renewable::new(None),
         }
+    }
+
+    /// Replaces the port of a device that is gone or has come back, and forgets its group.
+    ///
+    /// # Safety
+    /// As [`Renewable::replace`].
+    #[expect(unsafe_code, reason = "as `Reader::next`")]
+    pub(crate) unsafe fn renew(&self, port: Arc<dyn Port>) {
+        // SAFETY: the caller's promise.
+        unsafe { self.port.replace(Some(Box::new(port))) };
+        // SAFETY: the caller's promise.
+        unsafe { self.timer.replace(None) };
+        self.is_down.store(false, Ordering::Relaxed);
+        self.is_gone.store(false, Ordering::Relaxed);
     }
 
     pub(crate) fn timer(&self) -> Option<&TaskTimer> {
         self.timer.get()
     }
 
+    pub(crate) fn port(&self) -> &Arc<dyn Port> {
+        self.port.get().expect("a device always has a port")
+    }
+
     pub(crate) fn waits_on(&self) -> BorrowedFd<'_> {
-        self.port.waits_on()
+        self.port().waits_on()
     }
 
     /// Whether the device was down or gone when last checked.
@@ -313,9 +348,14 @@ impl Device {
         self.is_down.load(Ordering::Relaxed)
     }
 
+    /// Whether the device was gone when last checked. No packet is on its way into its ring.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Relaxed)
+    }
+
     /// Handles the events `found` that poll(2) has returned, except packets.
     pub(crate) fn check(&self, found: c_short) -> Result<(), End> {
-        if self.port.check(found)? == LinkState::Down {
+        if self.port().check(found)? == LinkState::Down {
             self.is_down.store(true, Ordering::Relaxed);
             if let Some(timer) = self.timer() {
                 timer.note_down();
@@ -336,7 +376,10 @@ impl Device {
 
     /// Asks the port for the link's state, and notes when the device is up again.
     pub(crate) fn look_after(&self) -> Result<(), End> {
-        if self.port.link()? == LinkState::Up {
+        let state = self.port().link();
+        let is_gone = state.as_ref().is_err_and(ReadError::is_gone);
+        self.is_gone.store(is_gone, Ordering::Relaxed);
+        if state? == LinkState::Up {
             self.is_down.store(false, Ordering::Relaxed);
         }
         Ok(())

@@ -25,6 +25,7 @@ mod wait;
 mod single;
 mod merge;
 mod reader;
+mod away;
 
 pub use accept::{Direction, Options};
 pub use call::{Call, End, Packet};

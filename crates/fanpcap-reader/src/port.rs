@@ -42,7 +42,7 @@ pub trait Port: Send + Sync {
     /// Whether the device is up. The reader asks every millisecond while the device is down.
     ///
     /// # Errors
-    /// The device is gone, or its state can't be read.
+    /// The device is gone ([`ReadError::of_gone`]), or its state can't be read.
     fn link(&self) -> Result<LinkState, ReadError>;
 
     /// The error to report after poll(2) on the descriptor failed with `error`.
@@ -81,23 +81,42 @@ pub struct PortStatistics {
 
 /// The reason why packets can't be read, as the ring or the port reports it.
 #[derive(Debug)]
-pub struct ReadError(Box<dyn Error + Send + Sync>);
+pub struct ReadError {
+    error: Box<dyn Error + Send + Sync>,
+    is_gone: bool,
+}
 
 impl ReadError {
     /// Wraps `error`. The application gets its text from pcap_geterr(3PCAP).
     pub fn new(error: impl Error + Send + Sync + 'static) -> Self {
-        Self(Box::new(error))
+        Self {
+            error: Box::new(error),
+            is_gone: false,
+        }
+    }
+
+    /// As [`ReadError::new`], for a device that is gone: no packet is on its way into the ring.
+    pub fn of_gone(error: impl Error + Send + Sync + 'static) -> Self {
+        Self {
+            is_gone: true,
+            ..Self::new(error)
+        }
+    }
+
+    /// Whether the device is gone.
+    pub fn is_gone(&self) -> bool {
+        self.is_gone
     }
 }
 
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.error.fmt(f)
     }
 }
 
 impl Error for ReadError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.0.source()
+        self.error.source()
     }
 }

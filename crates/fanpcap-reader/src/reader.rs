@@ -228,9 +228,40 @@ impl Reader {
                 Ok(true) => {
                     self.attend(state);
                 }
-                Err(end) => give_up(state, end)?,
+                Err(end) => self.give_up(state, end)?,
             }
         }
+    }
+
+    pub(crate) fn control(&self) -> &Control {
+        &self.control
+    }
+
+    /// Replaces the lanes by `lane`, or by none. Returns the application's filter, which the reader
+    /// runs on all packets of the new lane.
+    ///
+    /// # Safety
+    /// As [`Reader::next`].
+    #[expect(unsafe_code, reason = "as `Reader::next`")]
+    pub(crate) unsafe fn set_lanes(&self, lane: Option<Lane>) -> Option<Vec<Classic>> {
+        // SAFETY: the caller's promise.
+        let state = unsafe { self.state.get() };
+        if let Some(new) = self.filter.take() {
+            state.set_filter(*new, false);
+        }
+        let filter = state.filter.clone();
+        drop(state.take_lanes());
+        if let Some(lane) = lane {
+            state.lanes = Lanes::One(lane);
+        }
+        if let Some(filter) = &filter {
+            let new = NewFilter {
+                filter: filter.clone(),
+                in_kernel: None,
+            };
+            state.set_filter(new, !self.is_socket());
+        }
+        filter
     }
 
     #[inline]
@@ -297,6 +328,25 @@ impl Reader {
         true
     }
 
+    /// Ends a read with `end`. If a device is gone, the read first delivers the packets that are
+    /// left in the device's ring; if the merge holds packets back, it delivers those.
+    #[cold]
+    #[inline(never)]
+    fn give_up(&self, state: &mut State, end: End) -> Result<(), End> {
+        if !matches!(end, End::Failed(_)) {
+            return Err(end);
+        }
+        let mut has_more = false;
+        for (index, device) in self.control.devices.iter().enumerate() {
+            let lane = state.lane(index).filter(|_| device.is_gone());
+            has_more |= lane.is_some_and(|lane| lane.ring.open_last());
+        }
+        if let Lanes::Several(merge) = &mut state.lanes {
+            has_more |= merge.hurry();
+        }
+        if has_more { Ok(()) } else { Err(end) }
+    }
+
     #[cold]
     #[inline(never)]
     fn settle(&self, state: &mut State) {
@@ -317,7 +367,7 @@ impl Reader {
     pub fn keep(&self, device: usize, kept: PublishedCounters) {
         let mut devices = self.control.devices.iter().zip(&self.publishers);
         if let Some((device, handover)) = devices.nth(device) {
-            let port = Arc::clone(&device.port);
+            let port = Arc::clone(device.port());
             let publisher = Publisher::new(kept, port, clock::monotonic_ns());
             handover.give(Box::new(publisher));
             self.control.give_news();
@@ -371,7 +421,7 @@ impl Reader {
     /// only port's own descriptor instead. From the first call on, the returned descriptor is
     /// readable only when a read would deliver packets or run group tasks.
     pub fn selectable(&self) -> Option<RawFd> {
-        self.control.selectable()
+        self.control.selectable_fd()
     }
 
     /// Packets that an engine counted as received and the reader's filter rejected. The reader
@@ -386,18 +436,6 @@ impl Reader {
         self.control
             .devices
             .iter()
-            .all(|device| device.port.is_socket())
+            .all(|device| device.port().is_socket())
     }
-}
-
-/// Ends a read with `end`. If the merge holds packets back, the read delivers those packets first.
-#[cold]
-#[inline(never)]
-fn give_up(state: &mut State, end: End) -> Result<(), End> {
-    if let (Lanes::Several(merge), End::Failed(_)) = (&mut state.lanes, &end) {
-        if merge.hurry() {
-            return Ok(());
-        }
-    }
-    Err(end)
 }

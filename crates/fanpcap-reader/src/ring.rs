@@ -223,6 +223,16 @@ impl Ring {
         }
     }
 
+    /// Whether packets are unread in the ring of a device that is gone. Begins the block that the
+    /// kernel has not closed yet. The reader has just called poll(2) on the socket.
+    pub(crate) fn open_last(&mut self) -> bool {
+        match self {
+            Self::V2(frames) => frames.is_ready(),
+            Self::V3(blocks) => blocks.open_last(),
+            Self::Records(records) => records.is_ready(),
+        }
+    }
+
     /// Whether the ring can have packets that the kernel has not handed over yet.
     pub(crate) fn is_late(&self) -> bool {
         !matches!(self, Self::Records(_))

@@ -200,7 +200,8 @@ fn starve(
 ) -> Pause {
     let taken = ring.taken();
     let next = intake.handle_empty(taken);
-    if call.begun && (call.delivered > 0 || may_be_empty) {
+    let may_end = call.delivered > 0 || may_be_empty;
+    if call.begun && may_end && !control.must_fail() {
         return End::Delivered(call.delivered).into();
     }
     let rest = intake.pace.rest(timeout_of(control));

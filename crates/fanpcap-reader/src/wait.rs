@@ -54,7 +54,7 @@ impl Control {
         let device = &self.devices[0];
         let blocking = !self.is_nonblocking();
         loop {
-            if blocking && !device.port.arm(1) {
+            if blocking && !device.port().arm(1) {
                 return Ok((false, self.is_called(false)));
             }
             let wake = blocking.then_some(&self.wake);
@@ -67,7 +67,7 @@ impl Control {
             if let Some(woken) = woken {
                 device.check(woken.socket)?;
                 // A descriptor other than a socket also becomes readable when the device goes down.
-                let is_down = device.is_down() && !device.port.is_socket();
+                let is_down = device.is_down() && !device.port().is_socket();
                 if woken.socket == POLLIN && !is_down {
                     return Ok((true, is_called));
                 }
@@ -155,18 +155,18 @@ impl Control {
 
     /// Returns `None` when a signal has ended the wait. Ends the read if the signal handler has
     /// broken the loop.
-    fn woken<T>(&self, waited: io::Result<T>) -> Result<Option<T>, End> {
+    pub(crate) fn woken<T>(&self, waited: io::Result<T>) -> Result<Option<T>, End> {
         match waited {
             Ok(woken) => Ok(Some(woken)),
             Err(error) if error.kind() != io::ErrorKind::Interrupted => {
-                Err(self.devices[0].port.poll_error(error).into())
+                Err(self.devices[0].port().poll_error(error).into())
             }
             Err(_) if self.take_break() => Err(End::Broken),
             Err(_) => Ok(None),
         }
     }
 
-    fn check_break(&self, signalled: bool) -> Result<(), End> {
+    pub(crate) fn check_break(&self, signalled: bool) -> Result<(), End> {
         if signalled {
             self.wake.clear();
             if self.take_break() {

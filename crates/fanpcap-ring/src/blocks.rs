@@ -87,6 +87,18 @@ pub struct Blocks {
     /// The number of packets in all blocks that the reader has begun.
     begun: u64,
     mark: Mark,
+    /// What was read of the current block before the kernel handed it over.
+    early: Early,
+}
+
+/// The part of the current block that [`Blocks::open_last`] has begun.
+#[derive(Clone, Copy, Debug, Default)]
+struct Early {
+    packets: u32,
+    /// Offset of the next packet's header from the start of the block; 0 for the first packet.
+    next: usize,
+    /// Whether the open part of the block still belongs to the kernel.
+    is_open: bool,
 }
 
 /// The current block, once the reader has begun it.
@@ -123,6 +135,7 @@ impl Blocks {
             open: None,
             begun: 0,
             mark: Mark::FIRST,
+            early: Early::default(),
         })
     }
 
@@ -143,12 +156,50 @@ impl Blocks {
             return false;
         }
         let descriptor = self.descriptor();
-        self.begun += u64::from(descriptor.packets);
-        self.open = Some(Open {
-            next: descriptor.first as usize,
-            left: descriptor.packets,
-        });
+        self.open_rest(&descriptor, descriptor.packets);
+        self.early = Early::default();
         true
+    }
+
+    /// Begins the current block as [`Blocks::open`] does, even if the kernel has not closed the
+    /// block yet. The caller has made sure that no packet is on its way into the ring, and has
+    /// called poll(2) on the socket since the last call of [`Blocks::open`] (see the module
+    /// `remains`). Returns whether there are packets to read.
+    ///
+    /// Such a block is not released to the kernel, which may add packets to it later. The reader
+    /// reads these packets when the kernel hands over the block.
+    #[cold]
+    pub fn open_last(&mut self) -> bool {
+        if self.open() {
+            return true;
+        }
+        let is_opened = self.mark.blocks_until(self.sequence(self.current)) == Some(0);
+        let descriptor = self.descriptor();
+        let packets = descriptor.packets.min(self.packets_max());
+        if !is_opened || packets <= self.early.packets {
+            return false;
+        }
+        self.open_rest(&descriptor, packets);
+        self.early.packets = packets;
+        self.early.is_open = true;
+        true
+    }
+
+    /// Begins the current block, which has this many packets, after the packets that were read
+    /// early.
+    fn open_rest(&mut self, descriptor: &Descriptor, packets: u32) {
+        let left = packets.saturating_sub(self.early.packets);
+        let next = match self.early.next {
+            0 => descriptor.first as usize,
+            next => next,
+        };
+        self.begun += u64::from(left);
+        self.open = Some(Open { next, left });
+    }
+
+    /// A corrupt descriptor may say that a block has more packets than this.
+    fn packets_max(&self) -> u32 {
+        u32::try_from(self.block_size / HEAD).unwrap_or(u32::MAX)
     }
 
     /// Whether the reader has begun the current block.
@@ -246,9 +297,14 @@ impl Blocks {
     }
 
     /// Releases the begun block to the kernel and advances to the next. Returns `None` if no block
-    /// is begun.
+    /// is begun, or if [`Blocks::open_last`] has begun it before the kernel closed it.
     pub fn release(&mut self) -> Option<Closed> {
-        self.open.take()?;
+        let open = self.open.take()?;
+        if self.early.is_open {
+            self.early.is_open = false;
+            self.early.next = open.next;
+            return None;
+        }
         let descriptor = self.descriptor();
         let status = self.status(self.current);
         status.store(TP_STATUS_KERNEL, Ordering::Release);
@@ -326,9 +382,7 @@ impl Blocks {
     pub(crate) fn begin(&mut self, index: usize, taken: u64, skipped: u32) {
         self.current = index % self.count;
         let descriptor = self.descriptor();
-        // A corrupt `packets` may be larger than the number of packets for which a block has room.
-        let room = u32::try_from(self.block_size / HEAD).unwrap_or(u32::MAX);
-        let packets = descriptor.packets.min(room);
+        let packets = descriptor.packets.min(self.packets_max());
         let skipped = skipped.min(packets);
         let before = taken - u64::from(skipped).min(taken);
         self.begun = before + u64::from(packets);

@@ -8,6 +8,7 @@
 mod frame;
 mod handover;
 mod one_reader;
+mod renewable;
 mod position;
 mod prefetch;
 mod blocks;
@@ -24,4 +25,5 @@ pub use one_reader::OneReader;
 pub use position::{Mark, Position};
 pub use records::{Drained, LONGEST, Labelled, Records};
 pub use remains::Remains;
+pub use renewable::Renewable;
 pub use wall::OffsetClock;

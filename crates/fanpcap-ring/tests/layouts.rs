@@ -65,6 +65,46 @@ fn with_tag(packet: &Packet, at: usize) -> Vec<u8> {
 }
 
 proptest! {
+    /// A reader whose device is gone reads blocks that the kernel has not closed. If the device
+    /// comes back, the kernel adds packets to the same block.
+    #[test]
+    fn packets_are_read_once_before_and_after_their_block_is_closed(
+        rounds in proptest::collection::vec(
+            (proptest::collection::vec(packet(), 0..12), 0..12_usize, 0..12_usize),
+            1..8,
+        ),
+    ) {
+        let mapping = Mapping::anonymous(3 * BLOCK).unwrap();
+        let memory = Memory::of(&mapping);
+        let mut blocks = Blocks::new(mapping, BLOCK, 3).unwrap();
+        let mut taken = 0;
+        for (round, (packets, first, second)) in rounds.iter().enumerate() {
+            let sequence = round as u64 + 1;
+            let most = memory.put_open_block(round % 3, sequence, packets);
+            let mut read = 0;
+            for come in [*first.min(second), *first.max(second)] {
+                let come = memory.put_open_block(round % 3, sequence, &packets[..come.min(most)]);
+                prop_assert_eq!(blocks.open_last(), come > read);
+                for packet in &packets[read..come] {
+                    check(&blocks.next_frame().unwrap().unwrap(), packet);
+                }
+                prop_assert_eq!(blocks.taken(), taken + come as u64);
+                prop_assert!(blocks.release().is_none() && !blocks.open_last());
+                read = come;
+            }
+            memory.put_numbered_block(round % 3, sequence, packets);
+            prop_assert!(blocks.open_last() && blocks.open());
+            for packet in &packets[read..most] {
+                check(&blocks.next_frame().unwrap().unwrap(), packet);
+            }
+            taken += most as u64;
+            prop_assert!(blocks.is_spent() && blocks.taken() == taken);
+            prop_assert!(blocks.release().is_some());
+            // The next block still has the number that it had a lap ago.
+            prop_assert!(!blocks.open_last());
+        }
+    }
+
     #[test]
     fn blocks_are_read_as_they_were_written(
         rounds in proptest::collection::vec(proptest::collection::vec(packet(), 0..20), 1..8),

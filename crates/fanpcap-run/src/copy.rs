@@ -1,11 +1,13 @@
 //! One copy of the application, from its first start to its last end.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use fanpcap_linux::netlink::link;
 use fanpcap_linux::process::child;
 use std::os::unix::process::ExitStatusExt;
 
@@ -71,6 +73,8 @@ pub(crate) struct Copy {
     /// copies with lower numbers.
     due: Option<Instant>,
     short: u32,
+    /// The next start waits until these devices are up.
+    awaited: BTreeSet<String>,
 }
 
 impl Copy {
@@ -137,9 +141,20 @@ impl Copy {
         self.child.is_none() && self.due.is_none()
     }
 
-    /// Whether it is time for the next start.
+    /// Whether it is time for the next start: the pause is over, and all awaited devices are up.
     pub(crate) fn is_due(&self) -> bool {
-        self.due.is_some_and(|due| due <= Instant::now())
+        let is_over = self.due.is_some_and(|due| due <= Instant::now());
+        is_over && self.awaited.iter().all(|device| link::is_up(device))
+    }
+
+    /// Whether the next start waits for devices.
+    pub(crate) fn awaits_devices(&self) -> bool {
+        self.due.is_some() && !self.awaited.is_empty()
+    }
+
+    /// The devices that the next start waits for.
+    pub(crate) fn awaited(&self) -> impl Iterator<Item = &str> {
+        self.awaited.iter().map(String::as_str)
     }
 
     /// Prevents further starts.
@@ -152,7 +167,8 @@ impl Copy {
 
     /// Notes the end of the process, if the process has ended. `told` says whether a signal of this
     /// command ended it. With `again`, plans the next start if the copy failed by itself and has
-    /// not ended too often.
+    /// not ended too often. `lost` are the copy's devices if one of them is gone. Then the copy is
+    /// started as soon as they are up, and the end does not count.
     ///
     /// # Errors
     /// waitpid(2) failed.
@@ -160,6 +176,7 @@ impl Copy {
         &mut self,
         told: impl Fn(ExitStatus) -> bool,
         again: bool,
+        lost: impl FnOnce() -> BTreeSet<String>,
     ) -> Result<Option<End>> {
         let Some(child) = &mut self.child else {
             return Ok(None);
@@ -170,11 +187,20 @@ impl Copy {
         self.child = None;
         let told = told(status);
         let again = again && !told && !status.success();
-        self.short = if self.age() < WELL { self.short + 1 } else { 1 };
+        self.awaited = if again { lost() } else { BTreeSet::new() };
+        self.short = match self.awaited.is_empty() {
+            true if self.age() < WELL => self.short + 1,
+            true => 1,
+            false => 0,
+        };
         self.given_up = again && self.short >= ENDS_MAX;
         let again = again && !self.given_up;
         if again {
-            self.due = Some(Instant::now() + delay(self.short));
+            let pause = match self.short {
+                0 => Duration::ZERO,
+                short => delay(short),
+            };
+            self.due = Some(Instant::now() + pause);
         }
         let end = End {
             status,
@@ -200,7 +226,7 @@ mod tests {
         let line = ["sh", "-c", script].map(OsString::from);
         copy.start(&line, |_| {}).unwrap();
         loop {
-            if let Some(end) = copy.end(|_| false, true).unwrap() {
+            if let Some(end) = copy.end(|_| false, true, BTreeSet::new).unwrap() {
                 return end;
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -233,6 +259,24 @@ mod tests {
             assert_eq!(run(&mut copy, "exit 1").again, round < ENDS_MAX);
         }
         assert!(copy.given_up && copy.is_done());
+    }
+
+    #[test]
+    fn a_copy_whose_device_is_gone_waits_for_it() {
+        let mut copy = Copy::new(0, None, &[]);
+        let line = ["sh", "-c", "exit 1"].map(OsString::from);
+        for device in ["lo", "no-such-device"] {
+            let is_there = link::is_up(device);
+            for _ in 0..2 * ENDS_MAX {
+                copy.start(&line, |_| {}).unwrap();
+                let lost = || BTreeSet::from([device.to_owned()]);
+                while copy.end(|_| false, true, lost).unwrap().is_none() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                assert!(copy.awaits_devices() && !copy.given_up && !copy.is_done());
+                assert_eq!(copy.is_due(), is_there, "{device}");
+            }
+        }
     }
 
     #[test]

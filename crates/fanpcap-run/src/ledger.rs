@@ -5,6 +5,7 @@ mod absence;
 mod account;
 mod ceiling;
 mod counts;
+mod device_names;
 mod member;
 mod spans;
 mod memberless;
@@ -15,6 +16,7 @@ mod offered;
 mod owner;
 mod shares;
 mod unread;
+mod stop;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -34,11 +36,13 @@ use absence::Absences;
 pub(crate) use absence::Absent;
 pub(crate) use account::Account;
 use counts::Counts;
+use device_names::{DeviceNames, is_gone};
 use member::Member;
 use offered::GroupReadings;
 pub(crate) use owner::copy_of;
 use shares::Shares;
 use spans::Spans;
+pub(crate) use stop::Left;
 use takers::Takers;
 
 /// After the last copy's end, the other members of the group get this time to read the rings that
@@ -101,6 +105,9 @@ pub(crate) struct Ledger {
     missed: BTreeSet<usize>,
     /// The group has had a member of a copy.
     has_had_members: bool,
+    names: DeviceNames,
+    /// Devices on which [`Ledger::stop`] has stopped the packets of the whole group.
+    stopped: BTreeSet<u32>,
 }
 
 impl Ledger {
@@ -146,6 +153,7 @@ impl Ledger {
     pub(crate) fn scan(&mut self, copies: &[(u32, usize)]) {
         self.running = copies.to_vec();
         self.settle(true);
+        self.names.refresh();
         self.count();
         self.read_offered();
         match roster::entries() {
@@ -225,6 +233,7 @@ impl Ledger {
             return;
         };
         self.has_had_members = true;
+        self.names.note(copy, ifindex);
         match Member::hold(copy, (ifindex, self.group), (pid, id)) {
             Some((member, complaint)) => {
                 self.known.insert(id);
@@ -273,8 +282,13 @@ impl Ledger {
         self.end_absences(&[]);
         self.absences.is_over = true;
         for ifindex in self.absences.devices() {
-            let counted = fanpcap_linux::netlink::link::packets(ifindex).ok();
-            self.complaints.extend(self.absences.end(ifindex, counted));
+            let gone = self.names.name(ifindex).filter(|_| is_gone(ifindex));
+            let counted = match gone {
+                Some(_) => Some(0),
+                None => fanpcap_linux::netlink::link::packets(ifindex).ok(),
+            };
+            self.complaints
+                .extend(self.absences.end(ifindex, counted, gone));
         }
     }
 
@@ -340,6 +354,12 @@ impl Ledger {
     pub(crate) fn devices(&self) -> BTreeSet<u32> {
         let begun = self.held.iter().filter(|it| it.rejecting().has_begun);
         begun.map(|it| it.ifindex).collect()
+    }
+
+    /// The devices of a copy that has ended, if one of them is gone. A device that has come back
+    /// with another index was gone; each such index counts for one end of the copy.
+    pub(crate) fn lost_devices(&mut self, copy: usize) -> BTreeSet<String> {
+        self.names.lost(copy)
     }
 
     /// The devices that copies steal from the host (`steal = yes`) unless the host uses them.

@@ -75,8 +75,11 @@ use supervise::{Run, Supervised};
 /// sockets themselves, and copies that are each alone in a group. If a copy captures outside the
 /// group, this command ends all copies, unless --allow-outsiders is given.
 ///
-/// Signals are passed on to all copies; a second interrupt kills them. This command ends everything
-/// that its copies have started, so run daemons in the foreground. The exit status is the status of
+/// Signals are passed on to all copies. At the first SIGINT or SIGTERM, the copies leave the group
+/// together, take the packets that are in their rings, and then get the signal. This takes at most
+/// their read time-out, and not more than about 1 second unless they still take packets. A second
+/// signal is passed on at once, the next one kills the copies. This command ends everything that
+/// its copies have started, so run daemons in the foreground. The exit status is the status of
 /// the first copy that failed by itself, or 128 plus the signal's number if that copy was killed.
 /// The exit status is 1 if the copies ran for some seconds and none was in the group, 127 if the
 /// program is not found, and 126 if the program can't be run.
@@ -103,7 +106,8 @@ pub struct Arguments {
     interface: Option<String>,
     /// Restarts a copy that was killed or ended with an error. A file that the copy wrote is kept
     /// as NAME.1, .2 and so on. In modes that are steering programs, such as flow, the new copy
-    /// gets the flows and unread packets of the old copy, if the new copy joins within 2 seconds
+    /// gets the flows and unread packets of the old copy, if the new copy joins within 2 seconds. A
+    /// copy that ended because its device is gone is started when the device is up again
     #[arg(long)]
     restart: bool,
     /// Merges the captures of the copies into FILE. The copies write their captures to files named

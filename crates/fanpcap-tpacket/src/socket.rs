@@ -7,6 +7,12 @@ use fanpcap_reader::{LinkState, Port, PortStatistics, ReadError};
 use std::ffi::c_short;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::thread;
+use std::time::Duration;
+
+/// How often, and at which interval, to check whether the kernel has unbound a socket.
+const UNBOUND_STEPS: u32 = 200;
+const UNBOUND_STEP: Duration = Duration::from_millis(1);
 
 /// A packet socket that stays open as long as its reader lives.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +23,31 @@ impl Socket {
     pub fn new(socket: BorrowedFd<'static>) -> Self {
         Self(socket)
     }
+
+    fn is_unbound(self) -> bool {
+        packet::is_unbound(self.0).unwrap_or(false)
+    }
+
+    /// Waits until the kernel has unbound the socket, whose device is unlisted. An application that
+    /// waits in poll(2) would not be woken for that: the socket reports no second error.
+    fn is_unbound_soon(self) -> bool {
+        (0..UNBOUND_STEPS).any(|_| {
+            thread::sleep(UNBOUND_STEP);
+            self.is_unbound()
+        })
+    }
+
+    /// Whether the kernel still lists the socket's device. True if this is unknown.
+    pub fn is_device_listed(&self) -> bool {
+        let address = packet::address(self.0);
+        let state = address.and_then(|address| interface::is_up(self.0, address.ifindex));
+        !state.is_err_and(|error| is_missing(&error))
+    }
+}
+
+/// Whether an error means that the device is gone.
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(ENXIO | ENODEV))
 }
 
 impl Port for Socket {
@@ -47,8 +78,8 @@ impl Port for Socket {
     }
 
     fn link(&self) -> Result<LinkState, ReadError> {
-        let gone = || ReadError::new(SocketError::Disappeared);
-        if packet::is_unbound(self.0).unwrap_or(false) {
+        let gone = || ReadError::of_gone(SocketError::Disappeared);
+        if self.is_unbound() {
             return Err(gone());
         }
         let address = packet::address(self.0);
@@ -56,7 +87,13 @@ impl Port for Socket {
         match interface::is_up(self.0, address.ifindex) {
             Ok(true) => Ok(LinkState::Up),
             Ok(false) => Ok(LinkState::Down),
-            Err(error) if matches!(error.raw_os_error(), Some(ENXIO | ENODEV)) => Err(gone()),
+            Err(error) if is_missing(&error) && address.ifindex == 0 => Err(gone()),
+            // The kernel has unlisted the device. It waits for packets on their way to the socket,
+            // and then unbinds the socket (`unregister_netdevice_many_notify`).
+            Err(error) if is_missing(&error) => match self.is_unbound_soon() {
+                true => Err(gone()),
+                false => Ok(LinkState::Down),
+            },
             Err(error) => {
                 let device = interface::name(address.ifindex).unwrap_or_default();
                 Err(ReadError::new(SocketError::Flags { device, error }))

@@ -130,6 +130,12 @@ impl WatchedCounters for HeldCounters {
         self.is_of(slot, socket).then(|| counts.for_slot())
     }
 
+    fn stop(&self, slot: u8, socket: u64) {
+        if self.is_of(slot, socket) {
+            self.stop_slot(slot);
+        }
+    }
+
     fn offered(&self) -> u64 {
         self.group_counts().offered
     }

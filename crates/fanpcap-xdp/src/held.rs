@@ -59,6 +59,11 @@ impl HeldCounters {
         self.rows.counts(slot)
     }
 
+    /// Stops the packets for a slot.
+    pub(crate) fn stop_slot(&self, slot: u8) {
+        self.rows.of(slot).for_each(|row| row.set_snaplen(0));
+    }
+
     pub(crate) fn group_counts(&self) -> GroupCounts {
         let all = (0..=u8::MAX).map(|slot| self.slot_counts(slot).sum());
         self.ledger.counts(all.fold(0, u64::wrapping_add))

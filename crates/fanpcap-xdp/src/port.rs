@@ -144,11 +144,13 @@ impl Port for RingsPort {
     fn link(&self) -> Result<LinkState, ReadError> {
         let state = self.as_socket().link()?;
         if self.link.as_ref().is_some_and(program::is_detached) {
-            // When a device is removed, the kernel first unlists the device, and then detaches the
-            // BPF program. So if the device was removed after the first check, this second check
-            // reports the removal.
-            self.as_socket().link()?;
-            return Err(ReadError::new(Detached));
+            // When a device is removed, the kernel first unlists the device, then detaches the BPF
+            // program, and then unbinds the socket. So if the device is not listed now, a later
+            // check reports the removal.
+            return match self.as_socket().is_device_listed() {
+                true => Err(ReadError::new(Detached)),
+                false => self.as_socket().link(),
+            };
         }
         Ok(state)
     }

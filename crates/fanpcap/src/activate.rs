@@ -9,6 +9,7 @@
 
 use crate::default_mode::{self, one_device, spans_devices};
 use crate::engine;
+use crate::gone;
 use crate::handle::{Handle, NO_SUCH_DEVICE, PERM_DENIED, PartState, Setting, WARNING};
 use crate::placement;
 use crate::plan::{Plans, provide};
@@ -24,7 +25,11 @@ use std::ffi::c_int;
 /// returns 0 or more.
 pub fn activate<H: Handle>(p: H) -> c_int {
     let all = all(p);
-    let activated = activate_all(p, &all, &mut Plans::new());
+    let mut plans = Plans::new();
+    let activated = activate_all(p, &all, &mut plans).map(|status| match plans.of(p) {
+        Ok(plan) if status >= 0 => gone::expect(p, plan, status),
+        Ok(_) | Err(_) => status,
+    });
     activated.unwrap_or_else(|(failed, status)| {
         if failed != p {
             blame(p, failed);

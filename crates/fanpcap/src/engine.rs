@@ -89,7 +89,7 @@ pub(crate) fn settle<H: Handle>(
 ///
 /// # Errors
 /// The status of pcap_activate(3PCAP) if packet sockets can't replace the engine either.
-fn prepare<H: Handle>(p: H, plans: &mut Plans<H>) -> Result<Option<String>, c_int> {
+pub(crate) fn prepare<H: Handle>(p: H, plans: &mut Plans<H>) -> Result<Option<String>, c_int> {
     let plan = plans.of(p)?;
     let Some(asked) = &plan.on_engine else {
         return Ok(None);
@@ -177,6 +177,18 @@ pub(crate) fn join<H: Handle>(p: H, all: &[H], plans: &mut Plans<H>) -> Result<c
         p.publish_counters();
     }
     Ok(each(p, warn))
+}
+
+/// Joins the group again, after the device was gone. The handle is prepared.
+///
+/// # Errors
+/// Why the handle can't join.
+pub(crate) fn join_again<H: Handle>(p: H, plan: &Plan) -> Result<(), String> {
+    let Some(asked) = &plan.on_engine else {
+        return Err("not on an engine that takes devices".to_owned());
+    };
+    let choice = choice(p, plan, asked)?;
+    default_mode::join(p, &choice, &[]).map_err(|error| choice.blame(&error))
 }
 
 /// The handles on all devices of `own`'s group; empty if the group has one device.

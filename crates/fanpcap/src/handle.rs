@@ -26,9 +26,9 @@ pub const PERM_DENIED: c_int = -8;
 pub const WARNING: c_int = 1;
 
 /// An open handle of the system's library. A copy of this value stands for the same handle.
-pub trait Handle: System + Life + Member {}
+pub trait Handle: System + Life + Member + Return {}
 
-impl<H: System + Life + Member> Handle for H {}
+impl<H: System + Life + Member + Return> Handle for H {}
 
 /// A setting of a handle that is not activated yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,9 @@ pub trait System: Copy + PartialEq {
 
     /// Whether the handle's device is a network interface, or `any`. libpcap has other devices too.
     fn is_on_interfaces(self) -> bool;
+
+    /// Whether the handle's device is one network interface.
+    fn is_of_one_interface(self) -> bool;
 
     /// In words, how the host or a container uses the handle's device, so that it may need the
     /// device's packets; `None` if neither uses the device.
@@ -197,6 +200,49 @@ pub trait Member: Copy {
     fn filter_on_engine(self, filter: &[Classic], number: u32) -> bool;
 }
 
+/// The operations of a handle whose device is gone, and that waits for the device's return.
+pub trait Return: Copy {
+    /// Makes the handle wait when its device is gone. Called at the end of the activation.
+    ///
+    /// # Errors
+    /// Why the handle can't wait.
+    fn expect_return(self) -> Result<(), String>;
+
+    /// Whether the handle has left its device.
+    fn is_away(self) -> bool;
+
+    /// Leaves the device, which is gone, and the group on it. Only the reading thread calls this
+    /// function, after it has delivered all packets. Afterwards the handle has a socket that is
+    /// bound to no device, and receives nothing.
+    ///
+    /// # Errors
+    /// Why the handle can't wait.
+    fn leave(self) -> Result<(), String>;
+
+    /// Frees what other threads may still have used when the handle left its device. Only the
+    /// reading thread calls this function, in a later attempt to capture again. As long as any
+    /// member has not done so, the group can't begin on another device.
+    fn let_go(self);
+
+    /// Whether a device of the name that the handle was opened with is up.
+    ///
+    /// # Errors
+    /// Why the handle would not find such a device.
+    fn is_back(self) -> Result<bool, String>;
+
+    /// Binds the new socket to the device and to a protocol that no frame carries.
+    ///
+    /// # Errors
+    /// The error of bind(2) and setsockopt(2).
+    fn bind_silently(self) -> io::Result<()>;
+
+    /// Makes the reader read the handle's new ring. Only the reading thread calls this function.
+    ///
+    /// # Errors
+    /// Why the ring can't be read.
+    fn renew_reader(self) -> Result<(), String>;
+}
+
 /// The group that a handle is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Joined {
@@ -223,6 +269,8 @@ pub struct Notes {
     pub timeout: Option<c_int>,
     /// The application's pcap_set_immediate_mode().
     pub is_immediate: bool,
+    /// The application's pcap_set_promisc().
+    pub is_promiscuous: bool,
     /// An activated handle's requirements for the engine that fills its rings; `None` on packet
     /// sockets.
     pub on_engine: Option<AskedOfEngine>,

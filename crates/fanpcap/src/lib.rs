@@ -11,6 +11,7 @@ mod placement;
 mod warnings;
 pub mod several;
 pub mod engine;
+pub mod gone;
 pub mod activate;
 pub mod fanout;
 pub mod filter;

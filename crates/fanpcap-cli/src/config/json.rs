@@ -49,6 +49,8 @@ fn device(seen: &Entry) -> Value {
         "driver_from": origins.driver.as_ref().map(|(origin, _)| origin),
         "steal": plan.and_then(|plan| plan.on_engine.as_ref()).map(|it| it.steal.name()),
         "outgoing": plan.and_then(|plan| plan.on_engine.as_ref()).map(|it| it.outgoing),
+        "waits_if_gone": plan.map(|plan| plan.waits_if_gone.is_some()),
+        "waits_if_gone_from": plan.and_then(|plan| plan.waits_if_gone.as_ref()),
         "is_read_by_fanpcap": plan.map(|plan| plan.is_read_by_us()),
         "caplen": plan.and_then(|plan| plan.caplen),
         "caplen_from": origins.caplen,

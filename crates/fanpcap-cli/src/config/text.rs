@@ -68,6 +68,9 @@ fn one(page: &mut String, device: &Entry) {
     if let Some((origin, engine)) = &origins.driver {
         line(page, "driver", engine.name(), Some(origin));
     }
+    if let Some(origin) = &plan.waits_if_gone {
+        line(page, "gone", "wait", Some(origin));
+    }
     if let Some(on_xdp) = &plan.on_engine {
         host(page, on_xdp);
     }

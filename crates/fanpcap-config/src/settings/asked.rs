@@ -70,12 +70,22 @@ impl<'a> Asked<'a> {
         entries.find(|entry| entry.key == key && self.concerns(entry))
     }
 
-    /// The setting that names the engine for this device. The environment takes precedence over the
-    /// config file.
+    /// The setting that names the engine for this device.
     pub(super) fn driver(&self) -> Option<&'a Entry> {
+        self.by_environment_or_file(Key::Driver)
+    }
+
+    /// The setting that says what to do when this device is gone.
+    pub(super) fn gone(&self) -> Option<&'a Entry> {
+        self.by_environment_or_file(Key::Gone)
+    }
+
+    /// The first setting of this key that concerns the device. The environment takes precedence
+    /// over the config file.
+    fn by_environment_or_file(&self, key: Key) -> Option<&'a Entry> {
         let Settings { environment, file } = self.settings;
         let mut entries = environment.iter().chain(file);
-        entries.find(|entry| entry.key == Key::Driver && self.concerns(entry))
+        entries.find(|entry| entry.key == key && self.concerns(entry))
     }
 
     pub(super) fn concerns(&self, entry: &Entry) -> bool {
@@ -112,6 +122,11 @@ impl Entry {
     /// for packet sockets.
     pub(super) fn is_default(&self) -> bool {
         matches!(self.value, Value::Steal(Steal::No) | Value::YesNo(true))
+    }
+
+    /// Whether the entry asks to wait for a device that is gone.
+    pub(super) fn waits(&self) -> bool {
+        self.value == Value::Waits(true)
     }
 
     pub(super) fn origin(&self) -> String {

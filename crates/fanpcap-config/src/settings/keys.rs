@@ -25,6 +25,8 @@ pub enum Key {
     Steal,
     /// Whether packets that the host sends are captured.
     Outgoing,
+    /// What a handle does when its device is gone.
+    Gone,
     /// Whether channel and affinity settings stay when the handle is closed.
     Keep,
     /// The NIC's receive channels.
@@ -114,7 +116,7 @@ impl Row {
 }
 
 /// All keys. A test compares the table with pcap.conf(5).
-pub(super) static KEYS: [Row; 17] = [
+pub(super) static KEYS: [Row; 18] = [
     Row::new(
         Key::Group,
         &["def_group", "group"],
@@ -146,6 +148,7 @@ pub(super) static KEYS: [Row; 17] = [
     Row::new(Key::Steal, &["steal"], Scope::Device, Takes::Steal).honoured(Honoured::OnEngine),
     Row::new(Key::Outgoing, &["outgoing"], Scope::Device, Takes::YesNo)
         .honoured(Honoured::OnEngine),
+    Row::new(Key::Gone, &["gone"], Scope::Device, Takes::Gone).set_by(&["GONE"], None),
     Row::new(Key::Keep, &["keep"], Scope::Device, Takes::YesNo),
     channels(Key::RxChannels, &["rx_channels"]),
     channels(Key::TxChannels, &["tx_channels"]),

@@ -36,6 +36,9 @@ pub struct Plan {
     /// The engine other than packet sockets that settings or the device's name ask for, with its
     /// settings.
     pub on_engine: Option<OnEngine>,
+    /// The setting that makes the handle wait when its device is gone; `None` if the application
+    /// gets an error, as from the system's library.
+    pub waits_if_gone: Option<String>,
     /// Changes to the device's channels, interrupts and polling threads that settings ask for.
     pub placement: Option<Placement>,
 }
@@ -82,6 +85,7 @@ impl Settings {
         let mut tpacket = device.is_part() || device.is_fallback();
         let mut on_engine = None;
         let mut placement = None;
+        let mut waits_if_gone = None;
         for part in device.parts() {
             let handle = Handle {
                 asked: self.asked(device, part),
@@ -95,10 +99,16 @@ impl Settings {
             tpacket |= handle.asked.engine().is_some_and(Driver::is_rings);
             on_engine = on_engine.or(handle.asked.on_engine());
             placement = placement.or(handle.asked.placement());
+            let waits = handle.asked.gone().filter(|entry| entry.waits());
+            if let Some(entry) = waits.filter(|_| device.parts().len() > 1) {
+                return Err(waits_for_one(entry));
+            }
+            waits_if_gone = waits.map(Entry::origin);
         }
         if choice.is_some() {
             refuse_engine(device)?;
         }
+        tpacket |= waits_if_gone.is_some();
         let caplen = self
             .for_all(Key::Caplen)
             .and_then(|entry| entry.value.number());
@@ -108,6 +118,7 @@ impl Settings {
             tpacket,
             by_name,
             on_engine,
+            waits_if_gone,
             placement,
         })
     }
@@ -367,6 +378,13 @@ fn needs_engine(entry: &Entry) -> Report {
     let message = format!("{} needs driver {engines}", quote(name));
     let hint = format!("add 'driver@{device} = {engines}', or remove {name}");
     entry.blame(Fault::new("setting-needs-xdp", message).hint(hint))
+}
+
+/// The report of `gone = wait` for a handle on several devices.
+fn waits_for_one(entry: &Entry) -> Report {
+    let message = format!("{} is for handles on one device", quote(&entry.name));
+    let fault = Fault::new("wait-for-one-device", message);
+    entry.blame(fault.hint("remove it, or open a handle for each device"))
 }
 
 fn without_group(entry: &Entry, hint: &str) -> Report {

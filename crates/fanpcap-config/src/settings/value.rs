@@ -16,6 +16,8 @@ pub enum Value {
     YesNo(bool),
     /// Whether the host loses the packets.
     Steal(Steal),
+    /// Whether a handle whose device is gone waits for its return.
+    Waits(bool),
     /// A list of CPUs, as the first and last of each range.
     Cpus(Vec<(u32, u32)>),
     /// An engine.
@@ -46,6 +48,8 @@ pub(super) enum Takes {
     Number(u32, u32),
     YesNo,
     Steal,
+    /// `wait` or `error`.
+    Gone,
     Cpus,
     Driver,
     /// A fan-out mode or a steering program.
@@ -59,6 +63,7 @@ impl Takes {
         match self {
             Takes::Number(min, max) => number(text, min, max).map(Value::Number),
             Takes::YesNo => yes_no(text).map(Value::YesNo),
+            Takes::Gone => waits(text).map(Value::Waits),
             Takes::Steal => steal(text).map(Value::Steal),
             Takes::Cpus => cpus(text).map(Value::Cpus),
             Takes::Driver => engine(text).map(Value::Driver),
@@ -129,6 +134,17 @@ fn yes_no(text: &str) -> Result<bool, Fault> {
         _ => {
             let message = format!("{} is neither yes nor no", quote(text));
             Err(Fault::new("not-yes-or-no", message).hint("write yes or no"))
+        }
+    }
+}
+
+fn waits(text: &str) -> Result<bool, Fault> {
+    match text.to_ascii_lowercase().as_str() {
+        "wait" => Ok(true),
+        "error" => Ok(false),
+        _ => {
+            let message = format!("{} is neither wait nor error", quote(text));
+            Err(Fault::new("not-wait-or-error", message).hint("write wait or error"))
         }
     }
 }

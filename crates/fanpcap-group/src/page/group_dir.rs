@@ -3,9 +3,10 @@
 use super::MemberId;
 use super::content::{self, HeldPage, OtherPage};
 use super::given::{self, DIRECTORIES_MAX};
-use crate::record::Record;
+use crate::record::{Record, WORDS};
 use fanpcap_engine::root::{self, Root};
 use fanpcap_linux::file::directory::{Access, Directory, is_trusted};
+use fanpcap_linux::file::shared::{self, Word};
 use fanpcap_linux::process::netns;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
@@ -165,6 +166,16 @@ impl GroupDir {
         let file = content::open(&self.open()?, OsStr::new(&name), Access::Read)?;
         file.map(HeldPage)
             .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Maps the page of a member of the process `pid`, to change its counters.
+    ///
+    /// # Errors
+    /// As [`GroupDir::hold`]; `EACCES` where the page is another user's.
+    pub(crate) fn words(&self, pid: u32, member: MemberId) -> io::Result<[Word; WORDS]> {
+        let name = page_name(pid, member);
+        let file = content::open(&self.open()?, OsStr::new(&name), Access::Write)?;
+        shared::join(&file.ok_or(io::ErrorKind::NotFound)?)
     }
 
     /// Opens the pages of living members, except `own`. Skips members that leave during the call.

@@ -5,6 +5,7 @@
 //! mounted. It does not use `/proc/net/dev`, because that file adds up several causes of drops.
 
 use crate::bytes::{text, u16_at, u32_at};
+use crate::interface;
 use crate::netlink::{Question, for_each_attribute, malformed};
 use std::collections::BTreeSet;
 use std::io;
@@ -108,6 +109,14 @@ pub fn get(ifindex: u32) -> io::Result<Link> {
     body.extend([0; 8]);
     link(&LINKS.get(&body)?).ok_or_else(malformed)
 }
+
+/// Whether a device with this name exists and is up (`IFF_UP`).
+pub fn is_up(name: &str) -> bool {
+    let link = interface::index(name).and_then(|index| get(index).ok());
+    link.is_some_and(|link| link.flags & IFF_UP != 0)
+}
+
+const IFF_UP: u32 = 1;
 
 /// Returns every device of the calling thread's network namespace.
 ///

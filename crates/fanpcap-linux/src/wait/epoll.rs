@@ -159,6 +159,14 @@ impl AnyOf {
         self.epoll.add(fd, true)
     }
 
+    /// Stops watching a descriptor, which the caller may then close.
+    ///
+    /// # Errors
+    /// The error of epoll.
+    pub fn remove(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        self.epoll.remove(fd)
+    }
+
     /// Returns the descriptor on which applications wait.
     pub fn fd(&self) -> RawFd {
         self.epoll.as_fd().as_raw_fd()

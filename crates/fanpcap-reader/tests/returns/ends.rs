@@ -206,6 +206,31 @@ fn a_device_that_is_gone_fails_the_read() {
 }
 
 #[test]
+fn packets_in_a_block_that_is_not_closed_come_before_the_device_is_gone() {
+    let (mut device, input) = FakeDevice::new(true, None);
+    let reader = Reader::new(input, &OPTIONS).unwrap();
+    device.begin_block(&[packet(1, 60), packet(2, 60)]);
+    device.port.then(Ok(LinkState::Down));
+    let links = iter::once(Ok(LinkState::Down)).chain(iter::repeat_n(Err("gone"), 4));
+    device.port.links.lock().unwrap().extend(links);
+    assert_eq!(times(&reader, 1), (COUNT(1), vec![1]));
+    assert_eq!(times(&reader, -1), (COUNT(1), vec![2]));
+    assert_eq!(times(&reader, -1), (error("gone"), vec![]));
+}
+
+#[test]
+fn whoever_waits_by_itself_gets_the_last_packets_and_the_error_in_one_read() {
+    let (mut device, input) = FakeDevice::new(true, None);
+    let reader = Reader::new(input, &OPTIONS).unwrap();
+    assert_eq!(reader.selectable(), None);
+    device.begin_block(&[packet(1, 60)]);
+    device.port.then(Ok(LinkState::Down));
+    let links = iter::repeat_n(Err("gone"), 4);
+    device.port.links.lock().unwrap().extend(links);
+    assert_eq!(times(&reader, -1), (error("gone"), vec![1]));
+}
+
+#[test]
 fn a_ring_that_no_kernel_writes_fails_the_read() {
     for is_v3 in [true, false] {
         let (mut device, input) = FakeDevice::new(is_v3, TIMEOUT);

@@ -57,11 +57,11 @@ impl FakePort {
     }
 }
 
-fn answer(answers: &Mutex<VecDeque<Answer>>) -> Result<LinkState, ReadError> {
+fn answer(answers: &Mutex<VecDeque<Answer>>) -> Result<LinkState, io::Error> {
     let answer = answers.lock().unwrap().pop_front();
     answer
         .unwrap_or(Ok(LinkState::Up))
-        .map_err(|text| ReadError::new(io::Error::other(text)))
+        .map_err(io::Error::other)
 }
 
 impl Port for FakePort {
@@ -77,11 +77,11 @@ impl Port for FakePort {
     }
 
     fn check(&self, _: i16) -> Result<LinkState, ReadError> {
-        answer(&self.checks)
+        answer(&self.checks).map_err(ReadError::new)
     }
 
     fn link(&self) -> Result<LinkState, ReadError> {
-        answer(&self.links)
+        answer(&self.links).map_err(ReadError::of_gone)
     }
 
     fn poll_error(&self, error: io::Error) -> ReadError {
@@ -149,6 +149,13 @@ impl FakeDevice {
             }
         }
         self.port.ring();
+    }
+
+    /// The kernel writes packets to the next block and does not close it.
+    pub(crate) fn begin_block(&mut self, packets: &[Packet]) {
+        let (block, sequence) = (self.next % BLOCKS, self.next as u64 + 1);
+        let put = self.memory.put_open_block(block, sequence, packets);
+        assert_eq!(put, packets.len());
     }
 
     /// The ring of a reader that died at this position.

@@ -50,9 +50,16 @@ impl Absences {
     }
 
     /// Ends the absence on a device, and returns a message about the absence. `counted` is the
-    /// device's packet counter when a copy joined.
-    pub(super) fn end(&mut self, ifindex: u32, counted: Option<u64>) -> Option<String> {
+    /// device's packet counter when a copy joined. If the device with this index is `gone`,
+    /// `counted` is the counter of the device that now has this name: it began with 0.
+    pub(super) fn end(
+        &mut self,
+        ifindex: u32,
+        counted: Option<u64>,
+        gone: Option<&str>,
+    ) -> Option<String> {
         let (since, before) = self.open.remove(&ifindex)?;
+        let before = gone.map_or(before, |_| Some(0));
         let packets = counted
             .zip(before)
             .map(|(counted, before)| counted.saturating_sub(before));
@@ -61,8 +68,10 @@ impl Absences {
         self.sum.seconds += seconds;
         self.sum.packets = self.sum.packets.zip(packets).map(|(sum, more)| sum + more);
         let packets = packets.map_or("an unknown number of".to_owned(), |it| it.to_string());
+        let gone = gone.map(|device| format!(", because {device} was gone"));
+        let gone = gone.unwrap_or_default();
         Some(format!(
-            "no copy was in the group for {seconds:.2} s: {packets} packets came to the device in this time, and no copy got them"
+            "no copy was in the group for {seconds:.2} s{gone}: {packets} packets came to the device in this time, and no copy got them"
         ))
     }
 
@@ -79,19 +88,25 @@ mod tests {
     #[test]
     fn what_came_while_no_copy_was_there_is_added_up() {
         let mut absences = Absences::default();
-        assert_eq!(absences.end(1, Some(5)), None);
+        assert_eq!(absences.end(1, Some(5), None), None);
         absences.begin(1, Some(10));
         absences.begin(1, Some(11));
         absences.begin(2, Some(70));
         assert_eq!(absences.devices(), [1, 2]);
-        let said = absences.end(1, Some(25)).unwrap();
+        let said = absences.end(1, Some(25), None).unwrap();
         assert!(said.contains(" s: 15 packets came to the device"), "{said}");
-        absences.end(2, Some(70)).unwrap();
+        absences.end(2, Some(70), None).unwrap();
         assert_eq!((absences.sum.times, absences.sum.packets), (2, Some(15)));
         absences.begin(1, None);
-        let said = absences.end(1, Some(25)).unwrap();
+        let said = absences.end(1, Some(25), None).unwrap();
         assert!(said.contains("an unknown number of packets"), "{said}");
         assert_eq!(absences.sum.packets, None);
+        absences.begin(3, None);
+        let said = absences.end(3, Some(4), Some("eth7")).unwrap();
+        assert!(
+            said.contains(", because eth7 was gone: 4 packets"),
+            "{said}"
+        );
         absences.is_over = true;
         absences.begin(1, Some(5));
         assert!(absences.devices().is_empty());

@@ -9,6 +9,7 @@ use fanpcap_group::page::MemberId;
 use fanpcap_group::roster::Roster;
 use fanpcap_linux::netlink::link;
 
+use super::device_names::is_gone;
 use super::member::Member;
 use super::{Account, Ledger, memberless};
 
@@ -126,7 +127,8 @@ impl Ledger {
             let rest = self.ended.iter_mut();
             rest.filter(|it| it.ifindex == moment.ifindex)
                 .for_each(|it| it.is_of_before = true);
-            moment.unsure()
+            let gets_none = self.stopped.contains(&moment.ifindex) || is_gone(moment.ifindex);
+            if gets_none { Some(0) } else { moment.unsure() }
         });
         let missed = self.missed_at_the_end(moment.ifindex, (is_deserted, left));
         let at_most = unsure.unwrap_or(Some(0));
@@ -167,12 +169,16 @@ impl Ledger {
         self.note_begun(ended);
         for ifindex in self.absences.devices() {
             let members = self.held.iter().chain(ended);
-            let of_device = members.filter(|member| member.ifindex == ifindex);
+            let of_device = members.filter(|member| {
+                member.ifindex == ifindex || self.names.is_successor(ifindex, member.ifindex)
+            });
             let begun = of_device
                 .filter(|it| it.has_joined() && !it.is_of_before)
                 .map(Member::rejecting);
             if let Some(first) = begun.map(|it| it.joined_at).min() {
-                self.complaints.extend(self.absences.end(ifindex, first));
+                let gone = self.names.name(ifindex).filter(|_| is_gone(ifindex));
+                self.complaints
+                    .extend(self.absences.end(ifindex, first, gone));
                 self.resumed.extend(first.map(|first| (ifindex, first)));
             }
         }

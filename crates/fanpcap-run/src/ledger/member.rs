@@ -2,6 +2,7 @@
 //! member's losses after the member has died.
 
 mod by_engine;
+mod stop;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -62,6 +63,11 @@ pub(super) struct Member {
     leaving: Option<Instant>,
     /// Time when the process was found dead.
     ended: Option<Instant>,
+    /// How this command has stopped the member's packets, before it sends the signal to end.
+    stopped: Option<stop::Stopped>,
+    /// When the packets were stopped: the longest time until the kernel hands over the packets in
+    /// the ring.
+    pub(super) timeout: Duration,
     /// After the member had ended, the group became empty, so this member ends no absence.
     pub(super) is_of_before: bool,
 }
@@ -105,6 +111,8 @@ impl Member {
             closing: None,
             leaving: None,
             ended: None,
+            stopped: None,
+            timeout: Duration::ZERO,
             is_of_before: false,
         };
         Some((member, complaint))
@@ -334,7 +342,7 @@ impl Member {
             taken,
             inherited,
             unread: lost.map(|lost| lost.unread),
-            refused: closed.refused,
+            refused: self.refused_by_group(closed.refused),
             uncounted_at_most: rejecting.at_most(counted),
         })
     }

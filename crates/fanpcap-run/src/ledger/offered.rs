@@ -29,6 +29,19 @@ struct Reading {
     counted: u64,
     /// The group's count of packets when `counted` was read, or a moment later.
     offered: u64,
+    /// The group's count of packets without a member, when this command stopped the members.
+    no_member: Option<u64>,
+}
+
+impl GroupReadings {
+    /// Notes that the group's members on a device are about to be stopped: from now on, packets
+    /// without a member are no loss.
+    pub(super) fn stop(&mut self, ifindex: u32) {
+        if let Some(reading) = self.0.get_mut(&ifindex) {
+            let no_member = reading.counters.no_member();
+            reading.no_member.get_or_insert(no_member);
+        }
+    }
 }
 
 impl Reading {
@@ -48,7 +61,8 @@ impl Reading {
         let offered = self.counters.offered().saturating_sub(self.offered);
         let since = until.saturating_sub(self.counted).saturating_sub(offered);
         let missed = if is_intended { 0 } else { since };
-        missed.saturating_add(self.counters.no_member())
+        let no_member = self.no_member;
+        missed.saturating_add(no_member.unwrap_or_else(|| self.counters.no_member()))
     }
 }
 
@@ -78,6 +92,7 @@ impl Ledger {
                 counters,
                 counted: u64::MAX,
                 offered: 0,
+                no_member: None,
             };
             let joined = member.rejecting().joined_at;
             let resumed = self.resumed.remove(&ifindex).or(joined);

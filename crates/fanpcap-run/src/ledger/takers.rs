@@ -117,6 +117,9 @@ impl Ledger {
     /// all packets since the group last had a living member.
     pub(super) fn note_uncounted(&mut self, moment: &Moment, ended: &[Member]) {
         let ifindex = moment.ifindex;
+        if self.stopped.contains(&ifindex) {
+            return;
+        }
         let of_device = || ended.iter().filter(|member| member.ifindex == ifindex);
         let has_placeholders =
             self.takers.are_none(ifindex) && self.takers.placeholders.remove(&ifindex);

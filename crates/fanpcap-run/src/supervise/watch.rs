@@ -2,6 +2,7 @@
 
 mod ends;
 mod joins;
+mod last_packets;
 mod signals;
 mod streams;
 mod turns;
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use crossterm::terminal;
+use fanpcap_linux::netlink::monitor::LinkMonitor;
 use fanpcap_linux::process::child;
 use fanpcap_linux::wait::clock;
 use fanpcap_linux::wait::events::{self, Signals};
@@ -30,6 +32,7 @@ use crate::orphans::Orphans;
 use crate::output::{Activity, Stream, Word};
 use crate::progress::Progress;
 use joins::Outsiders;
+use last_packets::LastPackets;
 use turns::Turns;
 
 /// Interval of searches for members and of readings of their counters. The interval is shorter
@@ -60,6 +63,8 @@ pub(super) struct Watch<'a> {
     orphans: Orphans,
     guard: Guard,
     signals: Signals,
+    /// Notifications of devices. Without them, a copy that waits for a device is started later.
+    links: Option<LinkMonitor>,
     activity: Arc<Activity>,
     /// Copies that have printed a line that was too long. Each copy is reported once.
     cut: BTreeSet<usize>,
@@ -68,7 +73,11 @@ pub(super) struct Watch<'a> {
     told: Receiver<(usize, Word)>,
     /// Number of the copies' output streams that are still open.
     streams: usize,
-    /// When this command first sent the copies a signal to end.
+    /// A signal to end that has come and was not forwarded yet, because the copies take their last
+    /// packets.
+    last_packets: Option<LastPackets>,
+    /// When this command got the first signal to end, or sent the copies such a signal because of
+    /// an error. When it forwards a signal to end later, the time of that.
     stopped: Option<Instant>,
     /// Whether the message about copies that did not end in time was printed.
     has_said_stays: bool,
@@ -108,12 +117,14 @@ impl<'a> Watch<'a> {
             orphans,
             guard,
             signals,
+            links: LinkMonitor::new().ok(),
             activity: Arc::default(),
             cut: BTreeSet::new(),
             turns: Turns::default(),
             tell,
             told,
             streams: 0,
+            last_packets: None,
             stopped: None,
             has_said_stays: false,
             forwarded: BTreeMap::new(),
@@ -140,6 +151,7 @@ impl<'a> Watch<'a> {
             self.scan();
             self.reap()?;
             self.start_in_turn();
+            self.end_when_read();
             self.say_who_stays();
             self.tend();
             self.start_again();
@@ -177,10 +189,18 @@ impl<'a> Watch<'a> {
 
     fn wait(&self) -> Result<()> {
         let mut fds = vec![self.signals.as_fd()];
+        // The copies that wait for a device look for it after each wait.
+        let monitor = self.links.as_ref();
+        let monitor = monitor.filter(|_| self.copies.iter().any(Copy::awaits_devices));
+        fds.extend(monitor.map(AsFd::as_fd));
         fds.extend(self.ledger.fds());
-        let pressed = self.ledger.is_pressed().then_some(PERIOD_PRESSED);
+        let is_pressed = self.ledger.is_pressed() || self.last_packets.is_some();
+        let pressed = is_pressed.then_some(PERIOD_PRESSED);
         events::poll(&fds, Some(pressed.unwrap_or_else(|| self.period())))
             .context("waiting for the copies")?;
+        if let Some(monitor) = monitor {
+            monitor.clear();
+        }
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Simulated handles. Each handle records the calls to it, and returns what the test has set.
 
-use fanpcap::handle::{ERROR, Joined, Life, Member, Notes, PartState, Setting, System};
+use fanpcap::handle::{ERROR, Joined, Life, Member, Notes, PartState, Return, Setting, System};
 use fanpcap::request::Request;
 use fanpcap_bpf::Classic;
 use fanpcap_config::settings::{Environment, Group, GroupChoice, OnEngine, Settings};
@@ -52,6 +52,7 @@ pub(crate) struct State {
     pub(crate) refused: Option<fn() -> JoinError>,
     pub(crate) is_foreseen: bool,
     pub(crate) is_gone: bool,
+    pub(crate) is_away: bool,
     group: Option<Joined>,
     /// What the group runs before the handle joins, at each look-up in turn.
     pub(crate) runs: Vec<Runs>,
@@ -103,6 +104,7 @@ impl World {
             refused: None,
             is_foreseen: true,
             is_gone: false,
+            is_away: false,
             group: None,
             runs: Vec::new(),
             takes: None,
@@ -207,6 +209,10 @@ impl System for Fake<'_> {
         !self.change(|state| state.is_stranger)
     }
 
+    fn is_of_one_interface(self) -> bool {
+        true
+    }
+
     fn host_use(self) -> Option<&'static str> {
         self.change(|state| state.host_use)
     }
@@ -288,6 +294,44 @@ impl Life for Fake<'_> {
         _: io::Result<Option<Filter>>,
     ) -> Result<Filtering, SteerError> {
         Err(SteerError::Beside)
+    }
+}
+
+impl Return for Fake<'_> {
+    fn expect_return(self) -> Result<(), String> {
+        self.log("expect return");
+        Ok(())
+    }
+
+    fn is_away(self) -> bool {
+        self.change(|state| state.is_away)
+    }
+
+    fn leave(self) -> Result<(), String> {
+        self.log("leave");
+        self.change(|state| {
+            (state.is_away, state.group) = (true, None);
+        });
+        Ok(())
+    }
+
+    fn let_go(self) {
+        self.log("let go");
+    }
+
+    fn is_back(self) -> Result<bool, String> {
+        Ok(!self.change(|state| state.is_gone))
+    }
+
+    fn bind_silently(self) -> io::Result<()> {
+        self.log("bind silently");
+        Ok(())
+    }
+
+    fn renew_reader(self) -> Result<(), String> {
+        self.log("renew");
+        self.change(|state| state.is_away = false);
+        Ok(())
     }
 }
 

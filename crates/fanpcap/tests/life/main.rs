@@ -8,5 +8,6 @@ mod filters;
 mod one;
 mod placement;
 mod on_engine;
+mod returns;
 mod several;
 mod default;

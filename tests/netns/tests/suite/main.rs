@@ -11,6 +11,7 @@ mod rendezvous;
 mod entering;
 mod forks;
 mod frames;
+mod gone;
 mod groups;
 mod intruders;
 mod joining;

@@ -155,6 +155,9 @@ fn words() {
     assert_eq!(value(Key::Steal, "Force"), Ok(Value::Steal(Steal::Force)));
     assert_eq!(refusal(Key::Steal, "all"), ("not-yes-or-no", 0));
     assert_eq!(refusal(Key::Outgoing, "force"), ("not-yes-or-no", 0));
+    assert_eq!(value(Key::Gone, "Wait"), Ok(Value::Waits(true)));
+    assert_eq!(value(Key::Gone, "error"), Ok(Value::Waits(false)));
+    assert_eq!(refusal(Key::Gone, "yes"), ("not-wait-or-error", 0));
     let name = "east.1_b-2".to_owned();
     assert_eq!(value(Key::Member, &name), Ok(Value::Name(name)));
     let longest = "x".repeat(64);

@@ -24,7 +24,8 @@ impl Watch<'_> {
             let again = self.run.arguments.restart && !stopped;
             let copy = &mut self.copies[number];
             let pid = copy.pid();
-            let Some(end) = copy.end(told, again)? else {
+            let lost = || self.ledger.lost_devices(number);
+            let Some(end) = copy.end(told, again, lost)? else {
                 continue;
             };
             if let Some(pid) = pid {
@@ -52,6 +53,13 @@ impl Watch<'_> {
         if copy.given_up {
             self.say(&format!(
                 "copy {number} ends again and again ({}): it is not started any more",
+                end.status
+            ));
+        } else if copy.awaits_devices() {
+            let devices: Vec<&str> = copy.awaited().collect();
+            let devices = devices.join(", ");
+            self.say(&format!(
+                "copy {number} ended ({}), because a device is gone; it is started again when {devices} is up",
                 end.status
             ));
         } else if end.again {

@@ -50,19 +50,29 @@ impl Watch<'_> {
         // A SIGHUP from the kernel means that the terminal is gone. For a SIGHUP from a process,
         // each application defines the meaning, so this command only forwards the signal.
         let ends = [SIGINT, SIGQUIT, SIGTERM].contains(&signal);
-        if ends
-            && self
-                .stopped
-                .is_some_and(|first| first.elapsed() >= PATIENCE)
-        {
+        let is_second = self
+            .stopped
+            .is_some_and(|first| first.elapsed() >= PATIENCE);
+        if ends && is_second && self.last_packets.is_none() {
             self.kill();
             return Ok(());
         }
         if ends || (signal == SIGHUP && from_kernel) {
-            if self.stopped.is_none() && self.run.output.is_terminal {
-                self.say("the copies got a signal to end; a second signal kills them");
-            }
+            let is_first = self.stopped.is_none();
             self.stop();
+            // SIGQUIT asks for an end at once, and for a dump of the memory as it is.
+            if is_first && signal != SIGQUIT && self.await_last_packets(signal) {
+                return Ok(());
+            }
+            if self.last_packets.is_some() {
+                if is_second {
+                    self.send_to_end(signal);
+                }
+                return Ok(());
+            }
+            if is_first {
+                self.say_that_it_ends();
+            }
         }
         self.forwarded.insert(signal, Instant::now());
         self.signal(signal);
@@ -72,10 +82,27 @@ impl Watch<'_> {
         Ok(())
     }
 
+    /// Forwards a signal to end to the copies, which have taken their last packets or are not
+    /// awaited any more.
+    pub(super) fn send_to_end(&mut self, signal: i32) {
+        self.last_packets = None;
+        self.say_that_it_ends();
+        self.stopped = Some(Instant::now());
+        self.forwarded.insert(signal, Instant::now());
+        self.signal(signal);
+    }
+
+    fn say_that_it_ends(&self) {
+        if self.run.output.is_terminal {
+            self.say("the copies got a signal to end; a second signal kills them");
+        }
+    }
+
     /// Prints, once, which copies still run although they got a signal to end.
     pub(super) fn say_who_stays(&mut self) {
         let is_late = |stopped: Instant| stopped.elapsed() >= NAMED_AFTER;
-        if self.has_said_stays || !self.stopped.is_some_and(is_late) {
+        let is_early = self.last_packets.is_some();
+        if self.has_said_stays || is_early || !self.stopped.is_some_and(is_late) {
             return;
         }
         self.has_said_stays = true;
@@ -132,6 +159,7 @@ impl Watch<'_> {
         if self.failures.error.is_none() {
             self.failures.error = Some(error);
             self.stop();
+            self.last_packets = None;
             self.signal(SIGTERM);
         }
     }

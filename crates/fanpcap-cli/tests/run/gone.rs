@@ -1,0 +1,82 @@
+//! Copies whose device is removed and created again: --restart starts them when the device is up.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_testkit::await_for::{LIMIT, await_for, within};
+use fanpcap_testkit::{Capture, Injector, Veth, netns, veth};
+
+use crate::captures::frames;
+use crate::{FAR, GROUP, NEAR, Running};
+
+/// How long the device is away. Longer than the pauses before the first restarts.
+const AWAY: Duration = Duration::from_secs(3);
+
+/// The time from the device's return until a copy has captured a packet again.
+const BACK_WITHIN: Duration = Duration::from_secs(1);
+
+fn comes_back(mode: &str, device: &str) -> Result<()> {
+    Veth::new(NEAR, FAR, 1)?;
+    let group = GROUP.to_string();
+    let options = ["-n", "2", "--restart", "--group", &group, "--cpus", "none"];
+    let options = [&options[..], &["--fanout", mode]].concat();
+    let tcpdump = [
+        "tcpdump",
+        "-n",
+        "-U",
+        "--immediate-mode",
+        "-Z",
+        "root",
+        "-i",
+        device,
+        "-w",
+        "%i.pcap",
+    ];
+    let running = Running::start(&options, &tcpdump)?;
+    running.wait_until_says(&format!("on {FAR}: 2 copies"), 1)?;
+    running.wait_until_says("tcpdump: listening", 2)?;
+    thread::sleep(Duration::from_millis(300));
+    Injector::open(NEAR)?.send_all(&frames(20)?)?;
+    veth::ip(&format!("link delete {NEAR}"))?;
+    running.wait_until_says("because a device is gone", 2)?;
+    let captures = ["0.pcap.1", "1.pcap.1"].map(|name| running.scratch.file(name));
+    thread::sleep(AWAY);
+    Veth::new(NEAR, FAR, 1)?;
+    let (back, limit) = (Instant::now(), within(BACK_WITHIN));
+    let injector = Injector::open(NEAR)?;
+    let again = ["0.pcap", "1.pcap"].map(|name| running.scratch.file(name));
+    let is_kept = || captures.iter().all(|file| file.exists());
+    await_for("a packet", LIMIT, || {
+        injector.send_all(&frames(20)?)?;
+        thread::sleep(Duration::from_millis(10));
+        let packets: usize = again.iter().map(|it| Capture::count_so_far(it)).sum();
+        Ok((is_kept() && packets > 0).then_some(()))
+    })
+    .with_context(|| running.said())?;
+    let took = back.elapsed();
+    let before: usize = captures.iter().map(|it| Capture::count_so_far(it)).sum();
+    running.wait_until_says("tcpdump: listening", 4)?;
+    let ended = running.stop()?;
+    ensure!(took < limit, "{took:?} of {limit:?}: {}", ended.said());
+    ensure!(before == 20, "{before}: {}", ended.said());
+    let absent = &ended.summary()["absent"];
+    ensure!(absent["times"] == 1, "{absent} {}", ended.said());
+    let seconds = absent["seconds"].as_f64().context("seconds")?;
+    ensure!(seconds >= AWAY.as_secs_f64(), "{seconds}");
+    ensure!(absent["packets"].as_u64().is_some(), "{absent}");
+    let told = format!("because {FAR} was gone: ");
+    ensure!(ended.said().contains(&told), "{}", ended.said());
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: eBPF, packet sockets in a namespace"]
+fn copies_are_started_when_their_device_is_back() {
+    let on_xdp = format!("xdp:{FAR}");
+    for (mode, device) in [("hash", FAR), ("flow", FAR), ("flow", &on_xdp)] {
+        netns::within_new(|| comes_back(mode, device))
+            .with_context(|| format!("{mode} on {device}"))
+            .unwrap();
+    }
+}

@@ -1,0 +1,95 @@
+//! Handles that wait when their device is gone (`gone = wait`), and capture again when a device of
+//! the same name is up.
+
+use crate::default_mode;
+use crate::engine;
+use crate::handle::{Handle, PartState, WARNING};
+use crate::plan::Plans;
+use fanpcap_config::settings::Plan;
+use fanpcap_linux::process::signal::Blocked;
+use std::ffi::c_int;
+
+/// Prepares a handle that was activated with `status` for the end of its device.
+pub(crate) fn expect<H: Handle>(p: H, plan: &Plan, status: c_int) -> c_int {
+    let Some(origin) = &plan.waits_if_gone else {
+        return status;
+    };
+    // A handle on no single interface, such as `any`, never loses it.
+    if !p.is_of_one_interface() {
+        return status;
+    }
+    let why = match p.is_read_by_us() {
+        true => p.expect_return().err(),
+        false => Some("fanpcap can't read this device".to_owned()),
+    };
+    match why {
+        None => status,
+        Some(why) => {
+            p.fail(&format!(
+                "the handle will not wait for its device ({origin}): {why}"
+            ));
+            status.max(WARNING)
+        }
+    }
+}
+
+/// Why a handle does not capture again.
+#[derive(Debug)]
+pub enum NotBack {
+    /// No device of the name is up.
+    Gone,
+    /// The handle can't capture on the device. A later call may succeed: other members may still
+    /// have the group on the device that is gone.
+    Refused(String),
+    /// The handle can't wait.
+    Failed(String),
+}
+
+/// Captures again if the device is back. Only the reading thread calls this function, after it has
+/// delivered all packets.
+///
+/// # Errors
+/// Why the handle does not capture again.
+pub fn come_back<H: Handle>(p: H) -> Result<(), NotBack> {
+    // A signal handler that leaves by siglongjmp(3) must not leave half a handle.
+    let _signals = Blocked::new();
+    match p.is_away() {
+        false => p.leave().map_err(NotBack::Failed)?,
+        true => p.let_go(),
+    }
+    if !p.is_back().map_err(NotBack::Failed)? {
+        return Err(NotBack::Gone);
+    }
+    capture_again(p).map_err(|why| {
+        p.forget();
+        match p.group().map(|_| p.leave()) {
+            Some(Err(why)) => NotBack::Failed(why),
+            Some(Ok(())) | None => NotBack::Refused(why),
+        }
+    })
+}
+
+fn capture_again<H: Handle>(p: H) -> Result<(), String> {
+    let mut plans = Plans::new();
+    let plan = plans.of(p).map_err(|_| p.error())?.clone();
+    p.note(|notes| notes.part = PartState::Silent);
+    let bind = |error| format!("bind: {error}");
+    let is_on_engine = plan.on_engine.is_some() && p.notes().on_engine.is_some();
+    if is_on_engine {
+        let refused = engine::prepare(p, &mut plans).map_err(|_| p.error())?;
+        refused.map_or(Ok(()), Err)?;
+    }
+    p.bind_silently().map_err(bind)?;
+    match &plan.choice {
+        _ if is_on_engine => engine::join_again(p, &plan)?,
+        Some(choice) => {
+            default_mode::join(p, choice, &[]).map_err(|error| choice.blame(&error))?;
+        }
+        None => p.bind().map_err(bind)?,
+    }
+    p.renew_reader()?;
+    p.note(|notes| notes.part = PartState::Live);
+    p.truncate(p);
+    p.publish_counters();
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! A device that is removed: all packets that came before are delivered, and then the error.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_netns::{DEVICE, FAR_DEVICE, Wire, on_wire};
+use fanpcap_testkit::await_for::{LIMIT, within};
+use fanpcap_testkit::traffic::{self, Frame};
+use fanpcap_testkit::{Capture, Injector, Member, Program, Veth, await_for, veth};
+
+const WAYS: [&str; 7] = [
+    "fileno-poll",
+    "fileno-select",
+    "fileno-epoll",
+    "fileno-edge",
+    "fd-poll",
+    "fd-epoll",
+    "blind",
+];
+
+const FRAMES: u64 = 20;
+
+/// Starts tcpdump, with its time-out of one second, and handles that wait in each of [`WAYS`]. Each
+/// handle gets all packets. With a `group`, each handle is in a group of its own.
+fn start(wire: &Wire, engine: &str, group: Option<u16>) -> Result<Vec<(String, Member)>> {
+    let waits = wire.compile("waits")?;
+    let mut members = Vec::new();
+    for (number, way) in (0_u16..).zip(["tcpdump"].into_iter().chain(WAYS)) {
+        let name = format!("{way} on {engine}, group {group:?}");
+        let file = wire.scratch.file(&format!("{}.pcap", members.len()));
+        let program = match way {
+            "tcpdump" => Program::tcpdump(DEVICE, file)?,
+            way => Program::new(&waits, "ready")?
+                .arg(DEVICE)
+                .arg(file)
+                .arg(way),
+        };
+        let program = program.set("PCAP_DRIVER", engine);
+        let program = match group {
+            Some(group) => program.set("PCAP_GROUP", (group + number).to_string()),
+            None => program,
+        };
+        let member = program.start(&wire.scratch);
+        members.push((name.clone(), member.context(name)?));
+    }
+    Ok(members)
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn packets_in_the_ring_are_delivered_before_the_error() -> Result<()> {
+    for engine in ["tpacket", "xdp"] {
+        for group in [None, Some(7)] {
+            on_wire(1, |wire| {
+                let members = start(wire, engine, group)?;
+                thread::sleep(Duration::from_millis(500));
+                wire.send_as_tap(&traffic::frames(1, &traffic::flows(1, 5), 0..FRAMES)?)?;
+                veth::ip(&format!("link delete {FAR_DEVICE}"))?;
+                for (number, (name, member)) in members.into_iter().enumerate() {
+                    let ended = member.wait().with_context(|| name.clone())?;
+                    let said = ended.said.contains("The interface disappeared");
+                    ensure!(said, "{name}: {}", ended.said);
+                    let file = wire.scratch.file(&format!("{number}.pcap"));
+                    let count = Capture::count_so_far(&file);
+                    ensure!(count as u64 == FRAMES, "{name}: {count}, {}", ended.said);
+                }
+                Ok(())
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// The time from the device's return until a member has captured a packet again. The kernel may
+/// need a third of a second for the rings of the XDP engine.
+const BACK_WITHIN: Duration = Duration::from_secs(1);
+
+/// Two members, or one without a group, that wait when their device is gone.
+struct Waiting {
+    name: String,
+    members: Vec<Member>,
+}
+
+impl Waiting {
+    fn start(wire: &Wire, engine: &str, group: Option<&str>, way: &str) -> Result<Self> {
+        let name = format!("{way} on {engine}, group {group:?}");
+        let waits = wire.compile("waits")?;
+        let mut members = Vec::new();
+        for copy in 0..if group.is_some() { 2 } else { 1 } {
+            let file = wire.scratch.file(&format!("{copy}.pcap"));
+            let program = match way {
+                "tcpdump" => Program::tcpdump(DEVICE, file)?.arg("--immediate-mode"),
+                way => Program::new(&waits, "ready")?
+                    .arg(DEVICE)
+                    .arg(file)
+                    .arg(way),
+            };
+            let program = program.set("PCAP_DRIVER", engine).set("PCAP_GONE", "wait");
+            let program = match group {
+                Some(mode) => program.group(7, mode),
+                None => program,
+            };
+            let member = program.start(&wire.scratch);
+            members.push(member.with_context(|| name.clone())?);
+        }
+        thread::sleep(Duration::from_millis(700));
+        Ok(Self { name, members })
+    }
+
+    fn captured(&self, wire: &Wire) -> usize {
+        let files = (0..self.members.len()).map(|copy| wire.scratch.file(&format!("{copy}.pcap")));
+        files.map(|file| Capture::count_so_far(&file)).sum()
+    }
+
+    fn await_captured(&self, wire: &Wire, packets: usize) -> Result<()> {
+        let has = || Ok((self.captured(wire) >= packets).then_some(()));
+        await_for("the packets", LIMIT, has)
+            .with_context(|| format!("{}: {} of {packets}", self.name, self.captured(wire)))
+    }
+
+    /// Ticks of CPU time that the members have used.
+    fn ticks(&self) -> Result<u64> {
+        let mut sum = 0;
+        for member in &self.members {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", member.pid()))?;
+            let fields = stat
+                .rsplit_once(')')
+                .context("a name")?
+                .1
+                .split_whitespace();
+            let times = fields.skip(11).take(2).map(str::parse::<u64>);
+            sum += times.sum::<Result<u64, _>>()?;
+        }
+        Ok(sum)
+    }
+}
+
+fn comes_back(wire: &Wire, engine: &str, group: Option<&str>, way: &str) -> Result<()> {
+    let waiting = Waiting::start(wire, engine, group, way)?;
+    let (count, name) = (usize::try_from(FRAMES)?, &waiting.name);
+    let frames = |from: u64| traffic::frames(1, &traffic::flows(1, 20), from..from + FRAMES);
+    wire.send_as_tap(&frames(0)?)?;
+    for round in 1..=2 {
+        waiting.await_captured(wire, count)?;
+        let all = waiting.captured(wire);
+        veth::ip(&format!("link delete {FAR_DEVICE}"))?;
+        thread::sleep(Duration::from_millis(300));
+        let before = waiting.ticks()?;
+        thread::sleep(Duration::from_millis(700));
+        let used = waiting.ticks()? - before;
+        ensure!(used <= 5, "{name}: {used} ticks while the device is away");
+        Veth::new(FAR_DEVICE, DEVICE, 1)?;
+        let (back, limit) = (std::time::Instant::now(), within(BACK_WITHIN));
+        let injector = Injector::open(FAR_DEVICE)?;
+        let probe: Vec<Frame> = frames(round * 1000)?;
+        await_for("a packet after the return", LIMIT, || {
+            injector.send_all(&probe[..1])?;
+            thread::sleep(Duration::from_millis(5));
+            Ok((waiting.captured(wire) > all).then_some(()))
+        })
+        .with_context(|| name.clone())?;
+        let took = back.elapsed();
+        ensure!(took < limit, "{name}: {took:?} of {limit:?}");
+        // All members are back when a packet of each flow is captured once.
+        thread::sleep(Duration::from_millis(700));
+        let all = waiting.captured(wire);
+        injector.send_all(&frames(round * 2000)?)?;
+        waiting.await_captured(wire, all + count)?;
+        thread::sleep(Duration::from_millis(100));
+        let more = waiting.captured(wire) - all;
+        ensure!(more == count, "{name}: {more} of {count}");
+    }
+    for member in waiting.members {
+        member.stop().with_context(|| name.clone())?;
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn handles_that_wait_capture_again_when_their_device_is_back() -> Result<()> {
+    for (engine, other) in [("tpacket", "hash"), ("xdp", "lb")] {
+        for (group, way) in [
+            (None, "tcpdump"),
+            (None, "fd-poll"),
+            (Some("flow"), "tcpdump"),
+            (Some("flow"), "fd-epoll"),
+            (Some("flow"), "blind"),
+            (Some(other), "tcpdump"),
+        ] {
+            on_wire(1, |wire| comes_back(wire, engine, group, way))?;
+        }
+    }
+    Ok(())
+}
