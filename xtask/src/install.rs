@@ -7,24 +7,11 @@ use anyhow::{Context, Result};
 
 use crate::{stage, tree, uninstall};
 
-/// The documents for users that are not manual pages.
-const DOCUMENTS: [&str; 16] = [
-    "guide.md",
-    "cluster.md",
-    "etcd.md",
-    "operating.md",
-    "doctor.md",
-    "doctor-json.md",
-    "verify-json.md",
-    "peers.md",
-    "benchmarks.md",
-    "programs.md",
-    "steering.md",
-    "top-json.md",
-    "config-json.md",
-    "group-json.md",
-    "errors.md",
-    "security.md",
+/// The directories of the documents for users, and their places below the installed documents.
+const DOCUMENTS: [(&str, &str); 3] = [
+    ("docs", ""),
+    ("docs/decisions", "/decisions"),
+    ("docs/pictures", "/pictures"),
 ];
 
 /// Directories below a prefix that differ between distributions.
@@ -122,10 +109,12 @@ fn plan(prefix: &str, layout: &Layout) -> Result<Plan> {
     let further = [stage::BENCH, stage::CLUSTER]
         .map(|it| (staged.join("libexec").join(it), format!("libexec/{it}")));
     files.extend(further.into_iter().filter(|(from, _)| from.exists()));
-    files.extend(DOCUMENTS.iter().map(|name| {
-        let to = format!("{}/{name}", layout.documents);
-        (root.join("docs").join(name), to)
-    }));
+    // The documents link to each other, to the decisions and to the pictures.
+    for (dir, to) in DOCUMENTS {
+        let mut found = all_of(&root.join(dir), &format!("{}{to}", layout.documents))?;
+        found.retain(|(from, _)| from.is_file());
+        files.extend(found);
+    }
     files.extend(all_of(&root.join("packaging/examples"), &examples)?);
     for dir in [
         root.join("docs/man"),

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 const FRAMES: u64 = 400;
 const UNIT: &str = "fanpcap-capture@.service";
-const DEVICE: &str = "vb";
+const DEVICES: [(&str, &str); 2] = [("va", "vb"), ("vc", "vd")];
 
 #[test]
 fn the_units_are_what_systemd_understands() -> Result<()> {
@@ -184,38 +184,50 @@ fn the_containers_share_the_hosts_network_and_pages_alone() -> Result<()> {
 
 #[test]
 #[ignore = "needs root: captures in a network namespace"]
-fn the_units_command_shares_packets_with_the_units_capabilities() -> Result<()> {
+fn the_units_command_shares_packets_of_two_devices_with_the_units_capabilities() -> Result<()> {
     let scratch = Scratch::new()?;
-    let line = command_of_unit(&scratch.file(""))?;
     let allowed = capabilities_of_unit()?.join(",+").to_lowercase();
     let allowed = format!("--bounding-set=-all,+{}", allowed.replace("cap_", ""));
-    let shell = format!("exec setpriv {allowed} --inh-caps=-all --no-new-privs {line}");
     netns::within_new(|| {
-        Veth::new("va", DEVICE, 1)?;
-        let injector = Injector::open("va")?;
-        let running = Program::new("sh", "in group 5")?
-            .args(["-c", &shell])
-            .start(&scratch)?;
-        member::wait_for_members(5, 4)?;
-        for frame in traffic::frames(1, &traffic::flows(1, 25), 0..FRAMES)? {
-            injector.send(&frame.bytes)?;
+        let mut running = Vec::new();
+        for (peer, device) in DEVICES {
+            Veth::new(peer, device, 1)?;
+            let line = command_of_unit(device, &scratch.file(""))?;
+            let shell = format!("exec setpriv {allowed} --inh-caps=-all --no-new-privs {line}");
+            let program = Program::new("sh", "in group ")?.args(["-c", &shell]);
+            running.push(program.start(&scratch)?);
+        }
+        for member in &running {
+            member::wait_for_members(group_of(&member.said()?)?, 4)?;
+        }
+        for (peer, _) in DEVICES {
+            let injector = Injector::open(peer)?;
+            for frame in traffic::frames(1, &traffic::flows(1, 25), 0..FRAMES)? {
+                injector.send(&frame.bytes)?;
+            }
         }
         // Wait until tcpdump has read the packets. It reads at least once a second.
         thread::sleep(Duration::from_millis(1500));
-        let ended = running.stop()?;
-        let all = ended
-            .said
-            .lines()
-            .find(|line| line.contains("fanpcap: all"));
-        let all: Vec<&str> = all.context("the sums")?.split_whitespace().collect();
-        let expected = format!("fanpcap: all 4 {FRAMES} 0 {FRAMES}");
-        ensure!(all.join(" ") == expected, "{}", ended.said);
+        for member in running {
+            let said = member.stop()?.said;
+            let all = said.lines().find(|line| line.contains("fanpcap: all"));
+            let all: Vec<&str> = all.context("the sums")?.split_whitespace().collect();
+            let expected = format!("fanpcap: all 4 {FRAMES} 0 {FRAMES}");
+            ensure!(all.join(" ") == expected, "{said}");
+        }
         Ok(())
     })
 }
 
+/// The group that a run has chosen, which it prints as `in group N, MODE`.
+fn group_of(said: &str) -> Result<u16> {
+    let (_, rest) = said.split_once("in group ").context("a group")?;
+    let number = rest.split(',').next().unwrap_or_default();
+    number.parse().with_context(|| said.to_owned())
+}
+
 /// Returns the unit's command as systemd runs it for the device, with files in `directory`.
-fn command_of_unit(directory: &Path) -> Result<String> {
+fn command_of_unit(device: &str, directory: &Path) -> Result<String> {
     let unit = text(UNIT)?.replace("\\\n", " ");
     let lines = unit.lines();
     let line = lines
@@ -230,7 +242,7 @@ fn command_of_unit(directory: &Path) -> Result<String> {
             &command.canonicalize()?.display().to_string(),
         )
         .replace("/var/lib/fanpcap/", &directory)
-        .replace("%I", DEVICE)
+        .replace("%I", device)
         .replace("%%", "%"))
 }
 

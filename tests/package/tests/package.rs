@@ -216,11 +216,17 @@ fn the_dockerfiles_commands_make_an_image_that_works() -> Result<()> {
     };
     let path = workspace().join("packaging/examples/Dockerfile");
     let text = fs::read_to_string(path)?.replace("\\\n", " ");
-    let commands: Vec<&str> = text
+    // The first stage builds the package, which is the work of `make deb` in a clean root.
+    let (_, last) = text.rsplit_once("\nFROM ").context("two stages")?;
+    let commands: Vec<&str> = last
         .lines()
         .filter_map(|l| l.strip_prefix("RUN "))
         .collect();
-    ensure!(text.contains("\nCOPY fanpcap_*.deb /tmp/\n"), "{text}");
+    let copy = "\nCOPY --from=build /src/target/fanpcap/fanpcap_*.deb /tmp/\n";
+    ensure!(
+        last.contains(copy) && text.contains("&& make -C /src deb\n"),
+        "{text}"
+    );
     let package = package()?;
     let name = package.file_name().context("the package's name")?;
     fs::copy(&package, root.file("tmp").join(name))?;
