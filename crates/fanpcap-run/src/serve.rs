@@ -21,8 +21,9 @@ use crate::founding::{self, attend};
 /// Founds a group, so that programs without CAP_BPF can share packets by flow
 ///
 /// The first member of a group loads the group's steering program, such as flow. This takes
-/// CAP_BPF. Some programs have given up CAP_BPF when they open the device, for example dumpcap and tshark.
-/// This command loads the steering program for such programs, and waits. It captures no packets.
+/// CAP_BPF. Some programs have given up CAP_BPF when they open the device, for example dumpcap and
+/// tshark. This command loads the steering program for such programs, and waits. It captures no
+/// packets.
 /// 'fanpcap run' does the same for its copies.
 ///
 /// Members join as always, for example by 'group_eth0 = 5' in /etc/pcap.conf. They must be in the
