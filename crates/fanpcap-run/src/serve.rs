@@ -18,7 +18,7 @@ use fanpcap_terminal::streams;
 
 use crate::founding::{self, attend};
 
-/// Founds a group, so that programs without CAP_BPF can share packets by flow
+/// Founds a group for programs without CAP_BPF, such as dumpcap
 ///
 /// The first member of a group loads the group's steering program, such as flow. This takes
 /// CAP_BPF. Some programs have given up CAP_BPF when they open the device, for example dumpcap and
