@@ -18,7 +18,7 @@ use crate::join::{JoinError, ProgramError, ensure_ethernet, new_shared};
 use crate::kernel::Kernel;
 use crate::page::{MemberId, Page, new_record};
 use crate::record::{FOUNDS, MemberCounters, Record, at};
-use crate::shared::{Shared, group_key};
+use crate::shared::{Shared, group_key, group_of};
 use crate::slots::Slots;
 use crate::steered::{Steered, load_fanout};
 use crate::table::{self, Row, State};
@@ -86,6 +86,11 @@ impl Founder {
             Some(_) => Ok(None),
             None => prepared.begin(lock).map(Some),
         }
+    }
+
+    /// The index of the interface that the group is on.
+    pub fn ifindex(&self) -> u32 {
+        group_of(self.key).0
     }
 
     /// The descriptor to wait for. It is readable while a newcomer asks for the shared objects, or

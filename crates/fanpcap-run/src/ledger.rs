@@ -125,6 +125,16 @@ impl Ledger {
         }
     }
 
+    /// The group, if this command has founded it.
+    pub(crate) fn founder(&self) -> Option<&Founder> {
+        self.founder.as_deref()
+    }
+
+    /// Notes that this command has founded the group again, on a device that has come back.
+    pub(crate) fn found(&mut self, founder: Option<Arc<Founder>>) {
+        self.founder = founder;
+    }
+
     pub(crate) fn started(&mut self, pid: u32, copy: usize) {
         self.running.push((pid, copy));
         self.processes.insert(pid, copy);

@@ -181,7 +181,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let ifindex = device.as_deref().and_then(interface::index);
     let founder = founding::of_copies(group, device.as_deref(), arguments.fanout.as_deref());
     let run = Run {
-        founder,
+        device: device.as_deref(),
         devices: ifindex.as_slice(),
         arguments,
         library: &library,
@@ -189,7 +189,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         fanout: &fanout,
         output: &output,
     };
-    let code = match run.supervise(&choice.cpus) {
+    let code = match run.supervise(&choice.cpus, founder) {
         Ok(supervised) => finish(arguments, group, &output, &supervised),
         Err(error) => {
             output.say(&format!("{error:#}"));

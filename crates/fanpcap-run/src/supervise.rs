@@ -26,8 +26,8 @@ pub(crate) struct Run<'a> {
     pub(crate) group: u16,
     /// The group's mode, as far as the mode is known before a copy joins.
     pub(crate) fanout: &'a GroupMode,
-    /// The group, if this command has founded it.
-    pub(crate) founder: Option<Arc<Founder>>,
+    /// The device, as far as the arguments name it.
+    pub(crate) device: Option<&'a str>,
     /// The indices of the devices that the arguments name.
     pub(crate) devices: &'a [u32],
     /// Accepts the copies' output and the command's messages.
@@ -97,10 +97,15 @@ impl Supervised {
 
 impl Run<'_> {
     /// Runs the copies, one on each of `cpus`, until all have ended and none will be restarted.
+    /// `founder` is the group, if this command has founded it.
     ///
     /// # Errors
     /// The copies can't be started or supervised.
-    pub(crate) fn supervise(&self, cpus: &[Option<usize>]) -> Result<Supervised> {
+    pub(crate) fn supervise(
+        &self,
+        cpus: &[Option<usize>],
+        founder: Option<Arc<Founder>>,
+    ) -> Result<Supervised> {
         let arguments = self.arguments.command.get(1..).unwrap_or_default();
         let copies = cpus.iter().enumerate();
         let copies: Vec<Copy> = copies
@@ -115,6 +120,6 @@ impl Run<'_> {
                 );
             }
         }
-        Watch::new(self, copies)?.run()
+        Watch::new(self, copies, founder)?.run()
     }
 }

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_group::roster;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::traffic::Frame;
-use fanpcap_testkit::{Capture, Veth, library, member, mounts, netns};
+use fanpcap_testkit::{Capture, Veth, library, member, mounts, netns, veth};
 
 use crate::captures::{frames, on_wire};
 use crate::ledger::{Traffic, counted, row};
@@ -210,6 +210,32 @@ fn a_served_group_waits_for_members_without_cap_bpf() {
         }
         member::signal(served.0.id(), "TERM")?;
         thread::sleep(Duration::from_millis(100));
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// The device comes back with another index, so the group begins again.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_group_is_founded_again_when_its_device_comes_back() {
+    netns::within_new(|| {
+        Veth::new(NEAR, FAR, 1)?;
+        let dumpcap = ["dumpcap", "-q", "-P", "-i", FAR, "-w", "%i.pcap"];
+        let running = start("2", &["--restart"], &dumpcap)?;
+        veth::ip(&format!("link delete {NEAR}"))?;
+        running.wait_until_says("because a device is gone", 2)?;
+        Veth::new(NEAR, FAR, 1)?;
+        await_for("members under flow", LIMIT, || {
+            let seen = roster::entries()?.into_iter().filter(|it| it.is_in(GROUP));
+            let modes: Vec<String> = seen
+                .filter_map(|it| it.page.map(|page| page.shown_mode()))
+                .collect();
+            Ok((modes == ["flow", "flow"]).then_some(()))
+        })
+        .with_context(|| running.said())?;
+        running.signal("TERM")?;
+        running.wait()?;
         Ok(())
     })
     .unwrap();

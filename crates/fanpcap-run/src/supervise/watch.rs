@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use crossterm::terminal;
+use fanpcap_group::founder::Founder;
+use fanpcap_linux::interface;
 use fanpcap_linux::netlink::monitor::LinkMonitor;
 use fanpcap_linux::process::child;
 use fanpcap_linux::wait::clock;
@@ -24,7 +26,7 @@ use fanpcap_snapshot::HostUse;
 
 use super::{Failures, Run, Supervised};
 use crate::copy::Copy;
-use crate::founding::Attending;
+use crate::founding::{self, Attending};
 use crate::group;
 use crate::guard::Guard;
 use crate::ledger::{Account, Ledger};
@@ -100,7 +102,11 @@ impl<'a> Watch<'a> {
     ///
     /// # Errors
     /// Signals can't be blocked, or the guard can't be started.
-    pub(super) fn new(run: &'a Run<'a>, copies: Vec<Copy>) -> Result<Self> {
+    pub(super) fn new(
+        run: &'a Run<'a>,
+        copies: Vec<Copy>,
+        founder: Option<Arc<Founder>>,
+    ) -> Result<Self> {
         child::adopt_orphans().context("becoming the parent of orphans")?;
         let signals = Signals::take(&signals::TAKEN).context("taking signals")?;
         let mut orphans = Orphans::new();
@@ -110,8 +116,8 @@ impl<'a> Watch<'a> {
         Ok(Self {
             run,
             name: format!("run-{}-{:x}", process::id(), clock::monotonic_ns()),
-            attending: run.founder.as_ref().map(Attending::start).transpose()?,
-            ledger: Ledger::new(run.group, run.devices, run.founder.clone()),
+            attending: founder.as_ref().map(Attending::start).transpose()?,
+            ledger: Ledger::new(run.group, run.devices, founder),
             progress: Progress::new(copies.len()),
             copies,
             orphans,
@@ -222,6 +228,7 @@ impl<'a> Watch<'a> {
     }
 
     fn start(&mut self, number: usize) -> Result<()> {
+        self.found_again();
         let run = self.run;
         // With a name, a restarted copy becomes the successor of its former member.
         let member = run
@@ -240,6 +247,24 @@ impl<'a> Watch<'a> {
         self.follow(number, Stream::Out, out);
         self.follow(number, Stream::Err, err);
         Ok(())
+    }
+
+    /// Founds the group again if its device has come back with another index.
+    fn found_again(&mut self) {
+        let before = self.ledger.founder().map(|founder| founder.ifindex());
+        let Some((before, device)) = before.zip(self.run.device) else {
+            return;
+        };
+        if interface::index(device).is_none_or(|index| index == before) {
+            return;
+        }
+        let fanout = self.run.arguments.fanout.as_deref();
+        let founder = founding::of_copies(self.run.group, Some(device), fanout);
+        let attending = founder.as_ref().map(Attending::start);
+        // Without a founder, the first copy begins the group.
+        self.attending = attending.and_then(Result::ok);
+        self.ledger
+            .found(founder.filter(|_| self.attending.is_some()));
     }
 
     /// Ends processes that copies have left behind.
