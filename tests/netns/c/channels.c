@@ -50,7 +50,7 @@ int main(int argc, char **argv)
 	refused(device, 2, 0, EINVAL, "PCAP_RX_CHANNELS");
 	refused(device, 2, 64, EINVAL, "PCAP_RX_CHANNELS");
 	refused("lo", 2, PCAP_RX_CHANNELS, EOPNOTSUPP, "no channels");
-	refused("nonesuch", 2, PCAP_RX_CHANNELS, ENODEV, "no device nonesuch");
+	refused("nonesuch", 2, PCAP_RX_CHANNELS, ENODEV, "no device 'nonesuch'");
 	CHECK(pcap_get_channels("lo", &two, errbuf) == PCAP_ERROR && errno == EOPNOTSUPP);
 	CHECK(pcap_get_channels("nonesuch", &two, NULL) == PCAP_ERROR && errno == ENODEV);
 

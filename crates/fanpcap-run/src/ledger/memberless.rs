@@ -4,6 +4,7 @@
 use fanpcap_group::founder::Memberless;
 use fanpcap_group::page::MemberId;
 use fanpcap_group::view::FinalCounters;
+use fanpcap_linux::interface;
 
 use super::member::Member;
 use super::{Account, Ledger};
@@ -17,9 +18,12 @@ impl Ledger {
         ended.into_iter().partition(is_of_it)
     }
 
-    /// Whether members of the founded group may still be succeeded.
+    /// Whether members of the founded group may still be succeeded: copies are restarted, and the
+    /// device is there.
     pub(super) fn awaits(&self) -> bool {
-        !self.absences.is_over
+        let founder = self.founder.as_ref();
+        let is_there = founder.is_some_and(|it| interface::name(it.ifindex()).is_some());
+        is_there && !self.absences.is_over
     }
 }
 

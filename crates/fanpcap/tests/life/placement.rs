@@ -33,7 +33,7 @@ fn a_device_that_cannot_be_set_is_not_activated() {
     let forbidden = || DeviceError::Journal(io::Error::from_raw_os_error(13)).into();
     let cases: [(fn() -> PlaceError, _, _); 3] = [
         (disagrees, ERROR, "process 71 wants the value rx=4"),
-        (absent, ERROR, "no device fx0"),
+        (absent, ERROR, "no device 'fx0'"),
         (forbidden, PERM_DENIED, "Permission denied"),
     ];
     for (refused, status, text) in cases {
