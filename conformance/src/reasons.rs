@@ -30,8 +30,6 @@ pub const REASONS: &[(&str, Variant, &str)] = &[
     ("contents/promisc", Variant::Xdp, FALLS_BACK),
     ("contents/stamp_types", Variant::Xdp, FALLS_BACK),
     ("contents/vlan_cut", Variant::Xdp, WHOLE_FRAME),
-    ("filters/kernel_metadata", Variant::Xdp, SENT_TAGS),
-    ("filters/matches", Variant::Xdp, SENT_TAGS),
     (
         "filters/no_memory",
         Variant::Xdp,
