@@ -186,8 +186,10 @@ impl Copy {
         };
         self.child = None;
         let told = told(status);
-        let again = again && !told && !status.success();
-        self.awaited = if again { lost() } else { BTreeSet::new() };
+        let may_start = again && !told;
+        self.awaited = if may_start { lost() } else { BTreeSet::new() };
+        // dumpcap ends with 0 when its device is removed.
+        let again = may_start && (!status.success() || !self.awaited.is_empty());
         self.short = match self.awaited.is_empty() {
             true if self.age() < WELL => self.short + 1,
             true => 1,
