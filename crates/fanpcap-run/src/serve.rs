@@ -93,7 +93,7 @@ fn serve_as(name: &str, arguments: &Arguments) -> Result<ExitCode> {
     let ids = (user.id.parse()?, user.group.parse()?);
     let ifindex = interface::index(device).with_context(|| no_device(device))?;
     let given = GroupDir::of(ifindex, *group).and_then(|directory| directory.give(ids));
-    given.with_context(|| {
+    let served = given.with_context(|| {
         format!(
             "--user {name}: this needs root, and group {group} on {device} without members or founder"
         )
@@ -105,7 +105,9 @@ fn serve_as(name: &str, arguments: &Arguments) -> Result<ExitCode> {
         .arg("--")
         .arg(env::current_exe().context("this program's file")?)
         .args(["serve", &format!("{group}@{device}")])
-        .env("HOME", &user.home);
+        .env("HOME", &user.home)
+        // Standard input keeps the directory given away as long as the command runs.
+        .stdin(served);
     if let Some(fanout) = &arguments.fanout {
         command.args(["--fanout", fanout]);
     }

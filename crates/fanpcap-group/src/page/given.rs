@@ -9,19 +9,40 @@ use fanpcap_linux::file::directory::{Access, Directory};
 use fanpcap_linux::file::lock;
 use fanpcap_linux::process;
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io;
 
 /// The largest number of directories that are visited on each level when files of dead members are
 /// removed.
 pub(super) const DIRECTORIES_MAX: usize = 256;
 
-/// Makes a group directory that belongs to a user and a group of users.
-pub(super) fn give(netns: &Directory, name: &OsStr, to: (u32, u32)) -> io::Result<()> {
+/// The file that keeps a directory given away while a process has it open.
+const SERVED: &str = "served";
+
+/// How often to try: another process may remove the directory before a file is in it.
+const ATTEMPTS: u32 = 8;
+
+/// Makes a group directory that belongs to a user and a group of users. Root's processes do not take
+/// it back while the result is open.
+pub(super) fn give(netns: &Directory, name: &OsStr, to: (u32, u32)) -> io::Result<File> {
+    for _ in 1..ATTEMPTS {
+        match try_to_give(netns, name, to) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            given => return given,
+        }
+    }
+    try_to_give(netns, name, to)
+}
+
+fn try_to_give(netns: &Directory, name: &OsStr, to: (u32, u32)) -> io::Result<File> {
     if netns.about(name).is_ok() && !remove(netns, name) {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
     netns.make(name)?;
-    netns.give(name, to)
+    let served = netns.enter(name)?.create(OsStr::new(SERVED), 0o600)?;
+    lock::try_take(&served)?;
+    netns.give(name, to)?;
+    Ok(served)
 }
 
 /// Removes a directory that root has given away, if the caller is root and no page in the

@@ -148,11 +148,12 @@ impl GroupDir {
     }
 
     /// Gives the directory to a user, so that only this user's processes can make the group's
-    /// pages. The caller is root.
+    /// pages. The caller is root. Root's processes take the directory back when no page in it lives
+    /// and no process has the result open.
     ///
     /// # Errors
     /// `EEXIST` if the group has a living member or founder; the errors of mkdirat(2) and chown(2).
-    pub fn give(&self, to: (u32, u32)) -> io::Result<()> {
+    pub fn give(&self, to: (u32, u32)) -> io::Result<File> {
         let netns = root::enter_or_make(&self.root.make()?, &self.netns)?;
         given::give(&netns, OsStr::new(&self.group), to)
     }
