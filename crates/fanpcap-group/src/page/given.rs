@@ -22,8 +22,8 @@ const SERVED: &str = "served";
 /// How often to try: another process may remove the directory before a file is in it.
 const ATTEMPTS: u32 = 8;
 
-/// Makes a group directory that belongs to a user and a group of users. Root's processes do not take
-/// it back while the result is open.
+/// Makes a group directory that belongs to a user and a group of users. Root's processes do not
+/// take it back while the result is open.
 pub(super) fn give(netns: &Directory, name: &OsStr, to: (u32, u32)) -> io::Result<File> {
     for _ in 1..ATTEMPTS {
         match try_to_give(netns, name, to) {
