@@ -189,9 +189,10 @@ fn with_pages<'a>(sockets: impl Iterator<Item = &'a PacketSocket>) -> Vec<Roster
 
 /// The group that a socket's process has founded, and the founder's page.
 fn founded(socket: &PacketSocket) -> Option<(u16, Record)> {
-    let may_found = socket.fanout.is_none() && socket.protocol == ETH_P_SILENT;
-    let groups = GroupDir::on_device(socket.ifindex).into_iter();
-    let mut groups = groups.filter(|_| may_found);
+    if socket.fanout.is_some() || socket.protocol != ETH_P_SILENT {
+        return None;
+    }
+    let mut groups = GroupDir::on_device(socket.ifindex).into_iter();
     groups.find_map(|directory| {
         let mut pages = directory.pages().into_iter();
         let (_, page) = pages.find(|(member, page)| page.is_founder && *member == id(socket))?;

@@ -23,14 +23,13 @@ use crate::founding::{self, attend};
 /// The first member of a group loads the group's steering program, such as flow. This takes
 /// CAP_BPF. Some programs have given up CAP_BPF when they open the device, for example dumpcap and
 /// tshark. This command loads the steering program for such programs, and waits. It captures no
-/// packets.
-/// 'fanpcap run' does the same for its copies.
+/// packets. 'fanpcap run' does the same for its copies.
 ///
 /// Members join as always, for example by 'group_eth0 = 5' in /etc/pcap.conf. They must be in the
-/// network namespace of this command, and run as the same user, or as root. Root names another user
-/// by --user.
+/// network namespace of this command, and run as the same user. Root names another user by --user.
 ///
-/// The group stays when its last member ends, and its members stay when this command ends.
+/// The group stays when its last member ends, and its members stay when this command ends. If the
+/// device is removed, this command ends with an error: a unit starts it again.
 #[derive(Args, Debug)]
 pub struct Arguments {
     /// The group's number and its device, as in 5@eth0
@@ -74,6 +73,9 @@ pub fn serve(arguments: &Arguments) -> Result<ExitCode> {
         if is_signalled {
             return Ok(ExitCode::SUCCESS);
         }
+        if interface::name(founder.ifindex()).is_none() {
+            bail!("{device} is gone: start this command again when the device is back");
+        }
         if founder.is_replaced() {
             bail!(
                 "group {group} on {device} has another mode or engine than this command founded it with: give both the same"
@@ -91,7 +93,7 @@ fn serve_as(name: &str, arguments: &Arguments) -> Result<ExitCode> {
     let (group, device) = &arguments.group;
     let user = User::find(name)?;
     let ids = (user.id.parse()?, user.group.parse()?);
-    let ifindex = interface::index(device).with_context(|| no_device(device))?;
+    let ifindex = interface::index(device).with_context(|| interface::missing(device))?;
     let given = GroupDir::of(ifindex, *group).and_then(|directory| directory.give(ids));
     let served = given.with_context(|| {
         format!(
@@ -114,13 +116,9 @@ fn serve_as(name: &str, arguments: &Arguments) -> Result<ExitCode> {
     Err(Error::new(command.exec()).context("running setpriv"))
 }
 
-fn no_device(device: &str) -> String {
-    format!("no device '{device}' in this network namespace: 'ip link' lists them")
-}
-
 fn found(group: u16, device: &str, fanout: Option<&str>) -> Result<Founder> {
     if device == ANY || interface::index(device).is_none() {
-        bail!(no_device(device));
+        bail!(interface::missing(device));
     }
     let explained = founding::explained(group, device, fanout);
     let plan = explained.context("the settings have errors: 'fanpcap config' shows them")?;
