@@ -20,6 +20,9 @@ use crate::{FAR, GROUP, NEAR, Running};
 
 const FRAMES: u64 = 2000;
 
+/// dumpcap flushes its file when packets come, but at most every 500 ms.
+const WRITTEN_AFTER: Duration = Duration::from_millis(600);
+
 /// What the programs get besides their command line: no CAP_BPF.
 const WITHOUT_BPF: [&str; 4] = [
     "setpriv",
@@ -206,17 +209,24 @@ fn a_served_group_waits_for_members_without_cap_bpf() {
             member::wait_for_members(GROUP, 2)?;
             // A member gets its share only when it reads its handle.
             let mut sent = 0;
+            let counts = || files.each_ref().map(|it| Capture::count_so_far(it));
             await_for("shares of both", LIMIT, || {
                 injector.send_all(&frames)?;
                 sent += frames.len();
-                let counts = await_for("all packets", LIMIT, || {
-                    let counts = files.each_ref().map(|it| Capture::count_so_far(it));
-                    Ok((counts[0] + counts[1] == sent).then_some(counts))
-                })?;
-                Ok((!counts.contains(&0)).then_some(()))
+                thread::sleep(WRITTEN_AFTER);
+                Ok((!counts().contains(&0)).then_some(()))
             })?;
+            let members = members.into_iter().collect::<Result<Vec<_>>>()?;
+            if round == 1 {
+                members
+                    .iter()
+                    .try_for_each(|it| member::signal(it.0.id(), "INT"))?;
+                await_for("each packet once", LIMIT, || {
+                    Ok((counts().iter().sum::<usize>() == sent).then_some(()))
+                })?;
+            }
             // The members die at the same moment, and their sockets go with the founder's help.
-            drop(members.into_iter().collect::<Result<Vec<_>>>()?);
+            drop(members);
             await_for("an empty group", LIMIT, || {
                 let seen = roster::entries()?;
                 Ok((!seen.iter().any(|it| it.is_in(GROUP))).then_some(()))

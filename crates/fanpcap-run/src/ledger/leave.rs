@@ -21,7 +21,7 @@ impl Ledger {
     /// In a group that this command has founded, the group's lock is held meanwhile, so that no
     /// newcomer takes over the members' rings. Members wait while that lock can't be had.
     pub(super) fn settle_at_once(&mut self, ended: Vec<Member>) {
-        let (founded, ended) = self.of_founded(ended);
+        let (mut founded, ended) = self.of_founded(ended);
         if !ended.is_empty() {
             self.settle_these(ended, None);
         }
@@ -29,7 +29,10 @@ impl Ledger {
             return;
         };
         match founder.lock_memberless(self.awaits()) {
-            Ok(Some(memberless)) => self.settle_these(founded, Some(memberless)),
+            Ok(Some(memberless)) => {
+                founded.extend(self.rest_of_founded());
+                self.settle_these(founded, Some(memberless));
+            }
             Ok(None) | Err(_) => self.ended.extend(founded),
         }
     }

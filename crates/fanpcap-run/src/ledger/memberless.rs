@@ -1,6 +1,8 @@
 //! Settles the members of a group that this command has founded, once the group has no living
 //! member. The group's founder has duplicates of their sockets.
 
+use std::mem;
+
 use fanpcap_group::founder::Memberless;
 use fanpcap_group::page::MemberId;
 use fanpcap_group::view::FinalCounters;
@@ -16,6 +18,19 @@ impl Ledger {
         let founder = self.founder.as_ref();
         let is_of_it = |it: &Member| founder.is_some_and(|founder| founder.has(it.id));
         ended.into_iter().partition(is_of_it)
+    }
+
+    /// Takes the other members of the founded group, which has no living member: their processes
+    /// may have ended since the ledger last looked.
+    pub(super) fn rest_of_founded(&mut self) -> Vec<Member> {
+        let members = mem::take(&mut self.held);
+        let (mut founded, others) = self.of_founded(members);
+        self.held = others;
+        let members = mem::take(&mut self.ended);
+        let (waiting, others) = self.of_founded(members);
+        self.ended = others;
+        founded.extend(waiting);
+        founded
     }
 
     /// Whether members of the founded group may still be succeeded: copies are restarted, and the
