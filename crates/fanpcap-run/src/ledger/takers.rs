@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use fanpcap_group::roster::Roster;
+use fanpcap_group::roster::{self, Roster};
 use fanpcap_group::takeover_status;
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::wait::clock;
@@ -77,37 +77,53 @@ impl Ledger {
     /// Settles the ended members whose takeover is complete. Returns members that no other member
     /// takes over, and members that were never in the group.
     pub(super) fn settle_inherited(&mut self) -> Vec<Member> {
-        let mut rest = Vec::new();
-        for mut member in std::mem::take(&mut self.ended) {
-            match member.inherited() {
-                Some(account) => {
-                    let account = self.with_lost_reading(account, &member);
-                    self.settled.push((member.copy, account));
-                    if rejects_silently(&member) {
-                        self.takers.placeholders.insert(member.ifindex);
-                    }
-                    // If the member joined and died since the last scan, its join has ended an
-                    // absence.
-                    self.end_absences(&[member]);
-                }
-                None => rest.push(member),
-            }
-        }
+        let ended = std::mem::take(&mut self.ended);
+        let rest = self.without_inherited(ended);
         if !self.takers.look(self.group, &rest) {
             self.ended = rest;
             return Vec::new();
         }
-        let roster = Roster::look().ok();
+        let (roster, group) = (Roster::look().ok(), self.group);
         let has_takers = |member: &Member| {
-            let in_group = roster.as_ref().is_none_or(|roster| {
-                let mut ids = roster.ids(member.ifindex, self.group);
-                ids.any(|id| id == member.id)
-            });
-            in_group && !self.takers.are_none(member.ifindex)
+            let in_group = || {
+                roster.as_ref().is_none_or(|roster| {
+                    let mut ids = roster.ids(member.ifindex, group);
+                    ids.any(|id| id == member.id)
+                })
+            };
+            // A founder takes a member out of the group before it writes the final counters.
+            let is_founded = || member.has_joined() && self.has_other_founder(member.ifindex);
+            !self.takers.are_none(member.ifindex) && (in_group() || is_founded())
         };
         let (waiting, alone) = rest.into_iter().partition(has_takers);
         self.ended = waiting;
-        alone
+        // A member whose takeover became complete after the first check may have left the group.
+        self.without_inherited(alone)
+    }
+
+    /// Settles those of the members whose takeover is complete, and returns the others.
+    fn without_inherited(&mut self, members: Vec<Member>) -> Vec<Member> {
+        let mut rest = Vec::new();
+        for mut member in members {
+            let Some(account) = member.inherited() else {
+                rest.push(member);
+                continue;
+            };
+            let account = self.with_lost_reading(account, &member);
+            self.settled.push((member.copy, account));
+            if rejects_silently(&member) {
+                self.takers.placeholders.insert(member.ifindex);
+            }
+            // If the member joined and died since the last scan, its join has ended an absence.
+            self.end_absences(&[member]);
+        }
+        rest
+    }
+
+    /// Whether another process has founded the group on a device.
+    fn has_other_founder(&self, ifindex: u32) -> bool {
+        let founder = roster::founder(ifindex, self.group);
+        founder.is_some_and(|founder| founder.pid != std::process::id())
     }
 
     /// When members leave, notes the packets that may be uncounted. A socket whose ring was taken
