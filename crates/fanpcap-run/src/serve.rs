@@ -13,7 +13,7 @@ use fanpcap_group::founder::Founder;
 use fanpcap_group::page::GroupDir;
 use fanpcap_linux::interface;
 use fanpcap_linux::process::child::{SIGHUP, SIGINT, SIGTERM};
-use fanpcap_linux::wait::events::Signals;
+use fanpcap_linux::wait::events::{self, Signals};
 use fanpcap_terminal::streams;
 
 use crate::founding::{self, attend};
@@ -60,6 +60,7 @@ pub fn serve(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(user) = &arguments.user {
         return serve_as(user, arguments);
     }
+    events::heed(SIGINT).context("taking signals")?;
     let signals = Signals::take(&[SIGHUP, SIGINT, SIGTERM]).context("taking signals")?;
     let (group, device) = &arguments.group;
     let founder = found(*group, device, arguments.fanout.as_deref())?;

@@ -166,6 +166,19 @@ fn what_is_ignored_stays_ignored() {
     assert_eq!(ended.status.code(), Some(143), "{}", ended.said());
 }
 
+/// A script starts the command with `&`, and ends it as it would end tcpdump.
+#[test]
+fn a_script_ends_it_by_sigint() {
+    let script = ["sh", "-c", "\"$@\" & echo $! >command; wait $!", "sh"];
+    let line = ["-n", "1", "--", "sleep", "600"];
+    let running = Running::start_by(&script, &line, None).unwrap();
+    let command = pids(&running, &["command"])[0];
+    running.wait_until_says("1 copy", 1).unwrap();
+    member::signal(command, "INT").unwrap();
+    let ended = running.wait().unwrap();
+    assert_eq!(ended.status.code(), Some(130), "{}", ended.said());
+}
+
 #[test]
 fn copies_are_suspended_and_go_on_with_the_command() {
     // A shell that waits in vfork(2) does not stop. So this shell replaces itself by sleep(1)

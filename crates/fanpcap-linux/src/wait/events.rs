@@ -98,6 +98,22 @@ impl Signals {
     }
 }
 
+/// Gives a signal its default action, if the process ignores the signal. A shell script starts each
+/// command that ends with `&` with SIGINT and SIGQUIT ignored.
+///
+/// # Errors
+/// The errors of sigaction(2).
+pub fn heed(signal: c_int) -> io::Result<()> {
+    if is_ignored(signal)? {
+        // SAFETY: the default action is no handler.
+        let before = unsafe { libc::signal(signal, libc::SIG_DFL) };
+        if before == libc::SIG_ERR {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
 fn is_ignored(signal: c_int) -> io::Result<bool> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: the call sets no new action, and writes the old action to live memory.
@@ -162,6 +178,12 @@ mod tests {
             // SAFETY: the signal is ignored.
             unsafe { libc::raise(libc::SIGWINCH) };
             assert_eq!(signals.next().unwrap(), None);
+            drop(signals);
+            heed(libc::SIGWINCH).unwrap();
+            let signals = Signals::take(&[libc::SIGWINCH]).unwrap();
+            // SAFETY: this thread has blocked the signal.
+            unsafe { libc::raise(libc::SIGWINCH) };
+            assert!(signals.next().unwrap().is_some());
         };
         std::thread::spawn(body).join().unwrap();
     }

@@ -108,7 +108,7 @@ impl<'a> Watch<'a> {
         founder: Option<Arc<Founder>>,
     ) -> Result<Self> {
         child::adopt_orphans().context("becoming the parent of orphans")?;
-        let signals = Signals::take(&signals::TAKEN).context("taking signals")?;
+        let signals = signals::take()?;
         let mut orphans = Orphans::new();
         let guard = Guard::start()?;
         orphans.spare(guard.pid());

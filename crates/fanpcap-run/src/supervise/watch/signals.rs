@@ -8,13 +8,13 @@ use fanpcap_config::report::harmless_text;
 use fanpcap_linux::process::child::{
     self, SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGKILL, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
 };
-use fanpcap_linux::wait::events::Arrived;
+use fanpcap_linux::wait::events::{self, Arrived, Signals};
 
 use super::Watch;
 use crate::copy::Copy;
 
 /// The signals that this command handles.
-pub(super) const TAKEN: [i32; 9] = [
+const TAKEN: [i32; 9] = [
     SIGCHLD, SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1, SIGUSR2,
 ];
 
@@ -25,6 +25,19 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// When the copies have had this much time since they first got a signal to end, a message names
 /// those that have not ended.
 const NAMED_AFTER: Duration = Duration::from_secs(5);
+
+/// Takes the signals. SIGHUP stays ignored if it was, as under nohup(1). SIGINT and SIGQUIT don't:
+/// a script that starts this command with `&` ignores both, but means to end it by SIGINT, as
+/// applications that capture can be ended.
+///
+/// # Errors
+/// The signals can't be taken.
+pub(super) fn take() -> Result<Signals> {
+    let heeded = [SIGINT, SIGQUIT].into_iter().try_for_each(events::heed);
+    heeded
+        .and_then(|()| Signals::take(&TAKEN))
+        .context("taking signals")
+}
 
 impl Watch<'_> {
     /// Handles the signals that have come.
