@@ -36,7 +36,15 @@ impl Ledger {
     /// these get the packets. Under the kernel's own modes, members of such a group stay as they
     /// are: packets that they reject would be a loss of the group.
     pub(crate) fn stop(&mut self) {
-        let is_new = |it: &&mut Member| !it.is_stopped() && it.has_joined();
+        if self.held.iter().any(Member::lacks_counters) {
+            // A member on an engine is stopped by the counters of its group.
+            self.count();
+            self.read_offered();
+        }
+        let is_new = |it: &Member| !it.is_stopped() && it.has_joined();
+        if !self.held.iter().any(is_new) {
+            return;
+        }
         let devices: BTreeSet<u32> = self.devices();
         let is_alone = |ifindex: &u32| {
             let in_group = self.ids_in_group(*ifindex);
@@ -45,7 +53,7 @@ impl Ledger {
         let alone: BTreeSet<u32> = devices.into_iter().filter(is_alone).collect();
         alone.iter().for_each(|ifindex| self.offered.stop(*ifindex));
         let (group, mut rejects) = (self.group, Vec::new());
-        for member in self.held.iter_mut().filter(is_new) {
+        for member in self.held.iter_mut().filter(|it| is_new(it)) {
             match alone.contains(&member.ifindex) {
                 true if member.reject() => rejects.push(member.id),
                 true => {}
@@ -64,17 +72,36 @@ impl Ledger {
         }
     }
 
-    /// Whether [`Ledger::stop`] has stopped a member that still lives.
-    pub(crate) fn has_stopped(&self) -> bool {
-        self.held.iter().any(Member::is_stopped)
+    /// Stops members of copies that have joined after [`Ledger::stop`].
+    pub(crate) fn stop_newcomers(&mut self) {
+        if self.awaits_newcomers() {
+            self.stop();
+        }
     }
 
-    /// The copies that have not taken all packets of their stopped members.
+    /// Whether packets are stopped, and a copy is joining that has not been stopped.
+    pub(crate) fn awaits_newcomers(&self) -> bool {
+        !self.stopped.is_empty() && self.held.iter().any(|it| !it.is_stopped())
+    }
+
+    /// Whether [`Ledger::stop`] has stopped a member that still lives, or will stop one.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.held.iter().any(|it| it.is_stopped() || it.joins())
+    }
+
+    /// Whether a copy has a member that [`Ledger::stop`] could not stop, and that does not join.
+    pub(crate) fn has_unstopped(&self) -> bool {
+        let is_in = |it: &Member| it.has_joined() && !it.is_stopped();
+        self.held.iter().any(|it| is_in(it) && !it.joins())
+    }
+
+    /// The copies that have not taken all packets of their stopped members, and those with a member
+    /// that joins.
     pub(crate) fn left(&self) -> Vec<Left> {
-        let stopped = self.held.iter().filter(|it| it.is_stopped());
+        let stopped = self.held.iter().filter(|it| it.is_stopped() || it.joins());
         let left = stopped.map(|it| Left {
             copy: it.copy,
-            packets: it.unread(),
+            packets: it.unread().filter(|_| it.is_stopped()),
             timeout: it.timeout,
         });
         left.filter(|it| it.packets != Some(0)).collect()

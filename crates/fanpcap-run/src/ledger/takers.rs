@@ -15,6 +15,7 @@ use fanpcap_group::takeover_status;
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::wait::clock;
 
+use super::device_names::is_gone;
 use super::leave::Moment;
 use super::member::Member;
 use super::{Account, Ledger};
@@ -133,7 +134,8 @@ impl Ledger {
     /// all packets since the group last had a living member.
     pub(super) fn note_uncounted(&mut self, moment: &Moment, ended: &[Member]) {
         let ifindex = moment.ifindex;
-        if self.stopped.contains(&ifindex) {
+        // No packet comes to a group that is stopped, or whose device is gone.
+        if self.stopped.contains(&ifindex) || is_gone(ifindex) {
             return;
         }
         let of_device = || ended.iter().filter(|member| member.ifindex == ifindex);

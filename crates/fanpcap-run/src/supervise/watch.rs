@@ -200,7 +200,8 @@ impl<'a> Watch<'a> {
         let monitor = monitor.filter(|_| self.copies.iter().any(Copy::awaits_devices));
         fds.extend(monitor.map(AsFd::as_fd));
         fds.extend(self.ledger.fds());
-        let is_pressed = self.ledger.is_pressed() || self.last_packets.is_some();
+        let is_ending = self.last_packets.is_some() || self.ledger.awaits_newcomers();
+        let is_pressed = is_ending || self.ledger.is_pressed();
         let pressed = is_pressed.then_some(PERIOD_PRESSED);
         events::poll(&fds, Some(pressed.unwrap_or_else(|| self.period())))
             .context("waiting for the copies")?;
@@ -308,10 +309,11 @@ impl<'a> Watch<'a> {
     }
 
     fn accounts(&self) -> Vec<Account> {
-        self.copies
-            .iter()
-            .map(|copy| self.ledger.account(copy.number))
-            .collect()
+        let account = |copy: &Copy| match copy.starts {
+            0 => Account::ZERO,
+            _ => self.ledger.account(copy.number),
+        };
+        self.copies.iter().map(account).collect()
     }
 
     fn show(&mut self) {

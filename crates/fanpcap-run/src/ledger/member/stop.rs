@@ -66,6 +66,12 @@ impl Member {
         self.stopped.is_some()
     }
 
+    /// Whether the member is joining its group, so that it can't be stopped yet. On an engine, this
+    /// process needs the counters of the group to stop it.
+    pub(in crate::ledger) fn joins(&self) -> bool {
+        !self.is_stopped() && (!self.has_joined() || self.lacks_counters())
+    }
+
     /// Packets in the ring of a stopped member; `None` if unknown.
     pub(in crate::ledger) fn unread(&self) -> Option<u64> {
         let record = self.page.record()?;

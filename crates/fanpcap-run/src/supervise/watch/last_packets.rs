@@ -22,6 +22,9 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// When the wait has lasted this long, a message says what this command waits for.
 const SAID_AFTER: Duration = Duration::from_millis(1300);
 
+/// Members stay in their group until they end.
+const UNSTOPPED: &str = "some copies can't leave the group before they end, so packets in their rings may be lost: under the kernel's modes the group must have no other members, and this command must have the right to trace the copies (CAP_SYS_PTRACE)";
+
 /// A signal to end that is not forwarded yet.
 #[derive(Debug)]
 pub(super) struct LastPackets {
@@ -42,6 +45,9 @@ impl Watch<'_> {
         self.scanned = None;
         self.scan();
         self.ledger.stop();
+        if self.ledger.has_unstopped() {
+            self.say(UNSTOPPED);
+        }
         let now = Instant::now();
         let is_awaited = self.ledger.has_stopped() && self.copies.iter().any(|it| !it.is_done());
         self.last_packets = is_awaited.then_some(LastPackets {
@@ -58,11 +64,10 @@ impl Watch<'_> {
     /// Sends the signal to end when the copies have taken their last packets, or take none any
     /// more.
     pub(super) fn end_when_read(&mut self) {
+        self.ledger.stop_newcomers();
         if self.last_packets.is_none() {
             return;
         }
-        // A copy may have joined after the others had left.
-        self.ledger.stop();
         let left = self.ledger.left();
         let Some(last) = self.last_packets.as_mut() else {
             return;

@@ -78,7 +78,7 @@ impl Watch<'_> {
                 return Ok(());
             }
             if self.last_packets.is_some() {
-                if is_second {
+                if is_second || signal == SIGQUIT {
                     self.send_to_end(signal);
                 }
                 return Ok(());
