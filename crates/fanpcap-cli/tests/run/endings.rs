@@ -170,10 +170,10 @@ fn what_is_ignored_stays_ignored() {
 #[test]
 fn a_script_ends_it_by_sigint() {
     let script = ["sh", "-c", "\"$@\" & echo $! >command; wait $!", "sh"];
-    let line = ["-n", "1", "--", "sleep", "600"];
+    let copy = "echo $$ >pid; exec sleep 600";
+    let line = ["-n", "1", "--", "sh", "-c", copy];
     let running = Running::start_by(&script, &line, None).unwrap();
-    let command = pids(&running, &["command"])[0];
-    running.wait_until_says("1 copy", 1).unwrap();
+    let command = pids(&running, &["command", "pid"])[0];
     member::signal(command, "INT").unwrap();
     let ended = running.wait().unwrap();
     assert_eq!(ended.status.code(), Some(130), "{}", ended.said());
