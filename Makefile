@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 XTASK  := cargo run --profile command -p xtask --
 SUITES := cargo run --quiet -p fanpcap-suites --
 
-.PHONY: build all demo demo-cluster picture test test-long test-bare test-guest soak ledger bench conformance \
+.PHONY: build all demo demo-cluster picture test test-long test-bare test-guest release soak ledger bench conformance \
 	conformance-full bindings check install uninstall deb clean help
 
 # The library and the command.
@@ -44,6 +44,12 @@ test-long:
 # Tests in clean roots of distributions, or in the roots that ROOTS names.
 test-bare:
 	@scripts/setup bare $(XTASK) bare $(ROOTS)
+
+# The files of a release, in target/release-files, for all distributions or those that ROOTS names.
+# SIGN is gpg's name of the key that signs them.
+release:
+	@scripts/setup release $(XTASK) stage >/dev/null
+	@SIGN="$(SIGN)" scripts/setup release $(XTASK) release $(ROOTS)
 
 # Tests on Debian's kernels in emulated machines: on all of them, or on those that KERNELS names.
 test-guest:
@@ -112,6 +118,7 @@ help:
 	@echo 'make test-long         long tests, many generated inputs, all kernels (needs root)'
 	@echo 'make test-bare ROOTS=  build, demo and tests in clean roots (needs root):'
 	@echo '                       debian-12, debian-13, ubuntu-24.04'
+	@echo 'make release ROOTS= SIGN= packages, source archive, checksums, apt repository (needs root)'
 	@echo 'make test-guest KERNELS= some tests in emulated machines (needs root),'
 	@echo '                       with kernels of Debian: 5.10, 6.1, 6.12'
 	@echo 'make ledger RUNS=10    what run tells of killed copies, against the device (needs root)'

@@ -11,18 +11,20 @@ use anyhow::{Context, Result, ensure};
 
 use crate::tally::Tally;
 use crate::tree;
-use root::Root;
+pub(crate) use root::{Root, base, debootstrap};
 
 /// The distributions of the roots.
 pub(crate) const DISTRIBUTIONS: [Distribution; 3] = [
     Distribution {
         name: "debian-12",
         suite: "bookworm",
+        suffix: "~deb12",
         ..DEBIAN
     },
     Distribution {
         name: "debian-13",
         suite: "trixie",
+        suffix: "~deb13",
         packages: "make ubuntu-keyring",
         ..DEBIAN
     },
@@ -30,6 +32,7 @@ pub(crate) const DISTRIBUTIONS: [Distribution; 3] = [
         name: "ubuntu-24.04",
         origin: "Ubuntu",
         suite: "noble",
+        suffix: "~ubuntu24.04",
         script: "gutsy",
         packages: "make",
     },
@@ -39,6 +42,7 @@ const DEBIAN: Distribution = Distribution {
     name: "",
     origin: "Debian",
     suite: "",
+    suffix: "",
     script: "sid",
     packages: "make",
 };
@@ -61,6 +65,8 @@ pub(crate) struct Distribution {
     /// The field `Origin` of the distribution's archive.
     pub(crate) origin: &'static str,
     pub(crate) suite: &'static str,
+    /// The end of the version of the packages that a release has for this distribution.
+    pub(crate) suffix: &'static str,
     /// debootstrap's script for this suite. debootstrap uses the same script for later suites too.
     pub(crate) script: &'static str,
     /// Packages that a user must install first: README asks for `make`. Debian 13 also gets the
@@ -70,18 +76,22 @@ pub(crate) struct Distribution {
 
 /// Runs the commands in the roots with these names, or in all roots if there are no names.
 pub(crate) fn run(names: &[&str]) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for distribution in chosen(names)? {
+        try_out(distribution, &mut tally)?;
+    }
+    Ok(tally)
+}
+
+/// The distributions with these names, or all if there are no names.
+pub(crate) fn chosen(names: &[&str]) -> Result<Vec<&'static Distribution>> {
     ensure!(
         tree::is_root()?,
         "debootstrap makes the roots: run this as root"
     );
     tree::ensure_known("root", names, &DISTRIBUTIONS.map(|it| it.name))?;
-    let mut tally = Tally::default();
-    for distribution in &DISTRIBUTIONS {
-        if names.is_empty() || names.contains(&distribution.name) {
-            try_out(distribution, &mut tally)?;
-        }
-    }
-    Ok(tally)
+    let is_chosen = |it: &&Distribution| names.is_empty() || names.contains(&it.name);
+    Ok(DISTRIBUTIONS.iter().filter(is_chosen).collect())
 }
 
 fn try_out(distribution: &Distribution, tally: &mut Tally) -> Result<()> {

@@ -34,16 +34,21 @@ impl Package {
         let address = set("DEBEMAIL").or_else(|| set("EMAIL"));
         let address = address.unwrap_or_else(|| NO_ADDRESS.to_owned());
         Ok(Self {
-            version: format!("{}-1", env!("CARGO_PKG_VERSION")),
+            version: version(&set("FANPCAP_REVISION").unwrap_or_default()),
             maintainer: format!("{name} <{address}>"),
             epoch: set("SOURCE_DATE_EPOCH").map_or_else(last_change, Ok)?,
         })
     }
 }
 
+/// The package's version. `suffix` tells apart the packages of several distributions, `~deb13`.
+pub(crate) fn version(suffix: &str) -> String {
+    format!("{}-1{suffix}", env!("CARGO_PKG_VERSION"))
+}
+
 /// Time of the last commit. If the source is not in a repository, the changelog's modification
 /// time.
-fn last_change() -> Result<String> {
+pub(crate) fn last_change() -> Result<String> {
     let mut git = Command::new("git");
     git.args(["log", "-1", "--format=%ct"])
         .current_dir(tree::root()?);

@@ -1,11 +1,13 @@
 //! `make test-guest`: runs tests on Debian's kernels, in emulated machines with emulated network
 //! cards.
 
+mod architecture;
 mod kernel;
 mod initrd;
 mod machine;
 mod subset;
 
+use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -13,33 +15,47 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::tally::Tally;
 use crate::{harness, stage, tree};
+use architecture::{AMD64, ARM64, Architecture};
 use kernel::Kernel;
+pub(crate) use machine::Ended;
 use subset::Program;
 
-/// A release of Debian, named by the series of its kernel, such as 6.1.
+/// A release of Debian for one architecture, named by the series of its kernel, such as 6.1.
 #[derive(Clone, Copy, Debug)]
 struct Release {
     name: &'static str,
     suite: &'static str,
+    architecture: &'static Architecture,
 }
 
 const RELEASES: [Release; 3] = [
-    Release {
-        name: "5.10",
-        suite: "bullseye",
-    },
-    Release {
-        name: "6.1",
-        suite: "bookworm",
-    },
-    Release {
-        name: "6.12",
-        suite: "trixie",
-    },
+    Release::new("5.10", "bullseye", &AMD64),
+    Release::new("6.1", "bookworm", &AMD64),
+    Release::new("6.12", "trixie", &AMD64),
 ];
+/// The kernels of the packages that a release has for arm64.
+const ON_ARM64: [Release; 2] = [
+    Release::new("6.1-arm64", "bookworm", &ARM64),
+    Release::new("6.12-arm64", "trixie", &ARM64),
+];
+
+impl Release {
+    const fn new(
+        name: &'static str,
+        suite: &'static str,
+        architecture: &'static Architecture,
+    ) -> Self {
+        Self {
+            name,
+            suite,
+            architecture,
+        }
+    }
+}
 
 /// The longest time that the tests of one kernel may take.
 const LIMIT: Duration = Duration::from_secs(1200);
+const LIMIT_ON_ARM64: Duration = Duration::from_secs(3600);
 
 /// Runs the tests on the kernels of these series, or on all kernels.
 pub(crate) fn run(names: &[&str]) -> Result<Tally> {
@@ -91,7 +107,7 @@ pub(crate) fn command(name: &str, words: &[&str]) -> Result<Tally> {
         std::env::current_dir()?.display(),
         words.join(" ")
     );
-    let ended = machine::run(&Kernel::of(release)?, &line, LIMIT)?;
+    let ended = machine::run(&Kernel::of(release)?, Path::new("/"), &line, LIMIT)?;
     print!("{}", ended.output);
     ensure!(
         ended.status == 0,
@@ -99,6 +115,31 @@ pub(crate) fn command(name: &str, words: &[&str]) -> Result<Tally> {
         ended.status
     );
     Ok(Tally::default())
+}
+
+/// Builds test programs for the architecture of `CARGO_BUILD_TARGET`, and writes the command that
+/// runs them in a guest with a kernel of this series.
+pub(crate) fn write_command(series: &str, to: &str) -> Result<()> {
+    let programs = subset::build_foreign()?;
+    let able = programs
+        .iter()
+        .filter(|it| it.hindrance(series).is_none())
+        .collect::<Vec<_>>();
+    fs::write(to, subset::script(&able)?).with_context(|| format!("writing {to}"))
+}
+
+/// The series of Debian's kernel for arm64 in a suite; `None` if no guest runs it.
+pub(crate) fn series_on_arm64(suite: &str) -> Option<&'static str> {
+    let release = ON_ARM64.iter().find(|it| it.suite == suite);
+    release.and_then(|it| it.name.strip_suffix("-arm64"))
+}
+
+/// Runs a command in a guest of arm64, with Debian's kernel of a suite. `root` is the guest's root
+/// directory.
+pub(crate) fn on_arm64(suite: &str, root: &Path, command: &str) -> Result<Ended> {
+    let release = ON_ARM64.iter().find(|it| it.suite == suite);
+    let release = release.with_context(|| format!("no kernel of arm64 for {suite}"))?;
+    machine::run(&Kernel::of(release)?, root, command, LIMIT_ON_ARM64)
 }
 
 fn chosen(names: &[&str]) -> Result<Vec<&'static Release>> {
@@ -117,7 +158,7 @@ fn hindrance() -> Result<Option<&'static str>> {
         Some("a guest reads this machine's files, so run this as root")
     } else if std::env::consts::ARCH != "x86_64" {
         Some("the guests are x86-64 machines, and run this machine's programs")
-    } else if !has(machine::EMULATOR) {
+    } else if !has(AMD64.emulator) {
         Some("no qemu-system-x86_64 here")
     } else if !has("apt-get") {
         Some("no apt-get here, which downloads Debian's kernels")
@@ -141,7 +182,7 @@ fn test(release: &Release, kernel: &Kernel, programs: &[Program]) -> Result<Tall
             tally.skip(label, &format!("Linux {}: {why}", release.name));
         }
     }
-    let ended = machine::run(kernel, &subset::script(&able)?, LIMIT)?;
+    let ended = machine::run(kernel, Path::new("/"), &subset::script(&able)?, LIMIT)?;
     tally += harness::judge("in the guest", &ended.output, "", ended.status == 0);
     for name in subset::unmatched(&able, &ended.output) {
         println!("  FAIL  no test's name contains {name:?}");

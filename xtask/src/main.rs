@@ -24,6 +24,7 @@ mod fuzz;
 mod uninstall;
 mod install;
 mod deb;
+mod release;
 mod test;
 
 use std::env;
@@ -33,8 +34,8 @@ use anyhow::{Result, bail};
 
 use tally::Tally;
 
-const USAGE: &str = "usage: cargo run -p xtask -- stage [--all] | test [TIER...] | test --name NAME | test --long | bare [ROOT...] \
-                     | guest [KERNEL...] | guest KERNEL -- COMMAND | check | least | symbols | install PREFIX | uninstall PREFIX | deb";
+const USAGE: &str = "usage: cargo run -p xtask -- stage [--all] | test [TIER...] | test --name NAME | test --long | bare [ROOT...] | release [ROOT...] \
+                     | guest [KERNEL...] | guest KERNEL -- COMMAND | guest-command KERNEL FILE | check | least | symbols | install PREFIX | uninstall PREFIX | deb";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -59,6 +60,10 @@ fn run(arguments: &[String]) -> Result<Tally> {
         ["test", "--long"] => counted(test::long),
         ["test", ref tiers @ ..] => counted(|| test::run(tiers)),
         ["bare", ref names @ ..] => counted(|| bare::run(names)),
+        ["release", ref names @ ..] => counted(|| release::run(names)),
+        ["guest-command", series, to] => {
+            guest::write_command(series, to).map(|()| Tally::default())
+        }
         ["guest", name, "--", ref line @ ..] => guest::command(name, line),
         ["guest", ref names @ ..] => counted(|| guest::run(names)),
         ["least"] => counted(least::run),

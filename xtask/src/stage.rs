@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::toolchain::Rust;
 use crate::tree;
@@ -26,8 +26,8 @@ pub(crate) const CLUSTER: &str = "fanpcap/fanpcap-cluster";
 
 /// cargo's profile for all programs; the library has another profile.
 const PROFILE: &str = "command";
-/// The command's package, and the package that makes the manual pages.
-const COMMANDS: &str = "-p fanpcap-cli -p fanpcap-manual --no-default-features";
+/// The command's package.
+const COMMANDS: &str = "-p fanpcap-cli --no-default-features";
 /// The packages of all installed files.
 pub(crate) const PACKAGES: [&str; 4] = [
     "fanpcap-abi",
@@ -35,9 +35,9 @@ pub(crate) const PACKAGES: [&str; 4] = [
     "fanpcap-bench",
     "fanpcap-clusterd",
 ];
-/// The packages of all programs, and the package that makes the manual pages.
-const ALL: &str = "-p fanpcap-cli -p fanpcap-manual -p fanpcap-bench -p fanpcap-clusterd";
-/// Executable that makes the manual pages.
+/// The packages of all programs.
+const ALL: &str = "-p fanpcap-cli -p fanpcap-bench -p fanpcap-clusterd";
+/// Executable that makes the manual pages, and its package.
 const MANUAL: &str = "fanpcap-manual";
 
 /// Builds and stages the files, and prints how to use them.
@@ -81,10 +81,8 @@ pub(crate) fn by_least() -> Result<()> {
 
 fn everything_with(rust: &Rust) -> Result<()> {
     tree::at_once(|| commands(ALL), || library(rust))?;
-    let (libexec, built) = (
-        tree::staged()?.join("libexec"),
-        tree::target()?.join(PROFILE),
-    );
+    let libexec = tree::staged()?.join("libexec");
+    let built = tree::built(&tree::target()?, PROFILE);
     place(&built.join("fanpcap-bench"), &libexec.join(BENCH))?;
     place(&built.join("fanpcap-cluster"), &libexec.join(CLUSTER))
 }
@@ -99,16 +97,31 @@ fn library(rust: &Rust) -> Result<()> {
 /// Builds the library with this toolchain, and returns its path.
 pub(crate) fn built_library(rust: &Rust) -> Result<PathBuf> {
     tree::run(&mut rust.command("cargo", "build --release -p fanpcap-abi"))?;
-    Ok(rust.dir()?.join("release/libpcap.so"))
+    Ok(tree::built(&rust.dir()?, "release").join("libpcap.so"))
 }
 
 /// Builds these packages, which include the command, and makes the manual pages of their programs.
+/// The pages of this machine's own build serve every architecture.
 fn commands(packages: &str) -> Result<()> {
     let mut cargo = tree::cargo(&["build", "--profile", PROFILE])?;
-    tree::run(cargo.args(packages.split(' ')))?;
-    let (staged, built) = (tree::staged()?, tree::target()?.join(PROFILE));
+    cargo.args(packages.split(' '));
+    let is_own = tree::foreign().is_none();
+    if is_own {
+        cargo.args(["-p", MANUAL]);
+    }
+    tree::run(&mut cargo)?;
+    let (staged, built) = (tree::staged()?, tree::built(&tree::target()?, PROFILE));
     place(&built.join(COMMAND), &staged.join("bin").join(COMMAND))?;
-    write_manual(&built.join(MANUAL), &staged.join("share/man"))
+    if is_own {
+        return write_manual(&built.join(MANUAL), &staged.join("share/man"));
+    }
+    let pages = staged.join("share/man/man1");
+    ensure!(
+        pages.exists(),
+        "no {}: build for this machine first, which makes the manual pages",
+        pages.display()
+    );
+    Ok(())
 }
 
 /// Writes the generated manual pages, and removes the pages of earlier builds.

@@ -39,9 +39,12 @@ impl Rust {
     }
 
     /// The toolchain of the least version, or the machine's own if the least version is not
-    /// available.
+    /// available. Only the machine's own has libraries of other architectures.
     pub(crate) fn least_or_own() -> Self {
-        Self::find().unwrap_or(Self::own())
+        match tree::foreign() {
+            Some(_) => Self::own(),
+            None => Self::find().unwrap_or(Self::own()),
+        }
     }
 
     /// The machine's own toolchain, if it has the least version; otherwise a toolchain from the

@@ -29,6 +29,18 @@ pub(crate) fn target() -> Result<PathBuf> {
     Ok(root()?.join(configured.unwrap_or_else(|| "target".into())))
 }
 
+/// The target triple of another architecture, for which `CARGO_BUILD_TARGET` makes cargo build.
+pub(crate) fn foreign() -> Option<String> {
+    env::var("CARGO_BUILD_TARGET")
+        .ok()
+        .filter(|it| !it.is_empty())
+}
+
+/// The directory of a profile's files below cargo's target directory.
+pub(crate) fn built(target: &Path, profile: &str) -> PathBuf {
+    target.join(foreign().unwrap_or_default()).join(profile)
+}
+
 /// Fails if one of the names is not known.
 pub(crate) fn ensure_known(what: &str, names: &[&str], known: &[&str]) -> Result<()> {
     let unknown = names.iter().find(|name| !known.contains(name));

@@ -49,7 +49,10 @@ static int sets(pid_t pid, uint64_t ifreq)
 }
 
 /* Devices are changed by ioctl() and write(). A journal is written to a new file, which is then
-   renamed. */
+   renamed. arm64 has no rename(2). */
+#ifndef SYS_rename
+#define SYS_rename SYS_renameat
+#endif
 static const int calls[] = { SYS_ioctl, SYS_write, SYS_rename, SYS_renameat, SYS_renameat2 };
 
 enum { CALLS = sizeof calls / sizeof calls[0] };

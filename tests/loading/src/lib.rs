@@ -53,8 +53,13 @@ pub fn compile(scratch: &Scratch, source: &str, flags: &[&str]) -> Result<PathBu
     needs::libpcap_headers()?;
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("c").join(source);
     let program = scratch.new_file(source);
-    let compiler = if source.ends_with(".cc") { "c++" } else { "cc" };
-    let mut command = Command::new(compiler);
+    // CC and CXX name the compilers of another architecture.
+    let (variable, usual) = match source.ends_with(".cc") {
+        true => ("CXX", "c++"),
+        false => ("CC", "cc"),
+    };
+    let compiler = env::var(variable).unwrap_or_else(|_| usual.to_owned());
+    let mut command = Command::new(&compiler);
     command
         .args(["-O1", "-g", "-Wall", "-Wextra", "-Werror"])
         .args(flags);

@@ -3,6 +3,7 @@
 
 mod listing;
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -38,6 +39,8 @@ impl Root {
     pub fn new() -> Result<Option<Self>> {
         let base = match base() {
             Ok(base) => base,
+            // The system in FANPCAP_ROOT must serve, because a release relies on the tests in it.
+            Err(reason) if env::var_os("FANPCAP_ROOT").is_some() => return Err(reason),
             Err(reason) => {
                 skip(&format!("no clean Debian here: {reason:#}"));
                 return Ok(None);
@@ -128,11 +131,14 @@ pub fn can_build() -> bool {
     can
 }
 
-/// The package that `make deb` built.
+/// The package that `make deb` built, or the package that `FANPCAP_PACKAGE` names.
 ///
 /// # Errors
 /// There is no package, or more than one.
 pub fn package() -> Result<PathBuf> {
+    if let Some(package) = env::var_os("FANPCAP_PACKAGE") {
+        return Ok(package.into());
+    }
     let dir = workspace().join("target/fanpcap");
     let entries = fs::read_dir(&dir).with_context(|| format!("reading {}", dir.display()))?;
     let mut found = Vec::new();
@@ -172,7 +178,8 @@ pub fn success(command: &mut Command) -> Result<String> {
     Ok(out.into_owned())
 }
 
-/// The clean Debian of the same release as this machine. Creates it if it does not exist yet.
+/// The clean system with the tools: a Debian of the same release as this machine, or the system in
+/// the directory that `FANPCAP_ROOT` names. Creates it if it does not exist yet.
 fn base() -> Result<PathBuf> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let guard = ONE_AT_A_TIME.lock();
@@ -180,16 +187,18 @@ fn base() -> Result<PathBuf> {
     if let Some(reason) = mounts::hindrance()? {
         bail!("{reason}");
     }
-    let release = release()?;
+    let given = env::var_os("FANPCAP_ROOT").map(PathBuf::from);
+    let release = release(given.as_deref())?;
     let dir = workspace().join("target/package");
     let base = dir.join(format!("{release}-{}", TOOLS.replace(' ', "-")));
     if !base.exists() {
         fs::create_dir_all(&dir)?;
         let fresh = Scratch::new()?;
         let root = Root { scratch: fresh };
-        let mut debootstrap = Command::new("timeout");
-        debootstrap.args(["900", "debootstrap", "--variant=minbase", &release]);
-        success(debootstrap.arg(root.path()).arg(mirror()?))?;
+        match given {
+            Some(given) => success(Command::new("cp").arg("-a").arg(given).arg(root.path()))?,
+            None => debootstrap(&release, &root.path())?,
+        };
         root.run("timeout 300 apt-get update -qq")?;
         let install = "apt-get install -y -qq --no-install-recommends";
         root.run(&format!("timeout 300 {install} {TOOLS}"))?;
@@ -203,16 +212,23 @@ fn base() -> Result<PathBuf> {
     Ok(base)
 }
 
-/// The Debian release of this machine. The package is built for this release.
-fn release() -> Result<String> {
-    let text =
-        fs::read_to_string("/etc/os-release").context("reading which distribution this is")?;
+fn debootstrap(release: &str, to: &Path) -> Result<String> {
+    let mut debootstrap = Command::new("timeout");
+    debootstrap.args(["900", "debootstrap", "--variant=minbase", release]);
+    success(debootstrap.arg(to).arg(mirror()?))
+}
+
+/// The name of the release of the given system, or of this machine, which must be a Debian. The
+/// package is built for this release.
+fn release(given: Option<&Path>) -> Result<String> {
+    let path = given.unwrap_or(Path::new("/")).join("etc/os-release");
+    let text = fs::read_to_string(path).context("reading which distribution this is")?;
     let value = |name: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(name))?;
         Some(line.trim_matches('"').to_owned())
     };
     ensure!(
-        value("ID=").as_deref() == Some("debian"),
+        given.is_some() || value("ID=").as_deref() == Some("debian"),
         "this machine is not a Debian"
     );
     value("VERSION_CODENAME=").context("this release has no name")

@@ -37,18 +37,15 @@ const NETWORK: [&str; 9] = [
 
 /// A clean root with the source in it.
 #[derive(Debug)]
-pub(super) struct Root {
+pub(crate) struct Root {
     path: PathBuf,
 }
 
 impl Root {
     /// Makes a root: a copy of a fresh system, which debootstrap makes once and which is kept.
-    pub(super) fn new(distribution: &Distribution) -> Result<Self> {
-        let dir = tree::target()?.join("bare");
-        tree::make(&dir)?;
-        let base = dir.join(format!("{}.base", distribution.name));
-        tree::make_once(&base, |half| make(distribution, half))?;
-        let path = dir.join(distribution.name);
+    pub(crate) fn new(distribution: &Distribution) -> Result<Self> {
+        let base = base(distribution)?;
+        let path = base.with_file_name(distribution.name);
         tree::remove(&path)?;
         tree::output(Command::new("cp").arg("-a").args([&base, &path]))?;
         copy_source(&path.join(SOURCE))?;
@@ -58,19 +55,38 @@ impl Root {
     }
 
     /// Runs a shell command in the source's directory, with its output to a file.
-    pub(super) fn run(&self, line: &str, log: &File) -> Result<()> {
+    pub(crate) fn run(&self, line: &str, log: &File) -> Result<()> {
         enter(&self.path, &format!("cd /{SOURCE} && {line}"), log)
+    }
+
+    /// The source's directory.
+    pub(crate) fn source(&self) -> PathBuf {
+        self.path.join(SOURCE)
     }
 
     /// Removes the root. No mount is below the root now: the mounts existed only in the mount
     /// namespace of its processes.
-    pub(super) fn remove(self) -> Result<()> {
+    pub(crate) fn remove(self) -> Result<()> {
         tree::remove(&self.path)
     }
 }
 
-/// Makes a system with the package lists, and with `make`, which README asks for.
-fn make(distribution: &Distribution, path: &Path) -> Result<()> {
+/// The fresh system of a distribution, which debootstrap makes once and which is kept.
+pub(crate) fn base(distribution: &Distribution) -> Result<PathBuf> {
+    let dir = tree::target()?.join("bare");
+    tree::make(&dir)?;
+    let base = dir.join(format!("{}.base", distribution.name));
+    tree::make_once(&base, |half| make(distribution, half))?;
+    Ok(base)
+}
+
+/// Runs debootstrap for a distribution, with these options beside the usual ones. Returns the
+/// machine's own package sources for the distribution, if it has any.
+pub(crate) fn debootstrap(
+    distribution: &Distribution,
+    options: &[&str],
+    path: &Path,
+) -> Result<Vec<Source>> {
     let sources = archive::sources(distribution.origin, distribution.suite)?;
     let mut debootstrap = Command::new("timeout");
     debootstrap.args([
@@ -79,6 +95,7 @@ fn make(distribution: &Distribution, path: &Path) -> Result<()> {
         "--variant=minbase",
         "--force-check-gpg",
     ]);
+    debootstrap.args(options);
     if distribution.origin == "Ubuntu" {
         debootstrap.arg("--keyring").arg(ubuntu_keys()?);
     }
@@ -92,6 +109,12 @@ fn make(distribution: &Distribution, path: &Path) -> Result<()> {
         distribution.script
     ));
     tree::output(&mut debootstrap)?;
+    Ok(sources)
+}
+
+/// Makes a system with the package lists, and with `make`, which README asks for.
+fn make(distribution: &Distribution, path: &Path) -> Result<()> {
+    let sources = debootstrap(distribution, &[], path)?;
     let list = path.join("etc/apt/sources.list");
     let lines = if sources.is_empty() {
         with_updates(&tree::read(&list)?, distribution.suite)

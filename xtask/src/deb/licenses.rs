@@ -42,10 +42,11 @@ pub(super) fn paragraphs(crates: &[String]) -> Result<String> {
     Ok(paragraphs.collect::<Vec<_>>().join("\n\n"))
 }
 
-/// The packages that cargo lists for this machine.
+/// The packages that cargo lists for the architecture of the build.
 fn packages() -> Result<Vec<Crate>> {
     let rustc = tree::output(Command::new("rustc").arg("-vV"))?;
     let host = rustc.lines().find_map(|line| line.strip_prefix("host: "));
+    let host = tree::foreign().or_else(|| host.map(str::to_owned));
     let host = host.context("rustc -vV names no host")?;
     let mut cargo = tree::cargo(&["metadata", "--format-version", "1", "--filter-platform"])?;
     let metadata: Value = serde_json::from_str(&tree::output(cargo.arg(host))?)?;

@@ -8,6 +8,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::Release;
+use super::architecture::Architecture;
 use crate::{archive, tree};
 
 /// Debian's own archives, for machines of other distributions.
@@ -16,8 +17,6 @@ const ARCHIVES: [(&str, &str); 2] = [
     ("http://deb.debian.org/debian-security", "-security"),
 ];
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// The package that depends on the newest kernel of its release.
-const NEWEST: &str = "linux-image-amd64";
 /// Directories of modules that are large and that a guest does not need.
 const UNUSED_MODULES: [&str; 9] = [
     "sound",
@@ -36,6 +35,7 @@ const UNUSED_MODULES: [&str; 9] = [
 pub(super) struct Kernel {
     dir: PathBuf,
     version: String,
+    pub(super) architecture: &'static Architecture,
 }
 
 impl Kernel {
@@ -46,7 +46,11 @@ impl Kernel {
             make(release, half).with_context(|| format!("Debian's {}", release.suite))
         })?;
         let version = only_name(&dir.join("lib/modules"))?;
-        Ok(Self { dir, version })
+        Ok(Self {
+            dir,
+            version,
+            architecture: release.architecture,
+        })
     }
 
     /// The kernel's version, such as `6.1.0-56-amd64`.
@@ -98,7 +102,9 @@ fn inserted(listing: &str) -> Vec<PathBuf> {
 fn make(release: &Release, dir: &Path) -> Result<()> {
     let apt = Apt::new(release, dir)?;
     apt.run("apt-get", &["update", "-qq"])?;
-    let depends = apt.run("apt-cache", &["depends", NEWEST])?;
+    // The package that depends on the newest kernel of its release.
+    let newest = format!("linux-image-{}", release.architecture.name);
+    let depends = apt.run("apt-cache", &["depends", &newest])?;
     let package = depends
         .lines()
         .find_map(|line| line.trim().strip_prefix("Depends: linux-image-"))
@@ -153,6 +159,8 @@ fn only_name(dir: &Path) -> Result<String> {
 struct Apt<'a> {
     dir: &'a Path,
     state: PathBuf,
+    /// Debian's name of the packages' architecture.
+    architecture: &'static str,
 }
 
 impl<'a> Apt<'a> {
@@ -163,7 +171,11 @@ impl<'a> Apt<'a> {
         }
         fs::write(state.join("status"), "")?;
         fs::write(state.join("sources.list"), sources(release)?)?;
-        Ok(Self { dir, state })
+        Ok(Self {
+            dir,
+            state,
+            architecture: release.architecture.name,
+        })
     }
 
     fn run(&self, program: &str, arguments: &[&str]) -> Result<String> {
@@ -176,7 +188,7 @@ impl<'a> Apt<'a> {
             format!("-oDir::State={state}"),
             format!("-oDir::State::status={state}/status"),
             format!("-oDir::Cache={state}"),
-            "-oAPT::Architecture=amd64".to_owned(),
+            format!("-oAPT::Architecture={}", self.architecture),
             "-oAPT::Sandbox::User=root".to_owned(),
             "-oAcquire::Languages=none".to_owned(),
         ]);

@@ -1,4 +1,4 @@
-//! A guest: an emulated machine that runs one command on this machine's files.
+//! A guest: an emulated machine that runs one command on the files of a directory.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -8,11 +8,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
+use super::architecture::Architecture;
 use super::initrd;
 use super::kernel::Kernel;
 use crate::tree;
 
-/// The script that runs the command; it runs on this machine's shell.
+/// The script that runs the command; it runs on the shell of the guest's root directory.
 const START: &str = include_str!("start.sh");
 /// The command that starts the emulator on this machine, in a network namespace.
 const TAPS: &str = include_str!("taps.sh");
@@ -21,11 +22,10 @@ const CPUS: u32 = 4;
 const MEMORY: &str = "3072";
 /// The taps that taps.sh makes.
 const CARDS: [&str; 2] = ["tap0", "tap1"];
-/// The kernel's command line. From its first word, tests detect that they run in a guest.
-const KERNEL_LINE: &str = "fanpcap.guest console=ttyS0 quiet loglevel=5 panic=-1 nokaslr \
-    tsc=reliable no_timer_check rcupdate.rcu_expedited=1";
-/// The emulator. It is started without KVM, so this machine needs no support for virtualization.
-pub(super) const EMULATOR: &str = "qemu-system-x86_64";
+/// The kernel's command line without the words of the architecture. From its first word, tests
+/// detect that they run in a guest.
+const KERNEL_LINE: &str =
+    "fanpcap.guest quiet loglevel=5 panic=-1 nokaslr rcupdate.rcu_expedited=1";
 /// Number of attempts to boot a guest until its command runs.
 const BOOTS: u32 = 3;
 /// Number of lines of the kernel's log that are printed for a guest that fails.
@@ -33,32 +33,36 @@ const LOG_LINES: usize = 30;
 
 /// How a command in a guest ended.
 #[derive(Debug)]
-pub(super) struct Ended {
-    pub(super) status: u8,
+pub(crate) struct Ended {
+    pub(crate) status: u8,
     /// Standard output and standard error of the command.
-    pub(super) output: String,
+    pub(crate) output: String,
 }
 
-/// Runs a shell command in a guest to its end, or until the time limit. If a guest dies before its
-/// command starts, it is booted again. Guests die at boot because a kernel changes its own code
-/// then, while the emulator runs each CPU in a thread of its own: a CPU has run an instruction that
-/// was half old and half new.
-pub(super) fn run(kernel: &Kernel, command: &str, limit: Duration) -> Result<Ended> {
+/// Runs a shell command in a guest to its end, or until the time limit. `root` is the guest's root
+/// directory; the guest's changes of it are lost. If a guest dies before its command starts, it is
+/// booted again. Guests die at boot because a kernel changes its own code then, while the emulator
+/// runs each CPU in a thread of its own: a CPU has run an instruction that was half old and half
+/// new.
+pub(super) fn run(kernel: &Kernel, root: &Path, command: &str, limit: Duration) -> Result<Ended> {
     for _ in 1..BOOTS {
-        if let Some(ended) = boot(kernel, command, limit)? {
+        if let Some(ended) = boot(kernel, root, command, limit)? {
             return Ok(ended);
         }
     }
-    let ended = boot(kernel, command, limit)?;
+    let ended = boot(kernel, root, command, limit)?;
     ended.with_context(|| format!("{BOOTS} guests died before their command"))
 }
 
 /// Runs the command with a single boot. Returns `None` if the guest died before its command
 /// started.
-fn boot(kernel: &Kernel, command: &str, limit: Duration) -> Result<Option<Ended>> {
+fn boot(kernel: &Kernel, root: &Path, command: &str, limit: Duration) -> Result<Option<Ended>> {
     let job = tree::target()?.join(format!("guests/{}", process::id()));
-    fs::create_dir_all(job.join(SHARE)).context("making the job's directory")?;
-    let ended = boot_in(&job, kernel, command, limit);
+    let share = job.join(SHARE);
+    fs::create_dir_all(&share).context("making the job's directory")?;
+    fs::write(share.join("start"), START)?;
+    fs::write(share.join("command"), command)?;
+    let ended = boot_in(&job, kernel, root, limit);
     fs::remove_dir_all(&job).context("removing the job's directory")?;
     ended
 }
@@ -66,19 +70,13 @@ fn boot(kernel: &Kernel, command: &str, limit: Duration) -> Result<Option<Ended>
 /// The part of a job's directory that the guest writes to.
 const SHARE: &str = "share";
 
-fn boot_in(job: &Path, kernel: &Kernel, command: &str, limit: Duration) -> Result<Option<Ended>> {
+fn boot_in(job: &Path, kernel: &Kernel, root: &Path, limit: Duration) -> Result<Option<Ended>> {
     let (initrd, log, said) = (job.join("initrd"), job.join("log"), job.join("said"));
     initrd::write(kernel, &initrd)?;
     let share = job.join(SHARE);
-    fs::write(share.join("start"), START)?;
-    fs::write(share.join("command"), command)?;
-    let mut qemu = emulator();
-    qemu.args(hardware(&log));
-    qemu.args(files(
-        "machine",
-        Path::new("/"),
-        ",readonly=on,multidevs=remap",
-    ));
+    let mut qemu = emulator(kernel.architecture);
+    qemu.args(hardware(kernel.architecture, &log));
+    qemu.args(files("machine", root, ",readonly=on,multidevs=remap"));
     qemu.args(files("modules", &kernel.modules(), ",readonly=on"));
     qemu.args(files("job", &share, ""));
     qemu.arg("-kernel").arg(kernel.image());
@@ -109,9 +107,9 @@ fn boot_in(job: &Path, kernel: &Kernel, command: &str, limit: Duration) -> Resul
 
 /// The emulator in a network namespace, without its arguments. It is killed when the calling thread
 /// ends.
-fn emulator() -> Command {
+fn emulator(architecture: &Architecture) -> Command {
     let mut qemu = Command::new("unshare");
-    qemu.args(["--net", "sh", "-euc", TAPS, "sh", EMULATOR]);
+    qemu.args(["--net", "sh", "-euc", TAPS, "sh", architecture.emulator]);
     qemu
 }
 
@@ -132,19 +130,18 @@ fn wait(qemu: &mut Command, said: File, limit: Duration) -> Result<ExitStatus> {
     bail!("the guest did not end within {limit:?}")
 }
 
-/// The guest has no PIT (8254), so its kernel calibrates its clock by the HPET. With a PIT, the
-/// clock of a guest ran 37 times too fast on a busy machine: `pit_hpet_ptimer_calibrate_cpu()`
-/// prefers the PIT to the HPET.
-fn hardware(log: &Path) -> Vec<String> {
+fn hardware(architecture: &Architecture, log: &Path) -> Vec<String> {
     let line = format!(
-        "-nodefaults -no-user-config -display none -no-reboot -machine q35,pit=off \
-         -accel tcg,thread=multi -cpu max -smp {CPUS} -m {MEMORY} \
+        "-nodefaults -no-user-config -display none -no-reboot {} \
+         -accel tcg,thread=multi -smp {CPUS} -m {MEMORY} \
          -object rng-random,id=random,filename=/dev/urandom -device virtio-rng-pci,rng=random \
          -serial file:{}",
+        architecture.machine,
         log.display()
     );
     let mut words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-    words.extend(["-append".to_owned(), KERNEL_LINE.to_owned()]);
+    let kernel_line = format!("{KERNEL_LINE} {}", architecture.kernel_line);
+    words.extend(["-append".to_owned(), kernel_line]);
     for (number, tap) in CARDS.iter().enumerate() {
         words.extend(card(number, tap));
     }

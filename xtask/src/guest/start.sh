@@ -1,10 +1,13 @@
 # Second program of a guest, process 1: runs the job's command, writes its exit status, powers off.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8
 ln -sf /proc/self/fd /dev/fd
+for stream in 0:stdin 1:stdout 2:stderr; do ln -sf "/proc/self/fd/${stream%:*}" "/dev/${stream#*:}"; done
 mkdir -p /dev/pts /dev/shm
 mount -t devpts devpts /dev/pts
 mount -t tmpfs -o mode=755 run /run
 mount -t tmpfs -o mode=1777 shm /dev/shm
+# On an overlay, a mapping of a file does not keep the file's locks.
+mount -t tmpfs -o mode=1777 tmp /tmp
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mount -t bpf bpf /sys/fs/bpf
 mount -t tracefs tracefs /sys/kernel/tracing

@@ -34,10 +34,13 @@ const NEWEST: Feature = Feature {
     without: "on the newest kernel only",
 };
 
+/// The package of the tests on network cards.
+const CARDS: &str = "fanpcap-guest-tests";
+
 /// All tests of a program on network cards.
 const fn cards(program: &'static str, needs: Option<&'static Feature>) -> Tests {
     Tests {
-        package: "fanpcap-guest-tests",
+        package: CARDS,
         program,
         names: &[],
         needs,
@@ -124,6 +127,33 @@ const SUBSET: &[Tests] = &[
     },
 ];
 
+/// The packages of the library's code, whose unit tests run on arm64.
+const LIBRARY: &str = "-p fanpcap-abi -p fanpcap -p fanpcap-bpf -p fanpcap-buckets \
+    -p fanpcap-config -p fanpcap-engine -p fanpcap-engines -p fanpcap-group -p fanpcap-linux \
+    -p fanpcap-nic -p fanpcap-pcap -p fanpcap-reader -p fanpcap-ring -p fanpcap-steer \
+    -p fanpcap-tpacket -p fanpcap-wire -p fanpcap-xdp";
+
+/// Ways in which an application loads the library. Other tests of loading need tools that take long
+/// in a guest.
+const LOADING: Tests = Tests {
+    package: "fanpcap-loading",
+    program: "loading",
+    names: &["first::", "ways::"],
+    needs: None,
+};
+
+/// The unit tests of a package: no test that measures time, and none of programs that Debian's
+/// kernels load only with CAP_PERFMON (docs/xdp.md).
+const UNIT: Tests = Tests {
+    package: "",
+    program: "",
+    names: &[
+        "--skip=ebpf::tests::speed",
+        "--skip=ebpf::tests::privilege::cap_bpf_and_net_admin",
+    ],
+    needs: None,
+};
+
 /// A built test program, and the tests of this program that run in guests.
 pub(super) struct Program {
     built: programs::Program,
@@ -154,12 +184,37 @@ fn version(series: &str) -> (u32, u32) {
 
 /// Builds the programs.
 pub(super) fn build() -> Result<Vec<Program>> {
+    build_these(SUBSET)
+}
+
+/// Builds the programs of a guest of another architecture, which also runs the library's unit
+/// tests.
+pub(super) fn build_foreign() -> Result<Vec<Program>> {
+    let arguments: Vec<&str> = ["--lib"]
+        .into_iter()
+        .chain(LIBRARY.split_whitespace())
+        .collect();
+    let unit = programs::build(&arguments)?.into_iter();
+    let mut programs: Vec<Program> = unit
+        .map(|built| Program {
+            built,
+            tests: &UNIT,
+        })
+        .collect();
+    programs.extend(build_these(&[LOADING])?);
+    // The emulated interrupt controller of arm64 loses interrupts whose CPU changes.
+    let is_of_cards = |it: &Program| it.tests.package == CARDS;
+    programs.extend(build()?.into_iter().filter(|it| !is_of_cards(it)));
+    Ok(programs)
+}
+
+fn build_these(chosen_tests: &'static [Tests]) -> Result<Vec<Program>> {
     let mut arguments = Vec::new();
-    for tests in SUBSET {
+    for tests in chosen_tests {
         arguments.extend(["-p", tests.package, "--test", tests.program]);
     }
     let built = programs::build(&arguments)?;
-    SUBSET.iter().map(|it| chosen(it, &built)).collect()
+    chosen_tests.iter().map(|it| chosen(it, &built)).collect()
 }
 
 /// Finds the tests' program among the built programs.
