@@ -116,8 +116,8 @@ fn enabled_plain_tcpdump_loads_the_library_until_disabled() -> Result<()> {
 
     let said = root.run("fanpcap disable --system")?;
     ensure!(said.contains("Removed"), "{said}");
-    // Enable from outside the root directory too, as image builders do. The command may need a newer
-    // libc than this machine has: then nobody can do that here.
+    // Enable from outside the root directory too, as image builders do. If the command needs a
+    // newer libc than this machine has, nobody can do that here.
     let (command, dir) = (root.file("/usr/bin/fanpcap"), root.path());
     let starts = Command::new(&command).arg("--version").output()?;
     let words: &[&str] = match starts.status.success() {

@@ -1,5 +1,5 @@
-//! The package for arm64: the distribution's own cross-compiler builds it in the root that has built
-//! the package for this machine, and an emulated machine of arm64 tries it.
+//! The package for arm64. The distribution's own cross-compiler builds it, in the root that has
+//! built the package for this machine. An emulated machine of arm64 tries it.
 
 use std::fs;
 use std::os::unix::fs::symlink;

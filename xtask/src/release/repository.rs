@@ -1,4 +1,5 @@
-//! The files of an apt repository: Packages and Release of each suite, signed if `SIGN` names a key.
+//! The files of an apt repository: Packages and Release of each suite. They are signed if `SIGN`
+//! names a key.
 
 use std::env;
 use std::fs;
@@ -15,8 +16,8 @@ use crate::{deb, tree};
 /// Architectures of the packages.
 const ARCHITECTURES: [&str; 2] = ["amd64", "arm64"];
 
-/// Writes apt/dists for the packages in apt/pool. `epoch` is the date of the files, in seconds since
-/// 1970.
+/// Writes apt/dists for the packages in apt/pool. `epoch` is the date of the files, in seconds
+/// since 1970.
 pub(super) fn write(files: &Path, epoch: &str) -> Result<()> {
     let apt = files.join("apt");
     let mut date = Command::new("date");
