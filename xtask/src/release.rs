@@ -154,7 +154,7 @@ impl Release {
                 .current_dir(&self.files),
         )?;
         let path = self.files.join("SHA256SUMS");
-        fs::write(&path, sums.replace("  ./", "  ")).context("writing SHA256SUMS")?;
+        fs::write(&path, listed(&sums)).context("writing SHA256SUMS")?;
         repository::sign(&path, "--detach-sign", &self.files.join("SHA256SUMS.asc"))
     }
 }
@@ -173,6 +173,21 @@ fn shown(package: PathBuf) -> String {
     name.to_string_lossy().into_owned()
 }
 
+/// The lines of SHA256SUMS. A package has two: one for its place in the apt repository, and one for
+/// users who download the package alone.
+fn listed(sums: &str) -> String {
+    let lines = sums.lines().flat_map(|line| {
+        let (sum, path) = line.split_once("  ./").unwrap_or_default();
+        let alone = path
+            .rsplit('/')
+            .next()
+            .filter(|name| name.ends_with(".deb"));
+        let alone = alone.map(|name| format!("{sum}  {name}\n"));
+        [Some(format!("{sum}  {path}\n")), alone]
+    });
+    lines.flatten().collect()
+}
+
 /// The changelog's newest section.
 fn notes(changelog: &str) -> String {
     let section = changelog.split("\n## ").nth(1).unwrap_or_default();
@@ -184,6 +199,16 @@ fn notes(changelog: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_package_can_be_checked_beside_the_checksums() {
+        let sums = "1a  ./NOTES.md\n2b  ./apt/pool/trixie/p_1_arm64.deb\n";
+        let listed = listed(sums);
+        assert_eq!(
+            listed,
+            "1a  NOTES.md\n2b  apt/pool/trixie/p_1_arm64.deb\n2b  p_1_arm64.deb\n"
+        );
+    }
 
     #[test]
     fn the_notes_are_the_newest_section() {

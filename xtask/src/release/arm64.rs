@@ -12,11 +12,11 @@ use crate::bare::{self, Distribution, Root};
 use crate::tally::Tally;
 use crate::{archive, guest, harness, tree};
 
-/// Installs the cross-compiler. The package of Rust's standard library is unpacked, because it
-/// depends on a whole compiler for arm64.
+/// Installs the cross-compiler, and the libraries on which the package depends. The package of
+/// Rust's standard library is unpacked, because it depends on a whole compiler for arm64.
 const INSTALL: &str = r#"dpkg --add-architecture arm64 && apt-get update -q \
     && apt-get install -qy --no-install-recommends gcc-aarch64-linux-gnu g++-aarch64-linux-gnu \
-        libc6-dev-arm64-cross \
+        libc6-dev-arm64-cross libc6:arm64 libgcc-s1:arm64 libstdc++6:arm64 \
     && std=$(dpkg-query -Wf '${db:Status-Status} ${Package}\n' 'rustc*' \
         | sed -n 's/^installed rustc/libstd-rust/p' | head -n 1) \
     && mkdir -p /tmp/std && (cd /tmp/std && apt-get download -q $std-dev:arm64 && dpkg -x *.deb /)"#;

@@ -179,9 +179,10 @@ impl Rules<'_> {
             } else {
                 "rx"
             };
-            let why = match self.queues < now {
-                true => "one queue for each CPU that receives",
-                false => "the device had no room for packets: more queues, one for each CPU",
+            let why = match (self.queues < now, self.facts.missed) {
+                (true, _) => "one queue for each CPU that receives",
+                (false, 0) => "as many queues as asked for",
+                (false, _) => "the device had no room for packets: more queues, one for each CPU",
             };
             let value = format!("{kind}={}", self.queues);
             self.set(Knob::Channels, &value, why);
