@@ -174,6 +174,20 @@ fn a_member_short_of_cpu_time_has_the_rate_of_its_own_window_and_a_mark() {
 }
 
 #[test]
+fn packets_that_end_a_wait_came_before_the_look_too() {
+    // 2000 packets a second: the member waited for a block when the first snapshot was taken, and
+    // got it 5 ms later.
+    let waits = Counts {
+        waits: true,
+        ..counts(99 * SECOND, 1000, 0)
+    };
+    let block = counts(100 * SECOND + SECOND / 200, 1000 + 2010, 0);
+    let view = between(&members(100, &[waits]), &members(101, &[block]));
+    let rate = group_of(&view).members[0].packets_per_second;
+    assert_eq!(rate, Some(2000.0));
+}
+
+#[test]
 fn a_rate_that_only_stands_until_the_next_reading_is_marked() {
     let mut rates = Rates::default();
     let read = [100, 101, 101].map(|second| counts(second * SECOND, second * 100, 0));
