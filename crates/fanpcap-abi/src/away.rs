@@ -2,7 +2,9 @@
 
 use crate::pcap_handle::PcapHandle;
 use fanpcap::gone::NotBack;
+use fanpcap_linux::netlink::link;
 use fanpcap_linux::netlink::monitor::LinkMonitor;
+use fanpcap_linux::packet;
 use fanpcap_linux::process::netns;
 use fanpcap_linux::wait::clock;
 use fanpcap_reader::{LinkState, Port, PortStatistics, ReadError};
@@ -27,6 +29,8 @@ pub(crate) struct Away {
     /// The devices of the network namespace in which the handle was activated.
     monitor: LinkMonitor,
     netns: u64,
+    /// The device's hardware type, `ARPHRD_*`.
+    hardware: u16,
     pub(crate) is_away: AtomicBool,
     /// When the first of the latest failed attempts was made, in nanoseconds of `CLOCK_MONOTONIC`;
     /// 0: the last attempt did not fail.
@@ -35,21 +39,50 @@ pub(crate) struct Away {
 }
 
 impl Away {
+    /// The preparations of a handle whose `socket` is bound to the device.
+    ///
     /// # Errors
     /// The errors of socket(2), and of stat(2) for the namespace.
-    pub(crate) fn new(come_back: fn(PcapHandle) -> Result<(), NotBack>) -> io::Result<Self> {
+    pub(crate) fn new(
+        socket: BorrowedFd<'_>,
+        come_back: fn(PcapHandle) -> Result<(), NotBack>,
+    ) -> io::Result<Self> {
         Ok(Self {
             monitor: LinkMonitor::new()?,
             netns: netns::inode()?,
+            hardware: packet::hardware_type(socket)?,
             is_away: AtomicBool::new(false),
             failing_ns: AtomicU64::new(0),
             come_back,
         })
     }
 
-    /// Whether the calling thread is in the network namespace in which the handle was activated.
-    pub(crate) fn is_here(&self) -> bool {
-        netns::inode().is_ok_and(|netns| netns == self.netns)
+    /// Whether a device named `device` is up.
+    ///
+    /// # Errors
+    /// The calling thread is not in the network namespace in which the handle was activated, or the
+    /// application could not read the packets of this device.
+    pub(crate) fn finds(&self, device: &str) -> Result<bool, String> {
+        if !netns::inode().is_ok_and(|netns| netns == self.netns) {
+            return Err("the thread that reads is not in the device's network namespace".into());
+        }
+        match link::find_up(device) {
+            Some(link) if link.hardware != self.hardware => Err(format!(
+                "{device} came back with another link type: open it again"
+            )),
+            link => Ok(link.is_some()),
+        }
+    }
+
+    /// Whether `socket` is bound to a device of the handle's link type.
+    pub(crate) fn fits(&self, socket: BorrowedFd<'_>) -> bool {
+        packet::hardware_type(socket).is_ok_and(|hardware| hardware == self.hardware)
+    }
+
+    /// Notes that the handle captures again.
+    pub(crate) fn end(&self) {
+        self.is_away.store(false, Ordering::Relaxed);
+        self.failing_ns.store(0, Ordering::Relaxed);
     }
 
     /// Discards the notifications that have come.
@@ -63,6 +96,7 @@ impl Away {
     /// The handle can't wait, or attempts have been refused for too long.
     pub(crate) fn after(&self, attempt: NotBack) -> Result<Option<Duration>, String> {
         let why = match attempt {
+            NotBack::Left => return Ok(Some(PAUSE)),
             NotBack::Gone => {
                 self.failing_ns.store(0, Ordering::Relaxed);
                 return Ok(None);
@@ -122,3 +156,56 @@ impl fmt::Display for Disappeared {
 }
 
 impl Error for Disappeared {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fanpcap_linux::interface;
+
+    fn away() -> Away {
+        Away {
+            monitor: LinkMonitor::new().unwrap(),
+            netns: netns::inode().unwrap(),
+            hardware: libc::ARPHRD_LOOPBACK,
+            is_away: AtomicBool::new(true),
+            failing_ns: AtomicU64::new(0),
+            come_back: |_| Ok(()),
+        }
+    }
+
+    #[test]
+    fn attempts_fail_for_ten_seconds_after_each_return() {
+        let away = away();
+        let refused = || away.after(NotBack::Refused("full".to_owned()));
+        assert_eq!(refused(), Ok(Some(PAUSE)));
+        let long_ago = || {
+            let limit = u64::try_from(FAILS_WITHIN.as_nanos()).unwrap();
+            let first = away.failing_ns.load(Ordering::Relaxed);
+            away.failing_ns.store(first - limit, Ordering::Relaxed);
+        };
+        long_ago();
+        assert_eq!(refused(), Err("full".to_owned()));
+        // The device is gone again.
+        assert_eq!(away.after(NotBack::Gone), Ok(None));
+        assert_eq!(refused(), Ok(Some(PAUSE)));
+        long_ago();
+        // The handle captures, and its device is replaced.
+        away.end();
+        assert_eq!(away.after(NotBack::Left), Ok(Some(PAUSE)));
+        assert_eq!(refused(), Ok(Some(PAUSE)));
+    }
+
+    #[test]
+    fn a_device_of_another_link_type_is_not_the_handles() {
+        let lo = interface::find("lo").unwrap().unwrap();
+        let is_up = link::find_up("lo").is_some_and(|link| link.index == lo);
+        let mut away = away();
+        assert_eq!(away.finds("lo"), Ok(is_up));
+        away.hardware = libc::ARPHRD_ETHER;
+        let found = away.finds("lo");
+        assert!(!is_up || found.unwrap_err().contains("another link type"));
+        assert_eq!(away.finds("nonesuch"), Ok(false));
+        away.netns += 1;
+        assert!(away.finds("lo").unwrap_err().contains("namespace"));
+    }
+}

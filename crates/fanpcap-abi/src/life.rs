@@ -24,7 +24,7 @@ use fanpcap_group::rejecting::Rejections;
 use fanpcap_group::replace::replace;
 use fanpcap_group::steered::{Filtering, SteerError, Steered, Unchanging};
 use fanpcap_linux::interface;
-use fanpcap_linux::netlink::{host_use, link};
+use fanpcap_linux::netlink::host_use;
 use fanpcap_linux::packet::{self, Address, Filter, renew, ring};
 use fanpcap_nic::placing::{self, PlaceError, Until, Want};
 use fanpcap_reader::Reader;
@@ -274,7 +274,8 @@ impl Member for PcapHandle {
 
 impl Return for PcapHandle {
     fn expect_return(self) -> Result<(), String> {
-        let away = Away::new(gone::come_back::<Self>).map_err(|error| error.to_string())?;
+        let socket = self.socket().ok_or("the handle has no socket")?;
+        let away = Away::new(socket, gone::come_back::<Self>).map_err(|error| error.to_string())?;
         let selectable = self.with_reader(Reader::be_selectable);
         selectable
             .unwrap_or(Err(ErrorKind::NotConnected.into()))
@@ -291,7 +292,13 @@ impl Return for PcapHandle {
 
     fn leave(self) -> Result<(), String> {
         let away = away(self).ok_or("the handle does not wait")?;
-        let failed = |error: io::Error| format!("waiting for the device: {error}");
+        let failed = |error: io::Error| {
+            let why = match error.kind() == ErrorKind::PermissionDenied {
+                true => " needs CAP_NET_RAW".to_owned(),
+                false => format!(": {error}"),
+            };
+            format!("The interface disappeared; waiting for it (PCAP_GONE=wait){why}")
+        };
         let socket = self.socket().ok_or("the handle has no socket")?;
         let (version, geometry) = ring::of(socket).map_err(failed)?;
         // The system's library adds the socket's last counts to its own.
@@ -328,11 +335,9 @@ impl Return for PcapHandle {
     }
 
     fn is_back(self) -> Result<bool, String> {
-        if !away(self).is_some_and(|away| away.is_here()) {
-            return Err("the thread that reads is not in the device's network namespace".into());
-        }
-        let request = self.request();
-        Ok(request.is_some_and(|request| link::is_up(request.system_name())))
+        let away = away(self).ok_or("the handle does not wait")?;
+        let request = self.request().ok_or("the handle has no device")?;
+        away.finds(request.system_name())
     }
 
     fn bind_silently(self) -> io::Result<()> {
@@ -340,6 +345,10 @@ impl Return for PcapHandle {
         let ifindex = self.ifindex();
         let protocol = packet::ETH_P_SILENT;
         packet::bind(socket, Address { ifindex, protocol })?;
+        // Another device of the name may have replaced the one that `is_back` has found.
+        if !away(self).is_some_and(|away| away.fits(socket)) {
+            return Err(ErrorKind::AddrNotAvailable.into());
+        }
         match self.notes().is_promiscuous {
             true => renew::make_promiscuous(socket, ifindex),
             false => Ok(()),
@@ -351,7 +360,7 @@ impl Return for PcapHandle {
         // SAFETY: only the reading thread calls this function.
         self.with_reader(|reader| unsafe { reader.renew(input) });
         if let Some(away) = away(self) {
-            away.is_away.store(false, Ordering::Relaxed);
+            away.end();
         }
         Ok(())
     }

@@ -36,6 +36,9 @@ pub(crate) fn expect<H: Handle>(p: H, plan: &Plan, status: c_int) -> c_int {
 /// Why a handle does not capture again.
 #[derive(Debug)]
 pub enum NotBack {
+    /// The handle has just left its device, and keeps for a moment what other threads may use. A
+    /// later call frees it.
+    Left,
     /// No device of the name is up.
     Gone,
     /// The handle can't capture on the device. A later call may succeed: other members may still
@@ -53,12 +56,15 @@ pub enum NotBack {
 pub fn come_back<H: Handle>(p: H) -> Result<(), NotBack> {
     // A signal handler that leaves by siglongjmp(3) must not leave half a handle.
     let _signals = Blocked::new();
-    match p.is_away() {
+    let was_away = p.is_away();
+    match was_away {
         false => p.leave().map_err(NotBack::Failed)?,
         true => p.let_go(),
     }
-    if !p.is_back().map_err(NotBack::Failed)? {
-        return Err(NotBack::Gone);
+    match p.is_back().map_err(NotBack::Failed)? {
+        true => {}
+        false if was_away => return Err(NotBack::Gone),
+        false => return Err(NotBack::Left),
     }
     capture_again(p).map_err(|why| {
         p.forget();

@@ -227,7 +227,7 @@ pub trait Return: Copy {
     /// Whether a device of the name that the handle was opened with is up.
     ///
     /// # Errors
-    /// Why the handle would not find such a device.
+    /// Why the handle would not find such a device, or can't capture on it.
     fn is_back(self) -> Result<bool, String>;
 
     /// Binds the new socket to the device and to a protocol that no frame carries.

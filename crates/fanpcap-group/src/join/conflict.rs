@@ -2,6 +2,7 @@
 
 use super::engine_error::EngineError;
 use super::error::JoinError;
+use crate::page::GroupDir;
 use crate::roster::Roster;
 use fanpcap_config::device::ANY;
 use fanpcap_config::driver::Driver;
@@ -31,6 +32,10 @@ pub(super) fn conflict(
     let roster = Roster::look().ok()?;
     let other = roster.members(group).next()?;
     let has = other.fanout?;
+    if other.ifindex == UNBOUND {
+        let member = member_elsewhere(group, own.ifindex);
+        return Some(JoinError::GoneDevice { group, member });
+    }
     if other.ifindex != own.ifindex {
         let (has, wants) = (device(other.ifindex), device(own.ifindex));
         return Some(JoinError::OtherDevice { group, has, wants });
@@ -58,6 +63,16 @@ pub(super) fn conflict(
     };
     let asked = asked.shown_mode();
     Some(JoinError::OtherMode { group, asked, runs })
+}
+
+/// The index in packet diag of a socket whose device was removed (af_packet.c, `packet_notifier`).
+const UNBOUND: u32 = u32::MAX;
+
+/// Name and process id of a member that has the group on another device than `ifindex`.
+fn member_elsewhere(group: u16, ifindex: u32) -> Option<(String, u32)> {
+    let others = GroupDir::on_other_devices(group, ifindex).into_iter();
+    let member = others.flat_map(|it| it.records()).next()?;
+    Some((harmless_text(&member.program), member.pid))
 }
 
 /// The name of a mode's number in packet diag, without options.

@@ -20,8 +20,9 @@ pub struct EngineAsk<'a> {
 }
 
 /// How many numbers to try at most. A try fails if another group takes the number, which was free,
-/// in the meantime.
-const TRIES: usize = 8;
+/// in the meantime. On one device this happens fewer than 16 times, because a device has at most 16
+/// groups on an engine (`GROUP_SLOTS` of fanpcap-xdp).
+const TRIES: usize = 64;
 
 /// Joins a new group with an unused high number. The kernel would choose a low number, which people
 /// choose too.

@@ -46,6 +46,13 @@ pub enum JoinError {
         /// The handle's device.
         wants: String,
     },
+    /// The group's number is in use on a device that is gone.
+    GoneDevice {
+        /// The group's number.
+        group: u16,
+        /// Name and process id of a member there; `None` if the members have no pages.
+        member: Option<(String, u32)>,
+    },
     /// The handle or the group has several devices, and they can't have the same devices.
     Devices(DevicesError),
     /// The group captures another protocol.
@@ -124,6 +131,7 @@ impl fmt::Display for JoinError {
                  number, as PCAP_GROUP_{} or group_{wants} in pcap.conf",
                 shell_name(wants),
             ),
+            Self::GoneDevice { group, member } => on_gone_device(f, *group, member.as_ref()),
             Self::Devices(error) => error.fmt(f),
             Self::OtherProtocol { group, has, wants } => write!(
                 f,
@@ -156,6 +164,22 @@ impl fmt::Display for JoinError {
     }
 }
 
+fn on_gone_device(
+    f: &mut fmt::Formatter<'_>,
+    group: u16,
+    member: Option<&(String, u32)>,
+) -> fmt::Result {
+    let process = match member {
+        Some((program, pid)) => format!("process {pid} ({program})"),
+        None => "a process".to_owned(),
+    };
+    write!(
+        f,
+        "fan-out group {group} is on a device that is gone, because {process} still has a handle \
+         in it: close that handle, or use another group",
+    )
+}
+
 impl std::error::Error for JoinError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
@@ -170,6 +194,7 @@ impl std::error::Error for JoinError {
             | Self::AlreadyAs { .. }
             | Self::OtherMode { .. }
             | Self::OtherDevice { .. }
+            | Self::GoneDevice { .. }
             | Self::OtherProtocol { .. }
             | Self::Full(_) => None,
         }
@@ -193,6 +218,7 @@ impl JoinError {
         matches!(
             self,
             Self::OtherDevice { .. }
+                | Self::GoneDevice { .. }
                 | Self::Devices(_)
                 | Self::OtherMode { .. }
                 | Self::OtherProtocol { .. }
@@ -208,7 +234,7 @@ impl JoinError {
             Self::AlreadyIn(_) => "already-in-a-group",
             Self::AlreadyAs { .. } => "already-in-by-another-mode",
             Self::OtherMode { .. } => "group-has-other-mode",
-            Self::OtherDevice { .. } => "group-on-other-device",
+            Self::OtherDevice { .. } | Self::GoneDevice { .. } => "group-on-other-device",
             Self::Devices(error) => error.slug(),
             Self::OtherProtocol { .. } => "group-has-other-protocol",
             Self::Full(_) => "group-is-full",

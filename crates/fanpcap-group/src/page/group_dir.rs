@@ -243,7 +243,21 @@ impl GroupDir {
 
     /// The directories of all groups on an interface of the calling thread's network namespace.
     pub(crate) fn on_device(ifindex: u32) -> Vec<Self> {
-        let Ok(any) = Self::of(ifindex, 0) else {
+        let of_device = format!("{ifindex}.");
+        Self::all_of(|name| name.starts_with(&of_device))
+    }
+
+    /// The directories of a group in the calling thread's network namespace, except that on an
+    /// interface.
+    pub(crate) fn on_other_devices(group: u16, ifindex: u32) -> Vec<Self> {
+        let own = format!("{ifindex}.{group}");
+        let of_group = format!(".{group}");
+        Self::all_of(|name| name.ends_with(&of_group) && name != own)
+    }
+
+    /// The directories of the calling thread's network namespace whose names `are_asked` for.
+    fn all_of(are_asked: impl Fn(&str) -> bool) -> Vec<Self> {
+        let Ok(any) = Self::of(0, 0) else {
             return Vec::new();
         };
         let netns = any
@@ -253,12 +267,8 @@ impl GroupDir {
         let Ok(netns) = netns else {
             return Vec::new();
         };
-        let of_device = format!("{ifindex}.");
         let groups = netns.names().filter_map(|name| {
-            let group = name
-                .to_str()
-                .filter(|it| it.starts_with(&of_device))?
-                .to_owned();
+            let group = name.to_str().filter(|it| are_asked(it))?.to_owned();
             Some(Self {
                 group,
                 ..any.clone()

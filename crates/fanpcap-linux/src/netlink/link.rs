@@ -112,8 +112,13 @@ pub fn get(ifindex: u32) -> io::Result<Link> {
 
 /// Whether a device with this name exists and is up (`IFF_UP`).
 pub fn is_up(name: &str) -> bool {
+    find_up(name).is_some()
+}
+
+/// Returns the device with this name if it is up.
+pub fn find_up(name: &str) -> Option<Link> {
     let link = interface::index(name).and_then(|index| get(index).ok());
-    link.is_some_and(|link| link.flags & IFF_UP != 0)
+    link.filter(|link| link.flags & IFF_UP != 0)
 }
 
 const IFF_UP: u32 = 1;

@@ -23,7 +23,7 @@ fn a_handle_leaves_its_group_and_joins_it_again() {
         );
         p.change(|state| state.is_gone = true);
         let _before = world.calls();
-        assert!(matches!(come_back(p), Err(NotBack::Gone)));
+        assert!(matches!(come_back(p), Err(NotBack::Left)));
         assert!(matches!(come_back(p), Err(NotBack::Gone)));
         assert_eq!(world.calls(), ["0 leave", "0 let go"]);
         p.change(|state| state.is_gone = false);

@@ -1,9 +1,11 @@
 //! A device that is removed: all packets that came before are delivered, and then the error.
 
+use std::fs;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use fanpcap_linux::netlink::diag;
 use fanpcap_netns::{DEVICE, FAR_DEVICE, Wire, on_wire};
 use fanpcap_testkit::await_for::{LIMIT, within};
 use fanpcap_testkit::traffic::{self, Frame};
@@ -119,11 +121,26 @@ impl Waiting {
             .with_context(|| format!("{}: {} of {packets}", self.name, self.captured(wire)))
     }
 
+    /// Checks that no member is in a group, and that none has descriptors of BPF objects.
+    fn ensure_away(&self) -> Result<()> {
+        let (name, sockets) = (&self.name, diag::packet_sockets()?);
+        let is_out = sockets.iter().all(|it| it.fanout.is_none());
+        ensure!(is_out, "{name}: a socket is in a group: {sockets:?}");
+        for member in &self.members {
+            for fd in fs::read_dir(format!("/proc/{}/fd", member.pid()))? {
+                let open = fs::read_link(fd?.path())?;
+                let is_bpf = open.to_string_lossy().contains("bpf");
+                ensure!(!is_bpf, "{name}: {}", open.display());
+            }
+        }
+        Ok(())
+    }
+
     /// Ticks of CPU time that the members have used.
     fn ticks(&self) -> Result<u64> {
         let mut sum = 0;
         for member in &self.members {
-            let stat = std::fs::read_to_string(format!("/proc/{}/stat", member.pid()))?;
+            let stat = fs::read_to_string(format!("/proc/{}/stat", member.pid()))?;
             let fields = stat
                 .rsplit_once(')')
                 .context("a name")?
@@ -146,6 +163,7 @@ fn comes_back(wire: &Wire, engine: &str, group: Option<&str>, way: &str) -> Resu
         let all = waiting.captured(wire);
         veth::ip(&format!("link delete {FAR_DEVICE}"))?;
         thread::sleep(Duration::from_millis(300));
+        waiting.ensure_away()?;
         let before = waiting.ticks()?;
         thread::sleep(Duration::from_millis(700));
         let used = waiting.ticks()? - before;
@@ -191,6 +209,75 @@ fn handles_that_wait_capture_again_when_their_device_is_back() -> Result<()> {
         ] {
             on_wire(1, |wire| comes_back(wire, engine, group, way))?;
         }
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn a_device_of_another_link_type_is_not_read() -> Result<()> {
+    for (engine, group) in [
+        ("tpacket", None),
+        ("tpacket", Some("flow")),
+        ("xdp", Some("flow")),
+    ] {
+        on_wire(1, |wire| {
+            if !fs::exists("/dev/net/tun")? {
+                println!("SKIP: this machine has no /dev/net/tun");
+                return Ok(());
+            }
+            let waiting = Waiting::start(wire, engine, group, "tcpdump")?;
+            veth::ip(&format!("link delete {FAR_DEVICE}"))?;
+            veth::ip(&format!("tuntap add dev {DEVICE} mode tun"))?;
+            veth::ip(&format!("link set {DEVICE} up"))?;
+            for member in waiting.members {
+                let said = member.wait().context(waiting.name.clone())?.said;
+                let expected = format!("{DEVICE} came back with another link type: open it again");
+                ensure!(said.contains(&expected), "{}: {said}", waiting.name);
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn an_application_that_has_given_up_its_privileges_can_not_wait() -> Result<()> {
+    on_wire(1, |wire| {
+        let program = Program::new("tcpdump", "listening on")?
+            .args(["-n", "-Z", "nobody", "-i", DEVICE, "-w"])
+            .arg(wire.scratch.new_file("capture"));
+        let member = program.set("PCAP_GONE", "wait").start(&wire.scratch)?;
+        veth::ip(&format!("link delete {FAR_DEVICE}"))?;
+        let said = member.wait()?.said;
+        let expected = "The interface disappeared; waiting for it (PCAP_GONE=wait) needs \
+                        CAP_NET_RAW\n";
+        ensure!(said.contains(expected), "{said}");
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn the_process_that_keeps_a_group_on_a_device_that_is_gone_is_named() -> Result<()> {
+    for mode in ["hash", "flow"] {
+        on_wire(1, |wire| {
+            let waiting = Waiting::start(wire, "tpacket", Some(mode), "tcpdump")?;
+            waiting.members[0].signal("STOP")?;
+            veth::ip(&format!("link delete {FAR_DEVICE}"))?;
+            Veth::new(FAR_DEVICE, DEVICE, 1)?;
+            let newcomer = Program::tcpdump(DEVICE, wire.scratch.new_file("capture"))?;
+            let ended = newcomer.group(7, mode).run(&wire.scratch)?;
+            let expected = format!(
+                "fan-out group 7 is on a device that is gone, because process {} (tcpdump) still \
+                 has a handle in it",
+                waiting.members[0].pid(),
+            );
+            let said = ended.said.replace('\n', " ");
+            ensure!(said.contains(&expected), "{mode}: {said}");
+            waiting.members[0].signal("CONT")
+        })?;
     }
     Ok(())
 }

@@ -3,9 +3,9 @@
 
 use anyhow::{Result, ensure};
 use fanpcap_netns::remains::on_wire_that_ends_clean;
-use fanpcap_netns::{Wire, ensure_each_once, ensure_flows_whole, finish, wait_for_shares};
+use fanpcap_netns::{DEVICE, Wire, ensure_each_once, ensure_flows_whole, finish, wait_for_shares};
 use fanpcap_testkit::traffic::{self, Frame};
-use fanpcap_testkit::{Member, member};
+use fanpcap_testkit::{Member, Program, member};
 
 use crate::scene::{start, start_as, tcpdump};
 
@@ -70,6 +70,26 @@ fn each_group_and_each_handle_without_one_has_all_packets() -> Result<()> {
         let captures = finish(first, 2 * frames.len())?;
         ensure_flows_whole(&captures)?;
         finish(vec![alone], 2 * frames.len()).map(drop)
+    })
+}
+
+/// The numbers of such handles' groups are chosen at the same time.
+#[test]
+#[ignore = "needs root: run by make test"]
+fn handles_without_a_group_are_opened_together() -> Result<()> {
+    on_wire_that_ends_clean(1, |wire| {
+        let waits = wire.compile("waits")?;
+        let open = |number: u64| {
+            let file = wire.scratch.file(&format!("{number}.pcap"));
+            let program = Program::new(&waits, "ready")?.arg(DEVICE).arg(file);
+            let program = program.arg("blind").set("PCAP_DRIVER", "xdp");
+            program.spawn(&wire.scratch)
+        };
+        let mut members = (0..15).map(open).collect::<Result<Vec<_>>>()?;
+        for member in &mut members {
+            member.wait_until_says("ready")?;
+        }
+        members.into_iter().try_for_each(|it| it.stop().map(drop))
     })
 }
 
