@@ -43,6 +43,8 @@ pub(super) struct Entry<'a> {
     ready: Ready,
     /// The device's packet count before the newcomer could get packets. Noted only on an engine.
     before: Cell<Option<BeforeJoining>>,
+    /// The objects of a founder without members, whom the newcomer replaces.
+    replaced: Cell<Option<Arc<Shared>>>,
     membership: Option<Membership>,
 }
 
@@ -60,6 +62,7 @@ impl<'a> Entry<'a> {
             early,
             ready: ready::make(newcomer, steering),
             before: Cell::new(None),
+            replaced: Cell::new(None),
             membership: None,
         }
     }
@@ -124,22 +127,32 @@ impl<'a> Entry<'a> {
             group,
             reasons: error.to_string(),
         })?;
-        Ok((guard, found.filter(|shared| !self.replaces(shared))))
+        let (replaced, found) = match found {
+            Some(shared) if self.replaces(&shared) => (Some(shared), None),
+            found => (None, found),
+        };
+        self.replaced.set(replaced);
+        Ok((guard, found))
     }
 
-    /// Replaces a founder that has no members, if it has founded the group for another steering
-    /// program, or if the newcomer is on an engine. Returns whether it has.
+    /// Whether the newcomer replaces the group's founder: the founder has no members, and has
+    /// founded the group for another steering program, or the newcomer is on an engine or on
+    /// several devices.
     fn replaces(&self, shared: &Shared) -> bool {
         let table = shared.table();
         let is_without_members = shared.engine.is_none() && table.positions() == 0;
         let is_other = self.newcomer.engine.is_some()
             || table.get(at::DIGEST) != self.steering.digest()
             || !matches!(self.newcomer.per_device, PerDevice::Only);
-        let replaces = is_without_members && is_other;
-        if replaces {
-            table.end();
+        is_without_members && is_other
+    }
+
+    /// Ends the table of the founder whom the newcomer has replaced. The caller has entered the
+    /// group and holds the group's lock: a newcomer that fails before leaves the founder as it is.
+    fn end_replaced(&self) {
+        if let Some(replaced) = self.replaced.take() {
+            replaced.table().end();
         }
-        replaces
     }
 
     fn enter_beside(
@@ -229,6 +242,7 @@ impl<'a> Entry<'a> {
         let kept = shared.keep_program(loaded.as_fd(), self.steering.text());
         kept.map_err(|error| self.failed("sendmsg", error))?;
         let membership = self.take_slot(shared, None, address, lock)?;
+        self.end_replaced();
         self.set(&membership, loaded)?;
         self.open_rendezvous(&membership);
         Ok(membership)

@@ -3,13 +3,14 @@
 use super::entry::Entry;
 use super::ready::new_shared;
 use super::same::ensure_none_differs;
-use super::{Attach, JoinError, Newcomer, ProgramError};
+use super::{Attach, JoinError, Newcomer, PerDevice, ProgramError};
 use crate::counter_publisher::CounterPublisher;
 use crate::found;
 use crate::guard::GroupLock;
 use crate::member::Member;
 use crate::page::MemberId;
 use crate::record::MemberCounters;
+use crate::roster;
 use crate::steered::{Steered, load_fanout};
 use fanpcap_bpf::ProgramKind;
 use fanpcap_config::settings::Group;
@@ -24,6 +25,33 @@ use std::sync::Arc;
 /// Joins the group. Every step that may fail is done before the socket enters the group, because a
 /// socket leaves its group only when it is closed.
 pub(super) fn join(
+    newcomer: &Newcomer<'_>,
+    steering: &Arc<Steering>,
+    before: MemberCounters,
+) -> Result<Member, JoinError> {
+    join_or_begin(newcomer, steering, before).map_err(|error| match error {
+        JoinError::Program(ProgramError::NotPermitted(_)) => {
+            other_than_founded(newcomer, steering).unwrap_or(error)
+        }
+        error => error,
+    })
+}
+
+/// The error of a newcomer that lacks the privilege to begin the group otherwise than its founder
+/// did; `None` if the group has no founder, or if the newcomer asks for what the founder has
+/// founded.
+fn other_than_founded(newcomer: &Newcomer<'_>, steering: &Steering) -> Option<JoinError> {
+    let Group::Number(group) = newcomer.group else {
+        return None;
+    };
+    let founded = roster::founder(newcomer.bound.ifindex, group)?.steering?;
+    let is_same = founded.digest == steering.digest();
+    let is_same = is_same && matches!(newcomer.per_device, PerDevice::Only);
+    let (asked, runs) = (steering.title().to_owned(), founded.title);
+    (!is_same).then(|| ProgramError::Founded { group, asked, runs }.into())
+}
+
+fn join_or_begin(
     newcomer: &Newcomer<'_>,
     steering: &Arc<Steering>,
     before: MemberCounters,

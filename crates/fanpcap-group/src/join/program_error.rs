@@ -31,6 +31,16 @@ pub enum ProgramError {
     AllDevices,
     /// The process lacks the privilege to load BPF programs. Holds the group's number.
     NotPermitted(u16),
+    /// The group has a founder and no member. The newcomer asks for another steering program or
+    /// for several devices, and lacks the privilege to begin the group so.
+    Founded {
+        /// The group's number.
+        group: u16,
+        /// Title of the steering program that was asked for.
+        asked: String,
+        /// Title of the founder's steering program.
+        runs: String,
+    },
     /// The steering program can't be loaded or attached.
     Steer {
         /// The group's number.
@@ -105,6 +115,13 @@ impl fmt::Display for ProgramError {
                  this application lacks or has given up before: let it keep both, found the group by \
                  'fanpcap run' or 'fanpcap serve', or use a mode such as hash",
             ),
+            Self::Founded { group, asked, runs } => write!(
+                f,
+                "fan-out group {group} was founded with {} on one device: set the same, because to begin it with {} \
+                 needs CAP_BPF, which this application lacks or has given up",
+                quote(runs),
+                quote(asked),
+            ),
             Self::Steer { group, error } => {
                 write!(f, "the steering program of fan-out group {group}: {error}")
             }
@@ -152,6 +169,7 @@ impl std::error::Error for ProgramError {
             | Self::NotEthernet { .. }
             | Self::AllDevices
             | Self::NotPermitted(_)
+            | Self::Founded { .. }
             | Self::OthersJudge { .. }
             | Self::Unseen { .. }
             | Self::Unreachable { .. }
@@ -178,7 +196,7 @@ impl ProgramError {
     /// The error's section in docs/errors.md.
     pub fn slug(&self) -> &'static str {
         match self {
-            Self::Other { .. } => "group-has-other-program",
+            Self::Other { .. } | Self::Founded { .. } => "group-has-other-program",
             Self::NotEthernet { .. } => "program-needs-ethernet",
             Self::AllDevices => "program-on-all-devices",
             Self::NotPermitted(_) => "program-needs-cap-bpf",
