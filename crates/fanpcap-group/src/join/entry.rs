@@ -127,12 +127,24 @@ impl<'a> Entry<'a> {
             group,
             reasons: error.to_string(),
         })?;
+        // The change may be the departure of the last member, which empties the kernel's group.
+        found.as_deref().map_or(Ok(()), |it| self.repair(it))?;
         let (replaced, found) = match found {
             Some(shared) if self.replaces(&shared) => (Some(shared), None),
             found => (None, found),
         };
         self.replaced.set(replaced);
         Ok((guard, found))
+    }
+
+    /// Completes a change of the group that another process left unfinished.
+    fn repair(&self, shared: &Shared) -> Result<(), JoinError> {
+        let mut kernel = Kernel::of(shared);
+        let lead = self.newcomer.lead().map(|lead| lead.shared().table());
+        let repaired = Slots::new(shared.table(), &mut kernel)
+            .behind(lead)
+            .repair();
+        repaired.map_err(|error| self.failed("the group's descriptor store", error))
     }
 
     /// Whether the newcomer replaces the group's founder: the founder has no members, and has
@@ -185,6 +197,10 @@ impl<'a> Entry<'a> {
         self.check_device(&shared, guard)?;
         let table = shared.table();
         if table.positions() == 0 && shared.on_device.is_none() {
+            found::ensure_empty(&self.identity(), ifindex).map_err(|error| {
+                let reasons = error.to_string();
+                ProgramError::Unreachable { group, reasons }
+            })?;
             table.set(at::LACKS_PROGRAM, 1);
         }
         let membership = self.take_slot(shared, placed, address, lock)?;

@@ -71,6 +71,7 @@ fn join_or_begin(
         Member::new(identity, newcomer.class(), before, program)
     };
     let early = newcomer.early(member);
+    ensure_not_served(newcomer)?;
     let attach: Attach<'_> = &|| steered.attach(newcomer.fd).map_err(failed);
     let filters = steering.has_filter() && newcomer.engine.is_none();
     let attach = filters.then_some(attach);
@@ -140,6 +141,24 @@ fn ensure_same(newcomer: &Newcomer<'_>, steering: &Steering) -> Result<(), JoinE
             ensure_none_differs(number, newcomer.bound.ifindex, newcomer.id, steering)
         }
         Group::New => Ok(()),
+    }
+}
+
+/// Checks that root has not given the group to another user, whose members have their own table and
+/// locks. The caller has tried to make its page: this takes back a directory that nobody uses.
+fn ensure_not_served(newcomer: &Newcomer<'_>) -> Result<(), JoinError> {
+    let Group::Number(group) = newcomer.group else {
+        return Ok(());
+    };
+    let device = super::device(newcomer.bound.ifindex);
+    match newcomer.identity(group).served_for() {
+        Some(user) => Err(ProgramError::Served {
+            group,
+            device,
+            user,
+        }
+        .into()),
+        None => Ok(()),
     }
 }
 

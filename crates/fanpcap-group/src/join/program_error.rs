@@ -41,6 +41,15 @@ pub enum ProgramError {
         /// Title of the founder's steering program.
         runs: String,
     },
+    /// The group is another user's: root has founded it for this user's members.
+    Served {
+        /// The group's number.
+        group: u16,
+        /// The device.
+        device: String,
+        /// The number of the user.
+        user: u32,
+    },
     /// The steering program can't be loaded or attached.
     Steer {
         /// The group's number.
@@ -122,6 +131,14 @@ impl fmt::Display for ProgramError {
                 quote(runs),
                 quote(asked),
             ),
+            Self::Served {
+                group,
+                device,
+                user,
+            } => write!(
+                f,
+                "fan-out group {group} on {device} is served for user {user}: join as that user, or use another group",
+            ),
             Self::Steer { group, error } => {
                 write!(f, "the steering program of fan-out group {group}: {error}")
             }
@@ -170,6 +187,7 @@ impl std::error::Error for ProgramError {
             | Self::AllDevices
             | Self::NotPermitted(_)
             | Self::Founded { .. }
+            | Self::Served { .. }
             | Self::OthersJudge { .. }
             | Self::Unseen { .. }
             | Self::Unreachable { .. }
@@ -204,7 +222,7 @@ impl ProgramError {
             Self::Engine { error, .. } => error.slug(),
             Self::OthersJudge { .. } => "program-of-others",
             Self::Unseen { .. } => "program-of-members-unseen",
-            Self::Unreachable { .. } => "group-unreachable",
+            Self::Unreachable { .. } | Self::Served { .. } => "group-unreachable",
             Self::Pageless { .. } => "program-of-members-without-page",
             Self::Untold { .. } => "program-of-members-of-another-user",
         }
