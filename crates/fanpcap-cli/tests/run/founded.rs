@@ -2,14 +2,15 @@
 //! dumpcap and tshark.
 
 use std::collections::BTreeSet;
-use std::fs::File;
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Error, Result, ensure};
-use fanpcap_group::page::GroupDir;
+use anyhow::{Context, Result, ensure};
+use fanpcap_group::page::{GroupDir, MemberId};
 use fanpcap_group::roster;
 use fanpcap_linux::interface;
 use fanpcap_linux::process::pidfd::Process;
@@ -195,7 +196,7 @@ fn killed_at_once(seed: u64) -> Result<String> {
 fn a_served_group_waits_for_members_without_cap_bpf() {
     on_wire(|injector| {
         let scratch = Scratch::new()?;
-        let served = serve(&scratch)?;
+        let served = serve(&scratch, &[OWN], &[])?;
         let frames = frames(FRAMES)?;
         for round in 0..2 {
             let files = [0, 1].map(|copy| scratch.file(&format!("{round}-{copy}.pcap")));
@@ -239,8 +240,9 @@ fn a_served_group_waits_for_members_without_cap_bpf() {
 fn a_newcomer_that_cannot_begin_the_group_leaves_its_founder() {
     on_wire(|_| {
         let scratch = Scratch::new()?;
-        let mut served = serve(&scratch)?;
-        let other = tcpdump(&scratch.file("other.pcap"), &WITHOUT_BPF)?
+        let mut served = serve(&scratch, &[OWN], &[])?;
+        let through = [&["timeout", "20"], &WITHOUT_BPF[..]].concat();
+        let other = tcpdump(&scratch.file("other.pcap"), &through)?
             .env("PCAP_FANOUT", "flow+sticky")
             .output()?;
         let said = String::from_utf8_lossy(&other.stderr).into_owned();
@@ -266,7 +268,7 @@ fn a_newcomer_that_cannot_begin_the_group_leaves_its_founder() {
 fn a_group_whose_sockets_were_held_elsewhere_gets_its_program_again() {
     on_wire(|injector| {
         let scratch = Scratch::new()?;
-        let _served = serve(&scratch)?;
+        let _served = serve(&scratch, &[OWN], &[])?;
         let first = Ending(tcpdump(&scratch.file("first.pcap"), &WITHOUT_BPF)?.spawn()?);
         member::wait_for_members(GROUP, 1)?;
         let mut seen = roster::entries()?.into_iter();
@@ -300,17 +302,42 @@ fn roots_members_stay_out_of_a_group_that_is_served_for_a_user() {
         let scratch = Scratch::new()?;
         let index = interface::index(FAR).context("no device")?;
         let given = GroupDir::of(index, GROUP)?.give((65_534, 65_534))?;
-        let said = || {
-            let refused = tcpdump(&scratch.file("0.pcap"), &[])?.output()?;
-            Ok::<_, Error>(String::from_utf8_lossy(&refused.stderr).into_owned())
-        };
-        let refused = said()?;
+        let refused = tcpdump(&scratch.file("0.pcap"), &["timeout", "20"])?.output()?;
+        let refused = String::from_utf8_lossy(&refused.stderr).into_owned();
         let expected = format!("group {GROUP} on {FAR} is served for user 65534");
         ensure!(refused.contains(&expected), "{refused}");
         // Nobody uses the directory any more.
         drop(given);
         let _member = Ending(tcpdump(&scratch.file("0.pcap"), &[])?.spawn()?);
         member::wait_for_members(GROUP, 1)
+    })
+    .unwrap();
+}
+
+/// A unit starts `fanpcap serve --user` again, with the capabilities that fanpcap-serve@.service
+/// names. The first run leaves its page, and the user a directory.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace, setpriv"]
+fn a_unit_serves_a_user_again() {
+    on_wire(|_| {
+        let scratch = Scratch::new()?;
+        // The user runs a copy: the user may not enter the directory of this build.
+        let own = scratch.file("fanpcap");
+        fs::copy(OWN, &own)?;
+        fs::set_permissions(scratch.file(""), fs::Permissions::from_mode(0o755))?;
+        let own = own.to_string_lossy().into_owned();
+        let bounds = "--bounding-set=-all,+net_raw,+bpf,+setuid,+setgid,+chown";
+        let command = ["setpriv", bounds, "--", &own];
+        let index = interface::index(FAR).context("no device")?;
+        let page = GroupDir::of(index, GROUP)?.page(1, MemberId::of_socket(1));
+        let pages = page.parent().context("no parent")?;
+        for round in 0..2 {
+            let _served = serve(&scratch, &command, &["--user", "nobody"])
+                .with_context(|| format!("round {round}"))?;
+            ensure!(fs::metadata(pages)?.uid() == 65_534, "{pages:?}");
+            fs::create_dir(pages.join("mine"))?;
+        }
+        Ok(())
     })
     .unwrap();
 }
@@ -351,18 +378,24 @@ impl Drop for Ending {
     }
 }
 
-/// Starts `fanpcap serve`, and waits until it has founded the group.
-fn serve(scratch: &Scratch) -> Result<Ending> {
-    let mut serve = Command::new(env!("CARGO_BIN_EXE_fanpcap"));
+const OWN: &str = env!("CARGO_BIN_EXE_fanpcap");
+
+/// Starts `COMMAND serve`, where the command ends with the program, and waits until it has founded
+/// the group.
+fn serve(scratch: &Scratch, command: &[&str], options: &[&str]) -> Result<Ending> {
+    let mut serve = Command::new(command[0]);
+    serve.args(&command[1..]);
     serve.arg("serve").arg(format!("{GROUP}@{FAR}"));
     serve
+        .args(options)
         .env("PCAP_CONFIG", "/dev/null")
         .stderr(File::create(scratch.file("served"))?);
     let served = Ending(serve.spawn()?);
     await_for("the group", LIMIT, || {
-        let told = std::fs::read_to_string(scratch.file("served"))?;
+        let told = fs::read_to_string(scratch.file("served"))?;
         Ok(told.contains("waits for members").then_some(()))
-    })?;
+    })
+    .with_context(|| fs::read_to_string(scratch.file("served")).unwrap_or_default())?;
     Ok(served)
 }
 
