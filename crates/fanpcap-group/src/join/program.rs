@@ -29,11 +29,11 @@ pub(super) fn join(
     steering: &Arc<Steering>,
     before: MemberCounters,
 ) -> Result<Member, JoinError> {
-    join_or_begin(newcomer, steering, before).map_err(|error| match error {
-        JoinError::Program(ProgramError::NotPermitted(_)) => {
-            other_than_founded(newcomer, steering).unwrap_or(error)
-        }
-        error => error,
+    let joined = join_or_begin(newcomer, steering, before);
+    joined.map_err(|error| {
+        let is_of_privilege = matches!(error, JoinError::Program(ProgramError::NotPermitted(_)));
+        let founded = is_of_privilege.then(|| other_than_founded(newcomer, steering));
+        founded.flatten().unwrap_or(error)
     })
 }
 
@@ -47,8 +47,8 @@ fn other_than_founded(newcomer: &Newcomer<'_>, steering: &Steering) -> Option<Jo
     let founded = roster::founder(newcomer.bound.ifindex, group)?.steering?;
     let is_same = founded.digest == steering.digest();
     let is_same = is_same && matches!(newcomer.per_device, PerDevice::Only);
-    let (asked, runs) = (steering.title().to_owned(), founded.title);
-    (!is_same).then(|| ProgramError::Founded { group, asked, runs }.into())
+    let runs = founded.title;
+    (!is_same).then(|| ProgramError::Founded { group, runs }.into())
 }
 
 fn join_or_begin(

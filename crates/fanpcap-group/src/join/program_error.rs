@@ -36,8 +36,6 @@ pub enum ProgramError {
     Founded {
         /// The group's number.
         group: u16,
-        /// Title of the steering program that was asked for.
-        asked: String,
         /// Title of the founder's steering program.
         runs: String,
     },
@@ -124,12 +122,10 @@ impl fmt::Display for ProgramError {
                  this application lacks or has given up before: let it keep both, found the group by \
                  'fanpcap run' or 'fanpcap serve', or use a mode such as hash",
             ),
-            Self::Founded { group, asked, runs } => write!(
+            Self::Founded { group, runs } => write!(
                 f,
-                "fan-out group {group} was founded with {} on one device: set the same, because to begin it with {} \
-                 needs CAP_BPF, which this application lacks or has given up",
+                "fan-out group {group} was founded with {} on one device: set the same, or let this application keep CAP_BPF",
                 quote(runs),
-                quote(asked),
             ),
             Self::Served {
                 group,
