@@ -3,6 +3,7 @@
 
 use crate::page::MemberId;
 use fanpcap_engine::root;
+use fanpcap_linux::file::directory::is_trusted;
 use fanpcap_linux::file::inotify::{Change, Changes};
 use fanpcap_linux::process::netns;
 use std::collections::BTreeSet;
@@ -110,8 +111,13 @@ impl Arrivals {
         }
     }
 
-    /// Watches a group directory, then lists the pages that came before the watch.
+    /// Watches a group directory, then lists the pages that came before the watch. A directory that
+    /// root has given to another user has no page of the caller's copies, and its user could make
+    /// more names than the kernel notifies of.
     fn look_into(&mut self, group_dir: PathBuf, news: &mut News) {
+        if fs::symlink_metadata(&group_dir).is_ok_and(|about| !is_trusted(&about)) {
+            return;
+        }
         if self.changes.watch(&group_dir).is_err() {
             news.unseen = true;
             return;
@@ -170,6 +176,7 @@ pub fn owner(page: &Path) -> Option<Owner> {
 mod tests {
     use super::*;
     use fanpcap_testkit::Scratch;
+    use std::os::unix::fs::chown;
 
     #[test]
     fn the_shortest_lives_are_told() {
@@ -206,6 +213,27 @@ mod tests {
         fs::create_dir_all(&short).unwrap();
         fs::remove_dir_all(&netns).unwrap();
         assert!(arrivals.take().unseen);
+    }
+
+    #[test]
+    #[ignore = "needs root: chown"]
+    fn a_directory_of_another_user_tells_nothing() {
+        let scratch = Scratch::new().unwrap();
+        let netns = scratch.file("4");
+        let (before, later) = (netns.join("2.7"), netns.join("3.7"));
+        let aside = scratch.file("aside");
+        for directory in [&before, &aside] {
+            fs::create_dir_all(directory).unwrap();
+            chown(directory, Some(65_534), None).unwrap();
+        }
+        let mut arrivals = Arrivals::within(netns, 7).unwrap();
+        fs::rename(&aside, &later).unwrap();
+        assert_eq!(arrivals.take(), News::default());
+        for directory in [before, later] {
+            fs::write(directory.join("5.1"), "").unwrap();
+            fs::remove_dir_all(directory).unwrap();
+        }
+        assert_eq!(arrivals.take(), News::default());
     }
 
     #[test]

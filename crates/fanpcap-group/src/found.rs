@@ -221,7 +221,7 @@ pub(crate) fn search<T>(
             return Ok(None);
         }
         if !lives && !request.may_be_answered() {
-            let reason = reason.unwrap_or_else(|| PAGELESS.to_owned());
+            let reason = reason.unwrap_or_else(|| without_page(identity));
             return Err(FindError::Pageless(sockets, reason));
         }
         if begin.elapsed() > for_members {
@@ -231,6 +231,25 @@ pub(crate) fn search<T>(
             }));
         }
         request.wait(STEP);
+    }
+}
+
+/// Checks that the kernel's group is empty: a founder's group without members.
+///
+/// # Errors
+/// [`FindError::Pageless`]: the sockets belong to another library, or to another user's members.
+pub(crate) fn ensure_empty(identity: &Identity, ifindex: u32) -> Result<(), FindError> {
+    match count_others(identity, ifindex) {
+        0 => Ok(()),
+        sockets => Err(FindError::Pageless(sockets, without_page(identity))),
+    }
+}
+
+/// Why the members of a group have no page that this process trusts, in words.
+fn without_page(identity: &Identity) -> String {
+    match identity.served_for() {
+        Some(user) => format!("the group is served for user {user}"),
+        None => PAGELESS.to_owned(),
     }
 }
 

@@ -21,7 +21,7 @@ use crate::record::{FOUNDS, MemberCounters, Record, at};
 use crate::shared::{Shared, group_key, group_of};
 use crate::slots::Slots;
 use crate::steered::{Steered, load_fanout};
-use crate::table::{self, Row, State};
+use crate::table::{self, Journal, Row, State};
 pub use error::{AttendError, FoundError};
 use fanpcap_config::mode::Mode;
 use fanpcap_config::steering::Steering;
@@ -125,12 +125,15 @@ impl Founder {
         self.shared.answer().map_err(AttendError::Answer)
     }
 
-    /// Whether the group may have members that are gone and not settled. Needs no lock.
+    /// Whether the group may have members that are gone and not settled, or a change that a process
+    /// left unfinished. Needs no lock.
     pub fn has_gone_members(&self) -> bool {
         let is_gone =
             |row: &Row| matches!(row.state, State::Dead | State::TakenOver | State::Awaited);
-        let mut rows = self.shared.table().rows();
-        self.shared.lifelines.is_ready().unwrap_or(true) || rows.any(|(_, row)| is_gone(&row))
+        let table = self.shared.table();
+        self.shared.lifelines.is_ready().unwrap_or(true)
+            || table.journal() != Journal::Nothing
+            || table.rows().any(|(_, row)| is_gone(&row))
     }
 
     /// Locks the group if it has no living member. While the group `awaits` the successor of a

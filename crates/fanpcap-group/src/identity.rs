@@ -120,6 +120,11 @@ impl Identity {
         group_dir.map(GroupDir::pages).unwrap_or_default()
     }
 
+    /// See [`GroupDir::served_for`].
+    pub(crate) fn served_for(&self) -> Option<u32> {
+        self.group_dir.as_ref()?.served_for()
+    }
+
     pub(crate) fn ifindex(&self) -> u32 {
         self.ifindex
     }

@@ -16,9 +16,9 @@ use fanpcap_linux::process::is_secure;
 use fanpcap_linux::wait::{events, pipe::Pipe};
 use fanpcap_pcap::compile_expression;
 
-/// The pause after a look at a group: a member that is gone keeps the founder's descriptor readable
-/// until somebody has looked after it.
-const PAUSE: Duration = Duration::from_millis(2);
+/// The first pause after a look at a group: a member that is gone keeps the founder's descriptor
+/// readable until somebody has looked after it. The pauses grow up to [`PERIOD`] meanwhile.
+pub(crate) const PAUSE: Duration = Duration::from_millis(2);
 
 /// A thread that answers the newcomers of a founded group, until this value is dropped.
 #[derive(Debug)]
@@ -37,7 +37,8 @@ impl Attending {
         let Pipe { read, write } = Pipe::new().context("a pipe")?;
         let founder = Arc::clone(founder);
         let attend = move || {
-            while attend(&founder, &[read.as_fd()]) != [true] {}
+            let mut pause = PAUSE;
+            while attend(&founder, &[read.as_fd()], &mut pause) != [true] {}
         };
         let thread = thread::Builder::new().name("founder".to_owned());
         Ok(Self {
@@ -58,15 +59,23 @@ impl Drop for Attending {
 }
 
 /// Waits for newcomers or for one of `others`, but not longer than until the founder publishes its
-/// counters again. Answers the newcomers. Returns which of `others` are ready.
-pub(crate) fn attend(founder: &Founder, others: &[BorrowedFd<'_>]) -> Vec<bool> {
+/// counters again. Answers the newcomers. Returns which of `others` are ready. `pause` is the pause
+/// after this look, [`PAUSE`] at first.
+pub(crate) fn attend(
+    founder: &Founder,
+    others: &[BorrowedFd<'_>],
+    pause: &mut Duration,
+) -> Vec<bool> {
     let mut fds = vec![founder.waits_on()];
     fds.extend(others);
     let ready = events::poll(&fds, Some(PERIOD)).unwrap_or_default();
     // Newcomers that were not answered ask again.
     let _ = founder.attend();
     if ready.first() == Some(&true) {
-        thread::sleep(PAUSE);
+        thread::sleep(*pause);
+        *pause = PERIOD.min(*pause * 2);
+    } else {
+        *pause = PAUSE;
     }
     ready.into_iter().skip(1).collect()
 }

@@ -13,10 +13,11 @@ use fanpcap_group::founder::Founder;
 use fanpcap_group::page::GroupDir;
 use fanpcap_linux::interface;
 use fanpcap_linux::process::child::{SIGHUP, SIGINT, SIGTERM};
+use fanpcap_linux::process::effective_user;
 use fanpcap_linux::wait::events::{self, Signals};
 use fanpcap_terminal::streams;
 
-use crate::founding::{self, attend};
+use crate::founding::{self, PAUSE, attend};
 
 /// Founds a group for programs without CAP_BPF, such as dumpcap
 ///
@@ -57,8 +58,11 @@ fn place(text: &str) -> Result<(u16, String), String> {
 /// # Errors
 /// The group can't be founded. The message says why and what to do.
 pub fn serve(arguments: &Arguments) -> Result<ExitCode> {
-    if let Some(user) = &arguments.user {
-        return serve_as(user, arguments);
+    if let Some(name) = &arguments.user {
+        let user = User::find(name)?;
+        if user.id != effective_user().to_string() {
+            return serve_as(&user, arguments);
+        }
     }
     events::heed(SIGINT).context("taking signals")?;
     let signals = Signals::take(&[SIGHUP, SIGINT, SIGTERM]).context("taking signals")?;
@@ -67,8 +71,9 @@ pub fn serve(arguments: &Arguments) -> Result<ExitCode> {
     streams::note(&format!(
         "fanpcap: group {group} on {device} waits for members\n"
     ));
+    let mut pause = PAUSE;
     loop {
-        let [is_signalled] = attend(&founder, &[signals.as_fd()])[..] else {
+        let [is_signalled] = attend(&founder, &[signals.as_fd()], &mut pause)[..] else {
             continue;
         };
         if is_signalled {
@@ -90,16 +95,14 @@ pub fn serve(arguments: &Arguments) -> Result<ExitCode> {
 const CAPABILITIES: &str = "+bpf,+net_raw";
 
 /// Gives the directory of the group's pages to a user, and continues as that user.
-fn serve_as(name: &str, arguments: &Arguments) -> Result<ExitCode> {
+fn serve_as(user: &User, arguments: &Arguments) -> Result<ExitCode> {
     let (group, device) = &arguments.group;
-    let user = User::find(name)?;
     let ids = (user.id.parse()?, user.group.parse()?);
     let ifindex = interface::index(device).with_context(|| interface::missing(device))?;
     let given = GroupDir::of(ifindex, *group).and_then(|directory| directory.give(ids));
     let served = given.with_context(|| {
-        format!(
-            "--user {name}: this needs root, and group {group} on {device} without members or founder"
-        )
+        let name = arguments.user.as_deref().unwrap_or_default();
+        format!("--user {name}: this needs root, and group {group} on {device} without members or founder")
     })?;
     let mut command = Command::new("setpriv");
     command

@@ -161,7 +161,7 @@ impl Source {
                 program_counters: program_counters(seen),
                 program_counted_ns: running(seen).map_or(0, |running| running.counted_ns),
                 unread_seconds: unread(seen, at_ns),
-                is_never_read: seen.page.as_ref().is_some_and(Record::is_never_read),
+                is_never_read: page_of_member(seen).is_some_and(Record::is_never_read),
                 has_page: seen.page.is_some(),
                 is_placeholder: seen.is_placeholder,
                 class: place.map(|place| place.class).or(class(seen)),
@@ -222,9 +222,15 @@ fn counts(seen: &RosterEntry) -> Option<Counts> {
     })
 }
 
-/// Seconds since the application last looked for packets; 0 while the application waits.
+/// The page of a socket that gets packets: a founder's gets none.
+fn page_of_member(seen: &RosterEntry) -> Option<&Record> {
+    seen.page.as_ref().filter(|page| !page.is_founder)
+}
+
+/// Seconds since the application last looked for packets; 0 while the application waits. `None` for
+/// a founder, which gets no packets.
 fn unread(seen: &RosterEntry, at_ns: u64) -> Option<f64> {
-    let page = seen.page.as_ref()?;
+    let page = page_of_member(seen)?;
     if page.last_look == LastLook::Waits {
         return Some(0.0);
     }

@@ -76,7 +76,8 @@ pub(crate) fn foresee<H: Handle>(p: H, choice: &GroupChoice) -> Result<(), JoinE
 fn is_other(error: &JoinError) -> bool {
     matches!(
         error,
-        JoinError::OtherMode { .. } | JoinError::Program(ProgramError::Other { .. })
+        JoinError::OtherMode { .. }
+            | JoinError::Program(ProgramError::Other { .. } | ProgramError::Founded { .. })
     )
 }
 

@@ -43,6 +43,8 @@ pub(super) struct Entry<'a> {
     ready: Ready,
     /// The device's packet count before the newcomer could get packets. Noted only on an engine.
     before: Cell<Option<BeforeJoining>>,
+    /// The objects of a founder without members, whom the newcomer replaces.
+    replaced: Cell<Option<Arc<Shared>>>,
     membership: Option<Membership>,
 }
 
@@ -60,6 +62,7 @@ impl<'a> Entry<'a> {
             early,
             ready: ready::make(newcomer, steering),
             before: Cell::new(None),
+            replaced: Cell::new(None),
             membership: None,
         }
     }
@@ -124,22 +127,44 @@ impl<'a> Entry<'a> {
             group,
             reasons: error.to_string(),
         })?;
-        Ok((guard, found.filter(|shared| !self.replaces(shared))))
+        // The change may be the departure of the last member, which empties the kernel's group.
+        found.as_deref().map_or(Ok(()), |it| self.repair(it))?;
+        let (replaced, found) = match found {
+            Some(shared) if self.replaces(&shared) => (Some(shared), None),
+            found => (None, found),
+        };
+        self.replaced.set(replaced);
+        Ok((guard, found))
     }
 
-    /// Replaces a founder that has no members, if it has founded the group for another steering
-    /// program, or if the newcomer is on an engine. Returns whether it has.
+    /// Completes a change of the group that another process left unfinished.
+    fn repair(&self, shared: &Shared) -> Result<(), JoinError> {
+        let mut kernel = Kernel::of(shared);
+        let lead = self.newcomer.lead().map(|lead| lead.shared().table());
+        let repaired = Slots::new(shared.table(), &mut kernel)
+            .behind(lead)
+            .repair();
+        repaired.map_err(|error| self.failed("the group's descriptor store", error))
+    }
+
+    /// Whether the newcomer replaces the group's founder: the founder has no members, and has
+    /// founded the group for another steering program, or the newcomer is on an engine or on
+    /// several devices.
     fn replaces(&self, shared: &Shared) -> bool {
         let table = shared.table();
         let is_without_members = shared.engine.is_none() && table.positions() == 0;
         let is_other = self.newcomer.engine.is_some()
             || table.get(at::DIGEST) != self.steering.digest()
             || !matches!(self.newcomer.per_device, PerDevice::Only);
-        let replaces = is_without_members && is_other;
-        if replaces {
-            table.end();
+        is_without_members && is_other
+    }
+
+    /// Ends the table of the founder whom the newcomer has replaced. The caller has entered the
+    /// group and holds the group's lock: a newcomer that fails before leaves the founder as it is.
+    fn end_replaced(&self) {
+        if let Some(replaced) = self.replaced.take() {
+            replaced.table().end();
         }
-        replaces
     }
 
     fn enter_beside(
@@ -172,6 +197,10 @@ impl<'a> Entry<'a> {
         self.check_device(&shared, guard)?;
         let table = shared.table();
         if table.positions() == 0 && shared.on_device.is_none() {
+            found::ensure_empty(&self.identity(), ifindex).map_err(|error| {
+                let reasons = error.to_string();
+                ProgramError::Unreachable { group, reasons }
+            })?;
             table.set(at::LACKS_PROGRAM, 1);
         }
         let membership = self.take_slot(shared, placed, address, lock)?;
@@ -229,6 +258,7 @@ impl<'a> Entry<'a> {
         let kept = shared.keep_program(loaded.as_fd(), self.steering.text());
         kept.map_err(|error| self.failed("sendmsg", error))?;
         let membership = self.take_slot(shared, None, address, lock)?;
+        self.end_replaced();
         self.set(&membership, loaded)?;
         self.open_rendezvous(&membership);
         Ok(membership)

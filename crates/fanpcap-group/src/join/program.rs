@@ -3,13 +3,14 @@
 use super::entry::Entry;
 use super::ready::new_shared;
 use super::same::ensure_none_differs;
-use super::{Attach, JoinError, Newcomer, ProgramError};
+use super::{Attach, JoinError, Newcomer, PerDevice, ProgramError};
 use crate::counter_publisher::CounterPublisher;
 use crate::found;
 use crate::guard::GroupLock;
 use crate::member::Member;
 use crate::page::MemberId;
 use crate::record::MemberCounters;
+use crate::roster;
 use crate::steered::{Steered, load_fanout};
 use fanpcap_bpf::ProgramKind;
 use fanpcap_config::settings::Group;
@@ -24,6 +25,33 @@ use std::sync::Arc;
 /// Joins the group. Every step that may fail is done before the socket enters the group, because a
 /// socket leaves its group only when it is closed.
 pub(super) fn join(
+    newcomer: &Newcomer<'_>,
+    steering: &Arc<Steering>,
+    before: MemberCounters,
+) -> Result<Member, JoinError> {
+    let joined = join_or_begin(newcomer, steering, before);
+    joined.map_err(|error| {
+        let is_of_privilege = matches!(error, JoinError::Program(ProgramError::NotPermitted(_)));
+        let founded = is_of_privilege.then(|| other_than_founded(newcomer, steering));
+        founded.flatten().unwrap_or(error)
+    })
+}
+
+/// The error of a newcomer that lacks the privilege to begin the group otherwise than its founder
+/// did; `None` if the group has no founder, or if the newcomer asks for what the founder has
+/// founded.
+fn other_than_founded(newcomer: &Newcomer<'_>, steering: &Steering) -> Option<JoinError> {
+    let Group::Number(group) = newcomer.group else {
+        return None;
+    };
+    let founded = roster::founder(newcomer.bound.ifindex, group)?.steering?;
+    let is_same = founded.digest == steering.digest();
+    let is_same = is_same && matches!(newcomer.per_device, PerDevice::Only);
+    let runs = founded.title;
+    (!is_same).then(|| ProgramError::Founded { group, runs }.into())
+}
+
+fn join_or_begin(
     newcomer: &Newcomer<'_>,
     steering: &Arc<Steering>,
     before: MemberCounters,
@@ -43,6 +71,7 @@ pub(super) fn join(
         Member::new(identity, newcomer.class(), before, program)
     };
     let early = newcomer.early(member);
+    ensure_not_served(newcomer)?;
     let attach: Attach<'_> = &|| steered.attach(newcomer.fd).map_err(failed);
     let filters = steering.has_filter() && newcomer.engine.is_none();
     let attach = filters.then_some(attach);
@@ -112,6 +141,24 @@ fn ensure_same(newcomer: &Newcomer<'_>, steering: &Steering) -> Result<(), JoinE
             ensure_none_differs(number, newcomer.bound.ifindex, newcomer.id, steering)
         }
         Group::New => Ok(()),
+    }
+}
+
+/// Checks that root has not given the group to another user, whose members have their own table and
+/// locks. The caller has tried to make its page: this takes back a directory that nobody uses.
+fn ensure_not_served(newcomer: &Newcomer<'_>) -> Result<(), JoinError> {
+    let Group::Number(group) = newcomer.group else {
+        return Ok(());
+    };
+    let device = super::device(newcomer.bound.ifindex);
+    match newcomer.identity(group).served_for() {
+        Some(user) => Err(ProgramError::Served {
+            group,
+            device,
+            user,
+        }
+        .into()),
+        None => Ok(()),
     }
 }
 

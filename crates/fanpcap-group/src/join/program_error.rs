@@ -31,6 +31,23 @@ pub enum ProgramError {
     AllDevices,
     /// The process lacks the privilege to load BPF programs. Holds the group's number.
     NotPermitted(u16),
+    /// The group has a founder and no member. The newcomer asks for another steering program or
+    /// for several devices, and lacks the privilege to begin the group so.
+    Founded {
+        /// The group's number.
+        group: u16,
+        /// Title of the founder's steering program.
+        runs: String,
+    },
+    /// The group is another user's: root has founded it for this user's members.
+    Served {
+        /// The group's number.
+        group: u16,
+        /// The device.
+        device: String,
+        /// The number of the user.
+        user: u32,
+    },
     /// The steering program can't be loaded or attached.
     Steer {
         /// The group's number.
@@ -105,6 +122,19 @@ impl fmt::Display for ProgramError {
                  this application lacks or has given up before: let it keep both, found the group by \
                  'fanpcap run' or 'fanpcap serve', or use a mode such as hash",
             ),
+            Self::Founded { group, runs } => write!(
+                f,
+                "fan-out group {group} was founded with {} on one device: set the same, or let this application keep CAP_BPF",
+                quote(runs),
+            ),
+            Self::Served {
+                group,
+                device,
+                user,
+            } => write!(
+                f,
+                "fan-out group {group} on {device} is served for user {user}: join as that user, or use another group",
+            ),
             Self::Steer { group, error } => {
                 write!(f, "the steering program of fan-out group {group}: {error}")
             }
@@ -152,6 +182,8 @@ impl std::error::Error for ProgramError {
             | Self::NotEthernet { .. }
             | Self::AllDevices
             | Self::NotPermitted(_)
+            | Self::Founded { .. }
+            | Self::Served { .. }
             | Self::OthersJudge { .. }
             | Self::Unseen { .. }
             | Self::Unreachable { .. }
@@ -178,7 +210,7 @@ impl ProgramError {
     /// The error's section in docs/errors.md.
     pub fn slug(&self) -> &'static str {
         match self {
-            Self::Other { .. } => "group-has-other-program",
+            Self::Other { .. } | Self::Founded { .. } => "group-has-other-program",
             Self::NotEthernet { .. } => "program-needs-ethernet",
             Self::AllDevices => "program-on-all-devices",
             Self::NotPermitted(_) => "program-needs-cap-bpf",
@@ -186,7 +218,7 @@ impl ProgramError {
             Self::Engine { error, .. } => error.slug(),
             Self::OthersJudge { .. } => "program-of-others",
             Self::Unseen { .. } => "program-of-members-unseen",
-            Self::Unreachable { .. } => "group-unreachable",
+            Self::Unreachable { .. } | Self::Served { .. } => "group-unreachable",
             Self::Pageless { .. } => "program-of-members-without-page",
             Self::Untold { .. } => "program-of-members-of-another-user",
         }

@@ -2,13 +2,15 @@
 //!
 //! The parent of such a directory is root's, so its user can't remove it. Root's processes take it
 //! back when it has no living page. They don't trust what is in it: they only look whether a file
-//! is locked, and remove names.
+//! is locked, rename the directory, and remove names. The user may have made subdirectories, so
+//! that the directory can't be removed, but its name is free.
 
 use fanpcap_engine::root;
 use fanpcap_linux::file::directory::{Access, Directory};
 use fanpcap_linux::file::lock;
 use fanpcap_linux::process;
-use std::ffi::OsStr;
+use fanpcap_linux::wait::clock;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -19,6 +21,9 @@ pub(super) const DIRECTORIES_MAX: usize = 256;
 
 /// The file that keeps a directory given away while a process has it open.
 const SERVED: &str = "served";
+
+/// The beginning of the name of a directory that is not given away yet, or that is taken back.
+const ASIDE: &str = "aside-";
 
 /// The largest number of names in such a directory that are looked at in one call. The user could
 /// make any number of files, and every newcomer of root's comes here.
@@ -40,24 +45,35 @@ pub(super) fn give(netns: &Directory, name: &OsStr, to: (u32, u32)) -> io::Resul
 }
 
 fn try_to_give(netns: &Directory, name: &OsStr, to: (u32, u32)) -> io::Result<File> {
-    if netns.about(name).is_ok() && !remove(netns, name) {
-        return Err(io::ErrorKind::AlreadyExists.into());
+    if netns.about(name).is_ok() {
+        remove(netns, name)?;
     }
-    netns.make(name)?;
-    let served = netns.enter(name)?.create(OsStr::new(SERVED), 0o600)?;
-    lock::try_take(&served)?;
-    netns.give(name, to)?;
-    Ok(served)
+    // Under the group's name the directory is the user's from the first: root's processes watch
+    // only directories that they trust.
+    let aside = aside();
+    netns.make(&aside)?;
+    let made = || {
+        let served = netns.enter(&aside)?.create(OsStr::new(SERVED), 0o600)?;
+        lock::try_take(&served)?;
+        netns.give(&aside, to)?;
+        netns.rename(&aside, name).map(|()| served)
+    };
+    made().inspect_err(|_| _ = clear(netns, &aside))
 }
 
-/// Removes a directory that root has given away, if the caller is root and no page in the
-/// directory lives. Returns whether the directory is removed.
+/// A name for a directory that is no group's. No other process has it.
+fn aside() -> OsString {
+    format!("{ASIDE}{}-{}", std::process::id(), clock::monotonic_ns()).into()
+}
+
+/// Takes back a directory that root has given away, if the caller is root and no page in the
+/// directory lives. Returns whether the name is free.
 pub(super) fn take_back(netns: &Directory, name: &OsStr) -> bool {
     let is_users = || netns.about(name).is_ok_and(|about| about.uid() != 0);
-    process::effective_user() == 0 && is_users() && remove(netns, name)
+    process::effective_user() == 0 && is_users() && remove(netns, name).is_ok()
 }
 
-/// Removes all directories that root has given away and in which no page lives.
+/// Takes back all directories that root has given away and in which no page lives.
 pub(super) fn sweep(netns: &Directory) {
     let is_given = |name: &str| root::enter(netns, name).is_err_and(|it| root::is_foreign(&it));
     for name in netns.names().take(DIRECTORIES_MAX) {
@@ -67,23 +83,75 @@ pub(super) fn sweep(netns: &Directory) {
     }
 }
 
-fn remove(netns: &Directory, name: &OsStr) -> bool {
-    let Ok(directory) = netns.enter(name) else {
-        return false;
-    };
-    let lives = |name: &OsStr| {
-        let file = directory.file(name, Access::Read).ok().flatten();
-        file.is_some_and(|file| lock::is_taken(&file).unwrap_or(true))
-    };
+/// Frees the name of a group directory.
+fn remove(netns: &Directory, name: &OsStr) -> io::Result<()> {
+    let directory = netns.enter(name)?;
     let names: Vec<_> = directory.names().take(NAMES_MAX).collect();
-    if names.iter().any(|name| lives(name)) {
-        return false;
+    ensure_dead(&directory, &names)?;
+    let is_users = directory.metadata()?.uid() != 0;
+    if is_users {
+        move_aside(netns, name)
+    } else {
+        empty(&directory, &names);
+        netns.remove_directory(name)
+    }
+}
+
+/// Checks that none of the files is locked.
+fn ensure_dead(directory: &Directory, names: &[OsString]) -> io::Result<()> {
+    let exists = |reason: String| io::Error::new(io::ErrorKind::AlreadyExists, reason);
+    if names.len() == NAMES_MAX {
+        return Err(exists(format!("{NAMES_MAX} files or more are in it")));
     }
     for name in names {
-        // A subdirectory stays, and then the group directory does.
-        let _ = directory.remove_file(&name);
+        let file = directory.file(name, Access::Read).ok().flatten();
+        let Some(file) = file.filter(|file| lock::is_taken(file).unwrap_or(true)) else {
+            continue;
+        };
+        let by = lock::holder(&file, 0).map_or_else(
+            || "a process".to_owned(),
+            |holder| format!("process {}", holder.pid),
+        );
+        let file = name.to_string_lossy().escape_debug().to_string();
+        return Err(exists(format!("{by} holds the lock of its file {file}")));
     }
-    netns.remove_directory(name).is_ok()
+    Ok(())
+}
+
+/// Renames a user's directory, and removes it if that is possible. Renames it first: from then on
+/// no process takes it for the group's directory.
+fn move_aside(netns: &Directory, name: &OsStr) -> io::Result<()> {
+    if name.as_encoded_bytes().starts_with(ASIDE.as_bytes()) {
+        return clear(netns, name);
+    }
+    let aside = aside();
+    netns.rename(name, &aside)?;
+    let moved = netns.enter(&aside)?;
+    let names: Vec<_> = moved.names().take(NAMES_MAX).collect();
+    if let Err(error) = ensure_dead(&moved, &names) {
+        // A process of the user, or another one of root's, has just begun the group.
+        netns.rename(&aside, name)?;
+        return Err(error);
+    }
+    // Best effort: a subdirectory of the user's stays, and then the renamed directory does.
+    let _ = clear(netns, &aside);
+    Ok(())
+}
+
+/// Removes a directory with the files in it. The directory becomes root's first, so that root may
+/// remove the files also without `CAP_DAC_OVERRIDE`.
+fn clear(netns: &Directory, name: &OsStr) -> io::Result<()> {
+    netns.give(name, (0, 0))?;
+    let directory = netns.enter(name)?;
+    let names: Vec<_> = directory.names().take(NAMES_MAX).collect();
+    empty(&directory, &names);
+    netns.remove_directory(name)
+}
+
+fn empty(directory: &Directory, names: &[OsString]) {
+    for name in names {
+        let _ = directory.remove_file(name);
+    }
 }
 
 #[cfg(test)]
@@ -117,5 +185,39 @@ mod tests {
         // A directory of root's is not given away, whoever may write to it.
         fs::create_dir(&path).unwrap();
         assert!(!take_back(&netns, name) && path.exists());
+    }
+
+    #[test]
+    #[ignore = "needs root: chown"]
+    fn a_user_keeps_a_group_only_by_a_lock_or_many_files() {
+        let scratch = Scratch::new().unwrap();
+        fs::create_dir(scratch.file("netns")).unwrap();
+        let netns = Directory::open(&scratch.file("netns")).unwrap();
+        let (name, path) = (OsStr::new("2.5"), scratch.file("netns/2.5"));
+        drop(give(&netns, name, NOBODY).unwrap());
+        fs::create_dir(path.join("mine")).unwrap();
+        fs::write(path.join("mine/file"), "").unwrap();
+        // The name is free, though the directory is not removed.
+        let served = give(&netns, name, NOBODY).unwrap();
+        assert!(!path.join("mine").exists() && path.join(SERVED).exists());
+        let kept = give(&netns, name, NOBODY).unwrap_err().to_string();
+        let own = std::process::id();
+        assert_eq!(
+            kept,
+            format!("process {own} holds the lock of its file served")
+        );
+        drop(served);
+        // A later sweep leaves one directory of each user's subdirectory, under a name of no group.
+        sweep(&netns);
+        let left: Vec<_> = netns.names().collect();
+        assert_eq!(left.len(), 1, "{left:?}");
+        assert!(left[0].to_string_lossy().starts_with(ASIDE));
+        drop(give(&netns, name, NOBODY).unwrap());
+        for file in 0..=NAMES_MAX {
+            fs::write(path.join(file.to_string()), "").unwrap();
+        }
+        assert!(!take_back(&netns, name));
+        let kept = give(&netns, name, NOBODY).unwrap_err().to_string();
+        assert_eq!(kept, "1024 files or more are in it");
     }
 }

@@ -5,14 +5,14 @@ use super::content::{self, HeldPage, OtherPage};
 use super::given::{self, DIRECTORIES_MAX};
 use crate::record::{Record, WORDS};
 use fanpcap_engine::root::{self, Root};
-use fanpcap_linux::file::directory::{Access, Directory, is_trusted};
+use fanpcap_linux::file::directory::{Access, Directory, is_roots_or_own, is_trusted};
 use fanpcap_linux::file::shared::{self, Word};
 use fanpcap_linux::process::netns;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::PathBuf;
 
 /// The largest number of pages of one group that are read: the kernel's limit of members
@@ -153,9 +153,22 @@ impl GroupDir {
     ///
     /// # Errors
     /// `EEXIST` if the group has a living member or founder; the errors of mkdirat(2) and chown(2).
+    /// The message has the directory's path.
     pub fn give(&self, to: (u32, u32)) -> io::Result<File> {
         let netns = root::enter_or_make(&self.root.make()?, &self.netns)?;
-        given::give(&netns, OsStr::new(&self.group), to)
+        let given = given::give(&netns, OsStr::new(&self.group), to);
+        given.map_err(|error| {
+            let path = self.root.path().join(&self.netns).join(&self.group);
+            io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+        })
+    }
+
+    /// The user to whom root has given the directory; `None` if the directory does not exist, or if
+    /// it is root's or the calling process's user's.
+    pub(crate) fn served_for(&self) -> Option<u32> {
+        let netns = root::enter(&self.root.open().ok()?, &self.netns).ok()?;
+        let about = netns.about(OsStr::new(&self.group)).ok()?;
+        (!is_roots_or_own(&about)).then(|| about.uid())
     }
 
     /// Opens the page of a member of the process `pid`.

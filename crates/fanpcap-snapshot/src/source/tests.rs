@@ -61,6 +61,39 @@ fn the_pid_on_a_page_is_checked() {
 }
 
 #[test]
+fn only_sockets_that_get_packets_are_unread() {
+    let of_page = |is_founder| {
+        let page = Record {
+            is_founder,
+            last_look: LastLook::Never,
+            ..holders::tests::page(1)
+        };
+        let seen = RosterEntry {
+            socket: diag::PacketSocket {
+                inode: 0,
+                ifindex: 0,
+                protocol: 0,
+                is_running: true,
+                fanout: None,
+                version: 2,
+                user: 0,
+                ring: None,
+            },
+            page: Some(page),
+            founds: is_founder.then_some(5),
+            is_placeholder: false,
+        };
+        let mut source = Source::new(Some(ANY)).unwrap();
+        let at_ns = 90_000_000_000;
+        source.sockets(&[seen], at_ns, &BTreeMap::new()).remove(0)
+    };
+    let (member, founder) = (of_page(false), of_page(true));
+    assert!(member.unread_seconds.is_some() && member.is_never_read);
+    assert_eq!(founder.unread_seconds, None);
+    assert!(!founder.is_never_read);
+}
+
+#[test]
 fn an_unknown_device_is_refused_by_name() {
     let error = Source::new(Some("nosuch0")).unwrap_err();
     assert!(error.to_string().contains("no device 'nosuch0'"), "{error}");

@@ -95,6 +95,7 @@ impl Entry<'_> {
         let table = shared.table();
         table.show_program(self.steering, clock::monotonic_ns());
         let membership = self.take_slot(shared, Some(begun.placed), address, lock)?;
+        self.end_replaced();
         self.open_rendezvous(&membership);
         Ok(membership)
     }
