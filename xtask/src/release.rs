@@ -173,8 +173,8 @@ fn shown(package: PathBuf) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// The lines of SHA256SUMS. A package has two: one for its place in the apt repository, and one for
-/// users who download the package alone.
+/// The lines of SHA256SUMS. A package has two: one for its place in the apt repository, and one
+/// for users who download the package alone.
 fn listed(sums: &str) -> String {
     let lines = sums.lines().flat_map(|line| {
         let (sum, path) = line.split_once("  ./").unwrap_or_default();

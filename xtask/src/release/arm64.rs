@@ -1,8 +1,8 @@
 //! The package for arm64. The distribution's own cross-compiler builds it, in the root that has
 //! built the package for this machine. An emulated machine of arm64 tries it.
 
-use std::fs;
-use std::os::unix::fs::symlink;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
@@ -130,6 +130,8 @@ fn unpack(distribution: &Distribution, system: &Path) -> Result<()> {
         fs::copy(&from, system.join("etc").join(name))
             .with_context(|| format!("copying {}", from.display()))?;
     }
+    // Tests run programs in the source's directory as other users.
+    fs::set_permissions(system.join("root"), Permissions::from_mode(0o755))?;
     let records = system.join("var/lib/dpkg/status");
     fs::write(&records, "").with_context(|| format!("writing {}", records.display()))?;
     ensure!(

@@ -141,8 +141,8 @@ impl History {
         let (first, last) = self.looks;
         let until = if after.waits { last } else { after.read_ns };
         let waited = before.waits && until.saturating_sub(first) >= REFRESH_NS / 2;
-        // If the member read its counters soon after the first snapshot, these packets came earlier:
-        // a block of packets ends the wait when it is complete.
+        // If the member read its counters soon after the first snapshot, these packets came
+        // earlier: a block of packets ends the wait when it is complete.
         let from = if waited { first } else { before.read_ns };
         let seconds = super::seconds(from, until);
         let per_second = |count: fn(&Counts) -> u64| {
