@@ -1,4 +1,5 @@
-//! Copies whose device is removed and created again: --restart starts them when the device is up.
+//! Copies whose device is removed and created again: --restart starts them when the device is up,
+//! or they wait for it themselves.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -76,6 +77,63 @@ fn copies_are_started_when_their_device_is_back() {
     let on_xdp = format!("xdp:{FAR}");
     for (mode, device) in [("hash", FAR), ("flow", FAR), ("flow", &on_xdp)] {
         netns::within_new(|| comes_back(mode, device))
+            .with_context(|| format!("{mode} on {device}"))
+            .unwrap();
+    }
+}
+
+/// No device changes while the handles wait, so nothing wakes them.
+fn waits(mode: &str, device: &str) -> Result<()> {
+    Veth::new(NEAR, FAR, 1)?;
+    let group = GROUP.to_string();
+    let options = ["-n", "2", "--group", &group, "--cpus", "none"];
+    let options = [&options[..], &["--fanout", mode]].concat();
+    let tcpdump = [
+        "env",
+        "PCAP_GONE=wait",
+        "tcpdump",
+        "-n",
+        "-U",
+        "--immediate-mode",
+        "-Z",
+        "root",
+        "-i",
+        device,
+        "-w",
+        "%i.pcap",
+    ];
+    let running = Running::start(&options, &tcpdump)?;
+    running.wait_until_says(&format!("on {FAR}: 2 copies"), 1)?;
+    running.wait_until_says("tcpdump: listening", 2)?;
+    thread::sleep(Duration::from_millis(300));
+    veth::ip(&format!("link delete {NEAR}"))?;
+    thread::sleep(AWAY);
+    Veth::new(NEAR, FAR, 1)?;
+    let injector = Injector::open(NEAR)?;
+    let captures = ["0.pcap", "1.pcap"].map(|name| running.scratch.file(name));
+    await_for("a packet", LIMIT, || {
+        injector.send_all(&frames(20)?)?;
+        thread::sleep(Duration::from_millis(10));
+        let packets: usize = captures.iter().map(|it| Capture::count_so_far(it)).sum();
+        Ok((packets > 0).then_some(()))
+    })
+    .with_context(|| running.said())?;
+    thread::sleep(Duration::from_millis(300));
+    let ended = running.stop()?;
+    let absent = &ended.summary()["absent"];
+    ensure!(absent["times"] == 1, "{absent} {}", ended.said());
+    let seconds = absent["seconds"].as_f64().context("seconds")?;
+    let least = AWAY.mul_f64(0.9).as_secs_f64();
+    ensure!(seconds >= least, "{absent} {}", ended.said());
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: eBPF, packet sockets in a namespace"]
+fn the_ledger_knows_how_long_waiting_copies_were_absent() {
+    let on_xdp = format!("xdp:{FAR}");
+    for (mode, device) in [("hash", FAR), ("flow", FAR), ("flow", &on_xdp)] {
+        netns::within_new(|| waits(mode, device))
             .with_context(|| format!("{mode} on {device}"))
             .unwrap();
     }

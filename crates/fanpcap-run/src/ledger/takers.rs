@@ -104,7 +104,7 @@ impl Ledger {
 
     /// Settles those of the members whose takeover is complete, and returns the others.
     fn without_inherited(&mut self, members: Vec<Member>) -> Vec<Member> {
-        let mut rest = Vec::new();
+        let (mut rest, mut left) = (Vec::new(), BTreeSet::new());
         for mut member in members {
             let Some(account) = member.inherited() else {
                 rest.push(member);
@@ -115,10 +115,26 @@ impl Ledger {
             if rejects_silently(&member) {
                 self.takers.placeholders.insert(member.ifindex);
             }
+            if member.has_joined() && is_gone(member.ifindex) {
+                left.insert(member.ifindex);
+            }
             // If the member joined and died since the last scan, its join has ended an absence.
             self.end_absences(&[member]);
         }
+        self.note_gone(&left, &rest);
         rest
+    }
+
+    /// Begins the absences on those of the `devices`, which are gone, where no member is left. The
+    /// members that left them have final counters, as on XDP the last member writes its own. `rest`
+    /// are further members.
+    fn note_gone(&mut self, devices: &BTreeSet<u32>, rest: &[Member]) {
+        for &ifindex in devices {
+            let mut members = self.held.iter().chain(&self.ended).chain(rest);
+            if !members.any(|member| member.ifindex == ifindex) {
+                self.absences.begin(ifindex, Some(0));
+            }
+        }
     }
 
     /// Whether another process has founded the group on a device.
