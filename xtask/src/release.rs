@@ -145,7 +145,8 @@ impl Release {
         Ok(pool)
     }
 
-    /// SHA256SUMS has the checksum of each file. SHA256SUMS.asc is the signature, if there is a key.
+    /// SHA256SUMS has the checksum of each file. SHA256SUMS.asc is its signature, if there is a
+    /// key.
     fn write_sums(&self) -> Result<()> {
         let line = "find . -type f ! -name 'SHA256SUMS*' | sort | xargs -d '\\n' sha256sum";
         let sums = tree::output(

@@ -121,7 +121,19 @@ impl Waiting {
             .with_context(|| format!("{}: {} of {packets}", self.name, self.captured(wire)))
     }
 
-    /// Checks that no member is in a group, and that none has descriptors of BPF objects.
+    /// Waits until no member is in a group, and none has descriptors of BPF objects.
+    fn await_away(&self) -> Result<()> {
+        let mut last = Ok(());
+        let is_away = || {
+            last = self.ensure_away();
+            Ok(last.is_ok().then_some(()))
+        };
+        match await_for("all members to leave", LIMIT, is_away) {
+            Ok(()) => Ok(()),
+            Err(error) => last.context(error),
+        }
+    }
+
     fn ensure_away(&self) -> Result<()> {
         let (name, sockets) = (&self.name, diag::packet_sockets()?);
         let is_out = sockets.iter().all(|it| it.fanout.is_none());
@@ -163,7 +175,7 @@ fn comes_back(wire: &Wire, engine: &str, group: Option<&str>, way: &str) -> Resu
         let all = waiting.captured(wire);
         veth::ip(&format!("link delete {FAR_DEVICE}"))?;
         thread::sleep(Duration::from_millis(300));
-        waiting.ensure_away()?;
+        waiting.await_away()?;
         let before = waiting.ticks()?;
         thread::sleep(Duration::from_millis(700));
         let used = waiting.ticks()? - before;
