@@ -275,7 +275,7 @@ fn run_copies(root: &Root) -> Result<()> {
     let line = [
         "sh",
         "-c",
-        "mkdir -p /dev/shm && mount -t tmpfs -o mode=1777 shm /dev/shm && exec \"$@\"",
+        "mkdir -p /dev/shm && mount -t tmpfs -o mode=1777 shm /dev/shm && unset FANPCAP_LIB_DIR && exec \"$@\"",
         "sh",
         "fanpcap",
         "run",
