@@ -40,6 +40,9 @@ pub struct Description {
     pub sources6: Prefix,
     /// Destination addresses of IPv6 flows.
     pub destinations6: Prefix,
+    /// Destination port of all flows. By default it is 9, the port of the discard service: no
+    /// analyser decodes the payload as a known protocol.
+    pub destination_port: u16,
     /// Whether the payload begins with a stamp: the frame's number, four bytes in network order,
     /// and the complement of the number. Frames without room for the stamp, and fragments other
     /// than the first, have no stamp.
@@ -98,6 +101,7 @@ impl Default for Description {
             destinations4: Prefix::new(Ipv4Addr::new(10, 2, 0, 0), 16),
             sources6: Prefix::new(Ipv6Addr::new(0xfd00, 1, 0, 0, 0, 0, 0, 0), 112),
             destinations6: Prefix::new(Ipv6Addr::new(0xfd00, 2, 0, 0, 0, 0, 0, 0), 112),
+            destination_port: 9,
             stamp: true,
         }
     }

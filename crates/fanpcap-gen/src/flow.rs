@@ -21,10 +21,6 @@ pub(crate) struct Flow {
 const FIRST_PORT: u64 = 1024;
 pub(crate) const PORTS: u64 = 65536 - FIRST_PORT;
 
-/// The port of the discard service. With this port, no analyser decodes our payload as a known
-/// protocol.
-const DESTINATION_PORT: u16 = 9;
-
 impl Flow {
     /// Flow `number` of a description. No two flows have the same source, if the check of the
     /// description has found enough addresses.
@@ -48,7 +44,10 @@ impl Flow {
                 sources.host(place ^ seed),
                 u16::try_from(port).unwrap_or(u16::MAX),
             ),
-            destination: (destinations.host(scatter(!seed ^ number)), DESTINATION_PORT),
+            destination: (
+                destinations.host(scatter(!seed ^ number)),
+                description.destination_port,
+            ),
             tcp,
         }
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use fanpcap::request::Request;
 use fanpcap_config::device::ANY;
+use fanpcap_config::driver::Driver;
 use fanpcap_config::settings::{Environment, Explained, GroupChoice, Settings};
 use fanpcap_group::founder::{FoundError, Founder, PERIOD};
 use fanpcap_linux::interface;
@@ -92,6 +93,16 @@ pub(crate) fn explained(group: u16, device: &str, fanout: Option<&str>) -> Optio
     let request = Request::of(device, Settings::load(&environment));
     let explained = request.explain(&compile_expression).ok()?;
     explained.into_iter().next()
+}
+
+/// The engine other than packet sockets that the settings ask for.
+pub(crate) fn asked_engine(
+    group: u16,
+    device: Option<&str>,
+    fanout: Option<&str>,
+) -> Option<Driver> {
+    let plan = explained(group, device?, fanout)?.plan.ok()?;
+    plan.on_engine.map(|it| it.engine)
 }
 
 /// Founds the group of copies if its mode is a steering program on packet sockets. `None` if it is

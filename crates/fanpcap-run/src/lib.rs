@@ -33,6 +33,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use fanpcap_config::driver::Driver;
 use fanpcap_install::library;
 use fanpcap_linux::interface;
 use fanpcap_linux::process::{child, cpu};
@@ -177,7 +178,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 
     let to_stdout = arguments.merge.as_deref() == Some(Path::new("-"));
     let output = Arc::new(Output::new(!arguments.quiet, to_stdout)?);
-    announce(arguments, (group, &fanout), &choice.why, &output);
+    let engine = founding::asked_engine(group, device.as_deref(), arguments.fanout.as_deref());
+    announce(arguments, (group, &fanout, engine), &choice.why, &output);
     let ifindex = device.as_deref().and_then(interface::index);
     let founder = founding::of_copies(group, device.as_deref(), arguments.fanout.as_deref());
     let run = Run {
@@ -201,13 +203,22 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-/// Prints the group, the mode and the number of copies, and warns of settings that the user may
+/// Prints the group, the mode, the engine and the number of copies, and warns of settings that the user may
 /// not have meant.
-fn announce(arguments: &Arguments, (group, fanout): (u16, &GroupMode), why: &str, output: &Output) {
+fn announce(
+    arguments: &Arguments,
+    (group, fanout, engine): (u16, &GroupMode, Option<Driver>),
+    why: &str,
+    output: &Output,
+) {
     let copies = arguments.copies;
-    let mode = &fanout.text;
-    let of_mode = fanout.why.as_ref().map(|why| format!(" ({why})"));
-    let mode = format!("{mode}{}", of_mode.unwrap_or_default());
+    let mut mode = fanout.text.clone();
+    if let Some(engine) = engine {
+        mode = format!("{mode} on {engine}");
+    }
+    if let Some(why) = &fanout.why {
+        mode = format!("{mode} ({why})");
+    }
     if !arguments.quiet {
         let plural = if copies == 1 { "copy" } else { "copies" };
         output.say(&format!(

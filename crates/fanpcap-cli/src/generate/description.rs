@@ -53,6 +53,7 @@ impl Arguments {
             destinations4: self.dst_ip,
             sources6: self.src_ip6,
             destinations6: self.dst_ip6,
+            destination_port: self.dst_port,
             stamp: !self.no_stamp,
         })
     }
@@ -88,7 +89,8 @@ mod tests {
     #[test]
     fn options_become_a_description() {
         let line = "-i x --imix -n 8 --ipv4 --ipv6 --tcp --both --vlan 5 --vlan 6 --vxlan 7 \
-                    --fragments 9 --no-stamp --src-ip 10.9.0.0/24 --src-mac 02:00:00:00:00:01 --seed 3";
+                    --fragments 9 --no-stamp --src-ip 10.9.0.0/24 --src-mac 02:00:00:00:00:01 --seed 3 \
+                    --dst-port 53";
         let description = parse(line).unwrap().description().unwrap();
         let expected = Description {
             seed: 3,
@@ -102,6 +104,7 @@ mod tests {
             fragments: Some(9),
             source_mac: [2, 0, 0, 0, 0, 1],
             sources4: "10.9.0.0/24".parse().unwrap(),
+            destination_port: 53,
             stamp: false,
             ..Description::default()
         };
@@ -125,6 +128,7 @@ mod tests {
             "-i x --replay f --speed 0",
             "-i x --replay f --speed 1 --rate 5",
             "-i x --replay f --tcp",
+            "-i x --replay f --dst-port 53",
             "-i x --live --portable",
             "-i x --count 1 --seconds 1",
             "-i x --src-mac 02:00:00:00:00",

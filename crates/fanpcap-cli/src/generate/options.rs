@@ -50,6 +50,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", help_heading = "Replay", conflicts_with_all = [
         "len", "imix", "flows", "ipv4", "ipv6", "udp", "tcp", "both", "vlan", "vxlan", "fragments",
         "no_stamp", "src_mac", "dst_mac", "src_ip", "dst_ip", "src_ip6", "dst_ip6",
+        "dst_port",
     ])]
     pub(super) replay: Option<PathBuf>,
     /// Keep the file's time intervals, but N times as fast
@@ -214,6 +215,14 @@ pub(crate) struct Arguments {
         help_heading = "Addresses"
     )]
     pub(super) dst_ip6: Prefix,
+    /// Destination port of all flows; port 9 discards
+    #[arg(
+        long,
+        value_name = "PORT",
+        default_value_t = 9,
+        help_heading = "Addresses"
+    )]
+    pub(super) dst_port: u16,
     /// Seed of the random choices: addresses, ports, the order of lengths, and the gaps of poisson
     #[arg(
         long,

@@ -67,7 +67,8 @@ impl Watch<'_> {
             let group = self.run.group;
             self.say(&format!("group {group} has {has}, not {expected}{why}"));
         }
-        self.mode = Some(has);
+        let on_engine = record.is_on_engine().then_some(" on xdp");
+        self.mode = Some(has + on_engine.unwrap_or_default());
     }
 
     /// Prints one message when all copies have joined.
