@@ -6,7 +6,6 @@ use fanpcap_linux::netlink::link;
 use fanpcap_linux::netlink::monitor::LinkMonitor;
 use fanpcap_linux::packet;
 use fanpcap_linux::process::netns;
-use fanpcap_linux::wait::clock;
 use fanpcap_reader::{LinkState, Port, PortStatistics, ReadError};
 use std::error::Error;
 use std::ffi::c_short;
@@ -91,10 +90,11 @@ impl Away {
     }
 
     /// Returns how long to wait at most until the next attempt; `None`: until a device changes.
+    /// `now_ns` is the present time of [`fanpcap_linux::wait::clock::monotonic_ns`].
     ///
     /// # Errors
     /// The handle can't wait, or attempts have been refused for too long.
-    pub(crate) fn after(&self, attempt: NotBack) -> Result<Option<Duration>, String> {
+    pub(crate) fn after(&self, attempt: NotBack, now_ns: u64) -> Result<Option<Duration>, String> {
         let why = match attempt {
             NotBack::Left => return Ok(Some(PAUSE)),
             NotBack::Gone => {
@@ -104,13 +104,12 @@ impl Away {
             NotBack::Failed(why) => return Err(why),
             NotBack::Refused(why) => why,
         };
-        let now = clock::monotonic_ns();
         let first = match self.failing_ns.load(Ordering::Relaxed) {
-            0 => now,
+            0 => now_ns,
             first => first,
         };
         self.failing_ns.store(first, Ordering::Relaxed);
-        match Duration::from_nanos(now.saturating_sub(first)) < FAILS_WITHIN {
+        match Duration::from_nanos(now_ns.saturating_sub(first)) < FAILS_WITHIN {
             true => Ok(Some(PAUSE)),
             false => Err(why),
         }
@@ -176,23 +175,18 @@ mod tests {
     #[test]
     fn attempts_fail_for_ten_seconds_after_each_return() {
         let away = away();
-        let refused = || away.after(NotBack::Refused("full".to_owned()));
-        assert_eq!(refused(), Ok(Some(PAUSE)));
-        let long_ago = || {
-            let limit = u64::try_from(FAILS_WITHIN.as_nanos()).unwrap();
-            let first = away.failing_ns.load(Ordering::Relaxed);
-            away.failing_ns.store(first - limit, Ordering::Relaxed);
-        };
-        long_ago();
-        assert_eq!(refused(), Err("full".to_owned()));
+        let limit = u64::try_from(FAILS_WITHIN.as_nanos()).unwrap();
+        let refused = |now_ns| away.after(NotBack::Refused("full".to_owned()), now_ns);
+        assert_eq!(refused(5), Ok(Some(PAUSE)));
+        assert_eq!(refused(4 + limit), Ok(Some(PAUSE)));
+        assert_eq!(refused(5 + limit), Err("full".to_owned()));
         // The device is gone again.
-        assert_eq!(away.after(NotBack::Gone), Ok(None));
-        assert_eq!(refused(), Ok(Some(PAUSE)));
-        long_ago();
+        assert_eq!(away.after(NotBack::Gone, 6 + limit), Ok(None));
+        assert_eq!(refused(7 + limit), Ok(Some(PAUSE)));
         // The handle captures, and its device is replaced.
         away.end();
-        assert_eq!(away.after(NotBack::Left), Ok(Some(PAUSE)));
-        assert_eq!(refused(), Ok(Some(PAUSE)));
+        assert_eq!(away.after(NotBack::Left, 8 + limit), Ok(Some(PAUSE)));
+        assert_eq!(refused(7 + 2 * limit), Ok(Some(PAUSE)));
     }
 
     #[test]

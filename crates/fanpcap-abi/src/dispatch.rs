@@ -6,6 +6,7 @@ use crate::head;
 use crate::pcap_handle::PcapHandle;
 use crate::system::{Callback, ERROR, Header, Pcap};
 use fanpcap::several;
+use fanpcap_linux::wait::clock;
 use fanpcap_reader::{Call, End, Packet, ReadError, Reader};
 use std::ffi::c_int;
 
@@ -77,7 +78,7 @@ fn await_device(p: PcapHandle, reader: &Reader, error: Option<&ReadError>) -> Op
             // read waits for packets.
             return reader.is_waited_for().then_some(0);
         };
-        let limit = match away.after(attempt) {
+        let limit = match away.after(attempt, clock::monotonic_ns()) {
             Ok(limit) => limit,
             Err(text) => return Some(p.fail(&text)),
         };

@@ -137,7 +137,7 @@ impl Closing {
     /// group.
     pub fn finish(self) -> ClosedSocket {
         drop(self.socket);
-        let counted = self.refused.filter(|_| is_gone(self.id));
+        let counted = self.refused.filter(|_| is_still(self.id));
         ClosedSocket {
             received: self.statistics.packets.into(),
             dropped: self.statistics.drops.into(),
@@ -171,15 +171,17 @@ fn is_in_a_group(member: MemberId) -> bool {
     Roster::look().map_or(true, in_group)
 }
 
-/// Waits until the kernel has released the socket, and returns whether the kernel has released it.
-/// A released socket receives no more packets.
-fn is_gone(member: MemberId) -> bool {
+/// Waits until the socket can't receive packets, and returns whether that is so: the kernel has
+/// released the socket, or has removed its device. In the second case another member of the group
+/// may keep a descriptor of the socket while it waits for the device.
+fn is_still(member: MemberId) -> bool {
     let end = Instant::now() + GONE_WITHIN;
     loop {
         let Ok(roster) = Roster::look() else {
             return false;
         };
-        if roster.find(member).is_none() {
+        let socket = roster.find(member);
+        if socket.is_none_or(|socket| socket.has_lost_device()) {
             return true;
         }
         if Instant::now() > end {

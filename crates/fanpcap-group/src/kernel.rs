@@ -76,10 +76,11 @@ impl<'a> Kernel<'a> {
         Ok(found.and_then(|descriptors| descriptors.into_iter().next()))
     }
 
+    /// Whether a socket gets packets of its group. It gets none if its device was removed.
     fn is_in_a_group(&self, member: u64) -> io::Result<bool> {
         let roster = self.shared.namespace.roster()?;
         let socket = roster.find(MemberId::of_socket(member));
-        Ok(socket.is_some_and(|socket| socket.fanout.is_some()))
+        Ok(socket.is_some_and(|it| it.fanout.is_some() && !it.has_lost_device()))
     }
 
     /// Attaches the group's BPF program again. The kernel then waits until the former BPF program

@@ -124,8 +124,8 @@ fn waits(mode: &str, device: &str) -> Result<()> {
     let absent = &ended.summary()["absent"];
     ensure!(absent["times"] == 1, "{absent} {}", ended.said());
     let seconds = absent["seconds"].as_f64().context("seconds")?;
-    // The ledger sometimes notices only after a second that a member has left.
-    let least = AWAY.div_f64(2.0).as_secs_f64();
+    // The ledger notices within a tenth of a second that the members have left.
+    let least = AWAY.as_secs_f64() - 0.1;
     ensure!(seconds >= least, "{absent} {}", ended.said());
     Ok(())
 }

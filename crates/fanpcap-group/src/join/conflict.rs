@@ -32,7 +32,7 @@ pub(super) fn conflict(
     let roster = Roster::look().ok()?;
     let other = roster.members(group).next()?;
     let has = other.fanout?;
-    if other.ifindex == UNBOUND {
+    if other.has_lost_device() {
         let member = member_elsewhere(group, own.ifindex);
         return Some(JoinError::GoneDevice { group, member });
     }
@@ -64,9 +64,6 @@ pub(super) fn conflict(
     let asked = asked.shown_mode();
     Some(JoinError::OtherMode { group, asked, runs })
 }
-
-/// The index in packet diag of a socket whose device was removed (af_packet.c, `packet_notifier`).
-const UNBOUND: u32 = u32::MAX;
 
 /// Name and process id of a member that has the group on another device than `ifindex`.
 fn member_elsewhere(group: u16, ifindex: u32) -> Option<(String, u32)> {

@@ -28,6 +28,13 @@ pub struct PacketSocket {
     pub user: u32,
 }
 
+impl PacketSocket {
+    /// Whether the socket's device was removed (af_packet.c, `packet_notifier`).
+    pub fn has_lost_device(&self) -> bool {
+        self.ifindex == u32::MAX
+    }
+}
+
 /// The geometry of a receive ring, as `PACKET_RX_RING` set it (packet(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {

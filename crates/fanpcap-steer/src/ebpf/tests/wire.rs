@@ -185,14 +185,16 @@ fn pcap_filters_see_the_tag_in_the_bytes() {
     for behind_x in [false, true] {
         let mut filters = of_bytes(&frame, behind_x);
         filters.push(length.clone());
-        let number = filters.len();
-        assert!((45..63).contains(&number));
-        let asked = (0..number).map(Predicate::Pcap).collect();
-        assert_eq!(
-            count(asked, filters, std::slice::from_ref(&frame)),
-            vec![1; number],
-            "behind X: {behind_x}"
-        );
+        assert!((45..63).contains(&filters.len()));
+        // Before Linux 6.7 a socket has room for a filter of 2560 instructions.
+        for filters in filters.chunks(16) {
+            let asked = (0..filters.len()).map(Predicate::Pcap).collect();
+            assert_eq!(
+                count(asked, filters.to_vec(), std::slice::from_ref(&frame)),
+                vec![1; filters.len()],
+                "behind X: {behind_x}"
+            );
+        }
     }
 }
 
