@@ -12,6 +12,7 @@ mod list;
 use crate::away::Away;
 use crate::installed::Installed;
 use crate::pcap_handle::PcapHandle;
+use crate::stats::DeviceDrops;
 use fanpcap::handle::Notes;
 use fanpcap::request::Request;
 use fanpcap_group::identity::Identity;
@@ -48,6 +49,8 @@ pub(crate) struct Entry {
     /// Packets that the handle's former members received and dropped, as far as the system's
     /// library has not counted them.
     pub(crate) past: MemberCounters,
+    /// What the devices dropped, of a handle that waits for its device.
+    pub(crate) device_drops: DeviceDrops,
     /// Changes that the handle's settings have made to its device.
     pub(crate) placed: Option<Placed>,
     next: Option<Box<Entry>>,
@@ -65,6 +68,7 @@ impl Entry {
             member: None,
             away: None,
             past: MemberCounters::default(),
+            device_drops: DeviceDrops::default(),
             placed: None,
             next: None,
         }
