@@ -17,26 +17,22 @@ const AWAY: Duration = Duration::from_secs(3);
 /// The time from the device's return until a copy has captured a packet again.
 const BACK_WITHIN: Duration = Duration::from_secs(1);
 
-fn comes_back(mode: &str, device: &str) -> Result<()> {
+/// Two copies of tcpdump that capture on `device`, and the pair of devices.
+fn two_copies(mode: &str, device: &str, options: &[&str], before: &[&str]) -> Result<Running> {
     Veth::new(NEAR, FAR, 1)?;
     let group = GROUP.to_string();
-    let options = ["-n", "2", "--restart", "--group", &group, "--cpus", "none"];
-    let options = [&options[..], &["--fanout", mode]].concat();
-    let tcpdump = [
-        "tcpdump",
-        "-n",
-        "-U",
-        "--immediate-mode",
-        "-Z",
-        "root",
-        "-i",
-        device,
-        "-w",
-        "%i.pcap",
-    ];
-    let running = Running::start(&options, &tcpdump)?;
+    let all = ["-n", "2", "--group", &group, "--cpus", "none"];
+    let all = [&all[..], &["--fanout", mode], options].concat();
+    let tcpdump = "tcpdump -n -U --immediate-mode -Z root -w %i.pcap -i";
+    let command: Vec<&str> = before.iter().copied().chain(tcpdump.split(' ')).collect();
+    let running = Running::start(&all, &[&command[..], &[device]].concat())?;
     running.wait_until_says(&format!("on {FAR}: 2 copies"), 1)?;
     running.wait_until_says("tcpdump: listening", 2)?;
+    Ok(running)
+}
+
+fn comes_back(mode: &str, device: &str) -> Result<()> {
+    let running = two_copies(mode, device, &["--restart"], &[])?;
     thread::sleep(Duration::from_millis(300));
     Injector::open(NEAR)?.send_all(&frames(20)?)?;
     veth::ip(&format!("link delete {NEAR}"))?;
@@ -84,27 +80,7 @@ fn copies_are_started_when_their_device_is_back() {
 
 /// No device changes while the handles wait, so nothing wakes them.
 fn waits(mode: &str, device: &str) -> Result<()> {
-    Veth::new(NEAR, FAR, 1)?;
-    let group = GROUP.to_string();
-    let options = ["-n", "2", "--group", &group, "--cpus", "none"];
-    let options = [&options[..], &["--fanout", mode]].concat();
-    let tcpdump = [
-        "env",
-        "PCAP_GONE=wait",
-        "tcpdump",
-        "-n",
-        "-U",
-        "--immediate-mode",
-        "-Z",
-        "root",
-        "-i",
-        device,
-        "-w",
-        "%i.pcap",
-    ];
-    let running = Running::start(&options, &tcpdump)?;
-    running.wait_until_says(&format!("on {FAR}: 2 copies"), 1)?;
-    running.wait_until_says("tcpdump: listening", 2)?;
+    let running = two_copies(mode, device, &[], &["env", "PCAP_GONE=wait"])?;
     Injector::open(NEAR)?.send_all(&frames(20)?)?;
     thread::sleep(Duration::from_secs(1));
     veth::ip(&format!("link delete {NEAR}"))?;
