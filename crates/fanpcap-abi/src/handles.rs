@@ -10,9 +10,9 @@ pub(crate) mod breaks;
 mod list;
 
 use crate::away::Away;
+use crate::device_drops::DeviceDrops;
 use crate::installed::Installed;
 use crate::pcap_handle::PcapHandle;
-use crate::stats::DeviceDrops;
 use fanpcap::handle::Notes;
 use fanpcap::request::Request;
 use fanpcap_group::identity::Identity;

@@ -15,6 +15,7 @@ mod message;
 mod head;
 mod installed;
 mod away;
+mod device_drops;
 mod handles;
 mod dispatch;
 mod take_over;

@@ -86,26 +86,6 @@ fn add_taken(p: PcapHandle, stats: &mut Stats) {
     });
 }
 
-/// The total of `ps_ifdrop` over successive devices of one name. The system's library adds the
-/// changes of the device's counter, which begins with 0 again on a new device.
-#[derive(Debug, Default)]
-pub(crate) struct DeviceDrops {
-    last: c_uint,
-    total: c_uint,
-}
-
-impl DeviceDrops {
-    /// Returns the total. `counted` is the system's counter, which decreases with a new device.
-    fn total(&mut self, counted: c_uint) -> c_uint {
-        let change = counted.wrapping_sub(self.last);
-        self.last = counted;
-        if change <= c_uint::MAX / 2 {
-            self.total = self.total.wrapping_add(change);
-        }
-        self.total
-    }
-}
-
 /// libpcap's counters are 32 bits wide and wrap.
 fn wrapped(counter: u64) -> c_uint {
     let [a, b, c, d, ..] = counter.to_le_bytes();
@@ -139,19 +119,4 @@ fn lib_version() -> &'static CStr {
         let text = [theirs.to_bytes(), ours.as_bytes()].concat();
         CString::from_vec_with_nul(text).unwrap_or_default()
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_drops_of_a_new_device_are_added() {
-        let mut drops = DeviceDrops::default();
-        assert_eq!([2, 5].map(|counted| drops.total(counted)), [2, 5]);
-        // The device had dropped 100 packets before the handle was opened, and is gone.
-        let gone = 5_u32.wrapping_sub(105);
-        assert_eq!(drops.total(gone), 5);
-        assert_eq!(drops.total(gone.wrapping_add(7)), 12);
-    }
 }
