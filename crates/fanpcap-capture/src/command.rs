@@ -68,7 +68,7 @@ pub struct Arguments {
     #[arg(long)]
     no_promisc: bool,
     /// End after this many packets, of all threads together
-    #[arg(short, long, value_name = "PACKETS", value_parser = at_least_one)]
+    #[arg(short, long, value_name = "PACKETS", value_parser = at_least_one::<u64>)]
     count: Option<u64>,
     /// End after this time
     #[arg(short = 't', long, value_name = "SECONDS", value_parser = quantity::seconds)]

@@ -30,7 +30,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Some(core) => core,
         None => cpu::current_cpu().context("which CPU this is")?,
     };
-    cpu::pin(core).with_context(|| format!("staying on CPU {core}"))?;
+    cpu::pin(core).with_context(|| {
+        format!("--core {core}: this process may not run there; 'taskset -cp $$' lists its CPUs")
+    })?;
     let stop = stop::on_signals().context("catching signals")?;
     let found = Device::find(device)?;
     let (pool, mut more, faults) = match traffic(arguments, found)? {

@@ -43,6 +43,7 @@ use crate::credentials::{self, Reloader};
 use crate::keyring::Keyring;
 use crate::notify::Notify;
 use crate::shipping::Way;
+use crate::textfile;
 use clock::{Clock, Jumps};
 use desk::{Desk, DeskSettings};
 use exports::{Exports, Target};
@@ -71,19 +72,19 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR")]
     parquet: Option<PathBuf>,
     /// Begins another file after this many MiB
-    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = at_least_one)]
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = at_least_one::<u64>)]
     rotate_size: u64,
     /// Begins another file after this many seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = at_least_one)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = at_least_one::<u64>)]
     rotate_time: u64,
     /// Keeps this many files and removes the oldest
-    #[arg(long, value_name = "FILES", default_value_t = 168)]
+    #[arg(long, value_name = "FILES", default_value_t = 168, value_parser = at_least_one::<usize>)]
     keep: usize,
     /// Milliseconds by which clocks of nodes may differ
     #[arg(long, value_name = "MS", default_value_t = 250)]
     skew: u64,
     /// Largest amount of records, in MiB, that wait to be sorted
-    #[arg(long, value_name = "MIB", default_value_t = 512)]
+    #[arg(long, value_name = "MIB", default_value_t = 512, value_parser = at_least_one::<usize>)]
     memory: usize,
     /// Also exports the packets as IPFIX, to ipfix://HOST:PORT (UDP); other schemes are ipfix+tcp,
     /// ipfix-flows and ipfix-flows+tcp. May be given several times
@@ -103,6 +104,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let conf = Conf::load(&arguments.config)?;
     conf.check_files(Role::Analyzer)?;
+    textfile::check(arguments.metrics.as_deref())?;
     let listen = arguments.listen.or_else(|| conf.analyzers.first().copied());
     let listen =
         listen.context("no address: name it with --listen, or 'analyzers' in the settings")?;

@@ -22,6 +22,7 @@ use crate::engine;
 use crate::frames;
 use crate::keyring::random;
 use crate::notify::Notify;
+use crate::textfile;
 use beacons::Beacons;
 use lead::Driver;
 use metrics::Metrics;
@@ -41,6 +42,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let conf = Conf::load(&arguments.config)?;
     conf.check_files(Role::Coordinator)?;
+    textfile::check(arguments.metrics.as_deref())?;
     stop::on_signals().context("catching signals")?;
     let keyring = credentials::keyring(&conf, Role::Coordinator)?;
     let mut reloader = Reloader::new(&arguments.config, Role::Coordinator, keyring, say)?;

@@ -1,10 +1,22 @@
 //! The file with a program's metrics, for node_exporter's textfile collector.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Result};
 use fanpcap_terminal::exposition::{Family, Kind, Label, Number, text};
 use fanpcap_terminal::streams;
 use fanpcap_terminal::textfile;
+
+/// Checks the value of --metrics when a program starts. Later failures do not end the program.
+///
+/// # Errors
+///
+/// No file can be written there.
+pub(crate) fn check(file: Option<&Path>) -> Result<()> {
+    let checked = file.map_or(Ok(()), textfile::check);
+    let shown = file.unwrap_or(Path::new("")).display();
+    checked.with_context(|| format!("--metrics {shown}"))
+}
 
 /// A file with metrics, which is replaced at once. A full disk does not end its program.
 #[derive(Debug)]

@@ -1,14 +1,14 @@
 //! The part of HTTP/1.1 that a scraper needs (RFC 9112). The server answers `GET` and `HEAD` of
 //! `/metrics`, one request per connection, and a few connections at a time.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Error, Result, anyhow};
 
 use crate::streams;
 
@@ -54,6 +54,23 @@ pub fn address(text: &str) -> Result<SocketAddr, String> {
     }
 }
 
+/// The error of a program that can't listen at an address, and what to do.
+#[allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "the kernel's own text on other errors suffices"
+)]
+pub fn not_listening(address: SocketAddr, error: &io::Error) -> Error {
+    let advice = match error.kind() {
+        ErrorKind::AddrInUse => ": another program listens there",
+        ErrorKind::AddrNotAvailable => {
+            ": this machine has no such address; 'ip address' lists them"
+        }
+        ErrorKind::PermissionDenied => ": ports below 1024 need CAP_NET_BIND_SERVICE",
+        _ => "",
+    };
+    anyhow!("cannot listen on {address}: {error}{advice}")
+}
+
 /// Serves the text that `metrics` returns, until the process ends.
 ///
 /// # Errors
@@ -62,7 +79,7 @@ pub fn serve(
     address: SocketAddr,
     metrics: impl FnMut() -> Result<String> + Send,
 ) -> Result<ExitCode> {
-    let listener = TcpListener::bind(address).with_context(|| format!("listening at {address}"))?;
+    let listener = TcpListener::bind(address).map_err(|error| not_listening(address, &error))?;
     let address = listener
         .local_addr()
         .context("reading the listener's address")?;

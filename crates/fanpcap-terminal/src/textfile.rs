@@ -41,6 +41,15 @@ pub fn write(path: &Path, text: &str) -> io::Result<()> {
     written
 }
 
+/// Checks that [`write`] finds the directory of `path`, and no directory or other thing than a file
+/// at `path`.
+///
+/// # Errors
+/// As [`write`].
+pub fn check(path: &Path) -> io::Result<()> {
+    Destination::of(path).map(drop)
+}
+
 /// The directory and name of the file to write.
 #[derive(Debug)]
 struct Destination {
@@ -88,7 +97,7 @@ impl Destination {
         match &before {
             None if is_linked => Err(wrong("this link leads nowhere: remove it")),
             Some(about) if !about.is_file() => Err(wrong(
-                "this is no regular file: name one, or a new one; without --write it is printed",
+                "this is no regular file: name a file, or a name that is free",
             )),
             _ => Ok(Self {
                 directory,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use fanpcap_gen::{Lengths, Prefix, Rate};
-use fanpcap_terminal::DeviceArgument;
+use fanpcap_terminal::{DeviceArgument, at_least_one};
 
 use super::values::{lengths, mac, seconds, speed};
 
@@ -70,7 +70,13 @@ pub(crate) struct Arguments {
     pub(super) skip_long: bool,
 
     /// Number of frames
-    #[arg(short = 'c', long, value_name = "N", help_heading = "How much")]
+    #[arg(
+        short = 'c',
+        long,
+        value_name = "N",
+        value_parser = at_least_one::<u64>,
+        help_heading = "How much"
+    )]
     pub(super) count: Option<u64>,
     /// Duration in seconds; without --seconds, --count and --loops, frames are sent until Ctrl-C
     ///

@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use fanpcap_cluster::NodeId;
 use fanpcap_cluster::analyzer::Delivered;
 use fanpcap_terminal::streams;
@@ -197,6 +197,11 @@ impl Files {
 /// Makes a directory for files, if there is none. Only the analyzer's user may read captured
 /// packets, whatever the umask is.
 pub(super) fn make(directory: &Path) -> Result<()> {
+    ensure!(
+        !directory.is_file(),
+        "{} is a file: name a directory for the analyzer's files",
+        directory.display()
+    );
     let made = DirBuilder::new()
         .recursive(true)
         .mode(0o700)

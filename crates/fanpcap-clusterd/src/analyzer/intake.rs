@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 use fanpcap_cluster::record::{HEAD_BYTES, Head, Kind, MESSAGE_BYTES, encode_ack};
 use fanpcap_cluster::sealed::{Entry, Gate, Refusal, SEAL_BYTES};
 use fanpcap_linux::receive_buffer;
+use fanpcap_terminal::server::not_listening;
 use fanpcap_terminal::streams;
 
 use super::channel::Channel;
@@ -131,11 +132,10 @@ pub(super) fn open(
     cluster: u64,
     keyring: &Arc<Keyring>,
 ) -> Result<(Receiver<Message>, Arc<Dropped>)> {
-    let socket = UdpSocket::bind(on).with_context(|| format!("cannot listen on {on} by UDP"))?;
+    let socket = UdpSocket::bind(on).map_err(|error| not_listening(on, &error))?;
     // Without the right to, it is what users are allowed.
     let _ = receive_buffer::force(socket.as_fd(), BUFFER);
-    let listener =
-        TcpListener::bind(on).with_context(|| format!("cannot listen on {on} by TCP"))?;
+    let listener = TcpListener::bind(on).map_err(|error| not_listening(on, &error))?;
     let (to, queue) = sync_channel(QUEUE);
     let dropped = Arc::new(Dropped::default());
     let post = Post {

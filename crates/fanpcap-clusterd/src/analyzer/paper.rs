@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use fanpcap_cluster::NodeId;
 use fanpcap_cluster::record::{DATAGRAM_BYTES, paper_headers};
+use fanpcap_terminal::server::not_listening;
 
 /// Datagrams that may wait for the analyzer.
 const QUEUE: usize = 4096;
@@ -65,8 +66,7 @@ impl Papers {
     ///
     /// The address can't be listened on.
     pub(super) fn open(on: SocketAddr) -> Result<Self> {
-        let socket = UdpSocket::bind(on)
-            .with_context(|| format!("cannot listen on {on} for DiCAP's datagrams"))?;
+        let socket = UdpSocket::bind(on).map_err(|error| not_listening(on, &error))?;
         let (to, queue) = sync_channel(QUEUE);
         let counts = Arc::new(Counts::default());
         let of_thread = Arc::clone(&counts);

@@ -10,6 +10,7 @@ use fanpcap_cluster::control::{
     COORDINATORS, Cause, ClusterId, CoordinatorEnd, CoordinatorSettings, Peer, Role, WriteRefused,
 };
 use fanpcap_cluster::{Revision, Topology, View, Wishes};
+use fanpcap_terminal::server::not_listening;
 
 use super::access;
 use super::store::Store;
@@ -133,12 +134,15 @@ fn bind(addresses: &[SocketAddr]) -> Result<(u8, SocketAddr, Wire)> {
             Ok(wire) => return Ok((number, *address, wire)),
             Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {}
             Err(error) => {
-                return Err(error)
-                    .with_context(|| format!("opening the control socket on {address}"));
+                return Err(not_listening(*address, &error));
             }
         }
     }
-    bail!("none of the addresses in 'coordinators' is this machine's")
+    let all: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
+    bail!(
+        "none of the addresses in 'coordinators' is this machine's: {}; run the coordinator where one of them is",
+        all.join(", ")
+    )
 }
 
 impl CoordinatorSide for EmbeddedCoordinator {

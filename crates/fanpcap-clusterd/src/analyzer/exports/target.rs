@@ -35,7 +35,12 @@ impl Target {
                 continue;
             };
             let found = host.to_socket_addrs();
-            let mut found = found.with_context(|| format!("'{text}': write {scheme}HOST:PORT"))?;
+            let mut found = found.with_context(|| match host.rsplit_once(':') {
+                Some((name, port)) if port.parse::<u16>().is_ok() => {
+                    format!("--export {text}: no address of host '{name}' is known")
+                }
+                _ => format!("--export {text}: write {scheme}HOST:PORT"),
+            })?;
             return Ok(Self {
                 transport,
                 address: found
@@ -45,7 +50,9 @@ impl Target {
             });
         }
         let schemes = SCHEMES.map(|(scheme, ..)| scheme).join(", ");
-        bail!("'{text}' is no target of an export; write HOST:PORT behind one of {schemes}")
+        bail!(
+            "--export {text}: this is no target of an export; write HOST:PORT behind one of {schemes}"
+        )
     }
 }
 
