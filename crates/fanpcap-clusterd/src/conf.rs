@@ -146,6 +146,24 @@ pub struct Etcd {
     pub lease: Duration,
 }
 
+impl Engine {
+    /// Where topologies come from.
+    pub(crate) fn place(&self) -> String {
+        let (what, all) = match self {
+            Self::Fixed(_) => return "the settings".to_owned(),
+            Self::Etcd(etcd) => ("etcd at", etcd.endpoints.clone()),
+            Self::Embedded(embedded) => {
+                let all = embedded.coordinators.iter().map(ToString::to_string);
+                ("the active coordinator:", all.collect())
+            }
+        };
+        match all.is_empty() {
+            true => "a coordinator by multicast".to_owned(),
+            false => format!("{what} {}", all.join(", ")),
+        }
+    }
+}
+
 impl Conf {
     /// Reads and checks a file, but not the files that it names.
     ///
@@ -251,12 +269,13 @@ fn read(path: &Path) -> Result<String, String> {
     let shown = path.display();
     let failed = |error: std::io::Error| format!("cannot read {shown}: {error}");
     let file = open_regular(path).map_err(failed)?;
-    let mut text = String::new();
+    let mut bytes = Vec::new();
     file.take(LONGEST + 1)
-        .read_to_string(&mut text)
+        .read_to_end(&mut bytes)
         .map_err(failed)?;
-    match text.len() as u64 {
-        0..=LONGEST => Ok(text),
+    match bytes.len() as u64 {
+        // Bytes that are not UTF-8 become U+FFFD, which the parser refuses outside of comments.
+        0..=LONGEST => Ok(String::from_utf8_lossy(&bytes).into_owned()),
         _ => Err(format!("{shown} is longer than {LONGEST} bytes")),
     }
 }

@@ -12,6 +12,10 @@ use crate::coordination::{NodeSide, OperatorSide, Picture};
 /// The revision of a fixed topology.
 pub const FIXED: Revision = Revision(1);
 
+/// The note of an operator about the nodes, which are all shown as silent.
+pub(crate) const UNKNOWN: &str = "with 'engine = fixed' nodes report their state to nobody: ask each node's service, for \
+     example 'systemctl status fanpcap-node'; there is no 'drain' and no 'weight'";
+
 /// A node's side of the engine `fixed`.
 #[derive(Debug)]
 pub struct Fixed {
@@ -31,7 +35,7 @@ impl OperatorSide for FixedOperator {
                 ..View::default()
             },
             leader: None,
-            notes: Vec::new(),
+            notes: vec![UNKNOWN.to_owned()],
         })
     }
 

@@ -28,6 +28,7 @@ use crate::engine;
 use crate::frames;
 use crate::keyring::Keyring;
 use crate::shipping::{Shipper, ShipperSettings};
+use crate::textfile;
 use agent::Agent;
 use capture::Capture;
 use device::Device;
@@ -74,9 +75,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if arguments.detach {
         return detach(&conf, device);
     }
+    device.check_ethernet()?;
     if !arguments.force {
         device.check()?;
     }
+    textfile::check(arguments.metrics.as_deref())?;
     stop::on_signals().context("catching signals")?;
     let keyring = credentials::keyring(&conf, Role::Node)?;
     let reloader = Reloader::new(&arguments.config, Role::Node, Arc::clone(&keyring), say)?;
@@ -89,8 +92,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let stream = Stream::new(frames::numbers(&conf)?);
     let engine = engine::node_side(&conf, &announcement)?;
     say(&format!(
-        "node {} of cluster {} on {name}",
-        announcement.node, conf.cluster
+        "node {} of cluster {} on {name}, topologies come from {}",
+        announcement.node,
+        conf.cluster,
+        conf.engine.place()
     ));
     let from = conf.address.unwrap_or(ANY);
     let id = ClusterId::of_name(&conf.cluster);

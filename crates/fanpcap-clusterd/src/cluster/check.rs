@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use fanpcap_linux::interface;
 use fanpcap_select::Key;
 use fanpcap_terminal::streams;
 
@@ -43,8 +44,25 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         );
     }
     let gets = selected::gets(conf.selection.key);
-    streams::print(&format!("{file}: no mistakes; cluster {cluster}; {gets}\n"))?;
+    streams::print(&format!(
+        "{file}: no mistakes; cluster {cluster}; {gets}\n{}",
+        missing(&conf)
+    ))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Notes about devices that this machine lacks. The file may be meant for other machines, too.
+fn missing(conf: &Conf) -> String {
+    let devices = [("device", &conf.device), ("beacon", &conf.beacon)];
+    let missing = devices.into_iter().filter_map(|(key, device)| {
+        let name = device
+            .as_ref()
+            .filter(|it| interface::index(it).is_none())?;
+        Some(format!(
+            "note: '{key} = {name}': this machine has no such device: 'ip link' lists its devices\n"
+        ))
+    });
+    missing.collect()
 }
 
 #[cfg(test)]
@@ -62,6 +80,16 @@ mod tests {
             file: None,
             doctor: false,
         })
+    }
+
+    #[test]
+    fn devices_that_this_machine_lacks_are_noted() {
+        let conf = |device: &str| {
+            let text = format!("cluster = a\nengine = etcd\netcd = http://a:1\ndevice = {device}");
+            Conf::parse(&text, "c").unwrap()
+        };
+        assert_eq!(missing(&conf("lo")), "");
+        assert!(missing(&conf("no-such-dev")).starts_with("note: 'device = no-such-dev': "));
     }
 
     #[test]

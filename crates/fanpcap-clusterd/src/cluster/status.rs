@@ -15,6 +15,7 @@ use super::waiting::Notice;
 use crate::conf::{Conf, PATH};
 use crate::coordination::Picture;
 use crate::engine;
+use crate::fixed::UNKNOWN;
 
 #[cfg(test)]
 mod tests;
@@ -48,8 +49,10 @@ fn notes(picture: &Picture) -> Vec<String> {
     let rows = rows(&picture.view);
     let has_buckets =
         |row: &&Row| row.live.is_none() && row.weight.is_some_and(|weight| weight > 0);
+    let is_fixed = picture.notes.iter().any(|note| note == UNKNOWN);
     let silent = rows
         .iter()
+        .filter(|_| !is_fixed)
         .filter(has_buckets)
         .filter(|row| !row.is_drained);
     let silent = silent.map(|row| {

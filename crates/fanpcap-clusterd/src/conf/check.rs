@@ -42,6 +42,7 @@ pub(super) fn conf(entries: &[Entry], source: &str) -> Result<Conf, Report> {
     };
     found.check_mode(&conf)?;
     found.check_beacon(&conf)?;
+    found.check_node(&conf)?;
     Ok(conf)
 }
 
@@ -372,6 +373,20 @@ impl<'a> Found<'a> {
         };
         let fault = Fault::new("cluster-settings-bad", message).hint(hint);
         Err(self.blame(fault, Some(entry)))
+    }
+
+    /// Refuses a node that gets no packet, because a list that never changes does not have it.
+    fn check_node(&self, conf: &Conf) -> Result<(), Report> {
+        let (Engine::Fixed(nodes), Some(own)) = (&conf.engine, conf.node) else {
+            return Ok(());
+        };
+        if nodes.iter().any(|(node, _)| *node == own) {
+            return Ok(());
+        }
+        let message = format!("node {own} is not in 'nodes', so it would get no packet");
+        let hint = "add it there on all machines, or name one of 'nodes'";
+        let fault = Fault::new("cluster-settings-bad", message).hint(hint);
+        Err(self.blame(fault, self.entry(Key::Node)))
     }
 
     /// Whether both keys are set. One without the other is a mistake.

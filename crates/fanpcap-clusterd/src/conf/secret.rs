@@ -78,18 +78,33 @@ fn check(path: &Path, about: &Metadata) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that a file is there, regular, and closed to others if it is `private`.
+/// Checks that a file is there and regular, that it has a certificate in PEM, or a private key if it
+/// is `private`, and that a private key is closed to others.
 pub(crate) fn check_file(path: &Path, private: bool) -> Result<(), String> {
     let shown = path.display();
     let failed = |error: std::io::Error| format!("cannot read {shown}: {error}");
-    let about = open_regular(path)
-        .and_then(|it| it.metadata())
+    let file = open_regular(path).map_err(failed)?;
+    let (label, what) = match private {
+        true => ("PRIVATE KEY-----", "private key"),
+        false => ("-----BEGIN CERTIFICATE-----", "certificate"),
+    };
+    if private {
+        check(path, &file.metadata().map_err(failed)?)?;
+    }
+    let mut bytes = Vec::new();
+    file.take(PEM_MOST)
+        .read_to_end(&mut bytes)
         .map_err(failed)?;
-    match private {
-        true => check(path, &about),
-        false => Ok(()),
+    match String::from_utf8_lossy(&bytes).contains(label) {
+        true => Ok(()),
+        false => Err(format!(
+            "{shown} has no {what} in PEM; name a file that has one"
+        )),
     }
 }
+
+/// Longest part of a file with certificates in which the first one is looked for, in bytes.
+const PEM_MOST: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -127,6 +142,21 @@ mod tests {
                 .contains("regular")
         );
         assert_eq!(format!("{:?}", Secret(b"hidden".to_vec())), "Secret");
+    }
+
+    #[test]
+    fn a_file_without_a_certificate_or_a_key_is_refused() {
+        let scratch = Scratch::new().unwrap();
+        let path = scratch.file("pem");
+        fs::write(&path, "-----BEGIN CERTIFICATE-----\n").unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
+        check_file(&path, false).unwrap();
+        let said = check_file(&path, true).unwrap_err();
+        assert!(said.contains("has no private key in PEM"), "{said}");
+        fs::write(&path, "-----BEGIN EC PRIVATE KEY-----\n").unwrap();
+        check_file(&path, true).unwrap();
+        let said = check_file(&path, false).unwrap_err();
+        assert!(said.contains("has no certificate in PEM"), "{said}");
     }
 
     #[test]

@@ -158,15 +158,29 @@ fn choice(text: &str, words: &'static [&'static str]) -> Result<&'static str, Fa
 fn ip(text: &str) -> Result<IpAddr, Fault> {
     let message = || format!("{} is no IP address", quote(text));
     let parsed = text.parse().map_err(|_| message());
-    parsed.map_err(|message| fault(message, "write one such as 10.0.0.5"))
+    let ip: IpAddr = parsed.map_err(|message| fault(message, "write one such as 10.0.0.5"))?;
+    ensure_reachable(text, ip).map(|()| ip)
+}
+
+/// Refuses 0.0.0.0 and ::, to which other machines can't send.
+fn ensure_reachable(text: &str, ip: IpAddr) -> Result<(), Fault> {
+    if !ip.is_unspecified() {
+        return Ok(());
+    }
+    let message = format!("{} is the address of no machine", quote(text));
+    Err(fault(
+        message,
+        "write the address at which other machines reach this one",
+    ))
 }
 
 fn address(text: &str) -> Result<SocketAddr, Fault> {
     let parsed = text.parse().ok().filter(|it: &SocketAddr| it.port() != 0);
-    parsed.ok_or_else(|| {
+    let address = parsed.ok_or_else(|| {
         let message = format!("{} is no address with a port", quote(text));
         fault(message, "write one such as 10.0.0.5:7700 or [fd00::5]:7700")
-    })
+    })?;
+    ensure_reachable(text, address.ip()).map(|()| address)
 }
 
 fn group(text: &str) -> Result<SocketAddr, Fault> {
@@ -307,6 +321,9 @@ mod tests {
             (Takes::Urls, "https://"),
             (Takes::Urls, "https://a/b"),
             (Takes::Addresses, "10.0.0.1:0"),
+            (Takes::Addresses, "0.0.0.0:5"),
+            (Takes::Addresses, "[::]:5"),
+            (Takes::Ip, "0.0.0.0"),
         ] {
             takes.value(text).unwrap_err();
         }

@@ -26,6 +26,17 @@ impl Device {
         Ok(Self { ifindex, name })
     }
 
+    /// Refuses a device whose packets the selection can't read.
+    pub(crate) fn check_ethernet(&self) -> Result<()> {
+        let found = link::get(self.ifindex).context("reading the device")?;
+        let name = &self.name;
+        ensure!(
+            found.hardware == ARPHRD_ETHER,
+            "{name} has no Ethernet frames: name the device that receives the mirrored packets"
+        );
+        Ok(())
+    }
+
     /// Refuses a device that the machine itself needs: packets of other nodes are dropped there,
     /// and so would be the machine's own.
     pub(crate) fn check(&self) -> Result<()> {
@@ -100,6 +111,9 @@ fn lanes(kind: &str, queues: u32) -> Lanes {
 fn is_engine(name: &str) -> bool {
     ["fanpcap_xdp", "fanpcap_root"].contains(&name)
 }
+
+/// linux/if_arp.h.
+const ARPHRD_ETHER: u16 = 1;
 
 /// linux/if.h.
 const IFF_UP: u32 = 1;

@@ -27,6 +27,7 @@ enum News {
     Keys(CopyOfKeys),
     Term(Term),
     Refused(CallError),
+    Unreached(CallError),
 }
 
 /// A coordinator's connection with its cluster.
@@ -42,7 +43,7 @@ pub struct CoordinatorLink {
     term: Option<Term>,
     view: View,
     has_reached: bool,
-    /// What etcd refuses now, if it did not before.
+    /// What etcd refuses now, if it did not before, or why etcd was never in reach.
     denied: Option<String>,
 }
 
@@ -128,6 +129,10 @@ impl CoordinatorLink {
                 }
                 News::Refused(error) if !self.has_reached => return Err(error),
                 News::Refused(error) => self.denied = Some(error.to_string()),
+                News::Unreached(error) if !self.has_reached && self.denied.is_none() => {
+                    self.denied = Some(format!("{error}; waits for etcd"));
+                }
+                News::Unreached(_) => {}
             }
         }
         self.view = view(&self.names, &self.keys, &self.wishes);
@@ -135,7 +140,8 @@ impl CoordinatorLink {
         Ok(&self.view)
     }
 
-    /// What etcd refuses now, though it did not before; `None` if nothing.
+    /// What etcd refuses now, though it did not before, or why etcd was never in reach; `None` if
+    /// nothing.
     pub fn denied(&self) -> Option<&str> {
         self.denied.as_deref()
     }
@@ -258,7 +264,7 @@ fn stand(mut candidacy: Candidacy, ttl: Duration, orders: &Receiver<()>, outbox:
         let (news, pause) = match candidacy.round() {
             Ok(term) => (Some(News::Term(term)), ttl * 3 / 10),
             Err(error) if error.is_lasting() => (Some(News::Refused(error)), ttl * 3 / 10),
-            Err(_) => (None, PAUSE),
+            Err(error) => (Some(News::Unreached(error)), PAUSE),
         };
         next = begun + pause;
         if news.is_some_and(|news| outbox.send(news).is_err()) {

@@ -115,6 +115,10 @@ fn what_contradicts_is_shown_at_its_place() {
             "c:4:1: engine 'fixed' has no coordinator",
         ),
         (
+            "cluster = a\nengine = fixed\nnodes = 1, 2\nnode = 3".to_owned(),
+            "c:4:1: node 00000003 is not in 'nodes'",
+        ),
+        (
             EMBEDDED.replace("7700", "7700, 10.0.0.1:7700"),
             "c:3:1: coordinator 10.0.0.1:7700 is named twice",
         ),
