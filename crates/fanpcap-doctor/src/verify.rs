@@ -249,6 +249,15 @@ impl<'a> Witness<'a> {
                  --generate with the device at the other end"
             );
         }
+        if let Some((sent, sends)) = generated.zip(arguments.generate.as_ref()) {
+            let came = captured.device.map_or(all, |(received, _)| received);
+            // Some frames are sent before the first count of the device, or after the last one.
+            ensure!(
+                came >= sent / 2,
+                "--generate {sends}: {sent} frames were sent there, and {} received {came} packets: connect the two devices",
+                arguments.device.required()
+            );
+        }
         let seen = Seen {
             captured,
             packets: &packets,

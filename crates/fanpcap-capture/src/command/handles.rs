@@ -77,10 +77,7 @@ impl<'a> Source<'a> {
 
     fn open_device(&mut self, device: &str, thread: u16) -> Result<Handle> {
         let opened = activate(self.arguments, self.library, device, self.choice);
-        let handle = opened.map_err(|error| match no_device(device, &error) {
-            Some(text) => anyhow!(text),
-            None => error.context(format!("{device}, thread {thread}")),
-        })?;
+        let handle = opened.map_err(|error| anyhow!(refusal(device, thread, &error)))?;
         let group = handle.group();
         if thread == 0 {
             self.group = group;
@@ -107,7 +104,10 @@ impl<'a> Source<'a> {
             return Ok(0);
         }
         let set = handle.set_filter(&expression);
-        set.with_context(|| format!("the filter '{expression}'"))?;
+        set.with_context(|| match self.arguments.read.is_some() {
+            true => format!("the filter '{expression}' (with --read, all words are the filter)"),
+            false => format!("the filter '{expression}'"),
+        })?;
         if self.arguments.read.is_some() {
             return Ok(0);
         }
@@ -152,11 +152,33 @@ fn is_set(device: &str) -> bool {
     plans.any(|plan| plan.map_or(true, |plan| plan.choice.is_some()))
 }
 
-/// The text about a device that does not exist; `None` if `error` is another one.
-fn no_device(device: &str, error: &Error) -> Option<String> {
-    let is_it = format!("{error:#}").contains("No such device exists");
-    let name = link::missing(device).filter(|_| is_it)?;
-    Some(interface::missing(&name))
+/// What the library says about a handle that can't be opened, and what to do if the library, like
+/// the system's, does not say it.
+fn refusal(device: &str, thread: u16, error: &Error) -> String {
+    let said = match error.downcast_ref::<fanpcap_pcap::Error>() {
+        Some(of_library) => of_library.reason.replace("pcap_fanout():", "--fanout:"),
+        None => format!("{error:#}"),
+    };
+    let missing = link::missing(device).filter(|_| said.contains("No such device exists"));
+    if let Some(name) = missing {
+        return interface::missing(&name);
+    }
+    if said.starts_with("--fanout:") {
+        return said;
+    }
+    let place = match thread {
+        0 => device.to_owned(),
+        _ => format!("{device}, thread {thread}"),
+    };
+    let advice = if said.contains("device is not up") {
+        link::base(device).map(|name| format!("'ip link set {name} up'"))
+    } else if said.contains("permission") && !said.contains("CAP_NET_RAW") {
+        Some("run as root, or with CAP_NET_RAW".to_owned())
+    } else {
+        None
+    };
+    let advice = advice.map_or_else(String::new, |it| format!(": {it}"));
+    format!("{place}: {said}{advice}")
 }
 
 fn activate(
