@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 use fanpcap_linux::bpf;
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::process::pidfd::Process;
@@ -62,6 +63,7 @@ pub struct Arguments {
     #[arg(
         long = "for",
         value_name = "COMMAND",
+        value_parser = NonEmptyStringValueParser::new(),
         requires = "apply",
         conflicts_with = "while_runs"
     )]
@@ -86,7 +88,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", requires = "adapt")]
     rounds: Option<u32>,
     /// Number of receive queues [default: as few as suffice, on at most half of the cores]
-    #[arg(long, value_name = "N", conflicts_with = "restore")]
+    #[arg(long, value_name = "N", conflicts_with = "restore", value_parser = clap::value_parser!(u32).range(1..))]
     queues: Option<u32>,
     /// Let threads poll the queues, even where interrupts could be placed
     #[arg(long, conflicts_with = "restore")]
@@ -212,7 +214,7 @@ impl Tuning {
     }
 
     fn while_runs(&self, pid: u32) -> Result<ExitCode> {
-        let process = Process::open(pid).with_context(|| format!("process {pid}"))?;
+        let process = Process::open(pid).with_context(|| format!("--while {pid}"))?;
         stop::on_signals().context("signals")?;
         let mut journal = put_back::journal(&self.device)?;
         let hold = journal.hold()?;

@@ -5,9 +5,10 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use fanpcap_config::report::harmless_text;
 use fanpcap_external::User;
+use fanpcap_linux::process::effective_user;
 
 use super::LOST;
 use super::finding::{Finding, PrintedFinding, PrintedFindings};
@@ -50,6 +51,11 @@ impl AsUser {
     /// Starts a doctor as this user, with the user's home.
     pub(super) fn start(name: &str, device: Option<&str>, program: Option<&Path>) -> Result<Self> {
         let user = User::find(name)?;
+        let caller = effective_user();
+        ensure!(
+            caller == 0 || user.id == caller.to_string(),
+            "--user {name}: only root can look as another user: run this command as root"
+        );
         let own = env::current_exe().context("this program's file")?;
         // In its own session, the doctor can't reach the caller's terminal.
         let mut command = Command::new("setsid");

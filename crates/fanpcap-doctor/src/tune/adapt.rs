@@ -183,7 +183,9 @@ impl<'a> Adapting<'a> {
 fn table(device: &Device) -> Result<Vec<u32>> {
     let text = Settings(device).read(&TABLE);
     let name = &device.name;
-    let text = text.with_context(|| format!("{name}: its indirection table can't be read"))?;
+    let text = text.with_context(|| {
+        format!("{name}: --adapt needs an indirection table, which 'ethtool -x {name}' shows")
+    })?;
     Ok(settings::table(&text)?)
 }
 

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
 use fanpcap_linux::interface;
+use fanpcap_linux::process::effective_user;
 use fanpcap_nic::device::Device;
 use fanpcap_nic::journal::{self, Journal, Outcome};
 use fanpcap_nic::settings::Settings;
@@ -33,7 +34,14 @@ pub(super) fn all() -> Result<ExitCode> {
 
 /// The device's journal.
 pub(super) fn journal(device: &Device) -> Result<Journal> {
-    Journal::open(device).map_err(|error| anyhow!("{}: {error}", device.name))
+    Journal::open(device).map_err(|error| {
+        let advice = if effective_user() == 0 {
+            ""
+        } else {
+            "; run this command as root"
+        };
+        anyhow!("{}: {error}{advice}", device.name)
+    })
 }
 
 /// Undoes all changes on a device, except those that a living process needs.
