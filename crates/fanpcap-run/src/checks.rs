@@ -40,6 +40,13 @@ pub(crate) fn device(given: Option<&str>, command: &[OsString]) -> Result<Option
             "-i {given}: there is no such device here; the devices here are: {}",
             there_are()
         );
+        let (program, _) = command.split_at(1.min(command.len()));
+        let other = options::known_program(program)
+            .and_then(|_| arguments::device(command, exists))
+            .filter(|other| *other != name && exists(other));
+        if let Some(other) = other {
+            bail!("-i {given}: the program captures on {other}: name one of them, once");
+        }
         return Ok(Some(name));
     }
     let device = arguments::device(command, exists);

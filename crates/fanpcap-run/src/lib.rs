@@ -283,7 +283,9 @@ fn finish(arguments: &Arguments, group: u16, output: &Output, supervised: &Super
             "copy {copy} never had a share of the group's packets: its application has never looked for packets"
         ));
     }
-    if supervised.none_joined {
+    let is_brief = supervised.had_no_members && supervised.code() == 0;
+    let says_so = !arguments.quiet && !arguments.allow_outsiders;
+    if supervised.none_joined || (is_brief && says_so) {
         output.say(&format!(
             "no copy was ever in group {group}: no copy captured its share of the packets"
         ));

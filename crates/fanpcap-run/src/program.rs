@@ -22,12 +22,19 @@ pub(crate) struct Unusable {
 
 impl Unusable {
     fn not_found(program: &Path) -> Self {
-        let text = format!("{}: no such program", program.display());
+        let text = match program.as_os_str().is_empty() {
+            true => "the program's name is empty".to_owned(),
+            false => format!("{}: no such program", program.display()),
+        };
         Self { code: 127, text }
     }
 
     fn not_executable(program: &Path) -> Self {
-        let text = format!("{}: not executable", program.display());
+        let why = match program.is_dir() {
+            true => "a directory, not a program",
+            false => "not executable",
+        };
+        let text = format!("{}: {why}", program.display());
         Self { code: 126, text }
     }
 }

@@ -1,6 +1,7 @@
 //! `fanpcap serve`: founds a group for applications that are started by themselves.
 
 use std::env;
+use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
@@ -8,9 +9,11 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Error, Result, anyhow, bail};
 use clap::Args;
 use fanpcap_config::device::ANY;
+use fanpcap_config::mode::{Mode, ModeKind};
 use fanpcap_external::User;
-use fanpcap_group::founder::Founder;
+use fanpcap_group::founder::{FoundError, Founder};
 use fanpcap_group::page::GroupDir;
+use fanpcap_group::roster::Roster;
 use fanpcap_linux::interface;
 use fanpcap_linux::process::child::{SIGHUP, SIGINT, SIGTERM};
 use fanpcap_linux::process::effective_user;
@@ -18,6 +21,7 @@ use fanpcap_linux::wait::events::{self, Signals};
 use fanpcap_terminal::streams;
 
 use crate::founding::{self, PAUSE, attend};
+use crate::group;
 
 /// Founds a group for programs without CAP_BPF, such as dumpcap
 ///
@@ -121,9 +125,9 @@ fn serve_as(user: &User, arguments: &Arguments) -> Result<ExitCode> {
 }
 
 fn found(group: u16, device: &str, fanout: Option<&str>) -> Result<Founder> {
-    if device == ANY || interface::index(device).is_none() {
-        bail!(interface::missing(device));
-    }
+    let ifindex = interface::index(device).filter(|_| device != ANY);
+    let ifindex = ifindex.with_context(|| interface::missing(device))?;
+    fanout.map(group::parse_mode).transpose()?;
     let explained = founding::explained(group, device, fanout);
     let plan = explained.context("the settings have errors: 'fanpcap config' shows them")?;
     let plan = plan.plan.map_err(|error| anyhow!("{error}"))?;
@@ -137,8 +141,39 @@ fn found(group: u16, device: &str, fanout: Option<&str>) -> Result<Founder> {
     if is_on_engine {
         bail!("the settings say driver = xdp: each member of such a group needs CAP_BPF itself");
     }
-    let founded = founding::found(group, device, &choice)?;
-    founded.with_context(|| format!("group {group} on {device} has members or a founder already"))
+    ensure_startable(group, ifindex)?;
+    let founded = founding::found(group, device, &choice).map_err(|error| match error {
+        FoundError::System { error, .. } if error.kind() == ErrorKind::PermissionDenied => {
+            anyhow!("founding a group needs CAP_NET_RAW and CAP_BPF: run as root, or let root run this command with --user")
+        }
+        FoundError::Join(_) | FoundError::NoPages | FoundError::System { .. } => error.into(),
+    })?;
+    founded.with_context(|| {
+        format!(
+            "group {group} on {device} has members or a founder already: newcomers join it as it is; \
+             to serve it, end them first, or serve another number"
+        )
+    })
+}
+
+/// Refuses a group that members have on another device, or in a mode of the kernel's own: members of
+/// the founder's group could not join it.
+fn ensure_startable(group: u16, ifindex: u32) -> Result<()> {
+    let roster = Roster::look().context("listing packet sockets")?;
+    let Some(member) = roster.members(group).next() else {
+        return Ok(());
+    };
+    let has = interface::name(member.ifindex).unwrap_or_else(|| ANY.to_owned());
+    if member.ifindex != ifindex {
+        bail!("group {group} is on device {has}: serve {group}@{has}, or another number here");
+    }
+    let mode = member.fanout.and_then(|it| Mode::from_kernel(it.mode, 0));
+    match mode.filter(|mode| mode.kind != ModeKind::Program) {
+        Some(mode) => bail!(
+            "group {group} on {has} has members in mode {mode}, which needs no founder: serve another number, or end the members"
+        ),
+        None => Ok(()),
+    }
 }
 
 /// Settles the members that are gone if no member is left to do it.

@@ -51,6 +51,8 @@ pub(crate) struct Supervised {
     pub(crate) without_share: Vec<usize>,
     /// Copies ran for some time, but no copy ever joined the group.
     pub(crate) none_joined: bool,
+    /// No copy ever joined the group, however short the copies ran.
+    pub(crate) had_no_members: bool,
     /// What went wrong.
     pub(crate) failures: Failures,
 }

@@ -187,6 +187,7 @@ impl<'a> Watch<'a> {
             absent: self.ledger.absent(),
             without_share: self.ledger.without_share(),
             none_joined: self.has_none_joined(),
+            had_no_members: self.ledger.had_no_members(),
             mode: self.mode.unwrap_or_else(|| self.run.fanout.text.clone()),
             copies: self.copies,
             failures: self.failures,
