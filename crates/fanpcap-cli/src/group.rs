@@ -10,6 +10,7 @@ use fanpcap_config::report::harmless_text;
 use fanpcap_group::guard;
 use fanpcap_group::view::GroupTable;
 use fanpcap_group::weight::{self, Drained, WeighError};
+use fanpcap_linux::process::effective_user;
 use fanpcap_linux::wait::clock;
 use fanpcap_snapshot::{Snapshot, Source};
 use fanpcap_terminal::{group_number, seconds, streams};
@@ -37,7 +38,7 @@ pub(crate) struct Arguments {
     #[arg(value_name = "DEV")]
     device: Option<String>,
     /// The group's number; by default, all groups of the device
-    #[arg(value_name = "GROUP", value_parser = group_number)]
+    #[arg(value_name = "GROUP", value_parser = number)]
     group: Option<u16>,
     /// The device, written as for tcpdump
     #[arg(short = 'i', long, alias = "device", value_name = "DEV")]
@@ -59,6 +60,17 @@ pub(crate) struct Arguments {
     /// Set the weight of a member: the member gets N times the share of a member with weight 1
     #[arg(long, alias = "weight", value_name = "MEMBER=N", conflicts_with_all = ["json", "drain"], value_parser = member::weighed)]
     weigh: Option<(String, u16)>,
+}
+
+/// Parses the number of a group. If the user writes it before the device, says that it comes second.
+fn number(text: &str) -> Result<u16, String> {
+    let is_name = text.starts_with(|first: char| first.is_ascii_alphabetic());
+    let order = if is_name {
+        ", and follows its device"
+    } else {
+        ""
+    };
+    group_number(text).map_err(|why| format!("{why}{order}"))
 }
 
 /// Runs `fanpcap group`.
@@ -110,14 +122,15 @@ impl Arguments {
     }
 }
 
-/// The error about a device that does not exist, with advice if its name is a number.
+/// The error about a device that does not exist, with advice if its name has a group's number.
 fn without_device(error: anyhow::Error, device: Option<&str>) -> anyhow::Error {
-    match device.filter(|name| group_number(name).is_ok()) {
-        Some(number) => {
-            anyhow!("{error}; a group's number follows its device: 'fanpcap group DEV {number}'")
-        }
-        None => error,
-    }
+    let (device, group) = match device.and_then(|it| it.split_once(['@', ':']).or(Some(("", it)))) {
+        Some((device, group)) if group_number(group).is_ok() => (device, group),
+        Some((group, device)) if group_number(group).is_ok() => (device, group),
+        _ => return error,
+    };
+    let device = if device.is_empty() { "DEV" } else { device };
+    anyhow!("{error}; a group's number follows its device: 'fanpcap group {device} {group}'")
 }
 
 /// A group that has members.
@@ -135,7 +148,13 @@ impl Group {
         let table = GroupTable::find(ifindex, group, ANSWERS);
         let table = table.map_err(|reasons| {
             let device = shown::device(snapshot, ifindex).map_or("its device", |it| &it.name);
-            anyhow!("group {group} on {device} does not show its table: {reasons}")
+            let is_root = effective_user() == 0;
+            let advice = if is_root {
+                ""
+            } else {
+                "; run this command as root"
+            };
+            anyhow!("group {group} on {device} does not show its table: {reasons}{advice}")
         })?;
         let view = table.as_ref().and_then(GroupTable::look);
         let now_ns = clock::monotonic_ns();
@@ -150,7 +169,7 @@ impl Group {
         let Shown { group, mode, .. } = &self.shown;
         ensure!(
             self.shown.is_steered,
-            "group {group} has mode {mode} of the kernel, in which members have no shares that could be changed"
+            "group {group} has mode {mode} of the kernel, in which members have no shares that could be changed; members that start a group with 'PCAP_FANOUT=flow' have shares"
         );
         member::find(&self.shown.slots, which)
     }

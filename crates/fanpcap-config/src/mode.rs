@@ -2,6 +2,8 @@
 
 pub(crate) mod options;
 
+pub use options::WEIGHT_MAX;
+
 use crate::report::{Fault, offset_in, quote};
 use fanpcap_linux::packet::{FANOUT_FLAG_DEFRAG, FANOUT_FLAG_ROLLOVER};
 use fanpcap_steer::modes;

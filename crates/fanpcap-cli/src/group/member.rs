@@ -2,6 +2,7 @@
 
 use anyhow::{Result, bail};
 
+use fanpcap_config::mode::WEIGHT_MAX;
 use fanpcap_group::view::name_digest;
 
 use super::shown::{self, Slot};
@@ -11,10 +12,13 @@ use super::text;
 pub(super) fn weighed(text: &str) -> Result<(String, u16), String> {
     let split = text.rsplit_once('=');
     let weight = split.and_then(|(_, weight)| weight.parse().ok());
+    let weight = weight.filter(|weight| *weight <= WEIGHT_MAX);
     match (split, weight) {
         (Some(_), Some(0)) => Err("weight 0 is for --drain".to_owned()),
         (Some((member, _)), Some(weight)) => Ok((member.to_owned(), weight)),
-        _ => Err("write a member, '=' and a number from 1 to 65535".to_owned()),
+        _ => Err(format!(
+            "write a member, '=' and a number from 1 to {WEIGHT_MAX}"
+        )),
     }
 }
 
@@ -69,6 +73,17 @@ mod tests {
             program: Some(program.to_owned()),
             is_member,
             ..Slot::default()
+        }
+    }
+
+    #[test]
+    fn weights_have_the_range_of_the_option_weight() {
+        assert_eq!(weighed("a=b=1000"), Ok(("a=b".to_owned(), 1000)));
+        for text in ["a", "a=", "a=1001", "a=-1", "a=x"] {
+            assert!(
+                weighed(text).unwrap_err().ends_with("from 1 to 1000"),
+                "{text}"
+            );
         }
     }
 

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
+use fanpcap_config::mode::Mode;
 use fanpcap_steer::modes;
+use fanpcap_steer::nearest::nearest;
 
 use super::source::Source;
 
@@ -48,8 +50,13 @@ impl Given {
 
 fn unknown(name: &str) -> String {
     let known: Vec<&str> = modes::MODES.iter().map(|(name, _)| *name).collect();
-    format!(
-        "--mode {name}: no program has this name; there are {}",
-        known.join(", ")
-    )
+    if Mode::parse(name).is_ok() {
+        return format!("--mode {name}: this is a mode of the kernel, not a steering program");
+    }
+    let near = nearest(name, known.iter().copied());
+    let advice = near.map_or_else(
+        || format!("there are {}", known.join(", ")),
+        |near| format!("did you mean '{near}'?"),
+    );
+    format!("--mode {name}: no program has this name; {advice}")
 }

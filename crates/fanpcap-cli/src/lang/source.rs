@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use fanpcap_pcap::compile_expression;
 use fanpcap_steer::ir::Tree;
 use fanpcap_steer::{Definition, Error, Overridden, SOURCE_MAX, definitions, overridden, tree};
@@ -23,7 +23,15 @@ impl Source {
         } else {
             (file.display().to_string(), File::open(file).and_then(read))
         };
-        let text = text.with_context(|| format!("reading {name}"))?;
+        let is_text = |name: &str| ["=", ">->", " "].iter().any(|part| name.contains(part));
+        let text = text.with_context(|| match is_text(&name) {
+            true => format!("reading {name} (a program's text follows -e)"),
+            false => format!("reading {name}"),
+        })?;
+        ensure!(
+            !CAPTURES.iter().any(|magic| text.starts_with(magic)),
+            "{name} is a capture file, not a steering program: the steering program comes first"
+        );
         Ok(Source { name, text })
     }
 
@@ -71,6 +79,16 @@ impl Source {
         anyhow!("{}:{}", self.name, error.render(&self.text))
     }
 }
+
+/// How capture files begin, as [`read`] returns it: pcapng, and pcap of either byte order and
+/// resolution.
+const CAPTURES: [&str; 5] = [
+    "\n\r\r\n",
+    "\u{fffd}\u{fffd}\u{fffd}\u{fffd}",
+    "\u{fffd}\u{f2}\u{fffd}",
+    "M<\u{fffd}\u{fffd}",
+    "\u{fffd}\u{fffd}<M",
+];
 
 /// Reads a text. If it is too long, reads just enough for the compiler to refuse it. Bytes that are
 /// not UTF-8 become U+FFFD, which the compiler refuses everywhere except in comments.

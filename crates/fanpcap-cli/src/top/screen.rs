@@ -152,7 +152,7 @@ pub(crate) fn room(height: u16, state: &State) -> usize {
 pub(crate) fn nothing(state: &State) -> String {
     if !state.filter.is_empty() {
         let filter = &state.filter;
-        return format!("\nNo row has '{filter}' in its name or number: Escape shows all rows.");
+        return format!("\nNo row has '{filter}' in its name or number.");
     }
     if let Some(device) = &state.device {
         return format!("\nNobody captures on '{device}'. If it was a device, it is gone.");

@@ -245,7 +245,8 @@ fn refuse_option(written: &str, name: &str) -> Fault {
     Fault::new("option-unknown", format!("unknown option {quoted}")).nearest(near, OPTIONS)
 }
 
-const WEIGHT_MAX: u16 = 1000;
+/// The largest weight of a member.
+pub const WEIGHT_MAX: u16 = 1000;
 /// The largest class, in `+class=N` and in `classify N`.
 const CLASS_MAX: u8 = 63;
 /// The number of flows that a sticky group remembers by default, and the limits of this number. In
