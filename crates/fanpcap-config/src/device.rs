@@ -1,6 +1,7 @@
 //! The device string of pcap_create(): engine prefix, several devices, virtual devices.
 
 use crate::driver::Driver;
+use fanpcap_steer::nearest::nearest;
 
 /// One of the devices that a device string names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +62,13 @@ impl Device {
             .map(|name| Part::new(name, &exists))
             .collect();
         Device::new(text, engine, parts)
+    }
+
+    /// The device string that `text` may mean, if an engine's name before its `:` is misspelt.
+    pub fn meant(text: &str) -> Option<String> {
+        let (prefix, names) = text.split_once(':')?;
+        let near = nearest(prefix, Driver::all().map(Driver::name))?;
+        (near != prefix).then(|| format!("{near}:{names}"))
     }
 
     fn new(text: &str, engine: Option<Driver>, parts: Vec<Part>) -> Device {
@@ -199,6 +207,17 @@ mod tests {
         }
         for text in ["eth0:", "eth0:x", "eth0:1x", "eth9:1"] {
             assert_eq!(classify(text).system_name(), text);
+        }
+    }
+
+    #[test]
+    fn a_misspelt_engine_has_its_name() {
+        assert_eq!(
+            Device::meant("xpd:eth0^eth1").as_deref(),
+            Some("xdp:eth0^eth1")
+        );
+        for text in ["xdp:gone", "eth9:1", "nflog:5", "gone"] {
+            assert_eq!(Device::meant(text), None, "{text}");
         }
     }
 

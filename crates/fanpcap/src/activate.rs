@@ -15,7 +15,7 @@ use crate::placement;
 use crate::plan::{Plans, provide};
 use crate::several::{Failed, all, blame, each, note_live, take_over};
 use crate::warnings::warn;
-use fanpcap_config::device::ANY;
+use fanpcap_config::device::{ANY, Device};
 use fanpcap_config::settings::{Group, GroupChoice, Plan};
 use fanpcap_group::join::JoinError;
 use fanpcap_linux::packet::ETH_P_SILENT;
@@ -50,6 +50,9 @@ fn activate_all<H: Handle>(p: H, all: &[H], plans: &mut Plans<H>) -> Result<c_in
         Err(status) => status,
     });
     if activated < 0 {
+        if activated == NO_SUCH_DEVICE {
+            propose_engine(p);
+        }
         return Ok(activated);
     }
     let live = match p.notes().on_engine {
@@ -100,6 +103,15 @@ fn activate_part<H: Handle>(p: H, plan: &Plan, is_one: bool) -> c_int {
     };
     p.note(|notes| notes.part = part);
     status
+}
+
+/// Adds to the error about a device that does not exist the engine whose name may be misspelt.
+fn propose_engine<H: Handle>(p: H) {
+    let request = p.request();
+    let meant = request.and_then(|request| Device::meant(request.system_name()));
+    if let Some(meant) = meant {
+        p.fail(&format!("{}; did you mean '{meant}'?", p.error()));
+    }
 }
 
 fn is_there<H: Handle>(p: H) -> bool {

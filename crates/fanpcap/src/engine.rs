@@ -14,9 +14,13 @@ use fanpcap_linux::packet::{ETH_P_ALL, ETH_P_SILENT};
 use std::ffi::c_int;
 use std::sync::Arc;
 
-/// End of an error message: `steal` refuses a device that the host uses.
-pub const NOT_STOLEN: &str =
-    "so the host would lose packets: write 'steal@DEVICE = force' if it may";
+/// The error of `steal` on a device that the host uses. `why` says how the host uses it.
+pub fn not_stolen(device: &str, why: &str) -> String {
+    format!(
+        "the host uses {device}: {why}, so the host would lose packets: write \
+         'steal@{device} = force' if it may"
+    )
+}
 
 /// The error of pcap_fanout() after activation for a handle that has a private group on this
 /// engine.
@@ -97,7 +101,9 @@ pub(crate) fn prepare<H: Handle>(p: H, plans: &mut Plans<H>) -> Result<Option<St
     let choice = choice(p, plan, asked).map_err(|text| p.fail(&text))?;
     if asked.steal == Steal::Yes {
         if let Some(why) = p.host_use() {
-            return Err(p.fail(&format!("{why}, {NOT_STOLEN}")));
+            let request = p.request();
+            let device = request.as_ref().map_or("DEVICE", |it| it.system_name());
+            return Err(p.fail(&not_stolen(device, why)));
         }
     }
     if p.notes().protocol.is_some_and(|it| it != ETH_P_ALL) {

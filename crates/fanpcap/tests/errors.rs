@@ -238,7 +238,7 @@ fn of_xdp() -> BTreeMap<String, String> {
     let of_handles = [
         (
             "xdp-default-route",
-            format!("it has an IP address, {}", fanpcap::engine::NOT_STOLEN),
+            fanpcap::engine::not_stolen("eth0", "it has an IP address"),
         ),
         (
             "alone-on-xdp",
