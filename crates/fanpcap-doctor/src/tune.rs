@@ -214,7 +214,7 @@ impl Tuning {
     }
 
     fn while_runs(&self, pid: u32) -> Result<ExitCode> {
-        let process = Process::open(pid).with_context(|| format!("--while {pid}"))?;
+        let process = Process::open(pid).with_context(|| format!("--while: process {pid}"))?;
         stop::on_signals().context("signals")?;
         let mut journal = put_back::journal(&self.device)?;
         let hold = journal.hold()?;

@@ -123,7 +123,10 @@ fn what_another_user_runs_into_is_told_to_root() -> Result<()> {
         let (status, said) = shell.run(
             "setpriv --reuid 4711 --regid 4712 --clear-groups fanpcap doctor --user root 2>&1",
         )?;
-        ensure!(status == 1 && said.contains("run this command as root"), "{said}");
+        ensure!(
+            status == 1 && said.contains("run this command as root"),
+            "{said}"
+        );
         Ok(())
     })
 }
