@@ -98,3 +98,29 @@ fn read(from: impl Read) -> io::Result<String> {
     from.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use fanpcap_testkit::Scratch;
+
+    use super::*;
+
+    #[test]
+    fn a_capture_file_is_no_program() {
+        let scratch = Scratch::new().unwrap();
+        for magic in [
+            b"\n\r\r\n",
+            b"\xa1\xb2\xc3\xd4",
+            b"\xd4\xc3\xb2\xa1",
+            b"\xa1\xb2\x3c\x4d",
+            b"\x4d\x3c\xb2\xa1",
+        ] {
+            let file = scratch.file("capture");
+            std::fs::write(&file, magic).unwrap();
+            let said = Source::read(&file).map(drop).unwrap_err().to_string();
+            assert!(said.contains("is a capture file"), "{magic:x?}: {said}");
+        }
+        let said = Source::read(Path::new("main=steer_flow")).map(drop);
+        assert!(said.unwrap_err().to_string().contains("follows -e"));
+    }
+}

@@ -270,6 +270,11 @@ fn mistakes_are_told_before_anything_is_started() {
             "--merge: nothing would be merged: tcpdump writes no capture here",
         ),
         (&[], "-nnei nosuch", "there is no device nosuch here"),
+        (
+            &["-i", "lo"],
+            "-nnei any",
+            "-i lo: the program captures on any",
+        ),
     ] {
         let command: Vec<&str> = line.split(' ').collect();
         let stand_in = "PATH=.:$PATH; printf '#!/bin/sh\\ntouch started\\n' > tcpdump; chmod +x tcpdump; exec \"$@\"";
