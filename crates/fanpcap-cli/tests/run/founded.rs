@@ -314,6 +314,29 @@ fn roots_members_stay_out_of_a_group_that_is_served_for_a_user() {
     .unwrap();
 }
 
+/// Members of such a group need no founder, and a founder's members could not join them.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_group_in_a_mode_of_the_kernels_own_is_not_served() -> Result<()> {
+    on_wire(|_| {
+        let scratch = Scratch::new()?;
+        let mut member = tcpdump(&scratch.file("all.pcap"), &[])?;
+        let _member = Ending(member.env("PCAP_FANOUT", "hash").spawn()?);
+        member::wait_for_members(GROUP, 1)?;
+        for (device, complaint) in [(FAR, "in mode hash"), (NEAR, "is on device")] {
+            let mut serve = Command::new(OWN);
+            let place = format!("{GROUP}@{device}");
+            let ended = serve.args(["serve", &place]).output()?;
+            let said = String::from_utf8_lossy(&ended.stderr);
+            ensure!(
+                !ended.status.success() && said.contains(complaint),
+                "{said}"
+            );
+        }
+        Ok(())
+    })
+}
+
 /// A unit starts `fanpcap serve --user` again, with the capabilities that fanpcap-serve@.service
 /// names. The first run leaves its page, and the user a directory.
 #[test]
