@@ -294,7 +294,7 @@ impl Return for PcapHandle {
         let away = away(self).ok_or("the handle does not wait")?;
         let failed = |error: io::Error| {
             let why = match error.kind() == ErrorKind::PermissionDenied {
-                true => " needs CAP_NET_RAW".to_owned(),
+                true => " needs CAP_NET_RAW (tcpdump: -Z root)".to_owned(),
                 false => format!(": {error}"),
             };
             format!("The interface disappeared; waiting for it (PCAP_GONE=wait){why}")

@@ -23,6 +23,9 @@ const LEFT_OUT: [&str; 8] = [
     "var/lib/dpkg/lock",
 ];
 
+/// dpkg's records of all packages.
+const STATUS: &str = "var/lib/dpkg/status";
+
 /// Each path with its mode, owner and content. Times are not compared.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Listing(BTreeMap<PathBuf, String>);
@@ -56,6 +59,13 @@ impl Listing {
     }
 }
 
+/// dpkg's records without the priorities, which apt takes from the archive's lists.
+fn status(path: &Path) -> Result<Vec<u8>> {
+    let text = fs::read_to_string(path)?;
+    let lines = text.lines().filter(|line| !line.starts_with("Priority: "));
+    Ok(lines.collect::<Vec<_>>().join("\n").into_bytes())
+}
+
 fn walk(root: &Path, inside: &Path, entries: &mut BTreeMap<PathBuf, String>) -> Result<()> {
     let dir = root.join(inside);
     for entry in fs::read_dir(&dir).with_context(|| format!("reading {}", dir.display()))? {
@@ -71,6 +81,7 @@ fn walk(root: &Path, inside: &Path, entries: &mut BTreeMap<PathBuf, String>) -> 
         let (mode, uid, gid) = (meta.mode(), meta.uid(), meta.gid());
         let content = match meta.file_type() {
             kind if kind.is_symlink() => fs::read_link(&path)?.display().to_string(),
+            kind if kind.is_file() && inside == Path::new(STATUS) => hashed(&status(&path)?),
             kind if kind.is_file() => hashed(&fs::read(&path)?),
             _ => String::new(),
         };

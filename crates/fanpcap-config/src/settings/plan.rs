@@ -362,6 +362,9 @@ fn not_in_version(entry: &Entry) -> Report {
     let (what, hint) = if let Value::Driver(engine) = entry.value {
         let hint = format!("write tpacket, or {remove} {name}");
         (format!("driver '{engine}'"), hint)
+    } else if entry.key == Key::RxSlots {
+        let hint = format!("{remove} it, and set the ring by the application (tcpdump -B KIB)");
+        (quote(name), hint)
     } else {
         (quote(name), format!("{remove} it"))
     };

@@ -102,13 +102,21 @@ impl Profile {
         }
     }
 
+    /// Writes or removes the file. Its directory may be missing where packages were unpacked and
+    /// not configured.
     fn write(&self, text: Option<&str>) -> Result<()> {
         let path = self.file();
-        match text {
-            Some(text) => fs::write(&path, text),
+        let directory = path.parent().unwrap_or(&self.root);
+        let changed = match text {
+            Some(text) => fs::create_dir_all(directory).and_then(|()| fs::write(&path, text)),
             None => fs::remove_file(&path),
+        };
+        changed.with_context(|| format!("changing {}: run this as root", path.display()))?;
+        if text.is_none() {
+            // Fails if the directory has other files.
+            let _ = fs::remove_dir(directory);
         }
-        .with_context(|| format!("changing {}: run this as root", path.display()))
+        Ok(())
     }
 
     /// Reloads the profile, if the kernel has it loaded.

@@ -264,7 +264,7 @@ fn an_application_that_has_given_up_its_privileges_can_not_wait() -> Result<()> 
         veth::ip(&format!("link delete {FAR_DEVICE}"))?;
         let said = member.wait()?.said;
         let expected = "The interface disappeared; waiting for it (PCAP_GONE=wait) needs \
-                        CAP_NET_RAW\n";
+                        CAP_NET_RAW (tcpdump: -Z root)\n";
         ensure!(said.contains(expected), "{said}");
         Ok(())
     })
