@@ -62,7 +62,8 @@ pub(crate) struct Arguments {
     weigh: Option<(String, u16)>,
 }
 
-/// Parses the number of a group. If the user writes it before the device, says that it comes second.
+/// Parses the number of a group. If the user writes it before the device, says that it comes
+/// second.
 fn number(text: &str) -> Result<u16, String> {
     let is_name = text.starts_with(|first: char| first.is_ascii_alphabetic());
     let order = if is_name {

@@ -203,8 +203,8 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-/// Prints the group, the mode, the engine and the number of copies, and warns of settings that the user may
-/// not have meant.
+/// Prints the group, the mode, the engine and the number of copies, and warns of settings that the
+/// user may not have meant.
 fn announce(
     arguments: &Arguments,
     (group, fanout, engine): (u16, &GroupMode, Option<Driver>),

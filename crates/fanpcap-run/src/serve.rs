@@ -156,8 +156,8 @@ fn found(group: u16, device: &str, fanout: Option<&str>) -> Result<Founder> {
     })
 }
 
-/// Refuses a group that members have on another device, or in a mode of the kernel's own: members of
-/// the founder's group could not join it.
+/// Refuses a group that members have on another device, or in a mode of the kernel's own: members
+/// of the founder's group could not join it.
 fn ensure_startable(group: u16, ifindex: u32) -> Result<()> {
     let roster = Roster::look().context("listing packet sockets")?;
     let Some(member) = roster.members(group).next() else {

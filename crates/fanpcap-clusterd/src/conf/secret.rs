@@ -78,8 +78,8 @@ fn check(path: &Path, about: &Metadata) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that a file is there and regular, that it has a certificate in PEM, or a private key if it
-/// is `private`, and that a private key is closed to others.
+/// Checks that a file is there and regular, that it has a certificate in PEM, or a private key if
+/// it is `private`, and that a private key is closed to others.
 pub(crate) fn check_file(path: &Path, private: bool) -> Result<(), String> {
     let shown = path.display();
     let failed = |error: std::io::Error| format!("cannot read {shown}: {error}");
