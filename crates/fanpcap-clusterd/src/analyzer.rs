@@ -2,11 +2,9 @@
 
 mod clock;
 mod figure;
-mod pcapng;
+pub(crate) mod pcapng;
 mod files;
 mod channel;
-#[cfg(feature = "parquet")]
-mod tables;
 mod exports;
 mod outlets;
 mod places;
@@ -50,7 +48,6 @@ use exports::{Exports, Target};
 use files::Rotation;
 use metrics::Metrics;
 use observer::Observer;
-use outlets::Directories;
 use part::Part;
 use screen::Screen;
 use status::Status;
@@ -67,10 +64,6 @@ pub(crate) struct Arguments {
     /// Writes the packets to pcapng files in this directory, which no other analyzer may use
     #[arg(short, long, value_name = "DIR")]
     write: Option<PathBuf>,
-    /// Writes the packets to Parquet files in this directory
-    #[cfg(feature = "parquet")]
-    #[arg(long, value_name = "DIR")]
-    parquet: Option<PathBuf>,
     /// Begins another file after this many MiB
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = at_least_one::<u64>)]
     rotate_size: u64,
@@ -185,11 +178,7 @@ fn desk_settings<'a>(
         part,
         keyring,
         clock,
-        directories: Directories {
-            files: arguments.write.as_deref(),
-            #[cfg(feature = "parquet")]
-            tables: arguments.parquet.as_deref(),
-        },
+        directory: arguments.write.as_deref(),
         rotation: Rotation {
             bytes: arguments.rotate_size.saturating_mul(1 << 20),
             time: arguments.rotate_time.saturating_mul(1_000_000_000),

@@ -8,6 +8,8 @@ pub(crate) mod status;
 mod topology;
 mod wish;
 mod merge;
+#[cfg(feature = "parquet")]
+mod parquet;
 
 use std::process::ExitCode;
 
@@ -29,6 +31,8 @@ enum Command {
     Weight(wish::Weight),
     Topology(topology::Arguments),
     Merge(merge::Arguments),
+    #[cfg(feature = "parquet")]
+    Parquet(parquet::Arguments),
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
@@ -39,5 +43,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Command::Weight(arguments) => wish::weight(arguments),
         Command::Topology(arguments) => topology::run(arguments),
         Command::Merge(arguments) => merge::run(arguments),
+        #[cfg(feature = "parquet")]
+        Command::Parquet(arguments) => parquet::run(arguments),
     }
 }

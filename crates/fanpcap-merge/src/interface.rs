@@ -76,6 +76,22 @@ impl Interface {
         u64::try_from(stamp.max(0)).unwrap_or(u64::MAX)
     }
 
+    /// pcapng's `if_name`.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.options.iter().find_map(|option| match option {
+            InterfaceDescriptionOption::IfName(name) => Some(&**name),
+            _ => None,
+        })
+    }
+
+    /// pcapng's `if_description`.
+    pub(crate) fn description(&self) -> Option<&str> {
+        self.options.iter().find_map(|option| match option {
+            InterfaceDescriptionOption::IfDescription(text) => Some(&**text),
+            _ => None,
+        })
+    }
+
     /// Whether the timestamps are finer than microseconds.
     pub(crate) fn is_fine(&self) -> bool {
         self.unit.nanoseconds < self.unit.divisor.saturating_mul(1000)

@@ -1,4 +1,4 @@
-//! Merges capture files by time.
+//! Reads capture files and merges them by time.
 //!
 //! An application writes its packets nearly in the order of their timestamps. So each source is
 //! sorted within a bounded window, and a heap holds the first packet of each source. Memory is
@@ -20,9 +20,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use place::{Part as PartFile, Place};
-pub use place::{make_spool, resolve, spool};
+use place::Place;
+pub use place::{Part as PartFile, make_spool, resolve, spool};
 pub use reader::is_capture;
+use reader::{Next, Reader};
 use sink::{Format, Sink};
 use source::Source;
 
@@ -160,6 +161,55 @@ fn drain(
         heap.extend(head(at, source));
     }
     Ok(())
+}
+
+/// A packet that [`read`] has found.
+#[derive(Clone, Copy, Debug)]
+pub struct Captured<'a> {
+    /// Nanoseconds since 1970.
+    pub stamp: u64,
+    /// Bytes on the wire.
+    pub original_len: u32,
+    /// The captured bytes.
+    pub data: &'a [u8],
+    /// pcapng's `if_name` of the packet's interface.
+    pub interface: Option<&'a str>,
+    /// pcapng's `if_description` of the packet's interface.
+    pub description: Option<&'a str>,
+    /// pcapng's `epb_queue` of the packet.
+    pub queue: Option<u32>,
+}
+
+/// Calls `each` for the packets of a capture, in the file's order.
+///
+/// # Errors
+/// The file can't be read, is not a capture, or is damaged before its end; or an error of `each`.
+pub fn read(path: &Path, each: &mut dyn FnMut(&Captured<'_>) -> Result<()>) -> Result<Part> {
+    let mut part = Part::default();
+    let Some(mut reader) = Reader::open(path)? else {
+        part.cut = true;
+        return Ok(part);
+    };
+    loop {
+        let packet = match reader.next()? {
+            Next::Packet(packet) => packet,
+            Next::End => return Ok(part),
+            Next::Cut => {
+                part.cut = true;
+                return Ok(part);
+            }
+        };
+        let interface = &reader.interfaces()[packet.interface];
+        each(&Captured {
+            stamp: packet.stamp,
+            original_len: packet.original_len,
+            data: &packet.data,
+            interface: interface.name(),
+            description: interface.description(),
+            queue: packet.queue,
+        })?;
+        part.packets += 1;
+    }
 }
 
 /// Checks early that the directory of `to` is writable.

@@ -80,7 +80,7 @@ pub(crate) fn unguessable() -> String {
 /// A file under a temporary name. If this value is dropped before [`Part::finish`] has renamed the
 /// file, the file is removed.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub struct Part {
     path: PathBuf,
     to: PathBuf,
     complete: bool,
@@ -93,7 +93,7 @@ impl Part {
     ///
     /// # Errors
     /// No file can be created in the directory of `to`.
-    pub(crate) fn begin(to: &Path) -> Result<(Self, File)> {
+    pub fn begin(to: &Path) -> Result<(Self, File)> {
         let before = fs::metadata(to)
             .ok()
             .map(|found| found.permissions().mode());
@@ -131,7 +131,7 @@ impl Part {
     ///
     /// # Errors
     /// rename(2) failed.
-    pub(crate) fn finish(mut self) -> Result<()> {
+    pub fn finish(mut self) -> Result<()> {
         fs::rename(&self.path, &self.to)
             .with_context(|| format!("naming {}", self.to.display()))?;
         self.complete = true;

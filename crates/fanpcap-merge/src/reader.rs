@@ -42,6 +42,8 @@ pub(crate) struct Packet {
     /// Bytes captured.
     pub(crate) data: Vec<u8>,
     pub(crate) options: Vec<EnhancedPacketOption<'static>>,
+    /// pcapng's `epb_queue`.
+    pub(crate) queue: Option<u32>,
 }
 
 /// A capture file.
@@ -185,6 +187,7 @@ impl Reader {
                 return Err(PcapError::InvalidInterfaceId(found.interface));
             };
             found.trim(interface);
+            let queue = queue(&found.options, little);
             return Ok(Some(Packet {
                 stamp: found
                     .units
@@ -193,9 +196,24 @@ impl Reader {
                 original_len: found.original_len,
                 data: found.data,
                 options: found.options,
+                queue,
             }));
         }
     }
+}
+
+/// The option `epb_queue`, whose code is 6. The crate `pcap_file` does not know this option, so its
+/// value has the file's byte order.
+fn queue(options: &[EnhancedPacketOption<'_>], little: bool) -> Option<u32> {
+    let value = options.iter().find_map(|option| match option {
+        EnhancedPacketOption::Unknown(option) if option.code == 6 => Some(&option.value[..]),
+        _ => None,
+    })?;
+    let value = value.try_into().ok()?;
+    Some(match little {
+        true => u32::from_le_bytes(value),
+        false => u32::from_be_bytes(value),
+    })
 }
 
 /// A packet before its interface is looked up.
@@ -240,6 +258,7 @@ fn next_of_pcap(
         original_len: raw.orig_len,
         data: raw.data.into_owned(),
         options: Vec::new(),
+        queue: None,
     }))
 }
 

@@ -1,6 +1,7 @@
 //! The analyzer at work: messages in, packets out to files, a status once a second.
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -20,7 +21,7 @@ use super::figure::Figure;
 use super::files::Rotation;
 use super::intake::{self, Dropped, Message};
 use super::observer::Sight;
-use super::outlets::{Directories, Outlets};
+use super::outlets::Outlets;
 use super::paper::{Datagram, Papers};
 use super::part::Part;
 use super::receipts::Receipts;
@@ -65,7 +66,8 @@ pub(super) struct DeskSettings<'a> {
     /// With a key on it, only sealed messages are believed.
     pub(super) keyring: &'a Arc<Keyring>,
     pub(super) clock: Clock,
-    pub(super) directories: Directories<'a>,
+    /// Of pcapng files; `None`: there are none.
+    pub(super) directory: Option<&'a Path>,
     pub(super) rotation: Rotation,
     pub(super) analyzer: AnalyzerSettings,
     /// Whether nodes send records, or counts only.
@@ -93,7 +95,7 @@ impl Desk {
             clock: settings.clock,
             analyzer: Analyzer::new(settings.analyzer),
             books: Books::new(ledger, settings.offline, settings.part),
-            outlets: Outlets::open(settings.directories, settings.rotation)?,
+            outlets: Outlets::open(settings.directory, settings.rotation)?,
             receipts: Receipts::default(),
             papers: papers.transpose()?,
             messages,
@@ -273,7 +275,7 @@ impl Desk {
         let now = self.clock.now();
         let outlets = &mut self.outlets;
         self.analyzer.flush(|packet| outlets.put(packet, now));
-        self.outlets.finish(now);
+        self.outlets.flush(now);
         self.receipts.settle(self.analyzer.given());
         self.books.settle(&self.analyzer, now);
         self.status()

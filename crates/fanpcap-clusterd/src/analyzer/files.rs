@@ -13,8 +13,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_cluster::NodeId;
 use fanpcap_cluster::analyzer::Delivered;
+use fanpcap_cluster::{NodeId, Revision};
 use fanpcap_terminal::streams;
 
 use super::pcapng;
@@ -69,7 +69,7 @@ struct Open {
     bytes: u64,
     /// Whether no packet is in it yet.
     is_empty: bool,
-    interfaces: BTreeMap<(NodeId, u16), u32>,
+    interfaces: BTreeMap<(NodeId, Revision, u16), u32>,
 }
 
 impl Files {
@@ -105,10 +105,11 @@ impl Files {
             return;
         };
         let next = u32::try_from(open.interfaces.len()).unwrap_or(u32::MAX);
-        let key = (packet.node, packet.link);
+        let origin = (packet.node, packet.revision);
+        let key = (packet.node, packet.revision, packet.link);
         let buffer = &mut self.buffer;
         let interface = *open.interfaces.entry(key).or_insert_with(|| {
-            pcapng::interface(buffer, packet.link, &pcapng::interface_name(packet.node));
+            pcapng::interface(buffer, packet.link, origin);
             next
         });
         pcapng::packet(buffer, interface, packet);
@@ -168,9 +169,8 @@ impl Files {
     }
 
     fn try_begin(&mut self, now: u64) -> io::Result<()> {
-        retire(&self.directory, END, self.rotation.keep)?;
-        let name = name(now, END);
-        let path = self.directory.join(name);
+        retire(&self.directory, self.rotation.keep)?;
+        let path = self.directory.join(name(now));
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -196,7 +196,7 @@ impl Files {
 
 /// Makes a directory for files, if there is none. Only the analyzer's user may read captured
 /// packets, whatever the umask is.
-pub(super) fn make(directory: &Path) -> Result<()> {
+fn make(directory: &Path) -> Result<()> {
     ensure!(
         !directory.is_file(),
         "{} is a file: name a directory for the analyzer's files",
@@ -211,21 +211,21 @@ pub(super) fn make(directory: &Path) -> Result<()> {
 
 /// The name of a file that begins at `now`. Names sort in order of time until the year 2286, when a
 /// digit is added.
-pub(super) fn name(now: u64, end: &str) -> String {
+fn name(now: u64) -> String {
     let (seconds, rest) = (now / 1_000_000_000, now % 1_000_000_000);
-    format!("{BEGIN}{seconds:010}.{rest:09}{end}")
+    format!("{BEGIN}{seconds:010}.{rest:09}{END}")
 }
 
 /// The files of a directory that have such a name, the oldest first. A pipe with such a name is
 /// excluded: opening it would wait for its writer.
-fn ours(directory: &Path, end: &str) -> io::Result<Vec<PathBuf>> {
+fn ours(directory: &Path) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let name = entry.file_name();
         let name = name.to_string_lossy();
         let is_file = || entry.file_type().is_ok_and(|kind| kind.is_file());
-        if name.starts_with(BEGIN) && name.ends_with(end) && is_file() {
+        if name.starts_with(BEGIN) && name.ends_with(END) && is_file() {
             paths.push(entry.path());
         }
     }
@@ -233,10 +233,10 @@ fn ours(directory: &Path, end: &str) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Removes the oldest files that end so, so that there is one fewer than may be. A file that can't
+/// Removes the oldest files, so that there is one fewer than may be. A file that can't
 /// be removed is named, and stays: new packets must still be written.
-pub(super) fn retire(directory: &Path, end: &str, keep: usize) -> io::Result<()> {
-    let old = ours(directory, end)?;
+fn retire(directory: &Path, keep: usize) -> io::Result<()> {
+    let old = ours(directory)?;
     let surplus = (old.len() + 1).saturating_sub(keep.max(1));
     for path in old.iter().take(surplus) {
         match fs::remove_file(path) {

@@ -1,20 +1,31 @@
 //! pcapng blocks (draft-ietf-opsawg-pcapng), each whole in one buffer.
 
-use fanpcap_cluster::NodeId;
 use fanpcap_cluster::analyzer::Delivered;
 use fanpcap_cluster::record::Record;
+use fanpcap_cluster::{NodeId, Revision};
+
+#[cfg(feature = "parquet")]
+use crate::conf::node;
 
 pub(super) const SECTION: u32 = 0x0a0d_0d0a;
 pub(super) const INTERFACE: u32 = 1;
 pub(super) const PACKET: u32 = 6;
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 
-/// Options: an interface's name, and the resolution of its stamps.
+/// Options of an interface: its name, its description, the resolution of its stamps.
 const IF_NAME: u16 = 2;
+const IF_DESCRIPTION: u16 = 3;
 const IF_TSRESOL: u16 = 9;
 
+/// An option of a packet: the queue of the interface that the packet came by.
+const EPB_QUEUE: u16 = 6;
+
+/// What the description of a node's interface begins with; the topology's revision follows.
+const TOPOLOGY: &str = "topology ";
+const NODE: &str = "node ";
+
 /// The section header that a file begins with.
-pub(super) fn section(to: &mut Vec<u8>) {
+pub(crate) fn section(to: &mut Vec<u8>) {
     block(to, SECTION, |to| {
         to.extend_from_slice(&BYTE_ORDER.to_le_bytes());
         to.extend_from_slice(&1u16.to_le_bytes());
@@ -23,30 +34,39 @@ pub(super) fn section(to: &mut Vec<u8>) {
     });
 }
 
-/// The name of a node's interface.
-pub(super) fn interface_name(node: NodeId) -> String {
-    format!("node {node}")
-}
-
 /// Bytes that a packet had on the wire, as far as the file says it: not fewer than were captured.
 pub(super) fn wire_length(record: &Record<'_>) -> u32 {
     let captured = u32::try_from(record.captured.len()).unwrap_or(u32::MAX);
     record.wire_length.max(captured)
 }
 
-/// An interface whose stamps are in nanoseconds.
-pub(super) fn interface(to: &mut Vec<u8>, link: u16, name: &str) {
+/// A node's interface, for the packets that the node captured by the topology of this revision. Its
+/// stamps are in nanoseconds.
+pub(crate) fn interface(to: &mut Vec<u8>, link: u16, (node, revision): (NodeId, Revision)) {
     block(to, INTERFACE, |to| {
         to.extend_from_slice(&u32::from(link).to_le_bytes());
         to.extend_from_slice(&0u32.to_le_bytes());
-        option(to, IF_NAME, name.as_bytes());
+        option(to, IF_NAME, format!("{NODE}{node}").as_bytes());
+        option(
+            to,
+            IF_DESCRIPTION,
+            format!("{TOPOLOGY}{revision}").as_bytes(),
+        );
         option(to, IF_TSRESOL, &[9]);
         to.extend_from_slice(&[0; 4]);
     });
 }
 
-/// A packet of that interface.
-pub(super) fn packet(to: &mut Vec<u8>, interface: u32, packet: &Delivered<'_>) {
+/// The node and the revision of an interface with this name and this description.
+#[cfg(feature = "parquet")]
+pub(crate) fn origin(name: &str, description: &str) -> Option<(NodeId, Revision)> {
+    let node = node(name.strip_prefix(NODE)?).ok()?;
+    let revision = description.strip_prefix(TOPOLOGY)?.parse().ok()?;
+    Some((node, Revision(revision)))
+}
+
+/// A packet of that interface. Its queue is the packet's bucket.
+pub(crate) fn packet(to: &mut Vec<u8>, interface: u32, packet: &Delivered<'_>) {
     let record = &packet.record;
     let length = u32::try_from(record.captured.len()).unwrap_or(u32::MAX);
     block(to, PACKET, |to| {
@@ -57,6 +77,8 @@ pub(super) fn packet(to: &mut Vec<u8>, interface: u32, packet: &Delivered<'_>) {
         to.extend_from_slice(&wire_length(record).to_le_bytes());
         to.extend_from_slice(record.captured);
         pad(to, record.captured.len());
+        option(to, EPB_QUEUE, &u32::from(record.bucket).to_le_bytes());
+        to.extend_from_slice(&[0; 4]);
     });
 }
 

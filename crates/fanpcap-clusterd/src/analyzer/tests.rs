@@ -45,11 +45,7 @@ fn settings<'a>(
         part: Part::WHOLE,
         keyring,
         clock: Clock::start(),
-        directories: Directories {
-            files: directory,
-            #[cfg(feature = "parquet")]
-            tables: None,
-        },
+        directory,
         rotation: Rotation {
             bytes,
             time: 3600 * second,

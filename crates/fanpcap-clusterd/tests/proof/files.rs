@@ -15,7 +15,7 @@ const PACKET: u32 = 6;
 /// A packet in a file.
 struct Packet {
     number: u64,
-    /// The number of its interface in the file: one of each node.
+    /// The number of its interface in the file: one for each node and topology.
     interface: u32,
     /// Nanoseconds since 1970.
     stamp: u64,

@@ -142,7 +142,7 @@ fn only_the_analyzers_user_reads_what_was_captured() {
     let directory = scratch.file("captures/records");
     let mut files = Files::new(&directory, ROTATION).unwrap();
     put(&mut files, 10, RETRY);
-    let written = ours(&directory, END).unwrap();
+    let written = ours(&directory).unwrap();
     assert_eq!(written.len(), 1);
     for (path, mode) in [
         (&scratch.file("captures"), 0o700),

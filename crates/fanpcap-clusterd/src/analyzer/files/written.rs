@@ -12,7 +12,7 @@ use std::path::Path;
 use fanpcap_cluster::analyzer::Delivered;
 use fanpcap_terminal::streams;
 
-use super::{END, ours};
+use super::ours;
 use crate::analyzer::pcapng::{self, INTERFACE, PACKET, SECTION};
 
 /// Bytes that are read: more than an analyzer writes between two acknowledgements.
@@ -47,7 +47,7 @@ impl Written {
         };
         let mut room = MOST;
         // Who can't list the directory hears so when writing.
-        let files = ours(directory, END).unwrap_or_default();
+        let files = ours(directory).unwrap_or_default();
         for path in files.iter().rev() {
             match end_of(path, room) {
                 Ok(bytes) => {
@@ -170,7 +170,7 @@ mod tests {
     fn file(lengths: &[usize]) -> (Vec<u8>, Vec<usize>) {
         let mut bytes = Vec::new();
         pcapng::section(&mut bytes);
-        pcapng::interface(&mut bytes, 1, "node");
+        pcapng::interface(&mut bytes, 1, (NodeId(1), Revision(1)));
         let mut marks = vec![bytes.len()];
         for (stamp, length) in (0..).zip(lengths) {
             let packet = Delivered {
