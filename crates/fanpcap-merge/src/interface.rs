@@ -78,17 +78,21 @@ impl Interface {
 
     /// pcapng's `if_name`.
     pub(crate) fn name(&self) -> Option<&str> {
-        self.options.iter().find_map(|option| match option {
-            InterfaceDescriptionOption::IfName(name) => Some(&**name),
-            _ => None,
+        self.options.iter().find_map(|option| {
+            let InterfaceDescriptionOption::IfName(name) = option else {
+                return None;
+            };
+            Some(&**name)
         })
     }
 
     /// pcapng's `if_description`.
     pub(crate) fn description(&self) -> Option<&str> {
-        self.options.iter().find_map(|option| match option {
-            InterfaceDescriptionOption::IfDescription(text) => Some(&**text),
-            _ => None,
+        self.options.iter().find_map(|option| {
+            let InterfaceDescriptionOption::IfDescription(text) = option else {
+                return None;
+            };
+            Some(&**text)
         })
     }
 

@@ -205,9 +205,11 @@ impl Reader {
 /// The option `epb_queue`, whose code is 6. The crate `pcap_file` does not know this option, so its
 /// value has the file's byte order.
 fn queue(options: &[EnhancedPacketOption<'_>], little: bool) -> Option<u32> {
-    let value = options.iter().find_map(|option| match option {
-        EnhancedPacketOption::Unknown(option) if option.code == 6 => Some(&option.value[..]),
-        _ => None,
+    let value = options.iter().find_map(|option| {
+        let EnhancedPacketOption::Unknown(option) = option else {
+            return None;
+        };
+        (option.code == 6).then_some(&option.value[..])
     })?;
     let value = value.try_into().ok()?;
     Some(match little {
