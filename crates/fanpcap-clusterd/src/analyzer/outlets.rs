@@ -56,3 +56,61 @@ impl Outlets {
         self.files.as_ref()?.trouble.clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::net::UdpSocket;
+
+    use fanpcap_cluster::record::Record;
+    use fanpcap_cluster::{NodeId, Revision};
+    use fanpcap_select::Selection;
+    use fanpcap_testkit::Scratch;
+    use fanpcap_testkit::await_for::LIMIT;
+
+    use super::super::exports::Target;
+    use super::*;
+
+    #[test]
+    fn files_that_cannot_be_written_cost_no_export() {
+        let scratch = Scratch::new().unwrap();
+        let directory = scratch.file("records");
+        let rotation = Rotation {
+            bytes: u64::MAX,
+            time: u64::MAX,
+            keep: 1,
+        };
+        let mut outlets = Outlets::open(Some(&directory), rotation).unwrap();
+        fs::remove_dir(&directory).unwrap();
+        let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
+        collector.set_read_timeout(Some(LIMIT)).unwrap();
+        let url = format!("ipfix://{}", collector.local_addr().unwrap());
+        let mut exports = Exports::start(vec![Target::read(&url).unwrap()]).unwrap();
+        exports.follow(Revision(1), Selection::default());
+        outlets.exports = Some(exports);
+        let captured = [0x5a; 66];
+        let packet = Delivered {
+            revision: Revision(1),
+            node: NodeId(1),
+            link: 1,
+            record: Record {
+                stamp: 1,
+                wire_length: 1500,
+                bucket: 7,
+                marked: false,
+                captured: &captured,
+            },
+            late: false,
+        };
+        outlets.put(&packet, 1);
+        outlets.flush(1);
+        assert_eq!(outlets.counts(), (0, 1));
+        outlets.exports = None;
+        let mut message = [0; 2000];
+        let mut has_packet = || {
+            let length = collector.recv(&mut message).unwrap();
+            message[..length].windows(66).any(|it| it == captured)
+        };
+        while !has_packet() {}
+    }
+}
