@@ -180,7 +180,6 @@ impl File {
         self.set("mode", Some("capture"));
         self.set("header", Some(conf.header));
         let (way, port) = match conf.transport {
-            Way::Udp(_) => ("udp", None),
             Way::Tcp => ("tcp", None),
             Way::Paper(port) => ("dicap", port),
         };

@@ -26,11 +26,9 @@ pub use endpoint::{Cause, Endpoint, Incoming};
 pub use envelope::{
     ClusterId, DATAGRAM, Envelope, KEY_BYTES, Key, Keys, OpenError, Peer, Role, VERSION,
 };
-pub(crate) use envelope::{SEAL, first_eight, mac};
 pub use fields::{BodyError, Fields};
 pub use message::{FrameError, Kind, Message};
 pub use node::{NodeEnd, NodeSettings};
 pub use operator::{OperatorEnd, Reply, Request};
 pub use parts::{Assembly, divide};
 pub use term::{COORDINATORS, Term};
-pub(crate) use window::Window;

@@ -12,7 +12,6 @@ pub mod witness;
 pub mod record;
 pub mod analyzer;
 pub mod control;
-pub mod sealed;
 pub mod reshape;
 pub mod coordinator;
 pub mod node;

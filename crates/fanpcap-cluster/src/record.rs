@@ -8,8 +8,7 @@ mod counts;
 pub use batch::{Batch, BatchBuilder, Origin, Records};
 pub use counts::{decode_counts, encode_counts};
 pub use head::{
-    ACK_BYTES, HEAD_BYTES, Head, Kind, MESSAGE_BYTES, MessageError, decode_ack, decode_number,
-    encode_ack, encode_number,
+    ACK_BYTES, HEAD_BYTES, Head, Kind, MESSAGE_BYTES, MessageError, decode_ack, encode_ack,
 };
 pub use paper::{
     DATAGRAM_BYTES, HEADERS, PAPER_HEADER_BYTES, PaperBuilder, PaperError, paper_headers,

@@ -8,6 +8,7 @@ mod channel;
 mod exports;
 mod outlets;
 mod places;
+mod refusal;
 mod intake;
 mod paper;
 mod part;
@@ -58,7 +59,7 @@ pub(crate) struct Arguments {
     /// The settings of the cluster
     #[arg(long, value_name = "FILE", default_value = PATH)]
     config: PathBuf,
-    /// Where to listen, with UDP and TCP: one of the analyzers' addresses in the settings
+    /// Where to listen: one of the analyzers' addresses in the settings
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     listen: Option<SocketAddr>,
     /// Writes the packets to pcapng files in this directory, which no other analyzer may use
@@ -107,7 +108,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     stop::on_signals().context("catching signals")?;
     let keyring = credentials::keyring(&conf, Role::Analyzer)?;
     let mut reloader = Reloader::new(&arguments.config, Role::Analyzer, Arc::clone(&keyring), say)?;
-    if !keyring.has_keys() {
+    if keyring.tls().is_none() {
         say(credentials::OPEN);
     }
     let targets = arguments.export.iter().map(|text| Target::read(text));
@@ -197,7 +198,7 @@ fn desk_settings<'a>(
         offline: OFFLINE,
         dicap_port: match conf.transport {
             Way::Paper(port) => port,
-            Way::Udp(_) | Way::Tcp => None,
+            Way::Tcp => None,
         },
     }
 }

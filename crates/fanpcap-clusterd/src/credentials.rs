@@ -12,9 +12,9 @@ use crate::conf::{Conf, Role};
 use crate::keyring::Keyring;
 use crate::tls::{Tls, TlsFiles};
 
-/// What is said at the start where there is no key.
-pub(crate) const OPEN: &str = "records and counts are not sealed: whoever reaches an analyzer's \
-    port can forge them; name a key_file in cluster.conf, on all machines";
+/// What is said at the start where there is neither key nor certificate.
+pub(crate) const OPEN: &str = "records and counts are sent without TLS: whoever reaches an \
+    analyzer's port can forge them; name a key_file in cluster.conf, on all machines";
 
 /// The keys that the settings name. The first seals; both are believed. `None`: they name none.
 ///
@@ -32,10 +32,11 @@ pub fn keys(conf: &Conf) -> Result<Option<Keys>> {
     }))
 }
 
-/// The certificates that the settings name; `None`: they name none, or `role` needs none.
+/// TLS by the certificates that the settings name, or by their keys where `role` needs no
+/// certificates. `None`: they name neither.
 fn tls(conf: &Conf, role: Role) -> Result<Option<Tls>> {
     let Some(files) = conf.records(role) else {
-        return Ok(None);
+        return keys(conf)?.map(|keys| Tls::of_keys(&keys)).transpose();
     };
     let files = TlsFiles {
         ca: files.ca.value.clone(),
@@ -51,9 +52,7 @@ fn tls(conf: &Conf, role: Role) -> Result<Option<Tls>> {
 ///
 /// A file can't be read, is no good, or other users can read it.
 pub(crate) fn keyring(conf: &Conf, role: Role) -> Result<Arc<Keyring>> {
-    let ring = Keyring::new(keys(conf)?);
-    ring.set_tls(tls(conf, role)?);
-    Ok(Arc::new(ring))
+    Ok(Arc::new(Keyring::new(tls(conf, role)?)))
 }
 
 /// Reads keys anew after each SIGHUP.
@@ -106,13 +105,12 @@ impl Reloader {
     fn read(&self) -> Result<Conf> {
         let conf = Conf::load(&self.path)?;
         conf.check_files(self.role)?;
-        let (keys, tls) = (keys(&conf)?, tls(&conf, self.role)?);
+        let tls = tls(&conf, self.role)?;
         ensure!(
-            keys.is_some() || !self.ring.has_keys(),
+            tls.is_some() || self.ring.tls().is_none(),
             "no 'key_file' any more: restart it to run without a key"
         );
-        self.ring.set(keys);
-        self.ring.set_tls(tls);
+        self.ring.set(tls);
         Ok(conf)
     }
 }

@@ -1,59 +1,33 @@
-//! The credentials of this process for nodes and analyzers: keys, a certificate, its own secrets.
+//! What nodes and analyzers prove themselves to each other by, and random numbers.
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::sync::{PoisonError, RwLock};
-
-use fanpcap_cluster::control::Keys;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::tls::Tls;
 
-/// The cluster's keys and this machine's certificate as they are now. Threads share it; a SIGHUP
-/// replaces what it holds.
+/// What proves this process to others, as it is now. Threads share it; a SIGHUP replaces what it
+/// holds.
 #[derive(Debug, Default)]
-pub struct Keyring {
-    keys: RwLock<Option<Keys>>,
-    tls: RwLock<Option<Tls>>,
-}
+pub struct Keyring(RwLock<Option<Arc<Tls>>>);
 
 impl Keyring {
-    /// A ring with these keys; `None`: nothing is sealed.
-    pub fn new(keys: Option<Keys>) -> Self {
-        Self {
-            keys: RwLock::new(keys),
-            tls: RwLock::new(None),
-        }
+    /// A ring with this; `None`: connections are made without TLS.
+    pub fn new(tls: Option<Tls>) -> Self {
+        Self(RwLock::new(tls.map(Arc::new)))
     }
 
-    /// Replaces the keys.
-    pub fn set(&self, keys: Option<Keys>) {
-        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
-    }
-
-    /// Replaces the certificates; `None`: connections are made without TLS.
-    pub fn set_tls(&self, tls: Option<Tls>) {
-        *self.tls.write().unwrap_or_else(PoisonError::into_inner) = tls;
+    /// Replaces what the ring has.
+    pub fn set(&self, tls: Option<Tls>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = tls.map(Arc::new);
     }
 
     /// What connections are made with.
-    pub fn tls(&self) -> Option<Tls> {
-        let tls = self.tls.read().unwrap_or_else(PoisonError::into_inner);
-        tls.clone()
-    }
-
-    /// Whether there is a key.
-    pub fn has_keys(&self) -> bool {
-        self.with(|keys| keys.is_some())
-    }
-
-    /// What `work` makes of the keys.
-    pub fn with<R>(&self, work: impl FnOnce(Option<&Keys>) -> R) -> R {
-        work(
-            self.keys
-                .read()
-                .unwrap_or_else(PoisonError::into_inner)
-                .as_ref(),
-        )
+    pub fn tls(&self) -> Option<Arc<Tls>> {
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 }
 

@@ -9,7 +9,6 @@ pub mod notify;
 mod textfile;
 pub mod tls;
 pub mod keyring;
-mod welcome;
 pub mod shipping;
 pub mod conf;
 pub mod credentials;

@@ -3,8 +3,8 @@
 mod identity;
 mod device;
 mod kernel;
-mod report;
 mod capture;
+mod report;
 mod metrics;
 mod stream;
 mod agent;
@@ -34,7 +34,7 @@ use capture::Capture;
 use device::Device;
 use kernel::{Detached, Kernel};
 use metrics::Metrics;
-use report::Reporter;
+use report::{Reporter, Way};
 use stream::Stream;
 
 /// Captures this machine's part of a mirrored link (as root)
@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     stop::on_signals().context("catching signals")?;
     let keyring = credentials::keyring(&conf, Role::Node)?;
     let reloader = Reloader::new(&arguments.config, Role::Node, Arc::clone(&keyring), say)?;
-    if !keyring.has_keys() && !conf.analyzers.is_empty() {
+    if keyring.tls().is_none() && !conf.analyzers.is_empty() {
         say(credentials::OPEN);
     }
     let announcement = announcement(&conf, arguments)?;
@@ -97,20 +97,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         conf.cluster,
         conf.engine.place()
     ));
-    let from = conf.address.unwrap_or(ANY);
     let id = ClusterId::of_name(&conf.cluster);
-    let reporter = Reporter::new(id.0, announcement, from, Arc::clone(&keyring));
-    let capture = match conf.mode {
-        Mode::Distribution => None,
-        Mode::Capture => Some(Capture::start(shipper(&conf, &announcement, id, keyring))?),
+    let shipper = shipper(&conf, &announcement, id, keyring);
+    let to = match conf.mode {
+        Mode::Distribution => Way::Counts(Box::new(shipper)),
+        Mode::Capture => Way::Capture(Capture::start(shipper)?),
     };
-    if let Some(capture) = &capture {
-        // Until a topology says where records go.
-        capture.follow(&conf.analyzers);
-    }
+    let mut reporter = Reporter::new(id.0, announcement, to);
+    // Until a topology says where records and counts go.
+    reporter.follow(&conf.analyzers);
     let metrics = arguments.metrics.clone();
     let metrics = metrics.map(|file| Metrics::new(file, &conf.cluster, announcement.node, name));
-    let mut agent = Agent::new(engine, kernel, stream, reporter, capture, metrics, reloader);
+    let mut agent = Agent::new(engine, kernel, stream, reporter, metrics, reloader);
     agent.run(&announcement)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -134,7 +132,7 @@ fn detach(conf: &Conf, device: Device) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Ships this node's records.
+/// Ships this node's records and counts.
 fn shipper(
     conf: &Conf,
     announcement: &Announcement,

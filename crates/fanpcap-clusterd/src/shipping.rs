@@ -1,10 +1,9 @@
-//! Ships a node's records to the analyzers.
+//! Ships a node's records and counts to the analyzers.
 //!
-//! Each analyzer has a lane with a session of its own. Records of bucket `b` go to the analyzer `b`
+//! Each analyzer has a lane with a connection and a session of its own. Records of bucket `b` go to the analyzer `b`
 //! modulo their number. A lane never makes the capture wait: what does not fit is lost, and
 //! counted.
 
-mod datagrams;
 mod secured;
 mod link;
 mod line;
@@ -28,9 +27,7 @@ const RETIRED: usize = 8;
 /// How records get to an analyzer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// Datagrams of at most so many bytes. What is lost on the way, the analyzer counts.
-    Udp(usize),
-    /// A connection. Batches that the analyzer does not acknowledge are sent again.
+    /// The connection to the analyzer. Batches that the analyzer does not acknowledge are sent again.
     Tcp,
     /// DiCAP's own datagrams, to this port in the place of the analyzers' own: nobody can say which
     /// are lost.
@@ -70,8 +67,8 @@ pub struct Shipper {
 }
 
 impl Shipper {
-    /// A shipper that knows no analyzer yet: its records are lost, and counted. It seals its
-    /// messages with `keyring`.
+    /// A shipper that knows no analyzer yet: its records are lost, and counted. It connects with
+    /// what `keyring` has.
     pub fn new(settings: ShipperSettings, keyring: Arc<Keyring>) -> Self {
         Self {
             settings,
@@ -134,6 +131,18 @@ impl Shipper {
         for lane in &mut self.lanes {
             lane.flush(revision, now);
         }
+        self.tend();
+    }
+
+    /// Sends a report to all analyzers: these messages, in place of those of an earlier report that
+    /// wait for a connection.
+    pub fn report(&mut self, messages: &[Vec<u8>]) {
+        self.lanes.iter().for_each(|lane| lane.report(messages));
+        self.tend();
+    }
+
+    /// Forgets lanes that have nothing left to do.
+    fn tend(&mut self) {
         let (done, left) = self.retired.drain(..).partition(Retired::is_done);
         self.retired = left;
         let done: Vec<Retired> = done;

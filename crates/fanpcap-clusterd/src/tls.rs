@@ -1,10 +1,14 @@
-//! TLS between nodes and analyzers: both sides show a certificate that one authority has signed.
+//! TLS between nodes and analyzers. Both sides show a certificate that one authority has signed, or
+//! a public key that is derived from the cluster's key.
+
+mod raw_keys;
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
+use fanpcap_cluster::control::Keys;
 use fanpcap_linux::file::directory::open_regular;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -28,9 +32,20 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
+/// What both sides prove themselves by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Proof {
+    /// Certificates.
+    Certificate,
+    /// The cluster's key.
+    Key,
+}
+
 /// TLS with what its files had when they were read.
 #[derive(Clone, Debug)]
 pub struct Tls {
+    /// What both sides show.
+    pub proof: Proof,
     /// For connections that this side makes.
     pub client: Arc<ClientConfig>,
     /// For connections that come.
@@ -38,6 +53,21 @@ pub struct Tls {
 }
 
 impl Tls {
+    /// Without certificates, by the cluster's keys. This side shows that it has the first one, and
+    /// believes both.
+    ///
+    /// # Errors
+    ///
+    /// The library refuses the keys.
+    pub fn of_keys(keys: &Keys) -> Result<Self> {
+        let (client, server) = raw_keys::configs(keys).context("TLS by 'key_file'")?;
+        Ok(Self {
+            proof: Proof::Key,
+            client: Arc::new(client),
+            server: Arc::new(server),
+        })
+    }
+
     /// Reads the files.
     ///
     /// # Errors
@@ -71,6 +101,7 @@ impl Tls {
             .with_single_cert(chain, private(&files.key)?)
             .map_err(failed)?;
         Ok(Self {
+            proof: Proof::Certificate,
             client: Arc::new(client),
             server: Arc::new(server),
         })
@@ -114,20 +145,29 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 pub fn words(error: &io::Error) -> Option<String> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     Some(match error {
+        Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure) => {
+            "it has another key: compare 'key_file' in cluster.conf on both sides".to_owned()
+        }
         Error::InvalidCertificate(why) => format!("its certificate {}", of_certificate(why)),
         Error::NoCertificatesPresented => {
             "it has no certificate: set 'records_certificate' there".to_owned()
         }
         Error::AlertReceived(alert) => match of_alert(*alert) {
-            Some(why) => format!("it refuses this side's certificate: {why}"),
+            Some(why) => format!("it refuses this side: {why}"),
             None => format!("it ends the connection: {error}"),
         },
         Error::InvalidMessage(_) => {
-            "it does not speak TLS: set 'records_certificate' on both sides".to_owned()
+            "it does not speak TLS: set the same 'key_file' in cluster.conf on both sides, and \
+             update fanpcap where it is older"
+                .to_owned()
         }
+        Error::PeerIncompatible(_) => MIXED.to_owned(),
         error => error.to_string(),
     })
 }
+
+const MIXED: &str = "one side has certificates, the other one has 'key_file' alone: set \
+    'records_certificate' in cluster.conf on both sides, or on neither";
 
 /// What is wrong with the other side's certificate.
 #[expect(
@@ -161,19 +201,24 @@ fn of_certificate(error: &CertificateError) -> String {
 )]
 fn of_alert(alert: AlertDescription) -> Option<&'static str> {
     match alert {
-        AlertDescription::CertificateExpired => {
-            Some("it has expired: write a new one ('records_certificate') and send SIGHUP")
+        AlertDescription::CertificateExpired => Some(
+            "its certificate has expired: write a new one ('records_certificate') and send SIGHUP",
+        ),
+        AlertDescription::UnknownCA => Some(
+            "no authority in its 'records_ca' has signed the certificate: compare that file on both sides",
+        ),
+        AlertDescription::CertificateRequired => {
+            Some("it wants a certificate: set 'records_certificate'")
         }
-        AlertDescription::UnknownCA => {
-            Some("no authority in its 'records_ca' has signed it: compare that file on both sides")
+        AlertDescription::HandshakeFailure => Some(MIXED),
+        AlertDescription::AccessDenied => {
+            Some("it has another key: compare 'key_file' in cluster.conf on both sides")
         }
-        AlertDescription::CertificateRequired => Some("there is none: set 'records_certificate'"),
         AlertDescription::BadCertificate
         | AlertDescription::CertificateUnknown
         | AlertDescription::CertificateRevoked
         | AlertDescription::UnsupportedCertificate
-        | AlertDescription::DecryptError
-        | AlertDescription::AccessDenied => Some("see what it says itself"),
+        | AlertDescription::DecryptError => Some("see what it says itself"),
         _ => None,
     }
 }

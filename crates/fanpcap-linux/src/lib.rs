@@ -8,7 +8,7 @@ mod errno;
 mod bytes;
 mod option;
 mod mapping;
-pub mod receive_buffer;
+pub mod unacknowledged;
 pub mod wait;
 pub mod memory;
 pub mod bpf;

@@ -87,6 +87,11 @@ impl Key {
         self.id
     }
 
+    /// A secret for another purpose, which nobody can compute who does not have the key.
+    pub fn derive(&self, purpose: &[u8]) -> [u8; 32] {
+        self.mac(purpose).finalize().into_bytes().into()
+    }
+
     /// HMAC-SHA256 of `bytes`, which more bytes may follow.
     pub(crate) fn mac(&self, bytes: &[u8]) -> Hmac<Sha256> {
         self.mac.clone().chain_update(bytes)

@@ -18,7 +18,7 @@
 
 use super::Record;
 use super::head::{HEAD_BYTES, Head, Kind, MESSAGE_BYTES, MessageError};
-use super::head::{read_u16, read_u32, read_u64, seal};
+use super::head::{complete, read_u16, read_u32, read_u64};
 use crate::identity::Revision;
 
 const BATCH_BYTES: usize = HEAD_BYTES + 40;
@@ -275,7 +275,7 @@ impl BatchBuilder {
         let mut batch = std::mem::take(&mut self.bytes);
         batch[SEQUENCE_AT..SEQUENCE_AT + 8].copy_from_slice(&self.origin.sequence.to_be_bytes());
         batch[COUNT_AT..COUNT_AT + 2].copy_from_slice(&self.count.to_be_bytes());
-        seal(&mut batch);
+        complete(&mut batch);
         self.origin.sequence += 1;
         self.origin.first += u64::from(self.count);
         self.count = 0;

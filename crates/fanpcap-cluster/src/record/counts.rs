@@ -7,7 +7,7 @@
 use fanpcap_buckets::layout::BUCKETS;
 
 use super::head::{HEAD_BYTES, Head, Kind, MESSAGE_BYTES, MessageError};
-use super::head::{read_u16, read_u64, seal};
+use super::head::{complete, read_u16, read_u64};
 use crate::identity::Revision;
 use crate::witness::{Beacon, Chunk, Summary};
 
@@ -48,7 +48,7 @@ pub fn encode_counts(head: &Head, chunk: &Chunk) -> Vec<u8> {
         message.extend_from_slice(&seen.to_be_bytes());
         message.extend_from_slice(&captured.to_be_bytes());
     }
-    seal(&mut message);
+    complete(&mut message);
     message
 }
 

@@ -1,14 +1,13 @@
 //! The head that all messages between nodes and analyzers begin with, and the acknowledgement.
 //!
-//! A message is a UDP datagram, or a part of a TCP stream. All numbers are in network byte order.
-//! A seal may stand behind the message (`sealed`); the message does not count it. Versions of
+//! A message is a part of a TCP stream. All numbers are in network byte order. Versions of
 //! fanpcap share a cluster: bytes that are 0 here are not looked at, so that a later version may
 //! use them for what can be left out. All else takes another version number, which is refused.
 //!
 //! | Offset | Bytes | What |
 //! | --- | --- | --- |
 //! | 0 | 4 | `FNPR` |
-//! | 4 | 1 | version, 1 |
+//! | 4 | 1 | version, 2 |
 //! | 5 | 1 | kind |
 //! | 6 | 2 | 0 |
 //! | 8 | 4 | bytes of the whole message |
@@ -31,7 +30,7 @@ pub const MESSAGE_BYTES: usize = 1 << 16;
 pub const ACK_BYTES: usize = HEAD_BYTES + 8;
 
 const MAGIC: [u8; 4] = *b"FNPR";
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// The contents of a message after its head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,10 +41,6 @@ pub enum Kind {
     Counts,
     /// From an analyzer: which batches it has.
     Ack,
-    /// Asks an analyzer for a token; has the nonce that the answer repeats.
-    Hello,
-    /// From an analyzer: the token that the sender's seals must have from now on.
-    Welcome,
 }
 
 /// What all messages begin with.
@@ -123,8 +118,6 @@ impl Head {
             1 => Kind::Records,
             2 => Kind::Counts,
             3 => Kind::Ack,
-            4 => Kind::Hello,
-            5 => Kind::Welcome,
             other => return Err(MessageError::Kind(other)),
         };
         let length = read_u32(head, 8) as usize;
@@ -153,15 +146,13 @@ impl Head {
         Ok(head)
     }
 
-    /// Appends the head to `to`, with the length as it is now. [`seal`] corrects the length.
+    /// Appends the head to `to`, with the length as it is now. [`complete`] corrects the length.
     pub(super) fn encode(&self, to: &mut Vec<u8>) {
         to.extend_from_slice(&MAGIC);
         let kind = match self.kind {
             Kind::Records => 1,
             Kind::Counts => 2,
             Kind::Ack => 3,
-            Kind::Hello => 4,
-            Kind::Welcome => 5,
         };
         to.extend_from_slice(&[VERSION, kind, 0, 0, 0, 0, 0, 0]);
         to.extend_from_slice(&self.node.0.to_be_bytes());
@@ -172,36 +163,19 @@ impl Head {
 }
 
 /// Writes the length of the message that begins at `message`'s start into its head.
-pub(super) fn seal(message: &mut [u8]) {
+pub(super) fn complete(message: &mut [u8]) {
     let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
     message[8..12].copy_from_slice(&length.to_be_bytes());
 }
 
-/// A message of this kind with a number behind its head.
-pub fn encode_number(head: &Head, kind: Kind, number: u64) -> Vec<u8> {
-    let mut message = Vec::with_capacity(ACK_BYTES);
-    Head { kind, ..*head }.encode(&mut message);
-    message.extend_from_slice(&number.to_be_bytes());
-    seal(&mut message);
-    message
-}
-
-/// Reads a message of this kind with a number behind its head.
-///
-/// # Errors
-///
-/// It is none.
-pub fn decode_number(bytes: &[u8], kind: Kind) -> Result<(Head, u64), MessageError> {
-    let head = Head::of_whole(bytes, kind)?;
-    if bytes.len() != ACK_BYTES {
-        return Err(MessageError::Length(bytes.len()));
-    }
-    Ok((head, read_u64(bytes, HEAD_BYTES)))
-}
-
 /// Says that the analyzer has all batches of a session below `next`.
 pub fn encode_ack(head: &Head, next: u64) -> Vec<u8> {
-    encode_number(head, Kind::Ack, next)
+    let mut message = Vec::with_capacity(ACK_BYTES);
+    let kind = Kind::Ack;
+    Head { kind, ..*head }.encode(&mut message);
+    message.extend_from_slice(&next.to_be_bytes());
+    complete(&mut message);
+    message
 }
 
 /// Reads an acknowledgement: whose, and the first batch that the analyzer lacks.
@@ -210,7 +184,11 @@ pub fn encode_ack(head: &Head, next: u64) -> Vec<u8> {
 ///
 /// It is none.
 pub fn decode_ack(bytes: &[u8]) -> Result<(Head, u64), MessageError> {
-    decode_number(bytes, Kind::Ack)
+    let head = Head::of_whole(bytes, Kind::Ack)?;
+    if bytes.len() != ACK_BYTES {
+        return Err(MessageError::Length(bytes.len()));
+    }
+    Ok((head, read_u64(bytes, HEAD_BYTES)))
 }
 
 /// The `u16` at `at`; 0 beyond the end.

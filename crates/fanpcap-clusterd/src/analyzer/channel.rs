@@ -44,11 +44,6 @@ impl Channel {
         Ok(Self::Tls(Box::new(StreamOwned::new(session, stream))))
     }
 
-    /// Whether both sides have shown certificates.
-    pub(super) fn is_tls(&self) -> bool {
-        matches!(self, Self::Tls(_))
-    }
-
     /// The connection below.
     pub(super) fn stream(&self) -> &TcpStream {
         match self {

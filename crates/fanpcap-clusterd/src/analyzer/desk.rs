@@ -19,12 +19,13 @@ use super::clock::Clock;
 use super::exports::Exports;
 use super::figure::Figure;
 use super::files::Rotation;
-use super::intake::{self, Dropped, Message};
+use super::intake::{self, Message};
 use super::observer::Sight;
 use super::outlets::Outlets;
 use super::paper::{Datagram, Papers};
 use super::part::Part;
 use super::receipts::Receipts;
+use super::refusal::Refused;
 use super::status::Status;
 use crate::keyring::Keyring;
 
@@ -49,7 +50,7 @@ pub(super) struct Desk {
     receipts: Receipts,
     papers: Option<Papers>,
     messages: Receiver<Message>,
-    dropped: Arc<Dropped>,
+    refused: Arc<Refused>,
     garbage: u64,
     /// Why no topology is followed.
     blind: Option<String>,
@@ -63,7 +64,7 @@ pub(super) struct DeskSettings<'a> {
     pub(super) listen: SocketAddr,
     /// The buckets that it accounts for.
     pub(super) part: Part,
-    /// With a key on it, only sealed messages are believed.
+    /// What connections are to prove themselves by.
     pub(super) keyring: &'a Arc<Keyring>,
     pub(super) clock: Clock,
     /// Of pcapng files; `None`: there are none.
@@ -80,7 +81,7 @@ pub(super) struct DeskSettings<'a> {
 
 impl Desk {
     pub(super) fn open(settings: &DeskSettings<'_>) -> Result<Self> {
-        let (messages, dropped) =
+        let (messages, refused) =
             intake::open(settings.listen, settings.analyzer.cluster, settings.keyring)?;
         let port = settings.dicap_port;
         let papers = port.map(|port| Papers::open(SocketAddr::new(settings.listen.ip(), port)));
@@ -99,7 +100,7 @@ impl Desk {
             receipts: Receipts::default(),
             papers: papers.transpose()?,
             messages,
-            dropped,
+            refused,
             garbage: 0,
             blind: None,
             next_tick: 0,
@@ -199,16 +200,15 @@ impl Desk {
                 Ok(batch) => {
                     // A refusal is counted, and the sender need not send the batch again.
                     let _ = self.analyzer.take(&batch, now);
-                    if let Some(lacks) = &message.lacks {
-                        // A connection delivers batches in order: earlier batches that did not come
-                        // were lost at the node, or a previous analyzer had them.
-                        let due = self.analyzer.due(&batch.head);
-                        self.receipts.owe(due, lacks, batch.origin.sequence);
-                    }
+                    // A connection delivers batches in order: earlier batches that did not come
+                    // were lost at the node, or a previous analyzer had them.
+                    let due = self.analyzer.due(&batch.head);
+                    self.receipts
+                        .owe(due, &message.lacks, batch.origin.sequence);
                 }
                 Err(_) => self.garbage += 1,
             },
-            Ok(Kind::Ack | Kind::Hello | Kind::Welcome) | Err(_) => self.garbage += 1,
+            Ok(Kind::Ack) | Err(_) => self.garbage += 1,
         }
         if self.analyzer.is_full() {
             self.release(now);
@@ -282,7 +282,6 @@ impl Desk {
     }
 
     fn status(&self) -> Status {
-        let dropped = &self.dropped;
         let (written, unwritten) = self.outlets.counts();
         let (missing, export_lost) = self.books.missing(&self.analyzer);
         Status {
@@ -296,12 +295,8 @@ impl Desk {
             },
             written,
             unwritten,
-            dropped: dropped.datagrams.load(Ordering::Relaxed),
-            refused: self.garbage
-                + self.books.refused
-                + dropped.connections.load(Ordering::Relaxed)
-                + dropped.unbelieved(),
-            refusals: dropped.refused(),
+            refused: self.garbage + self.books.refused + self.refused.all(),
+            refusals: self.refused.reasons(),
             figures: self.figures(),
             trouble: self.outlets.trouble(),
         }

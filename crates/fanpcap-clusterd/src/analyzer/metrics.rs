@@ -203,11 +203,6 @@ fn counts(status: &Status) -> Vec<Metric> {
             status.unwritten,
         ),
         (
-            "fanpcap_analyzer_dropped_datagrams_total",
-            "Datagrams for which the analyzer had no room.",
-            status.dropped,
-        ),
-        (
             "fanpcap_analyzer_refused_messages_total",
             "Messages and connections that were refused: garbage, another cluster's, forged.",
             status.refused + counters.refused_batches,
@@ -309,7 +304,6 @@ mod tests {
             counters: Counters::default(),
             written: 7,
             unwritten: 0,
-            dropped: 0,
             refused: 0,
             refusals: vec![("seal", 5)],
             figures: Figure::ALL.map(|figure| (figure, 6)).to_vec(),

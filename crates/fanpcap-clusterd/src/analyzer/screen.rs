@@ -156,7 +156,6 @@ mod tests {
             },
             written: 0,
             unwritten: 7,
-            dropped: 0,
             refused: 0,
             refusals: Vec::new(),
             figures: Vec::new(),

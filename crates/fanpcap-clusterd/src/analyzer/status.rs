@@ -25,7 +25,6 @@ pub(super) struct Status {
     pub(super) counters: Counters,
     pub(super) written: u64,
     pub(super) unwritten: u64,
-    pub(super) dropped: u64,
     pub(super) refused: u64,
     /// What was not believed, by the names of the reasons.
     pub(super) refusals: Vec<(&'static str, u64)>,
@@ -96,7 +95,6 @@ impl Status {
         let counts = [
             (self.refused, "messages refused"),
             (counters.refused_batches, "batches refused"),
-            (self.dropped, "datagrams dropped: the analyzer is too slow"),
             (
                 counters.crowded_batches,
                 "batches refused: more nodes or sessions than an analyzer follows",
@@ -190,7 +188,6 @@ impl Status {
             "unchecked": counters.unchecked,
             "ahead": counters.ahead,
             "written": self.written,
-            "dropped": self.dropped,
             "crowded": counters.crowded_batches,
             "hurried": counters.hurried,
             "clocks": clocks,

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use fanpcap_cluster::control::{Key, Keys};
 use fanpcap_cluster::record::Record;
-use fanpcap_cluster::sealed::Refusal;
 use fanpcap_cluster::{NodeId, Revision};
 use fanpcap_testkit::Scratch;
 use fanpcap_testkit::await_for::LIMIT;
@@ -20,9 +19,11 @@ mod paper;
 mod tls;
 mod strangers;
 
+use super::refusal::Reason;
 use super::*;
 use crate::keyring::Keyring;
 use crate::shipping::{Shipper, ShipperSettings, Way};
+use crate::tls::Tls;
 
 fn now() -> u64 {
     Clock::start().now()
@@ -79,18 +80,25 @@ fn shipper(node: u32, way: Way, to: SocketAddr, keyring: &Arc<Keyring>) -> Shipp
     shipper
 }
 
-/// A ring with a key; with none if `FANPCAP_UNSEALED` is set, to measure what seals cost.
+/// A ring with a key; with none if `FANPCAP_OPEN` is set, to measure what TLS costs.
 fn keyring() -> Arc<Keyring> {
-    let is_sealed = std::env::var_os("FANPCAP_UNSEALED").is_none();
-    ring(is_sealed.then_some(1))
+    let is_secret = std::env::var_os("FANPCAP_OPEN").is_none();
+    ring(is_secret.then_some(1))
 }
 
 /// A ring with this key.
 fn ring(key: Option<u8>) -> Arc<Keyring> {
-    Arc::new(Keyring::new(key.map(|byte| Keys {
-        current: Key::new(vec![byte; 32]).unwrap(),
-        other: None,
-    })))
+    Arc::new(Keyring::new(key.map(|key| tls_of(key, None))))
+}
+
+/// TLS by this key, which also believes the other one.
+fn tls_of(key: u8, other: Option<u8>) -> Tls {
+    let of = |byte| Key::new(vec![byte; 32]).unwrap();
+    let keys = Keys {
+        current: of(key),
+        other: other.map(of),
+    };
+    Tls::of_keys(&keys).unwrap()
 }
 
 /// The packets of all files in a directory, and the number of files.
@@ -184,7 +192,7 @@ fn files_rotate_and_the_oldest_go() {
     let listen = free_address();
     let keyring = keyring();
     let mut desk = desk(listen, &keyring, Some(&directory), 1000);
-    let mut node = shipper(1, Way::Udp(1400), listen, &keyring);
+    let mut node = shipper(1, Way::Tcp, listen, &keyring);
     let until = Instant::now() + LIMIT;
     let mut number = 0u32;
     while desk.close().written < 200 && Instant::now() < until {
@@ -277,9 +285,9 @@ fn work_until(desk: &mut Desk, done: impl Fn(&Status) -> bool) -> Status {
     }
 }
 
-fn refused(status: &Status, refusal: Refusal) -> u64 {
+fn refused(status: &Status, reason: Reason) -> u64 {
     let mut all = status.refusals.iter();
-    all.find(|(name, _)| *name == refusal.name()).unwrap().1
+    all.find(|(name, _)| *name == reason.name()).unwrap().1
 }
 
 fn ship(node: &mut Shipper, count: u32) {
@@ -296,111 +304,95 @@ fn ship(node: &mut Shipper, count: u32) {
     node.flush(Revision(1), now());
 }
 
-#[test]
-fn strangers_are_refused_by_udp_and_counted() {
-    let listen = free_address();
-    let keyring = keyring();
-    let mut desk = desk(listen, &keyring, None, 1 << 30);
-    let mut unsealed = shipper(1, Way::Udp(1400), listen, &ring(None));
-    let mut forger = shipper(2, Way::Udp(1400), listen, &ring(Some(2)));
-    ship(&mut unsealed, 10);
-    ship(&mut forger, 10);
-    // A message of a node's that somebody else sends again, as it came by.
-    let recorder = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let mut recorded = shipper(3, Way::Udp(1400), recorder.local_addr().unwrap(), &keyring);
-    let mut bytes = [0; 2000];
-    let length = recorder.recv(&mut bytes).unwrap();
-    recorder.send_to(&bytes[..length], listen).unwrap();
-    let (mut answer, length) = ([0; 2000], length);
-    recorder.set_read_timeout(Some(LIMIT)).unwrap();
-    let (answered, _) = recorder.recv_from(&mut answer).unwrap();
-    assert_eq!(answered, length);
-    let mut node = shipper(4, Way::Udp(1400), listen, &keyring);
-    thread::sleep(Duration::from_millis(50));
-    ship(&mut node, 10);
-    ship(&mut recorded, 10);
-    let status = work_until(&mut desk, |status| {
-        status.counters.delivered == 10
-            && refused(status, Refusal::Unsealed) > 0
-            && refused(status, Refusal::Key) > 0
-    });
-    assert_eq!(status.counters.received, 10);
-    assert!(refused(&status, Refusal::Unsealed) > 0 && refused(&status, Refusal::Key) > 0);
-    assert!(status.line().contains("; refused (unsealed): "));
-    assert!(status.json().contains("\"key\":"));
-}
-
-#[test]
-fn replays_by_udp_are_refused_and_counted() {
-    let listen = free_address();
-    let keyring = keyring();
-    let mut desk = desk(listen, &keyring, None, 1 << 30);
-    // A wire that sends all twice, and the analyzer's answers back.
-    let (near, far) = (free_address(), UdpSocket::bind("127.0.0.1:0").unwrap());
-    let near_socket = UdpSocket::bind(near).unwrap();
-    let wire = near_socket.try_clone().unwrap();
-    far.connect(listen).unwrap();
-    let back = far.try_clone().unwrap();
-    let mut node = shipper(1, Way::Udp(1400), near, &keyring);
-    thread::spawn(move || {
-        let mut bytes = [0; 2000];
-        let (length, from) = wire.recv_from(&mut bytes).unwrap();
-        far.send(&bytes[..length]).unwrap();
-        wire.connect(from).unwrap();
-        while let Ok(length) = wire.recv(&mut bytes) {
-            let _ = (far.send(&bytes[..length]), far.send(&bytes[..length]));
-        }
-    });
-    thread::spawn(move || {
-        let mut bytes = [0; 2000];
-        while let Ok(length) = back.recv(&mut bytes) {
-            let _ = near_socket.send(&bytes[..length]);
-        }
-    });
-    thread::sleep(Duration::from_millis(100));
-    ship(&mut node, 10);
-    let is_there =
-        |status: &Status| status.counters.delivered == 10 && refused(status, Refusal::Replay) > 0;
-    let status = work_until(&mut desk, is_there);
-    assert!(is_there(&status), "{status:?}");
-    assert_eq!(status.counters.received, 10);
-}
-
-#[test]
-fn strangers_are_refused_by_tcp_and_a_new_key_is_taken() {
-    let listen = free_address();
-    let keyring = keyring();
-    let mut desk = desk(listen, &keyring, None, 1 << 30);
-    let rings = [ring(None), ring(Some(2))];
-    let strangers: Vec<Shipper> = (1..3)
-        .zip(&rings)
-        .map(|(node, ring)| {
-            let mut stranger = shipper(node, Way::Tcp, listen, ring);
-            ship(&mut stranger, 10);
-            stranger
-        })
-        .collect();
-    let are_refused = |status: &Status| {
-        refused(status, Refusal::Unsealed) > 0 && refused(status, Refusal::Key) > 0
-    };
-    let status = work_until(&mut desk, are_refused);
-    assert!(are_refused(&status), "{status:?}");
-    assert_eq!(status.counters.received, 0);
-    // They get the key, as by a SIGHUP, and all that waits comes.
-    for ring in &rings {
-        keyring.with(|keys| ring.set(keys.cloned()));
-    }
-    let status = work_until(&mut desk, |status| status.counters.delivered == 20);
-    assert_eq!(status.counters.delivered, 20);
-    let closing = strangers
+/// Ends nodes, and returns what they have shipped.
+fn close(desk: &mut Desk, nodes: Vec<Shipper>) -> Vec<(u64, u64)> {
+    let closing = nodes
         .into_iter()
         .map(|node| thread::spawn(move || node.close()));
     let closing: Vec<_> = closing.collect();
     while closing.iter().any(|thread| !thread.is_finished()) {
         desk.work();
     }
-    for thread in closing {
-        let shipped = thread.join().unwrap();
-        assert_eq!((shipped.sent, shipped.lost), (10, 0));
+    let shipped = closing.into_iter().map(|thread| thread.join().unwrap());
+    shipped.map(|it| (it.sent, it.lost)).collect()
+}
+
+/// Works until the shipper's trouble has these words.
+fn await_trouble(desk: &mut Desk, node: &Shipper, words: &str) {
+    let until = Instant::now() + LIMIT;
+    while !node.trouble().contains(words) {
+        assert!(Instant::now() < until, "{words}: {:?}", node.trouble());
+        desk.work();
     }
+}
+
+#[test]
+fn strangers_are_refused_and_a_new_key_is_taken() {
+    let listen = free_address();
+    let keyring = keyring();
+    let mut desk = desk(listen, &keyring, None, 1 << 30);
+    let rings = [ring(None), ring(Some(2))];
+    let nodes = (1..3).zip(&rings).map(|(node, ring)| {
+        let mut stranger = shipper(node, Way::Tcp, listen, ring);
+        ship(&mut stranger, 10);
+        stranger
+    });
+    let nodes: Vec<Shipper> = nodes.collect();
+    await_trouble(&mut desk, &nodes[0], "closed the connection");
+    await_trouble(
+        &mut desk,
+        &nodes[1],
+        "it has another key: compare 'key_file'",
+    );
+    let status = work_until(&mut desk, |status| refused(status, Reason::Key) > 1);
+    assert!(refused(&status, Reason::Key) > 1, "{status:?}");
+    assert_eq!(status.counters.received, 0);
+    assert!(status.line().contains("; refused (key): "));
+    // They get the key, as by a SIGHUP, and all that waits comes.
+    for ring in &rings {
+        ring.set(Some(tls_of(1, None)));
+    }
+    let status = work_until(&mut desk, |status| status.counters.delivered == 20);
+    assert_eq!(status.counters.delivered, 20);
+    assert_eq!(close(&mut desk, nodes), [(10, 0), (10, 0)]);
+}
+
+#[test]
+fn a_node_with_a_key_and_an_analyzer_without_say_what_to_do() {
+    let listen = free_address();
+    let open = ring(None);
+    let mut desk = desk(listen, &open, None, 1 << 30);
+    let mut node = shipper(1, Way::Tcp, listen, &keyring());
+    ship(&mut node, 10);
+    await_trouble(
+        &mut desk,
+        &node,
+        "compare 'key_file' and 'records_certificate'",
+    );
+    let status = work_until(&mut desk, |status| refused(status, Reason::Key) > 0);
+    assert!(refused(&status, Reason::Key) > 0 && status.counters.received == 0);
+}
+
+#[test]
+fn a_key_is_changed_in_three_steps_and_nothing_is_lost() {
+    let listen = free_address();
+    let (analyzer, of_node) = (ring(Some(1)), ring(Some(1)));
+    let mut desk = desk(listen, &analyzer, None, 1 << 30);
+    let mut node = shipper(1, Way::Tcp, listen, &of_node);
+    let mut count = 0;
+    for (key, other) in [(1, None), (1, Some(2)), (2, Some(1)), (2, None)] {
+        for ring in [&of_node, &analyzer] {
+            ring.set(Some(tls_of(key, other)));
+            ship(&mut node, 10);
+            count += 10;
+            let status = work_until(&mut desk, |status| status.counters.delivered == count);
+            assert_eq!(status.counters.delivered, count);
+            assert_eq!(refused(&status, Reason::Key), 0);
+        }
+    }
+    // Who has only the old key is out.
+    let mut old = shipper(2, Way::Tcp, listen, &ring(Some(1)));
+    ship(&mut old, 1);
+    await_trouble(&mut desk, &old, "it has another key");
+    assert_eq!(close(&mut desk, vec![node]), [(count, 0)]);
 }

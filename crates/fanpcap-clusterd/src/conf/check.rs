@@ -58,17 +58,7 @@ pub(crate) fn selected_by(word: &str) -> SelectionKey {
 }
 
 /// Keys of the mode 'capture'.
-const OF_CAPTURE: [Key; 6] = [
-    Key::Header,
-    Key::Transport,
-    Key::RecordsCa,
-    Key::RecordsCertificate,
-    Key::RecordsPrivate,
-    Key::DicapPort,
-];
-
-/// Bytes of a datagram that needs no fragments.
-const DATAGRAM: usize = 1400;
+const OF_CAPTURE: [Key; 3] = [Key::Header, Key::Transport, Key::DicapPort];
 
 /// The entries of a file.
 struct Found<'a> {
@@ -239,32 +229,17 @@ impl<'a> Found<'a> {
         for (one, other) in needs {
             self.together(one, other)?;
         }
-        let files = (
+        let (ca, pair) = (
             self.file(Key::RecordsCa),
-            self.file(Key::RecordsCertificate),
-            self.file(Key::RecordsPrivate),
+            self.file(Key::RecordsCertificate)
+                .zip(self.file(Key::RecordsPrivate)),
         );
-        let (Some(ca), Some(certificate), Some(key)) = files else {
-            return Ok(None);
-        };
-        let bad = |message: &str, hint: &str| {
-            let fault = Fault::new("cluster-settings-bad", message).hint(hint);
-            self.blame(fault, self.entry(Key::RecordsCertificate))
-        };
-        if self.transport() != Way::Tcp {
-            let hint = "write 'transport = tcp'";
-            return Err(bad("'records_certificate' is for transport 'tcp'", hint));
-        }
-        if self.entry(Key::Secrets).is_none() {
-            let hint =
-                "write 'key_file = /etc/fanpcap/cluster.key': counts go by UDP, sealed by it";
-            return Err(bad("'records_certificate' without 'key_file'", hint));
-        }
-        Ok(Some(Records {
+        let records = |(ca, (certificate, key))| Records {
             ca,
             certificate,
             key,
-        }))
+        };
+        Ok(ca.zip(pair).map(records))
     }
 
     fn nodes(&self) -> Result<Vec<(NodeId, u16)>, Report> {
@@ -283,7 +258,6 @@ impl<'a> Found<'a> {
 
     fn transport(&self) -> Way {
         match self.word(Key::Transport) {
-            Some("udp") => Way::Udp(DATAGRAM),
             Some("dicap") => Way::Paper(self.port(Key::DicapPort)),
             _ => Way::Tcp,
         }

@@ -45,7 +45,7 @@ pub(crate) const ENGINES: &[&str] = &["embedded", "etcd", "fixed"];
 /// The node's two modes.
 pub(crate) const MODES: &[&str] = &["distribution", "capture"];
 /// How records get to the analyzers.
-pub(crate) const TRANSPORTS: &[&str] = &["tcp", "udp", "dicap"];
+pub(crate) const TRANSPORTS: &[&str] = &["tcp", "dicap"];
 /// What a packet may be selected by.
 pub(crate) const SELECTIONS: &[&str] = &[
     "packet",

@@ -7,11 +7,9 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fanpcap_cluster::NodeId;
-use fanpcap_cluster::record::{Head, Kind};
-use fanpcap_cluster::sealed::{Entry, Gate, Pass};
 use fanpcap_linux::process::child;
 use fanpcap_testkit::Scratch;
+use rustls::{ClientConnection, ServerConnection};
 
 use super::*;
 
@@ -37,7 +35,7 @@ fn a_coordinator_needs_no_certificate_of_records() {
         keyring(&conf, role).unwrap_err();
     }
     conf.check_files(Role::Coordinator).unwrap();
-    assert!(keyring(&conf, Role::Coordinator).unwrap().has_keys());
+    assert!(keyring(&conf, Role::Coordinator).unwrap().tls().is_some());
 }
 
 /// What a reloader has said.
@@ -87,28 +85,29 @@ impl Machine {
         }
     }
 
-    /// Whether the ring has the key that is 32 times this.
+    /// Whether an analyzer with the ring believes a node that has the key that is 32 times this.
     fn has(&self, byte: u8) -> bool {
-        let key = |byte| Key::new(vec![byte; 32]).unwrap();
-        let of_sender = Keys {
-            current: key(byte),
+        let keys = Keys {
+            current: Key::new(vec![byte; 32]).unwrap(),
             other: None,
         };
-        let head = Head {
-            kind: Kind::Hello,
-            length: 0,
-            cluster: 1,
-            node: NodeId(1),
-            boot: 1,
-            session: 1,
-        };
-        let hello = Pass::default().ask(&of_sender, &head, 1);
-        let mut gate = Gate::new(1, [0; 32]);
-        let opens = |keys: Option<&Keys>| {
-            let opened = gate.open(keys, &hello);
-            matches!(opened, Ok(Entry::Answer(_)))
-        };
-        self.ring.with(opens)
+        let (node, analyzer) = (Tls::of_keys(&keys).unwrap(), self.ring.tls().unwrap());
+        let name = std::net::IpAddr::from([127, 0, 0, 1]).into();
+        let mut client = ClientConnection::new(node.client, name).unwrap();
+        let mut server = ServerConnection::new(Arc::clone(&analyzer.server)).unwrap();
+        while server.is_handshaking() {
+            let mut bytes = Vec::new();
+            client.write_tls(&mut bytes).unwrap();
+            server.read_tls(&mut &bytes[..]).unwrap();
+            let of_server = server.process_new_packets();
+            bytes.clear();
+            server.write_tls(&mut bytes).unwrap();
+            client.read_tls(&mut &bytes[..]).unwrap();
+            if of_server.is_err() || client.process_new_packets().is_err() {
+                return false;
+            }
+        }
+        true
     }
 }
 

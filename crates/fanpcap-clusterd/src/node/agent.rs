@@ -29,7 +29,6 @@ pub(super) struct Agent {
     kernel: Kernel,
     stream: Stream,
     reporter: Reporter,
-    capture: Option<Capture>,
     metrics: Option<Metrics>,
     reloader: Reloader,
     notify: Notify,
@@ -42,7 +41,6 @@ impl Agent {
         kernel: Kernel,
         stream: Stream,
         reporter: Reporter,
-        capture: Option<Capture>,
         metrics: Option<Metrics>,
         reloader: Reloader,
     ) -> Self {
@@ -52,7 +50,6 @@ impl Agent {
             kernel,
             stream,
             reporter,
-            capture,
             metrics,
             reloader,
             notify: Notify::from_environment(),
@@ -67,7 +64,7 @@ impl Agent {
                 "topology {revision} goes on: an earlier agent has loaded it"
             ));
         } else {
-            say(match self.capture {
+            say(match self.reporter.capture() {
                 _ if self.kernel.is_taken_over() => {
                     "no topology yet: what an earlier agent has loaded selects until the first"
                 }
@@ -75,7 +72,7 @@ impl Agent {
                 Some(_) => "no topology yet: nothing is captured until the first",
             });
         }
-        if let Some(capture) = &self.capture {
+        if let Some(capture) = self.reporter.capture() {
             for (mark, revision) in self.kernel.marks() {
                 capture.mark(mark, revision);
             }
@@ -158,7 +155,7 @@ impl Agent {
         if forged > 0 {
             line += &format!(", {forged} forged frames");
         }
-        let shipped = self.capture.as_ref().map(Capture::shipped);
+        let shipped = self.reporter.capture().map(Capture::shipped);
         if let Some(metrics) = &mut self.metrics {
             metrics.write(&Told {
                 revision,
@@ -212,16 +209,15 @@ impl Agent {
         let Some(prepared) = self.stream.prepare(&mut self.kernel, orders)? else {
             return Ok(false);
         };
-        if let Some(capture) = &self.capture {
+        self.reporter.follow(&orders.analyzers);
+        if let Some(capture) = self.reporter.capture() {
             self.kernel
                 .marks()
                 .for_each(|(mark, revision)| capture.mark(mark, revision));
-            capture.follow(&orders.analyzers);
             if prepared.is_new {
                 capture.read(self.kernel.rings()?);
             }
         }
-        self.reporter.follow(&orders.analyzers);
         let (revision, epoch) = (orders.revision, orders.epoch);
         say(&format!(
             "topology {revision} (epoch {epoch}) begins with the update in the stream"
@@ -230,12 +226,12 @@ impl Agent {
     }
 
     fn switch(&mut self, orders: &Orders) -> Vec<Command> {
-        if let Some(capture) = &self.capture {
+        if let Some(capture) = self.reporter.capture() {
             capture.mark(self.kernel.next_mark(), orders.revision);
-            capture.follow(&orders.analyzers);
         }
+        self.reporter.follow(&orders.analyzers);
         let loaded = self.kernel.load(orders).and_then(|is_new| {
-            if let Some(capture) = self.capture.as_ref().filter(|_| is_new) {
+            if let Some(capture) = self.reporter.capture().filter(|_| is_new) {
                 // Where the driver has no place for it, it was loaded twice.
                 for (mark, revision) in self.kernel.marks() {
                     capture.mark(mark, revision);
@@ -256,7 +252,6 @@ impl Agent {
                 let buckets = orders.claims.count();
                 let line = format!("{how} topology {revision} (epoch {epoch}): {buckets} buckets");
                 say(&line);
-                self.reporter.follow(&orders.analyzers);
                 self.core.loaded(revision)
             }
             Err(error) => {

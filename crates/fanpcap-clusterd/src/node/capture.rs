@@ -1,4 +1,4 @@
-//! Capture mode: a thread takes records out of the ring buffers and ships them.
+//! Capture mode: a thread takes records out of the ring buffers and ships them, and the counts.
 //!
 //! The ring buffers say how far they were read. A successor of a killed agent goes on there, and
 //! only the batches that the killed agent had begun are lost.
@@ -39,6 +39,8 @@ enum News {
     /// The topology of the table with this mark.
     Mark(u32, Revision),
     Analyzers(Vec<SocketAddr>),
+    /// The messages of a report.
+    Report(Vec<Vec<u8>>),
 }
 
 /// The thread that ships.
@@ -77,6 +79,11 @@ impl Capture {
     /// Ships to these analyzers.
     pub(super) fn follow(&self, analyzers: &[SocketAddr]) {
         self.tell(News::Analyzers(analyzers.to_vec()));
+    }
+
+    /// Sends a report to the analyzers.
+    pub(super) fn report(&self, messages: Vec<Vec<u8>>) {
+        self.tell(News::Report(messages));
     }
 
     /// What has become of the records.
@@ -164,6 +171,7 @@ impl Worker {
                 self.marks.push_front((mark, revision));
                 self.marks.truncate(MARKS);
             }
+            News::Report(messages) => self.shipper.report(&messages),
             News::Analyzers(analyzers) => {
                 if let Err(error) = self.shipper.follow(&analyzers) {
                     say(&format!("records go where they went before: {error}"));

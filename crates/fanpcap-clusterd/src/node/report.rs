@@ -1,10 +1,9 @@
 //! Reports the node's counts to the analyzers, once a second.
 //!
-//! A report goes in datagrams, of which each is whole by itself. A lost one costs a second: counts
-//! only grow, and the next report has them all.
+//! A report that does not reach an analyzer costs a second: counts only grow, and the next report has
+//! them all.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use fanpcap_cluster::record::{Head, Kind, encode_counts};
@@ -13,10 +12,11 @@ use fanpcap_cluster::{Announcement, NodeId, Revision};
 use fanpcap_linux::wait::clock::{self, realtime_ns};
 use fanpcap_select::native::Causes;
 
+use super::capture::Capture;
 use super::kernel::Kernel;
-use crate::keyring::Keyring;
+use super::say;
 use crate::selector::Counts;
-use crate::welcome::{ANSWER, ANSWERS, Access};
+use crate::shipping::Shipper;
 
 /// How often the analyzers are told.
 const EVERY: Duration = Duration::from_secs(1);
@@ -28,43 +28,35 @@ const AT_ONCE: u64 = 20_000_000;
 /// How often the counts are read for one report.
 const READINGS: usize = 5;
 
-/// Buckets of a datagram: it stays below 1400 bytes.
-const BUCKETS: usize = 76;
-
-/// Analyzers of before that are remembered.
-const FORMER: usize = 16;
+/// Buckets of a message, which has less than 64 KiB.
+const BUCKETS: usize = 2048;
 
 /// Tells the analyzers what the node counts.
 #[derive(Debug)]
 pub(super) struct Reporter {
-    /// One for each family of addresses: analyzers may have either.
-    sockets: Vec<UdpSocket>,
     cluster: u64,
     announcement: Announcement,
     session: u64,
-    keyring: Arc<Keyring>,
-    analyzers: Vec<(SocketAddr, Access)>,
-    /// Analyzers of before. One that comes back has the numbers of this session's messages.
-    former: Vec<(SocketAddr, Access)>,
+    to: Way,
     last: Option<Instant>,
 }
 
+/// How counts get to the analyzers.
+#[derive(Debug)]
+pub(super) enum Way {
+    /// Beside the records.
+    Capture(Capture),
+    /// Alone.
+    Counts(Box<Shipper>),
+}
+
 impl Reporter {
-    /// A reporter that sends from this address of the node.
-    pub(super) fn new(
-        cluster: u64,
-        announcement: Announcement,
-        from: IpAddr,
-        keyring: Arc<Keyring>,
-    ) -> Self {
+    pub(super) fn new(cluster: u64, announcement: Announcement, to: Way) -> Self {
         Self {
-            sockets: sockets(from),
-            keyring,
             cluster,
             announcement,
             session: realtime_ns(),
-            analyzers: Vec::new(),
-            former: Vec::new(),
+            to,
             last: None,
         }
     }
@@ -74,54 +66,28 @@ impl Reporter {
         self.announcement.node
     }
 
-    /// Tells these analyzers from now on.
-    pub(super) fn follow(&mut self, analyzers: &[SocketAddr]) {
-        let mut known = std::mem::take(&mut self.analyzers);
-        known.append(&mut self.former);
-        let access = |analyzer: &SocketAddr| known.iter().find(|(known, _)| known == analyzer);
-        let access = |analyzer: &SocketAddr| access(analyzer).map_or(Access::default(), |it| it.1);
-        let all = analyzers.iter();
-        self.analyzers = all.map(|analyzer| (*analyzer, access(analyzer))).collect();
-        known.retain(|(known, _)| !analyzers.contains(known));
-        known.truncate(FORMER);
-        self.former = known;
+    /// What ships records, if anything does.
+    pub(super) fn capture(&self) -> Option<&Capture> {
+        match &self.to {
+            Way::Capture(capture) => Some(capture),
+            Way::Counts(_) => None,
+        }
     }
 
-    /// Takes the analyzers' answers, and asks for the tokens that are lacking. A new token has the
-    /// counts sent at once.
-    fn heed(&mut self) {
-        let head = self.head();
-        let (sockets, analyzers) = (&self.sockets, &mut self.analyzers);
-        let is_new = self.keyring.with(|keys| {
-            let keys = keys?;
-            let mut is_new = false;
-            let mut answer = [0; ANSWER];
-            for socket in sockets {
-                for _ in 0..ANSWERS {
-                    let Ok((length, from)) = socket.recv_from(&mut answer) else {
-                        break;
-                    };
-                    let Some((_, access)) = analyzers.iter_mut().find(|(it, _)| *it == from) else {
-                        continue;
-                    };
-                    is_new |= access.hear(keys, &head, &answer[..length]);
+    /// Tells these analyzers from now on; records go there too.
+    pub(super) fn follow(&mut self, analyzers: &[SocketAddr]) {
+        match &mut self.to {
+            Way::Capture(capture) => capture.follow(analyzers),
+            Way::Counts(shipper) => {
+                if let Err(error) = shipper.follow(analyzers) {
+                    say(&format!("counts go where they went before: {error}"));
                 }
             }
-            for (analyzer, access) in analyzers {
-                if let Some(hello) = access.ask(keys, &head) {
-                    send_to(sockets, &hello, *analyzer);
-                }
-            }
-            Some(is_new)
-        });
-        if is_new == Some(true) {
-            self.last = None;
         }
     }
 
     /// Tells what is counted, if it is due. Returns the sums, if they were read.
     pub(super) fn tick(&mut self, kernel: &Kernel, revision: Revision) -> Option<Sums> {
-        self.heed();
         if self.last.is_some_and(|last| last.elapsed() < EVERY) {
             return None;
         }
@@ -175,7 +141,7 @@ impl Reporter {
     }
 
     /// What the node's messages begin with.
-    pub(super) fn head(&self) -> Head {
+    fn head(&self) -> Head {
         Head {
             kind: Kind::Counts,
             length: 0,
@@ -188,23 +154,12 @@ impl Reporter {
 
     fn send(&mut self, report: &Report) {
         let head = self.head();
-        let (sockets, analyzers) = (&self.sockets, &mut self.analyzers);
-        self.keyring.with(|keys| {
-            for chunk in report.chunks(BUCKETS) {
-                let mut message = encode_counts(&head, &chunk);
-                let length = message.len();
-                for (analyzer, access) in &mut *analyzers {
-                    message.truncate(length);
-                    match keys {
-                        // The token comes within milliseconds, and counts are sent then.
-                        Some(_) if !access.is_valid() => continue,
-                        Some(keys) => access.seal(keys, &mut message),
-                        None => {}
-                    }
-                    send_to(sockets, &message, *analyzer);
-                }
-            }
-        });
+        let chunks = report.chunks(BUCKETS);
+        let messages = chunks.map(|chunk| encode_counts(&head, &chunk)).collect();
+        match &mut self.to {
+            Way::Capture(capture) => capture.report(messages),
+            Way::Counts(shipper) => shipper.report(&messages),
+        }
     }
 }
 
@@ -220,30 +175,6 @@ fn at_one_time<T>(
         let end = now();
         (end.checked_sub(begin)? <= AT_ONCE).then_some((counts, end))
     })
-}
-
-/// A socket on the node's address, and one of the other family on any.
-fn sockets(from: IpAddr) -> Vec<UdpSocket> {
-    let other: IpAddr = match from {
-        IpAddr::V4(_) => Ipv6Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv4Addr::UNSPECIFIED.into(),
-    };
-    let both = [from, other].into_iter();
-    both.filter_map(|from| UdpSocket::bind((from, 0)).ok())
-        .filter(|socket| socket.set_nonblocking(true).is_ok())
-        .collect()
-}
-
-/// Sends by the socket of the analyzer's address family.
-fn send_to(sockets: &[UdpSocket], message: &[u8], analyzer: SocketAddr) {
-    let is_same = |socket: &&UdpSocket| {
-        let from = socket.local_addr();
-        from.is_ok_and(|from| from.is_ipv4() == analyzer.is_ipv4())
-    };
-    if let Some(socket) = sockets.iter().find(is_same) {
-        // A lost report is replaced by the next one, a second later.
-        let _ = socket.send_to(message, analyzer);
-    }
 }
 
 /// Packets of all buckets, since the counters were 0.

@@ -1,20 +1,19 @@
-//! One analyzer's records: batches, and the way that they take.
+//! One analyzer's records: batches or the paper's datagrams; and the connection, which also has the
+//! counts.
 
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::ops::AddAssign;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use fanpcap_cluster::Revision;
 use fanpcap_cluster::record::{BatchBuilder, Head, PAPER_HEADER_BYTES, PaperBuilder, Record};
-use fanpcap_cluster::sealed::SEAL_BYTES;
 
 use super::Way;
-use super::datagrams::{Datagrams, socket};
-use super::line::{Line, Sent, Shared, WINDOW};
+use super::line::{Line, Sent, Shared, WINDOW, lock};
 use crate::keyring::Keyring;
 
 /// Bytes of a batch over TCP.
@@ -47,23 +46,30 @@ impl AddAssign for Shipped {
     }
 }
 
-/// One analyzer's records.
+impl Shared {
+    /// These counts, with what the connection has counted.
+    fn added_to(&self, mut counts: Shipped) -> Shipped {
+        counts.sent += self.shipped.load(Ordering::Relaxed);
+        counts.broken += self.broken.load(Ordering::Relaxed);
+        counts
+    }
+}
+
+/// One analyzer's records and counts.
 #[derive(Debug)]
 pub(super) struct Lane {
     outlet: Outlet,
+    batches: Sender<Sent>,
+    shared: Arc<Shared>,
+    thread: JoinHandle<u64>,
     counts: Shipped,
 }
 
+/// How records leave.
 #[derive(Debug)]
 enum Outlet {
-    Udp(Box<Datagrams>, BatchBuilder),
+    Batches(BatchBuilder),
     Paper(UdpSocket, PaperBuilder),
-    Tcp {
-        builder: BatchBuilder,
-        batches: Sender<Sent>,
-        shared: Arc<Shared>,
-        thread: JoinHandle<u64>,
-    },
 }
 
 impl Lane {
@@ -75,33 +81,21 @@ impl Lane {
         keyring: Arc<Keyring>,
     ) -> io::Result<Self> {
         let outlet = match way {
-            Way::Udp(size) => {
-                let datagrams = Datagrams::open(to, head, keyring)?;
-                // A key may come later.
-                let size = size.saturating_sub(SEAL_BYTES);
-                Outlet::Udp(Box::new(datagrams), BatchBuilder::new(head, size, link))
-            }
             Way::Paper(port) => {
                 let to = SocketAddr::new(to.ip(), port.unwrap_or(to.port()));
                 Outlet::Paper(socket(to)?, PaperBuilder::default())
             }
-            Way::Tcp => {
-                let (batches, queue) = channel();
-                let shared = Arc::new(Shared::default());
-                let line = Line::new(to, head, keyring, Arc::clone(&shared));
-                let thread = thread::Builder::new()
-                    .name("shipping".to_owned())
-                    .spawn(move || line.run(&queue))?;
-                Outlet::Tcp {
-                    builder: BatchBuilder::new(head, BATCH, link),
-                    batches,
-                    shared,
-                    thread,
-                }
-            }
+            Way::Tcp => Outlet::Batches(BatchBuilder::new(head, BATCH, link)),
         };
+        let (batches, queue) = channel();
+        let shared = Arc::new(Shared::default());
+        let line = Line::new(to, keyring, Arc::clone(&shared));
+        let thread = thread::Builder::new().name("shipping".to_owned());
         Ok(Self {
             outlet,
+            batches,
+            shared,
+            thread: thread.spawn(move || line.run(&queue))?,
             counts: Shipped::default(),
         })
     }
@@ -109,7 +103,7 @@ impl Lane {
     pub(super) fn push(&mut self, revision: Revision, record: &Record<'_>) {
         self.counts.taken += 1;
         match &mut self.outlet {
-            Outlet::Udp(_, builder) | Outlet::Tcp { builder, .. } => {
+            Outlet::Batches(builder) => {
                 let (sequence, first) = (builder.sequence(), builder.first());
                 if let Some(bytes) = builder.push(revision, record) {
                     let records = builder.first() - first;
@@ -127,14 +121,11 @@ impl Lane {
     /// Sends what waits; or, `now` not being 0, that there is nothing to send, unless the analyzer
     /// is far behind.
     pub(super) fn flush(&mut self, revision: Revision, now: u64) {
-        if let Outlet::Udp(datagrams, _) = &mut self.outlet {
-            datagrams.heed();
-        }
-        if now > 0 && self.is_behind() {
+        if now > 0 && self.shared.held.load(Ordering::Relaxed) >= BEHIND {
             return;
         }
         match &mut self.outlet {
-            Outlet::Udp(_, builder) | Outlet::Tcp { builder, .. } => {
+            Outlet::Batches(builder) => {
                 let (sequence, first) = (builder.sequence(), builder.first());
                 let mut batch = builder.flush();
                 if batch.is_none() && now > 0 {
@@ -153,38 +144,26 @@ impl Lane {
         }
     }
 
-    /// Whether the analyzer has acknowledged nothing for long.
-    fn is_behind(&self) -> bool {
-        match &self.outlet {
-            Outlet::Tcp { shared, .. } => shared.held.load(Ordering::Relaxed) >= BEHIND,
-            Outlet::Udp(..) | Outlet::Paper(..) => false,
-        }
+    /// Sends the messages of a report, in place of those that wait.
+    pub(super) fn report(&self, messages: &[Vec<u8>]) {
+        *lock(&self.shared.report) = messages.to_vec();
     }
 
     fn send(&mut self, sequence: u64, records: u64, bytes: Vec<u8>) {
-        match &mut self.outlet {
-            Outlet::Udp(datagrams, _) => datagrams.send(records, bytes),
-            // Has no batches.
-            Outlet::Paper(..) => {}
-            Outlet::Tcp {
-                builder,
-                batches,
-                shared,
-                ..
-            } => {
-                let batch = Sent {
-                    sequence,
-                    records,
-                    bytes,
-                };
-                let has_room = shared.held.fetch_add(1, Ordering::Relaxed) < WINDOW;
-                if !has_room || batches.send(batch).is_err() {
-                    shared.held.fetch_sub(1, Ordering::Relaxed);
-                    builder.take_back();
-                    self.counts.lost += records;
-                }
-            }
+        let batch = Sent {
+            sequence,
+            records,
+            bytes,
+        };
+        let has_room = self.shared.held.fetch_add(1, Ordering::Relaxed) < WINDOW;
+        if has_room && self.batches.send(batch).is_ok() {
+            return;
         }
+        self.shared.held.fetch_sub(1, Ordering::Relaxed);
+        if let Outlet::Batches(builder) = &mut self.outlet {
+            builder.take_back();
+        }
+        self.counts.lost += records;
     }
 
     fn send_paper(&mut self, datagram: &[u8]) {
@@ -199,99 +178,65 @@ impl Lane {
     }
 
     pub(super) fn shipped(&self) -> Shipped {
-        let mut counts = self.counts;
-        match &self.outlet {
-            Outlet::Tcp { shared, .. } => {
-                counts.sent = shared.shipped.load(Ordering::Relaxed);
-                counts.broken = shared.broken.load(Ordering::Relaxed);
-            }
-            Outlet::Udp(datagrams, _) => {
-                (counts.sent, counts.lost) = (datagrams.sent, datagrams.lost);
-            }
-            Outlet::Paper(..) => {}
-        }
-        counts
+        self.shared.added_to(self.counts)
     }
 
     /// What is wrong with the connection, if anything is.
     pub(super) fn trouble(&self) -> Option<String> {
-        let Outlet::Tcp { shared, .. } = &self.outlet else {
-            return None;
-        };
-        let trouble = shared.trouble.lock();
-        let trouble = trouble.unwrap_or_else(PoisonError::into_inner);
+        let trouble = lock(&self.shared.trouble);
         Some(trouble.clone()).filter(|text| !text.is_empty())
     }
 
     /// Takes no more records. What was sent is acknowledged later.
-    pub(super) fn retire(mut self) -> Retired {
-        let line = match self.outlet {
-            Outlet::Tcp {
-                batches,
-                shared,
-                thread,
-                ..
-            } => {
-                drop(batches);
-                Some((shared, thread))
-            }
-            Outlet::Udp(datagrams, _) => {
-                (self.counts.sent, self.counts.lost) = datagrams.close();
-                None
-            }
-            Outlet::Paper(..) => None,
-        };
+    pub(super) fn retire(self) -> Retired {
         Retired {
             counts: self.counts,
-            line,
+            shared: self.shared,
+            thread: self.thread,
         }
     }
+}
+
+/// A socket that sends to an analyzer and never waits.
+fn socket(to: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = match to {
+        SocketAddr::V4(_) => UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?,
+        SocketAddr::V6(_) => UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?,
+    };
+    socket.connect(to)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
 }
 
 /// A lane that takes no more records.
 #[derive(Debug)]
 pub(super) struct Retired {
     counts: Shipped,
-    line: Option<(Arc<Shared>, JoinHandle<u64>)>,
+    shared: Arc<Shared>,
+    thread: JoinHandle<u64>,
 }
 
 impl Retired {
     pub(super) fn shipped(&self) -> Shipped {
-        let mut counts = self.counts;
-        if let Some((shared, _)) = &self.line {
-            counts.sent = shared.shipped.load(Ordering::Relaxed);
-            counts.broken = shared.broken.load(Ordering::Relaxed);
-        }
-        counts
+        self.shared.added_to(self.counts)
     }
 
     /// Whether all is acknowledged, or given up.
     pub(super) fn is_done(&self) -> bool {
-        self.line
-            .as_ref()
-            .is_none_or(|(_, thread)| thread.is_finished())
+        self.thread.is_finished()
     }
 
     /// Gives up what is not acknowledged within some seconds.
     pub(super) fn end(&self) {
-        if let Some((shared, _)) = &self.line {
-            shared.ends.store(true, Ordering::Relaxed);
-        }
+        self.shared.ends.store(true, Ordering::Relaxed);
     }
 
     /// Waits until all is acknowledged, or given up.
-    pub(super) fn close(mut self) -> Shipped {
+    pub(super) fn close(self) -> Shipped {
         self.end();
-        let lost = match self.line.take() {
-            Some((shared, thread)) => {
-                let lost = thread.join().unwrap_or(0);
-                self.counts.sent = shared.shipped.load(Ordering::Relaxed);
-                self.counts.broken = shared.broken.load(Ordering::Relaxed);
-                lost
-            }
-            None => 0,
-        };
-        self.counts.lost += lost;
-        self.counts
+        let lost = self.thread.join().unwrap_or(0);
+        let mut counts = self.shared.added_to(self.counts);
+        counts.lost += lost;
+        counts
     }
 }

@@ -1,6 +1,8 @@
-//! A TCP connection to an analyzer, in a thread of its own: batches are kept until acknowledged.
+//! The connection to an analyzer, in a thread of its own: batches are kept until acknowledged, the
+//! newest report until it is sent.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -8,7 +10,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fanpcap_cluster::record::Head;
 use fanpcap_terminal::streams;
 
 use super::link::{Link, LinkError};
@@ -41,6 +42,8 @@ pub(super) struct Sent {
 /// What a line's thread and its lane both know.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
+    /// The messages of the newest report, until they are sent.
+    pub(super) report: Mutex<Vec<Vec<u8>>>,
     /// Batches that wait for an acknowledgement.
     pub(super) held: AtomicUsize,
     /// Records that the analyzer has.
@@ -56,7 +59,6 @@ pub(super) struct Shared {
 /// A connection that is made anew as often as it breaks.
 pub(super) struct Line {
     analyzer: SocketAddr,
-    head: Head,
     keyring: Arc<Keyring>,
     shared: Arc<Shared>,
     /// What is not acknowledged, the oldest first.
@@ -71,15 +73,9 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn new(
-        analyzer: SocketAddr,
-        head: Head,
-        keyring: Arc<Keyring>,
-        shared: Arc<Shared>,
-    ) -> Self {
+    pub(super) fn new(analyzer: SocketAddr, keyring: Arc<Keyring>, shared: Arc<Shared>) -> Self {
         Self {
             analyzer,
-            head,
             keyring,
             shared,
             waiting: VecDeque::new(),
@@ -133,11 +129,17 @@ impl Line {
         Ok(())
     }
 
-    /// Sends some of what was not sent yet.
+    /// Sends the report, and some of the batches that were not sent yet.
     fn send(&mut self) {
         let Some(link) = &mut self.link else {
             return;
         };
+        let report = mem::take(&mut *lock(&self.shared.report));
+        for message in report {
+            if link.send(&message).is_err() {
+                return self.hang_up();
+            }
+        }
         for batch in self.waiting.iter().skip(self.sent).take(BURST) {
             if link.send(&batch.bytes).is_err() {
                 return self.hang_up();
@@ -193,7 +195,7 @@ impl Line {
 
     /// Connects. All that is not acknowledged is sent again.
     fn connect(&mut self) {
-        match Link::open(self.analyzer, self.head, &self.keyring) {
+        match Link::open(self.analyzer, &self.keyring) {
             Ok(link) => {
                 self.link = Some(link);
                 self.sent = 0;
@@ -217,7 +219,10 @@ impl Line {
     }
 
     fn trouble(&self) -> MutexGuard<'_, String> {
-        let trouble = self.shared.trouble.lock();
-        trouble.unwrap_or_else(PoisonError::into_inner)
+        lock(&self.shared.trouble)
     }
+}
+
+pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

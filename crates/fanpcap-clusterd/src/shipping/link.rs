@@ -2,16 +2,18 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fanpcap_cluster::record::{ACK_BYTES, Head, decode_ack};
-use fanpcap_cluster::sealed::{Heard, Pass, Refusal, SEAL_BYTES};
+use fanpcap_cluster::record::{ACK_BYTES, decode_ack};
+
+use fanpcap_linux::unacknowledged;
 
 use super::secured::Secured;
-use crate::keyring::{Keyring, random};
+use crate::keyring::Keyring;
 use crate::tls;
 
 /// How long a connection may take to be made, and to be answered.
@@ -23,12 +25,6 @@ const REASON: Duration = Duration::from_millis(200);
 /// Why there is no connection, for the operator.
 #[derive(Debug)]
 pub(super) struct LinkError(pub(super) String);
-
-impl From<Refusal> for LinkError {
-    fn from(refusal: Refusal) -> Self {
-        Self(refusal.to_string())
-    }
-}
 
 impl From<io::Error> for LinkError {
     fn from(error: io::Error) -> Self {
@@ -48,60 +44,38 @@ impl From<io::Error> for LinkError {
 }
 
 const CLOSED: &str = "the analyzer closed the connection; if it does so again, compare 'key_file' \
-    in cluster.conf on both sides";
+    and 'records_certificate' in cluster.conf, and fanpcap's version, on both sides";
 
 /// A connection, and the first batch that the analyzer lacks.
 pub(super) struct Link {
     stream: TcpStream,
-    guard: Guard,
-    /// A batch with its seal.
-    sealed: Vec<u8>,
+    /// `None`: this side has neither key nor certificate.
+    secured: Option<Secured>,
     lacks: Arc<AtomicU64>,
     acks: thread::JoinHandle<Result<(), LinkError>>,
 }
 
-/// What makes a connection trustworthy.
-enum Guard {
-    /// Nothing: this side has neither key nor certificate.
-    Open,
-    Seals(Seals),
-    Tls(Secured),
-}
-
-/// How the messages of a connection are sealed.
-#[derive(Clone)]
-struct Seals {
-    head: Head,
-    keyring: Arc<Keyring>,
-    pass: Arc<Mutex<Pass>>,
-}
-
 impl Link {
-    /// Connects, and gets the analyzer's token if this side has a key.
-    pub(super) fn open(
-        analyzer: SocketAddr,
-        head: Head,
-        keyring: &Arc<Keyring>,
-    ) -> Result<Self, LinkError> {
-        let mut stream = TcpStream::connect_timeout(&analyzer, PATIENCE)?;
+    /// Connects, and proves both sides to each other if this side has a key or a certificate.
+    pub(super) fn open(analyzer: SocketAddr, keyring: &Keyring) -> Result<Self, LinkError> {
+        let stream = TcpStream::connect_timeout(&analyzer, PATIENCE)?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        let guard = match (keyring.tls(), keyring.has_keys()) {
-            (Some(tls), _) => Guard::Tls(Secured::open(&stream, analyzer.ip(), tls.client)?),
-            (None, true) => Guard::Seals(Seals::open(&mut stream, head, Arc::clone(keyring))?),
-            (None, false) => Guard::Open,
-        };
+        // Nobody acknowledges counts but the kernel.
+        unacknowledged::limit(stream.as_fd(), PATIENCE)?;
+        let tls = keyring.tls();
+        let secured = tls.map(|tls| Secured::open(&stream, analyzer.ip(), Arc::clone(&tls.client)));
+        let secured = secured.transpose()?;
         stream.set_read_timeout(None)?;
         let lacks = Arc::new(AtomicU64::new(0));
         let heard = Arc::clone(&lacks);
         let end = stream.try_clone()?;
-        let (reader, seals): (Box<dyn Read + Send>, _) = match &guard {
-            Guard::Open => (Box::new(stream.try_clone()?), None),
-            Guard::Seals(seals) => (Box::new(stream.try_clone()?), Some(seals.clone())),
-            Guard::Tls(secured) => (Box::new(secured.reader()?), None),
+        let reader: Box<dyn Read + Send> = match &secured {
+            None => Box::new(stream.try_clone()?),
+            Some(secured) => Box::new(secured.reader()?),
         };
         let listen = move || {
-            let ended = take_acks(reader, seals.as_ref(), &heard);
+            let ended = take_acks(reader, &heard);
             let _ = end.shutdown(Shutdown::Both);
             ended
         };
@@ -110,8 +84,7 @@ impl Link {
             .spawn(listen)?;
         Ok(Self {
             stream,
-            guard,
-            sealed: Vec::new(),
+            secured,
             lacks,
             acks,
         })
@@ -119,15 +92,9 @@ impl Link {
 
     /// Sends a message.
     pub(super) fn send(&mut self, message: &[u8]) -> io::Result<()> {
-        match &mut self.guard {
-            Guard::Open => self.stream.write_all(message),
-            Guard::Tls(secured) => secured.send(message),
-            Guard::Seals(seals) => {
-                self.sealed.clear();
-                self.sealed.extend_from_slice(message);
-                seals.seal(&mut self.sealed);
-                self.stream.write_all(&self.sealed)
-            }
+        match &mut self.secured {
+            None => self.stream.write_all(message),
+            Some(secured) => secured.send(message),
         }
     }
 
@@ -148,10 +115,9 @@ impl Link {
             stream,
             acks,
             lacks,
-            mut guard,
-            ..
+            mut secured,
         } = self;
-        if let Guard::Tls(secured) = &mut guard {
+        if let Some(secured) = &mut secured {
             secured.close();
         }
         let _ = stream.shutdown(Shutdown::Both);
@@ -165,67 +131,14 @@ impl Link {
     }
 }
 
-impl Seals {
-    /// Asks for the token and waits for it.
-    fn open(stream: &mut TcpStream, head: Head, keyring: Arc<Keyring>) -> Result<Self, LinkError> {
-        let mut pass = Pass::default();
-        let nonce = u64::from_ne_bytes(random()?);
-        let hello = keyring.with(|keys| keys.map(|keys| pass.ask(keys, &head, nonce)));
-        stream.write_all(&hello.unwrap_or_default())?;
-        let mut welcome = [0; ACK_BYTES + SEAL_BYTES];
-        stream.read_exact(&mut welcome)?;
-        let seals = Self {
-            head,
-            keyring,
-            pass: Arc::new(Mutex::new(pass)),
-        };
-        match seals.hear(&welcome)? {
-            Heard::Welcome => Ok(seals),
-            Heard::Ask | Heard::Ack(_) => Err(Refusal::Stale.into()),
-        }
-    }
-
-    fn seal(&self, message: &mut Vec<u8>) {
-        let mut pass = self.pass.lock().unwrap_or_else(PoisonError::into_inner);
-        self.keyring.with(|keys| {
-            // Without a key the analyzer refuses the message, and the connection is made anew.
-            if let Some(keys) = keys {
-                pass.seal(keys, message);
-            }
-        });
-    }
-
-    fn hear(&self, bytes: &[u8]) -> Result<Heard, Refusal> {
-        let mut pass = self.pass.lock().unwrap_or_else(PoisonError::into_inner);
-        self.keyring.with(|keys| match keys {
-            Some(keys) => pass.hear(keys, &self.head, bytes),
-            None => Err(Refusal::Key),
-        })
-    }
-}
-
 /// Reads acknowledgements until the connection ends.
-fn take_acks(
-    mut stream: impl Read,
-    seals: Option<&Seals>,
-    lacks: &AtomicU64,
-) -> Result<(), LinkError> {
-    let mut ack = [0; ACK_BYTES + SEAL_BYTES];
+fn take_acks(mut stream: impl Read, lacks: &AtomicU64) -> Result<(), LinkError> {
+    let mut ack = [0; ACK_BYTES];
     loop {
-        let next = match seals {
-            Some(seals) => {
-                stream.read_exact(&mut ack)?;
-                match seals.hear(&ack)? {
-                    Heard::Ack(next) => next,
-                    Heard::Ask | Heard::Welcome => continue,
-                }
-            }
-            None => {
-                stream.read_exact(&mut ack[..ACK_BYTES])?;
-                let ack = decode_ack(&ack[..ACK_BYTES]);
-                ack.map_err(|_| Refusal::Foreign)?.1
-            }
-        };
+        stream.read_exact(&mut ack)?;
+        let ack = decode_ack(&ack);
+        let (_, next) =
+            ack.map_err(|error| LinkError(format!("the analyzer's answer is {error}")))?;
         lacks.fetch_max(next, Ordering::AcqRel);
     }
 }

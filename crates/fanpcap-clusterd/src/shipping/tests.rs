@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use fanpcap_cluster::record::{Batch, HEAD_BYTES, encode_ack, paper_headers};
+use fanpcap_cluster::record::{Batch, HEAD_BYTES, decode_ack, encode_ack, paper_headers};
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::loopback::free_address;
 
@@ -216,23 +216,15 @@ fn what_an_analyzer_out_of_reach_did_not_get_is_counted() {
 }
 
 #[test]
-fn datagrams_are_batches_or_the_papers() {
+fn the_papers_datagrams_have_28_headers_or_what_is_left() {
     let analyzer = UdpSocket::bind("127.0.0.1:0").unwrap();
     analyzer.set_read_timeout(Some(LIMIT)).unwrap();
     let to = [analyzer.local_addr().unwrap()];
     let mut datagram = [0; 2000];
-    let mut shipper = Shipper::new(settings(Way::Udp(1400)), Arc::default());
-    shipper.follow(&to).unwrap();
-    ship(&mut shipper, 0..3);
-    shipper.flush(Revision(1), 9);
-    let len = analyzer.recv(&mut datagram).unwrap();
-    assert_eq!(Batch::decode(&datagram[..len]).unwrap().len(), 3);
-    shipper.flush(Revision(1), 9);
-    let len = analyzer.recv(&mut datagram).unwrap();
-    assert!(Batch::decode(&datagram[..len]).unwrap().is_empty());
     let mut shipper = Shipper::new(settings(Way::Paper(None)), Arc::default());
     shipper.follow(&to).unwrap();
     ship(&mut shipper, 0..29);
+    shipper.flush(Revision(1), 0);
     assert_eq!(shipper.close().sent, 29);
     let len = analyzer.recv(&mut datagram).unwrap();
     assert_eq!(paper_headers(&datagram[..len]).unwrap().len(), 28);
@@ -241,20 +233,48 @@ fn datagrams_are_batches_or_the_papers() {
 
 #[test]
 fn an_analyzer_that_comes_back_gets_a_session_of_its_own() {
-    let analyzers = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
-    let mut shipper = Shipper::new(settings(Way::Udp(1400)), Arc::default());
+    let analyzers = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
     let mut sessions = BTreeSet::new();
+    let mut streams = Vec::new();
     for analyzer in [0, 1, 0].map(|at| &analyzers[at]) {
-        let limit = Some(LIMIT);
-        analyzer.set_read_timeout(limit).unwrap();
         shipper.follow(&[analyzer.local_addr().unwrap()]).unwrap();
         ship(&mut shipper, 0..3);
         shipper.flush(Revision(1), 9);
-        let mut datagram = [0; 2000];
-        let length = analyzer.recv(&mut datagram).unwrap();
-        let batch = Batch::decode(&datagram[..length]).unwrap();
+        let (mut stream, _) = analyzer.accept().unwrap();
+        let bytes = message(&mut stream).unwrap();
+        let batch = Batch::decode(&bytes).unwrap();
         // Numbers begin anew: by those of an old session it would be a double.
         assert_eq!((batch.len(), batch.origin.sequence), (3, 0));
         assert!(sessions.insert(batch.head.session), "{sessions:?}");
+        stream.write_all(&encode_ack(&batch.head, 1)).unwrap();
+        streams.push(stream);
+    }
+}
+
+#[test]
+fn the_newest_report_is_sent_beside_batches_as_soon_as_there_is_a_connection() {
+    let to = free_address();
+    let mut shipper = Shipper::new(settings(Way::Paper(None)), Arc::default());
+    shipper.follow(&[to]).unwrap();
+    let report = |number| encode_ack(&head(), number);
+    shipper.report(&[report(1)]);
+    shipper.report(&[report(2), report(3)]);
+    let listener = TcpListener::bind(to).unwrap();
+    let (mut stream, _) = listener.accept().unwrap();
+    let mut next = || decode_ack(&message(&mut stream).unwrap()).unwrap().1;
+    assert_eq!([next(), next()], [2, 3]);
+    shipper.report(&[report(4)]);
+    assert_eq!(next(), 4);
+}
+
+fn head() -> Head {
+    Head {
+        kind: Kind::Ack,
+        length: 0,
+        cluster: 1,
+        node: NodeId(2),
+        boot: 3,
+        session: 4,
     }
 }

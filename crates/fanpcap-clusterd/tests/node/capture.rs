@@ -1,8 +1,8 @@
 //! Capture mode: what analyzers get.
 
 use std::collections::BTreeMap;
-use std::net::UdpSocket;
-use std::os::fd::AsFd;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use fanpcap_cluster::Revision;
-use fanpcap_cluster::record::{Batch, decode_counts};
+use fanpcap_cluster::record::{Batch, HEAD_BYTES, Head, decode_counts, encode_ack};
 use fanpcap_cluster::witness::Assembly;
-use fanpcap_linux::receive_buffer;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::mirror::HOST;
 use fanpcap_testkit::{netns, traffic};
@@ -24,13 +23,9 @@ use crate::stage::Stage;
 fn each_packets_first_bytes_arrive_once_and_the_counts_agree() {
     netns::within_new(|| {
         let mut stage = Stage::bare(3)?;
-        stage.settings(
-            "mode = capture\ntransport = udp\nheader = 80\nanalyzers = 192.0.2.254:7710\n",
-        )?;
-        let analyzer = UdpSocket::bind((HOST, 7710))?;
-        analyzer.set_read_timeout(Some(Duration::from_millis(100)))?;
-        // On a busy machine it reads late, and what has no room is lost.
-        receive_buffer::force(analyzer.as_fd(), 16 << 20)?;
+        stage.settings("mode = capture\nheader = 80\nanalyzers = 192.0.2.254:7710\n")?;
+        let analyzer = TcpListener::bind((HOST, 7710))?;
+        analyzer.set_nonblocking(true)?;
         let stop = Arc::new(AtomicBool::new(false));
         let got = Arc::new(Mutex::new(Got::default()));
         let (told, takes) = (Arc::clone(&stop), Arc::clone(&got));
@@ -92,29 +87,51 @@ struct Got {
     reports: BTreeMap<u32, (u64, u64)>,
 }
 
-/// Takes messages until told to stop.
-fn take(got: &Mutex<Got>, stop: &AtomicBool, analyzer: &UdpSocket) -> Result<()> {
-    let mut assemblies: BTreeMap<u32, Assembly> = BTreeMap::new();
-    let mut buffer = vec![0; 65_536];
+/// Takes connections until told to stop.
+fn take(got: &Mutex<Got>, stop: &AtomicBool, analyzer: &TcpListener) -> Result<()> {
+    thread::scope(|scope| {
+        let mut connections = Vec::new();
+        while !stop.load(Ordering::Relaxed) {
+            match analyzer.accept() {
+                Ok((stream, _)) => {
+                    connections.push(scope.spawn(move || take_messages(got, stop, stream)));
+                }
+                Err(_) => thread::sleep(Duration::from_millis(10)),
+            }
+        }
+        let mut ended = connections
+            .into_iter()
+            .map(|it| it.join().expect("no panic"));
+        ended.try_for_each(|ended| ended)
+    })
+}
+
+/// Takes a connection's messages until it ends, or until told to stop.
+fn take_messages(got: &Mutex<Got>, stop: &AtomicBool, mut stream: TcpStream) -> Result<()> {
+    let mut assembly = Assembly::default();
     while !stop.load(Ordering::Relaxed) {
-        let Ok(len) = analyzer.recv(&mut buffer) else {
-            continue;
-        };
+        let mut bytes = vec![0; HEAD_BYTES];
+        if stream.read_exact(&mut bytes).is_err() {
+            // Its agent was killed.
+            break;
+        }
+        bytes.resize(Head::decode(&bytes)?.length, 0);
+        stream.read_exact(&mut bytes[HEAD_BYTES..])?;
         let mut got = got.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Ok(batch) = Batch::decode(&buffer[..len]) {
+        if let Ok(batch) = Batch::decode(&bytes) {
             ensure!(batch.origin.revision == Revision(1), "{:?}", batch.origin);
             for record in batch.records() {
                 if let Some(number) = traffic::sequence_of(record.captured) {
                     *got.numbers.entry(number).or_default() += 1;
                 }
             }
+            stream.write_all(&encode_ack(&batch.head, batch.origin.sequence + 1))?;
         } else {
-            let (_, chunk) = decode_counts(&buffer[..len])?;
-            let node = chunk.summary.node.0;
+            let (_, chunk) = decode_counts(&bytes)?;
             let sum = |counts: &[u64]| counts.iter().sum();
-            if let Some(report) = assemblies.entry(node).or_default().take(&chunk) {
+            if let Some(report) = assembly.take(&chunk) {
                 let sums = (sum(&report.seen[..]), sum(&report.captured[..]));
-                got.reports.insert(node, sums);
+                got.reports.insert(chunk.summary.node.0, sums);
             }
         }
     }

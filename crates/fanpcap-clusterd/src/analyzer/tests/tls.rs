@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::*;
-use crate::tls::{Tls, TlsFiles};
+use crate::tls::TlsFiles;
 
 /// Certificates made by openssl; `None` where it is not there.
-pub(super) struct Authority(Scratch);
+struct Authority(Scratch);
 
 impl Authority {
-    pub(super) fn new() -> Option<Self> {
+    fn new() -> Option<Self> {
         let authority = Self(Scratch::new().unwrap());
         if Command::new("openssl").arg("version").output().is_err() {
             println!("SKIP: no openssl");
@@ -31,7 +31,7 @@ impl Authority {
     }
 
     /// A certificate for this address, signed by `ca`.
-    pub(super) fn make(&self, ca: &str, name: &str, address: &str, times: &str) {
+    fn make(&self, ca: &str, name: &str, address: &str, times: &str) {
         let text = format!("subjectAltName=IP:{address}\nextendedKeyUsage=serverAuth,clientAuth\n");
         self.0.write("extensions", &text).unwrap();
         let path = |name: &str| self.path(name);
@@ -48,9 +48,9 @@ impl Authority {
         ));
     }
 
-    /// A ring with a key and this certificate.
-    pub(super) fn ring(&self, name: &str) -> Arc<Keyring> {
-        let ring = ring(Some(1));
+    /// A ring with this certificate.
+    fn ring(&self, name: &str) -> Arc<Keyring> {
+        let ring = ring(None);
         self.put(&ring, name);
         ring
     }
@@ -62,7 +62,7 @@ impl Authority {
             certificate: file(name),
             key: file(&format!("{name}.key")),
         };
-        ring.set_tls(Some(Tls::load(&files).unwrap()));
+        ring.set(Some(Tls::load(&files).unwrap()));
     }
 }
 
@@ -75,22 +75,7 @@ fn openssl(words: &str) {
     assert!(done.status.success(), "openssl {words}: {said}");
 }
 
-/// How many connections an analyzer refused for their certificates.
-fn uncertified(status: &Status) -> u64 {
-    let mut all = status.refusals.iter();
-    all.find(|(name, _)| *name == "certificate").unwrap().1
-}
-
-/// Works until the shipper's trouble has these words.
-fn await_trouble(desk: &mut Desk, node: &Shipper, words: &str) {
-    let until = Instant::now() + LIMIT;
-    while !node.trouble().contains(words) {
-        assert!(Instant::now() < until, "{words}: {:?}", node.trouble());
-        desk.work();
-    }
-}
-
-pub(super) const DAYS: &str = "-days 2";
+const DAYS: &str = "-days 2";
 /// Begins and ends in the same second.
 const NONE: &str = "-days 0";
 
@@ -127,21 +112,22 @@ fn both_sides_need_a_certificate_that_is_right_and_valid() {
     // The node's own, as the analyzer sees it.
     authority.put(&analyzer, "analyzer");
     authority.put(&of_node, "stranger");
-    let before = uncertified(&desk.close());
-    await_trouble(
-        &mut desk,
-        &node,
-        "it refuses this side's certificate: no authority",
-    );
+    let before = refused(&desk.close(), Reason::Certificate);
+    await_trouble(&mut desk, &node, "it refuses this side: no authority");
     authority.put(&of_node, "expired");
     await_trouble(
         &mut desk,
         &node,
-        "it refuses this side's certificate: it has expired",
+        "it refuses this side: its certificate has expired",
     );
-    of_node.set_tls(None);
+    of_node.set(None);
     await_trouble(&mut desk, &node, "closed the connection");
-    assert!(uncertified(&desk.close()) >= before + 2);
+    assert!(refused(&desk.close(), Reason::Certificate) >= before + 2);
+    of_node.set(Some(tls_of(1, None)));
+    let so_far = refused(&desk.close(), Reason::Certificate);
+    let is_refused = |status: &Status| refused(status, Reason::Certificate) > so_far + 1;
+    assert!(is_refused(&work_until(&mut desk, is_refused)));
+    await_trouble(&mut desk, &node, "compare 'key_file' and");
     assert_eq!(desk.close().counters.received, 0);
     // All that waited comes, once both sides are right.
     authority.put(&of_node, "analyzer");
@@ -150,17 +136,12 @@ fn both_sides_need_a_certificate_that_is_right_and_valid() {
         (status.counters.received, status.counters.delivered),
         (10, 10)
     );
-    let closing = thread::spawn(move || node.close());
-    while !closing.is_finished() {
-        desk.work();
-    }
-    let shipped = closing.join().unwrap();
-    assert_eq!((shipped.sent, shipped.lost), (10, 0));
+    assert_eq!(close(&mut desk, vec![node]), [(10, 0)]);
 }
 
 /// A measurement in a release build with `FANPCAP_HEADERS=20000000`.
 #[test]
-fn headers_a_second_over_tls() {
+fn headers_a_second_by_certificates() {
     let Some(authority) = Authority::new() else {
         return;
     };

@@ -1,0 +1,123 @@
+//! Why an analyzer ends a connection, and how often it has.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fanpcap_cluster::record::MessageError;
+use fanpcap_terminal::streams;
+
+use crate::tls::{self, Proof, Tls};
+
+/// What a connection lacks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reason {
+    /// It brings no messages of this cluster.
+    Foreign = 0,
+    /// Its messages are of another version.
+    Version = 1,
+    /// One side has no key, or another one.
+    Key = 2,
+    /// One side does not believe the other's certificate, or there is none.
+    Certificate = 3,
+}
+
+impl Reason {
+    const ALL: [Self; 4] = [Self::Foreign, Self::Version, Self::Key, Self::Certificate];
+
+    /// Its name in metrics and JSON.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Foreign => "foreign",
+            Self::Version => "version",
+            Self::Key => "key",
+            Self::Certificate => "certificate",
+        }
+    }
+}
+
+/// Why a connection was ended here.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// It broke, or took too long.
+    Broken,
+    /// What it brings is not believed, in words.
+    Refused(Reason, String),
+}
+
+impl Ended {
+    pub(super) fn foreign() -> Self {
+        Self::Refused(Reason::Foreign, "not a message of this cluster".to_owned())
+    }
+
+    /// A connection that failed, with TLS as `tls` says.
+    pub(super) fn of(error: &io::Error, tls: Option<&Tls>) -> Self {
+        let reason = match tls.map(|tls| tls.proof) {
+            Some(Proof::Certificate) => Reason::Certificate,
+            Some(Proof::Key) | None => Reason::Key,
+        };
+        let refused = |why| Self::Refused(reason, format!("TLS with the node: {why}"));
+        tls::words(error).map_or(Self::Broken, refused)
+    }
+
+    /// A message whose head, the first of `bytes`, can't be read.
+    pub(super) fn of_head(error: MessageError, bytes: &[u8]) -> Self {
+        match error {
+            MessageError::Version(_) => Self::Refused(
+                Reason::Version,
+                "the message is of another version of fanpcap: update the analyzers, then the \
+                 nodes"
+                    .to_owned(),
+            ),
+            // A handshake of TLS (RFC 8446, section 5.1).
+            MessageError::Magic if bytes.starts_with(&[22, 3]) => Self::Refused(
+                Reason::Key,
+                "it speaks TLS: set the same 'key_file' in cluster.conf on both sides".to_owned(),
+            ),
+            MessageError::Magic
+            | MessageError::Kind(_)
+            | MessageError::Length(_)
+            | MessageError::Body => Self::foreign(),
+        }
+    }
+}
+
+/// What the intake has refused.
+#[derive(Debug, Default)]
+pub(super) struct Refused {
+    /// Connections that broke, or that were too many.
+    connections: AtomicU64,
+    /// Connections that were ended, by reason.
+    reasons: [AtomicU64; Reason::ALL.len()],
+}
+
+impl Refused {
+    /// Connections that broke or were too many, and all refused ones.
+    pub(super) fn all(&self) -> u64 {
+        let refused: u64 = self.reasons().iter().map(|(_, count)| count).sum();
+        self.connections.load(Ordering::Relaxed) + refused
+    }
+
+    /// What was not believed, by the names of the reasons.
+    pub(super) fn reasons(&self) -> Vec<(&'static str, u64)> {
+        let count = |reason: Reason| {
+            let count = &self.reasons[reason as usize];
+            (reason.name(), count.load(Ordering::Relaxed))
+        };
+        Reason::ALL.into_iter().map(count).collect()
+    }
+
+    /// Counts a connection. Says the first, second, fourth, eighth refusal and so on.
+    pub(super) fn count(&self, ended: &Ended, from: SocketAddr) {
+        let Ended::Refused(reason, why) = ended else {
+            self.connections.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        let count = self.reasons[*reason as usize].fetch_add(1, Ordering::Relaxed) + 1;
+        if count.is_power_of_two() {
+            streams::note(&format!(
+                "fanpcap analyzer: refused from {from}, {count} so far: {why}\n"
+            ));
+        }
+    }
+}
