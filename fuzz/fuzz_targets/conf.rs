@@ -181,7 +181,7 @@ impl File {
         self.set("header", Some(conf.header));
         let (way, port) = match conf.transport {
             Way::Tcp => ("tcp", None),
-            Way::Paper(port) => ("dicap", port),
+            Way::Dicap(port) => ("dicap", port),
         };
         self.set("transport", Some(way));
         self.set("dicap_port", port);

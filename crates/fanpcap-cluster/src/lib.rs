@@ -10,6 +10,7 @@ mod encoding;
 mod coordination;
 pub mod witness;
 pub mod record;
+pub mod dicap;
 pub mod analyzer;
 pub mod control;
 pub mod reshape;

@@ -1,6 +1,5 @@
-//! What nodes ship to analyzers: packets' first bytes, in the paper's datagrams or in our batches.
+//! What nodes ship to analyzers: batches of packets' first bytes, and counts.
 
-mod paper;
 mod head;
 mod batch;
 mod counts;
@@ -9,9 +8,6 @@ pub use batch::{Batch, BatchBuilder, Origin, Records};
 pub use counts::{decode_counts, encode_counts};
 pub use head::{
     ACK_BYTES, HEAD_BYTES, Head, Kind, MESSAGE_BYTES, MessageError, decode_ack, encode_ack,
-};
-pub use paper::{
-    DATAGRAM_BYTES, HEADERS, PAPER_HEADER_BYTES, PaperBuilder, PaperError, paper_headers,
 };
 
 /// A packet that a node captured.

@@ -4,6 +4,7 @@ use fanpcap_buckets::layout::BUCKETS;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
+use fanpcap_cluster::dicap::{DatagramBuilder, HEADER_BYTES, headers_of};
 use fanpcap_cluster::record::*;
 use fanpcap_cluster::witness::{Assembly, Beacon, Chunk, Report, Summary};
 use fanpcap_cluster::{NodeId, Revision};
@@ -108,7 +109,7 @@ proptest! {
     #[test]
     fn garbage_is_no_message(mut bytes in vec(any::<u8>(), 0..200), begins in any::<bool>()) {
         if begins && bytes.len() >= 12 {
-            bytes[..5].copy_from_slice(b"FNPR\x01");
+            bytes[..5].copy_from_slice(b"FNPR\x02");
             bytes[5] &= 3;
             let length = u32::try_from(bytes.len()).unwrap();
             bytes[8..12].copy_from_slice(&length.to_be_bytes());
@@ -119,7 +120,7 @@ proptest! {
         if let Ok((_, chunk)) = decode_counts(&bytes) {
             prop_assert!(usize::from(chunk.first) + chunk.counts.len() <= BUCKETS);
         }
-        let _ = (decode_ack(&bytes), paper_headers(&bytes));
+        let _ = (decode_ack(&bytes), headers_of(&bytes));
     }
 
     #[test]
@@ -137,15 +138,15 @@ proptest! {
 
     #[test]
     fn a_paper_datagram_has_28_headers(packets in vec(vec(any::<u8>(), 0..80), 0..100)) {
-        let mut builder = PaperBuilder::default();
+        let mut builder = DatagramBuilder::default();
         let full: Vec<_> = packets.iter().filter_map(|packet| builder.push(packet)).collect();
         prop_assert!(full.iter().all(|datagram| datagram.len() == 1456));
         let rest = builder.flush();
         prop_assert!(builder.flush().is_none());
-        let mut headers = full.iter().chain(&rest).flat_map(|all| paper_headers(all).unwrap());
+        let mut headers = full.iter().chain(&rest).flat_map(|all| headers_of(all).unwrap());
         for packet in &packets {
             let header = headers.next().unwrap();
-            let kept = packet.len().min(PAPER_HEADER_BYTES);
+            let kept = packet.len().min(HEADER_BYTES);
             prop_assert_eq!(&header[..kept], &packet[..kept]);
             prop_assert!(header[kept..].iter().all(|&byte| byte == 0));
         }

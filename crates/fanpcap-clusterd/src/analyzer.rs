@@ -10,7 +10,6 @@ mod outlets;
 mod places;
 mod refusal;
 mod intake;
-mod paper;
 mod part;
 mod receipts;
 mod offset;
@@ -193,11 +192,11 @@ fn desk_settings<'a>(
             seed: seed(clock.now()),
             begin: clock.now(),
         },
-        // Of the paper's datagrams nobody knows whose packets are in them.
-        analyzed: conf.mode == Mode::Capture && !matches!(conf.transport, Way::Paper(_)),
+        // Of DiCAP's datagrams nobody knows whose packets are in them.
+        analyzed: conf.mode == Mode::Capture && !matches!(conf.transport, Way::Dicap(_)),
         offline: OFFLINE,
         dicap_port: match conf.transport {
-            Way::Paper(port) => port,
+            Way::Dicap(port) => port,
             Way::Tcp => None,
         },
     }

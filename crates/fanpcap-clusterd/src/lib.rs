@@ -9,6 +9,7 @@ pub mod notify;
 mod textfile;
 pub mod tls;
 pub mod keyring;
+mod dicap;
 pub mod shipping;
 pub mod conf;
 pub mod credentials;

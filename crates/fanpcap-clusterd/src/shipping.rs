@@ -31,7 +31,7 @@ pub enum Way {
     Tcp,
     /// DiCAP's own datagrams, to this port in the place of the analyzers' own: nobody can say which
     /// are lost.
-    Paper(Option<u16>),
+    Dicap(Option<u16>),
 }
 
 /// Who ships, and how.

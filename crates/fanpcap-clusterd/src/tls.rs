@@ -194,7 +194,7 @@ fn of_certificate(error: &CertificateError) -> String {
     }
 }
 
-/// Why the other side refuses this side's certificate, if it does.
+/// Why the other side refuses this side, if it says so.
 #[expect(
     clippy::wildcard_enum_match_arm,
     reason = "the library has some dozens of errors, and more with each version"

@@ -10,7 +10,8 @@ use std::time::Duration;
 use anyhow::Result;
 use fanpcap_cluster::Revision;
 use fanpcap_cluster::analyzer::{Analyzer, AnalyzerSettings, Counters, Delivered};
-use fanpcap_cluster::record::{Batch, Head, Kind, PAPER_HEADER_BYTES, Record};
+use fanpcap_cluster::dicap::HEADER_BYTES;
+use fanpcap_cluster::record::{Batch, Head, Kind, Record};
 use fanpcap_cluster::witness::LedgerSettings;
 use fanpcap_terminal::streams;
 
@@ -22,11 +23,11 @@ use super::files::Rotation;
 use super::intake::{self, Message};
 use super::observer::Sight;
 use super::outlets::Outlets;
-use super::paper::{Datagram, Papers};
 use super::part::Part;
 use super::receipts::Receipts;
 use super::refusal::Refused;
 use super::status::Status;
+use crate::dicap::{Datagram, Receiver as DicapReceiver};
 use crate::keyring::Keyring;
 
 /// How often records are given out, in nanoseconds.
@@ -48,7 +49,7 @@ pub(super) struct Desk {
     books: Books,
     outlets: Outlets,
     receipts: Receipts,
-    papers: Option<Papers>,
+    dicap: Option<DicapReceiver>,
     messages: Receiver<Message>,
     refused: Arc<Refused>,
     garbage: u64,
@@ -75,7 +76,7 @@ pub(super) struct DeskSettings<'a> {
     pub(super) analyzed: bool,
     /// Nanoseconds after which a silent node is dead.
     pub(super) offline: u64,
-    /// The port for the paper's datagrams, on the same address.
+    /// The port for the datagrams of DiCAP, on the same address.
     pub(super) dicap_port: Option<u16>,
 }
 
@@ -84,7 +85,8 @@ impl Desk {
         let (messages, refused) =
             intake::open(settings.listen, settings.analyzer.cluster, settings.keyring)?;
         let port = settings.dicap_port;
-        let papers = port.map(|port| Papers::open(SocketAddr::new(settings.listen.ip(), port)));
+        let dicap =
+            port.map(|port| DicapReceiver::open(SocketAddr::new(settings.listen.ip(), port)));
         let ledger = LedgerSettings {
             skew: settings.analyzer.skew,
             begin: settings.clock.now(),
@@ -98,7 +100,7 @@ impl Desk {
             books: Books::new(ledger, settings.offline, settings.part),
             outlets: Outlets::open(settings.directory, settings.rotation)?,
             receipts: Receipts::default(),
-            papers: papers.transpose()?,
+            dicap: dicap.transpose()?,
             messages,
             refused,
             garbage: 0,
@@ -164,7 +166,7 @@ impl Desk {
             wait = Duration::ZERO;
         }
         let now = self.clock.now();
-        self.take_papers(now);
+        self.take_dicap(now);
         if now < self.next_tick {
             return None;
         }
@@ -215,15 +217,15 @@ impl Desk {
         }
     }
 
-    /// Takes the paper's datagrams. Their packets have the time at which they came, and neither
+    /// Takes the datagrams of DiCAP. Their packets have the time at which they came, and neither
     /// doubles nor losses are known.
-    fn take_papers(&mut self, now: u64) {
-        let Some(papers) = &mut self.papers else {
+    fn take_dicap(&mut self, now: u64) {
+        let Some(dicap) = &mut self.dicap else {
             return;
         };
-        for Datagram { from, bytes } in papers.queue.try_iter().take(BURST) {
-            for captured in bytes.chunks_exact(PAPER_HEADER_BYTES) {
-                papers.headers += 1;
+        for Datagram { from, bytes } in dicap.queue.try_iter().take(BURST) {
+            for captured in bytes.chunks_exact(HEADER_BYTES) {
+                dicap.headers += 1;
                 let packet = Delivered {
                     revision: Revision(0),
                     node: from,
@@ -254,17 +256,14 @@ impl Desk {
                 (Figure::ExportSkipped, read(&exported.skipped)),
             ]);
         }
-        if let Some(papers) = &self.papers {
+        if let Some(dicap) = &self.dicap {
             let captured = self.books.account().total.captured.least;
             let captured = u64::try_from(captured).unwrap_or(0);
             figures.extend([
-                (Figure::DicapHeaders, papers.headers),
-                (Figure::DicapRefused, read(&papers.counts.refused)),
-                (Figure::DicapDropped, read(&papers.counts.dropped)),
-                (
-                    Figure::DicapMissing,
-                    captured.saturating_sub(papers.headers),
-                ),
+                (Figure::DicapHeaders, dicap.headers),
+                (Figure::DicapRefused, read(&dicap.counts.refused)),
+                (Figure::DicapDropped, read(&dicap.counts.dropped)),
+                (Figure::DicapMissing, captured.saturating_sub(dicap.headers)),
             ]);
         }
         figures
@@ -303,5 +302,5 @@ impl Desk {
     }
 }
 
-/// Link type of the paper's headers (`LINKTYPE_ETHERNET`).
+/// Link type of DiCAP's headers (`LINKTYPE_ETHERNET`).
 const ETHERNET: u16 = 1;

@@ -15,7 +15,7 @@ use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::loopback::free_address;
 use pcap_file::pcapng::{Block, PcapNgReader};
 
-mod paper;
+mod dicap;
 mod tls;
 mod strangers;
 

@@ -258,7 +258,7 @@ impl<'a> Found<'a> {
 
     fn transport(&self) -> Way {
         match self.word(Key::Transport) {
-            Some("dicap") => Way::Paper(self.port(Key::DicapPort)),
+            Some("dicap") => Way::Dicap(self.port(Key::DicapPort)),
             _ => Way::Tcp,
         }
     }
@@ -303,7 +303,7 @@ impl<'a> Found<'a> {
             }
             Mode::Capture
                 if self.entry(Key::DicapPort).is_some()
-                    && !matches!(conf.transport, Way::Paper(_)) =>
+                    && !matches!(conf.transport, Way::Dicap(_)) =>
             {
                 let message = "'dicap_port' is for transport 'dicap'";
                 let fault = Fault::new("cluster-settings-bad", message);

@@ -1,8 +1,8 @@
-//! One analyzer's records: batches or the paper's datagrams; and the connection, which also has the
+//! One analyzer's records: batches or DiCAP's datagrams; and the connection, which also has the
 //! counts.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::ops::AddAssign;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,10 +10,11 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 
 use fanpcap_cluster::Revision;
-use fanpcap_cluster::record::{BatchBuilder, Head, PAPER_HEADER_BYTES, PaperBuilder, Record};
+use fanpcap_cluster::record::{BatchBuilder, Head, Record};
 
 use super::Way;
 use super::line::{Line, Sent, Shared, WINDOW, lock};
+use crate::dicap;
 use crate::keyring::Keyring;
 
 /// Bytes of a batch over TCP.
@@ -69,7 +70,7 @@ pub(super) struct Lane {
 #[derive(Debug)]
 enum Outlet {
     Batches(BatchBuilder),
-    Paper(UdpSocket, PaperBuilder),
+    Dicap(dicap::Sender),
 }
 
 impl Lane {
@@ -81,9 +82,9 @@ impl Lane {
         keyring: Arc<Keyring>,
     ) -> io::Result<Self> {
         let outlet = match way {
-            Way::Paper(port) => {
+            Way::Dicap(port) => {
                 let to = SocketAddr::new(to.ip(), port.unwrap_or(to.port()));
-                Outlet::Paper(socket(to)?, PaperBuilder::default())
+                Outlet::Dicap(dicap::Sender::open(to)?)
             }
             Way::Tcp => Outlet::Batches(BatchBuilder::new(head, BATCH, link)),
         };
@@ -110,11 +111,7 @@ impl Lane {
                     self.send(sequence, records, bytes);
                 }
             }
-            Outlet::Paper(_, builder) => {
-                if let Some(datagram) = builder.push(record.captured) {
-                    self.send_paper(&datagram);
-                }
-            }
+            Outlet::Dicap(sender) => sender.push(record.captured),
         }
     }
 
@@ -136,11 +133,7 @@ impl Lane {
                     self.send(sequence, records, bytes);
                 }
             }
-            Outlet::Paper(_, builder) => {
-                if let Some(datagram) = builder.flush() {
-                    self.send_paper(&datagram);
-                }
-            }
+            Outlet::Dicap(sender) => sender.flush(),
         }
     }
 
@@ -166,19 +159,18 @@ impl Lane {
         self.counts.lost += records;
     }
 
-    fn send_paper(&mut self, datagram: &[u8]) {
-        let headers = (datagram.len() / PAPER_HEADER_BYTES) as u64;
-        let Outlet::Paper(socket, _) = &self.outlet else {
-            return;
-        };
-        match socket.send(datagram) {
-            Ok(_) => self.counts.sent += headers,
-            Err(_) => self.counts.lost += headers,
-        }
+    pub(super) fn shipped(&self) -> Shipped {
+        self.shared.added_to(self.counted())
     }
 
-    pub(super) fn shipped(&self) -> Shipped {
-        self.shared.added_to(self.counts)
+    /// What is counted here.
+    fn counted(&self) -> Shipped {
+        let mut counts = self.counts;
+        if let Outlet::Dicap(sender) = &self.outlet {
+            counts.sent += sender.sent;
+            counts.lost += sender.lost;
+        }
+        counts
     }
 
     /// What is wrong with the connection, if anything is.
@@ -190,22 +182,11 @@ impl Lane {
     /// Takes no more records. What was sent is acknowledged later.
     pub(super) fn retire(self) -> Retired {
         Retired {
-            counts: self.counts,
+            counts: self.counted(),
             shared: self.shared,
             thread: self.thread,
         }
     }
-}
-
-/// A socket that sends to an analyzer and never waits.
-fn socket(to: SocketAddr) -> io::Result<UdpSocket> {
-    let socket = match to {
-        SocketAddr::V4(_) => UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?,
-        SocketAddr::V6(_) => UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0))?,
-    };
-    socket.connect(to)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket)
 }
 
 /// A lane that takes no more records.

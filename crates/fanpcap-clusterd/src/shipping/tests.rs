@@ -5,7 +5,8 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-use fanpcap_cluster::record::{Batch, HEAD_BYTES, decode_ack, encode_ack, paper_headers};
+use fanpcap_cluster::dicap::headers_of;
+use fanpcap_cluster::record::{Batch, HEAD_BYTES, decode_ack, encode_ack};
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::loopback::free_address;
 
@@ -221,13 +222,13 @@ fn the_papers_datagrams_have_28_headers_or_what_is_left() {
     analyzer.set_read_timeout(Some(LIMIT)).unwrap();
     let to = [analyzer.local_addr().unwrap()];
     let mut datagram = [0; 2000];
-    let mut shipper = Shipper::new(settings(Way::Paper(None)), Arc::default());
+    let mut shipper = Shipper::new(settings(Way::Dicap(None)), Arc::default());
     shipper.follow(&to).unwrap();
     ship(&mut shipper, 0..29);
     shipper.flush(Revision(1), 0);
     assert_eq!(shipper.close().sent, 29);
     let len = analyzer.recv(&mut datagram).unwrap();
-    assert_eq!(paper_headers(&datagram[..len]).unwrap().len(), 28);
+    assert_eq!(headers_of(&datagram[..len]).unwrap().len(), 28);
     assert_eq!(analyzer.recv(&mut datagram).unwrap(), 52);
 }
 
@@ -255,7 +256,7 @@ fn an_analyzer_that_comes_back_gets_a_session_of_its_own() {
 #[test]
 fn the_newest_report_is_sent_beside_batches_as_soon_as_there_is_a_connection() {
     let to = free_address();
-    let mut shipper = Shipper::new(settings(Way::Paper(None)), Arc::default());
+    let mut shipper = Shipper::new(settings(Way::Dicap(None)), Arc::default());
     shipper.follow(&[to]).unwrap();
     let report = |number| encode_ack(&head(), number);
     shipper.report(&[report(1)]);

@@ -8,27 +8,27 @@
 use std::fmt;
 
 /// Bytes that the paper keeps of a packet.
-pub const PAPER_HEADER_BYTES: usize = 52;
+pub const HEADER_BYTES: usize = 52;
 
 /// Headers of a full datagram.
 pub const HEADERS: usize = 28;
 
 /// Bytes of a full datagram.
-pub const DATAGRAM_BYTES: usize = HEADERS * PAPER_HEADER_BYTES;
+pub const DATAGRAM_BYTES: usize = HEADERS * HEADER_BYTES;
 
 const _: () = assert!(DATAGRAM_BYTES == 1456);
 
 /// Fills datagrams with headers.
 #[derive(Clone, Debug, Default)]
-pub struct PaperBuilder {
+pub struct DatagramBuilder {
     datagram: Vec<u8>,
 }
 
-impl PaperBuilder {
+impl DatagramBuilder {
     /// Adds a packet. Returns the datagram that it completes.
     pub fn push(&mut self, packet: &[u8]) -> Option<Vec<u8>> {
-        let taken = &packet[..packet.len().min(PAPER_HEADER_BYTES)];
-        let end = self.datagram.len() + PAPER_HEADER_BYTES;
+        let taken = &packet[..packet.len().min(HEADER_BYTES)];
+        let end = self.datagram.len() + HEADER_BYTES;
         self.datagram.extend_from_slice(taken);
         self.datagram.resize(end, 0);
         if end == DATAGRAM_BYTES {
@@ -50,32 +50,32 @@ impl PaperBuilder {
 
 /// Why a datagram is none of the paper's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PaperError {
+pub struct DatagramError {
     /// Bytes of the datagram.
     pub length: usize,
 }
 
-impl fmt::Display for PaperError {
+impl fmt::Display for DatagramError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "a datagram of {} bytes; DiCAP's has 1 to {HEADERS} headers of {PAPER_HEADER_BYTES} bytes",
+            "a datagram of {} bytes; DiCAP's has 1 to {HEADERS} headers of {HEADER_BYTES} bytes",
             self.length
         )
     }
 }
 
-impl std::error::Error for PaperError {}
+impl std::error::Error for DatagramError {}
 
 /// The headers of a datagram, in order.
 ///
 /// # Errors
 ///
 /// The datagram is empty, too long, or does not end with a header.
-pub fn paper_headers(datagram: &[u8]) -> Result<std::slice::ChunksExact<'_, u8>, PaperError> {
+pub fn headers_of(datagram: &[u8]) -> Result<std::slice::ChunksExact<'_, u8>, DatagramError> {
     let length = datagram.len();
-    if length == 0 || length > DATAGRAM_BYTES || length % PAPER_HEADER_BYTES != 0 {
-        return Err(PaperError { length });
+    if length == 0 || length > DATAGRAM_BYTES || length % HEADER_BYTES != 0 {
+        return Err(DatagramError { length });
     }
-    Ok(datagram.chunks_exact(PAPER_HEADER_BYTES))
+    Ok(datagram.chunks_exact(HEADER_BYTES))
 }

@@ -1,16 +1,16 @@
-//! Takes DiCAP's datagrams: headers of packets, without a time, a number or a seal.
+//! Takes datagrams: headers of packets, without a time, a number or a proof of their sender.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, TrySendError, sync_channel};
+use std::sync::mpsc::{self, TrySendError, sync_channel};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use fanpcap_cluster::NodeId;
-use fanpcap_cluster::record::{DATAGRAM_BYTES, paper_headers};
+use fanpcap_cluster::dicap::{DATAGRAM_BYTES, headers_of};
 use fanpcap_terminal::server::not_listening;
 
 /// Datagrams that may wait for the analyzer.
@@ -18,54 +18,54 @@ const QUEUE: usize = 4096;
 
 /// Senders whose datagrams are taken. Whoever reaches the port can send by any address, and each
 /// costs memory.
-pub(super) const SENDERS: usize = 256;
+const SENDERS: usize = 256;
 
 /// How long a socket that fails rests.
 const REST: Duration = Duration::from_millis(10);
 
 /// A datagram and its sender.
 #[derive(Debug)]
-pub(super) struct Datagram {
-    pub(super) from: NodeId,
-    pub(super) bytes: Vec<u8>,
+pub(crate) struct Datagram {
+    pub(crate) from: NodeId,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// What has become of datagrams.
 #[derive(Debug, Default)]
-pub(super) struct Counts {
+pub(crate) struct Counts {
     /// Datagrams that are none of the paper's, or of senders beyond [`SENDERS`].
-    pub(super) refused: AtomicU64,
+    pub(crate) refused: AtomicU64,
     /// Headers in datagrams that found the queue full.
-    pub(super) dropped: AtomicU64,
+    pub(crate) dropped: AtomicU64,
 }
 
 /// Those whose datagrams are taken: who came first.
 #[derive(Debug, Default)]
-pub(super) struct Senders(BTreeSet<NodeId>);
+struct Senders(BTreeSet<NodeId>);
 
 impl Senders {
     /// Whether this one's are.
-    pub(super) fn take(&mut self, sender: NodeId) -> bool {
+    fn take(&mut self, sender: NodeId) -> bool {
         self.0.contains(&sender) || self.0.len() < SENDERS && self.0.insert(sender)
     }
 }
 
-/// The paper's datagrams that come to an address.
+/// An analyzer's end: the datagrams that come to an address.
 #[derive(Debug)]
-pub(super) struct Papers {
-    pub(super) queue: Receiver<Datagram>,
-    pub(super) counts: Arc<Counts>,
+pub(crate) struct Receiver {
+    pub(crate) queue: mpsc::Receiver<Datagram>,
+    pub(crate) counts: Arc<Counts>,
     /// Headers that were taken.
-    pub(super) headers: u64,
+    pub(crate) headers: u64,
 }
 
-impl Papers {
+impl Receiver {
     /// Listens on an address.
     ///
     /// # Errors
     ///
     /// The address can't be listened on.
-    pub(super) fn open(on: SocketAddr) -> Result<Self> {
+    pub(crate) fn open(on: SocketAddr) -> Result<Self> {
         let socket = UdpSocket::bind(on).map_err(|error| not_listening(on, &error))?;
         let (to, queue) = sync_channel(QUEUE);
         let counts = Arc::new(Counts::default());
@@ -80,7 +80,7 @@ impl Papers {
                     continue;
                 };
                 let sender = sender(from.ip());
-                let headers = paper_headers(&buffer[..length]).ok();
+                let headers = headers_of(&buffer[..length]).ok();
                 let Some(headers) = headers.filter(|_| senders.take(sender)) else {
                     of_thread.refused.fetch_add(1, Ordering::Relaxed);
                     continue;
@@ -99,7 +99,7 @@ impl Papers {
                 }
             }
         };
-        let thread = thread::Builder::new().name("paper".to_owned());
+        let thread = thread::Builder::new().name("dicap".to_owned());
         thread.spawn(take).context("starting a thread")?;
         Ok(Self {
             queue,
@@ -116,4 +116,18 @@ fn sender(ip: IpAddr) -> NodeId {
         IpAddr::V4(ip) => ip.to_bits(),
         IpAddr::V6(ip) => u32::from_be_bytes(ip.octets()[12..].try_into().unwrap_or_default()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn senders_are_bounded() {
+        let mut senders = Senders::default();
+        let id = |number: usize| NodeId(u32::try_from(number).unwrap());
+        assert!((0..SENDERS).all(|number| senders.take(id(number))));
+        assert!(!senders.take(id(SENDERS)));
+        assert!(senders.take(id(0)));
+    }
 }

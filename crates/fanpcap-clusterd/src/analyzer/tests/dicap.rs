@@ -1,7 +1,6 @@
 //! The paper's datagrams, from a node's shipper to files.
 
 use super::super::figure::Figure;
-use super::super::paper::{SENDERS, Senders};
 use super::*;
 
 #[test]
@@ -13,7 +12,7 @@ fn headers_in_the_papers_datagrams_come_to_files() {
     let mut settings = settings(listen, &ring, Some(&directory), 1 << 30);
     settings.dicap_port = Some(port);
     let mut desk = Desk::open(&settings).unwrap();
-    let mut node = shipper(1, Way::Paper(Some(port)), listen, &ring);
+    let mut node = shipper(1, Way::Dicap(Some(port)), listen, &ring);
     ship(&mut node, 29);
     let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
     stranger.send_to(&[1; 53], (listen.ip(), port)).unwrap();
@@ -36,13 +35,4 @@ fn headers_in_the_papers_datagrams_come_to_files() {
         header
     };
     assert_eq!(packets, (0..29).map(header).collect::<Vec<_>>());
-}
-
-#[test]
-fn senders_are_bounded() {
-    let mut senders = Senders::default();
-    let id = |number: usize| NodeId(u32::try_from(number).unwrap());
-    assert!((0..SENDERS).all(|number| senders.take(id(number))));
-    assert!(!senders.take(id(SENDERS)));
-    assert!(senders.take(id(0)));
 }

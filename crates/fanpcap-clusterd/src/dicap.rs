@@ -1,0 +1,7 @@
+//! DiCAP's datagrams, in the place of batches: a node's sender, an analyzer's receiver.
+
+mod receiver;
+mod sender;
+
+pub(crate) use receiver::{Datagram, Receiver};
+pub(crate) use sender::Sender;
