@@ -68,6 +68,8 @@ pub(super) struct Line {
     link: Option<Link>,
     /// Not before then there is another connection.
     next_try: Instant,
+    /// When the link was made.
+    connected: Instant,
     /// What the analyzer lacked, and when that changed last.
     heard: (u64, Instant),
 }
@@ -82,6 +84,7 @@ impl Line {
             sent: 0,
             link: None,
             next_try: Instant::now(),
+            connected: Instant::now(),
             heard: (0, Instant::now()),
         }
     }
@@ -151,7 +154,9 @@ impl Line {
     /// Drops what is acknowledged; connects where there is no connection.
     fn heed(&mut self) {
         let Some(link) = &mut self.link else {
-            if Instant::now() >= self.next_try {
+            // An analyzer ends connections that bring nothing.
+            let has_work = !self.waiting.is_empty() || !lock(&self.shared.report).is_empty();
+            if has_work && Instant::now() >= self.next_try {
                 self.connect();
             }
             return;
@@ -162,7 +167,8 @@ impl Line {
             self.hang_up();
         } else if lacks != self.heard.0 || self.waiting.is_empty() {
             self.heard = (lacks, Instant::now());
-            if lacks > 0 {
+            // A connection without batches is refused at once, or not at all.
+            if lacks > 0 || self.connected.elapsed() > PATIENCE {
                 self.trouble().clear();
             }
         } else if self.heard.1.elapsed() > PATIENCE {
@@ -199,6 +205,7 @@ impl Line {
             Ok(link) => {
                 self.link = Some(link);
                 self.sent = 0;
+                self.connected = Instant::now();
                 self.heard = (0, Instant::now());
             }
             Err(error) => {

@@ -279,3 +279,16 @@ fn head() -> Head {
         session: 4,
     }
 }
+
+#[test]
+fn who_has_nothing_to_say_does_not_connect() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.set_nonblocking(true).unwrap();
+    let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
+    shipper.follow(&[listener.local_addr().unwrap()]).unwrap();
+    std::thread::sleep(Duration::from_millis(200));
+    listener.accept().unwrap_err();
+    listener.set_nonblocking(false).unwrap();
+    shipper.report(&[encode_ack(&head(), 1)]);
+    listener.accept().unwrap();
+}
