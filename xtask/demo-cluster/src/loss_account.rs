@@ -2,17 +2,18 @@
 //! the nodes report.
 
 use std::collections::HashMap;
-use std::net::UdpSocket;
+use std::io::{self, Read};
+use std::net::{TcpListener, TcpStream};
 use std::ops::Range;
-use std::os::fd::AsFd;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Result;
 use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_cluster::NodeId;
-use fanpcap_cluster::record::decode_counts;
+use fanpcap_cluster::record::{HEAD_BYTES, Head, decode_counts};
 use fanpcap_cluster::witness::{Assembly, Ledger, LedgerSettings, Span};
-use fanpcap_linux::receive_buffer;
 use fanpcap_select::{Selection, digest};
 use fanpcap_wire::Frame;
 
@@ -66,7 +67,7 @@ fn times(files: &[Vec<u64>]) -> HashMap<u64, u32> {
 
 /// An account of the nodes' own counts, like an analyzer's account.
 pub(crate) struct LossAccount {
-    socket: UdpSocket,
+    messages: Receiver<Vec<u8>>,
     reports: HashMap<NodeId, Assembly>,
     ledger: Ledger,
     /// The cluster's selection.
@@ -78,22 +79,25 @@ pub(crate) struct LossAccount {
 const SKEW_NS: u64 = 20_000_000;
 
 impl LossAccount {
-    /// An account of the reports that nodes send to this socket.
+    /// An account of the reports that nodes send to this listener.
     ///
     /// # Errors
-    /// The socket can't be set up.
-    pub(crate) fn open(socket: UdpSocket) -> Result<Self> {
-        socket.set_nonblocking(true)?;
-        // The receive buffer is large, because reports come once a second even while the demo does
-        // not read the socket, and the kernel charges 120 KiB for each report.
-        receive_buffer::force(socket.as_fd(), 64 << 20)?;
+    /// The clock is set to a time before 1970.
+    pub(crate) fn open(listener: TcpListener) -> Result<Self> {
+        let (to, messages) = channel();
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let to = to.clone();
+                thread::spawn(move || take_messages(stream, &to));
+            }
+        });
         let settings = LedgerSettings {
             skew: SKEW_NS,
             begin: now_ns()?,
             analyzed: true,
         };
         Ok(Self {
-            socket,
+            messages,
             reports: HashMap::new(),
             ledger: Ledger::new(settings),
             selection: Selection::default(),
@@ -111,10 +115,9 @@ impl LossAccount {
     /// # Errors
     /// A report is wrong.
     pub(crate) fn take(&mut self, since: u64) -> Result<Vec<NodeId>> {
-        let mut message = vec![0; 1 << 16];
         let mut whole = Vec::new();
-        while let Ok(len) = self.socket.recv(&mut message) {
-            let (head, chunk) = decode_counts(&message[..len])?;
+        while let Ok(message) = self.messages.try_recv() {
+            let (head, chunk) = decode_counts(&message)?;
             let report = self.reports.entry(head.node).or_default().take(&chunk);
             let Some(report) = report else { continue };
             if report.summary.stamp > since {
@@ -157,6 +160,20 @@ impl LossAccount {
         };
         let (hash, _) = digest(&frame, self.selection.initial);
         hash as usize % BUCKETS
+    }
+}
+
+/// Passes on the messages of a connection, until the connection ends.
+fn take_messages(mut stream: TcpStream, to: &Sender<Vec<u8>>) -> io::Result<()> {
+    loop {
+        let mut message = vec![0; HEAD_BYTES];
+        stream.read_exact(&mut message)?;
+        let head = Head::decode(&message).map_err(io::Error::other)?;
+        message.resize(head.length, 0);
+        stream.read_exact(&mut message[HEAD_BYTES..])?;
+        if to.send(message).is_err() {
+            return Ok(());
+        }
     }
 }
 

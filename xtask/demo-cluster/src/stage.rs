@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -54,13 +54,13 @@ impl Stage {
     ///
     /// # Errors
     /// A program is not installed or can't be started.
-    pub(crate) fn new() -> Result<(Self, UdpSocket)> {
+    pub(crate) fn new() -> Result<(Self, TcpListener)> {
         let mirror = Mirror::new(0)?;
         for member in MEMBERS {
             veth::ip(&format!("address add {member}/32 dev lo"))?;
         }
         let etcd = Etcd::start_on(&MEMBERS, &[])?;
-        let reports = UdpSocket::bind((HOST, 0))?;
+        let reports = TcpListener::bind((HOST, 0))?;
         let scratch = Scratch::new()?;
         let text = format!(
             "cluster = demo\nengine = etcd\netcd = {}\nanalyzers = {}\nhold_down = 3s\n\

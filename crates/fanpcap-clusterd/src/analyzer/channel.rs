@@ -34,6 +34,7 @@ impl Channel {
         };
         while session.is_handshaking() {
             if let Err(error) = session.complete_io(&mut limited) {
+                while session.wants_write() && session.write_tls(&mut limited).is_ok() {}
                 end(&mut stream);
                 return Err(error);
             }

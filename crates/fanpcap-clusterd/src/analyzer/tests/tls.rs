@@ -127,7 +127,13 @@ fn both_sides_need_a_certificate_that_is_right_and_valid() {
     let so_far = refused(&desk.close(), Reason::Certificate);
     let is_refused = |status: &Status| refused(status, Reason::Certificate) > so_far + 1;
     assert!(is_refused(&work_until(&mut desk, is_refused)));
-    await_trouble(&mut desk, &node, "compare 'key_file' and");
+    await_trouble(&mut desk, &node, "one side has certificates");
+    analyzer.set(Some(tls_of(1, None)));
+    of_node.set(None);
+    await_trouble(&mut desk, &node, "closed the connection");
+    authority.put(&of_node, "analyzer");
+    await_trouble(&mut desk, &node, "one side has certificates");
+    authority.put(&analyzer, "analyzer");
     assert_eq!(desk.close().counters.received, 0);
     // All that waited comes, once both sides are right.
     authority.put(&of_node, "analyzer");
