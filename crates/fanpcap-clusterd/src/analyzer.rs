@@ -2,7 +2,6 @@
 
 mod clock;
 mod figure;
-pub(crate) mod pcapng;
 mod files;
 mod channel;
 mod exports;

@@ -18,6 +18,7 @@ pub mod fixed;
 pub mod embedded;
 pub mod etcd;
 pub mod engine;
+mod pcapng;
 mod frames;
 mod hold;
 pub mod selector;

@@ -1,8 +1,8 @@
 //! Ships a node's records and counts to the analyzers.
 //!
-//! Each analyzer has a lane with a connection and a session of its own. Records of bucket `b` go to the analyzer `b`
-//! modulo their number. A lane never makes the capture wait: what does not fit is lost, and
-//! counted.
+//! Each analyzer has a lane with a connection and a session of its own. Records of bucket `b` go to
+//! the analyzer `b` modulo their number. A lane never makes the capture wait: what does not fit is
+//! lost, and counted.
 
 mod secured;
 mod link;
@@ -27,7 +27,7 @@ const RETIRED: usize = 8;
 /// How records get to an analyzer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// The connection to the analyzer. Batches that the analyzer does not acknowledge are sent again.
+    /// The connection to the analyzer. Batches that it does not acknowledge are sent again.
     Tcp,
     /// DiCAP's own datagrams, to this port in the place of the analyzers' own: nobody can say which
     /// are lost.

@@ -17,7 +17,7 @@ use fanpcap_cluster::analyzer::Delivered;
 use fanpcap_cluster::{NodeId, Revision};
 use fanpcap_terminal::streams;
 
-use super::pcapng;
+use crate::pcapng;
 use written::Written;
 
 /// Bytes that are collected before they are written.

@@ -18,7 +18,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::parser::parse_message_type;
 
-use crate::analyzer::pcapng;
+use crate::pcapng;
 
 /// Writes a Parquet file, with a row for each packet, for each file of an analyzer
 #[derive(Args, Debug)]

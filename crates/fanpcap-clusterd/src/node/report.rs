@@ -1,7 +1,7 @@
 //! Reports the node's counts to the analyzers, once a second.
 //!
-//! A report that does not reach an analyzer costs a second: counts only grow, and the next report has
-//! them all.
+//! A report that does not reach an analyzer costs a second: counts only grow, and the next report
+//! has them all.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

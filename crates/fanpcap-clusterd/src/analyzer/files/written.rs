@@ -13,7 +13,7 @@ use fanpcap_cluster::analyzer::Delivered;
 use fanpcap_terminal::streams;
 
 use super::ours;
-use crate::analyzer::pcapng::{self, INTERFACE, PACKET, SECTION};
+use crate::pcapng::{self, INTERFACE, PACKET, SECTION};
 
 /// Bytes that are read: more than an analyzer writes between two acknowledgements.
 const MOST: u64 = if cfg!(test) { 90_000 } else { 128 << 20 };

@@ -7,9 +7,9 @@ use fanpcap_cluster::{NodeId, Revision};
 #[cfg(feature = "parquet")]
 use crate::conf::node;
 
-pub(super) const SECTION: u32 = 0x0a0d_0d0a;
-pub(super) const INTERFACE: u32 = 1;
-pub(super) const PACKET: u32 = 6;
+pub(crate) const SECTION: u32 = 0x0a0d_0d0a;
+pub(crate) const INTERFACE: u32 = 1;
+pub(crate) const PACKET: u32 = 6;
 const BYTE_ORDER: u32 = 0x1a2b_3c4d;
 
 /// Options of an interface: its name, its description, the resolution of its stamps.
@@ -35,7 +35,7 @@ pub(crate) fn section(to: &mut Vec<u8>) {
 }
 
 /// Bytes that a packet had on the wire, as far as the file says it: not fewer than were captured.
-pub(super) fn wire_length(record: &Record<'_>) -> u32 {
+pub(crate) fn wire_length(record: &Record<'_>) -> u32 {
     let captured = u32::try_from(record.captured.len()).unwrap_or(u32::MAX);
     record.wire_length.max(captured)
 }
