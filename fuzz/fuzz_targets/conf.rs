@@ -108,7 +108,6 @@ fn written(conf: &Conf) -> String {
         Key::Flow => "flow",
         Key::RoundRobin => "round_robin",
         Key::Identification => "identification",
-        Key::Sequence => "sequence",
     };
     file.set("select", Some(select));
     file.addresses("analyzers", &conf.analyzers);

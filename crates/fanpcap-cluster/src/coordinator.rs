@@ -356,7 +356,7 @@ impl Coordinator {
     fn is_settled(&self, topology: &Topology, now: Duration) -> bool {
         let dwell = match topology.selection.key {
             Key::RoundRobin => self.timing.dwell.max(UPDATE),
-            Key::Packet | Key::Flow | Key::Identification | Key::Sequence => self.timing.dwell,
+            Key::Packet | Key::Flow | Key::Identification => self.timing.dwell,
         };
         topology.heirs.is_some() && self.answers.are_complete(now, dwell)
     }

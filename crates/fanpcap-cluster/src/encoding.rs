@@ -187,7 +187,6 @@ fn number(key: Key) -> u8 {
         Key::Flow => 1,
         Key::RoundRobin => 2,
         Key::Identification => 3,
-        Key::Sequence => 4,
     }
 }
 
@@ -197,7 +196,6 @@ fn key(number: u8) -> Result<Key, DecodeError> {
         1 => Key::Flow,
         2 => Key::RoundRobin,
         3 => Key::Identification,
-        4 => Key::Sequence,
         _ => return Err(DecodeError::Unknown),
     })
 }

@@ -77,7 +77,7 @@ impl Goal {
         let selection = current.map_or(selection, |topology| kept(topology, selection));
         let table = match selection.key {
             Key::Packet | Key::Flow => fewest_moves(current, &shares),
-            Key::RoundRobin | Key::Identification | Key::Sequence => in_turn(&due(&shares)),
+            Key::RoundRobin | Key::Identification => in_turn(&due(&shares)),
         };
         Some(Self {
             seats,

@@ -25,7 +25,6 @@ fn selection() -> impl Strategy<Value = Selection> {
         Key::Flow,
         Key::RoundRobin,
         Key::Identification,
-        Key::Sequence,
     ];
     (select(keys.to_vec()), any::<u32>()).prop_map(|(key, initial)| Selection { key, initial })
 }

@@ -14,8 +14,7 @@ pub struct Number {
     /// The bucket that it selects.
     pub bucket: usize,
     /// The packet lacks what its key is made of, and has another one: of [`Key::Packet`] it is no
-    /// IP packet; of [`Key::Identification`] and [`Key::Sequence`] it has no such number, and goes
-    /// as of [`Key::Packet`].
+    /// IP packet; of [`Key::Identification`] it has none, and goes as of [`Key::Packet`].
     pub is_other: bool,
 }
 
@@ -72,7 +71,6 @@ impl Keys {
             Key::Identification => {
                 identification(frame).map(|id| bob::hash(&id.to_be_bytes(), initial))
             }
-            Key::Sequence => sequence(frame),
         };
         if let Some(own) = own {
             return Number {
@@ -97,9 +95,7 @@ impl Keys {
     pub fn of_forged(&mut self, frame: &Frame<'_>, now_ns: u64) -> Number {
         match self.selection.key {
             Key::RoundRobin => self.by_content(frame),
-            Key::Packet | Key::Flow | Key::Identification | Key::Sequence => {
-                self.number(frame, now_ns)
-            }
+            Key::Packet | Key::Flow | Key::Identification => self.number(frame, now_ns),
         }
     }
 
@@ -130,17 +126,6 @@ fn identification(frame: &Frame<'_>) -> Option<u16> {
         Header::V6(_) => None,
     }
 }
-
-/// The number that a mirror gives the frame: that of GRE around ERSPAN.
-fn sequence(frame: &Frame<'_>) -> Option<u32> {
-    let layers = Layers::of(frame);
-    let gre = layers.ip()?.gre()?;
-    let is_erspan = [ERSPAN, ERSPAN_III].contains(&gre.protocol);
-    gre.sequence.filter(|_| is_erspan)
-}
-
-pub(crate) const ERSPAN: u16 = 0x88be;
-pub(crate) const ERSPAN_III: u16 = 0x22eb;
 
 #[cfg(test)]
 #[allow(
@@ -252,22 +237,5 @@ mod tests {
         assert_eq!(found[2].bucket, content[2].bucket);
         assert_ne!(found[2].bucket, found[3].bucket);
         assert!(content.iter().all(|number| !number.is_other));
-    }
-
-    #[test]
-    fn a_mirrors_numbers_are_turns() {
-        let mirrored = |flags: [u8; 2], kind: [u8; 2], sequence: u32| {
-            let gre = [&flags[..], &kind, &sequence.to_be_bytes(), &[0; 40]].concat();
-            frames::ethernet(0x0800, &frames::v4(47, 0, &gre))
-        };
-        let packets = [
-            mirrored([0x10, 0], [0x88, 0xbe], 5000),
-            mirrored([0x10, 0], [0x22, 0xeb], 1),
-            mirrored([0x10, 0], [0x08, 0x00], 1),
-            mirrored([0, 0], [0x88, 0xbe], 1),
-        ];
-        let found = numbers(Key::Sequence, &packets);
-        assert_eq!(found[..2], [own(5000 - 4096), own(1)]);
-        assert!(found[2].is_other && found[3].is_other);
     }
 }

@@ -76,7 +76,7 @@ impl Keyed for Program {
         match self.selection.key {
             Key::Packet => frame::by_content(asm, self.selection.initial, keyed),
             Key::Identification => frame::by_identification(asm, self.selection.initial, keyed),
-            Key::Flow | Key::RoundRobin | Key::Sequence => {}
+            Key::Flow | Key::RoundRobin => {}
         }
         let by_headers = asm.label();
         self.in_line(asm, by_headers);

@@ -12,8 +12,6 @@ pub enum Key {
     RoundRobin,
     /// DiCAP's `hash(IP id) mod N = Pi`.
     Identification,
-    /// The sequence number that the mirror gives each packet (ERSPAN), modulo the number of nodes.
-    Sequence,
 }
 
 /// How a cluster selects.

@@ -376,7 +376,7 @@ fn algorithm(selection: Selection) -> Option<Algorithm> {
             interval: 1,
             space: BUCKETS - 1,
         }),
-        Key::Flow | Key::Identification | Key::Sequence => None,
+        Key::Flow | Key::Identification => None,
     }
 }
 

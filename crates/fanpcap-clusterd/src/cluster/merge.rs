@@ -5,9 +5,9 @@
 //! owner. So equal packets of two files are doubles, and equal packets of one file are true
 //! repeats.
 //!
-//! If the packet's turn or the mirror's number selects the bucket (`round_robin`, `sequence`), a
-//! packet's repeat has another bucket, and another node may capture it. Then equal packets of two
-//! files are duplicates only while buckets moved.
+//! If the packet's turn selects the bucket (`round_robin`), a packet's repeat has another bucket,
+//! and another node may capture it. Then equal packets of two files are duplicates only while
+//! buckets moved.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::RangeInclusive;
@@ -85,9 +85,8 @@ impl Compared {
         let wider = |Moved(times): &Moved| {
             times.start().saturating_sub(window)..=times.end().saturating_add(window)
         };
-        let is_in_turn = matches!(key, Key::RoundRobin | Key::Sequence);
         Self {
-            only: is_in_turn.then(|| moved.iter().map(wider).collect()),
+            only: (key == Key::RoundRobin).then(|| moved.iter().map(wider).collect()),
         }
     }
 
@@ -191,15 +190,14 @@ mod tests {
     fn where_packets_have_turns_repeats_stay_but_while_buckets_move() {
         let one: [(u64, &[u8]); 3] = [(1000, b"a"), (4000, b"b"), (9000, b"c")];
         let two: [(u64, &[u8]); 3] = [(1001, b"a"), (4001, b"b"), (9001, b"c")];
-        for select in ["round_robin", "sequence"] {
-            assert_eq!(merged(select, &[], &one, &two), b"aabbcc");
-            // The stamps of two nodes differ.
-            assert_eq!(merged(select, &["4.1..5"], &one, &two), b"aabcc");
-            let twice = ["0.999..1.5", "9..9"];
-            assert_eq!(merged(select, &twice, &one, &two), b"abbc");
-            let repeats: [(u64, &[u8]); 2] = [(4000, b"b"), (4001, b"b")];
-            assert_eq!(merged(select, &["3..5"], &repeats, &[]), b"bb");
-        }
+        let select = "round_robin";
+        assert_eq!(merged(select, &[], &one, &two), b"aabbcc");
+        // The stamps of two nodes differ.
+        assert_eq!(merged(select, &["4.1..5"], &one, &two), b"aabcc");
+        let twice = ["0.999..1.5", "9..9"];
+        assert_eq!(merged(select, &twice, &one, &two), b"abbc");
+        let repeats: [(u64, &[u8]); 2] = [(4000, b"b"), (4001, b"b")];
+        assert_eq!(merged(select, &["3..5"], &repeats, &[]), b"bb");
     }
 
     #[test]

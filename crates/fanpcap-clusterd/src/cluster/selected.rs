@@ -9,7 +9,6 @@ pub(super) fn name(key: Key) -> &'static str {
         Key::Flow => "flow",
         Key::RoundRobin => "round_robin",
         Key::Identification => "identification",
-        Key::Sequence => "sequence",
     }
 }
 
@@ -19,8 +18,8 @@ pub(super) fn gets(key: Key) -> &'static str {
         Key::Flow => "each connection whole at one node, as Suricata and Zeek need it",
         Key::Packet => "packets spread alone: connections are split among nodes",
         Key::RoundRobin => "packets in turn: connections are split among nodes",
-        Key::Identification | Key::Sequence => {
-            "packets by a number in their headers: connections are split among nodes"
+        Key::Identification => {
+            "packets by IPv4's identification: connections are split among nodes"
         }
     }
 }

@@ -52,7 +52,6 @@ pub(crate) fn selected_by(word: &str) -> SelectionKey {
         "flow" => SelectionKey::Flow,
         "round_robin" => SelectionKey::RoundRobin,
         "identification" => SelectionKey::Identification,
-        "sequence" => SelectionKey::Sequence,
         _ => SelectionKey::Packet,
     }
 }

@@ -52,7 +52,6 @@ pub(crate) const SELECTIONS: &[&str] = &[
     "flow",
     "round_robin",
     "identification",
-    "sequence",
 ];
 
 /// A row of the table.

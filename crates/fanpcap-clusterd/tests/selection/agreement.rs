@@ -10,12 +10,11 @@ use fanpcap_testkit::frames;
 
 use super::both::{Both, CLUSTER, elsewhere, events};
 
-pub(crate) static KEYS: [Key; 5] = [
+pub(crate) static KEYS: [Key; 4] = [
     Key::Packet,
     Key::Flow,
     Key::RoundRobin,
     Key::Identification,
-    Key::Sequence,
 ];
 
 pub(crate) fn program(key: Key, initial: u32) -> Program {

@@ -6,10 +6,8 @@ use fanpcap_steer::ebpf::{KEYED_IPV4, KEYED_IPV6};
 
 use super::Program;
 use super::code::offset;
-use super::frame::raw;
 use super::hash::{Word, hash};
 use crate::digest::{OTHER, PAYLOAD, V4, V6};
-use crate::keys::{ERSPAN, ERSPAN_III};
 use crate::{Key, layout::counts};
 
 /// The stack: the key, then a header, and a frame's length.
@@ -24,7 +22,6 @@ impl Program {
         let [none, ip] = asm.labels();
         match self.selection.key {
             Key::Identification => self.identification(asm, keyed, none),
-            Key::Sequence => sequence(asm, keyed, none),
             Key::Packet | Key::Flow | Key::RoundRobin => {
                 asm.jump_if(R7.has_any(KEYED_IPV4 | KEYED_IPV6), ip);
             }
@@ -48,32 +45,6 @@ impl Program {
         asm.set(R8, R3);
         asm.jump(keyed);
     }
-}
-
-/// Goes to `keyed` with the sequence number of GRE around ERSPAN.
-fn sequence(asm: &mut Assembler, keyed: Label, none: Label) {
-    asm.set(R1, R7 & 0xff);
-    asm.jump_if(R1.is_not(47), none);
-    asm.jump_if(R9.is(0), none);
-    asm.set(R2, R9);
-    load(asm, 4, HEADER, none);
-    asm.load(Width::Half, R1, R10, HEADER + 2);
-    asm.unless(R1.is(raw(ERSPAN)), |asm| {
-        asm.jump_if(R1.is_not(raw(ERSPAN_III)), none)
-    });
-    asm.load_big_endian(Width::Half, R1, R10, HEADER);
-    // Routing, or another version.
-    asm.jump_if(R1.has_any(0x4007), none);
-    asm.set(R2, R9 + 4);
-    for flag in [0x8000, 0x2000] {
-        asm.set(R3, R1 & flag);
-        asm.unless(R3.is(0), |asm| asm.alu(Op::Add, R2, 4));
-    }
-    asm.alu(Op::And, R1, 0x1000);
-    asm.jump_if(R1.is(0), none);
-    load(asm, 4, HEADER, none);
-    asm.load_big_endian(Width::Word, R8, R10, HEADER);
-    asm.jump(keyed);
 }
 
 /// Puts the hash of a packet's content into r8.

@@ -13,12 +13,11 @@ use crate::topology::{Phase, Topology};
 
 /// The paper knows two types of selection: 0, round robin, and 1, by hash (of the IP id). Others
 /// are from 16 on.
-const KEYS: [(Key, u32); 5] = [
+const KEYS: [(Key, u32); 4] = [
     (Key::RoundRobin, 0),
     (Key::Identification, 1),
     (Key::Packet, 16),
     (Key::Flow, 17),
-    (Key::Sequence, 18),
 ];
 
 pub(super) fn key_number(key: Key) -> u32 {
