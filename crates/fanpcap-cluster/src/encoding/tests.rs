@@ -10,7 +10,7 @@ fn topologies() -> impl Strategy<Value = Topology> {
     let analyzers = proptest::collection::vec(address, 0..=ANALYZERS);
     let rest = (
         any::<u64>(),
-        0_u8..5,
+        0_u8..4,
         any::<u32>(),
         any::<u64>(),
         any::<Option<u64>>(),
