@@ -20,12 +20,7 @@ fn address() -> impl Strategy<Value = SocketAddr> {
 }
 
 fn selection() -> impl Strategy<Value = Selection> {
-    let keys = [
-        Key::Packet,
-        Key::Flow,
-        Key::RoundRobin,
-        Key::Identification,
-    ];
+    let keys = [Key::Packet, Key::Flow, Key::RoundRobin, Key::Identification];
     (select(keys.to_vec()), any::<u32>()).prop_map(|(key, initial)| Selection { key, initial })
 }
 

@@ -47,12 +47,7 @@ pub(crate) const MODES: &[&str] = &["distribution", "capture"];
 /// How records get to the analyzers.
 pub(crate) const TRANSPORTS: &[&str] = &["tcp", "dicap"];
 /// What a packet may be selected by.
-pub(crate) const SELECTIONS: &[&str] = &[
-    "packet",
-    "flow",
-    "round_robin",
-    "identification",
-];
+pub(crate) const SELECTIONS: &[&str] = &["packet", "flow", "round_robin", "identification"];
 
 /// A row of the table.
 #[derive(Debug)]

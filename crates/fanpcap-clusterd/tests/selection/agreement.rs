@@ -10,12 +10,7 @@ use fanpcap_testkit::frames;
 
 use super::both::{Both, CLUSTER, elsewhere, events};
 
-pub(crate) static KEYS: [Key; 4] = [
-    Key::Packet,
-    Key::Flow,
-    Key::RoundRobin,
-    Key::Identification,
-];
+pub(crate) static KEYS: [Key; 4] = [Key::Packet, Key::Flow, Key::RoundRobin, Key::Identification];
 
 pub(crate) fn program(key: Key, initial: u32) -> Program {
     Program {

@@ -102,9 +102,7 @@ fn selection(program: Program) -> Selector {
             let tree = fanpcap_steer::tree(source, &|_| Err(String::new())).unwrap();
             ebpf::xdp_by_hash(&tree, &varied)
         }
-        Key::Packet | Key::RoundRobin | Key::Identification => {
-            ebpf::xdp_by_headers(&varied)
-        }
+        Key::Packet | Key::RoundRobin | Key::Identification => ebpf::xdp_by_headers(&varied),
     };
     let selector = Selector::load_object(&object.unwrap(), &program, 1 << 16).unwrap();
     selector.switch(&eighth(), 1);
