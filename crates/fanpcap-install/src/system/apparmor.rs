@@ -231,6 +231,13 @@ mod tests {
             warned(profile.disable().unwrap());
             assert_eq!(read(&profile.file()).unwrap(), None);
             assert_eq!(profile.disable().unwrap(), Change::None);
+            assert!(!profile.file().parent().unwrap().exists());
+            warned(
+                profile
+                    .enable(Path::new("/lib/f"), Path::new("/r"))
+                    .unwrap(),
+            );
+            assert!(read(&profile.file()).unwrap().is_some());
         }
     }
 
