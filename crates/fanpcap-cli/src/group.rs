@@ -170,7 +170,8 @@ impl Group {
         let Shown { group, mode, .. } = &self.shown;
         ensure!(
             self.shown.is_steered,
-            "group {group} has mode {mode} of the kernel, in which members have no shares that could be changed; members that start a group with 'PCAP_FANOUT=flow' have shares"
+            "group {group} has mode {mode} of the kernel, in which members have no shares that could be \
+             changed; members that start a group with 'PCAP_FANOUT=flow' have shares"
         );
         member::find(&self.shown.slots, which)
     }

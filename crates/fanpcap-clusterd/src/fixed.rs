@@ -13,8 +13,8 @@ use crate::coordination::{NodeSide, OperatorSide, Picture};
 pub const FIXED: Revision = Revision(1);
 
 /// The note of an operator about the nodes, which are all shown as silent.
-pub(crate) const UNKNOWN: &str = "with 'engine = fixed' nodes report their state to nobody: ask each node's service, for \
-     example 'systemctl status fanpcap-node'; there is no 'drain' and no 'weight'";
+pub(crate) const UNKNOWN: &str = "with 'engine = fixed' nodes report their state to nobody: ask \
+     each node's service, for example 'systemctl status fanpcap-node'; there is no 'drain' and no 'weight'";
 
 /// A node's side of the engine `fixed`.
 #[derive(Debug)]

@@ -205,7 +205,8 @@ fn of_alert(alert: AlertDescription) -> Option<&'static str> {
             "its certificate has expired: write a new one ('records_certificate') and send SIGHUP",
         ),
         AlertDescription::UnknownCA => Some(
-            "no authority in its 'records_ca' has signed the certificate: compare that file on both sides",
+            "no authority in its 'records_ca' has signed the certificate: compare that file on \
+             both sides",
         ),
         AlertDescription::CertificateRequired => {
             Some("it wants a certificate: set 'records_certificate'")

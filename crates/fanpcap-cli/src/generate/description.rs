@@ -89,8 +89,8 @@ mod tests {
     #[test]
     fn options_become_a_description() {
         let line = "-i x --imix -n 8 --ipv4 --ipv6 --tcp --both --vlan 5 --vlan 6 --vxlan 7 \
-                    --fragments 9 --no-stamp --src-ip 10.9.0.0/24 --src-mac 02:00:00:00:00:01 --seed 3 \
-                    --dst-port 53";
+                    --fragments 9 --no-stamp --src-ip 10.9.0.0/24 --src-mac 02:00:00:00:00:01 \
+                    --seed 3 --dst-port 53";
         let description = parse(line).unwrap().description().unwrap();
         let expected = Description {
             seed: 3,

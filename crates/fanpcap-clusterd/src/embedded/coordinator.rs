@@ -140,7 +140,8 @@ fn bind(addresses: &[SocketAddr]) -> Result<(u8, SocketAddr, Wire)> {
     }
     let all: Vec<String> = addresses.iter().map(SocketAddr::to_string).collect();
     bail!(
-        "none of the addresses in 'coordinators' is this machine's: {}; run the coordinator where one of them is",
+        "none of the addresses in 'coordinators' is this machine's: {}; run the coordinator \
+         where one of them is",
         all.join(", ")
     )
 }

@@ -71,8 +71,8 @@ impl EmbeddedOperator {
         let tried: Vec<String> = all.iter().map(ToString::to_string).collect();
         let tried = tried.join(", ");
         bail!(
-            "no active coordinator replied; asked {tried} with the keys of the settings: does 'fanpcap \
-             coordinator' run there? In the first seconds after its start it does not reply"
+            "no active coordinator replied; asked {tried} with the keys of the settings: does \
+             'fanpcap coordinator' run there? In the first seconds after its start it does not reply"
         )
     }
 }
