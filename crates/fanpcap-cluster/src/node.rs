@@ -193,7 +193,10 @@ impl Node {
         let newest = accepted.max(self.current).unwrap_or_default();
         if revision < newest {
             let offered = revision;
-            return vec![Command::Say(Remark::Older { offered, newest })];
+            let mut commands = vec![Command::Say(Remark::Older { offered, newest })];
+            // An engine whose data are an old copy has an old acknowledgement, too.
+            commands.extend(self.current.map(Command::Acknowledge));
+            return commands;
         }
         if let Some((_, known)) = self
             .accepted

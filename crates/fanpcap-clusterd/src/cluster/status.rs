@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use fanpcap_cluster::{Live, NodeId, Phase, Topology, View};
+use fanpcap_cluster::{Live, NodeId, Phase, Revision, Topology, View};
 use fanpcap_terminal::streams;
 use serde_json::{Value, json};
 
@@ -64,15 +64,10 @@ fn notes(picture: &Picture) -> Vec<String> {
     });
     let topology = picture.view.topology.as_ref();
     let is_stable = topology.is_some_and(|(_, it)| it.phase() == Phase::Stable);
-    let behind = rows
-        .iter()
-        .filter(|row| is_stable && row.state() == "behind");
-    let behind = behind.map(|row| {
-        format!(
-            "node {} is behind: if it stays so, its log says why. After a change of the engine, stop \
-             it, remove its selection by 'fanpcap node DEV --detach', and start it again",
-            row.node
-        )
+    let apart = rows.iter().filter_map(|row| match row.state() {
+        "ahead" => Some(row.ahead()),
+        "behind" if is_stable => Some(row.behind()),
+        _ => None,
     });
     let wishes = &picture.view.wishes;
     let named: BTreeSet<NodeId> = wishes
@@ -94,7 +89,7 @@ fn notes(picture: &Picture) -> Vec<String> {
         .iter()
         .cloned()
         .chain(silent)
-        .chain(behind)
+        .chain(apart)
         .chain(gone)
         .collect()
 }
@@ -110,8 +105,8 @@ pub(crate) struct Row {
     /// Buckets that it captures while they move.
     moving: usize,
     is_drained: bool,
-    /// Whether it captures by the topology in force.
-    is_current: bool,
+    /// The topology in force.
+    revision: Option<Revision>,
 }
 
 /// All nodes that live or are in the topology, in the order of their ids.
@@ -139,7 +134,7 @@ pub(crate) fn rows(view: &View) -> Vec<Row> {
             buckets: count(Phase::Stable),
             moving: count(Phase::Union),
             is_drained: view.wishes.drained.contains(&node),
-            is_current: live.is_some_and(|it| revision.is_some() && it.acknowledged == revision),
+            revision,
         }
     };
     nodes.into_iter().map(row).collect()
@@ -148,13 +143,35 @@ pub(crate) fn rows(view: &View) -> Vec<Row> {
 impl Row {
     /// What the node does, in a word or two.
     pub(crate) fn state(&self) -> &'static str {
-        match (self.live, self.weight) {
-            (None, _) => "silent",
-            (Some(_), _) if self.is_drained => "drained",
-            (Some(_), None) => "waiting",
-            (Some(_), Some(_)) if self.is_current => "current",
-            (Some(_), Some(_)) => "behind",
+        let Some(live) = self.live else {
+            return "silent";
+        };
+        let ahead = self.revision.is_some() && live.acknowledged > self.revision;
+        match self.weight {
+            _ if ahead => "ahead",
+            _ if self.is_drained => "drained",
+            None => "waiting",
+            Some(_) if live.acknowledged == self.revision => "current",
+            Some(_) => "behind",
         }
+    }
+
+    fn behind(&self) -> String {
+        format!(
+            "node {} is behind: if it stays so, its log says why",
+            self.node
+        )
+    }
+
+    fn ahead(&self) -> String {
+        let newest = self.live.and_then(|live| live.acknowledged);
+        format!(
+            "node {} captures by topology {}, and refuses older ones: the engine's data are an old \
+             copy, or the engine was changed. If neither will change back, stop the node, remove \
+             its selection by 'fanpcap node DEV --detach', and start it again",
+            self.node,
+            newest.unwrap_or_default()
+        )
     }
 }
 

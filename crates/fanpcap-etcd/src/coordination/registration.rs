@@ -93,9 +93,11 @@ impl Registration {
         self.said.wanted = Some(announcement);
     }
 
-    /// Sets the newest topology that the node captures by.
+    /// Sets the newest topology that the node captures by. It is stored anew, because the data may
+    /// be those of a backup.
     pub(super) fn acknowledge(&mut self, revision: Revision) {
         self.acked.wanted = Some(revision);
+        self.acked.stored = None;
     }
 
     /// Keeps the lease alive, and stores what is not stored yet.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use fanpcap_cluster::{NodeEvent, NodeId, Refusal, View, Wishes};
+use fanpcap_cluster::{NodeEvent, NodeId, Refusal, Revision, View, Wishes};
 use fanpcap_etcd::coordination::{Desired, WriteError, look};
 use fanpcap_testkit::await_for::{await_for, within};
 use fanpcap_testkit::{Etcd, netns};
@@ -151,6 +151,13 @@ fn keys_that_somebody_deletes_are_written_again() -> Result<()> {
             view.leads && acknowledged == Some(first)
         };
         await_view(&mut leader, "all of it", is_whole)?;
+        // As in a backup from before the node's last acknowledgement.
+        etcd.ctl(&["put", "--ignore-lease", "/fanpcap/lab/ack/00000007", "1"])?;
+        await_view(&mut leader, "the old acknowledgement", |view| {
+            view.live[0].acknowledged == Some(Revision(1))
+        })?;
+        node.acknowledge(first);
+        await_view(&mut leader, "the newer one again", is_whole)?;
         etcd.ctl(&["del", "--prefix", "/fanpcap/lab/"])?;
         await_view(&mut leader, "nothing", |view| {
             !view.leads && view.topology.is_none()

@@ -93,6 +93,22 @@ fn a_node_that_stays_behind_is_named_with_the_remedy() {
 }
 
 #[test]
+fn a_node_with_a_newer_topology_is_named_even_if_it_is_drained() {
+    let mut picture = picture();
+    picture.view.live[0].acknowledged = Some(Revision(12));
+    picture.view.wishes.drained = [NodeId(1)].into();
+    let table = table("lab", &picture);
+    assert!(table.contains("00000001  ahead"), "{table}");
+    assert!(
+        table.contains("node 00000001 captures by topology 12"),
+        "{table}"
+    );
+    picture.view.topology = None;
+    let none = super::table("lab", &picture);
+    assert!(none.contains("00000001  drained"), "{none}");
+}
+
+#[test]
 fn the_object_has_the_same() {
     let object = object("lab", &picture());
     let one = json!({
