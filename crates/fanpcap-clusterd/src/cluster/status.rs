@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -17,31 +17,59 @@ use crate::coordination::Picture;
 use crate::engine;
 use crate::fixed::UNKNOWN;
 
+mod sums;
 #[cfg(test)]
 mod tests;
 
 /// Shows a cluster's coordinator, topology and nodes
+///
+/// With several --config, it shows each cluster, and sums over them.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// The settings of the cluster
+    /// The settings of the cluster; again for each further cluster
     #[arg(long, value_name = "FILE", default_value = PATH)]
-    config: PathBuf,
+    config: Vec<PathBuf>,
     /// As one JSON object
     #[arg(long)]
     json: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let conf = Conf::load(&arguments.config)?;
+    if let [file] = &arguments.config[..] {
+        let (cluster, picture) = look(file)?;
+        let text = match arguments.json {
+            true => format!("{}\n", object(&cluster, &picture)),
+            false => table(&cluster, &picture),
+        };
+        streams::print(&text)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut clusters = Vec::new();
+    for file in &arguments.config {
+        match look(file) {
+            Ok(seen) => clusters.push(seen),
+            // The other clusters are shown all the same.
+            Err(error) => eprintln!("fanpcap: {}: {}", file.display(), streams::words(&error)),
+        }
+    }
+    let text = match arguments.json {
+        true => format!("{}\n", sums::object(&clusters)),
+        false => sums::table(&clusters),
+    };
+    streams::print(&text)?;
+    Ok(match clusters.len() == arguments.config.len() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+/// A cluster's name, and what can be seen of it.
+fn look(file: &Path) -> Result<(String, Picture)> {
+    let conf = Conf::load(file)?;
     let notice = Notice::of(&conf);
     let picture = engine::operator_side(&conf)?.look()?;
     drop(notice);
-    let text = match arguments.json {
-        true => format!("{}\n", object(&conf.cluster, &picture)),
-        false => table(&conf.cluster, &picture),
-    };
-    streams::print(&text)?;
-    Ok(ExitCode::SUCCESS)
+    Ok((conf.cluster, picture))
 }
 
 /// What an operator should know or do, a sentence each.

@@ -127,3 +127,27 @@ fn the_object_has_the_same() {
     };
     assert!(table("lab", &empty).contains("no topology yet"));
 }
+
+#[test]
+fn several_clusters_are_summed_over() {
+    let leaderless = Picture {
+        leader: None,
+        ..picture()
+    };
+    let clusters = [
+        ("east".to_owned(), picture()),
+        ("west".to_owned(), leaderless),
+    ];
+    let table = sums::table(&clusters);
+    assert!(table.contains("cluster east, ") && table.contains("cluster west, "));
+    let sum = "\
+2 clusters, 8 nodes: 2 behind, 2 current, 2 silent, 2 waiting
+without a coordinator: west
+";
+    assert!(table.ends_with(sum), "{table}");
+    let object = sums::object(&clusters);
+    assert_eq!(object["clusters"][1]["cluster"], "west");
+    let states = json!({"behind": 2, "current": 2, "silent": 2, "waiting": 2});
+    assert_eq!(object["states"], states);
+    assert_eq!(object["without_coordinator"], json!(["west"]));
+}
