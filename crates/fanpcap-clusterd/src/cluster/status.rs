@@ -49,7 +49,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         match look(file) {
             Ok(seen) => clusters.push(seen),
             // The other clusters are shown all the same.
-            Err(error) => eprintln!("fanpcap: {}: {}", file.display(), streams::words(&error)),
+            Err(error) => {
+                let (file, error) = (file.display(), streams::words(&error));
+                streams::note(&format!("fanpcap cluster status: {file}: {error}\n"));
+            }
         }
     }
     let text = match arguments.json {
