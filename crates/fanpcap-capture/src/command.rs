@@ -55,7 +55,8 @@ pub struct Arguments {
     /// Bytes kept of each packet
     #[arg(short, long, value_name = "BYTES", default_value_t = 262_144, value_parser = clap::value_parser!(i32).range(1..))]
     snaplen: i32,
-    /// The size of each ring, in KiB, or with a unit K, M or G [default: the library's]
+    /// The size of each ring, in KiB, or with a unit K, M or G; ring@DEV in pcap.conf overrides it
+    /// [default: the library's]
     #[arg(short = 'B', long, value_name = "SIZE", value_parser = quantity::ring_bytes)]
     buffer: Option<i32>,
     /// The longest time in milliseconds until packets are delivered

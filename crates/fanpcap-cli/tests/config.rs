@@ -65,7 +65,7 @@ fn each_value_has_its_place_and_what_is_in_vain_its_reason() {
         Veth::new("ux0", "ux1", 1)?;
         let scratch = Scratch::new()?;
         let text =
-            "def_group = 11\ngroup_ux1 = 1\nfanout@6 = lb\nfanout@1 = main = tcp >-> steer_flow\n";
+            "def_group = 11\ngroup_ux1 = 1\nfanout@6 = lb\nfanout@1 = main = tcp >-> steer_flow\nring@ux1 = 3M\n";
         scratch.write("pcap.conf", text)?;
         let file = scratch.file("pcap.conf").display().to_string();
         let variables = [
@@ -89,6 +89,11 @@ fn each_value_has_its_place_and_what_is_in_vain_its_reason() {
             (&true.into(), &place(4))
         );
         assert_eq!(device["caplen_from"], "PCAP_CAPLEN=96");
+        assert_eq!(
+            (&device["ring_bytes"], &device["ring_from"]),
+            (&(3 << 20).into(), &place(5))
+        );
+        assert_eq!(device["default_ring_bytes"], 3 << 20);
         let rows = told["without_effect"].as_array().context("rows")?;
         let rows: Vec<_> = rows
             .iter()
@@ -104,6 +109,9 @@ fn each_value_has_its_place_and_what_is_in_vain_its_reason() {
         let expected: Vec<_> = expected.iter().map(|(one, other)| (one, other)).collect();
         assert_eq!(rows, expected);
 
+        let output = config(&["ux1"], &variables)?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(said.contains("ring         3 MiB "), "{said}");
         let output = config(&[], &variables)?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         for line in [

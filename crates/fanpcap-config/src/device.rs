@@ -67,7 +67,7 @@ impl Device {
     /// The device string that `text` may mean, if an engine's name before its `:` is misspelt.
     pub fn meant(text: &str) -> Option<String> {
         let (prefix, names) = text.split_once(':')?;
-        let near = nearest(prefix, Driver::all().map(Driver::name))?;
+        let near = nearest(prefix, Driver::ours().map(Driver::name))?;
         (near != prefix).then(|| format!("{near}:{names}"))
     }
 

@@ -62,6 +62,11 @@ impl Driver {
         TABLE.iter().map(Driver)
     }
 
+    /// The engines that this version has, for proposals in messages.
+    pub fn ours() -> impl Iterator<Item = Driver> {
+        Driver::all().filter(|engine| engine.is_ours())
+    }
+
     /// The name.
     pub fn name(self) -> &'static str {
         self.0.name

@@ -32,7 +32,7 @@ const KEYS: [&str; 28] = [
     "def_group",
     "group",
     "caplen",
-    "rx_slots",
+    "ring@eth0",
     "pfq_rx_slots",
     "group_eth0",
     "group_eth0:1",
@@ -58,7 +58,7 @@ const KEYS: [&str; 28] = [
     "> main",
     "# note",
 ];
-const VALUES: [&str; 20] = [
+const VALUES: [&str; 21] = [
     "7",
     "65535",
     "65536",
@@ -68,6 +68,7 @@ const VALUES: [&str; 20] = [
     "no",
     "0,2-3",
     "3-2",
+    "64M",
     "xdp",
     "hash",
     "lb +defrag",
@@ -80,7 +81,8 @@ const VALUES: [&str; 20] = [
     "",
     "99999999999999999999",
 ];
-const NAMES: [&str; 18] = [
+const NAMES: [&str; 19] = [
+    "PCAP_RING",
     "PCAP_GROUP",
     "PCAP_DEF_GROUP",
     "PCAP_GROUP_eth0",

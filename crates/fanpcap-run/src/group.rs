@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn numbers_of_a_config_file() {
-        let text = "group_eth0:1 = 23 # 5\nfanout@42 = hash\nrx_slots = 131072";
+        let text = "group_eth0:1 = 23 # 5\nfanout@42 = hash\ncaplen = 131072";
         assert_eq!(numbers(text).collect::<Vec<_>>(), [0, 1, 23, 5, 42]);
     }
 

@@ -95,7 +95,7 @@ fn write_memory(
     if snaplen > SHORT {
         write!(f, "'caplen = {SHORT}' (a quarter) or ")?;
     }
-    f.write_str("a smaller size by pcap_set_buffer_size() (tcpdump -B), or raise the limit")
+    f.write_str("a smaller ring ('ring@DEVICE = SIZE', tcpdump -B), or raise the limit")
 }
 
 /// With a snaplen up to this many bytes, the rings need a quarter of the memory that they need with
@@ -188,10 +188,7 @@ mod tests {
             };
             let text = memory.to_string();
             assert_eq!(text.contains("caplen = 256"), is_told, "{text}");
-            assert!(
-                text.contains("a smaller size by pcap_set_buffer_size()"),
-                "{text}"
-            );
+            assert!(text.contains("a smaller ring ('ring@DEVICE"), "{text}");
         }
     }
 }

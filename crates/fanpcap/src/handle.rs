@@ -263,7 +263,7 @@ pub struct Notes {
     pub snaplen: Option<c_int>,
     /// The application's pcap_set_protocol_linux().
     pub protocol: Option<u16>,
-    /// The application's pcap_set_buffer_size().
+    /// The application's pcap_set_buffer_size(), or the size that settings ask for instead.
     pub buffer_size: Option<c_int>,
     /// The application's pcap_set_timeout(), in milliseconds.
     pub timeout: Option<c_int>,

@@ -52,7 +52,11 @@ pub(crate) fn provide<H: Handle>(p: H, plan: &Plan) {
         let bytes = asked.unwrap_or(MAXIMUM_SNAPLEN).min(caplen);
         p.set(Setting::Snaplen(bytes));
     }
-    if let (Some(bytes), None) = (plan.buffer_size(), notes.buffer_size) {
+    let of_application = notes.buffer_size.filter(|_| plan.ring.is_none());
+    if let (Some(bytes), None) = (plan.buffer_size(), of_application) {
         p.set(Setting::BufferSize(bytes));
+    }
+    if plan.ring.is_some() {
+        p.note(|notes| notes.buffer_size = plan.ring);
     }
 }

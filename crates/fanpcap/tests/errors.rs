@@ -147,6 +147,7 @@ fn produce() -> Vec<Report> {
         in_file("irq@eth0.0 = 0,3-2"),
         in_file("keep@eth0 = true"),
         in_file("gone@eth0 = yes"),
+        in_file("ring@eth0 = 65536"),
         in_file("driver@eth3 = tpaket"),
         in_variables(&both),
         in_file(&many),

@@ -54,6 +54,8 @@ fn device(seen: &Entry) -> Value {
         "is_read_by_fanpcap": plan.map(|plan| plan.is_read_by_us()),
         "caplen": plan.and_then(|plan| plan.caplen),
         "caplen_from": origins.caplen,
+        "ring_bytes": plan.and_then(|plan| plan.ring),
+        "ring_from": origins.ring,
         "default_ring_bytes": plan.and_then(|plan| plan.buffer_size()),
     })
 }

@@ -81,16 +81,11 @@ fn one(page: &mut String, device: &Entry) {
         }
         None => line(page, "caplen", "what the application sets", None),
     }
-    let ring = plan
-        .buffer_size()
-        .map(|bytes| format!("{} MiB", bytes >> 20));
+    let ring = plan.buffer_size().map(size);
     let ring = ring.as_deref().unwrap_or("libpcap's default");
-    line(
-        page,
-        "ring",
-        ring,
-        Some("unless the application sets its size"),
-    );
+    let from = origins.ring.as_deref();
+    let from = from.unwrap_or("unless the application sets its size");
+    line(page, "ring", ring, Some(from));
 }
 
 /// Writes which packets the host gets from a device on the XDP engine, and whether the packets that
@@ -112,6 +107,14 @@ fn host(page: &mut String, on_xdp: &OnEngine) {
         sent,
         Some(&format!("outgoing = {outgoing}")),
     );
+}
+
+/// A ring's size, which is at least 1 MiB.
+fn size(bytes: i32) -> String {
+    match bytes % (1 << 20) {
+        0 => format!("{} MiB", bytes >> 20),
+        _ => format!("{bytes} bytes"),
+    }
 }
 
 fn reader(plan: &Plan) -> &'static str {
@@ -157,6 +160,7 @@ fn row(device: &Entry) -> Vec<String> {
         origins.group.as_ref(),
         origins.mode.as_ref(),
         origins.caplen.as_ref(),
+        origins.ring.as_ref(),
         driver,
     ];
     for origin in all.into_iter().flatten() {

@@ -80,6 +80,11 @@ impl<'a> Asked<'a> {
         self.by_environment_or_file(Key::Gone)
     }
 
+    /// The setting of the ring's size on this device.
+    pub(super) fn ring(&self) -> Option<&'a Entry> {
+        self.by_environment_or_file(Key::Ring)
+    }
+
     /// The first setting of this key that concerns the device. The environment takes precedence
     /// over the config file.
     fn by_environment_or_file(&self, key: Key) -> Option<&'a Entry> {
@@ -111,6 +116,13 @@ impl Entry {
             return None;
         };
         Some(engine)
+    }
+
+    pub(super) fn size(&self) -> Option<i32> {
+        let Value::Size(bytes) = self.value else {
+            return None;
+        };
+        Some(bytes)
     }
 
     /// Whether the entry names an engine that this version has.

@@ -275,12 +275,13 @@ pub(super) const SOURCE: &str = "environment";
 const READ_APART: [&str; 2] = ["CONFIG", "HUB"];
 
 /// Words in other software's variables, each with our name for the same setting.
-const OTHER_WORDS: [(&str, &str); 6] = [
+const OTHER_WORDS: [(&str, &str); 7] = [
     ("CLUSTER", "GROUP"),
     ("MODE", "FANOUT"),
     ("ALGO", "FANOUT"),
     ("BALANCE", "FANOUT"),
     ("SNAPLEN", "CAPLEN"),
+    ("BUFFER", "RING"),
     ("ENGINE", "DRIVER"),
 ];
 

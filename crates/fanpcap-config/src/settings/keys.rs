@@ -17,8 +17,8 @@ pub enum Key {
     Member,
     /// The upper bound of the snapshot length.
     Caplen,
-    /// The ring's length in packets.
-    RxSlots,
+    /// The size of a handle's ring.
+    Ring,
     /// The engine of a device.
     Driver,
     /// Whether the host loses the packets that the device receives.
@@ -59,8 +59,6 @@ pub(super) enum Scope {
 pub(super) enum Honoured {
     /// All handles to which the setting applies.
     Always,
-    /// All handles except those that join a group.
-    OutsideGroups,
     /// All handles, if the value is an engine that this version has.
     OurEngines,
     /// Handles on engines other than packet sockets.
@@ -135,13 +133,7 @@ pub(super) static KEYS: [Row; 18] = [
         Takes::Number(1, 262_144),
     )
     .set_by(&["CAPLEN"], None),
-    Row::new(
-        Key::RxSlots,
-        &["rx_slots", "pfq_rx_slots"],
-        Scope::All,
-        Takes::Number(1, 1 << 26),
-    )
-    .honoured(Honoured::OutsideGroups),
+    Row::new(Key::Ring, &["ring"], Scope::Device, Takes::Size).set_by(&["RING"], None),
     Row::new(Key::Driver, &["driver"], Scope::Device, Takes::Driver)
         .set_by(&["DRIVER"], None)
         .honoured(Honoured::OurEngines),
@@ -170,7 +162,9 @@ const fn channels(key: Key, names: &'static [&'static str]) -> Row {
 }
 
 /// Keys of older versions, with their replacements.
-pub(super) const OLD_KEYS: [(&str, &str); 14] = [
+pub(super) const OLD_KEYS: [(&str, &str); 16] = [
+    ("rx_slots", RING),
+    ("pfq_rx_slots", RING),
     ("pfq_tx_slots", SENDING),
     ("pfq_tx_sync", SENDING),
     ("pfq_tx_hw_queue", SENDING),
@@ -190,6 +184,8 @@ pub(super) const OLD_KEYS: [(&str, &str); 14] = [
     ),
 ];
 
+/// The replacement of the old settings for the ring's length in packets.
+pub(super) const RING: &str = "write the ring's size, as in ring@eth0 = 64M";
 /// The replacement of the old settings for sending.
 pub(super) const SENDING: &str = "remove it, sending needs no settings";
 /// The replacement of the old settings for VLANs.

@@ -28,6 +28,8 @@ pub struct Plan {
     pub choice: Option<GroupChoice>,
     /// The upper bound of the snapshot length.
     pub caplen: Option<u32>,
+    /// The size of the handle's ring in bytes that settings ask for, in place of the application's.
+    pub ring: Option<i32>,
     /// Whether settings or the device's name ask for packet sockets with our reader.
     pub tpacket: bool,
     /// Whether the device's name asks for our reader. If so, and our reader can't be used, the
@@ -49,11 +51,13 @@ impl Plan {
         self.tpacket || self.choice.is_some() || self.on_engine.is_some()
     }
 
-    /// The size of the handle's ring in bytes, if the application does not set it. With `None` the
-    /// system's library chooses the size. A larger ring loses fewer packets in bursts and while its
-    /// reader is busy, but takes longer to create.
+    /// The size of the handle's ring in bytes, if settings or fanpcap choose it. With `None` the
+    /// application or the system's library chooses the size. A larger ring loses fewer packets in
+    /// bursts and while its reader is busy, but takes longer to create.
     pub fn buffer_size(&self) -> Option<i32> {
-        if self.on_engine.is_some() {
+        if self.ring.is_some() {
+            self.ring
+        } else if self.on_engine.is_some() {
             Some(on_engine::ring_bytes(self.caplen))
         } else if self.choice.is_some() {
             Some(16 << 20)
@@ -86,6 +90,7 @@ impl Settings {
         let mut on_engine = None;
         let mut placement = None;
         let mut waits_if_gone = None;
+        let mut ring = None;
         for part in device.parts() {
             let handle = Handle {
                 asked: self.asked(device, part),
@@ -94,11 +99,12 @@ impl Settings {
                 compile,
             };
             let joined = handle.choice()?;
-            handle.refuse_unhonoured(joined.is_some())?;
+            handle.refuse_unhonoured()?;
             choice = choice.or(joined);
             tpacket |= handle.asked.engine().is_some_and(Driver::is_rings);
             on_engine = on_engine.or(handle.asked.on_engine());
             placement = placement.or(handle.asked.placement());
+            ring = ring.or(handle.asked.ring().and_then(Entry::size));
             let waits = handle.asked.gone().filter(|entry| entry.waits());
             if let Some(entry) = waits.filter(|_| device.parts().len() > 1) {
                 return Err(waits_for_one(entry));
@@ -115,6 +121,7 @@ impl Settings {
         Ok(Plan {
             choice,
             caplen,
+            ring,
             tpacket,
             by_name,
             on_engine,
@@ -313,12 +320,11 @@ impl<'a> Handle<'a> {
     }
 
     /// Refuses settings for this handle that this version does not honour.
-    fn refuse_unhonoured(&self, joins: bool) -> Result<(), Report> {
+    fn refuse_unhonoured(&self) -> Result<(), Report> {
         let Settings { environment, file } = self.asked.settings;
         let is_on_engine = self.asked.engine().is_some_and(Driver::takes_devices);
         let refused = |&entry: &&Entry| match entry.key.row().honoured {
             Honoured::Always => false,
-            Honoured::OutsideGroups => joins,
             Honoured::OurEngines => self.asked.driver() == Some(entry) && !entry.is_ours(),
             Honoured::OnEngine => {
                 !is_on_engine && self.asked.concerns(entry) && !entry.is_default()
@@ -354,22 +360,14 @@ impl Entry {
     }
 }
 
-/// The report of a setting that this version does not honour.
+/// The report of a driver that this version does not have.
 fn not_in_version(entry: &Entry) -> Report {
     let (is_variable, name) = (entry.is_variable(), &entry.name);
     let remove = if is_variable { "unset" } else { "remove" };
-    let absent = entry.engine().and_then(Driver::absent);
-    let (what, hint) = if let Value::Driver(engine) = entry.value {
-        let hint = format!("write tpacket, or {remove} {name}");
-        (format!("driver '{engine}'"), hint)
-    } else if entry.key == Key::RxSlots {
-        let hint = format!("{remove} it, and set the ring by the application (tcpdump -B KIB)");
-        (quote(name), hint)
-    } else {
-        (quote(name), format!("{remove} it"))
-    };
-    let why = absent.map_or_else(String::new, |why| format!(": {why}"));
-    let message = format!("{what} is not in this version{why}");
+    let what = entry.engine().map_or("", Driver::name);
+    let why = entry.engine().and_then(Driver::absent).unwrap_or_default();
+    let message = format!("driver '{what}' is not in this version: {why}");
+    let hint = format!("write tpacket, or {remove} {name}");
     entry.blame(Fault::new("setting-not-in-version", message).hint(hint))
 }
 

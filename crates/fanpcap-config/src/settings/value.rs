@@ -12,6 +12,8 @@ use fanpcap_steer::nearest::nearest;
 pub enum Value {
     /// A number within the key's range.
     Number(u32),
+    /// A ring's size in bytes, from 1 MiB to 1 GiB.
+    Size(i32),
     /// `yes` or `no`.
     YesNo(bool),
     /// Whether the host loses the packets.
@@ -46,6 +48,8 @@ impl Value {
 pub(super) enum Takes {
     /// A number from the first to the second, inclusive.
     Number(u32, u32),
+    /// A ring's size.
+    Size,
     YesNo,
     Steal,
     /// `wait` or `error`.
@@ -62,6 +66,7 @@ impl Takes {
         let text = written.text();
         match self {
             Takes::Number(min, max) => number(text, min, max).map(Value::Number),
+            Takes::Size => size(text).map(Value::Size),
             Takes::YesNo => yes_no(text).map(Value::YesNo),
             Takes::Gone => waits(text).map(Value::Waits),
             Takes::Steal => steal(text).map(Value::Steal),
@@ -127,6 +132,25 @@ fn cpus(text: &str) -> Result<Vec<(u32, u32)>, Fault> {
     text.split(',').map(range).collect()
 }
 
+/// Parses a size in bytes, which may end in `K`, `M` or `G`.
+fn size(text: &str) -> Result<i32, Fault> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match &text[digits.len()..] {
+        "" => Some(0),
+        "K" | "k" => Some(10),
+        "M" | "m" => Some(20),
+        "G" | "g" => Some(30),
+        _ => None,
+    };
+    let bytes = shift.and_then(|shift| Some(i64::from(number(digits, 0, u32::MAX).ok()?) << shift));
+    let bytes = bytes.filter(|bytes| (RING_MIN..=RING_MAX).contains(bytes));
+    let bytes = bytes.and_then(|bytes| i32::try_from(bytes).ok());
+    bytes.ok_or_else(|| {
+        let message = format!("{} is no size of a ring", quote(text));
+        Fault::new("ring-size-bad", message).hint("write 1M to 1G, such as 64M")
+    })
+}
+
 fn yes_no(text: &str) -> Result<bool, Fault> {
     match text.to_ascii_lowercase().as_str() {
         "yes" => Ok(true),
@@ -161,7 +185,7 @@ fn steal(text: &str) -> Result<Steal, Fault> {
 fn engine(text: &str) -> Result<Driver, Fault> {
     let lower = text.to_ascii_lowercase();
     Driver::named(&lower).ok_or_else(|| {
-        let names: Vec<&str> = Driver::all().map(Driver::name).collect();
+        let names: Vec<&str> = Driver::ours().map(Driver::name).collect();
         let near = nearest(&lower, names.clone()).map(str::to_owned);
         let otherwise = format!("the drivers are {}", names.join(", "));
         Fault::new("driver-unknown", format!("unknown driver {}", quote(text)))
@@ -182,5 +206,7 @@ fn member_name(text: &str) -> Result<String, Fault> {
 
 /// The longest name of a member, in bytes.
 const NAME_MAX: usize = 64;
+const RING_MIN: i64 = 1 << 20;
+const RING_MAX: i64 = 1 << 30;
 pub(super) const GROUP_MAX: u32 = 65_535;
 pub(super) const CPU_MAX: u32 = 8191;

@@ -303,9 +303,11 @@ impl Group {
             ),
             "the member reads more slowly than its packets come: use more members, or do less work for each packet".to_owned(),
             format!(
-                "fanpcap run -n {} -- {} ...    # more members; a larger ring, as tcpdump -B, helps against bursts",
+                "fanpcap run -n {} -- {} ...    # more members; against bursts a larger ring helps: \
+                 'ring@{} = SIZE' in /etc/pcap.conf",
                 self.members.len() + 1,
-                super::finding::word(&member.program)
+                super::finding::word(&member.program),
+                self.device
             ),
         ];
         Some(self.finding("ring-full", Effect::Loses, told))

@@ -60,6 +60,20 @@ fn a_handle_that_we_read_gets_a_larger_ring_unless_the_application_asks_for_one(
 }
 
 #[test]
+fn the_settings_ring_replaces_the_applications() {
+    for config in ["ring@fx0 = 32M\n", "driver@fx0 = xdp\nring@fx0 = 32M\n"] {
+        for asked in [None, Some(4096), Some(1 << 30)] {
+            let world = World::default();
+            let p = world.open("fx0", Some(config));
+            p.note(|notes| notes.buffer_size = asked);
+            assert_eq!(activate(p), 0);
+            assert_eq!(world.calls()[0], "0 buffer 33554432");
+            assert_eq!(p.notes().buffer_size, Some(32 << 20));
+        }
+    }
+}
+
+#[test]
 fn the_snapshot_length_is_the_shorter_of_the_applications_and_the_settings() {
     let config = Some("caplen = 96\n");
     for (asked, set) in [(None, 96), (Some(64), 64), (Some(0), 96), (Some(1500), 96)] {

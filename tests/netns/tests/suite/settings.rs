@@ -2,6 +2,7 @@
 //! length from each of them.
 
 use anyhow::{Context, Result, ensure};
+use fanpcap_group::roster;
 use fanpcap_netns::{DEVICE, Wire, finish, on_wire};
 use fanpcap_testkit::{Member, Program, traffic, veth};
 
@@ -128,6 +129,51 @@ fn packets_are_cut_to_caplen() -> Result<()> {
         ensure!(longest > 64, "no frame was longer than the limit");
         Ok(())
     })
+}
+
+#[test]
+#[ignore = "needs root: run by make test"]
+fn the_ring_has_the_size_of_the_setting() -> Result<()> {
+    const ASKED: u64 = 32 << 20;
+    for engine in ["tpacket", "xdp"] {
+        for group in ["", "def_group = 7\n"] {
+            on_wire(1, |wire| {
+                let alone = match engine {
+                    "xdp" => format!("outgoing@{DEVICE} = no\n"),
+                    _ => String::new(),
+                };
+                let config = format!("{group}{alone}ring@{DEVICE} = 32M\n");
+                let config = wire.scratch.write("pcap.conf", &config)?;
+                // An application's own size, smaller or larger, has no effect.
+                for kib in ["1024", "131072"] {
+                    let member = wire.tcpdump()?.args(["-B", kib]);
+                    let member = member.set("PCAP_CONFIG", &config);
+                    let member = member.set("PCAP_DRIVER", engine).start(&wire.scratch)?;
+                    let bytes = ring_bytes()?;
+                    let tenth = ASKED / 10;
+                    ensure!(
+                        (ASKED - tenth..=ASKED + tenth).contains(&bytes),
+                        "{engine}, {group:?}, -B {kib}: {bytes} bytes"
+                    );
+                    member.stop()?;
+                }
+                Ok(())
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Bytes of the largest ring of a packet socket or of a member on an engine.
+fn ring_bytes() -> Result<u64> {
+    let seen = roster::entries()?;
+    let sizes = seen.iter().flat_map(|seen| {
+        let ring = seen.socket.ring.as_ref();
+        let of_socket = ring.map(|it| u64::from(it.block_size) * u64::from(it.block_count));
+        let of_engine = seen.page.as_ref().map(|page| page.ring_bytes);
+        [of_socket, of_engine]
+    });
+    sizes.flatten().max().context("no ring")
 }
 
 /// The program `member` with a config file of this text and these variables.

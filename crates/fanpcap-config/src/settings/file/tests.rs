@@ -44,18 +44,6 @@ fn keys_of_handles_and_groups() {
             Value::Number(23),
         ),
         ("caplen = 64", Key::Caplen, Target::All, Value::Number(64)),
-        (
-            "rx_slots = 131072",
-            Key::RxSlots,
-            Target::All,
-            Value::Number(131_072),
-        ),
-        (
-            "pfq_rx_slots = 1",
-            Key::RxSlots,
-            Target::All,
-            Value::Number(1),
-        ),
         ("fanout = hash", Key::Fanout, Target::All, hash),
         ("fanout@23 = rnd", Key::Fanout, of_group, rnd),
     ] {
@@ -76,6 +64,12 @@ fn keys_of_devices_and_channels() {
             Key::Driver,
             device("e"),
             Value::Driver(Driver::named("xdp").unwrap()),
+        ),
+        (
+            "ring@e:1 = 64M",
+            Key::Ring,
+            device("e:1"),
+            Value::Size(64 << 20),
         ),
         ("steal@e = yes", Key::Steal, device("e"), steal),
         ("outgoing@e = no", Key::Outgoing, device("e"), no.clone()),

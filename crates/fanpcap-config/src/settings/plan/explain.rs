@@ -34,6 +34,8 @@ pub struct Origins {
     pub mode: Option<String>,
     /// Origin of the upper bound of the snapshot length.
     pub caplen: Option<String>,
+    /// Origin of the ring's size.
+    pub ring: Option<String>,
     /// Origin of the driver, and the driver.
     pub driver: Option<(String, Driver)>,
 }
@@ -173,6 +175,7 @@ struct Used<'a> {
     group: Option<&'a Entry>,
     mode: Option<&'a Entry>,
     caplen: Option<&'a Entry>,
+    ring: Option<&'a Entry>,
     member: Option<&'a Entry>,
     driver: Option<&'a Entry>,
 }
@@ -189,6 +192,7 @@ impl<'a> Used<'a> {
             group: group.map(|(_, entry)| entry),
             mode,
             caplen: handle.asked.settings.for_all(Key::Caplen),
+            ring: handle.asked.ring(),
             member: handle.asked.settings.for_all(Key::Member),
             driver: handle.asked.driver(),
         }
@@ -201,6 +205,7 @@ impl<'a> Used<'a> {
             group: origin(self.group),
             mode: origin(self.mode),
             caplen: origin(self.caplen),
+            ring: origin(self.ring),
             driver: self.driver.and_then(engine),
         }
     }
@@ -214,6 +219,7 @@ impl<'a> Used<'a> {
             (Key::Program, self.mode),
             (Key::Member, self.member),
             (Key::Caplen, self.caplen),
+            (Key::Ring, self.ring),
             (Key::Driver, self.driver),
         ];
         // Only settings of these keys are reported as ignored.

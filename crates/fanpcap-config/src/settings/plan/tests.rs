@@ -263,11 +263,26 @@ fn what_this_version_cannot_honour_is_refused_where_it_concerns_the_handle() {
         refusal(&[("PCAP_DRIVER", "dpdk")], "", "any").0,
         "setting-not-in-version"
     );
-    assert_eq!(
-        refusal(&[], "rx_slots = 1\ngroup = 3", "eth0").1,
-        "rx_slots = 1"
-    );
-    assert_eq!(joins(&[], "rx_slots = 1\ngroup_eth1 = 3", "eth0"), "");
+}
+
+#[test]
+fn the_rings_size_is_the_settings_on_every_engine() {
+    let bytes = |variables: &[(&str, &str)], device: &str| {
+        let file = "ring@eth0 = 32M\nring@eth1:1 = 2M\ngroup_eth1 = 3\n";
+        let plan = plan_with(&settings(variables, file), device, None).unwrap();
+        assert_eq!(
+            plan.ring,
+            plan.buffer_size().filter(|_| plan.ring.is_some())
+        );
+        plan.buffer_size().map(|bytes| bytes >> 20)
+    };
+    for device in ["eth0", "eth0:1", "xdp:eth0", "tpacket:eth0", "eth0^wan"] {
+        assert_eq!(bytes(&[], device), Some(32), "{device}");
+        assert_eq!(bytes(&[("PCAP_RING", "1G")], device), Some(1024));
+    }
+    let others = ["wan", "eth1", "tpacket:wan", "xdp:wan", "eth1:1"];
+    let expected = [None, Some(16), Some(8), Some(64), Some(2)];
+    assert_eq!(others.map(|device| bytes(&[], device)), expected);
 }
 
 #[test]

@@ -38,11 +38,12 @@ fn nobodys(variables: &[(&str, &str)], config: &str) -> Vec<(String, &'static st
 
 #[test]
 fn each_value_has_the_place_that_it_is_from() {
-    let config = "def_group = 4\ngroup_ux0 = 3\nfanout@3 = lb\ncaplen = 96\ndriver@ux0 = tpacket\n";
+    let config = "def_group = 4\ngroup_ux0 = 3\nfanout@3 = lb\ncaplen = 96\ndriver@ux0 = tpacket\nring@ux0 = 2M\n";
     let told = explained(&[], config, "ux0");
     let of = |line: u32| Some(format!("pcap.conf:{line}"));
     assert_eq!((told.origins.group, told.origins.mode), (of(2), of(3)));
     assert_eq!(told.origins.caplen, of(4));
+    assert_eq!(told.origins.ring, of(6));
     assert_eq!(
         told.origins.driver,
         of(5).map(|place| (place, Driver::named("tpacket").unwrap()))
@@ -50,7 +51,12 @@ fn each_value_has_the_place_that_it_is_from() {
     let joined = told.plan.unwrap().choice.unwrap();
     assert_eq!(joined.origin, "pcap.conf:2");
     // The environment takes precedence, and the overridden setting is listed.
-    let told = explained(&[("PCAP_GROUP", "7"), ("PCAP_CAPLEN", "64")], config, "ux0");
+    let variables = [
+        ("PCAP_GROUP", "7"),
+        ("PCAP_CAPLEN", "64"),
+        ("PCAP_RING", "1M"),
+    ];
+    let told = explained(&variables, config, "ux0");
     assert_eq!(told.origins.group.as_deref(), Some("PCAP_GROUP=7"));
     assert_eq!((told.origins.mode, told.device.as_str()), (None, "ux0"));
     let hidden = |it: &Ignored| (it.setting.clone(), it.why.clone());
@@ -62,6 +68,7 @@ fn each_value_has_the_place_that_it_is_from() {
             first("def_group = 4", "PCAP_GROUP=7"),
             first("group_ux0 = 3", "PCAP_GROUP=7"),
             first("caplen = 96", "PCAP_CAPLEN=64"),
+            first("ring@ux0 = 2M", "PCAP_RING=1M"),
         ]
     );
 }
