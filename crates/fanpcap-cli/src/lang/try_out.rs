@@ -1,12 +1,13 @@
 //! `fanpcap lang try`: which member would get each packet of a capture file.
 
+mod members;
 mod owners;
 mod engine;
-mod members;
 mod tally;
 mod place;
 mod datagrams;
 mod flows;
+mod packets;
 mod report;
 
 use std::path::PathBuf;
@@ -14,8 +15,9 @@ use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use clap::Args;
+use fanpcap_buckets::layout::CLASSES;
 use fanpcap_gen::{Record, Records};
-use fanpcap_steer::ir::Tree;
+use fanpcap_steer::ir::{Function, Node, Tree};
 use fanpcap_steer::native::Packet;
 use fanpcap_terminal::streams;
 use fanpcap_wire::{Frame, Layers, Tag};
@@ -24,6 +26,7 @@ use super::given::Given;
 use engine::Engine;
 use flows::Flows;
 use members::MEMBERS_MAX;
+use packets::Fate;
 use report::Report;
 use tally::Tally;
 
@@ -38,6 +41,18 @@ pub(super) struct Arguments {
     /// How many members the group has
     #[arg(short = 'n', long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=i64::from(MEMBERS_MAX)))]
     members: u16,
+    /// Classes of the members, one for each member, as in 2,0,0; needs a program with classify
+    #[arg(
+        long,
+        value_name = "CLASSES",
+        value_delimiter = ',',
+        conflicts_with = "members",
+        value_parser = clap::value_parser!(u8).range(0..=CLASSES as i64 - 1)
+    )]
+    classes: Vec<u8>,
+    /// Print a line for each packet: its number and flow, and the members that get it
+    #[arg(long)]
+    packets: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -80,8 +95,10 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 fn report(program: &Tree, arguments: &Arguments) -> Result<Report> {
-    let mut engine = Engine::new(program, arguments.members);
-    let (mut tally, mut flows) = (Tally::of(arguments.members), Flows::default());
+    let classes = classes(program, arguments)?;
+    let mut engine = Engine::new(program, &classes);
+    let (mut tally, mut flows) = (Tally::of(classes.len()), Flows::default());
+    let mut fates = arguments.packets.then(Vec::new);
     let mut records = Records::open(&arguments.capture)?;
     let mut shortened = 0;
     for record in records.by_ref() {
@@ -98,10 +115,20 @@ fn report(program: &Tree, arguments: &Arguments) -> Result<Report> {
             now_ns,
             ..Packet::default()
         };
-        let outcome = engine.evaluate(&packet);
-        let members = tally.take(&outcome, length.into());
+        let (outcome, members) = engine.evaluate(&packet);
+        tally.take(&outcome, members, length.into());
+        let layers = Layers::of_cut(&frame, packet.length);
         if !members.is_empty() {
-            flows.take(&Layers::of_cut(&frame, packet.length), members, now_ns);
+            flows.take(&layers, members, now_ns);
+        }
+        if let Some(fates) = &mut fates {
+            fates.push(Fate::new(
+                tally.read.packets,
+                length,
+                &layers,
+                &outcome,
+                members,
+            ));
         }
     }
     ensure!(
@@ -114,8 +141,29 @@ fn report(program: &Tree, arguments: &Arguments) -> Result<Report> {
         program,
         &engine,
         (&tally, &flows),
+        fates,
         (shortened, records.is_cut()),
     ))
+}
+
+/// The class of each member.
+fn classes(program: &Tree, arguments: &Arguments) -> Result<Vec<u8>> {
+    if arguments.classes.is_empty() {
+        return Ok(vec![0; arguments.members.into()]);
+    }
+    ensure!(
+        arguments.classes.len() <= usize::from(MEMBERS_MAX),
+        "--classes: a group has at most {MEMBERS_MAX} members"
+    );
+    let mut classifies = false;
+    program.main.walk(&mut |node| {
+        classifies |= matches!(node, Node::Function(Function::Classify(_)));
+    });
+    ensure!(
+        classifies || arguments.classes.iter().all(|class| *class == 0),
+        "--classes: the program has no classify, so only class 0 gets packets"
+    );
+    Ok(arguments.classes.clone())
 }
 
 /// The frame as the kernel has it after receipt: the outermost tag is stored beside the frame

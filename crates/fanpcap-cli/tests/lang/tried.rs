@@ -118,6 +118,75 @@ fn what_no_kernel_group_does_is_done_and_told() -> Result<()> {
 }
 
 #[test]
+fn members_of_a_class_share_its_packets() -> Result<()> {
+    let capture = Capture::described(&answered())?;
+    let program = "main = when is_tcp (classify 2) >-> steer_flow";
+    let tried = |classes: &str| -> Result<Value> {
+        let classes = ["--classes", classes, "--json"];
+        let arguments = [&["try", "-e", program, capture.path()], &classes[..]].concat();
+        Ok(serde_json::from_str(&said(&arguments)?)?)
+    };
+    let half = capture.frames / 2;
+    let told = tried("2,0,0")?;
+    let packets = per_member(&told, "packets");
+    assert_eq!((packets[0], packets[1] + packets[2]), (half, half));
+    ensure!(packets[1] > 0 && packets[2] > 0, "{packets:?}");
+    assert_eq!(told["classes"], json!({}));
+    assert_eq!(flows(&told), json!([256, 0, 0, 256, true]));
+    let told = tried("5,0")?;
+    assert_eq!(per_member(&told, "packets"), [0, half]);
+    assert_eq!(told["classes"], json!({"2": half}));
+
+    let refused =
+        |program, classes| complaint(&["try", "-e", program, capture.path(), "--classes", classes]);
+    let said = refused("main = steer_flow", "0,2")?;
+    ensure!(said.contains("the program has no classify"), "{said}");
+    let said = refused(program, "64")?;
+    ensure!(said.contains("from 0 to 63"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn each_packet_is_told_with_its_members() -> Result<()> {
+    let mut frames = frames(&answered().pool()?);
+    frames.truncate(40);
+    frames.push(testkit::ethernet(0x0806, &[0; 46]));
+    let capture = Capture::of(frames.iter().map(Vec::as_slice), usize::MAX)?;
+    let program = "main = if is_tcp then steer_to 1 else (udp >-> steer_flow)";
+    let told = capture.tried_as(&["-e", program, "--packets"], 3)?;
+    let packets = told["each_packet"].as_array().cloned().unwrap_or_default();
+    assert_eq!(packets.len() as u64, capture.frames);
+    let mut counted = [0_u64; 3];
+    for (number, packet) in (1..).zip(&packets) {
+        assert_eq!(packet["number"], number);
+        let members = packet["members"].as_array().cloned().unwrap_or_default();
+        for member in &members {
+            counted[usize::try_from(member.as_u64().unwrap_or(9))?] += 1;
+        }
+        let what = packet["what"].as_str().unwrap_or_default();
+        ensure!(!what.starts_with("TCP ") || members == [1], "{packet}");
+        assert_eq!(packet["dropped"], Value::from(what == "ARP"), "{packet}");
+    }
+    assert_eq!(per_member(&told, "packets"), counted);
+
+    let text = said(&["try", "-e", program, "--packets", capture.path(), "-n", "3"])?;
+    let line = |start: &str| {
+        text.lines()
+            .find(|line| line.trim_start().starts_with(start))
+    };
+    let (first, last) = (line("1  ").unwrap_or(""), line("41  ").unwrap_or(""));
+    ensure!(
+        first.contains(" > ") && first.contains(" bytes: member "),
+        "{text}"
+    );
+    ensure!(
+        last.contains("ARP, ") && last.ends_with(": dropped"),
+        "{text}"
+    );
+    Ok(())
+}
+
+#[test]
 fn fragments_that_come_late_are_told() -> Result<()> {
     let description = Description {
         flows: 64,

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use fanpcap_wire::{FlowKey, Layers};
+use fanpcap_wire::{FlowKey, Ip, Layers};
 
 use super::datagrams::Datagrams;
 use super::members::Members;
@@ -60,22 +60,10 @@ impl Flows {
         if let Some(carrier) = layers.unread() {
             *self.unread.entry(carrier).or_default() += 1;
         }
-        // If MPLS labels carry a frame, there is no outer IP packet: begin with that frame.
-        let framed = layers.inner().filter(|_| layers.ip().is_none());
-        let mut layers = framed.unwrap_or(*layers);
-        let Some(mut ip) = layers.ip().copied() else {
+        let Some((ip, fragment)) = innermost(layers) else {
             self.strangers += 1;
             return;
         };
-        let mut fragment = ip.is_fragment().then_some(ip);
-        for _ in 0..INNER_MAX {
-            let Some(inner) = layers.inner() else { break };
-            let Some(inside) = inner.ip().copied() else {
-                break;
-            };
-            (ip, layers) = (inside, inner);
-            fragment = fragment.or(ip.is_fragment().then_some(ip));
-        }
         let shown = FlowSide::of(&ip);
         let (place, late) = match fragment {
             Some(ip) => self.datagrams.take(&ip, shown, to, now_ns),
@@ -93,6 +81,24 @@ impl Flows {
     pub(super) fn iter(&self) -> impl Iterator<Item = (&FlowKey, &Flow)> {
         self.flows.iter()
     }
+}
+
+/// The innermost IP packet, and the outermost fragment around it, or it itself if it is a fragment.
+pub(super) fn innermost<'a>(layers: &Layers<'a>) -> Option<(Ip<'a>, Option<Ip<'a>>)> {
+    // If MPLS labels carry a frame, there is no outer IP packet: begin with that frame.
+    let framed = layers.inner().filter(|_| layers.ip().is_none());
+    let mut layers = framed.unwrap_or(*layers);
+    let mut ip = layers.ip().copied()?;
+    let mut fragment = ip.is_fragment().then_some(ip);
+    for _ in 0..INNER_MAX {
+        let Some(inner) = layers.inner() else { break };
+        let Some(inside) = inner.ip().copied() else {
+            break;
+        };
+        (ip, layers) = (inside, inner);
+        fragment = fragment.or(ip.is_fragment().then_some(ip));
+    }
+    Some((ip, fragment))
 }
 
 impl Flow {

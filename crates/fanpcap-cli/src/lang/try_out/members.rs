@@ -13,18 +13,11 @@ impl Members {
     /// The empty set.
     pub(super) const NONE: Self = Self([0; 4]);
 
-    /// One of `members` members: `number` modulo `members`.
-    pub(super) fn one(number: u32, members: u16) -> Self {
-        let member = number as usize % usize::from(members);
+    /// One member, with a number below [`MEMBERS_MAX`].
+    pub(super) fn one(number: usize) -> Self {
         let mut set = Self::NONE;
-        set.0[member / WORD] = 1 << (member % WORD);
+        set.0[number / WORD] = 1 << (number % WORD);
         set
-    }
-
-    /// The first `members` members.
-    pub(super) fn all(members: u16) -> Self {
-        let of = |number| Self::one(u32::from(number), members);
-        (0..members).map(of).fold(Self::NONE, Self::or)
     }
 
     pub(super) fn or(self, other: Self) -> Self {
@@ -65,16 +58,8 @@ mod tests {
     }
 
     #[test]
-    fn a_number_says_which_member_whatever_it_is() {
-        assert_eq!(numbers(Members::one(7, 4)), [3]);
-        assert_eq!(numbers(Members::one(u32::MAX, 256)), [255]);
-        assert_eq!(numbers(Members::all(3)), [0, 1, 2]);
-        assert_eq!(Members::all(256).numbers().count(), 256);
-    }
-
-    #[test]
     fn sets_meet_and_join() {
-        let (one, two) = (Members::one(1, 200), Members::one(130, 200));
+        let (one, two) = (Members::one(1), Members::one(130));
         assert!(one.and(two).is_empty());
         assert_eq!(numbers(one.or(two)), [1, 130]);
         assert_eq!(one.or(two).and(two), two);

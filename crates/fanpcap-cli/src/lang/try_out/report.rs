@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use fanpcap_steer::ir::Tree;
-use fanpcap_wire::{Endpoint, FlowKey, number};
+use fanpcap_wire::FlowKey;
 use serde::Serialize;
 
 use super::Arguments;
 use super::engine::Engine;
 use super::flows::{Fate, Flow, Flows};
 use super::members::Members;
+use super::packets::{Fate as PacketFate, flow_between};
 use super::tally::{Amount, Tally};
 use crate::lang::unknown;
 
@@ -42,6 +43,9 @@ pub(super) struct Report {
     counters: BTreeMap<usize, u64>,
     /// Reasons why a live group may behave differently.
     caveats: Vec<String>,
+    /// What happens to each packet, if the command line asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    each_packet: Option<Vec<PacketFate>>,
 }
 
 /// One member.
@@ -107,6 +111,7 @@ impl Report {
         program: &Tree,
         engine: &Engine,
         (tally, flows): (&Tally, &Flows),
+        each_packet: Option<Vec<PacketFate>>,
         (shortened, cut): (u64, bool),
     ) -> Self {
         let mut caveats = unknown::of(program);
@@ -140,6 +145,7 @@ impl Report {
             },
             counters: counters.filter(|(_, count)| *count != 0).collect(),
             caveats,
+            each_packet,
         }
     }
 }
@@ -198,32 +204,12 @@ impl OfFlows {
 }
 
 fn example((key, flow): (&FlowKey, &Flow)) -> Example {
-    let [one, other] = key.ends().map(end);
+    let [one, other] = key.ends();
     Example {
-        flow: format!("{} {one} - {other}", protocol(key.protocol())),
+        flow: flow_between(key.protocol(), one, "-", other),
         packets: flow.packets(),
         members: flow
             .members()
             .map(|members| Members::numbers(members).collect()),
     }
-}
-
-fn end(end: Endpoint) -> String {
-    match (end.port, end.address) {
-        (0, address) => address.to_string(),
-        (port, address) => std::net::SocketAddr::new(address, port).to_string(),
-    }
-}
-
-fn protocol(protocol: u8) -> String {
-    let name = match protocol {
-        number::TCP => "TCP",
-        number::UDP => "UDP",
-        number::SCTP => "SCTP",
-        number::ICMP => "ICMP",
-        number::ICMPV6 => "ICMPv6",
-        number::GRE => "GRE",
-        other => return format!("protocol {other}"),
-    };
-    name.to_owned()
 }

@@ -24,8 +24,6 @@ impl Amount {
 /// The counts of all packets.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    everyone: Members,
-    count: u16,
     /// All packets that were read.
     pub(super) read: Amount,
     /// Packets that at least one member gets.
@@ -38,26 +36,23 @@ pub(super) struct Tally {
     pub(super) copied: Amount,
     /// Copies beyond the first of each packet.
     pub(super) copies: u64,
-    /// Packets for members of classes other than the default, by class.
+    /// Packets for classes that no member has, by class.
     pub(super) classes: BTreeMap<u8, u64>,
     /// Packets that the host gets in addition to members, and packets that only the host gets.
     pub(super) host: [u64; 2],
 }
 
 impl Tally {
-    /// A tally for `members` members, all of the default class.
-    pub(super) fn of(members: u16) -> Self {
+    /// A tally for `members` members.
+    pub(super) fn of(members: usize) -> Self {
         Self {
-            everyone: Members::all(members),
-            count: members,
-            members: vec![Amount::default(); usize::from(members)],
+            members: vec![Amount::default(); members],
             ..Self::default()
         }
     }
 
-    /// Counts a packet and returns the members that get it.
-    pub(super) fn take(&mut self, outcome: &Outcome, bytes: u64) -> Members {
-        let members = self.members_of(outcome);
+    /// Counts a packet that these members get.
+    pub(super) fn take(&mut self, outcome: &Outcome, members: Members, bytes: u64) {
         self.read.add(bytes);
         let mut times = 0;
         for member in members.numbers() {
@@ -65,7 +60,9 @@ impl Tally {
             times += 1;
         }
         match times {
-            0 if outcome.class != 0 => *self.classes.entry(outcome.class).or_default() += 1,
+            0 if outcome.decision != Decision::Drop => {
+                *self.classes.entry(outcome.class).or_default() += 1
+            }
             0 => self.dropped.add(bytes),
             _ => self.given.add(bytes),
         }
@@ -77,19 +74,6 @@ impl Tally {
             Host::Unsaid => {}
             Host::Too => self.host[0] += 1,
             Host::Only => self.host[1] += 1,
-        }
-        members
-    }
-
-    fn members_of(&self, outcome: &Outcome) -> Members {
-        let one = |number| Members::one(number, self.count);
-        match outcome.decision {
-            Decision::Drop => Members::NONE,
-            Decision::Broadcast => self.everyone,
-            _ if outcome.class != 0 => Members::NONE,
-            Decision::Copy => self.everyone,
-            Decision::Steer(number) | Decision::Member(number) => one(number),
-            Decision::Double(first, second) => one(first).or(one(second)),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Amount, Example, Member, OfDatagrams, OfFlows, Report};
+use super::{Amount, Example, Member, OfDatagrams, OfFlows, PacketFate, Report};
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -17,6 +17,9 @@ impl fmt::Display for Report {
             "{}: {packets} packets, {bytes} bytes{cut}",
             self.capture.display()
         )?;
+        for packet in self.each_packet.iter().flatten() {
+            packet.fmt(f)?;
+        }
         if let Some(why) = &self.not_in_group {
             writeln!(f, "a group of the kernel can't run the program: {why}")?;
         }
@@ -31,6 +34,26 @@ impl fmt::Display for Report {
             writeln!(f, "note: {caveat}")?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for PacketFate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:>6}  {}, {} bytes: ",
+            self.number, self.what, self.bytes
+        )?;
+        match (&self.members[..], self.class) {
+            _ if self.dropped => f.write_str("dropped")?,
+            ([], class) => write!(f, "no member has class {class}")?,
+            (members, 0) => f.write_str(&few(members))?,
+            (members, class) => write!(f, "{} (class {class})", few(members))?,
+        }
+        match self.host {
+            Some(host) => writeln!(f, ", host {host}"),
+            None => writeln!(f),
+        }
     }
 }
 
