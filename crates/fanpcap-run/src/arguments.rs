@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
+use fanpcap_config::driver::Driver;
+
 use super::options;
 
 /// An argument of copy `number`: `%i` is the number, `%%` is `%`, and any other `%` stays (as in
@@ -76,6 +78,15 @@ pub(crate) fn device(command: &[OsString], exists: impl Fn(&str) -> bool) -> Opt
         all.find(|device| exists(device))
     };
     named.or_else(certain).or_else(perhaps)
+}
+
+/// Whether an argument has a device with the prefix of an engine other than packet sockets.
+pub(crate) fn names_engine(command: &[OsString]) -> bool {
+    let engines = Driver::all().filter(|engine| engine.takes_devices());
+    let prefixes: Vec<String> = engines.map(|engine| format!("{engine}:")).collect();
+    let texts = command.iter().filter_map(|text| text.to_str());
+    let has_prefix = |text: &str| prefixes.iter().any(|prefix| text.contains(prefix.as_str()));
+    texts.into_iter().any(has_prefix)
 }
 
 /// The values of an option, in its forms: `-i eth0`, `-ieth0`, `--interface eth0`,
@@ -191,6 +202,13 @@ mod tests {
             expected(&["--write=d=/0.pcap", "d=/0.pcap", "/0.pcap"])
         );
         assert_eq!(files(&words("--name%i=x %%i"), 0), expected(&["--name0=x"]));
+    }
+
+    #[test]
+    fn engines_are_found_in_devices() {
+        let names = |line: &str| names_engine(&words(line));
+        assert!(names("tcpdump -i xdp:eth0") && names("tcpdump -nixdp:eth0^eth1"));
+        assert!(!names("tcpdump -i pfq:eth0 -w xdp.pcap"));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{self, Command};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use fanpcap::overview::{DefaultMode, mode_text};
 use fanpcap_config::device::ANY;
 use fanpcap_config::fanout::Fanout;
@@ -32,12 +32,21 @@ pub(crate) struct GroupMode {
     pub(crate) why: Option<String>,
     /// The mode that the copies request; `None` if the library decides at each join.
     pub(crate) asked: Option<Asked>,
-    /// The value of PCAP_FANOUT for the copies, if --fanout is given.
-    pub(crate) variable: Option<String>,
+    /// The value of PCAP_FANOUT for each copy; further copies get the last one. Empty without
+    /// --fanout.
+    variables: Vec<String>,
+}
+
+impl GroupMode {
+    /// The value of PCAP_FANOUT for a copy, if --fanout is given.
+    pub(crate) fn variable(&self, copy: usize) -> Option<&str> {
+        let variable = self.variables.get(copy).or(self.variables.last());
+        variable.map(String::as_str)
+    }
 }
 
 /// A mode that the copies request: the library joins in this mode or fails.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     /// The kernel's mode.
     pub(crate) mode: Mode,
@@ -45,15 +54,41 @@ pub(crate) struct Asked {
     pub(crate) digest: Option<u64>,
 }
 
+/// Parses the modes of the copies. `None` if there are none. `is_on_engine` says that the copies
+/// will be on an engine other than packet sockets, which has classes.
+///
+/// # Errors
+/// As [`parse_mode`], or the copies would have different steering programs or modes.
+pub(crate) fn parse_modes(texts: &[String], is_on_engine: bool) -> Result<Option<GroupMode>> {
+    let modes = texts.iter().map(|text| parse_mode(text, is_on_engine));
+    let mut modes = modes.collect::<Result<Vec<_>>>()?.into_iter();
+    let Some(mut all) = modes.next() else {
+        return Ok(None);
+    };
+    for mode in modes {
+        ensure!(
+            mode.asked == all.asked,
+            "--fanout: all members of a group have one mode, but {} and {} differ; only +weight and +class may differ",
+            all.text,
+            mode.text
+        );
+        all.variables.extend(mode.variables);
+    }
+    Ok(Some(all))
+}
+
 /// Parses the mode of --fanout, or compiles its steering program, as the library does.
 ///
 /// # Errors
 /// The library would refuse `text`.
-pub(crate) fn parse_mode(text: &str) -> Result<GroupMode> {
+pub(crate) fn parse_mode(text: &str, is_on_engine: bool) -> Result<GroupMode> {
     let (text, mode, digest) = match Fanout::parse(Source::new("--fanout", text)) {
         Ok(Fanout::Mode(mode)) => (mode.to_string(), mode, None),
         Ok(Fanout::Program(script)) => {
-            let steering = Steering::compile(&script, &compile_expression);
+            let steering = match is_on_engine {
+                true => Steering::compile_for_engine(&script, &compile_expression),
+                false => Steering::compile(&script, &compile_expression),
+            };
             let steering = steering.map_err(|report| anyhow!("{report}"))?;
             (
                 text.trim().to_owned(),
@@ -64,7 +99,7 @@ pub(crate) fn parse_mode(text: &str) -> Result<GroupMode> {
         Err(fault) => bail!("--fanout {text:?}: {fault}"),
     };
     Ok(GroupMode {
-        variable: Some(text.clone()),
+        variables: vec![text.clone()],
         text,
         why: None,
         asked: Some(Asked { mode, digest }),
@@ -81,7 +116,7 @@ pub(crate) fn by_settings(group: u16, device: Option<&str>) -> GroupMode {
             text,
             why: Some(why),
             asked: None,
-            variable: None,
+            variables: Vec::new(),
         }
     })
 }
@@ -98,7 +133,7 @@ fn of_settings(group: u16, device: Option<&str>) -> Option<GroupMode> {
             mode: joined.mode,
             digest: joined.steering.map(|steering| steering.digest()),
         }),
-        variable: None,
+        variables: Vec::new(),
     })
 }
 
@@ -187,20 +222,44 @@ mod tests {
 
     #[test]
     fn a_wrong_mode_says_what_to_write() {
-        assert_eq!(parse_mode(" Hash + defrag").unwrap().text, "hash+defrag");
+        assert_eq!(
+            parse_mode(" Hash + defrag", false).unwrap().text,
+            "hash+defrag"
+        );
         let program = "main = tcp >-> steer_flow";
-        let compiled = parse_mode(program).unwrap();
+        let compiled = parse_mode(program, false).unwrap();
         let asked = compiled.asked.unwrap();
         assert!(compiled.text == program && asked.digest.is_some());
-        let error = parse_mode("main = tpc >-> steer_flow")
+        let error = parse_mode("main = tpc >-> steer_flow", false)
             .unwrap_err()
             .to_string();
         assert!(error.contains("tpc"), "{error}");
-        let error = parse_mode("hsah").unwrap_err().to_string();
+        let error = parse_mode("hsah", false).unwrap_err().to_string();
         assert!(
             error.contains("unknown mode 'hsah'; did you mean 'hash'?"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn copies_differ_only_in_options_of_their_own() {
+        let modes = |texts: &[&str]| {
+            parse_modes(
+                &texts.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                false,
+            )
+        };
+        assert!(modes(&[]).unwrap().is_none());
+        let two = modes(&["flow+weight=3", "flow"]).unwrap().unwrap();
+        let variables = [0, 1, 2].map(|copy| two.variable(copy).unwrap().to_owned());
+        assert_eq!(variables, ["flow+weight=3", "flow", "flow"]);
+        for other in ["hash", "flow+sticky", "main = steer_flow"] {
+            let error = modes(&["flow", other]).unwrap_err().to_string();
+            assert!(error.contains("only +weight and +class"), "{error}");
+        }
+        assert!(modes(&["flow", "hsah"]).is_err());
+        let classes = "main = classify 2 >-> steer_flow";
+        assert!(parse_mode(classes, false).is_err() && parse_mode(classes, true).is_ok());
     }
 
     #[test]

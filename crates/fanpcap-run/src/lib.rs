@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use fanpcap_config::driver::Driver;
 use fanpcap_install::library;
@@ -91,10 +91,12 @@ pub struct Arguments {
     #[arg(short = 'n', long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=256))]
     copies: u16,
     /// How packets are shared: flow, hash, lb, rnd, cpu, rollover or qm, with options such as
-    /// +defrag; a steering program, or file:PATH of one [default: the group's own; in a new group
-    /// flow, or hash where that can't be loaded]
+    /// +defrag; a steering program, or file:PATH of one. Given several times, the first is for copy
+    /// 0, the second for copy 1, and the last for all further copies: these may differ in +weight
+    /// and +class [default: the group's own; in a new group flow, or hash where that can't be
+    /// loaded]
     #[arg(long, value_name = "MODE")]
-    fanout: Option<String>,
+    fanout: Vec<String>,
     /// The copies' group [default: a free one]
     #[arg(short, long, value_name = "NUMBER", value_parser = group_number)]
     group: Option<u16>,
@@ -158,8 +160,15 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let group = arguments.group.map_or_else(group::free, Ok)?;
     let copies = usize::from(arguments.copies);
     let device = checks::device(arguments.interface.as_deref(), &arguments.command)?;
-    let fanout = match &arguments.fanout {
-        Some(text) => group::parse_mode(text)?,
+    ensure!(
+        arguments.fanout.len() <= copies,
+        "--fanout: more modes than copies: -n sets the number of copies"
+    );
+    let first = arguments.fanout.first().map(String::as_str);
+    let engine = founding::asked_engine(group, device.as_deref(), first);
+    let is_on_engine = engine.is_some() || arguments::names_engine(&arguments.command);
+    let fanout = match group::parse_modes(&arguments.fanout, is_on_engine)? {
+        Some(modes) => modes,
         None => group::by_settings(group, device.as_deref()),
     };
     checks::group(group, &fanout, device.as_deref())?;
@@ -178,10 +187,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
 
     let to_stdout = arguments.merge.as_deref() == Some(Path::new("-"));
     let output = Arc::new(Output::new(!arguments.quiet, to_stdout)?);
-    let engine = founding::asked_engine(group, device.as_deref(), arguments.fanout.as_deref());
     announce(arguments, (group, &fanout, engine), &choice.why, &output);
     let ifindex = device.as_deref().and_then(interface::index);
-    let founder = founding::of_copies(group, device.as_deref(), arguments.fanout.as_deref());
+    let founder = founding::of_copies(group, device.as_deref(), fanout.variable(0));
     let run = Run {
         device: device.as_deref(),
         devices: ifindex.as_slice(),
@@ -225,7 +233,7 @@ fn announce(
             "{copies} {plural} in group {group}, {mode}; {why}"
         ));
     }
-    for name in checks::ignored(fanout.variable.is_some()) {
+    for name in checks::ignored(fanout.variable(0).is_some()) {
         output.say(&format!(
             "{name} is set and does nothing here: the copies are in group {group}, {mode}"
         ));

@@ -127,7 +127,9 @@ fn serve_as(user: &User, arguments: &Arguments) -> Result<ExitCode> {
 fn found(group: u16, device: &str, fanout: Option<&str>) -> Result<Founder> {
     let ifindex = interface::index(device).filter(|_| device != ANY);
     let ifindex = ifindex.with_context(|| interface::missing(device))?;
-    fanout.map(group::parse_mode).transpose()?;
+    fanout
+        .map(|text| group::parse_mode(text, false))
+        .transpose()?;
     let explained = founding::explained(group, device, fanout);
     let plan = explained.context("the settings have errors: 'fanpcap config' shows them")?;
     let plan = plan.plan.map_err(|error| anyhow!("{error}"))?;

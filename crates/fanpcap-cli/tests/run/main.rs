@@ -6,6 +6,7 @@ mod shell;
 mod guide;
 mod pages;
 mod captures;
+mod differing;
 mod endings;
 mod founded;
 mod gone;

@@ -240,7 +240,7 @@ impl<'a> Watch<'a> {
         let copy = &mut self.copies[number];
         copy.members_before = self.ledger.members(number);
         let child = copy.start(&run.arguments.command, |command| {
-            let fanout = run.fanout.variable.as_deref();
+            let fanout = run.fanout.variable(number);
             group::lead(command, run.library, (run.group, fanout), member);
         })?;
         let (pid, out, err) = (child.id(), child.stdout.take(), child.stderr.take());
@@ -260,7 +260,7 @@ impl<'a> Watch<'a> {
         if interface::index(device).is_none_or(|index| index == before) {
             return;
         }
-        let fanout = self.run.arguments.fanout.as_deref();
+        let fanout = self.run.fanout.variable(0);
         let founder = founding::of_copies(self.run.group, Some(device), fanout);
         let attending = founder.as_ref().map(Attending::start);
         // Without a founder, the first copy begins the group.
