@@ -15,6 +15,7 @@ use fanpcap_config::settings::{GroupChoice, OnEngine};
 use fanpcap_config::steering::{PcapCompiler, Steering};
 use fanpcap_engine::Ask;
 use fanpcap_group::guard::GroupGuard;
+use fanpcap_group::identity::Stranger;
 use fanpcap_group::join::{
     self, EngineAsk, JoinError, JoinRequest, PerDevice, Prepared, ProgramError, Runs,
 };
@@ -253,8 +254,16 @@ impl Member for PcapHandle {
         replaced.map_err(|error| error.to_string())
     }
 
-    fn stranger(self) -> Option<(String, u32)> {
+    fn stranger(self) -> Option<Stranger> {
         handles::identity(self)?.stranger()
+    }
+
+    fn note_no_flow(self, why: &str) {
+        handles::with(self, |entry| {
+            if let Some((member, _)) = &entry.member {
+                member.note_no_flow(why);
+            }
+        });
     }
 
     fn steered(self) -> Option<Arc<Steered>> {

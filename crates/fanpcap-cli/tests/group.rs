@@ -268,6 +268,52 @@ fn the_process_that_has_the_groups_lock_is_named() -> Result<()> {
     })
 }
 
+/// The first member has no CAP_BPF. The second one has it, and another executable.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn who_began_a_group_without_flow_is_shown_with_the_reason() -> Result<()> {
+    within(|scratch| {
+        let first = Program::new("setpriv", "listening on")?;
+        let first = first.args([
+            "--bounding-set=-bpf,-sys_admin",
+            "--inh-caps=-bpf,-sys_admin",
+        ]);
+        let first = first.args(["--", "tcpdump", "-n", "-Z", "root", "-i", "fgrp1", "-w"]);
+        let first = first.arg(scratch.file("first.pcap")).set("PCAP_GROUP", "7");
+        let first = first.start(scratch)?;
+        let tool = scratch.file("tool");
+        std::fs::copy("/usr/bin/tcpdump", &tool)?;
+        let second = Program::new(&tool, "listening on")?;
+        let second = second.args(["-n", "-Z", "root", "-i", "fgrp1", "-w"]);
+        let second = second
+            .arg(scratch.file("second.pcap"))
+            .set("PCAP_GROUP", "7");
+        let second = second.start(scratch)?;
+        member::wait_for_members(7, 2)?;
+        let why = format!("tcpdump (process {}) has no CAP_BPF for flow", first.pid());
+        let told = group_json()?;
+        assert_eq!(
+            (&told["mode"], &told["hash_because"]),
+            (&"hash".into(), &why.as_str().into())
+        );
+        let whole = said(&group(&[])?, true)?;
+        let list = Command::new(COMMAND).args(["group", "fgrp1"]).output()?;
+        for page in [whole, said(&list, true)?] {
+            let line = page.lines().last().unwrap_or_default();
+            ensure!(
+                line.ends_with(&format!("hash, not flow, because {why}")),
+                "{page}"
+            );
+        }
+        let warned = second.said()?;
+        let warning = "in mode hash, because it has no CAP_BPF for flow: each sees";
+        ensure!(warned.contains(warning), "{warned}");
+        drop(first);
+        assert_eq!(group_json()?["hash_because"], Value::Null);
+        Ok(())
+    })
+}
+
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn another_user_is_told_why_the_table_is_not_shown() -> Result<()> {

@@ -22,6 +22,17 @@ pub struct Identity {
     namespace: Namespace,
 }
 
+/// Another application in a group, as its member's page shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stranger {
+    /// Name of the application, safe to print.
+    pub program: String,
+    /// Its process.
+    pub pid: u32,
+    /// See [`Record::no_flow`].
+    pub no_flow: Option<String>,
+}
+
 impl Identity {
     pub(crate) fn new(group: u16, mode: Mode, ifindex: u32, id: MemberId) -> Self {
         let group_dir = GroupDir::for_member(ifindex, group).ok();
@@ -89,15 +100,19 @@ impl Identity {
             && self.group_dir == other.group_dir
     }
 
-    /// Returns the name and process id of a member that runs another executable, as the member's
-    /// page shows them. The caller warns of such a member, because two applications rarely share a
-    /// group on purpose. Compares the executables and not the process ids: in another container, a
-    /// process may have the same id as this one.
-    pub fn stranger(&self) -> Option<(String, u32)> {
+    /// Returns a member that runs another executable, as the member's page shows it. The caller
+    /// warns of such a member, because two applications rarely share a group on purpose. Compares
+    /// the executables and not the process ids: in another container, a process may have the same
+    /// id as this one.
+    pub fn stranger(&self) -> Option<Stranger> {
         let own = process::executable();
         let differs = |record: &Record| !record.is_founder && record.executable != own;
         let other = self.records().into_iter().find(differs)?;
-        Some((other.program, other.pid))
+        Some(Stranger {
+            program: other.program,
+            pid: other.pid,
+            no_flow: other.no_flow,
+        })
     }
 
     /// Sums up what the kernel and the pages show of the group.

@@ -3,7 +3,7 @@
 use crate::identity::Identity;
 use crate::membership::Membership;
 use crate::page::{self, Page};
-use crate::record::{MemberCounters, NOT_READ_BY_US, STEALS, WORDS, at};
+use crate::record::{MemberCounters, NOT_READ_BY_US, STEALS, WORDS, at, title_words};
 use crate::rejecting::Rejections;
 use crate::shared::Shared;
 use crate::steered::Steered;
@@ -84,6 +84,14 @@ impl Member {
             steered,
             membership: None,
         }
+    }
+
+    /// Notes on the page why the member began its group with mode `hash` instead of `flow`.
+    pub fn note_no_flow(&self, why: &str) {
+        let words = self.words()[at::TITLE..].iter();
+        words
+            .zip(title_words(why))
+            .for_each(|(word, value)| word.set(value));
     }
 
     /// Records that the member has entered its group with this membership.

@@ -141,6 +141,7 @@ pub(crate) fn new_record(mode: Mode, class: u8, steering: Option<&Steering>) -> 
         is_founder: false,
         last_look: LastLook::Never,
         steering: steering.map(Running::new),
+        no_flow: None,
     }
 }
 

@@ -67,14 +67,9 @@ impl Running {
     }
 
     fn decode(words: &[u64; WORDS]) -> Option<Self> {
-        let title: Vec<u8> = words[at::TITLE..at::COUNTERS]
-            .iter()
-            .flat_map(|word| word.to_ne_bytes())
-            .take_while(|&byte| byte != 0)
-            .collect();
         let running = Self {
             digest: words[at::DIGEST],
-            title: harmless_text(&String::from_utf8_lossy(&title)),
+            title: title(words),
             has_set: words[at::HAS_SET] == 1,
             counted_ns: words[at::COUNTED_NS],
             counters: words[at::COUNTERS..].try_into().ok()?,
@@ -89,6 +84,13 @@ pub(crate) fn shortened(title: &str) -> &str {
     let end = (0..=title.len().min(TITLE_WORDS * 8)).rev();
     let end = end.into_iter().find(|&end| title.is_char_boundary(end));
     &title[..end.unwrap_or(0)]
+}
+
+fn title(words: &[u64; WORDS]) -> String {
+    let title = words[at::TITLE..at::COUNTERS].iter();
+    let title = title.flat_map(|word| word.to_ne_bytes());
+    let title: Vec<u8> = title.take_while(|&byte| byte != 0).collect();
+    harmless_text(&String::from_utf8_lossy(&title))
 }
 
 pub(crate) fn title_words(title: &str) -> [u64; TITLE_WORDS] {
@@ -146,6 +148,9 @@ pub struct Record {
     pub last_look: LastLook,
     /// The group's steering program, if it has one.
     pub steering: Option<Running>,
+    /// Why the member began its group with mode `hash`, although `flow` is the default; `None` if
+    /// it did not. The phrase's subject is the member.
+    pub no_flow: Option<String>,
 }
 
 impl Record {
@@ -253,6 +258,8 @@ impl Record {
             is_founder: words[at::REGISTRY] & FOUNDS != 0,
             last_look: LastLook::decode(words, taken.is_some()),
             steering: Running::decode(words).filter(|_| mode.kind == ModeKind::Program),
+            no_flow: Some(title(words))
+                .filter(|why| mode.kind != ModeKind::Program && !why.is_empty()),
         })
     }
 }

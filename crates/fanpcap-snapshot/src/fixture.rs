@@ -139,6 +139,7 @@ pub fn member(inode: u32, pid: u32, counts: Counts) -> Socket {
         group: Some(Group {
             number: 7,
             mode: "hash+defrag".to_owned(),
+            no_flow: None,
         }),
         ring_bytes: Some(16 << 20),
         counts: Some(counts),
@@ -210,6 +211,7 @@ fn foreign(inode: u32, ifindex: u32, group: Option<u16>, process: Option<(u32, &
         group: group.map(|number| Group {
             number,
             mode: "qm".to_owned(),
+            no_flow: None,
         }),
         ring_bytes: group.map(|_| 2 << 20),
         process: process.map(|(pid, program)| Process {

@@ -177,6 +177,7 @@ pub(crate) mod tests {
             is_founder: false,
             last_look: LastLook::Unknown,
             steering: None,
+            no_flow: None,
         }
     }
 

@@ -98,6 +98,8 @@ pub struct Group {
     pub number: u16,
     /// The mode, with its options if a member has a page.
     pub mode: String,
+    /// Which member began the group with mode `hash` instead of `flow`, and why.
+    pub no_flow: Option<String>,
 }
 
 /// A member's counters since it joined.

@@ -145,6 +145,7 @@ impl Source {
                 group: seen.socket.fanout.map(|fanout| Group {
                     number: fanout.id,
                     mode: mode(seen, fanout, &modes),
+                    no_flow: no_flow(seen),
                 }),
                 founds: seen.founds.map(|number| Group {
                     number,
@@ -152,6 +153,7 @@ impl Source {
                         .page
                         .as_ref()
                         .map_or_else(String::new, Record::shown_mode),
+                    no_flow: None,
                 }),
                 ring_bytes: ring_bytes(seen),
                 counts: counts(seen).map(|counts| Counts {
@@ -283,6 +285,13 @@ fn mode(
         true => format!("{mode} on xdp"),
         false => mode,
     }
+}
+
+/// Why the socket's group has mode `hash`, if this member began it without `flow`.
+fn no_flow(seen: &RosterEntry) -> Option<String> {
+    let page = seen.page.as_ref()?;
+    let why = page.no_flow.as_ref()?;
+    Some(format!("{} (process {}) {why}", page.program, page.pid))
 }
 
 /// The kernel's mode, without options (linux/if_packet.h, `PACKET_FANOUT_*`).

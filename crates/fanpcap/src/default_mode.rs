@@ -100,7 +100,9 @@ fn with_mode<H: Handle>(
         Runs::Nothing | Runs::Kernel(_) if is_on_engine => attempt(p, asked),
         Runs::Nothing => match attempt(p, asked) {
             Err(error) if error.is_of_loading() => {
-                attempt(p, &asked.in_mode(ModeKind::Hash.into(), None))
+                attempt(p, &asked.in_mode(ModeKind::Hash.into(), None))?;
+                p.note_no_flow(why_no_flow(&error));
+                Ok(())
             }
             done => done,
         },
@@ -110,6 +112,17 @@ fn with_mode<H: Handle>(
             let steering = own.or_else(|| asked.steering.clone());
             attempt(p, &asked.in_mode(mode, steering))
         }
+    }
+}
+
+/// Why `flow` can't be loaded. The subject is the member.
+fn why_no_flow(error: &JoinError) -> &'static str {
+    match error {
+        JoinError::Program(ProgramError::NotPermitted(_)) => "has no CAP_BPF for flow",
+        JoinError::Program(ProgramError::NotEthernet { .. } | ProgramError::AllDevices) => {
+            "reads other frames than Ethernet"
+        }
+        _ => "could not load flow",
     }
 }
 

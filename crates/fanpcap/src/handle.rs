@@ -7,6 +7,7 @@ use fanpcap_config::driver::Driver;
 use fanpcap_config::mode::Mode;
 use fanpcap_config::settings::{GroupChoice, OnEngine, Steal};
 use fanpcap_config::steering::{PcapCompiler, Steering};
+use fanpcap_group::identity::Stranger;
 use fanpcap_group::join::{JoinError, Runs};
 use fanpcap_group::rejecting::Rejections;
 use fanpcap_group::steered::{Filtering, SteerError, Steered, Unchanging};
@@ -184,9 +185,11 @@ pub trait Member: Copy {
     /// The error message.
     fn replace_program(self, steering: &Arc<Steering>) -> Result<(), String>;
 
-    /// The name and the process id of another application in the handle's group; `None` if no other
-    /// application is known.
-    fn stranger(self) -> Option<(String, u32)>;
+    /// Another application in the handle's group; `None` if no other application is known.
+    fn stranger(self) -> Option<Stranger>;
+
+    /// Notes for others why the member began its group with mode `hash` instead of `flow`.
+    fn note_no_flow(self, why: &str);
 
     /// The handle's part in its group's steering program, if the group has one.
     fn steered(self) -> Option<Arc<Steered>>;

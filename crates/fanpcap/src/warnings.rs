@@ -1,6 +1,7 @@
 //! The warning for a member that works, but shares its group with another application.
 
 use crate::handle::{Handle, WARNING};
+use fanpcap_group::identity::Stranger;
 use std::ffi::c_int;
 
 /// Returns 0, or `PCAP_WARNING` with the warning as the text of pcap_geterr(3PCAP).
@@ -15,9 +16,16 @@ pub(crate) fn warn<H: Handle>(p: H) -> c_int {
 /// Warns if another application is in the group, which is rarely intended.
 fn of_strangers<H: Handle>(p: H) -> Option<String> {
     let group = p.group()?.group;
-    let (program, pid) = p.stranger()?;
+    let Stranger {
+        program,
+        pid,
+        no_flow,
+    } = p.stranger()?;
+    let mode = no_flow.map_or_else(String::new, |why| {
+        format!(", in mode hash, because it {why}")
+    });
     Some(format!(
-        "fan-out group {group} is shared with another program, {program} (process {pid}): each \
-         sees a part of the packets; give one of them another group to see all"
+        "fan-out group {group} is shared with another program, {program} (process {pid}){mode}: \
+         each sees a part of the packets; give one of them another group to see all"
     ))
 }

@@ -62,7 +62,14 @@ fn text(snapshot: &Snapshot, groups: &Groups<'_>) -> String {
     let is_left =
         |column: usize| ["DEVICE", "MODE", "PROGRAMS"].contains(&rows[0][column].as_str());
     let lines = table::lines(&rows, is_left);
-    let lines = lines.iter().map(|it| harmless_text(it.trim_end()) + "\n");
+    let whys = groups.iter().filter_map(|((_, number), sockets)| {
+        let why = shown::hash_because(sockets)?;
+        Some(format!(
+            "group {number} has mode hash, not flow, because {why}"
+        ))
+    });
+    let lines = lines.into_iter().chain(whys);
+    let lines = lines.map(|it| harmless_text(it.trim_end()) + "\n");
     lines.collect()
 }
 

@@ -22,6 +22,8 @@ pub(super) struct Shown {
     pub(super) ifindex: u32,
     pub(super) group: u16,
     pub(super) mode: String,
+    /// Which member began the group with mode `hash` instead of `flow`, and why.
+    pub(super) hash_because: Option<String>,
     /// Why the host may need the device's packets, if a member steals them.
     pub(super) stolen_from_host: Option<&'static str>,
     /// Whether the group has a table.
@@ -148,6 +150,7 @@ impl Shown {
             ifindex,
             group,
             mode: mode.map_or_else(String::new, |it| it.mode.clone()),
+            hash_because: hash_because(&sockets),
             stolen_from_host: device.and_then(|it| it.stolen_from_host),
             is_steered: view.is_some(),
             members_total: slots.iter().filter(|it| it.is_member).count(),
@@ -169,6 +172,12 @@ impl Shown {
             slots,
         }
     }
+}
+
+/// Which member began the group with mode `hash` instead of `flow`, and why.
+pub(super) fn hash_because(sockets: &[&Socket]) -> Option<String> {
+    let mut groups = sockets.iter().filter_map(|it| it.group.as_ref());
+    groups.find_map(|it| it.no_flow.clone())
 }
 
 impl Slot {

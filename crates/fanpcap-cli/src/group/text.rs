@@ -51,6 +51,9 @@ pub(super) fn page(shown: &Shown) -> String {
             shown.mode
         ));
     }
+    if let Some(why) = &shown.hash_because {
+        lines.push(format!("hash, not flow, because {why}"));
+    }
     let lines: Vec<String> = lines
         .iter()
         .map(|it| harmless_text(it.trim_end()))

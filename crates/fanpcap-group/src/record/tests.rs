@@ -32,6 +32,7 @@ pub(crate) fn record() -> Record {
         is_founder: false,
         last_look: LastLook::Unknown,
         steering: None,
+        no_flow: None,
     }
 }
 
@@ -103,6 +104,21 @@ fn a_program_is_told_by_groups_that_have_one() {
     };
     let decoded = Record::decode(&of_hash.encode(NOTHING)).unwrap();
     assert_eq!(decoded.steering, None);
+}
+
+#[test]
+fn why_there_is_no_flow_stands_in_place_of_a_title() {
+    let mut words = record().encode(NOTHING);
+    words[at::TITLE..at::COUNTERS].copy_from_slice(&title_words("has no CAP_BPF for flow"));
+    let read = Record::decode(&words).unwrap();
+    assert_eq!(read.no_flow.as_deref(), Some("has no CAP_BPF for flow"));
+    assert_eq!(read.steering, None);
+    let steered = Record {
+        mode: ModeKind::Program.into(),
+        steering: Some(running("flow")),
+        ..record()
+    };
+    assert_eq!(Record::decode(&steered.encode(NOTHING)), Some(steered));
 }
 
 #[test]

@@ -55,6 +55,27 @@ fn the_first_member_takes_flow_or_hash() {
 }
 
 #[test]
+fn only_who_begins_a_group_without_flow_notes_why() {
+    let without_bpf = |choice: &GroupChoice| match is_kernels(choice) {
+        true => Ok(()),
+        false => Err(ProgramError::NotPermitted(9).into()),
+    };
+    let noted = |runs: Runs| {
+        let world = World::default();
+        let p = world.open("fx0", Some("group = 9"));
+        p.change(|state| {
+            state.runs = vec![runs];
+            state.takes = Some(without_bpf);
+        });
+        assert_eq!(activate(p), 0);
+        p.change(|state| state.no_flow.clone())
+    };
+    let why = "has no CAP_BPF for flow";
+    assert_eq!(noted(Runs::Nothing).as_deref(), Some(why));
+    assert_eq!(noted(kernels("hash")), None);
+}
+
+#[test]
 fn a_newcomer_takes_the_groups_own_mode() {
     for mode in ["hash", "lb+defrag", "rollover"] {
         assert_eq!(joins(&[kernels(mode)], None), mode);

@@ -5,6 +5,7 @@ use fanpcap::request::Request;
 use fanpcap_bpf::Classic;
 use fanpcap_config::settings::{Environment, Group, GroupChoice, OnEngine, Settings};
 use fanpcap_config::steering::{PcapCompiler, Steering};
+use fanpcap_group::identity::Stranger;
 use fanpcap_group::join::{JoinError, Runs};
 use fanpcap_group::rejecting::Rejections;
 use fanpcap_group::steered::{Filtering, SteerError, Steered, Unchanging};
@@ -62,9 +63,20 @@ pub(crate) struct State {
     /// The mode in which the handle has joined, and the digest of its steering program.
     pub(crate) joined_as: Option<String>,
     pub(crate) digest: Option<u64>,
-    pub(crate) stranger: Option<(String, u32)>,
+    pub(crate) stranger: Option<Stranger>,
+    /// What was noted about the group's mode.
+    pub(crate) no_flow: Option<String>,
     pub(crate) has_kernel_filter: bool,
     pub(crate) cannot_bind: bool,
+}
+
+/// tcpdump in the group, which began the group without `flow` if `no_flow` says why.
+pub(crate) fn tcpdump(no_flow: Option<&str>) -> Stranger {
+    Stranger {
+        program: "tcpdump".to_owned(),
+        pid: 42,
+        no_flow: no_flow.map(str::to_owned),
+    }
 }
 
 impl World {
@@ -112,6 +124,7 @@ impl World {
             joined_as: None,
             digest: None,
             stranger: None,
+            no_flow: None,
             has_kernel_filter: true,
             cannot_bind: false,
         });
@@ -396,8 +409,12 @@ impl Member for Fake<'_> {
         Ok(())
     }
 
-    fn stranger(self) -> Option<(String, u32)> {
+    fn stranger(self) -> Option<Stranger> {
         self.change(|state| state.stranger.clone())
+    }
+
+    fn note_no_flow(self, why: &str) {
+        self.change(|state| state.no_flow = Some(why.to_owned()));
     }
 
     fn steered(self) -> Option<Arc<Steered>> {

@@ -1,6 +1,6 @@
 //! The activation of a handle on the XDP engine.
 
-use super::fake::World;
+use super::fake::{World, tcpdump};
 use fanpcap::activate::activate;
 use fanpcap::fanout::fanout;
 use fanpcap::filter::set_filter;
@@ -264,7 +264,7 @@ fn a_stranger_in_the_group_of_any_device_is_told() {
     for config in [groups.to_owned(), format!("{DEVICES}{groups}")] {
         let world = World::default();
         let p = world.open_several("fx0^fx1", &config);
-        let stranger = Some(("tcpdump".to_owned(), 42));
+        let stranger = Some(tcpdump(None));
         p.after(1).change(|state| state.stranger = stranger);
         assert_eq!(activate(p), WARNING);
         let text = "fx1: fan-out group 8 is shared with another program, tcpdump (process 42)";
@@ -331,7 +331,7 @@ fn that_packet_sockets_stand_in_is_told_before_all_else() {
         };
         p.change(|state| {
             state.refused_by_engine = Some(no_memory);
-            state.stranger = Some(("tcpdump".to_owned(), 42));
+            state.stranger = Some(tcpdump(None));
         });
         assert_eq!(activate(p), WARNING);
         let text = "packet sockets are read, not the engine xdp: ";

@@ -1,6 +1,6 @@
 //! The activation of a handle on one device.
 
-use super::fake::World;
+use super::fake::{World, tcpdump};
 use fanpcap::activate::activate;
 use fanpcap::handle::{ERROR, Life, Member, PERM_DENIED, System, WARNING};
 use fanpcap_group::join::JoinError;
@@ -162,10 +162,20 @@ fn who_may_not_capture_is_told_of_the_group() {
 fn a_group_that_is_shared_with_a_stranger_is_a_warning() {
     let world = World::default();
     let p = world.open("fx0", GROUP);
-    p.change(|state| state.stranger = Some(("tcpdump".to_owned(), 42)));
+    p.change(|state| state.stranger = Some(tcpdump(None)));
     assert_eq!(activate(p), WARNING);
     let text = "fan-out group 7 is shared with another program, tcpdump (process 42)";
     assert!(p.error().starts_with(text), "{}", p.error());
+}
+
+#[test]
+fn the_stranger_that_could_not_load_flow_is_told_with_its_reason() {
+    let world = World::default();
+    let p = world.open("fx0", GROUP);
+    p.change(|state| state.stranger = Some(tcpdump(Some("has no CAP_BPF for flow"))));
+    assert_eq!(activate(p), WARNING);
+    let text = "(process 42), in mode hash, because it has no CAP_BPF for flow: each sees";
+    assert!(p.error().contains(text), "{}", p.error());
 }
 
 #[test]

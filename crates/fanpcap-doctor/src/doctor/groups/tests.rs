@@ -171,6 +171,7 @@ fn sockets_become_groups_with_what_they_lost_in_between() {
         group: Some(fanpcap_snapshot::Group {
             number: 7,
             mode: "flow".to_owned(),
+            no_flow: None,
         }),
         ring_bytes: None,
         counts: Some(fanpcap_snapshot::Counts {
