@@ -117,12 +117,18 @@ fn with_mode<H: Handle>(
 
 /// Why `flow` can't be loaded. The subject is the member.
 fn why_no_flow(error: &JoinError) -> &'static str {
-    match error {
-        JoinError::Program(ProgramError::NotPermitted(_)) => "has no CAP_BPF for flow",
-        JoinError::Program(ProgramError::NotEthernet { .. } | ProgramError::AllDevices) => {
-            "reads other frames than Ethernet"
-        }
-        _ => "could not load flow",
+    let JoinError::Program(error) = error else {
+        return "could not load flow";
+    };
+    if matches!(error, ProgramError::NotPermitted(_)) {
+        "has no CAP_BPF for flow"
+    } else if matches!(
+        error,
+        ProgramError::NotEthernet { .. } | ProgramError::AllDevices
+    ) {
+        "reads other frames than Ethernet"
+    } else {
+        "could not load flow"
     }
 }
 

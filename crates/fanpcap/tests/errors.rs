@@ -176,7 +176,6 @@ fn produce() -> Vec<Report> {
         for_handle(&group, "fanout@7 = file:/dev/zero", "eth0"),
         in_variables(&[("PCAP_MEMBER", "east 1")]),
         in_variables(&[("PCAP_GRUOP", "7")]),
-        in_variables(&[("PCAP_MEMBER", "east 1")]),
         in_variables(&[("PFQ_GROUP", "7")]),
         in_variables(&[("PCAP_HUB", "/run/hub")]),
         for_handle(&[("PCAP_GROUP_eth0_1", "7")], "", "eth0:1"),
