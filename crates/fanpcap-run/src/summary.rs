@@ -161,8 +161,8 @@ impl Summary {
             let packets = packets.map_or("an unknown number of".to_owned(), |it| it.to_string());
             let _ = writeln!(
                 text,
-                "no copy was in the group {} times, {:.2} s together: {packets} packets came to the device in this time, and no copy got them",
-                self.absent.times, self.absent.seconds
+                "no copy was in the group {}: {packets} packets came to the device in this time, and no copy got them",
+                self.absent.spans()
             );
         }
         match self.total.uncounted_at_most {
@@ -393,6 +393,9 @@ mod tests {
         ] {
             assert!(text.contains(part), "{text}");
         }
+        let once = Absent { times: 1, ..ABSENT };
+        let text = of(Account::ZERO, once).besides();
+        assert!(text.contains("in the group once, for 0.50 s: 34"), "{text}");
         let json = serde_json::to_value(&summary).unwrap();
         assert_eq!(json["absent"]["packets"], 34);
         assert_eq!(json["total"]["uncounted_at_most"], 6);

@@ -106,6 +106,25 @@ fn waits(mode: &str, device: &str) -> Result<()> {
     Ok(())
 }
 
+/// The copies end one after the other, so a message must not say that the others continue.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn no_copy_continues_without_its_device() {
+    netns::within_new(|| {
+        let running = two_copies("hash", FAR, &[], &[])?;
+        veth::ip(&format!("link delete {NEAR}"))?;
+        let ended = running.wait()?;
+        let said = ended.said();
+        for copy in ["copy 0", "copy 1"] {
+            let told = format!("{copy} ended (exit status: 1), because a device is gone");
+            ensure!(said.contains(&told), "{said}");
+        }
+        ensure!(!said.contains("continue"), "{said}");
+        Ok(())
+    })
+    .unwrap();
+}
+
 #[test]
 #[ignore = "needs root: eBPF, packet sockets in a namespace"]
 fn the_ledger_knows_how_long_waiting_copies_were_absent() {

@@ -38,6 +38,16 @@ impl Default for Absent {
     }
 }
 
+impl Absent {
+    /// The number of absences and their length, in words.
+    pub(crate) fn spans(&self) -> String {
+        match self.times {
+            1 => format!("once, for {:.2} s", self.seconds),
+            times => format!("{times} times, {:.2} s together", self.seconds),
+        }
+    }
+}
+
 impl Absences {
     /// Begins an absence: the last copy has left the group on this device. `counted` is the
     /// device's packet counter at that time.

@@ -20,6 +20,7 @@ impl Watch<'_> {
             let by = status.signal();
             stopped || by.is_some_and(|signal| forwarded.contains_key(&signal))
         };
+        let mut ends = Vec::new();
         for number in 0..self.copies.len() {
             let again = self.run.arguments.restart && !stopped;
             let copy = &mut self.copies[number];
@@ -31,6 +32,10 @@ impl Watch<'_> {
             if let Some(pid) = pid {
                 self.orphans.end(number, pid);
             }
+            ends.push((number, end));
+        }
+        // A message about one copy says whether others continue, so all ends must be known before.
+        for (number, end) in ends {
             self.note(number, end);
         }
         Ok(())
@@ -65,6 +70,12 @@ impl Watch<'_> {
         } else if end.again {
             self.say(&format!(
                 "copy {number} ended ({}); it is started again",
+                end.status
+            ));
+        } else if !end.told && !self.ledger.lost_devices(number).is_empty() {
+            // The other copies on the device end too, perhaps a moment later.
+            self.say(&format!(
+                "copy {number} ended ({}), because a device is gone",
                 end.status
             ));
         } else if !end.told && self.copies.iter().any(|copy| !copy.is_done()) {
