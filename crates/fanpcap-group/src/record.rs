@@ -49,7 +49,7 @@ impl Running {
     pub(crate) fn new(steering: &Steering) -> Self {
         Self {
             digest: steering.digest(),
-            title: shortened(steering.title()).to_owned(),
+            title: shortened(steering.title()),
             has_set: false,
             counted_ns: 0,
             counters: [0; COUNTERS],
@@ -79,11 +79,14 @@ impl Running {
     }
 }
 
-/// The beginning of a title that fits into a page.
-pub(crate) fn shortened(title: &str) -> &str {
-    let end = (0..=title.len().min(TITLE_WORDS * 8)).rev();
-    let end = end.into_iter().find(|&end| title.is_char_boundary(end));
-    &title[..end.unwrap_or(0)]
+/// The title as a page has it. A title that does not fit is cut, and ends with a mark.
+pub(crate) fn shortened(title: &str) -> String {
+    if title.len() <= TITLE_WORDS * 8 {
+        return title.to_owned();
+    }
+    let ends = (0..=TITLE_WORDS * 8 - CUT.len()).rev();
+    let end = ends.into_iter().find(|&end| title.is_char_boundary(end));
+    title[..end.unwrap_or(0)].to_owned() + CUT
 }
 
 fn title(words: &[u64; WORDS]) -> String {
@@ -92,6 +95,9 @@ fn title(words: &[u64; WORDS]) -> String {
     let title: Vec<u8> = title.take_while(|&byte| byte != 0).collect();
     harmless_text(&String::from_utf8_lossy(&title))
 }
+
+/// The mark of a title that was cut.
+const CUT: &str = "…";
 
 pub(crate) fn title_words(title: &str) -> [u64; TITLE_WORDS] {
     let mut bytes = [[0; 8]; TITLE_WORDS];

@@ -135,15 +135,21 @@ fn names_on_a_page_can_not_act_on_a_terminal() {
 }
 
 #[test]
-fn a_long_title_is_cut_between_characters() {
-    let title = "é".repeat(33);
-    let told = Record {
-        mode: ModeKind::Program.into(),
-        steering: Some(running(&title)),
-        ..record()
-    };
-    let decoded = Record::decode(&told.encode(NOTHING)).unwrap();
-    assert_eq!(decoded.steering.unwrap().title, "é".repeat(32));
+fn a_long_title_is_cut_between_characters_and_says_so() {
+    let cut = "é".repeat(30) + "…";
+    for (title, shown) in [
+        ("é".repeat(32), "é".repeat(32)),
+        ("é".repeat(33), cut.clone()),
+        (cut.clone(), cut),
+    ] {
+        let told = Record {
+            mode: ModeKind::Program.into(),
+            steering: Some(running(&title)),
+            ..record()
+        };
+        let decoded = Record::decode(&told.encode(NOTHING)).unwrap();
+        assert_eq!(decoded.steering.unwrap().title, shown);
+    }
 }
 
 proptest! {

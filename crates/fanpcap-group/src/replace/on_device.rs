@@ -45,7 +45,7 @@ pub(super) fn replace(
     let next = loader.load(at_device, steering.text(), shared.map())?;
     let text = sealed::create(steering.text()).map_err(EngineError::of_store(engine))?;
     let title =
-        sealed::create(shortened(steering.title())).map_err(EngineError::of_store(engine))?;
+        sealed::create(&shortened(steering.title())).map_err(EngineError::of_store(engine))?;
     let counts = u64::from(next.counts);
     // Before the BPF programs are exchanged, set the table's flag if the next BPF program has
     // counters. If the process dies during the exchange, members may then publish counters that do
