@@ -69,6 +69,8 @@ fn modes_that_keep_flows_together_are_verified() -> Result<()> {
             assert_eq!(outcomes(&told), ALL, "{told}");
             assert_eq!(told["mode"], mode);
             assert_eq!(told["flows_total"], 1021);
+            let directions = told["checks"][2]["what"].as_str().unwrap_or_default();
+            ensure!(!directions.contains("one direction only"), "{directions}");
             let sent = told["generated_packets_total"].as_u64().context("sent")?;
             let shares = told["members"].as_array().context("members")?;
             assert_eq!(shares.len().to_string(), members);

@@ -34,6 +34,7 @@ pub(crate) fn shown(key: &FlowKey) -> String {
         1 => "icmp".to_owned(),
         6 => "tcp".to_owned(),
         17 => "udp".to_owned(),
+        58 => "icmpv6".to_owned(),
         132 => "sctp".to_owned(),
         other => format!("protocol {other}"),
     };

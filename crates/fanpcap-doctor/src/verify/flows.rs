@@ -97,6 +97,8 @@ pub(super) struct Places {
     pub(super) flows: usize,
     /// How many of the flows have packets in both directions.
     pub(super) two_way: usize,
+    /// A flow with packets in one direction only: the first by its key.
+    pub(super) one_way: Option<FlowKey>,
     /// Flows with a direction whose packets went to several members.
     pub(super) split: Vec<FlowKey>,
     /// Flows whose two directions went to different members.
@@ -136,6 +138,8 @@ impl Places {
         let (one, other) = (members(0), members(1));
         if one > 0 && other > 0 {
             self.two_way += 1;
+        } else if self.one_way.is_none_or(|first| key < first) {
+            self.one_way = Some(key);
         }
         if one > 1 || other > 1 {
             self.split.push(key);
@@ -183,6 +187,8 @@ mod tests {
             &[frame(2, 9, false)],
         ]);
         assert_eq!((found.flows, found.two_way), (2, 1));
+        let one_way = found.one_way.as_ref().map(shown).unwrap();
+        assert!(one_way.ends_with(":2"), "{one_way}");
         assert!(found.split.is_empty() && found.apart.is_empty());
         assert_eq!((found.packets, found.largest), (4, 3));
     }

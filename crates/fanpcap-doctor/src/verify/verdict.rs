@@ -140,7 +140,13 @@ fn flows(seen: &Seen<'_>) -> Check {
 }
 
 fn directions(seen: &Seen<'_>) -> Check {
-    let Places { two_way, apart, .. } = seen.places;
+    let Places {
+        flows,
+        two_way,
+        one_way,
+        apart,
+        ..
+    } = seen.places;
     if *two_way == 0 {
         let what = "no flow had packets in both directions";
         return check("directions", Outcome::Open, what.to_owned());
@@ -149,9 +155,20 @@ fn directions(seen: &Seen<'_>) -> Check {
         0 => format!("both directions of each of {two_way} flows were at one member"),
         count => format!("the directions of {count} of {two_way} flows were at different members"),
     };
+    let others = one_way.as_ref().map(|example| {
+        let count = flows.saturating_sub(*two_way);
+        format!(
+            "; {count} had one direction only, such as {}",
+            shown(example)
+        )
+    });
     Check {
         examples: apart.iter().take(EXAMPLES).map(shown).collect(),
-        ..check("directions", holds(apart.is_empty()), what)
+        ..check(
+            "directions",
+            holds(apart.is_empty()),
+            what + &others.unwrap_or_default(),
+        )
     }
 }
 
@@ -285,6 +302,23 @@ mod tests {
         assert_eq!(
             outcomes(&captured, &packets, &places),
             [Ok, Ok, Fail, Ok, Ok]
+        );
+    }
+
+    #[test]
+    fn flows_in_one_direction_are_not_silent() {
+        let (captured, packets, mut places) = healthy();
+        (places.two_way, places.one_way) = (196, Some(key()));
+        let seen = Seen {
+            captured: &captured,
+            packets: &packets,
+            places: &places,
+            one_in: 1,
+        };
+        assert_eq!(
+            directions(&seen).what,
+            "both directions of each of 196 flows were at one member; \
+             4 had one direction only, such as tcp 10.0.0.1:80 - 10.0.0.2:1024"
         );
     }
 
