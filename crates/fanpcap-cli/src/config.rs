@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use fanpcap::overview::Overview;
-use fanpcap_config::settings::{Group, GroupChoice};
+use fanpcap_config::settings::{Group, GroupChoice, Plan};
+use fanpcap_linux::{ethtool, interface};
 use fanpcap_pcap::compile_expression;
 use fanpcap_terminal::{DeviceArgument, streams};
 
@@ -35,6 +36,16 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let told = Overview::read(arguments.device.name(), &compile_expression);
     streams::print_as(arguments.json, &json::object(&told), || text::page(&told))?;
     Ok(streams::status(told.errors().is_empty()))
+}
+
+/// See [`Plan::engine_rings`].
+fn engine_rings(plan: &Plan, device: &str) -> Option<(i32, Option<i32>)> {
+    let base = device.split(':').next().unwrap_or_default();
+    let queues = interface::index(base).and_then(|index| {
+        let device = ethtool::Device::find(index).ok()?;
+        device.receive_queues()
+    });
+    plan.engine_rings(queues.unwrap_or(1))
 }
 
 fn group(joined: &GroupChoice) -> String {

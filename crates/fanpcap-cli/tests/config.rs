@@ -223,12 +223,42 @@ fn it_says_what_the_host_gets_of_a_device_on_xdp() {
         for line in ["host gets    every packet  ", "sent packets captured too  "] {
             assert!(text.contains(line), "{text}");
         }
-        // The device has one receive queue, with one ring. The ring for packets that the host sends
-        // has half the size of this ring.
         let seen = top_once("ux1")?;
         let ring = seen["devices"][0]["groups"][0]["members"][0]["ring_bytes"].as_u64();
-        let of_received = said["default_ring_bytes"].as_u64();
-        assert_eq!(ring, of_received.map(|bytes| bytes + bytes / 2));
+        let of = ["default_ring_bytes", "default_sent_ring_bytes"].map(|name| said[name].as_u64());
+        assert_eq!(
+            ring,
+            of[0].zip(of[1]).map(|(received, sent)| received + sent)
+        );
+        assert!(text.contains(" 24 MiB (16 received, 8 sent) "), "{text}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces"]
+fn names_are_shown_as_they_were_written() {
+    netns::within_new(|| {
+        Veth::new("ux0", "ux1", 1)?;
+        let scratch = Scratch::new()?;
+        scratch.write("pcap.conf", "group = 7\nfanout@7 = lb\nmember = east\n")?;
+        let file = scratch.file("pcap.conf").display().to_string();
+        let variables = [("PCAP_CONFIG", file.as_str()), ("PCAP_DRIVER", "xdp")];
+        let (_, told) = config_json(&["ux1"], &variables)?;
+        json_page::check(PAGE, &told)?;
+        let device = &told["devices"][0];
+        assert_eq!(device["member"], "east");
+        assert_eq!(device["member_from"], format!("{file}:3"));
+        assert_eq!(device["mode"], "main = steer_rrobin");
+        let text = config(&["ux1"], &variables)?;
+        let text = String::from_utf8_lossy(&text.stdout).into_owned();
+        for line in [
+            "mode         lb (main = steer_rrobin) ",
+            "member       east ",
+        ] {
+            ensure!(text.contains(line), "{text}");
+        }
         Ok(())
     })
     .unwrap();

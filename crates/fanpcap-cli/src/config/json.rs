@@ -5,6 +5,8 @@ use fanpcap_config::report::Report;
 use fanpcap_config::settings::{Group, Ignored};
 use serde_json::{Value, json};
 
+use super::engine_rings;
+
 /// Version of the JSON format. A new field does not change the version; a changed or removed field
 /// increments it.
 const SCHEMA: u32 = 1;
@@ -45,6 +47,8 @@ fn device(seen: &Entry) -> Value {
             Some(default) => default.is_program,
             None => joined.is_some_and(|joined| joined.steering.is_some()),
         },
+        "member": joined.and_then(|joined| joined.name.as_ref()),
+        "member_from": joined.and(origins.member.as_ref()),
         "driver": origins.driver.as_ref().map(|(_, engine)| engine.name()),
         "driver_from": origins.driver.as_ref().map(|(origin, _)| origin),
         "steal": plan.and_then(|plan| plan.on_engine.as_ref()).map(|it| it.steal.name()),
@@ -57,6 +61,7 @@ fn device(seen: &Entry) -> Value {
         "ring_bytes": plan.and_then(|plan| plan.ring),
         "ring_from": origins.ring,
         "default_ring_bytes": plan.and_then(|plan| plan.buffer_size()),
+        "default_sent_ring_bytes": plan.and_then(|plan| engine_rings(plan, &explained.device)?.1),
     })
 }
 

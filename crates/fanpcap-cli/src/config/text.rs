@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use fanpcap::overview::{Entry, Overview, mode_text};
-use fanpcap_config::settings::{OnEngine, Plan, Steal};
+use fanpcap_config::settings::{GroupChoice, OnEngine, Plan, Steal};
 use fanpcap_terminal::table;
 
-use super::group;
+use super::{engine_rings, group};
 
 /// Longer values and origins are truncated: a value may be a whole steering program.
 const LONGEST: usize = 56;
@@ -54,8 +54,13 @@ fn one(page: &mut String, device: &Entry) {
             // The origin may contain a steering program. The line already shows the program, so
             // only the variable's name is shown as its origin.
             let variable = from.split_once('=').map(|(name, _)| name);
-            let from = joined.steering.as_ref().and(variable).unwrap_or(from);
-            line(page, "mode", &mode_text(joined, default), Some(from));
+            let program = joined.steering.as_ref();
+            let program = program.filter(|_| origins.kernel_mode.is_none());
+            let from = program.and(variable).unwrap_or(from);
+            line(page, "mode", &mode(device, joined), Some(from));
+            if let Some(name) = &joined.name {
+                line(page, "member", name, origins.member.as_deref());
+            }
         }
         None => line(
             page,
@@ -81,11 +86,34 @@ fn one(page: &mut String, device: &Entry) {
         }
         None => line(page, "caplen", "what the application sets", None),
     }
-    let ring = plan.buffer_size().map(size);
-    let ring = ring.as_deref().unwrap_or("libpcap's default");
     let from = origins.ring.as_deref();
     let from = from.unwrap_or("unless the application sets its size");
-    line(page, "ring", ring, Some(from));
+    line(page, "ring", &ring(plan, &explained.device), Some(from));
+}
+
+/// The mode as the user wrote it, and the steering program that stands for it on an engine.
+fn mode(device: &Entry, joined: &GroupChoice) -> String {
+    let text = mode_text(joined, device.default.as_ref());
+    let written = device.explained.origins.kernel_mode;
+    match written.filter(|_| joined.steering.is_some()) {
+        Some(written) => format!("{written} ({text})"),
+        None => text,
+    }
+}
+
+/// The size of the rings.
+fn ring(plan: &Plan, device: &str) -> String {
+    let mib = |bytes: i32| f64::from(bytes) / f64::from(1 << 20);
+    match engine_rings(plan, device) {
+        None => plan
+            .buffer_size()
+            .map_or_else(|| "libpcap's default".to_owned(), size),
+        Some((received, None)) => size(received),
+        Some((received, Some(sent))) => {
+            let (received, sent) = (mib(received), mib(sent));
+            format!("{} MiB ({received} received, {sent} sent)", received + sent)
+        }
+    }
 }
 
 /// Writes which packets the host gets from a device on the XDP engine, and whether the packets that
@@ -172,9 +200,7 @@ fn row(device: &Entry) -> Vec<String> {
     vec![
         explained.device.clone(),
         joined.map_or_else(unknown, group),
-        joined.map_or_else(unknown, |joined| {
-            short(&mode_text(joined, device.default.as_ref()))
-        }),
+        joined.map_or_else(unknown, |joined| short(&mode(device, joined))),
         if plan.is_read_by_us() {
             "fanpcap"
         } else {
@@ -209,7 +235,7 @@ fn short(text: &str) -> String {
     let mut letters = line.chars().map(clean);
     let mut short: String = letters.by_ref().take(LONGEST).collect();
     if letters.next().is_some() {
-        short += "...";
+        short.push('…');
     }
     short
 }

@@ -65,6 +65,15 @@ impl Plan {
             self.tpacket.then_some(8 << 20)
         }
     }
+
+    /// The sizes in bytes of an engine's rings for received packets together, and of its ring for
+    /// packets that the host sends, which is `None` if these are not captured. `queues` is the
+    /// number of the device's receive queues. `None` without an engine.
+    pub fn engine_rings(&self, queues: u32) -> Option<(i32, Option<i32>)> {
+        let on_engine = self.on_engine.as_ref()?;
+        let (received, sent) = on_engine::rings(self.buffer_size()?, queues);
+        Some((received, on_engine.outgoing.then_some(sent)))
+    }
 }
 
 impl Settings {

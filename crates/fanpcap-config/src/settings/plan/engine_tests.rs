@@ -126,3 +126,19 @@ fn rings_of_whole_packets_are_larger() {
     assert_eq!((bytes(""), bytes("caplen = 1500")), (64, 64));
     assert_eq!(bytes("caplen = 256"), 16);
 }
+
+#[test]
+fn the_ring_of_sent_packets_is_half_a_queues_ring() {
+    let rings = |config: &str, queues| {
+        let plan = plan_with(&settings(&[], config), "xdp:eth0", None).unwrap();
+        plan.engine_rings(queues).unwrap()
+    };
+    let mib = [0, 1, 2, 3, 16, 17].map(|queues| rings("", queues).1.unwrap() >> 20);
+    assert_eq!(mib, [32, 32, 16, 8, 2, 2]);
+    assert_eq!(rings("caplen = 96", 16), (16 << 20, Some(1 << 19)));
+    assert_eq!(rings("ring@eth0 = 3M", 1), (4 << 20, Some(2 << 20)));
+    assert_eq!(rings("ring@eth0 = 3M", 16), (16 << 20, Some(1 << 19)));
+    assert_eq!(rings("outgoing@eth0 = no", 1), (64 << 20, None));
+    let sockets = plan_with(&settings(&[], ""), "eth0", None).unwrap();
+    assert_eq!(sockets.engine_rings(1), None);
+}

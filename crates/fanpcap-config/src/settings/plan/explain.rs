@@ -4,11 +4,13 @@
 use super::{Compile, Handle, Plan};
 use crate::device::{ANY, Device, Part};
 use crate::driver::Driver;
+use crate::fanout::Fanout;
+use crate::mode::Mode;
 use crate::report::{Report, quote};
 use crate::settings::entry::{Entry, Target};
 use crate::settings::environment::{self, shell_name};
 use crate::settings::keys::Key;
-use crate::settings::{Environment, Settings};
+use crate::settings::{Environment, Settings, Value};
 use fanpcap_steer::nearest::nearest;
 
 /// The settings of a handle on a device, explained.
@@ -32,6 +34,11 @@ pub struct Origins {
     pub group: Option<String>,
     /// Origin of the mode or the steering program.
     pub mode: Option<String>,
+    /// The mode that the settings ask for, if it is a mode of the kernel's. On an engine, the plan
+    /// has a steering program in its place.
+    pub kernel_mode: Option<Mode>,
+    /// Origin of the member's name.
+    pub member: Option<String>,
     /// Origin of the upper bound of the snapshot length.
     pub caplen: Option<String>,
     /// Origin of the ring's size.
@@ -201,9 +208,15 @@ impl<'a> Used<'a> {
     fn origins(&self) -> Origins {
         let origin = |entry: Option<&Entry>| entry.map(Entry::origin);
         let engine = |entry: &Entry| Some((entry.origin(), entry.engine()?));
+        let kernel_mode = |entry: &Entry| match entry.value {
+            Value::Fanout(Fanout::Mode(mode)) => Some(mode),
+            _ => None,
+        };
         Origins {
             group: origin(self.group),
             mode: origin(self.mode),
+            kernel_mode: self.mode.and_then(kernel_mode),
+            member: origin(self.member),
             caplen: origin(self.caplen),
             ring: origin(self.ring),
             driver: self.driver.and_then(engine),
