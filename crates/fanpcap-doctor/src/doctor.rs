@@ -29,6 +29,7 @@ mod text;
 
 use cluster::Node;
 use finding::Finding;
+use library::{Loads, Program};
 use user::AsUser;
 
 /// Finds what loses packets or splits flows, and says how to fix it
@@ -79,6 +80,29 @@ struct DoctorPage<'a> {
     loses_packets: bool,
     findings: &'a [Finding],
     node: Option<&'a Node>,
+    program: Option<ProgramPage>,
+}
+
+/// The program of --program.
+#[derive(Serialize)]
+struct ProgramPage {
+    file: String,
+    libpcap: Option<String>,
+    is_fanpcaps: Option<bool>,
+}
+
+impl ProgramPage {
+    fn of(program: &Program) -> Self {
+        let loaded = match &program.loads {
+            Loads::Library(loaded) => Some(loaded),
+            Loads::Nothing | Loads::Unknown => None,
+        };
+        Self {
+            file: program.path.display().to_string(),
+            libpcap: loaded.map(|it| it.path.display().to_string()),
+            is_fanpcaps: loaded.map(|it| it.is_ours),
+        }
+    }
 }
 
 /// Runs `fanpcap doctor`.
@@ -112,9 +136,13 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         loses_packets,
         findings: &findings,
         node: facts.cluster.node.as_ref(),
+        program: facts.library.program.as_ref().map(ProgramPage::of),
     };
     streams::print_as(arguments.json, &told, || {
-        text::page(&facts.looked_at(user), told.node, &findings)
+        let mut before = vec![format!("Looked at {}.", facts.looked_at(user))];
+        before.extend(told.node.map(Node::sentence));
+        before.extend(facts.library.program.as_ref().map(Program::sentence));
+        text::page(&before, &findings, facts.for_a_group().as_deref())
     })?;
     Ok(match loses_packets {
         true => ExitCode::from(LOST),

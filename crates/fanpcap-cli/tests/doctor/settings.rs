@@ -37,6 +37,28 @@ fn a_variable_that_is_wrong_or_in_vain_is_found_and_unset() -> Result<()> {
 }
 
 #[test]
+#[ignore = "needs root: a namespace"]
+fn the_library_of_a_program_and_the_use_of_a_device_are_told() -> Result<()> {
+    within(|_| {
+        let shell = Shell::new("")?;
+        let (_, said) = shell.run("fanpcap doctor --program tcpdump")?;
+        let ours =
+            |line: &str| line.contains("/tcpdump would load /") && line.ends_with(", fanpcap's.");
+        ensure!(said.lines().any(ours), "{said}");
+        let others = shell.set("LD_LIBRARY_PATH", "");
+        let (_, said) = others.run("fanpcap doctor --program tcpdump")?;
+        ensure!(said.contains(", not fanpcap's.\n"), "{said}");
+        // A veth merges segments, and a plan of `fanpcap tune` changes this.
+        let advice = "No group uses fdr1. For a group, 'fanpcap tune fdr1' would change ";
+        let (_, said) = others.run("fanpcap doctor fdr1")?;
+        ensure!(said.contains(advice), "{said}");
+        let (_, said) = others.set("PCAP_GROUP", "7").run("fanpcap doctor fdr1")?;
+        ensure!(!said.contains("No group uses"), "{said}");
+        Ok(())
+    })
+}
+
+#[test]
 #[ignore = "needs root: packet sockets in a namespace"]
 fn a_group_on_another_device_is_found_and_another_taken() -> Result<()> {
     within(|scratch| {

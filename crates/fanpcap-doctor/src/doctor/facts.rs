@@ -12,6 +12,7 @@ use fanpcap_linux::netlink::link::{self, Link};
 use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::stop;
 use fanpcap_nic::facts as nic;
+use fanpcap_nic::plan::{self, Wishes};
 use fanpcap_snapshot::{Snapshot, Source};
 
 use super::cluster::Cluster;
@@ -211,6 +212,28 @@ impl Facts {
             irqbalance: self.irqbalance.as_deref(),
             cpus: &self.cpus,
         })
+    }
+
+    /// What `fanpcap tune` would change on the named device for a group, if no group uses the
+    /// device and the settings name none. Doctor judges a device by its present use.
+    pub(super) fn for_a_group(&self) -> Option<String> {
+        let name = self.asked.as_ref()?;
+        let device = self.devices.iter().find(|it| it.link.name == *name)?;
+        let is_used = self.groups.iter().any(|it| self.is_looked_at(it));
+        let mut wanted = self.settings.wanted.iter();
+        if is_used || wanted.any(|it| it.ifindex == device.link.index) {
+            return None;
+        }
+        let steps = plan::plan(&device.nic.facts, Wishes::default()).ok()?.steps;
+        let changes = match steps.len() {
+            0 => return None,
+            1 => "one setting".to_owned(),
+            count => format!("{count} settings"),
+        };
+        let word = device.word();
+        Some(format!(
+            "No group uses {name}. For a group, 'fanpcap tune {word}' would change {changes}."
+        ))
     }
 
     /// What doctor examined, in words. `user` is the value of --user.

@@ -3,6 +3,7 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use fanpcap_install::mapped::{Build, Mapped};
 use fanpcap_install::{library, system};
@@ -39,9 +40,22 @@ pub(super) struct Loaded {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Program {
     pub(super) path: PathBuf,
+    /// The libpcap that the program loads when it starts.
+    pub(super) loads: Loads,
     /// The program is set-user-ID or has file capabilities. So the loader ignores LD_LIBRARY_PATH
     /// for it, and the library ignores all variables in it.
     pub(super) is_privileged: bool,
+}
+
+/// The libpcap that a program loads when it starts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Loads {
+    /// ldd(1) can't say.
+    #[default]
+    Unknown,
+    /// No libpcap.
+    Nothing,
+    Library(Loaded),
 }
 
 /// An application that is in no group, although the settings name a group for its device.
@@ -64,6 +78,72 @@ impl Loaded {
     }
 }
 
+impl Loads {
+    /// Asks ldd(1), which asks the loader and does not run the program.
+    fn of(program: &Path, is_privileged: bool) -> Self {
+        let mut command = Command::new("ldd");
+        command.arg(program).env("LC_ALL", "C");
+        if is_privileged {
+            command
+                .env_remove("LD_LIBRARY_PATH")
+                .env_remove("LD_PRELOAD");
+        }
+        let Ok(done) = command.output() else {
+            return Self::Unknown;
+        };
+        let is_static = String::from_utf8_lossy(&done.stderr).contains("not a dynamic");
+        match done.status.success() || is_static {
+            true => Self::listed(&String::from_utf8_lossy(&done.stdout)),
+            false => Self::Unknown,
+        }
+    }
+
+    /// The libpcap in the output of ldd(1). A line is `libpcap.so.0.8 => /lib/libpcap.so.0.8
+    /// (0x7f00)`, or only the path and the address.
+    fn listed(list: &str) -> Self {
+        let path = |line: &str| {
+            let (line, _) = line.trim().rsplit_once(" (")?;
+            let path = Path::new(line.rsplit(" => ").next()?);
+            let name = path.file_name()?.to_str()?;
+            name.starts_with("libpcap.so").then(|| path.to_owned())
+        };
+        let found = list.lines().find_map(path);
+        found.map_or(Self::Nothing, |path| Self::Library(Loaded::of(path)))
+    }
+}
+
+impl Program {
+    fn of(path: &Path) -> Self {
+        let is_privileged = privileged::is_privileged(path).unwrap_or(false);
+        Self {
+            loads: Loads::of(path, is_privileged),
+            is_privileged,
+            path: path.to_owned(),
+        }
+    }
+
+    /// What the program loads, in words.
+    pub(super) fn sentence(&self) -> String {
+        let program = self.path.display();
+        match &self.loads {
+            Loads::Library(Loaded { path, is_ours }) => {
+                let whose = if *is_ours {
+                    "fanpcap's"
+                } else {
+                    "not fanpcap's"
+                };
+                format!("{program} would load {}, {whose}.", path.display())
+            }
+            Loads::Nothing => format!(
+                "{program} loads no libpcap at its start; it may load one later, or start another program that captures."
+            ),
+            Loads::Unknown => {
+                format!("{program}: ldd(1) does not say which libpcap it would load.")
+            }
+        }
+    }
+}
+
 impl Library {
     /// The facts for an application started from here. `program` is the value of --program.
     pub(super) fn read(program: Option<&Path>, now: &Snapshot, wanted: &[GroupSetting]) -> Self {
@@ -80,10 +160,7 @@ impl Library {
         Self {
             from_here: first.map(Loaded::of).or_else(|| by_all.clone()),
             by_all,
-            program: program.map(|path| Program {
-                is_privileged: privileged::is_privileged(path).unwrap_or(false),
-                path: path.to_owned(),
-            }),
+            program: program.map(Program::of),
             apparmor_hinders: system::apparmor_hinders(),
             outsiders: outsiders(now, wanted),
         }
@@ -257,12 +334,31 @@ mod tests {
             program: Some(Program {
                 path: "/usr/bin/dumpcap".into(),
                 is_privileged: true,
+                loads: Loads::Unknown,
             }),
             ..Library::default()
         };
         assert_eq!(names(&library, true), ["privileged-program"]);
         library.by_all = loaded(true);
         assert!(names(&library, true).is_empty());
+    }
+
+    #[test]
+    fn what_ldd_lists_is_read() {
+        let path = |list: &str| match Loads::listed(list) {
+            Loads::Library(it) => Some(it.path.display().to_string()),
+            Loads::Nothing | Loads::Unknown => None,
+        };
+        let list =
+            "\tlinux-vdso.so.1 (0x7ff0)\n\tlibpcap.so.0.8 => /opt/a b/libpcap.so.0.8 (0x7f00)\n";
+        assert_eq!(path(list).as_deref(), Some("/opt/a b/libpcap.so.0.8"));
+        let preloaded = "\t/opt/libpcap.so.0.8 (0x7f00)\n\tlibpcap.so.0.8 => /lib/x.so (0x7f01)\n";
+        assert_eq!(path(preloaded).as_deref(), Some("/opt/libpcap.so.0.8"));
+        assert_eq!(path("\tlibpcap.so.0.8 => not found\n"), None);
+        assert_eq!(path("\tlibc.so.6 => /lib/libc.so.6 (0x7f00)\n"), None);
+        let own = Program::of(&env::current_exe().unwrap());
+        assert_eq!(own.loads, Loads::Nothing);
+        assert!(own.sentence().contains(" loads no libpcap at its start"));
     }
 
     #[test]

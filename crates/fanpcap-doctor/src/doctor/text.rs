@@ -4,14 +4,13 @@ use std::fmt::Write;
 
 use fanpcap_config::report::harmless_text;
 
-use super::cluster::Node;
 use super::finding::{Effect, Finding};
 
-/// The whole text.
-pub(super) fn page(looked_at: &str, node: Option<&Node>, findings: &[Finding]) -> String {
-    let mut page = format!("Looked at {}.\n", harmless_text(looked_at));
-    if let Some(node) = node {
-        let _ = writeln!(page, "{}", node.sentence());
+/// The whole text. `facts` are sentences that precede the findings, and `advice` follows them.
+pub(super) fn page(facts: &[String], findings: &[Finding], advice: Option<&str>) -> String {
+    let mut page = String::new();
+    for fact in facts {
+        let _ = writeln!(page, "{}", harmless_text(fact));
     }
     for finding in findings {
         let Finding {
@@ -28,6 +27,9 @@ pub(super) fn page(looked_at: &str, node: Option<&Node>, findings: &[Finding]) -
         let _ = writeln!(page, "{:10}Fix: {}", "", harmless_text(fix));
     }
     let _ = write!(page, "\n{}\n", sum(findings));
+    if let Some(advice) = advice {
+        let _ = writeln!(page, "{}", harmless_text(advice));
+    }
     page
 }
 
@@ -68,7 +70,8 @@ mod tests {
             finding(Effect::Loses, "the device is down"),
             finding(Effect::Costs, "\u{1b}[2Jhostile\u{202e}"),
         ];
-        let text = page("eth0", None, &all);
+        let looked_at = ["Looked at eth0.".to_owned()];
+        let text = page(&looked_at, &all, None);
         let expected = "\
 Looked at eth0.
 
@@ -83,6 +86,7 @@ costs     eth0: ?[2Jhostile?  [down]
 2 findings: 1 loses, 1 costs.
 ";
         assert_eq!(text, expected);
-        assert!(page("eth0", None, &[]).ends_with("\n\ndoctor found no problem.\n"));
+        let text = page(&looked_at, &[], Some("no group"));
+        assert!(text.ends_with("\n\ndoctor found no problem.\nno group\n"));
     }
 }
