@@ -39,6 +39,7 @@ use fanpcap_linux::interface;
 use fanpcap_linux::process::{child, cpu};
 use fanpcap_merge::{self as merge, Merged};
 use fanpcap_nic::cpus;
+use fanpcap_snapshot::on_engine;
 use fanpcap_terminal::group_number;
 
 use group::GroupMode;
@@ -221,8 +222,8 @@ fn announce(
 ) {
     let copies = arguments.copies;
     let mut mode = fanout.text.clone();
-    if let Some(engine) = engine {
-        mode = format!("{mode} on {engine}");
+    if engine.is_some() {
+        mode = on_engine(&mode);
     }
     if let Some(why) = &fanout.why {
         mode = format!("{mode} ({why})");

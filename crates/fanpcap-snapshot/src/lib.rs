@@ -18,5 +18,5 @@ pub use snapshot::{
     Counts, Device, Group, Library, Process, STALE_SECONDS, Snapshot, Socket, percent, rounded,
     seconds,
 };
-pub use source::Source;
+pub use source::{Source, on_engine};
 pub use tables::GroupKey;

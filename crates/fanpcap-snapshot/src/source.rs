@@ -273,7 +273,16 @@ fn modes(seen: &[RosterEntry]) -> BTreeMap<(u32, u16), String> {
     seen.iter().filter_map(of_page).collect()
 }
 
-/// The mode of a socket's group, with "on xdp" for a group on that engine.
+/// A mode with the engine of its group. The engine precedes the text of a steering program, because
+/// a long text is cut at its end.
+pub fn on_engine(mode: &str) -> String {
+    match mode.contains(' ') {
+        true => format!("on xdp: {mode}"),
+        false => format!("{mode} on xdp"),
+    }
+}
+
+/// The mode of a socket's group, with the group's engine.
 fn mode(
     seen: &RosterEntry,
     group: diag::FanoutGroup,
@@ -282,7 +291,7 @@ fn mode(
     let told = modes.get(&(seen.socket.ifindex, group.id)).cloned();
     let mode = told.unwrap_or_else(|| kernel_mode(group));
     match seen.is_on_engine() {
-        true => format!("{mode} on xdp"),
+        true => on_engine(&mode),
         false => mode,
     }
 }

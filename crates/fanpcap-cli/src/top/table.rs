@@ -302,7 +302,11 @@ fn group_name(group: &Group) -> String {
         _ if known < all && known > 0 => format!("{known} of {all}"),
         _ => all.to_string(),
     };
-    format!(" group {} {} ({members})", group.group, group.mode)
+    match group.mode.contains(" = ") {
+        // The text of a steering program may be long.
+        true => format!(" group {} ({members}) {}", group.group, group.mode),
+        false => format!(" group {} {} ({members})", group.group, group.mode),
+    }
 }
 
 fn group_cells(group: &Group) -> Cells {

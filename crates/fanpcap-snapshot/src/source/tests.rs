@@ -14,6 +14,12 @@ fn modes_of_foreign_groups_have_the_kernels_names() {
 }
 
 #[test]
+fn the_engine_precedes_the_text_of_a_steering_program() {
+    assert_eq!(on_engine("flow+sticky"), "flow+sticky on xdp");
+    assert_eq!(on_engine("main = tcp"), "on xdp: main = tcp");
+}
+
+#[test]
 fn devices_that_are_gone_are_named_so() {
     assert_eq!(unlisted_name(0), "any");
     assert_eq!(unlisted_name(u32::MAX), "gone");

@@ -69,6 +69,15 @@ fn a_group_whose_members_are_filtered_says_so() {
 }
 
 #[test]
+fn a_long_steering_program_hides_neither_members_nor_engine() {
+    let mut view = fixture::view();
+    view.devices[0].groups[0].mode = "on xdp: main = do when (has_port 53) (classify 2)".to_owned();
+    let rows = rows(&view, 80, false);
+    let text = &rows[1].text;
+    assert!(text.starts_with(" group 7 (2 of 4) on xdp: …"), "{text}");
+}
+
+#[test]
 fn what_a_program_has_counted_stands_below_its_group() {
     let mut view = fixture::view();
     let shown = rows(&view, 80, false);

@@ -12,6 +12,7 @@ use fanpcap_linux::bpf;
 use fanpcap_linux::interface;
 use fanpcap_linux::packet::ETH_P_ALL;
 use fanpcap_linux::process::stat;
+use fanpcap_snapshot::on_engine;
 
 use super::{Run, Watch};
 use crate::ledger::copy_of;
@@ -67,8 +68,10 @@ impl Watch<'_> {
             let group = self.run.group;
             self.say(&format!("group {group} has {has}, not {expected}{why}"));
         }
-        let on_engine = record.is_on_engine().then_some(" on xdp");
-        self.mode = Some(has + on_engine.unwrap_or_default());
+        self.mode = Some(match record.is_on_engine() {
+            true => on_engine(&has),
+            false => has,
+        });
     }
 
     /// Prints one message when all copies have joined.
