@@ -42,6 +42,9 @@ pub struct Device {
     pub ifindex: u32,
     /// Name; "any" for all devices, "gone" for a device that no longer exists.
     pub name: String,
+    /// For "gone": the former name of the device for which members wait; `None` if it is not known,
+    /// or if they wait for several devices.
+    pub awaited: Option<String>,
     /// The device's counters; `None` for "any" and "gone".
     pub counters: Option<link::Counters>,
     /// Why the host or a container may need the device's packets, if a member steals them
@@ -79,6 +82,8 @@ pub struct Socket {
     pub unread_seconds: Option<f64>,
     /// The application has never looked for packets.
     pub is_never_read: bool,
+    /// The socket's device is gone, and its handle waits until the device is back (`gone = wait`).
+    pub waits_for_device: bool,
     /// The socket has a member page.
     pub has_page: bool,
     /// The socket's member is gone, and the steered group keeps the socket in the member's slot.

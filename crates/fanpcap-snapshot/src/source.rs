@@ -14,6 +14,7 @@ use fanpcap_group::roster::{self, RosterEntry};
 use fanpcap_group::view::{Place, View};
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::{diag, link};
+use fanpcap_linux::packet::ETH_P_SILENT;
 use fanpcap_linux::process::netns;
 use fanpcap_linux::wait::clock;
 
@@ -33,6 +34,8 @@ pub struct Source {
     holders: Holders,
     tables: Tables,
     host_use: HostUse,
+    /// The last device of each process that captures on one, by process ID.
+    last_devices: BTreeMap<u32, String>,
 }
 
 impl Source {
@@ -50,6 +53,7 @@ impl Source {
             holders: Holders::default(),
             tables: Tables::default(),
             host_use: HostUse::default(),
+            last_devices: BTreeMap::new(),
         })
     }
 
@@ -62,6 +66,7 @@ impl Source {
         let seen = roster::entries().context(
             "listing packet sockets (this needs packet diag in the kernel: CONFIG_PACKET_DIAG)",
         )?;
+        let seen: Vec<RosterEntry> = seen.into_iter().filter_map(of_gone).collect();
         // Take the time after reading the pages: no counter may be newer than the snapshot.
         let at_ns = clock::monotonic_ns();
         let mut devices = self.devices(&links, &seen);
@@ -75,6 +80,8 @@ impl Source {
             device.stolen_from_host = reasons.get(&device.ifindex).copied();
         }
         let tables = self.tables.look(&seen);
+        let sockets = self.sockets(&seen, at_ns, &tables);
+        self.note_devices(&mut devices, &sockets);
         let netns = netns::inode().context("this process's network namespace")?;
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         Ok(Snapshot {
@@ -84,7 +91,7 @@ impl Source {
             netns,
             netns_name: netns_name(netns),
             devices,
-            sockets: self.sockets(&seen, at_ns, &tables),
+            sockets,
             tables,
         })
     }
@@ -93,6 +100,7 @@ impl Source {
         let of_link = |link: &link::Link| Device {
             ifindex: link.index,
             name: link.name.clone(),
+            awaited: None,
             counters: Some(link.counters),
             stolen_from_host: None,
         };
@@ -111,14 +119,40 @@ impl Source {
             .map(|&ifindex| Device {
                 ifindex,
                 name: unlisted_name(ifindex),
+                awaited: None,
                 counters: None,
                 stolen_from_host: None,
             });
-        devices.extend(
-            unlisted.filter(|device| self.device.as_ref().is_none_or(|only| *only == device.name)),
-        );
+        // If the requested device is gone, its members may wait for it.
+        let is_lost = |name: &str| name != ANY && links.iter().all(|link| link.name != name);
+        let is_shown = |device: &Device| match self.device.as_deref() {
+            Some(only) => only == device.name || (device.ifindex == u32::MAX && is_lost(only)),
+            None => true,
+        };
+        devices.extend(unlisted.filter(is_shown));
         devices.sort_by(|one, other| one.name.cmp(&other.name));
         devices
+    }
+
+    /// Notes the devices of processes, and for which device members wait.
+    fn note_devices(&mut self, devices: &mut [Device], sockets: &[Socket]) {
+        let pid = |socket: &Socket| socket.process.as_ref().and_then(|process| process.pid);
+        let pids: BTreeSet<u32> = sockets.iter().filter_map(pid).collect();
+        self.last_devices.retain(|pid, _| pids.contains(pid));
+        for device in devices {
+            let mut here = sockets.iter().filter(|it| it.ifindex == device.ifindex);
+            if device.counters.is_some() {
+                let pids = here.filter_map(pid);
+                let known = pids.map(|pid| (pid, device.name.clone()));
+                self.last_devices.extend(known);
+                continue;
+            }
+            let last = |socket: &Socket| self.last_devices.get(&pid(socket)?);
+            let mut names = here.by_ref().filter(|it| it.waits_for_device).map(last);
+            let first = names.next().flatten();
+            let is_same = first.is_some() && names.all(|other| other == first);
+            device.awaited = first.filter(|_| is_same).cloned();
+        }
     }
 
     fn sockets(
@@ -164,6 +198,7 @@ impl Source {
                 program_counted_ns: running(seen).map_or(0, |running| running.counted_ns),
                 unread_seconds: unread(seen, at_ns),
                 is_never_read: page_of_member(seen).is_some_and(Record::is_never_read),
+                waits_for_device: seen.socket.ifindex == u32::MAX && is_unbound(&seen.socket),
                 has_page: seen.page.is_some(),
                 is_placeholder: seen.is_placeholder,
                 class: place.map(|place| place.class).or(class(seen)),
@@ -184,6 +219,26 @@ impl Source {
             ..found.unwrap_or_default()
         })
     }
+}
+
+/// Counts the socket of a handle that waits for its device among those whose device is gone. `None`
+/// for the socket of a founder whose device is gone: it has no meaning any more.
+fn of_gone(mut seen: RosterEntry) -> Option<RosterEntry> {
+    let socket = &mut seen.socket;
+    let is_founders = socket.fanout.is_none() && socket.protocol == ETH_P_SILENT;
+    if socket.has_lost_device() && is_founders {
+        return None;
+    }
+    if socket.ifindex == 0 && is_unbound(socket) {
+        socket.ifindex = u32::MAX;
+    }
+    Some(seen)
+}
+
+/// Whether a socket has a ring and is bound to nothing. Only the socket of a handle that waits for
+/// its device stays so (`fanpcap_linux::packet::renew`).
+fn is_unbound(socket: &diag::PacketSocket) -> bool {
+    socket.protocol == 0 && socket.fanout.is_none() && socket.ring.is_some()
 }
 
 /// The devices that members steal from the host, unless the host uses them.

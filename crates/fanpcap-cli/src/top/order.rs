@@ -53,7 +53,8 @@ pub(crate) fn filter(mut view: View, text: &str) -> View {
         return view;
     }
     view.devices.retain_mut(|device| {
-        if has(&device.device, &text) {
+        let awaited = device.awaited_device.as_ref();
+        if has(&device.device, &text) || awaited.is_some_and(|name| has(name, &text)) {
             return true;
         }
         device.groups.retain_mut(|group| {

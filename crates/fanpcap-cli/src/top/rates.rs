@@ -65,6 +65,7 @@ fn figures(
     Device {
         device: device.name.clone(),
         ifindex: device.ifindex,
+        awaited_device: device.awaited.clone(),
         received_packets_total: total(|counters| counters.rx_packets),
         received_packets_per_second: per_second(|counters| counters.rx_packets),
         received_bytes_total: total(|counters| counters.rx_bytes),

@@ -140,10 +140,12 @@ pub(crate) fn rows(view: &View, width: usize, collapsed: bool) -> Vec<Row> {
                 add(&mut rows, Kind::Dim, &name, &cells);
             }
         }
-        if !device.sockets.is_empty() {
-            let name = format!(" {NO_GROUP} ({})", device.sockets.len());
+        // The device's own row has the number of members that wait for it.
+        let sockets = || named(&device.sockets).filter(|(_, socket)| !socket.waits_for_device);
+        if let number @ 1.. = sockets().count() {
+            let name = format!(" {NO_GROUP} ({number})");
             add(&mut rows, Kind::Group, &name, &Cells::default());
-            for (name, member) in named(&device.sockets).filter(|_| !collapsed) {
+            for (name, member) in sockets().filter(|_| !collapsed) {
                 add(&mut rows, kind(member), &name, &member_cells(member));
             }
         }
@@ -266,7 +268,17 @@ fn or_losing(kind: Kind, lost_per_second: Option<f64>) -> Kind {
 fn device_name(device: &Device) -> String {
     let rate = device.received_bits_per_second.map(bits);
     let rate = rate.map_or_else(String::new, |rate| format!(" {rate}"));
-    format!("{}{rate}", device.device)
+    let name = match &device.awaited_device {
+        Some(awaited) => format!("{awaited} ({})", device.device),
+        None => device.device.clone(),
+    };
+    let sockets = device.sockets.iter();
+    let waits = match sockets.filter(|it| it.waits_for_device).count() {
+        0 => "",
+        1 => ": 1 member waits",
+        count => &format!(": {count} members wait"),
+    };
+    format!("{name}{waits}{rate}")
 }
 
 fn device_cells(device: &Device) -> Cells {

@@ -30,6 +30,8 @@ pub(crate) struct Device {
     pub(crate) device: String,
     /// Interface index.
     pub(crate) ifindex: u32,
+    /// The former name of the device for which sockets wait.
+    pub(crate) awaited_device: Option<String>,
     /// Packets that arrived.
     pub(crate) received_packets_total: Option<u64>,
     pub(crate) received_packets_per_second: Option<f64>,
@@ -119,6 +121,8 @@ pub(crate) struct Member {
     pub(crate) pid: Option<u32>,
     /// The program of the process.
     pub(crate) program: Option<String>,
+    /// Whether the socket's device is gone, and its application waits until the device is back.
+    pub(crate) waits_for_device: bool,
     /// Whether the member uses fanpcap's library and therefore has a page.
     pub(crate) ours: bool,
     /// CPUs that the process may run on.

@@ -69,6 +69,7 @@ impl History {
             socket: socket.inode,
             pid: process.and_then(|process| process.pid),
             program: process.map(|process| process.program.clone()),
+            waits_for_device: socket.waits_for_device,
             ours: socket.has_page,
             cpu_affinity: process.and_then(|process| process.affinity.clone()),
             last_cpu: process.and_then(|process| process.last_cpu),

@@ -78,6 +78,30 @@ fn a_long_steering_program_hides_neither_members_nor_engine() {
 }
 
 #[test]
+fn members_that_wait_for_their_device_are_one_row() {
+    let mut view = fixture::view();
+    let device = &mut view.devices[0];
+    (device.device, device.awaited_device) = ("gone".to_owned(), Some("eth0".to_owned()));
+    (device.received_bits_per_second, device.groups) = (None, Vec::new());
+    let mut waiting = device.sockets[0].clone();
+    waiting.waits_for_device = true;
+    device.sockets = vec![waiting.clone(), waiting];
+    let names = |view: &_| -> Vec<String> {
+        let rows = rows(view, 80, false).into_iter();
+        rows.map(|row| row.text.chars().take(27).collect())
+            .collect()
+    };
+    let shown = names(&view);
+    assert_eq!(shown[0], "eth0 (gone): 2 members wait");
+    view.devices[0].sockets[1].waits_for_device = false;
+    view.devices[0].awaited_device = None;
+    let more = names(&view);
+    assert_eq!(more.len(), shown.len() + 2, "{more:?}");
+    assert!(more[0].starts_with("gone: 1 member waits "), "{more:?}");
+    assert!(more[1].starts_with(" no group (1) "), "{more:?}");
+}
+
+#[test]
 fn what_a_program_has_counted_stands_below_its_group() {
     let mut view = fixture::view();
     let shown = rows(&view, 80, false);

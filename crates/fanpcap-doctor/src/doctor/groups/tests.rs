@@ -186,6 +186,7 @@ fn sockets_become_groups_with_what_they_lost_in_between() {
         program_counted_ns: 0,
         unread_seconds: None,
         is_never_read: inode != 1,
+        waits_for_device: false,
         has_page: true,
         is_placeholder: inode == 9,
         place: (inode == 2).then_some(Place {
