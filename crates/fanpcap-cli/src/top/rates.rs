@@ -37,8 +37,12 @@ fn view(before: Option<&Snapshot>, after: &Snapshot, history: &mut History) -> V
             let same = devices.find(|other| other.ifindex == device.ifindex)?;
             same.counters
         };
-        let figures = figures(device, earlier.and_then(of_before), seconds);
-        devices.push(with_sockets(figures, after, history));
+        let before = earlier.and_then(of_before);
+        let passed = passed(before, device.counters, seconds);
+        let mut device = with_sockets(figures(device, before, seconds), after, history);
+        let groups = device.groups.iter_mut();
+        groups.for_each(|group| mark_late(group, passed));
+        devices.push(device);
     }
     View {
         schema: SCHEMA,
@@ -188,6 +192,35 @@ fn group(
         ..Group::default()
     }
 }
+
+/// Packets per second that a device received and sent.
+fn passed(before: Option<Counters>, now: Option<Counters>, seconds: Option<f64>) -> Option<f64> {
+    let both = |it: Counters| it.rx_packets + it.tx_packets;
+    rate(before.map(both), now.map(both), seconds)
+}
+
+/// Marks the rates of a group on packet sockets that got clearly more packets than its device had
+/// in the interval. The other packets came before the interval, and waited in a block of the ring
+/// that was not full: the member counts them when the kernel hands over the block.
+fn mark_late(group: &mut Group, passed: Option<f64>) {
+    let got = group.packets_per_second.filter(|_| group.ledger.is_none());
+    let (Some(passed), Some(got)) = (passed, got) else {
+        return;
+    };
+    if got <= MUCH * passed {
+        return;
+    }
+    let members = group.members.iter_mut();
+    for member in members.filter(|it| it.packets_per_second > Some(0.0)) {
+        member.rate_is_rough = true;
+    }
+    let rough = group.members.iter().filter(|it| it.rate_is_rough);
+    group.members_with_rough_rates = rough.count();
+}
+
+/// The rates of a group and of its device may differ by this factor, because members read their
+/// counters at other times than those of the snapshots.
+const MUCH: f64 = 1.5;
 
 /// Marks a member whose application has not looked for packets for [`LEFT_SECONDS`], while other
 /// members got packets. The time is long because an application without packets may wait in

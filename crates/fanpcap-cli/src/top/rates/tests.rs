@@ -9,7 +9,9 @@ use crate::top::fixture::{SECOND, after, before, between, counts, device, look, 
 /// A snapshot with a member of group 7 for each entry in `all`, with inodes and pids from 1.
 fn members(seconds: u32, all: &[Counts]) -> Snapshot {
     let mut snapshot = look(seconds);
-    snapshot.devices = vec![device(2, "eth0", [0; 4])];
+    // No member gets more packets than the device.
+    let packets = u64::from(seconds) * 1_000_000;
+    snapshot.devices = vec![device(2, "eth0", [packets, 0, 0, 0])];
     snapshot.sockets = (1..)
         .zip(all)
         .map(|(number, &counts)| member(number, number, counts))
@@ -32,6 +34,28 @@ fn rates_are_over_the_time_between_two_readings() {
     assert_eq!(member.ring_full_drops_per_second, Some(40.0));
     assert_eq!(member.counters_age_seconds, Some(0.5));
     assert_eq!(view.interval_seconds, Some(1.0));
+}
+
+#[test]
+fn packets_that_came_before_the_interval_make_a_rate_rough() {
+    let read = |second: u64, received| counts(second * SECOND, received, 0);
+    let rough = |packets: u64| {
+        let before = members(100, &[read(100, 0), read(100, 0)]);
+        let mut after = members(101, &[read(101, 900), read(101, 0)]);
+        after.devices[0].counters = before.devices[0].counters;
+        if let Some(counters) = &mut after.devices[0].counters {
+            counters.rx_packets += packets;
+            counters.tx_packets += packets;
+        }
+        let view = between(&before, &after);
+        let group = group_of(&view);
+        let members = group.members.iter().map(|member| member.rate_is_rough);
+        assert_eq!(group.packets_per_second, Some(900.0));
+        (group.members_with_rough_rates, members.collect::<Vec<_>>())
+    };
+    assert_eq!(rough(0), (1, vec![true, false]));
+    assert_eq!(rough(299), (1, vec![true, false]));
+    assert_eq!(rough(300), (0, vec![false, false]));
 }
 
 #[test]
