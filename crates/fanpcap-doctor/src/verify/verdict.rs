@@ -1,6 +1,7 @@
 //! The verdict: each check and its outcome, from the members' counters and their flows.
 
 use fanpcap_capture::{Counts, Kernel, Rest, Witnessed, sum};
+use fanpcap_wire::FlowKey;
 use serde::Serialize;
 
 use super::flows::Places;
@@ -155,20 +156,17 @@ fn directions(seen: &Seen<'_>) -> Check {
         0 => format!("both directions of each of {two_way} flows were at one member"),
         count => format!("the directions of {count} of {two_way} flows were at different members"),
     };
-    let others = one_way.as_ref().map(|example| {
-        let count = flows.saturating_sub(*two_way);
-        format!(
-            "; {count} had one direction only, such as {}",
-            shown(example)
-        )
-    });
+    let others = match flows.saturating_sub(*two_way) {
+        0 => String::new(),
+        count => format!("; {count} had one direction only"),
+    };
+    let examples: Vec<&FlowKey> = match apart.is_empty() {
+        true => one_way.iter().collect(),
+        false => apart.iter().take(EXAMPLES).collect(),
+    };
     Check {
-        examples: apart.iter().take(EXAMPLES).map(shown).collect(),
-        ..check(
-            "directions",
-            holds(apart.is_empty()),
-            what + &others.unwrap_or_default(),
-        )
+        examples: examples.into_iter().map(shown).collect(),
+        ..check("directions", holds(apart.is_empty()), what + &others)
     }
 }
 
@@ -215,7 +213,7 @@ fn loss(captured: &Witnessed) -> Check {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fanpcap_wire::{Endpoint, FlowKey};
+    use fanpcap_wire::Endpoint;
 
     fn key() -> FlowKey {
         let end = |last, port| Endpoint {
@@ -315,11 +313,12 @@ mod tests {
             places: &places,
             one_in: 1,
         };
+        let Check { what, examples, .. } = directions(&seen);
         assert_eq!(
-            directions(&seen).what,
-            "both directions of each of 196 flows were at one member; \
-             4 had one direction only, such as tcp 10.0.0.1:80 - 10.0.0.2:1024"
+            what,
+            "both directions of each of 196 flows were at one member; 4 had one direction only"
         );
+        assert_eq!(examples, ["tcp 10.0.0.1:80 - 10.0.0.2:1024"]);
     }
 
     #[test]
