@@ -262,7 +262,10 @@ fn raised_copies_on_xdp_that_each_see_all_packets_end_the_run_and_share_by_its_r
                 ensure!(ended.said().contains(part), "{}", ended.said());
             }
             let running = run(&format!("group_{FAR} = {GROUP}\\n"))?;
-            running.wait_until_says(&format!("in group {GROUP}, flow on xdp, on {FAR}: 2 copies"), 1)?;
+            running.wait_until_says(
+                &format!("in group {GROUP}, flow on xdp, on {FAR}: 2 copies"),
+                1,
+            )?;
             // A copy that has joined gets its share only when it reads its handle, so the first
             // packets may all go to one copy.
             let mut sent = 0;

@@ -208,9 +208,11 @@ impl<'a> Used<'a> {
     fn origins(&self) -> Origins {
         let origin = |entry: Option<&Entry>| entry.map(Entry::origin);
         let engine = |entry: &Entry| Some((entry.origin(), entry.engine()?));
-        let kernel_mode = |entry: &Entry| match entry.value {
-            Value::Fanout(Fanout::Mode(mode)) => Some(mode),
-            _ => None,
+        let kernel_mode = |entry: &Entry| {
+            let Value::Fanout(Fanout::Mode(mode)) = entry.value else {
+                return None;
+            };
+            Some(mode)
         };
         Origins {
             group: origin(self.group),
