@@ -384,11 +384,11 @@ fn members_that_wait_for_their_device_are_told() {
         };
         let _members = [start(0)?, start(1)?];
         member::wait_for_members(GROUP, 2)?;
-        let mut top = Command::new(COMMAND)
+        let mut live = Command::new(COMMAND)
             .args(["top", "--json", "--interval", "0.2"])
             .stdout(Stdio::piped())
             .spawn()?;
-        let mut lines = BufReader::new(top.stdout.take().context("output")?).lines();
+        let mut lines = BufReader::new(live.stdout.take().context("output")?).lines();
         let mut look_until = |what: &str, is_so: &dyn Fn(&[Value]) -> bool| {
             await_for(what, LIMIT, || {
                 let line = lines.next().context("a line")??;
@@ -413,21 +413,16 @@ fn members_that_wait_for_their_device_are_told() {
         };
         let of = ["device", "awaited_device"].map(|name| gone[name].as_str());
         ensure!(of == [Some("gone"), Some("ftop1")], "{gone}");
-        let once = top_once(&[])?;
+        let once = top(&["--once", "--interval", "0.1"])?.stdout;
+        let once = String::from_utf8_lossy(&once).into_owned();
         ensure!(once.contains("\ngone: 2 members wait  "), "{once}");
         Veth::new("ftop0", "ftop1", 1)?;
         look_until("two members again", &captures)?;
-        top.kill()?;
-        top.wait()?;
+        live.kill()?;
+        live.wait()?;
         Ok(())
     })
     .unwrap();
-}
-
-/// One table as text.
-fn top_once(arguments: &[&str]) -> Result<String> {
-    let output = top(&[&["--once", "--interval", "0.1"], arguments].concat())?;
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 #[test]
