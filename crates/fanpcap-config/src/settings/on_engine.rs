@@ -90,8 +90,8 @@ pub(super) fn steered(fanout: Fanout, engine: Driver) -> Result<Fanout, Fault> {
     }
 }
 
-/// The size of all rings for received packets together, in bytes. The size is larger if more than 256 bytes
-/// of each packet are kept.
+/// The size of all rings for received packets together, in bytes. The size is larger if more than
+/// 256 bytes of each packet are kept.
 pub(super) fn ring_bytes(caplen: Option<u32>) -> i32 {
     match caplen {
         Some(..=256) => 16 << 20,
