@@ -31,8 +31,12 @@ pub const STICKY_IDS: usize = 4608;
 /// number.
 pub const HOLDERS: usize = STICKY_IDS + SLOTS * 8;
 
-/// Offset of the words that only members use. The BPF program reads none of them.
+/// Offset of the members' words. The group's BPF program reads none of them.
 pub const OWN: usize = HOLDERS + SLOTS * 8;
+
+/// Offset of the number of packets that the steering program dropped, a `u64`. It is one of the
+/// members' words. On packet sockets the members' filters count in it.
+pub const NOWHERE: usize = 55_136;
 
 /// Offset of the loads: two `u32` for each of [`BUCKETS`]. The BPF program of a balanced group
 /// counts the bucket's packets in the first `u32`, modulo 2^32. Only members use the second `u32`.

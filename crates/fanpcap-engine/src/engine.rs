@@ -154,6 +154,9 @@ pub trait WatchedCounters: Send + Sync {
     /// Packets that came to the group.
     fn offered(&self) -> u64;
 
+    /// Packets that the steering program dropped.
+    fn nowhere(&self) -> u64;
+
     /// Packets for which the group had no member.
     fn no_member(&self) -> u64;
 }

@@ -105,6 +105,11 @@ impl Founder {
         !self.shared.table().is_of(self.key)
     }
 
+    /// Packets that the group's steering program has dropped.
+    pub fn nowhere(&self) -> u64 {
+        self.shared.table().nowhere()
+    }
+
     /// Whether a member is or was in the founded group.
     pub fn has(&self, member: MemberId) -> bool {
         let mut rows = self.shared.table().rows();
@@ -174,7 +179,7 @@ impl<'a> Prepared<'a> {
         Ok(Self {
             steering,
             identity: Identity::new(group, mode, ifindex, MemberId::of_socket(inode)),
-            steered: Arc::new(Steered::load(steering, None).map_err(steer)?),
+            steered: Arc::new(Steered::load(steering, None, shared.map()).map_err(steer)?),
             socket,
             shared,
             fanout,

@@ -66,6 +66,11 @@ impl GroupCounters {
         self.counters.no_member()
     }
 
+    /// Packets that the steering program dropped.
+    pub fn nowhere(&self) -> u64 {
+        self.counters.nowhere()
+    }
+
     /// Packets that came to the group.
     pub fn offered(&self) -> u64 {
         self.counters.offered()

@@ -168,6 +168,11 @@ impl Membership {
         self.shared.on_device.as_ref().map(|it| it.ledger())
     }
 
+    /// Packets that the group's steering program has dropped since the group began.
+    pub fn nowhere(&self) -> u64 {
+        self.shared.table().nowhere()
+    }
+
     /// The engine's counts for the member so far. `None` on packet sockets.
     pub fn counted(&self) -> Option<MemberCounters> {
         let (slot, _) = self.io.as_ref()?;

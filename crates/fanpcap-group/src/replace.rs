@@ -89,7 +89,8 @@ pub fn replace(
     let mut gone = Ok(());
     for one in switching {
         let steered = &one.own.steered;
-        gone = gone.and(steered.switch_to(steering, one.prepared, one.socket.as_fd()));
+        let fds = [one.socket.as_fd(), one.own.shared.map()];
+        gone = gone.and(steered.switch_to(steering, one.prepared, fds));
     }
     let told = change.write_pages(&pages);
     gone.map_err(failed).and(told)
@@ -114,7 +115,7 @@ fn prepared<'a>(
     steering: &Steering,
 ) -> Result<Vec<(&'a OwnMember, Prepared)>, SteerError> {
     let prepared = members.iter().map(|own| {
-        let prepared = own.steered.prepare(steering)?;
+        let prepared = own.steered.prepare(steering, own.shared.map())?;
         Ok((own, prepared))
     });
     prepared.collect()

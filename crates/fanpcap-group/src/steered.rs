@@ -66,13 +66,26 @@ pub enum Filtering {
 }
 
 impl Steered {
-    /// Loads the filters of a new member. `own` is the filter of its socket.
-    pub(crate) fn load(steering: &Arc<Steering>, own: Option<Filter>) -> Result<Self, SteerError> {
-        let filters = Filters::load(steering, own.as_ref())?;
+    /// Loads the filters of a new member, which count dropped packets in the group's `table`. `own`
+    /// is the filter of the member's socket.
+    pub(crate) fn load(
+        steering: &Arc<Steering>,
+        own: Option<Filter>,
+        table: BorrowedFd<'_>,
+    ) -> Result<Self, SteerError> {
+        let filters = Filters::load(steering, own.as_ref(), table)?;
         if own.is_some() && filters.lack_own() {
             return Err(SteerError::Beside);
         }
         Ok(Self::with(steering, own, filters))
+    }
+
+    /// Loads the filters again: the newcomer enters a group with another table.
+    pub(crate) fn load_for(&self, table: BorrowedFd<'_>) -> Result<(), SteerError> {
+        let mut state = self.hold()?;
+        let filters = Filters::load(&state.steering, state.own.as_ref(), table)?;
+        state.filters = filters;
+        Ok(())
     }
 
     fn with(steering: &Arc<Steering>, own: Option<Filter>, filters: Filters) -> Self {
@@ -232,23 +245,27 @@ impl Steered {
     }
 
     /// Loads this member's filters for another steering program.
-    pub(crate) fn prepare(&self, steering: &Steering) -> Result<Prepared, SteerError> {
-        self.hold()?.prepare(steering)
+    pub(crate) fn prepare(
+        &self,
+        steering: &Steering,
+        table: BorrowedFd<'_>,
+    ) -> Result<Prepared, SteerError> {
+        self.hold()?.prepare(steering, table)
     }
 
-    /// Changes to another steering program, with its loaded filters.
+    /// Changes to another steering program, with its loaded filters. `table` is the group's table.
     pub(crate) fn switch_to(
         &self,
         steering: &Arc<Steering>,
         prepared: Prepared,
-        socket: BorrowedFd<'_>,
+        [socket, table]: [BorrowedFd<'_>; 2],
     ) -> Result<(), SteerError> {
         let mut state = self.hold()?;
         // If the application has set a filter since `prepared` was loaded, `prepared` lacks this
         // filter and can't be used.
         let prepared = match state.generation == prepared.generation {
             true => prepared,
-            false => state.prepare(steering)?,
+            false => state.prepare(steering, table)?,
         };
         state.generation += 1;
         let before = std::mem::replace(&mut state.steering, Arc::clone(steering));

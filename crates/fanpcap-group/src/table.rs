@@ -114,6 +114,9 @@ pub(crate) mod at {
     pub(crate) const COUNTED_BEFORE: usize = TAKEOVERS + 1;
     /// The engine's counts for the whole group, as a member last published them.
     pub(crate) const LEDGER: usize = COUNTED_BEFORE + 2 * SLOTS;
+    /// The count of the ledger that groups on packet sockets have, too: packets that the steering
+    /// program dropped. There the members' filters count them.
+    pub(crate) const NOWHERE: usize = LEDGER + 2;
     /// The group slot that the group has in the registry of its device.
     pub(crate) const GROUP_SLOT: usize = LEDGER + super::LEDGER_WORDS;
     /// 1 if an engine runs the group's BPF program and this BPF program has counters, which a
@@ -156,6 +159,7 @@ pub(crate) const DEVICE_GROUPS_MAX: usize = 63;
 pub(crate) const ELEPHANTS_MAX: usize = 4;
 
 const _: () = assert!(layout::OWN + at::END * 8 <= layout::LOADS);
+const _: () = assert!(layout::OWN + at::NOWHERE * 8 == layout::NOWHERE);
 
 /// "FPTABLE" and the version of the layout.
 pub(crate) const MAGIC: u64 = u64::from_be_bytes(*b"FPTABLE6");

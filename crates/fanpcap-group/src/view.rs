@@ -38,6 +38,9 @@ pub struct View {
     pub moved: Option<Moved>,
     /// The ledger of a group on an engine, as a member last published it.
     pub ledger: Option<Ledger>,
+    /// Packets that the steering program has dropped since the group began. On an engine, the
+    /// ledger's count; `None` if no member has published the ledger yet.
+    pub nowhere: Option<u64>,
     /// The result of the last round of a balanced group.
     pub leveled: Option<Leveled>,
     /// The change under way. Its author may have died.
@@ -169,6 +172,18 @@ impl GroupTable {
         })
     }
 
+    /// Packets that the steering program has dropped since the group began; on an engine, as a
+    /// member last published the number.
+    pub fn nowhere(&self) -> u64 {
+        shared::table(&self.memory).nowhere()
+    }
+
+    /// Whether a slot has or had this member.
+    pub fn has(&self, member: MemberId) -> bool {
+        let mut rows = shared::table(&self.memory).rows();
+        rows.any(|(_, row)| row.member == member.socket())
+    }
+
     /// Reads the table; `None` if the table no longer belongs to this group. If the table changes
     /// during all of several readings, returns the last reading.
     pub fn look(&self) -> Option<View> {
@@ -216,9 +231,15 @@ fn read(table: Table<'_>) -> View {
         changes: table.get(at::GENERATION),
         moved: (at_ns > 0).then_some(Moved { buckets, at_ns }),
         ledger: table.ledger(),
+        nowhere: is_counted(table).then(|| table.nowhere()),
         leveled: table.leveled(),
         under_way: UnderWay::of(table),
     }
+}
+
+/// Whether the table has the number of packets that the steering program has dropped.
+fn is_counted(table: Table<'_>) -> bool {
+    table.get(at::ENGINE) == 0 || table.ledger().is_some()
 }
 
 fn taker(rows: &[Row], row: &Row) -> Option<u8> {

@@ -84,12 +84,17 @@ pub struct FanoutStat {
     pub group_counters: [u64; 64],
     /// Later fragments that came before the first fragment of their datagram.
     pub late: u64,
+    /// Packets of the group that the steering program dropped.
+    pub steered_nowhere: u64,
 }
 
 impl FanoutStat {
     /// Size of the struct in the extension's first release, which had no counters of steering
     /// programs.
     pub const FIRST_SIZE: usize = mem::offset_of!(Self, counters);
+
+    /// Size of the struct without [`FanoutStat::steered_nowhere`].
+    pub const SECOND_SIZE: usize = mem::offset_of!(Self, steered_nowhere);
 
     /// An empty struct for a member of this group.
     pub fn new(size: usize, group: i32) -> Self {
@@ -106,6 +111,7 @@ impl FanoutStat {
             counters: [0; 64],
             group_counters: [0; 64],
             late: 0,
+            steered_nowhere: 0,
         }
     }
 }

@@ -12,6 +12,7 @@ mod memberless;
 mod leave;
 mod takers;
 mod missed;
+mod nowhere;
 mod offered;
 mod owner;
 mod shares;
@@ -38,6 +39,7 @@ pub(crate) use account::Account;
 use counts::Counts;
 use device_names::{DeviceNames, is_gone};
 use member::Member;
+use nowhere::Nowhere;
 use offered::GroupReadings;
 pub(crate) use owner::copy_of;
 use shares::Shares;
@@ -108,6 +110,7 @@ pub(crate) struct Ledger {
     names: DeviceNames,
     /// Devices on which [`Ledger::stop`] has stopped the packets of the whole group.
     stopped: BTreeSet<u32>,
+    nowhere: Nowhere,
 }
 
 impl Ledger {
@@ -132,7 +135,9 @@ impl Ledger {
 
     /// Notes that this command has founded the group again, on a device that has come back.
     pub(crate) fn found(&mut self, founder: Option<Arc<Founder>>) {
-        self.founder = founder;
+        if let Some(former) = std::mem::replace(&mut self.founder, founder) {
+            self.nowhere.keep_of(&former);
+        }
     }
 
     pub(crate) fn started(&mut self, pid: u32, copy: usize) {
@@ -261,6 +266,7 @@ impl Ledger {
     /// With `all`, checks every member, even if no notification says that its page is gone.
     pub(crate) fn settle(&mut self, all: bool) {
         self.learn();
+        self.hold_nowhere();
         let gone = self.gone.replace(BTreeSet::new());
         self.end_absences(&[]);
         let left = |path: &PathBuf| match &gone {
@@ -272,7 +278,10 @@ impl Ledger {
             let gone = member.is_leaving() || left(&member.path);
             if !(member.is_dead() || (gone && member.has_left())) {
                 self.held.push(member);
-            } else if !member.is_steered() {
+                continue;
+            }
+            self.note_nowhere_of(&member);
+            if !member.is_steered() {
                 ended.push(member);
             } else if member.is_had() {
                 self.held.push(member);

@@ -279,7 +279,8 @@ fn finish(arguments: &Arguments, group: u16, output: &Output, supervised: &Super
         OfCopy::new(copy, supervised.accounts[copy.number], written)
     });
     let copies = (copies.collect(), supervised.absent, supervised.ceiling);
-    let summary = Summary::new(group, supervised.mode.clone(), copies, of_merge);
+    let mut summary = Summary::new(group, supervised.mode.clone(), copies, of_merge);
+    summary.steered_nowhere = supervised.nowhere;
     if !arguments.quiet {
         output.say(&summary.text());
     }

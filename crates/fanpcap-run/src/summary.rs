@@ -26,6 +26,9 @@ pub(crate) struct Summary {
     pub(crate) total: Account,
     /// Times without any copy in the group.
     pub(crate) absent: Absent,
+    /// Packets that the steering program dropped; null if the number is unknown, or if the group has
+    /// no steering program.
+    pub(crate) steered_nowhere: Option<u64>,
     /// The merged file; null if no captures were merged.
     pub(crate) merge: Option<OfMerge>,
     /// Packets that the copies took but that none of their captures contains, if captures were
@@ -149,6 +152,7 @@ impl Summary {
             copies,
             total,
             absent,
+            steered_nowhere: None,
             merge,
         }
     }
@@ -164,6 +168,9 @@ impl Summary {
                 "no copy was in the group {}: {packets} packets came to the device in this time, and no copy got them",
                 self.absent.spans()
             );
+        }
+        if let Some(packets @ 1..) = self.steered_nowhere {
+            let _ = writeln!(text, "{packets} packets dropped by the steering program");
         }
         match self.total.uncounted_at_most {
             Some(0) => {}
@@ -385,11 +392,13 @@ mod tests {
             uncounted_at_most,
             ..Account::ZERO
         };
-        let summary = of(uncounted(Some(6)), ABSENT);
+        let mut summary = of(uncounted(Some(6)), ABSENT);
+        summary.steered_nowhere = Some(7);
         let text = summary.text();
         for part in [
             "in the group 2 times, 0.50 s together: 34 packets",
             "at most 6 packets are in no figure",
+            "7 packets dropped by the steering program",
         ] {
             assert!(text.contains(part), "{text}");
         }

@@ -45,6 +45,8 @@ pub(crate) struct Supervised {
     pub(crate) mode: String,
     /// Times in which no copy was in the group.
     pub(crate) absent: Absent,
+    /// Packets that the steering program dropped; `None` if unknown, or without such a program.
+    pub(crate) nowhere: Option<u64>,
     /// At most this many packets are in no copy's account; `None` if no limit is known.
     pub(crate) ceiling: Option<u64>,
     /// Copies that were in the group and never had a share of its packets.

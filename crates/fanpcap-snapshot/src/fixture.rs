@@ -54,6 +54,7 @@ pub fn after_on_xdp() -> Snapshot {
     };
     let table = View {
         ledger: Some(ledger),
+        nowhere: Some(9000),
         ..table()
     };
     snapshot.tables.insert((2, 7), table);
@@ -96,6 +97,7 @@ fn table() -> View {
             at_ns: 90 * SECOND,
         }),
         ledger: None,
+        nowhere: Some(0),
         leveled: None,
         under_way: None,
     }

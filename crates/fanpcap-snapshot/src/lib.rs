@@ -13,7 +13,7 @@ mod source;
 pub mod fixture;
 
 pub use host_use::HostUse;
-pub use offered::Offered;
+pub use offered::{Offered, STEERED_NOWHERE};
 pub use snapshot::{
     Counts, Device, Group, Library, Process, STALE_SECONDS, Snapshot, Socket, percent, rounded,
     seconds,

@@ -5,6 +5,9 @@ use serde::Serialize;
 
 use crate::snapshot::{rounded, seconds};
 
+/// The fate of packets that the steering program drops, in words.
+pub const STEERED_NOWHERE: &str = "dropped by the steering program";
+
 /// A group's ledger, as a member last published it.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Offered {
@@ -44,10 +47,7 @@ impl Offered {
             (self.in_rings_packets_total, "in rings"),
             (self.filtered_packets_total, "rejected by members' filters"),
             (self.ring_full_packets_total, "for full rings"),
-            (
-                self.steered_nowhere_packets_total,
-                "dropped by the steering program",
-            ),
+            (self.steered_nowhere_packets_total, STEERED_NOWHERE),
             (self.no_member_packets_total, "without a member"),
         ]
     }

@@ -140,6 +140,10 @@ impl WatchedCounters for HeldCounters {
         self.group_counts().offered
     }
 
+    fn nowhere(&self) -> u64 {
+        self.group_counts().nowhere
+    }
+
     fn no_member(&self) -> u64 {
         self.group_counts().no_member
     }

@@ -26,6 +26,7 @@ extern "C" {
 #define PCAP_FANOUT_STAT_COUNTERS       0x20
 #define PCAP_FANOUT_STAT_GROUP_COUNTERS 0x40
 #define PCAP_FANOUT_STAT_LATE           0x80
+#define PCAP_FANOUT_STAT_STEERED_NOWHERE 0x100
 
 /* Counters of a steering program (`inc N`, `dec N`), 0..63. */
 #define PCAP_FANOUT_COUNTERS 64
@@ -45,6 +46,7 @@ struct pcap_fanout_stat {
 	uint64_t counters[PCAP_FANOUT_COUNTERS];        /* of this member */
 	uint64_t group_counters[PCAP_FANOUT_COUNTERS];  /* sums over the members */
 	uint64_t late;            /* fragments that came before the first one of their datagram */
+	uint64_t steered_nowhere; /* packets of the group that the steering program dropped */
 };
 
 /* Joins `group` with `fanout`: a mode, a steering program, or "file:PATH" of a steering program.

@@ -17,6 +17,7 @@ const GROUP_DROPPED: u32 = 0x10;
 const COUNTERS: u32 = 0x20;
 const GROUP_COUNTERS: u32 = 0x40;
 const LATE: u32 = 0x80;
+const STEERED_NOWHERE: u32 = 0x100;
 
 /// See pcap_fanout_stats(3PCAP).
 ///
@@ -71,6 +72,13 @@ fn stats(p: PcapHandle, size: usize) -> Option<FanoutStat> {
     }
     handles::refresh_beside(p, &identity);
     let membership = handles::membership(p);
+    if let Some(membership) = membership
+        .as_ref()
+        .filter(|_| size >= mem::size_of::<FanoutStat>())
+    {
+        stat.steered_nowhere = membership.nowhere();
+        stat.valid |= STEERED_NOWHERE;
+    }
     // Read the counters of departed members first. If a member leaves between the two readings, the
     // sums lack this member's counters, but they never include them twice.
     let departed = membership
@@ -85,7 +93,7 @@ fn stats(p: PcapHandle, size: usize) -> Option<FanoutStat> {
 
 /// Whether the caller's struct has room for the counters of a steering program.
 fn has_counters(stat: &FanoutStat) -> bool {
-    stat.size >= mem::size_of::<FanoutStat>()
+    stat.size >= FanoutStat::SECOND_SIZE
 }
 
 fn add_group(stat: &mut FanoutStat, whole: &GroupStats) {

@@ -40,6 +40,7 @@ pub(super) struct Shown {
     pub(super) under_way: Option<String>,
     pub(super) gone: Option<Sums>,
     pub(super) ledger: Option<Offered>,
+    pub(super) steered_nowhere_packets_total: Option<u64>,
     pub(super) balance: Option<Rounds>,
     pub(super) slots: Vec<Slot>,
 }
@@ -168,6 +169,7 @@ impl Shown {
             ledger: view
                 .and_then(|view| view.ledger)
                 .map(|it| Offered::of(&it, now_ns)),
+            steered_nowhere_packets_total: view.and_then(|view| view.nowhere),
             balance: view.and_then(|view| view.leveled.as_ref()).map(rounds),
             slots,
         }

@@ -1,7 +1,7 @@
 //! A group as a table for users.
 
 use fanpcap_config::report::harmless_text;
-use fanpcap_snapshot::Offered;
+use fanpcap_snapshot::{Offered, STEERED_NOWHERE};
 use fanpcap_terminal::table;
 
 use super::shown::{Big, Rounds, Shown, Slot, Sums};
@@ -41,6 +41,9 @@ pub(super) fn page(shown: &Shown) -> String {
         lines.push(sums(&gone));
     }
     lines.extend(shown.ledger.iter().flat_map(ledger));
+    if let (None, Some(packets @ 1..)) = (&shown.ledger, shown.steered_nowhere_packets_total) {
+        lines.push(format!("{packets} packets {STEERED_NOWHERE}"));
+    }
     if let Some(balance) = &shown.balance {
         lines.push(rounds(balance));
         lines.extend(balance.elephants.iter().map(elephant));

@@ -144,6 +144,7 @@ fn with_table(group: Group, ifindex: u32, after: &Snapshot) -> Group {
         gone_unread_packets_total: Some(gone.unread),
         takeovers_total: Some(view.takeovers),
         ledger: view.ledger.map(|it| Offered::of(&it, after.at_ns)),
+        steered_nowhere_packets_total: view.nowhere,
         last_moved_buckets: view.moved.map(|moved| moved.buckets),
         last_moved_seconds_ago: view
             .moved

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fanpcap_snapshot::STALE_SECONDS;
+use fanpcap_snapshot::{STALE_SECONDS, STEERED_NOWHERE};
 use unicode_width::UnicodeWidthStr;
 
 use super::figure::{UNKNOWN, age, bits, bytes, count, short};
@@ -201,9 +201,13 @@ fn counters(group: &Group, width: usize) -> Option<Row> {
 }
 
 /// A row with the packets that reached a group on XDP, and the packets that did not get into the
-/// members' rings.
+/// members' rings. For a group on packet sockets, the packets that the steering program dropped.
 fn offered(group: &Group, width: usize) -> Option<Row> {
-    let ledger = group.ledger.as_ref()?;
+    let Some(ledger) = group.ledger.as_ref() else {
+        let packets = group.steered_nowhere_packets_total.filter(|&it| it > 0)?;
+        let text = format!("  {} packets {STEERED_NOWHERE}", count(packets));
+        return Some(counters_row(&text, width));
+    };
     let old = old(Some(ledger.seconds_ago));
     let fates = ledger
         .fates()

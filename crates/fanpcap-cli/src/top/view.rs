@@ -87,6 +87,8 @@ pub(crate) struct Group {
     pub(crate) last_moved_seconds_ago: Option<f64>,
     /// The fates of the packets that reached a group on XDP.
     pub(crate) ledger: Option<Offered>,
+    /// Packets that the group's steering program dropped.
+    pub(crate) steered_nowhere_packets_total: Option<u64>,
     pub(crate) members_with_rates: usize,
     /// Number of members whose rates are rough.
     pub(crate) members_with_rough_rates: usize,

@@ -14,6 +14,7 @@ mod ledger;
 mod last_packets;
 mod merged;
 mod members;
+mod nowhere;
 mod outsiders;
 mod scripts;
 mod stolen;

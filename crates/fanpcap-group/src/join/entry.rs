@@ -3,7 +3,7 @@
 
 mod on_device;
 
-use super::ready::{self, Ready, new_shared};
+use super::ready::{Ready, new_shared};
 use super::same::{ensure_none_differs, other_program};
 use super::{EngineError, JoinError, Newcomer, PerDevice, ProgramError};
 use crate::exchange;
@@ -41,6 +41,8 @@ pub(super) struct Entry<'a> {
     /// The member, if its group already has a number.
     early: Option<&'a Member>,
     ready: Ready,
+    /// The group in whose table the newcomer's filters count; `None` if it has no filters.
+    counts_in: Option<Arc<Shared>>,
     /// The device's packet count before the newcomer could get packets. Noted only on an engine.
     before: Cell<Option<BeforeJoining>>,
     /// The objects of a founder without members, whom the newcomer replaces.
@@ -52,7 +54,7 @@ impl<'a> Entry<'a> {
     pub(super) fn new(
         newcomer: &'a Newcomer<'a>,
         steering: &'a Arc<Steering>,
-        steered: &'a Steered,
+        (steered, ready, counts_in): (&'a Steered, Ready, Option<Arc<Shared>>),
         early: Option<&'a Member>,
     ) -> Self {
         Self {
@@ -60,7 +62,8 @@ impl<'a> Entry<'a> {
             steering,
             steered,
             early,
-            ready: ready::make(newcomer, steering),
+            ready,
+            counts_in,
             before: Cell::new(None),
             replaced: Cell::new(None),
             membership: None,
@@ -245,13 +248,12 @@ impl<'a> Entry<'a> {
             Some((shared, loaded)) => (shared, Some(loaded)),
             None => {
                 let shared = new_shared(key, self.steering);
-                (shared.map_err(|error| self.steer(error))?, None)
+                (Arc::new(shared.map_err(|error| self.steer(error))?), None)
             }
         };
         self.newcomer
             .per_device
             .begin(shared.table(), self.cookie()?);
-        let shared = Arc::new(shared);
         let load = || load_fanout(self.steering, shared.map());
         let loaded = loaded.map_or_else(load, Ok);
         let loaded = loaded.map_err(|error| self.steer(error))?;
@@ -293,6 +295,7 @@ impl<'a> Entry<'a> {
         lock: GroupLock,
     ) -> Result<Membership, JoinError> {
         let newcomer = self.newcomer;
+        self.count_in(&shared)?;
         let cookie = self.cookie()?;
         let lifeline = Pipe::new().map_err(|error| self.failed("pipe", error))?;
         let page = self.early.and_then(Member::reopen_page);
@@ -336,6 +339,23 @@ impl<'a> Entry<'a> {
         let membership = Membership::new(Arc::clone(&shared), cookie, lock, lifeline.write, lead);
         let copies = self.steering.for_engine().is_some_and(|it| it.copies());
         Ok(membership.with_io(io, copies))
+    }
+
+    /// Loads the newcomer's filters again, if they count in another table than the group's. This is
+    /// rare: the group was new when the filters were loaded, and another newcomer came first.
+    fn count_in(&self, shared: &Arc<Shared>) -> Result<(), JoinError> {
+        let id = |of: &Shared| of.table().get(at::ID);
+        let is_same = |of: &Arc<Shared>| Arc::ptr_eq(of, shared) || id(of) == id(shared);
+        if self.counts_in.as_ref().is_none_or(is_same) {
+            return Ok(());
+        }
+        let loaded = self.steered.load_for(shared.map());
+        // A socket that gets packets already has the filters attached.
+        let loaded = loaded.and_then(|()| match self.newcomer.bound.protocol {
+            ETH_P_SILENT => Ok(()),
+            _ => self.steered.attach(self.newcomer.fd),
+        });
+        loaded.map_err(|error| self.steer(error))
     }
 
     /// The newcomer's row for the table.

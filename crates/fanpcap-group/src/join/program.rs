@@ -1,16 +1,15 @@
 //! Joins a group with a steering program: all members bring the same steering program.
 
 use super::entry::Entry;
-use super::ready::new_shared;
+use super::ready::{self, new_shared};
 use super::same::ensure_none_differs;
 use super::{Attach, JoinError, Newcomer, PerDevice, ProgramError};
 use crate::counter_publisher::CounterPublisher;
-use crate::found;
-use crate::guard::GroupLock;
 use crate::member::Member;
 use crate::page::MemberId;
 use crate::record::MemberCounters;
 use crate::roster;
+use crate::shared::Shared;
 use crate::steered::{Steered, load_fanout};
 use fanpcap_bpf::ProgramKind;
 use fanpcap_config::settings::Group;
@@ -60,9 +59,13 @@ fn join_or_begin(
     ensure_ethernet(newcomer.fd, newcomer.bound.ifindex)?;
     let failed = |error| JoinError::from(ProgramError::of(id, error));
     ensure_same(newcomer, steering)?;
-    let steered = match newcomer.engine {
-        None => load(newcomer, steering)?,
-        Some(_) => Steered::unloaded(steering),
+    let mut ready = ready::make(newcomer, steering);
+    let filters = steering.has_filter() && newcomer.engine.is_none();
+    let seems_of = || ready::seems_of(newcomer, &mut ready, steering).map_err(failed);
+    let counts_in = filters.then(seems_of).transpose()?;
+    let steered = match &counts_in {
+        Some(shared) => load(newcomer, steering, shared)?,
+        None => Steered::unloaded(steering),
     };
     let steered = Arc::new(steered);
     let program = Some((&**steering, &steered));
@@ -73,9 +76,9 @@ fn join_or_begin(
     let early = newcomer.early(member);
     ensure_not_served(newcomer)?;
     let attach: Attach<'_> = &|| steered.attach(newcomer.fd).map_err(failed);
-    let filters = steering.has_filter() && newcomer.engine.is_none();
     let attach = filters.then_some(attach);
-    let mut entry = Entry::new(newcomer, steering, &steered, early.as_ref());
+    let parts = (&*steered, ready, counts_in);
+    let mut entry = Entry::new(newcomer, steering, parts, early.as_ref());
     newcomer.take(early.as_ref(), attach, &mut |address| entry.enter(address))?;
     let membership = entry.into_membership();
     let mut joined = newcomer.joined(early, member)?;
@@ -96,10 +99,14 @@ fn join_or_begin(
 
 /// Loads the newcomer's filters. A process that may not load BPF programs takes the filtering part
 /// that the group's founder has loaded.
-fn load(newcomer: &Newcomer<'_>, steering: &Arc<Steering>) -> Result<Steered, JoinError> {
+fn load(
+    newcomer: &Newcomer<'_>,
+    steering: &Arc<Steering>,
+    counts_in: &Shared,
+) -> Result<Steered, JoinError> {
     let own = newcomer.filter()?;
     let has_own = own.is_some();
-    Steered::load(steering, own).or_else(|error| {
+    Steered::load(steering, own, counts_in.map()).or_else(|error| {
         let kept = || kept_filter(newcomer).filter(|_| !has_own && error.is_of_privilege());
         match kept() {
             Some(filter) => Ok(Steered::with_kept(steering, filter)),
@@ -110,12 +117,7 @@ fn load(newcomer: &Newcomer<'_>, steering: &Arc<Steering>) -> Result<Steered, Jo
 
 /// The filtering part of the group's steering program, if the group has a founder.
 fn kept_filter(newcomer: &Newcomer<'_>) -> Option<LoadedProgram> {
-    let Group::Number(number) = newcomer.group else {
-        return None;
-    };
-    let identity = newcomer.identity(number);
-    let _guard = GroupLock::open(&identity).ok()?.take().ok()?;
-    let shared = found::find(&identity, newcomer.bound.ifindex).ok()??;
+    let (_guard, shared) = ready::found(newcomer)?;
     let kept = shared.fd_store.find(StoredFd::Filter).ok()??;
     LoadedProgram::open(kept.into_iter().next()?, ProgramKind::SocketFilter).ok()
 }

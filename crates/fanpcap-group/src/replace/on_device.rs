@@ -71,6 +71,7 @@ pub(super) fn replace(
 
 /// Notes the steering program for a member of the process. Nothing is attached to its socket.
 fn switch(own: &OwnMember, steering: &Arc<Steering>) -> Result<(), SteerError> {
-    let prepared = own.steered.prepare(steering)?;
-    own.steered.switch_to(steering, prepared, own.shared.map())
+    let prepared = own.steered.prepare(steering, own.shared.map())?;
+    own.steered
+        .switch_to(steering, prepared, [own.shared.map(); 2])
 }

@@ -18,10 +18,14 @@ pub(super) struct Filters {
 }
 
 impl Filters {
-    pub(super) fn load(steering: &Steering, own: Option<&Filter>) -> Result<Self, SteerError> {
-        let bare = loading::load_filter(steering)?;
-        let combined = own.filter(|_| bare.is_some());
-        let combined = combined.and_then(|own| loading::load_filter_with(steering, own));
+    pub(super) fn load(
+        steering: &Steering,
+        own: Option<&Filter>,
+        table: BorrowedFd<'_>,
+    ) -> Result<Self, SteerError> {
+        let bare = loading::load_filter(steering, table)?;
+        let both = own.zip(bare.as_ref());
+        let combined = both.and_then(|(own, bare)| loading::load_filter_with(steering, own, bare));
         Ok(Self { bare, combined })
     }
 

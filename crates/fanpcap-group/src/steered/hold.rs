@@ -109,8 +109,8 @@ mod tests {
         thread::scope(|scope| {
             let mut unchanging = steered.unchanging().unwrap();
             let replacing = scope.spawn(|| {
-                let prepared = steered.prepare(&other)?;
-                steered.switch_to(&other, prepared, file.as_fd())
+                let prepared = steered.prepare(&other, file.as_fd())?;
+                steered.switch_to(&other, prepared, [file.as_fd(); 2])
             });
             thread::sleep(Duration::from_millis(20));
             assert!(!replacing.is_finished());

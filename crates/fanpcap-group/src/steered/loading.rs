@@ -24,22 +24,29 @@ pub(crate) fn load_fanout(
     Loaded::load_with(compiled.fanout(), "fanpcap_steer", &given).map_err(SteerError::Load)
 }
 
-/// Loads the filtering part, if there is one, and checks that a socket has room for it.
-pub(super) fn load_filter(steering: &Steering) -> Result<Option<Loaded>, SteerError> {
+/// Loads the filtering part, if there is one, and checks that a socket has room for it. The filter
+/// counts in the group's table the packets that it drops.
+pub(super) fn load_filter(
+    steering: &Steering,
+    table: BorrowedFd<'_>,
+) -> Result<Option<Loaded>, SteerError> {
     let filter = steering.compiled().and_then(Compiled::filter);
-    filter.map(load_with_room).transpose()
+    let load = |filter| load_with_room(filter, &[(TABLE_MAP, table)]);
+    filter.map(load).transpose()
 }
 
-/// Loads the filtering part together with a handle's own filter; `None` if that fails.
-pub(super) fn load_filter_with(steering: &Steering, own: &Filter) -> Option<Loaded> {
+/// Loads the filtering part together with a handle's own filter; `None` if that fails. `bare` is
+/// the filtering part alone, which has the group's table.
+pub(super) fn load_filter_with(steering: &Steering, own: &Filter, bare: &Loaded) -> Option<Loaded> {
     let filter = steering.compiled()?.filter_with(own.instructions());
-    load_with_room(&filter.ok()??).ok()
+    let table = bare.map(TABLE_MAP).map(|table| (TABLE_MAP, table.as_fd()));
+    load_with_room(&filter.ok()??, table.as_slice()).ok()
 }
 
 /// Loads a filter, and checks that a socket has room for it. If the room is unknown, loads it
 /// anyway: attaching the filter then reports the lack of room.
-fn load_with_room(filter: &Object) -> Result<Loaded, SteerError> {
-    let loaded = Loaded::load(filter, "fanpcap_filter").map_err(SteerError::Load)?;
+fn load_with_room(filter: &Object, given: &[(&str, BorrowedFd<'_>)]) -> Result<Loaded, SteerError> {
+    let loaded = Loaded::load_with(filter, "fanpcap_filter", given).map_err(SteerError::Load)?;
     match optmem::has_room(loaded.as_fd()) {
         Ok(false) => Err(SteerError::NoRoom(NoRoom::new(loaded.charged()))),
         Ok(true) | Err(_) => Ok(loaded),

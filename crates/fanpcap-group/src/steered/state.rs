@@ -58,8 +58,9 @@ impl State {
             self.own = own;
             return Ok(Filtering::Kernel);
         }
-        let load = |own| loading::load_filter_with(&self.steering, own);
-        let combined = own.as_ref().and_then(load);
+        let both = own.as_ref().zip(self.filters.bare.as_ref());
+        let load = |(own, bare)| loading::load_filter_with(&self.steering, own, bare);
+        let combined = both.and_then(load);
         let before = std::mem::replace(&mut self.filters.combined, combined);
         self.own = own;
         let mut attached = self.filters.attach(socket);
@@ -78,7 +79,11 @@ impl State {
     }
 
     /// See [`Steered::prepare`].
-    pub(super) fn prepare(&self, steering: &Steering) -> Result<Prepared, SteerError> {
+    pub(super) fn prepare(
+        &self,
+        steering: &Steering,
+        table: BorrowedFd<'_>,
+    ) -> Result<Prepared, SteerError> {
         let generation = self.generation;
         if self.steering.filters_as(steering) {
             let filters = None;
@@ -87,7 +92,7 @@ impl State {
                 generation,
             });
         }
-        let filters = Filters::load(steering, self.own.as_ref())?;
+        let filters = Filters::load(steering, self.own.as_ref(), table)?;
         // If the reader runs the handle's filter already, it may continue to do so. But the filter
         // must not move from the kernel to the reader.
         let is_in_kernel = self.own.is_some() && !self.filters.lack_own();

@@ -27,6 +27,11 @@ impl Table<'_> {
         (ledger.at_ns > 0).then_some(ledger)
     }
 
+    /// Packets that the steering program has dropped. On an engine, the count of the ledger.
+    pub(crate) fn nowhere(&self) -> u64 {
+        self.get(at::NOWHERE)
+    }
+
     /// Publishes the ledger that `read` returns. If several members publish at once, the ledger of
     /// one of them stays. An earlier reading never replaces a later one.
     pub(crate) fn publish_ledger(&self, read: &dyn Fn() -> Ledger) {

@@ -18,12 +18,16 @@ impl Ledger {
         };
         let counted = self.begun.iter().map(since).sum::<Option<u64>>();
         let total = Account::sum(accounts.iter().copied());
-        ceiling(counted.filter(|_| !self.has_unseen)?, &total, self.absent())
+        let counted = counted.filter(|_| !self.has_unseen)?;
+        ceiling(counted, &total, (self.absent(), self.nowhere()))
     }
 }
 
-fn ceiling(counted: u64, total: &Account, absent: Absent) -> Option<u64> {
+/// If the number `nowhere` of packets that the steering program dropped is unknown, the ceiling is
+/// higher by this number.
+fn ceiling(counted: u64, total: &Account, (absent, nowhere): (Absent, Option<u64>)) -> Option<u64> {
     let known = total.received?.checked_add(total.refused?)?;
+    let known = known.checked_add(nowhere.unwrap_or(0))?;
     counted.checked_sub(known.checked_add(absent.packets?)?)
 }
 
@@ -44,14 +48,19 @@ mod tests {
             seconds: 0.1,
             packets: Some(15),
         };
-        assert_eq!(ceiling(100, &total, absent), Some(10));
-        assert_eq!(ceiling(80, &total, absent), None, "copies of packets");
+        assert_eq!(ceiling(100, &total, (absent, None)), Some(10));
+        assert_eq!(ceiling(100, &total, (absent, Some(4))), Some(6));
+        assert_eq!(
+            ceiling(80, &total, (absent, None)),
+            None,
+            "copies of packets"
+        );
         let unknown = Absent {
             packets: None,
             ..absent
         };
-        assert_eq!(ceiling(100, &total, unknown), None);
-        assert_eq!(ceiling(100, &Account::default(), absent), None);
+        assert_eq!(ceiling(100, &total, (unknown, None)), None);
+        assert_eq!(ceiling(100, &Account::default(), (absent, None)), None);
         let bound = |ceiling| total.below(ceiling).uncounted_at_most;
         assert_eq!((bound(Some(10)), bound(None)), (Some(10), Some(90)));
         assert_eq!(Account::default().below(Some(10)).uncounted_at_most, None);

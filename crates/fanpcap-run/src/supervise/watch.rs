@@ -185,6 +185,7 @@ impl<'a> Watch<'a> {
             accounts: accounts.into_iter().map(|it| it.below(ceiling)).collect(),
             ceiling,
             absent: self.ledger.absent(),
+            nowhere: self.ledger.nowhere(),
             without_share: self.ledger.without_share(),
             none_joined: self.has_none_joined(),
             had_no_members: self.ledger.had_no_members(),

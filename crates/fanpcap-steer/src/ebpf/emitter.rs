@@ -242,7 +242,11 @@ impl<'a> Emitter<'a> {
             Role::Keyed { .. } => return self.has_key(drop),
             Role::Keep { user } => {
                 self.keep(user);
-                self.dropped(drop, 0);
+                self.asm.exit();
+                self.bind_and(drop, |this| {
+                    this.count_nowhere();
+                    this.asm.set32(R0, 0);
+                });
             }
         }
         self.asm.exit();

@@ -8,7 +8,7 @@ use fanpcap_bpf::TABLE_ROW;
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::kernel::*;
 use fanpcap_buckets::layout::{
-    BUCKETS, HOLDERS, LOADS, OWNERS, RANK_COUNT, RANKS, SLOTS, STICKY_IDS,
+    BUCKETS, HOLDERS, LOADS, NOWHERE, OWNERS, RANK_COUNT, RANKS, SLOTS, STICKY_IDS,
 };
 
 /// The bit that marks r8 as a member's number. Hashes and numbers do not have this bit.
@@ -37,12 +37,15 @@ const SEATS_ROW: i32 = 576;
 const HOLDERS_ROW: i32 = 832;
 /// Index of the row with bucket 0's load.
 const LOADS_ROW: i32 = 8192;
+/// Index of the row with the number of dropped packets.
+const NOWHERE_ROW: i32 = 6892;
 
 const _: () = assert!(OWNERS == 0 && TABLE_ROW == 8);
 const _: () = assert!(BUCKET_MASK as usize == BUCKETS - 1 && RANK_MASK as usize == SLOTS - 1);
 const _: () = assert!(FIRST_RANK as usize == RANKS && COUNT_ROW as usize * 8 == RANK_COUNT);
 const _: () = assert!(SEATS_ROW as usize * 8 == STICKY_IDS && HOLDERS_ROW as usize * 8 == HOLDERS);
 const _: () = assert!(LOADS_ROW as usize * 8 == LOADS);
+const _: () = assert!(NOWHERE_ROW as usize * 8 == NOWHERE);
 
 impl Emitter<'_> {
     /// Puts a constant number of a member into r8. XORs the number into a 0 that the verifier does
@@ -120,6 +123,16 @@ impl Emitter<'_> {
             self.asm.alu(Op::Add, R1, 1);
             self.asm.store(Width::Word, R0, 0, R1);
         }
+    }
+
+    /// In a member's filter, counts a packet that the steering program drops.
+    pub(super) fn count_nowhere(&mut self) {
+        let none = self.asm.label();
+        self.asm.set(R2, NOWHERE_ROW);
+        self.row(none);
+        self.asm.set(R1, 1);
+        self.asm.atomic_add(R0, 0, R1);
+        self.asm.bind(none);
     }
 
     /// Puts into r0 the slot of the member that last had the flow with the hash in r8. If that

@@ -63,7 +63,7 @@ fn groups(snapshot: &Snapshot) -> [Family; 4] {
 }
 
 /// Metrics from the tables of groups with a steering program.
-fn tables(snapshot: &Snapshot) -> [Family; 6] {
+fn tables(snapshot: &Snapshot) -> [Family; 7] {
     let samples = |figures: &[Figure<View>]| of_tables(snapshot, |view| numbers(figures, view));
     [
         counter(
@@ -75,6 +75,14 @@ fn tables(snapshot: &Snapshot) -> [Family; 6] {
             "fanpcap_group_takeovers_total",
             "Members that a successor with the same name has replaced.",
             samples(&[(None, |view| view.takeovers)]),
+        ),
+        counter(
+            "fanpcap_group_steered_nowhere_packets_total",
+            "Packets that the group's steering program dropped.",
+            of_tables(snapshot, |view| {
+                let nowhere = view.nowhere.into_iter();
+                nowhere.map(|it| (None, Number::Whole(it))).collect()
+            }),
         ),
         gauge(
             "fanpcap_group_last_moved_buckets",
