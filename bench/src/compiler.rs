@@ -90,7 +90,7 @@ fn once() -> Result<Times> {
     let filter = filter.context("a program that drops has a filter")?;
     let compiled = Instant::now();
     let fanout = Loaded::load_apart(steering.fanout(), "bench_fanout")?;
-    let filter = Loaded::load(filter, "bench_filter")?;
+    let filter = Loaded::load_apart(filter, "bench_filter")?;
     let loaded = Instant::now();
     drop((fanout, filter));
     Ok(Times {

@@ -95,14 +95,16 @@ fn dropped_packets_are_counted_on(device: &str) -> Result<()> {
         for copy in 0..2 {
             member::signal(running.copy(copy)?, "KILL")?;
         }
-        await_for("one member", LIMIT, || {
-            let seen = fanpcap_group::roster::entries()?;
-            let alive = seen.iter().filter(|it| it.page.is_some()).count();
-            Ok((alive <= 2).then_some(()))
+        await_for("the end of two members", LIMIT, || {
+            let group = fanpcap(&["group", FAR, &GROUP.to_string(), "--json"])?;
+            let group: Value = serde_json::from_str(&group)?;
+            Ok((group["gone"]["members_total"] == 2).then_some(()))
         })?;
         injector.send_all(&vec![arp(); ARP as usize])?;
         screens_show(2 * ARP)?;
-        let ended = running.stop()?;
+        running.signal("INT")?;
+        // The status is that of the killed copies.
+        let ended = running.wait()?;
         let (summary, said) = (ended.summary(), ended.said());
         ensure!(summary["steered_nowhere"] == 2 * ARP, "{summary:#}");
         ensure!(

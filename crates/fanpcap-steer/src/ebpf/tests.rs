@@ -36,7 +36,7 @@ fn object(tree: &Tree, target: Target, drop: u32, plain: bool) -> Object {
 }
 
 fn load(object: &Object) -> Loaded {
-    Loaded::load(object, "test").unwrap()
+    Loaded::load_apart(object, "test").unwrap()
 }
 
 fn table() -> Table {

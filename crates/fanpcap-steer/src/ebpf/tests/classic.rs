@@ -24,7 +24,7 @@ fn port_filter() -> Vec<Classic> {
 
 /// The number that a classic BPF program returns for a frame if it is the user's filter.
 fn user(code: &[Classic], frame: &[u8]) -> u32 {
-    let loaded = Loaded::load(
+    let loaded = Loaded::load_apart(
         &filter_of(&program(Function::Pass), Some(code)).unwrap(),
         "test",
     )
@@ -60,7 +60,7 @@ fn a_users_filter_comes_behind_the_program() {
         Box::new(Function::Pass),
         Box::new(Function::Drop),
     );
-    let loaded = Loaded::load(
+    let loaded = Loaded::load_apart(
         &filter_of(&program(main), Some(&port_filter())).unwrap(),
         "test",
     )
@@ -251,7 +251,7 @@ fn the_longest_filters_are_taken_or_refused() {
         ] {
             match object {
                 Ok(object) => {
-                    let loaded = Loaded::load(&object, "test")
+                    let loaded = Loaded::load_apart(&object, "test")
                         .unwrap_or_else(|error| panic!("{count}: {error}"));
                     println!(
                         "{count}: {} instructions, {} verified",

@@ -296,7 +296,7 @@ fn what_a_kernel_group_can_not_do_is_refused() {
 
 #[test]
 #[ignore = "needs root: eBPF"]
-fn a_filter_keeps_what_the_program_steers() {
+fn a_filter_keeps_what_the_program_steers_and_counts_the_rest() {
     for (main, frame, keeps) in [
         (by_flow(), udp4(), true),
         (by_flow(), arp(), false),
@@ -305,12 +305,11 @@ fn a_filter_keeps_what_the_program_steers() {
         (Function::Pass, arp(), true),
         (inner(Function::Steer(Steer::Media)), udp4(), false),
     ] {
-        let loaded =
-            Loaded::load(&filter_of(&program(main.clone()), None).unwrap(), "test").unwrap();
-        assert_eq!(
-            loaded.run(&frame).unwrap(),
-            if keeps { u32::MAX } else { 0 },
-            "{main:?}"
-        );
+        let table = table();
+        let object = filter_of(&program(main.clone()), None).unwrap();
+        let kept = load_with(&object, &table).unwrap().run(&frame).unwrap();
+        let dropped = &table.words(layout::NOWHERE, 1).unwrap()[0];
+        let expected = if keeps { (u32::MAX, 0) } else { (0, 1) };
+        assert_eq!((kept, dropped.load(Relaxed)), expected, "{main:?}");
     }
 }

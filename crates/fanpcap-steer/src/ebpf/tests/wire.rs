@@ -50,7 +50,7 @@ fn count(predicates: Vec<Predicate>, filters: Vec<Filter>, frames: &[Vec<u8>]) -
     within_new(|| {
         let _veth = Veth::new("near", "far", 1)?;
         let (filter, fanout) = (
-            Loaded::load(&filter, "filter").unwrap(),
+            Loaded::load_apart(&filter, "filter").unwrap(),
             Loaded::load(&fanout, "fanout").unwrap(),
         );
         let counters = [&filter, &fanout].map(|loaded| loaded.map(COUNTERS_MAP).unwrap());
