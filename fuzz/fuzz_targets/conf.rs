@@ -164,6 +164,7 @@ impl File {
                 self.path("etcd_key", identity.map(|(_, key)| key));
                 self.set("etcd_user", etcd.user.as_ref().map(|(user, _)| user));
                 self.path("etcd_password_file", etcd.user.as_ref().map(|it| &it.1));
+                self.set("etcd_unencrypted", Some("yes"));
                 self.time("lease", etcd.lease);
             }
             Engine::Fixed(nodes) => {

@@ -63,7 +63,7 @@ impl Stage {
         let reports = TcpListener::bind((HOST, 0))?;
         let scratch = Scratch::new()?;
         let text = format!(
-            "cluster = demo\nengine = etcd\netcd = {}\nanalyzers = {}\nhold_down = 3s\n\
+            "cluster = demo\nengine = etcd\netcd = {}\netcd_unencrypted = yes\nanalyzers = {}\nhold_down = 3s\n\
              select = packet\n",
             etcd.endpoints().join(", "),
             reports.local_addr()?

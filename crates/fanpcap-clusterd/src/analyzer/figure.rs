@@ -64,7 +64,7 @@ impl Figure {
             ),
             Self::DicapRefused => (
                 "fanpcap_analyzer_dicap_refused_datagrams_total",
-                "Datagrams that are none of DiCAP's, or of more senders than a cluster has.",
+                "Datagrams that are none of DiCAP's, or that come from an address of no node.",
                 Kind::Counter,
             ),
             Self::DicapDropped => (

@@ -1,7 +1,7 @@
 //! Takes messages from connections, and acknowledges them.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -13,7 +13,7 @@ use fanpcap_cluster::record::{HEAD_BYTES, Head, Kind, encode_ack};
 use fanpcap_terminal::server::not_listening;
 
 use super::channel::Channel;
-use super::places::{Place, Places};
+use super::places::{NoPlace, Place, Places};
 use super::refusal::{Ended, Refused};
 use crate::keyring::Keyring;
 
@@ -23,8 +23,8 @@ const QUEUE: usize = 1024;
 /// How long a connection waits for bytes before it looks for what is to be acknowledged.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A connection is closed that has not brought a message that is believed after so long, however
-/// slowly it goes on.
+/// A connection is closed that has not proven to be a node's after so long, however slowly it goes
+/// on.
 const PROOF: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 
 /// A connection that begins a message and does not end it is closed after so long.
@@ -38,6 +38,8 @@ const IDLE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) bytes: Vec<u8>,
+    /// Where the connection comes from.
+    pub(super) from: IpAddr,
     pub(super) lacks: Arc<AtomicU64>,
 }
 
@@ -84,18 +86,26 @@ fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
 fn accept(listener: &TcpListener, post: &Post) {
     let places = Places::default();
     loop {
-        let Ok((stream, from)) = listener.accept() else {
+        let accepted = listener.accept();
+        // Ends the connection when its place goes to another one.
+        let own = |(stream, from): (TcpStream, _)| Ok((stream.try_clone()?, stream, from));
+        let Ok((end, stream, from)) = accepted.and_then(own) else {
             // Out of descriptors, say.
             thread::sleep(LOOK);
             continue;
         };
-        let Some(place) = places.take(from.ip()) else {
-            post.refused.count(&Ended::Broken, from);
-            continue;
-        };
+        let (place, displaced) = places.take(from, move || {
+            let _ = end.shutdown(Shutdown::Both);
+        });
+        if let Some(other) = displaced {
+            post.refused.count(&Ended::unproven(), other);
+        }
         let of_thread = post.clone();
         let begun = start("connection", move || {
-            if let Err(ended) = serve(stream, place, &of_thread) {
+            let mut place = place;
+            let served = serve(stream, &mut place, &of_thread);
+            // A connection whose place another one has got is counted there.
+            if let Some(ended) = served.err().filter(|_| !place.is_displaced()) {
                 of_thread.refused.count(&ended, from);
             }
         });
@@ -106,12 +116,16 @@ fn accept(listener: &TcpListener, post: &Post) {
 }
 
 /// Takes a connection's messages until it ends.
-fn serve(stream: TcpStream, mut place: Place, post: &Post) -> Result<(), Ended> {
+fn serve(stream: TcpStream, place: &mut Place, post: &Post) -> Result<(), Ended> {
     let proof = Instant::now() + PROOF;
+    let from = place.from();
     let tls = post.keyring.tls();
     let failed = |error: io::Error| Ended::of(&error, tls.as_deref());
     let server = tls.as_ref().map(|tls| Arc::clone(&tls.server));
     let mut stream = Channel::open(stream, server, proof).map_err(failed)?;
+    if tls.is_some() {
+        prove(place)?;
+    }
     let limits = |stream: &TcpStream| {
         stream.set_read_timeout(Some(LOOK))?;
         stream.set_write_timeout(Some(PATIENCE))
@@ -119,7 +133,7 @@ fn serve(stream: TcpStream, mut place: Place, post: &Post) -> Result<(), Ended> 
     limits(stream.stream()).map_err(failed)?;
     let mut acks = Acks::default();
     loop {
-        let until = place.is_strangers().then_some(proof);
+        let until = (!place.is_proven()).then_some(proof);
         let mut bytes = vec![0; HEAD_BYTES];
         if !fill(&mut stream, &mut bytes, Some(&mut acks), until).map_err(failed)? {
             return Ok(());
@@ -137,16 +151,24 @@ fn serve(stream: TcpStream, mut place: Place, post: &Post) -> Result<(), Ended> 
         if !is_same(tls.as_ref(), post.keyring.tls().as_ref()) {
             return Ok(());
         }
-        place.prove();
+        prove(place)?;
         if head.kind == Kind::Records {
             acks.head = Some(head);
         }
         let lacks = Arc::clone(&acks.lacks);
-        if post.to.send(Message { bytes, lacks }).is_err() {
+        if post.to.send(Message { bytes, from, lacks }).is_err() {
             return Ok(());
         }
         acks.tell(&mut stream).map_err(failed)?;
     }
+}
+
+/// The other side has a key or certificate that is believed; without them, messages of the cluster.
+fn prove(place: &mut Place) -> Result<(), Ended> {
+    place.prove().map_err(|why| match why {
+        NoPlace::Displaced => Ended::Broken,
+        NoPlace::Full => Ended::full(),
+    })
 }
 
 fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {

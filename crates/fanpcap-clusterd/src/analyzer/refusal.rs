@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fanpcap_cluster::record::MessageError;
 use fanpcap_terminal::streams;
 
+use super::places::{PROVEN, UNPROVEN};
 use crate::tls::{self, Proof, Tls};
 
 /// What a connection lacks.
@@ -20,10 +21,21 @@ pub(super) enum Reason {
     Key = 2,
     /// One side does not believe the other's certificate, or there is none.
     Certificate = 3,
+    /// Too many had proven nothing, and a newer one took its place.
+    Unproven = 4,
+    /// Too many have proven to be nodes'.
+    Full = 5,
 }
 
 impl Reason {
-    const ALL: [Self; 4] = [Self::Foreign, Self::Version, Self::Key, Self::Certificate];
+    const ALL: [Self; 6] = [
+        Self::Foreign,
+        Self::Version,
+        Self::Key,
+        Self::Certificate,
+        Self::Unproven,
+        Self::Full,
+    ];
 
     /// Its name in metrics and JSON.
     pub(super) fn name(self) -> &'static str {
@@ -32,6 +44,8 @@ impl Reason {
             Self::Version => "version",
             Self::Key => "key",
             Self::Certificate => "certificate",
+            Self::Unproven => "unproven",
+            Self::Full => "full",
         }
     }
 }
@@ -48,6 +62,21 @@ pub(super) enum Ended {
 impl Ended {
     pub(super) fn foreign() -> Self {
         Self::Refused(Reason::Foreign, "not a message of this cluster".to_owned())
+    }
+
+    /// Connections that have proven nothing are too many.
+    pub(super) fn unproven() -> Self {
+        let why = format!(
+            "{UNPROVEN} connections had not proven to be a node's, so that the oldest one of \
+             whoever has most of them ends for each new one"
+        );
+        Self::Refused(Reason::Unproven, why)
+    }
+
+    /// Connections of nodes are too many.
+    pub(super) fn full() -> Self {
+        let why = format!("{PROVEN} connections of nodes are open: no more are accepted");
+        Self::Refused(Reason::Full, why)
     }
 
     /// A connection that failed, with TLS as `tls` says.
@@ -85,14 +114,14 @@ impl Ended {
 /// What the intake has refused.
 #[derive(Debug, Default)]
 pub(super) struct Refused {
-    /// Connections that broke, or that were too many.
+    /// Connections that broke.
     connections: AtomicU64,
     /// Connections that were ended, by reason.
     reasons: [AtomicU64; Reason::ALL.len()],
 }
 
 impl Refused {
-    /// Connections that broke or were too many, and all refused ones.
+    /// Connections that broke, and all refused ones.
     pub(super) fn all(&self) -> u64 {
         let refused: u64 = self.reasons().iter().map(|(_, count)| count).sum();
         self.connections.load(Ordering::Relaxed) + refused

@@ -11,7 +11,7 @@ use fanpcap_cluster::control::{Key, Keys};
 use fanpcap_cluster::record::Record;
 use fanpcap_cluster::{NodeId, Revision};
 use fanpcap_testkit::Scratch;
-use fanpcap_testkit::await_for::LIMIT;
+use fanpcap_testkit::await_for::{LIMIT, within};
 use fanpcap_testkit::loopback::free_address;
 use pcap_file::pcapng::{Block, PcapNgReader};
 

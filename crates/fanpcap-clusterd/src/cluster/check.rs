@@ -73,7 +73,7 @@ mod tests {
 
     fn checked(more: &str) -> Result<ExitCode> {
         let scratch = Scratch::new()?;
-        let text = format!("cluster = a\nengine = etcd\netcd = http://a:1\n{more}");
+        let text = format!("cluster = a\nengine = etcd\netcd = http://127.0.0.1:1\n{more}");
         let file = scratch.write("cluster.conf", &text)?;
         run(&Arguments {
             config: file,
@@ -85,7 +85,8 @@ mod tests {
     #[test]
     fn devices_that_this_machine_lacks_are_noted() {
         let conf = |device: &str| {
-            let text = format!("cluster = a\nengine = etcd\netcd = http://a:1\ndevice = {device}");
+            let text =
+                format!("cluster = a\nengine = etcd\netcd = http://127.0.0.1:1\ndevice = {device}");
             Conf::parse(&text, "c").unwrap()
         };
         assert_eq!(missing(&conf("lo")), "");

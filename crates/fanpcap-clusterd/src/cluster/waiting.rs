@@ -62,8 +62,11 @@ mod tests {
             embedded.contains("the active coordinator of cluster a: 10.0.0.1:5, 10.0.0.2:5;"),
             "{embedded}"
         );
-        let etcd = of("engine = etcd\netcd = http://a:1").unwrap();
-        assert!(etcd.contains("etcd of cluster a: http://a:1;"), "{etcd}");
+        let etcd = of("engine = etcd\netcd = http://127.0.0.1:1").unwrap();
+        assert!(
+            etcd.contains("etcd of cluster a: http://127.0.0.1:1;"),
+            "{etcd}"
+        );
         assert_eq!(of("engine = fixed\nnodes = a1"), None);
     }
 }

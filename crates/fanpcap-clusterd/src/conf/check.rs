@@ -210,6 +210,7 @@ impl<'a> Found<'a> {
             let fault = fault.hint("write https:// for each endpoint");
             return Err(self.blame(fault, self.entry(Key::Etcd)));
         }
+        self.check_unencrypted(endpoints, user)?;
         Ok(Etcd {
             endpoints: endpoints.clone(),
             ca,
@@ -217,6 +218,31 @@ impl<'a> Found<'a> {
             user: login.0.zip(login.1).filter(|_| user),
             lease: self.time(Key::Lease, 5000),
         })
+    }
+
+    /// Refuses to send secrets over a network that can be read there, unless a key says so: the
+    /// hash's initial value, and a password. Within the machine only the password is refused:
+    /// whoever listens in etcd's place would get it.
+    fn check_unencrypted(&self, endpoints: &[String], password: bool) -> Result<(), Report> {
+        let is_refused = |url: &&String| {
+            let host = url.strip_prefix("http://");
+            host.is_some_and(|host| password || !is_loopback(host))
+        };
+        let Some(url) = endpoints.iter().find(is_refused) else {
+            return Ok(());
+        };
+        if self.word(Key::EtcdUnencrypted) == Some("yes") {
+            return Ok(());
+        }
+        let what = match password {
+            true => "the password, and the secret value that packets are selected by,",
+            false => "the secret value that packets are selected by",
+        };
+        let message = format!("{what} would go to {url} unencrypted");
+        let hint = "write https:// and 'etcd_ca', or 'etcd_unencrypted = yes' if nobody else can \
+                    read this network";
+        let fault = Fault::new("cluster-settings-bad", message).hint(hint);
+        Err(self.blame(fault, self.entry(Key::Etcd)))
     }
 
     /// The certificates of TLS between nodes and analyzers.
@@ -389,6 +415,16 @@ impl<'a> Found<'a> {
             None => fault.unplaced(),
         }
     }
+}
+
+/// Whether `HOST:PORT` is this machine.
+fn is_loopback(authority: &str) -> bool {
+    let host = authority
+        .rsplit_once(':')
+        .map_or(authority, |(host, _)| host);
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    let address: Result<IpAddr, _> = address.parse();
+    address.map_or(host == "localhost", |it| it.to_canonical().is_loopback())
 }
 
 fn node(value: &Value) -> Option<NodeId> {

@@ -19,6 +19,7 @@ pub(crate) enum Key {
     EtcdPrivate,
     EtcdUser,
     EtcdPasswordFile,
+    EtcdUnencrypted,
     Lease,
     Nodes,
     Initial,
@@ -48,6 +49,8 @@ pub(crate) const MODES: &[&str] = &["distribution", "capture"];
 pub(crate) const TRANSPORTS: &[&str] = &["tcp", "dicap"];
 /// What a packet may be selected by.
 pub(crate) const SELECTIONS: &[&str] = &["packet", "flow", "round_robin", "identification"];
+/// Whether something is allowed.
+const ANSWERS: &[&str] = &["no", "yes"];
 
 /// A row of the table.
 #[derive(Debug)]
@@ -86,7 +89,7 @@ impl Row {
 }
 
 /// All keys. A test compares the table with cluster.conf(5).
-pub(crate) static KEYS: [Row; 33] = [
+pub(crate) static KEYS: [Row; 34] = [
     row(Key::Cluster, "cluster", Takes::Name),
     row(Key::Secrets, "key_file", Takes::Path).times(2),
     row(Key::Engine, "engine", Takes::Choice(ENGINES)),
@@ -101,6 +104,12 @@ pub(crate) static KEYS: [Row; 33] = [
     row(Key::EtcdPrivate, "etcd_key", Takes::Path).of("etcd"),
     row(Key::EtcdUser, "etcd_user", Takes::Name).of("etcd"),
     row(Key::EtcdPasswordFile, "etcd_password_file", Takes::Path).of("etcd"),
+    row(
+        Key::EtcdUnencrypted,
+        "etcd_unencrypted",
+        Takes::Choice(ANSWERS),
+    )
+    .of("etcd"),
     row(Key::Lease, "lease", Takes::Time(2000, 600_000)).of("etcd"),
     row(Key::Nodes, "nodes", Takes::Nodes).of("fixed"),
     row(Key::Initial, "initial", Takes::Number(0, u32::MAX)).of("fixed"),

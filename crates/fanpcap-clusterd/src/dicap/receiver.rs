@@ -1,24 +1,21 @@
-//! Takes datagrams: headers of packets, without a time, a number or a proof of their sender.
+//! Takes datagrams of nodes: headers of packets, without a time, a number or a proof of their
+//! sender.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use fanpcap_cluster::NodeId;
 use fanpcap_cluster::dicap::{DATAGRAM_BYTES, headers_of};
+use fanpcap_cluster::{NODES, NodeId};
 use fanpcap_terminal::server::not_listening;
 
 /// Datagrams that may wait for the analyzer.
 const QUEUE: usize = 4096;
-
-/// Senders whose datagrams are taken. Whoever reaches the port can send by any address, and each
-/// costs memory.
-const SENDERS: usize = 256;
 
 /// How long a socket that fails rests.
 const REST: Duration = Duration::from_millis(10);
@@ -33,20 +30,49 @@ pub(crate) struct Datagram {
 /// What has become of datagrams.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// Datagrams that are none of the paper's, or of senders beyond [`SENDERS`].
+    /// Datagrams that are none of the paper's, or whose sender's address is no node's.
     pub(crate) refused: AtomicU64,
     /// Headers in datagrams that found the queue full.
     pub(crate) dropped: AtomicU64,
 }
 
-/// Those whose datagrams are taken: who came first.
+/// Nodes whose addresses are remembered. Without a key anybody can pass for nodes.
+const SENDERS: usize = 2 * NODES;
+
+/// The addresses whose datagrams are taken: those from which nodes send their counts. With a key,
+/// nobody else can send counts.
 #[derive(Debug, Default)]
-struct Senders(BTreeSet<NodeId>);
+pub(crate) struct Senders(Mutex<BTreeMap<NodeId, Sender>>);
+
+#[derive(Debug)]
+struct Sender {
+    address: IpAddr,
+    /// When its last counts came.
+    at: u64,
+}
 
 impl Senders {
-    /// Whether this one's are.
-    fn take(&mut self, sender: NodeId) -> bool {
-        self.0.contains(&sender) || self.0.len() < SENDERS && self.0.insert(sender)
+    /// A node's counts came from this address, at this time. If there are too many nodes, the one
+    /// that was silent longest is forgotten.
+    pub(crate) fn take(&self, node: NodeId, from: IpAddr, at: u64) {
+        let address = from.to_canonical();
+        let mut senders = self.senders();
+        senders.insert(node, Sender { address, at });
+        if senders.len() > SENDERS {
+            let silent = senders.iter().min_by_key(|(_, sender)| sender.at);
+            if let Some((&node, _)) = silent {
+                senders.remove(&node);
+            }
+        }
+    }
+
+    fn has(&self, from: IpAddr) -> bool {
+        let from = from.to_canonical();
+        self.senders().values().any(|it| it.address == from)
+    }
+
+    fn senders(&self) -> MutexGuard<'_, BTreeMap<NodeId, Sender>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -55,6 +81,7 @@ impl Senders {
 pub(crate) struct Receiver {
     pub(crate) queue: mpsc::Receiver<Datagram>,
     pub(crate) counts: Arc<Counts>,
+    pub(crate) senders: Arc<Senders>,
     /// Headers that were taken.
     pub(crate) headers: u64,
 }
@@ -70,24 +97,24 @@ impl Receiver {
         let (to, queue) = sync_channel(QUEUE);
         let counts = Arc::new(Counts::default());
         let of_thread = Arc::clone(&counts);
+        let senders = Arc::new(Senders::default());
+        let believed = Arc::clone(&senders);
         let take = move || {
             // One byte more than a datagram has, to recognize longer ones, which are refused.
             let mut buffer = [0; DATAGRAM_BYTES + 1];
-            let mut senders = Senders::default();
             loop {
                 let Ok((length, from)) = socket.recv_from(&mut buffer) else {
                     thread::sleep(REST);
                     continue;
                 };
-                let sender = sender(from.ip());
                 let headers = headers_of(&buffer[..length]).ok();
-                let Some(headers) = headers.filter(|_| senders.take(sender)) else {
+                let Some(headers) = headers.filter(|_| believed.has(from.ip())) else {
                     of_thread.refused.fetch_add(1, Ordering::Relaxed);
                     continue;
                 };
                 let headers = headers.len() as u64;
                 let datagram = Datagram {
-                    from: sender,
+                    from: sender(from.ip()),
                     bytes: buffer[..length].to_vec(),
                 };
                 match to.try_send(datagram) {
@@ -104,6 +131,7 @@ impl Receiver {
         Ok(Self {
             queue,
             counts,
+            senders,
             headers: 0,
         })
     }
@@ -123,11 +151,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn senders_are_bounded() {
-        let mut senders = Senders::default();
-        let id = |number: usize| NodeId(u32::try_from(number).unwrap());
-        assert!((0..SENDERS).all(|number| senders.take(id(number))));
-        assert!(!senders.take(id(SENDERS)));
-        assert!(senders.take(id(0)));
+    fn nodes_addresses_are_senders() {
+        let senders = Senders::default();
+        let [old, new, stranger] = [1, 2, 3].map(|last| IpAddr::from([10, 0, 0, last]));
+        assert!(!senders.has(old));
+        senders.take(NodeId(1), "::ffff:10.0.0.1".parse().unwrap(), 1);
+        assert!(senders.has(old) && !senders.has(stranger));
+        senders.take(NodeId(1), new, 2);
+        assert!(senders.has(new) && !senders.has(old), "the node has moved");
+        // 10,000 nodes that are none beside a node that goes on sending its counts.
+        for number in 0..10_000 {
+            senders.take(NodeId(100 + number), stranger, u64::from(number) + 3);
+            senders.take(NodeId(1), new, u64::from(number) + 3);
+        }
+        assert!(senders.has(new));
+        assert_eq!(senders.senders().len(), SENDERS);
     }
 }

@@ -139,13 +139,13 @@ impl Line {
         };
         let report = mem::take(&mut *lock(&self.shared.report));
         for message in report {
-            if link.send(&message).is_err() {
-                return self.hang_up();
+            if let Err(error) = link.send(&message) {
+                return self.hang_up(&error.into());
             }
         }
         for batch in self.waiting.iter().skip(self.sent).take(BURST) {
-            if link.send(&batch.bytes).is_err() {
-                return self.hang_up();
+            if let Err(error) = link.send(&batch.bytes) {
+                return self.hang_up(&error.into());
             }
             self.sent += 1;
         }
@@ -164,7 +164,7 @@ impl Line {
         let (lacks, is_over) = (link.lacks(), link.is_over());
         self.forget(lacks);
         if is_over {
-            self.hang_up();
+            self.hang_up(&LinkError::closed());
         } else if lacks != self.heard.0 || self.waiting.is_empty() {
             self.heard = (lacks, Instant::now());
             // A connection without batches is refused at once, or not at all.
@@ -172,7 +172,7 @@ impl Line {
                 self.trouble().clear();
             }
         } else if self.heard.1.elapsed() > PATIENCE {
-            self.hang_up();
+            self.hang_up(&LinkError::silent());
         }
     }
 
@@ -187,13 +187,12 @@ impl Line {
         }
     }
 
-    fn hang_up(&mut self) {
+    /// Ends the connection. If the analyzer has not given a reason, it is `otherwise`.
+    fn hang_up(&mut self, otherwise: &LinkError) {
         if let Some(link) = self.link.take() {
             let (lacks, error) = link.close();
             self.forget(lacks);
-            if let Some(error) = error {
-                self.say(&error);
-            }
+            self.say(error.as_ref().unwrap_or(otherwise));
             self.shared.broken.fetch_add(1, Ordering::Relaxed);
         }
         self.next_try = Instant::now() + RETRY;

@@ -26,22 +26,58 @@ const REASON: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(super) struct LinkError(pub(super) String);
 
+#[allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "the kernel's own text on other errors suffices"
+)]
 impl From<io::Error> for LinkError {
     fn from(error: io::Error) -> Self {
         if let Some(why) = tls::words(&error) {
             return Self(format!("TLS with the analyzer: {why}"));
         }
-        let closed = [
-            io::ErrorKind::UnexpectedEof,
-            io::ErrorKind::ConnectionReset,
-            io::ErrorKind::BrokenPipe,
-        ];
-        Self(match closed.contains(&error.kind()) {
-            true => CLOSED.to_owned(),
-            false => format!("no connection: {error}"),
-        })
+        if has_closed(error.kind()) {
+            return Self::closed();
+        }
+        let check = match error.kind() {
+            io::ErrorKind::ConnectionRefused => {
+                ": is the analyzer running, and is this its address in 'analyzers' of cluster.conf?"
+            }
+            io::ErrorKind::TimedOut
+            | io::ErrorKind::WouldBlock
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable => {
+                ": is the analyzer's machine up, and do routes and firewalls let TCP pass?"
+            }
+            _ => "",
+        };
+        Self(format!("no connection: {error}{check}"))
     }
 }
+
+impl LinkError {
+    /// The analyzer has closed the connection without a reason.
+    pub(super) fn closed() -> Self {
+        Self(CLOSED.to_owned())
+    }
+
+    /// The connection is there, and the analyzer acknowledges nothing.
+    pub(super) fn silent() -> Self {
+        Self(SILENT.to_owned())
+    }
+}
+
+/// Whether a connection failed because the other side has ended it.
+fn has_closed(kind: io::ErrorKind) -> bool {
+    let closed = [
+        io::ErrorKind::UnexpectedEof,
+        io::ErrorKind::ConnectionReset,
+        io::ErrorKind::BrokenPipe,
+    ];
+    closed.contains(&kind)
+}
+
+const SILENT: &str = "the analyzer acknowledges nothing; it may hang, or its disk be too slow: see \
+    its status";
 
 const CLOSED: &str = "the analyzer closed the connection; if it does so again, compare 'key_file' \
     and 'records_certificate' in cluster.conf, and fanpcap's version, on both sides";

@@ -116,7 +116,8 @@ impl Stage {
                     veth::ip(&format!("address add {host}/32 dev lo"))?;
                 }
                 let started = Etcd::start_on(&hosts, &[])?;
-                let text = format!("engine = etcd\netcd = {}\n", started.endpoints().join(", "));
+                let endpoints = started.endpoints().join(", ");
+                let text = format!("engine = etcd\netcd = {endpoints}\netcd_unencrypted = yes\n");
                 etcd = Some(started);
                 text
             }

@@ -1,7 +1,24 @@
 //! The paper's datagrams, from a node's shipper to files.
 
+use fanpcap_cluster::record::{Head, Kind, encode_ack};
+
 use super::super::figure::Figure;
 use super::*;
+
+/// A message with counts. Those who send one are nodes, although the account can't use this one.
+fn counts() -> Vec<u8> {
+    let head = Head {
+        kind: Kind::Counts,
+        length: 0,
+        cluster: 1,
+        node: NodeId(1),
+        boot: 1,
+        session: 1,
+    };
+    let mut message = encode_ack(&head, 1);
+    message[5] = 2;
+    message
+}
 
 #[test]
 fn headers_in_the_papers_datagrams_come_to_files() {
@@ -13,19 +30,28 @@ fn headers_in_the_papers_datagrams_come_to_files() {
     settings.dicap_port = Some(port);
     let mut desk = Desk::open(&settings).unwrap();
     let mut node = shipper(1, Way::Dicap(Some(port)), listen, &ring);
-    ship(&mut node, 29);
-    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
-    stranger.send_to(&[1; 53], (listen.ip(), port)).unwrap();
     let figure = |status: &Status, of: Figure| {
         let mut all = status.figures.iter();
         all.find(|(it, _)| *it == of).map(|(_, count)| *count)
     };
+    // Strangers' datagrams, before the node's.
+    for last in 2..=255 {
+        let stranger = UdpSocket::bind(SocketAddr::from(([127, 0, 1, last], 0))).unwrap();
+        stranger.send_to(&[1; 52], (listen.ip(), port)).unwrap();
+    }
+    node.report(&[counts()]);
+    work_until(&mut desk, |status| {
+        status.refused == 1 && figure(status, Figure::DicapRefused) == Some(254)
+    });
+    ship(&mut node, 29);
+    let short = UdpSocket::bind("127.0.0.1:0").unwrap();
+    short.send_to(&[1; 53], (listen.ip(), port)).unwrap();
     let status = work_until(&mut desk, |status| {
         figure(status, Figure::DicapHeaders) == Some(29)
-            && figure(status, Figure::DicapRefused) == Some(1)
+            && figure(status, Figure::DicapRefused) == Some(255)
     });
     assert_eq!(figure(&status, Figure::DicapHeaders), Some(29));
-    assert_eq!(figure(&status, Figure::DicapRefused), Some(1));
+    assert_eq!(figure(&status, Figure::DicapRefused), Some(255));
     assert_eq!((status.written, status.unwritten), (29, 0));
     assert!(status.json().contains("\"dicap_headers\":29"));
     let (packets, _) = packets(&directory);

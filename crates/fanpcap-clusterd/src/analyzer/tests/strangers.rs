@@ -1,11 +1,14 @@
 //! Connections of strangers end, and leave places to nodes.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
 use fanpcap_cluster::record::{Head, Kind, encode_ack};
 
 use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Connects and sends a piece twenty times a second. Returns whether the connection is ended.
 fn is_ended_after<'a>(listen: SocketAddr, pieces: impl Iterator<Item = &'a [u8]>) -> bool {
@@ -60,15 +63,80 @@ fn who_shakes_hands_slowly_is_cut_off() {
     assert!(is_ended(listen, &[0x16, 3, 1, 0x40, 0]));
 }
 
-#[test]
-fn silent_connections_keep_no_node_away() {
+/// How long a node takes to connect and to send ten records.
+fn joins(desk: &mut Desk, node: u32, listen: SocketAddr, keyring: &Arc<Keyring>) -> Duration {
+    let before = desk.close().counters.received;
+    let begun = Instant::now();
+    let mut node = shipper(node, Way::Tcp, listen, keyring);
+    ship(&mut node, 10);
+    node.flush(Revision(1), 0);
+    let status = work_until(desk, |status| status.counters.received == before + 10);
+    assert_eq!(status.counters.received, before + 10);
+    begun.elapsed()
+}
+
+/// Connections of strangers, at the address that the nodes have too, keep no node away. It is
+/// counted that places are short.
+fn nodes_join_beside(strangers: u32) {
     let listen = free_address();
     let keyring = keyring();
     let mut desk = desk(listen, &keyring, None, 1 << 30);
-    let silent = (0..300).map(|_| TcpStream::connect(listen).unwrap());
-    let _silent: Vec<TcpStream> = silent.collect();
+    for silent in [64, 256] {
+        let connect = |_| TcpStream::connect(listen).unwrap();
+        let _silent: Vec<TcpStream> = (0..silent).map(connect).collect();
+        let took = joins(&mut desk, silent, listen, &keyring);
+        assert!(took < within(SECOND), "{silent} silent: {took:?}");
+    }
+    let flood = thread::spawn(move || {
+        let mut silent = VecDeque::new();
+        for _ in 0..strangers {
+            silent.extend(TcpStream::connect(listen));
+            if silent.len() > 100 {
+                silent.pop_front();
+            }
+        }
+    });
+    let mut joined = 0;
+    while !flood.is_finished() && joined < 100 {
+        joined += 1;
+        let took = joins(&mut desk, 1000 + joined, listen, &keyring);
+        assert!(took < within(SECOND), "{strangers} strangers: {took:?}");
+    }
+    assert!(joined > 1, "no node joined during the flood");
+    flood.join().unwrap();
+    let status = desk.close();
+    assert!(refused(&status, Reason::Unproven) > 0);
+    assert_eq!(refused(&status, Reason::Full), 0);
+}
+
+#[test]
+fn nodes_join_beside_strangers_within_a_second() {
+    nodes_join_beside(1000);
+}
+
+mod long {
+    #[test]
+    #[ignore = "long: 10,000 connections"]
+    fn nodes_join_beside_many_strangers_within_a_second() {
+        super::nodes_join_beside(10_000);
+    }
+}
+
+/// A node that is connected keeps its connection, whatever strangers do.
+#[test]
+fn a_connected_node_keeps_its_connection_beside_a_flood() {
+    let listen = free_address();
+    let keyring = keyring();
+    let mut desk = desk(listen, &keyring, None, 1 << 30);
     let mut node = shipper(1, Way::Tcp, listen, &keyring);
     ship(&mut node, 10);
-    let status = work_until(&mut desk, |status| status.counters.delivered == 10);
-    assert_eq!(status.counters.delivered, 10);
+    node.flush(Revision(1), 0);
+    work_until(&mut desk, |status| status.counters.received == 10);
+    for _ in 0..1000 {
+        let _ = TcpStream::connect(listen);
+    }
+    ship(&mut node, 10);
+    node.flush(Revision(1), 0);
+    let status = work_until(&mut desk, |status| status.counters.received == 20);
+    assert_eq!((status.counters.received, node.shipped().broken), (20, 0));
 }

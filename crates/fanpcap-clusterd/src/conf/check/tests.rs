@@ -162,3 +162,29 @@ fn the_papers_datagrams_have_a_port_of_their_own_or_none() {
         "{said}"
     );
 }
+
+#[test]
+fn no_secret_goes_by_http_unless_a_key_says_so() {
+    let etcd = |url: &str| format!("cluster = lab\nengine = etcd\netcd = {url}\n");
+    let login = "etcd_user = u\netcd_password_file = /p\n";
+    let allowed = "etcd_unencrypted = yes\n";
+    for url in ["http://127.0.0.1:1", "http://[::1]:1", "http://localhost:1"] {
+        parsed(&etcd(url));
+        let said = said(&format!("{}{login}", etcd(url)));
+        assert!(said.starts_with("c:3:1: the password, and "), "{said}");
+        parsed(&format!("{}{login}{allowed}", etcd(url)));
+    }
+    for url in [
+        "http://10.0.0.1:1",
+        "http://localhost.example:1",
+        "http://127.0.0.1:1, http://a:1",
+    ] {
+        let said = said(&etcd(url));
+        assert!(said.starts_with("c:3:1: the secret value "), "{said}");
+        assert!(said.contains("'etcd_unencrypted = yes'"), "{said}");
+        parsed(&format!("{}{allowed}", etcd(url)));
+    }
+    let no = format!("{}etcd_unencrypted = no\n", etcd("http://10.0.0.1:1"));
+    assert!(said(&no).contains("unencrypted"));
+    parsed(&format!("{ETCD}{login}"));
+}

@@ -1,0 +1,121 @@
+//! Who goes when places are short.
+
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+
+fn at(ip: impl Into<IpAddr>) -> SocketAddr {
+    SocketAddr::new(ip.into(), 5)
+}
+
+fn text(ip: &str) -> SocketAddr {
+    at(ip.parse::<IpAddr>().unwrap())
+}
+
+/// Takes places for silent connections until all are taken.
+fn fill(places: &Places, mut from: impl FnMut(u32) -> SocketAddr) -> Vec<Place> {
+    let free = UNPROVEN - places.taken().unproven.len();
+    let numbers = 0..u32::try_from(free).unwrap();
+    let take = |number| {
+        let (place, displaced) = places.take(from(number), || {});
+        assert_eq!(displaced, None);
+        place
+    };
+    numbers.map(take).collect()
+}
+
+#[test]
+fn a_flood_of_one_address_displaces_itself() {
+    let places = Places::default();
+    let (node, stranger) = (at([10, 0, 0, 1]), at([10, 0, 0, 2]));
+    let (mut of_node, _) = places.take(node, || panic!("the node's connection goes"));
+    let mut silent = VecDeque::from(fill(&places, |_| stranger));
+    for _ in 0..10_000 {
+        let (place, displaced) = places.take(stranger, || {});
+        assert_eq!(displaced, Some(stranger));
+        let oldest = silent.pop_front().unwrap();
+        assert!(oldest.is_displaced());
+        silent.push_back(place);
+    }
+    assert!(silent.iter().all(|place| !place.is_displaced()));
+    assert_eq!(of_node.prove(), Ok(()));
+}
+
+#[test]
+fn of_equal_ones_the_oldest_goes() {
+    let places = Places::default();
+    let mut all: Vec<Place> = fill(&places, |number| at(number.to_be_bytes()));
+    let (late, displaced) = places.take(at([10, 0, 0, 1]), || {});
+    assert_eq!(displaced, Some(at([0, 0, 0, 0])));
+    assert_eq!(all[0].prove(), Err(NoPlace::Displaced));
+    assert!(all[0].is_displaced() && !all[1].is_displaced() && !late.is_displaced());
+}
+
+#[test]
+fn ipv6_is_counted_by_64_bits_and_then_by_address() {
+    let places = Places::default();
+    let network = |number: u32| text(&format!("2001:db8::{number:x}"));
+    // The node is in the strangers' network, and older than all of them.
+    let (mut node, _) = places.take(text("2001:db8::ffff:1"), || {});
+    let (_other, _) = places.take(text("2001:db8:0:1::1"), || panic!("another network"));
+    let mut strangers = fill(&places, |number| network(number % 100));
+    let mut heirs = Vec::new();
+    for _ in 0..100 {
+        let (heir, displaced) = places.take(text("2001:db8:0:2::1"), || {});
+        let IpAddr::V6(gone) = displaced.unwrap().ip() else {
+            panic!("{displaced:?}");
+        };
+        assert_eq!(gone.segments()[..4], [0x2001, 0xdb8, 0, 0]);
+        strangers.retain(|place| !place.is_displaced());
+        heirs.push(heir);
+    }
+    assert_eq!(strangers.len() + heirs.len(), UNPROVEN - 2);
+    assert_eq!(node.prove(), Ok(()));
+    let mapped = [text("::ffff:10.0.0.1"), text("10.0.0.1")].map(|it| super::network(it.ip()));
+    assert_eq!(mapped[0], mapped[1]);
+}
+
+#[test]
+fn proven_connections_have_places_of_their_own() {
+    let places = Places::default();
+    let node = at([10, 0, 0, 1]);
+    let mut proven = Vec::new();
+    for _ in 0..PROVEN {
+        let (mut place, _) = places.take(node, || panic!("a proven connection goes"));
+        assert_eq!(place.prove(), Ok(()));
+        proven.push(place);
+    }
+    let mut silent = fill(&places, |_| node);
+    assert_eq!(silent[0].prove(), Err(NoPlace::Full));
+    assert!(!silent[0].is_displaced());
+    proven.pop();
+    assert_eq!(silent[0].prove(), Ok(()));
+    drop((proven, silent));
+    let taken = places.taken();
+    assert_eq!(
+        (taken.proven, taken.unproven.len(), taken.ending),
+        (0, 0, 0)
+    );
+}
+
+#[test]
+fn who_connects_faster_than_connections_end_waits() {
+    let places = Places::default();
+    let stranger = at([10, 0, 0, 2]);
+    let silent = fill(&places, |_| stranger);
+    let taker = thread::spawn({
+        let places = places.clone();
+        move || {
+            let take = |_| places.take(stranger, || {}).0;
+            (0..ENDING).map(take).collect::<Vec<_>>()
+        }
+    });
+    while places.taken().ending < ENDING {
+        thread::yield_now();
+    }
+    thread::sleep(Duration::from_millis(50));
+    assert!(!taker.is_finished(), "more threads without end");
+    drop(silent);
+    assert_eq!(taker.join().unwrap().len(), ENDING);
+}
