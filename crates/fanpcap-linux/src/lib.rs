@@ -9,6 +9,7 @@ mod bytes;
 mod option;
 mod mapping;
 pub mod unacknowledged;
+pub mod backlog;
 pub mod wait;
 pub mod memory;
 pub mod bpf;

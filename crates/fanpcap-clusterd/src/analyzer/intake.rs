@@ -2,14 +2,16 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use fanpcap_cluster::record::{HEAD_BYTES, Head, Kind, encode_ack};
+use fanpcap_linux::backlog;
 use fanpcap_terminal::server::not_listening;
 
 use super::channel::Channel;
@@ -33,6 +35,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A connection that sends nothing for this long is closed: its node may be gone. A living node
 /// sends its counts every second, and connects again.
 const IDLE: Duration = Duration::from_secs(60);
+
+/// Connections that may wait to be accepted. The kernel drops more, and who is dropped tries again
+/// after a second.
+const BACKLOG: i32 = 4096;
 
 /// A message, and the place for the number of the first batch that the analyzer lacks.
 #[derive(Debug)]
@@ -64,6 +70,7 @@ pub(super) fn open(
     keyring: &Arc<Keyring>,
 ) -> Result<(Receiver<Message>, Arc<Refused>)> {
     let listener = TcpListener::bind(on).map_err(|error| not_listening(on, &error))?;
+    backlog::set(listener.as_fd(), BACKLOG).context("listening")?;
     let (to, queue) = sync_channel(QUEUE);
     let refused = Arc::new(Refused::default());
     let post = Post {

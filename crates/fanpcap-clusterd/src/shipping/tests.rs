@@ -292,3 +292,46 @@ fn who_has_nothing_to_say_does_not_connect() {
     shipper.report(&[encode_ack(&head(), 1)]);
     listener.accept().unwrap();
 }
+
+/// The trouble of a shipper once `text` is in it.
+fn trouble_with(shipper: &Shipper, text: &str) -> String {
+    let until = std::time::Instant::now() + LIMIT;
+    loop {
+        let trouble = shipper.trouble();
+        if trouble.contains(text) || std::time::Instant::now() > until {
+            return trouble;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_connection_that_fails_has_a_reason_and_what_to_check() {
+    let analyzer = free_address();
+    let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
+    shipper.follow(&[analyzer]).unwrap();
+    ship(&mut shipper, 0..10);
+    shipper.flush(Revision(1), 0);
+    let refused = trouble_with(&shipper, "no connection");
+    assert!(
+        refused.starts_with(&format!("analyzer {analyzer}: ")),
+        "{refused}"
+    );
+    assert!(refused.contains("is the analyzer running"), "{refused}");
+    // Another reason: who listens there ends all connections.
+    let listener = TcpListener::bind(analyzer).unwrap();
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    let closed = trouble_with(&shipper, "closed");
+    assert!(closed.contains("compare 'key_file'"), "{closed}");
+}
+
+#[test]
+fn an_analyzer_that_acknowledges_nothing_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
+    shipper.follow(&[listener.local_addr().unwrap()]).unwrap();
+    ship(&mut shipper, 0..10);
+    shipper.flush(Revision(1), 0);
+    let trouble = trouble_with(&shipper, "acknowledges nothing");
+    assert!(trouble.contains("acknowledges nothing"), "{trouble}");
+}
