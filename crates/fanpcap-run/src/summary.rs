@@ -26,8 +26,8 @@ pub(crate) struct Summary {
     pub(crate) total: Account,
     /// Times without any copy in the group.
     pub(crate) absent: Absent,
-    /// Packets that the steering program dropped; null if the number is unknown, or if the group has
-    /// no steering program.
+    /// Packets that the steering program dropped; null if the number is unknown, or if the group
+    /// has no steering program.
     pub(crate) steered_nowhere: Option<u64>,
     /// The merged file; null if no captures were merged.
     pub(crate) merge: Option<OfMerge>,

@@ -17,7 +17,7 @@ use crate::{FAR, GROUP, Running};
 const PROGRAM: &str = "main = if has_port 53 then steer_to 0 else steer_flow";
 
 const IP: u64 = 600;
-const ARP: u64 = 10;
+const ARP: usize = 10;
 
 /// An ARP request, padded to the least length of a frame.
 fn arp() -> Vec<u8> {
@@ -65,7 +65,7 @@ fn of_group(line: &[&str]) -> Result<Value> {
 }
 
 /// Checks the screens while the copies run, until they show `packets`.
-fn screens_show(packets: u64) -> Result<()> {
+fn screens_show(packets: usize) -> Result<()> {
     let group = GROUP.to_string();
     await_for("the number on the screens", LIMIT, || {
         let in_group = of_group(&["group", FAR, &group, "--json"])?;
@@ -88,7 +88,7 @@ fn dropped_packets_are_counted_on(device: &str) -> Result<()> {
     on_wire(|injector| {
         let running = start(device)?;
         injector.send_all(&frames(IP)?)?;
-        injector.send_all(&vec![arp(); ARP as usize])?;
+        injector.send_all(&vec![arp(); ARP])?;
         wait_until_taken(IP)?;
         screens_show(ARP)?;
         // The count outlives the member whose filter counted.
@@ -100,7 +100,7 @@ fn dropped_packets_are_counted_on(device: &str) -> Result<()> {
             let group: Value = serde_json::from_str(&group)?;
             Ok((group["gone"]["members_total"] == 2).then_some(()))
         })?;
-        injector.send_all(&vec![arp(); ARP as usize])?;
+        injector.send_all(&vec![arp(); ARP])?;
         screens_show(2 * ARP)?;
         running.signal("INT")?;
         // The status is that of the killed copies.
