@@ -172,18 +172,13 @@ impl Endpoint {
     }
 
     /// Refuses a datagram's message if it has a term that no coordinator can have.
-    pub(super) fn check_term(
-        &mut self,
-        incoming: &Incoming,
-        known: Term,
-        clock: Duration,
-    ) -> Result<(), Cause> {
+    pub(super) fn check_term(&mut self, incoming: &Incoming, known: Term) -> Result<(), Cause> {
         let term = match incoming {
             Incoming::New(_, body) => body.term(),
             Incoming::Hint(leader) => leader.term,
             Incoming::Nothing | Incoming::Challenged(_) | Incoming::Answer(_) => return Ok(()),
         };
-        if term > known && !term.is_plausible(known, clock) {
+        if term > known && !term.is_plausible(known) {
             self.refused[Cause::Term as usize] += 1;
             return Err(Cause::Term);
         }

@@ -30,8 +30,6 @@ pub struct NodeSettings {
     pub retry: Duration,
     /// A coordinator that is silent for so long is out of reach (the paper: 15 s).
     pub silence: Duration,
-    /// The time since 1970 when `now` was 0; 0 where that is not known.
-    pub clock: Duration,
 }
 
 impl Default for NodeSettings {
@@ -41,7 +39,6 @@ impl Default for NodeSettings {
             heartbeat: Duration::from_secs(5),
             retry: Duration::from_secs(1),
             silence: Duration::from_secs(15),
-            clock: Duration::ZERO,
         }
     }
 }
@@ -222,8 +219,7 @@ impl NodeEnd {
             self.refuse(Refusal::Version);
         }
         let incoming = incoming?;
-        let clock = self.settings.clock + now;
-        self.endpoint.check_term(&incoming, self.term, clock)?;
+        self.endpoint.check_term(&incoming, self.term)?;
         match incoming {
             Incoming::New(peer, body) if peer.role == Role::Coordinator => {
                 self.hear(now, from, peer, body);

@@ -26,15 +26,9 @@ use chairs::{Chair, Last};
 const MILLI: Time = 1000;
 const STEP: Time = 10 * MILLI;
 
-/// The time since 1970 when a run begins.
-const CLOCK: Duration = Duration::from_secs(1_800_000_000);
-
 /// Between heartbeats, and until a node is offline: a third of the usual times.
 const HEARTBEAT: Duration = Duration::from_micros(1_666_666);
 const OFFLINE: Duration = Duration::from_secs(5);
-
-/// How long nodes are asked for a topology that the coordinator does not know: a sixth of that.
-const RECALL: Duration = Duration::from_secs(10);
 
 /// How many datagrams the intruder remembers.
 const REMEMBERED: usize = 500;

@@ -14,9 +14,6 @@ use fanpcap_select::Selection;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{RngCore, SeedableRng};
 
-/// The time since 1970 when the network's time was 0.
-const CLOCK: Duration = Duration::from_secs(1_800_000_000);
-
 /// Time between two looks at all participants.
 const STEP: Duration = Duration::from_millis(10);
 
@@ -151,7 +148,7 @@ impl Network {
         settings.settle = self.settle;
         let endpoint = self.endpoint(Role::Coordinator, u32::from(number));
         let stored = self.coordinators[at].stored.clone();
-        let end = CoordinatorEnd::new(self.now, CLOCK + self.now, settings, endpoint, stored);
+        let end = CoordinatorEnd::new(self.now, settings, endpoint, stored);
         self.coordinators[at].end = Some(end);
     }
 

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use fanpcap_cluster::control::{
-    Body, Cause, CoordinatorEnd, Incoming, Leader, Reply, Request, Role, State, Term,
-    TooManyWishes, Trouble, Wish, WriteRefused,
+    Body, Cause, CoordinatorEnd, Incoming, Leader, Reply, Refused, Request, Role, State, Term,
+    TooManyWishes, Wish, WriteRefused,
 };
 use fanpcap_cluster::{Announcement, NodeEvent, NodeId, Refusal, Revision};
 
@@ -15,7 +15,7 @@ use crate::{SECOND, ask, settled};
 /// The coordinators' files and the agents' memory are gone. The tables in the nodes' kernels are
 /// not.
 #[test]
-fn a_topology_that_nobody_can_show_holds_the_cluster_up_for_a_minute() {
+fn a_topology_that_nobody_can_show_is_planned_without() {
     let (mut network, _, revision) = settled(5, 2, 3);
     for at in 0..2 {
         network.coordinators[at].end = None;
@@ -28,32 +28,13 @@ fn a_topology_that_nobody_can_show_holds_the_cluster_up_for_a_minute() {
         end.acknowledge(revision);
     }
     (0..2).for_each(|at| network.start_coordinator(at));
-    network.run(40 * SECOND);
-    assert!(network.leaders().is_empty(), "a topology may be shown yet");
-    let troubles = |network: &Network| -> Vec<Trouble> {
-        let all = network.coordinators.iter();
-        let all = all.filter_map(|one| one.end.as_ref());
-        all.flat_map(CoordinatorEnd::troubles).collect()
-    };
-    let nodes = [1, 2, 3].map(NodeId).to_vec();
-    let behind = Trouble::Behind {
-        revision,
-        nodes,
-        limit: 60,
-    };
-    assert_eq!(troubles(&network), [behind]);
-    let Some(Reply::Status(_)) = ask(&mut network, Request::Status) else {
-        panic!("no status");
-    };
-    network.run(50 * SECOND);
+    network.run(20 * SECOND);
     let leaders = network.leaders();
     assert_eq!(leaders.len(), 1);
-    assert_eq!(troubles(&network), [Trouble::Forgotten(revision)]);
     let next = network.write(leaders[0]).expect("it leads");
     network.run(3 * SECOND);
     assert!(next > revision);
     assert!(network.nodes.iter().all(|node| node.follows == Some(next)));
-    assert_eq!(troubles(&network), []);
 }
 
 /// The coordinators' files are old copies: no node goes back to what is in them.
@@ -80,7 +61,6 @@ fn an_old_topology_is_not_given_out_while_a_newer_one_is_followed() {
     network.run(30 * SECOND);
     let follows: Vec<_> = network.nodes.iter().map(|node| node.follows).collect();
     assert_eq!(follows, [Some(newer), Some(newer), None], "{old} is old");
-    network.run(50 * SECOND);
     // Nobody could show it, so the old one is to be written again: then all follow that.
     let leader = network.leaders()[0];
     let is_outrun = |network: &mut Network| {
@@ -129,33 +109,24 @@ fn a_heartbeat_that_others_have_overtaken_says_nothing() {
     }
 }
 
-/// Elections that follow each other fast bring the terms ahead of the clock. Then a coordinator
-/// that loses its file may have a term again; the network asserts that no revision comes twice.
+/// The network asserts that no revision comes twice.
 #[test]
 fn no_revision_is_given_twice_where_a_lost_file_repeats_a_term() {
     let term = |network: &Network| {
         let end = network.coordinators[0].end.as_ref();
         end.and_then(CoordinatorEnd::leader).expect("it leads").term
     };
-    let repeats = |elections: u32| {
-        let (mut network, ..) = settled(3, 1, 2);
-        for _ in 0..elections {
-            network.start_coordinator(0);
-            network.run(7 * SECOND);
-        }
-        network.write(0).expect("it leads");
-        let before = term(&network);
-        // Nobody who has heard of the term is left.
-        network.nodes.iter_mut().for_each(|node| node.end = None);
-        network.coordinators[0].stored = None;
-        network.start_coordinator(0);
-        network.run(11 * SECOND);
-        (0..2).for_each(|at| network.start_node(at));
-        network.run(7 * SECOND);
-        network.write(0).expect("it leads");
-        term(&network) == before
-    };
-    assert!((0..24).any(repeats), "in none of the cases it matters");
+    let (mut network, ..) = settled(3, 1, 2);
+    let before = term(&network);
+    // Nobody who has heard of the term is left.
+    network.nodes.iter_mut().for_each(|node| node.end = None);
+    network.coordinators[0].stored = None;
+    network.start_coordinator(0);
+    network.run(7 * SECOND);
+    (0..2).for_each(|at| network.start_node(at));
+    network.run(7 * SECOND);
+    network.write(0).expect("it leads");
+    assert_eq!(term(&network), before);
 }
 
 /// The nodes' agents have started again and have no topology to show. The leader was cut off when
@@ -268,14 +239,14 @@ fn who_is_refused_is_named() {
     };
     assert_eq!(status.notes.pop(), None, "its driver adds them");
     let end = network.coordinators[leader].end.as_mut().expect("alive");
-    let troubles = end.troubles();
-    let clone = Trouble::Refused {
+    let refused = end.refused_machines();
+    let clone = Refused {
         node: NodeId(1),
         address: node_at(2),
         why: Refusal::TakenId,
     };
-    assert_eq!(troubles, [clone]);
-    end.set_notes(troubles.iter().map(ToString::to_string).collect());
+    assert_eq!(refused, [clone]);
+    end.set_notes(refused.iter().map(ToString::to_string).collect());
     let Some(Reply::Status(status)) = ask(&mut network, Request::Status) else {
         panic!("no status");
     };
@@ -329,13 +300,6 @@ fn a_term_that_no_coordinator_can_have_moves_nobody() {
     assert!(refused(&network, 0) > Some(0) && refused(&network, 1) > Some(0));
     network.run(10 * SECOND);
     assert_eq!(network.leaders(), [leader]);
-    let troubles = |network: &Network| {
-        let end = network.coordinators[leader].end.as_ref();
-        end.map(CoordinatorEnd::troubles)
-    };
-    assert_eq!(troubles(&network), Some(vec![Trouble::Ahead]));
-    network.run(10 * SECOND);
-    assert_eq!(troubles(&network), Some(vec![]), "nobody tells of it now");
     assert!(network.write(leader) > Some(revision));
     network.coordinators[leader].end = None;
     network.run(8 * SECOND);

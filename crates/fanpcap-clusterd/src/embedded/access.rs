@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use fanpcap_cluster::control::{ClusterId, Endpoint, Keys, Peer};
-use fanpcap_linux::wait::clock::realtime_ns;
 
 use crate::conf::Conf;
 use crate::credentials;
@@ -21,11 +20,6 @@ pub(super) fn endpoint(conf: &Conf, me: Peer) -> Result<Endpoint> {
 pub(super) fn keys(conf: &Conf) -> Result<Keys> {
     let keys = credentials::keys(conf)?;
     keys.context("the settings name no key_file for the control messages")
-}
-
-/// The time since 1970, by the machine's clock.
-pub(super) fn clock() -> Duration {
-    Duration::from_nanos(realtime_ns())
 }
 
 /// Between attempts, pulses and ballots, where `heartbeat` is between heartbeats: a second for the

@@ -76,7 +76,7 @@ impl EmbeddedCoordinator {
         };
         let endpoint = access::endpoint(conf, me)?;
         let (store, stored) = Store::open(directory, ClusterId::of_name(&conf.cluster), number)?;
-        let end = CoordinatorEnd::new(wire.now(), access::clock(), settings, endpoint, stored);
+        let end = CoordinatorEnd::new(wire.now(), settings, endpoint, stored);
         Ok(Self {
             end,
             wire,
@@ -192,9 +192,9 @@ impl CoordinatorSide for EmbeddedCoordinator {
             let path = self.store.path().display();
             format!("{path} can't be written, so this coordinator is silent: {error}")
         });
-        let troubles = self.end.troubles();
-        let troubles = troubles.iter().map(ToString::to_string);
-        unstored.chain(troubles).collect()
+        let refused = self.end.refused_machines();
+        let refused = refused.iter().map(ToString::to_string);
+        unstored.chain(refused).collect()
     }
 
     fn publish(&mut self, notes: Vec<String>) {

@@ -42,7 +42,6 @@ impl EmbeddedNode {
             heartbeat: embedded.heartbeat,
             retry: access::beat(embedded.heartbeat),
             silence: embedded.offline,
-            clock: access::clock(),
         };
         let end = NodeEnd::new(settings, endpoint, announcement);
         Ok(Self { end, wire })

@@ -2,23 +2,23 @@
 //!
 //! * A standby that hears no pulse for a while becomes a candidate, with a term that is greater
 //!   than all terms it has heard of. Standbys with lower numbers wait a little less.
-//! * A candidate withdraws if an active coordinator is heard, if another candidate has a newer
-//!   topology, or if, with the same topology, another has a greater term. Otherwise it leads when
-//!   its ballot ends.
+//! * A candidate withdraws if an active coordinator is heard, or another candidate comes before it:
+//!   the one with the newer topology, then the one that knows of a greater term, then the one with
+//!   the lower number. Otherwise it leads when its ballot ends.
 //! * A leader steps down when it sees the greater term of another leader: in a pulse, in an
 //!   announcement, or in a heartbeat or acknowledgement of a node.
 //!
 //! Coordinators that can't hear each other both lead. Their terms differ, so that every node that
 //! hears both follows one of them, and the other one learns of the greater term from that node.
 
+use std::cmp::Reverse;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::super::body::{Body, Leader, State};
 use super::super::envelope::Peer;
-use super::super::term::{ROUND, Term};
-use super::CoordinatorEnd;
-use super::members::Presence;
+use super::super::term::Term;
+use super::{CoordinatorEnd, Members};
 use crate::identity::Revision;
 use crate::topology::Topology;
 
@@ -32,12 +32,48 @@ pub(super) enum Stance {
     Standby { heard: Duration },
     /// It is a candidate, and leads if nobody objects until `until`.
     Candidate { leader: Leader, until: Duration },
-    /// It leads. Its knowledge of nodes is complete from `settled` on, or as soon as it has heard
-    /// all nodes that the last leader knew; `None` before it has heard one of them.
+    /// It leads. Its knowledge of nodes is complete from `settled` on. It has asked the nodes for
+    /// the topology of the revision `asked`, which is newer than its own.
     Leading {
         leader: Leader,
-        settled: Option<Duration>,
+        settled: Duration,
+        asked: Option<Revision>,
     },
+}
+
+/// Who leads, as far as a coordinator knows.
+#[derive(Debug)]
+pub(super) struct Election {
+    pub(super) stance: Stance,
+    /// The greatest term of a coordinator that led.
+    pub(super) term: Term,
+    /// The active coordinator.
+    pub(super) known: Option<Leader>,
+    /// When that one was last heard.
+    pulsed: Option<Duration>,
+    pub(super) pulse_at: Duration,
+    announce_at: Duration,
+}
+
+impl Election {
+    /// A standby that knows of this term.
+    pub(super) fn new(now: Duration, term: Term) -> Self {
+        Self {
+            stance: Stance::Standby { heard: now },
+            term,
+            known: None,
+            pulsed: None,
+            pulse_at: now,
+            announce_at: now,
+        }
+    }
+
+    /// Whether this coordinator leads, and knows which topology the nodes follow. For the nodes
+    /// that the last leader knew, it waits a while after it has heard the first of them; then the
+    /// others count as dead.
+    pub(super) fn is_settled(&self, now: Duration) -> bool {
+        matches!(self.stance, Stance::Leading { settled, .. } if now >= settled)
+    }
 }
 
 impl Stance {
@@ -54,44 +90,44 @@ impl Stance {
 }
 
 impl CoordinatorEnd {
-    /// How long this coordinator waits for a pulse. One that remembers no term waits a round
-    /// longer, so that the clock has left the round of its earlier life.
+    /// How long this coordinator waits for a pulse.
     pub(super) fn patience(&self) -> Duration {
-        let forgetful = if self.remembers {
-            Duration::ZERO
-        } else {
-            ROUND
-        };
-        self.settings.silence + forgetful + STEP * u32::from(self.settings.number)
+        self.settings.silence + STEP * u32::from(self.settings.number)
+    }
+
+    /// The message that this coordinator sends to the others.
+    pub(super) fn said(&self) -> Option<Body> {
+        let knowledge = &self.knowledge;
+        let stance = &self.election.stance;
+        stance.said(knowledge.state.number, knowledge.revision())
     }
 
     /// Whether the active coordinator was heard a short time ago.
     fn has_pulse(&self, now: Duration) -> bool {
         let silence = self.settings.silence;
-        self.known.is_some() && self.pulsed.is_some_and(|at| now < at + silence)
+        self.election.known.is_some() && self.election.pulsed.is_some_and(|at| now < at + silence)
     }
 
     pub(super) fn leads(&self) -> bool {
-        matches!(self.stance, Stance::Leading { .. })
+        matches!(self.election.stance, Stance::Leading { .. })
     }
 
     pub(super) fn stand_for_election(&mut self, now: Duration) {
-        let clock = self.clock_at(now);
         let settings = &self.settings;
         let leader = Leader {
             number: settings.number,
-            term: self.term.next(settings.number, clock),
+            term: self.election.term.next(settings.number),
             address: settings.address,
         };
         let until = now + settings.ballot;
-        self.stance = Stance::Candidate { leader, until };
-        self.known = None;
+        self.election.stance = Stance::Candidate { leader, until };
+        self.election.known = None;
         self.tell_others();
     }
 
     /// Tells the other coordinators what this one is.
     fn tell_others(&mut self) {
-        let Some(body) = self.stance.said(self.state.number, self.revision()) else {
+        let Some(body) = self.said() else {
             return;
         };
         for address in self.settings.others.clone() {
@@ -105,76 +141,70 @@ impl CoordinatorEnd {
     /// that they live, and which topology they follow: this coordinator may have missed a topology
     /// that the last leader wrote.
     pub(super) fn lead(&mut self, now: Duration, leader: Leader) {
-        let known = std::mem::take(&mut self.state.members);
-        let settled = known.is_empty().then(|| now + self.settings.settle);
-        self.inherits = settled.is_none();
-        self.stance = Stance::Leading { leader, settled };
-        self.known = Some(leader);
-        self.term = leader.term;
-        self.remembers = true;
-        self.state.term = leader.term;
+        let state = &mut self.knowledge.state;
+        let known = std::mem::take(&mut state.members);
+        // Those who are not heard are offline then.
+        let settled = match known.is_empty() {
+            true => now + self.settings.settle,
+            false => now + self.settings.offline,
+        };
+        state.term = leader.term;
         // Nobody takes a state of an earlier life for this one, were their terms the same.
-        self.state.number = self.endpoint.begin();
-        self.state.wishes.selection = self.settings.wishes.selection;
-        self.state
-            .wishes
-            .analyzers
-            .clone_from(&self.settings.wishes.analyzers);
-        let presence = |member| Presence::inherited(now, member);
-        let members = known.into_iter().map(presence);
-        self.members = members
-            .map(|one| (one.member.announcement.node, one))
-            .collect();
-        self.changed();
-        self.transfer = self.transfers;
-        (self.pulse_at, self.announce_at) = (now, now);
+        state.number = self.endpoint.begin();
+        state.wishes.selection = self.settings.wishes.selection;
+        let analyzers = &self.settings.wishes.analyzers;
+        state.wishes.analyzers.clone_from(analyzers);
+        self.knowledge.changed();
+        self.knowledge.topologys = self.knowledge.transfers;
+        self.members = Members::inherited(now, known);
+        self.election.stance = Stance::Leading {
+            leader,
+            settled,
+            asked: None,
+        };
+        self.election.known = Some(leader);
+        self.election.term = leader.term;
+        (self.election.pulse_at, self.election.announce_at) = (now, now);
         self.pulse(now);
-        for (address, peer) in self
-            .members
-            .values()
-            .map(Presence::place)
-            .collect::<Vec<_>>()
-        {
-            self.say((address, peer), &Body::Announce(leader), 0);
+        for place in self.members.places() {
+            self.say(place, &Body::Announce(leader), 0);
         }
     }
 
-    /// Whether this coordinator leads, and knows which topology the nodes follow. For the nodes
-    /// that the last leader knew, it waits a while after it has heard the first of them; then the
-    /// others count as dead.
-    pub(super) fn is_settled(&self, now: Duration) -> bool {
-        let Stance::Leading { settled, .. } = &self.stance else {
-            return false;
+    /// Notes that a node was heard that follows this topology, or none. A leader that waits for the
+    /// nodes of the last one waits no longer than until it has heard all of them. It waits again
+    /// for a topology that it does not know: a node that captures by it may show it.
+    pub(super) fn settle(&mut self, now: Duration, follows: Option<Revision>, is_last: bool) {
+        let known = self.knowledge.revision();
+        let wait = now + self.settings.settle;
+        let Stance::Leading { settled, asked, .. } = &mut self.election.stance else {
+            return;
         };
-        let waits = settled.is_none_or(|settled| now < settled);
-        !waits || self.inherits && self.members.values().all(|one| one.is_heard)
-    }
-
-    /// Notes that a node was heard.
-    pub(super) fn begin_to_settle(&mut self, now: Duration) {
-        if let Stance::Leading { settled, .. } = &mut self.stance {
-            settled.get_or_insert(now + self.settings.settle);
+        *settled = (*settled).min(if is_last { now } else { wait });
+        if follows > known.max(*asked) {
+            *asked = follows;
+            *settled = wait;
         }
     }
 
     /// Waits for the nodes of a topology that a standby has shown: it may be the only coordinator
     /// that has heard them yet. Whoever plans believes no absence for a while then.
     fn settle_again(&mut self, now: Duration) {
-        self.inherits = false;
-        if let Stance::Leading { settled, .. } = &mut self.stance {
-            *settled = Some(now + self.settings.settle);
+        let wait = now + self.settings.settle;
+        if let Stance::Leading { settled, .. } = &mut self.election.stance {
+            *settled = wait;
         }
     }
 
     /// Sends the pulse and the announcement, when they are due.
     pub(super) fn pulse(&mut self, now: Duration) {
-        if now >= self.pulse_at {
-            self.pulse_at = now + self.settings.pulse;
+        if now >= self.election.pulse_at {
+            self.election.pulse_at = now + self.settings.pulse;
             self.tell_others();
         }
-        if now >= self.announce_at {
-            self.announce_at = now + self.settings.announce;
-            if let (Some(to), Some(leader)) = (self.settings.multicast, self.known) {
+        if now >= self.election.announce_at {
+            self.election.announce_at = now + self.settings.announce;
+            if let (Some(to), Some(leader)) = (self.settings.multicast, self.election.known) {
                 self.outbox
                     .say(&mut self.endpoint, (to, None), &Body::Announce(leader), 0);
             }
@@ -190,20 +220,18 @@ impl CoordinatorEnd {
 
     fn step_down(&mut self, now: Duration) {
         if self.leads() {
-            self.state = self.told();
-            self.members.clear();
-            self.refusals.clear();
-            (self.unknown, self.forgotten) = (None, None);
+            self.knowledge.state = self.told();
+            self.members = Members::default();
         }
-        self.stance = Stance::Standby { heard: now };
-        self.known = None;
+        self.election.stance = Stance::Standby { heard: now };
+        self.election.known = None;
     }
 
     /// Notes a term of one that led. Steps down if it is greater than the own.
     pub(super) fn see(&mut self, now: Duration, term: Term) {
-        if term > self.term {
-            self.term = term;
-            if !matches!(self.stance, Stance::Standby { .. }) {
+        if term > self.election.term {
+            self.election.term = term;
+            if !matches!(self.election.stance, Stance::Standby { .. }) {
                 self.step_down(now);
             }
         }
@@ -211,9 +239,9 @@ impl CoordinatorEnd {
 
     /// What standbys are told.
     pub(super) fn told(&self) -> State {
-        let mut state = self.state.clone();
+        let mut state = self.knowledge.state.clone();
         if self.leads() {
-            state.members = self.members.values().map(|one| one.member).collect();
+            state.members = self.members.told();
         }
         state
     }
@@ -228,7 +256,7 @@ impl CoordinatorEnd {
 
     fn synchronise(&mut self, to: (SocketAddr, Peer)) {
         let body = Body::Synchronise(Box::new(self.told()));
-        self.say(to, &body, self.transfers);
+        self.say(to, &body, self.knowledge.transfers);
     }
 
     #[allow(
@@ -243,11 +271,13 @@ impl CoordinatorEnd {
             Body::Pulse(leader, number) => self.hear_pulse(now, from, leader, number),
             Body::Announce(leader) => self.hear_announcement(now, leader),
             Body::Elect(leader, revision) => self.hear_candidate(now, from, leader, revision),
-            Body::Synchronise(state) if !self.leads() && state.term >= self.term => {
+            Body::Synchronise(state) if !self.leads() && state.term >= self.election.term => {
                 self.see(now, state.term);
                 self.take_state(from, *state);
             }
-            Body::TopologyUpdate(revision, topology) if Some(revision) > self.revision() => {
+            Body::TopologyUpdate(revision, topology)
+                if Some(revision) > self.knowledge.revision() =>
+            {
                 self.take_shown(now, revision, topology);
                 self.settle_again(now);
             }
@@ -257,7 +287,7 @@ impl CoordinatorEnd {
     }
 
     fn hear_pulse(&mut self, now: Duration, from: (SocketAddr, Peer), leader: Leader, number: u32) {
-        if leader.term < self.term {
+        if leader.term < self.election.term {
             self.object(from);
             return;
         }
@@ -265,28 +295,28 @@ impl CoordinatorEnd {
         if self.leads() {
             return;
         }
-        self.stance = Stance::Standby { heard: now };
-        self.pulsed = Some(now);
-        self.known = Some(leader);
-        if self.shows || (self.state.term, self.state.number) != (leader.term, number) {
+        self.election.stance = Stance::Standby { heard: now };
+        self.election.pulsed = Some(now);
+        self.election.known = Some(leader);
+        let state = &self.knowledge.state;
+        if (state.term, state.number) != (leader.term, number) {
             self.say(from, &Body::Fetch, 0);
         }
     }
 
     /// Takes over the active coordinator's state. If this coordinator knows a newer topology, it
-    /// keeps it and shows it with each pulse until the active one has it: perhaps no other process
-    /// has it.
+    /// keeps it and shows it: perhaps no other process has it. The state's number is the leader's
+    /// only when the leader has it too. Until then it is asked for with each pulse.
     fn take_state(&mut self, from: (SocketAddr, Peer), told: State) {
-        self.remembers = true;
-        let own = std::mem::replace(&mut self.state, told).topology;
-        let newer = own.filter(|(revision, _)| Some(*revision) > self.revision());
-        self.shows = newer.is_some();
+        let own = std::mem::replace(&mut self.knowledge.state, told).topology;
+        let newer = own.filter(|(revision, _)| Some(*revision) > self.knowledge.revision());
         if let Some((revision, topology)) = newer {
             let body = Body::TopologyUpdate(revision, topology.clone());
-            self.say(from, &body, self.transfers);
-            self.state.topology = Some((revision, topology));
+            self.say(from, &body, self.knowledge.transfers);
+            self.knowledge.state.topology = Some((revision, topology));
+            self.knowledge.state.number = self.knowledge.state.number.wrapping_sub(1);
         } else {
-            self.transfers = self.transfers.wrapping_add(1);
+            self.knowledge.transfers = self.knowledge.transfers.wrapping_add(1);
         }
     }
 
@@ -297,35 +327,47 @@ impl CoordinatorEnd {
         revision: Revision,
         topology: Box<Topology>,
     ) {
-        if !self.leads() || Some(revision) <= self.revision() {
+        if !self.leads() || Some(revision) <= self.knowledge.revision() {
             return;
         }
         self.see(now, Term::of(revision));
         if self.leads() {
+            let is_of_earlier_life = self.is_of_earlier_life(Some(revision));
             self.stand(now, revision, topology);
             self.synchronise_all();
+            if is_of_earlier_life {
+                self.resign(now);
+            }
         }
+    }
+
+    /// Whether a leader did not give this revision, though it is of its term. Then it had the term
+    /// in an earlier life and has lost its file. It needs another term, or it would give revisions
+    /// twice.
+    pub(super) fn is_of_earlier_life(&self, revision: Option<Revision>) -> bool {
+        let own = matches!((self.election.stance, revision), (Stance::Leading { leader, .. }, Some(of))
+            if leader.term == Term::of(of));
+        own && revision > self.knowledge.revision()
     }
 
     /// Tells a coordinator that believes it leads, or is a candidate, which coordinator leads.
     fn object(&mut self, to: (SocketAddr, Peer)) {
-        let said = self.stance.said(self.state.number, self.revision());
-        let known = self.known.map(Body::Announce);
-        if let Some(body) = said.or(known) {
+        let known = self.election.known.map(Body::Announce);
+        if let Some(body) = self.said().or(known) {
             self.say(to, &body, 0);
         }
     }
 
     fn hear_announcement(&mut self, now: Duration, leader: Leader) {
         self.see(now, leader.term);
-        if leader.term != self.term || self.leads() {
+        if leader.term != self.election.term || self.leads() {
             return;
         }
-        self.known = Some(leader);
-        if matches!(self.stance, Stance::Candidate { .. }) {
+        self.election.known = Some(leader);
+        if matches!(self.election.stance, Stance::Candidate { .. }) {
             // Somebody has heard the leader since. If it is gone, that one misses it a pulse later.
             let heard = (now + self.settings.pulse).saturating_sub(self.settings.silence);
-            self.stance = Stance::Standby { heard };
+            self.election.stance = Stance::Standby { heard };
         }
     }
 
@@ -336,22 +378,25 @@ impl CoordinatorEnd {
         other: Leader,
         revision: Revision,
     ) {
-        let own = self.revision().unwrap_or_default();
-        match self.stance {
+        let own = self.knowledge.revision().unwrap_or_default();
+        let rank = |leader: Leader, revision: Revision| {
+            (revision, leader.term.round(), Reverse(leader.number))
+        };
+        match self.election.stance {
             Stance::Leading { .. } => self.object(from),
-            Stance::Candidate { leader, .. } if (own, leader.term) > (revision, other.term) => {
+            Stance::Candidate { leader, .. } if rank(leader, own) > rank(other, revision) => {
                 self.object(from);
             }
-            Stance::Candidate { .. } => self.stance = Stance::Standby { heard: now },
+            Stance::Candidate { .. } => self.election.stance = Stance::Standby { heard: now },
             Stance::Standby { .. } if self.has_pulse(now) => self.object(from),
             Stance::Standby { .. } if own > revision => self.stand_for_election(now),
-            Stance::Standby { .. } => self.stance = Stance::Standby { heard: now },
+            Stance::Standby { .. } => self.election.stance = Stance::Standby { heard: now },
         }
     }
 
     /// A node's message to a coordinator that does not lead is answered by who does.
     pub(super) fn point_on(&mut self, to: (SocketAddr, Peer)) {
-        if let Some(leader) = self.known {
+        if let Some(leader) = self.election.known {
             self.say(to, &Body::Announce(leader), 0);
         }
     }

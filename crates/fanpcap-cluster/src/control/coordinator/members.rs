@@ -1,11 +1,12 @@
 //! Which nodes are alive, and which topology they follow.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::super::body::{Body, Member};
 use super::super::envelope::{Peer, Role};
-use super::super::term::Term;
 use super::CoordinatorEnd;
 use crate::coordination::{Live, Refusal};
 use crate::identity::{NodeId, Revision};
@@ -55,12 +56,6 @@ impl Presence {
         }
     }
 
-    /// Whether the node follows a topology other than the coordinator's `own`. A coordinator that
-    /// is or may be behind sends no topology, and only asks for a newer one.
-    fn lacks(&self, own: Option<Revision>, gives: bool) -> bool {
-        self.member.follows > own || self.member.follows < own && gives
-    }
-
     /// Where its messages come from, and who sends them.
     pub(super) fn place(&self) -> (SocketAddr, Peer) {
         let announcement = &self.member.announcement;
@@ -77,49 +72,183 @@ impl Presence {
     }
 }
 
-impl CoordinatorEnd {
-    /// Strikes out nodes that were silent for too long, and troubles that are as old.
-    pub(super) fn expire(&mut self, now: Duration) {
-        let offline = self.settings.offline;
-        let before = self.members.len();
-        self.members.retain(|_, one| now < one.heard + offline);
+/// A machine that a coordinator refused a short time ago.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// Its node id.
+    pub node: NodeId,
+    /// Where its messages come from.
+    pub address: SocketAddr,
+    /// Why.
+    pub why: Refusal,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { node, address, why } = self;
+        write!(
+            f,
+            "the machine at {address}, node {node}, is refused: {why}"
+        )
+    }
+}
+
+/// The nodes that are alive, and the machines that are refused.
+#[derive(Debug, Default)]
+pub(super) struct Members {
+    nodes: BTreeMap<NodeId, Presence>,
+    refusals: BTreeMap<(NodeId, SocketAddr), (Refusal, Duration)>,
+}
+
+impl Members {
+    /// Those that the last leader knew. None is heard yet.
+    pub(super) fn inherited(now: Duration, known: Vec<Member>) -> Self {
+        let presence = |member: Member| {
+            let node = member.announcement.node;
+            (node, Presence::inherited(now, member))
+        };
+        Self {
+            nodes: known.into_iter().map(presence).collect(),
+            refusals: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn live(&self) -> Vec<Live> {
+        self.nodes.values().map(Presence::live).collect()
+    }
+
+    pub(super) fn told(&self) -> Vec<Member> {
+        self.nodes.values().map(|one| one.member).collect()
+    }
+
+    /// The nodes, and for how many milliseconds each is silent.
+    pub(super) fn ages(&self, now: Duration) -> Vec<(Member, u32)> {
+        let age = |one: &Presence| now.saturating_sub(one.heard).as_millis();
+        let aged = |one: &Presence| (one.member, u32::try_from(age(one)).unwrap_or(u32::MAX));
+        self.nodes.values().map(aged).collect()
+    }
+
+    pub(super) fn places(&self) -> Vec<(SocketAddr, Peer)> {
+        self.nodes.values().map(Presence::place).collect()
+    }
+
+    /// The newest topology that a node captures by.
+    pub(super) fn newest(&self) -> Option<Revision> {
+        let follows = self.nodes.values().map(|one| one.member.follows);
+        follows.max().flatten()
+    }
+
+    /// Has the topology sent to the node at once.
+    pub(super) fn expect(&mut self, node: NodeId, now: Duration) {
+        if let Some(presence) = self.nodes.get_mut(&node) {
+            presence.expect(now);
+        }
+    }
+
+    pub(super) fn expect_all(&mut self, now: Duration) {
+        self.nodes.values_mut().for_each(|one| one.expect(now));
+    }
+
+    /// Strikes out what is as old as `offline`. Returns whether a node was among it.
+    fn expire(&mut self, now: Duration, offline: Duration) -> bool {
+        let before = self.nodes.len();
+        self.nodes.retain(|_, one| now < one.heard + offline);
         self.refusals.retain(|_, (_, at)| now < *at + offline);
-        self.ahead = self.ahead.filter(|at| now < *at + offline);
-        if self.members.len() != before {
-            self.changed();
+        self.nodes.len() != before
+    }
+
+    /// Why a machine is not taken in.
+    fn refusal(&self, of: &Member) -> Option<Refusal> {
+        match self.nodes.get(&of.announcement.node) {
+            Some(known) if known.member.announcement.boot != of.announcement.boot => {
+                Some(Refusal::TakenId)
+            }
+            None if self.nodes.len() >= NODES => Some(Refusal::Full),
+            _ => None,
+        }
+    }
+
+    /// Notes who is refused, for the operator.
+    fn note_refusal(&mut self, now: Duration, who: (NodeId, SocketAddr), why: Refusal) {
+        if self.refusals.len() < REFUSALS || self.refusals.contains_key(&who) {
+            self.refusals.insert(who, (why, now));
+        }
+    }
+
+    pub(super) fn refused(&self) -> Vec<Refused> {
+        let refused = self.refusals.iter();
+        let refused = refused.map(|(&(node, address), &(why, _))| Refused { node, address, why });
+        refused.collect()
+    }
+
+    /// Notes what a node says. Returns whether that is new, and whether it was the last that was
+    /// still to be heard of those that the last leader knew.
+    fn hear(&mut self, now: Duration, member: Member) -> (bool, bool) {
+        let node = member.announcement.node;
+        let fresh = || Presence::new(now, member);
+        let is_newcomer = !self.nodes.contains_key(&node);
+        let presence = self.nodes.entry(node).or_insert_with(fresh);
+        let was_awaited = !presence.is_heard;
+        (presence.heard, presence.is_heard) = (now, true);
+        let is_new = is_newcomer || presence.member != member;
+        presence.member = member;
+        if is_new {
+            presence.expect(now);
+        }
+        let is_last = was_awaited && self.nodes.values().all(|one| one.is_heard);
+        (is_new, is_last)
+    }
+}
+
+impl CoordinatorEnd {
+    /// Strikes out nodes that were silent for too long, and refusals that are as old.
+    pub(super) fn expire(&mut self, now: Duration) {
+        if self.members.expire(now, self.settings.offline) {
+            self.knowledge.changed();
         }
     }
 
     /// Sends the topology to the nodes that do not follow it, and asks nodes with a newer topology
-    /// for that one.
+    /// for that one. A coordinator that does not know the newest topology gives none.
     pub(super) fn deliver(&mut self, now: Duration) {
-        self.gives = self.is_settled(now) && !self.is_behind();
-        let (own, gives) = (self.revision(), self.gives);
+        let own = self.knowledge.revision();
+        let gives = self.election.is_settled(now) && self.members.newest() <= own;
         let mut due = Vec::new();
-        for one in self.members.values_mut() {
-            if one.lacks(own, gives) && now >= one.next {
-                let wait = self.settings.retry * (1 << one.attempts.min(8));
-                one.next = now + wait.min(PATIENCE);
-                one.attempts += 1;
-                due.push((one.place(), one.member.follows > own));
+        for one in self.members.nodes.values_mut() {
+            let is_newer = one.member.follows > own;
+            if one.member.follows == own || now < one.next {
+                continue;
             }
+            if !is_newer && !gives {
+                one.next = now + self.settings.retry / 4;
+                continue;
+            }
+            let wait = self.settings.retry * (1 << one.attempts.min(8));
+            one.next = now + wait.min(PATIENCE);
+            one.attempts += 1;
+            due.push((one.place(), is_newer));
         }
         for (place, is_newer) in due {
             if is_newer {
                 self.say(place, &Body::Fetch, 0);
-            } else if let Some((revision, topology)) = self.state.topology.clone() {
+            } else if let Some((revision, topology)) = self.knowledge.state.topology.clone() {
                 let body = Body::TopologyUpdate(revision, topology);
-                self.say(place, &body, self.transfer);
+                self.say(place, &body, self.knowledge.topologys);
             }
         }
     }
 
     /// When [`CoordinatorEnd::deliver`] has something to do.
     pub(super) fn next_delivery(&self) -> Option<Duration> {
-        let (own, gives) = (self.revision(), self.gives);
-        let members = self.members.values();
-        let late = members.filter(|one| one.lacks(own, gives));
+        let own = self.knowledge.revision();
+        let members = self.members.nodes.values();
+        let late = members.filter(|one| one.member.follows != own);
         late.map(|one| one.next).min()
+    }
+
+    /// The machines that are refused. A standby refuses none.
+    pub fn refused_machines(&self) -> Vec<Refused> {
+        self.members.refused()
     }
 
     #[allow(
@@ -128,13 +257,11 @@ impl CoordinatorEnd {
     )]
     pub(super) fn hear_node(&mut self, now: Duration, from: (SocketAddr, Peer), body: Body) {
         let node = NodeId(from.1.id);
-        if let Body::Heartbeat(member, term) = &body {
-            self.see(
-                now,
-                member
-                    .follows
-                    .map_or(*term, |follows| Term::of(follows).max(*term)),
-            );
+        if matches!(
+            body,
+            Body::Join(_) | Body::Heartbeat(..) | Body::Acknowledge(_)
+        ) {
+            self.see(now, body.term());
         }
         if !self.leads() {
             self.point_on(from);
@@ -146,8 +273,8 @@ impl CoordinatorEnd {
             }
             Body::Acknowledge(revision) => self.follows(now, node, Some(Revision(revision))),
             Body::Leave(left) if left == node => {
-                self.members.remove(&node);
-                self.changed();
+                self.members.nodes.remove(&node);
+                self.knowledge.changed();
             }
             Body::TopologyUpdate(revision, topology) => self.take_shown(now, revision, topology),
             _ => {}
@@ -157,60 +284,42 @@ impl CoordinatorEnd {
     /// Takes a node in, or refuses it; answers a heartbeat.
     fn hear_member(&mut self, now: Duration, from: (SocketAddr, Peer), mut member: Member) {
         let node = member.announcement.node;
-        let Some(leader) = self.known.filter(|_| node.0 == from.1.id) else {
+        let Some(leader) = self.election.known.filter(|_| node.0 == from.1.id) else {
             return;
         };
-        let known = self.members.get(&node);
-        let refusal = match known {
-            Some(known) if known.member.announcement.boot != member.announcement.boot => {
-                Some(Refusal::TakenId)
-            }
-            None if self.members.len() >= NODES => Some(Refusal::Full),
-            _ => None,
-        };
-        if let Some(refusal) = refusal {
-            self.note_refusal(now, (node, from.0), refusal);
+        if let Some(refusal) = self.members.refusal(&member) {
+            self.members.note_refusal(now, (node, from.0), refusal);
             self.say(from, &Body::Refuse(node, refusal), 0);
             return;
         }
-        self.refusals.remove(&(node, from.0));
+        self.members.refusals.remove(&(node, from.0));
         member.announcement.address = from.0;
-        let was = known.map(|known| known.member);
         // Heartbeats are answered alike: the node may not know yet that this term has begun.
         self.say(from, &Body::Accept(node, leader), 0);
-        let presence = self
-            .members
-            .entry(node)
-            .or_insert_with(|| Presence::new(now, member));
-        (presence.heard, presence.is_heard) = (now, true);
-        presence.member = member;
-        if was != Some(member) {
-            presence.expect(now);
-            self.changed();
-        }
-        self.begin_to_settle(now);
+        self.note(now, member);
         self.deliver(now);
     }
 
-    /// Notes who is refused, for the operator.
-    fn note_refusal(&mut self, now: Duration, who: (NodeId, SocketAddr), why: Refusal) {
-        let offline = self.settings.offline;
-        self.refusals.retain(|_, (_, at)| now < *at + offline);
-        if self.refusals.len() < REFUSALS || self.refusals.contains_key(&who) {
-            self.refusals.insert(who, (why, now));
+    /// Notes what a node says.
+    fn note(&mut self, now: Duration, member: Member) {
+        if self.is_of_earlier_life(member.follows) {
+            self.resign(now);
+            return;
         }
+        let (is_new, is_last) = self.members.hear(now, member);
+        if is_new {
+            self.knowledge.changed();
+        }
+        self.settle(now, member.follows, is_last);
     }
 
     /// Notes which topology a node captures by.
     fn follows(&mut self, now: Duration, node: NodeId, revision: Option<Revision>) {
-        let Some(presence) = self.members.get_mut(&node) else {
+        let Some(presence) = self.members.nodes.get(&node) else {
             return;
         };
-        (presence.heard, presence.is_heard) = (now, true);
-        if presence.member.follows < revision {
-            presence.member.follows = revision;
-            self.changed();
-        }
-        self.see(now, revision.map(Term::of).unwrap_or_default());
+        let mut member = presence.member;
+        member.follows = member.follows.max(revision);
+        self.note(now, member);
     }
 }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::super::body::{Body, Member, Status, TooManyWishes, Wish};
+use super::super::body::{Body, Status, TooManyWishes, Wish};
 use super::super::endpoint::Cause;
 use super::super::envelope::Peer;
 use super::CoordinatorEnd;
@@ -23,8 +23,9 @@ impl CoordinatorEnd {
             Body::Wish(wish) => self.hear_wish(from, wish),
             Body::Query => {
                 if let Some(status) = self.status(now) {
-                    self.transfers = self.transfers.wrapping_add(1);
-                    self.say(from, &Body::Status(Box::new(status)), self.transfers);
+                    let transfers = self.knowledge.transfers.wrapping_add(1);
+                    self.knowledge.transfers = transfers;
+                    self.say(from, &Body::Status(Box::new(status)), transfers);
                 }
             }
             _ => {}
@@ -32,13 +33,13 @@ impl CoordinatorEnd {
     }
 
     fn hear_wish(&mut self, from: (SocketAddr, Peer), wish: Wish) {
-        let reply = match wish.grant(&mut self.state.wishes) {
+        let reply = match wish.grant(&mut self.knowledge.state.wishes) {
             Ok(is_new) => {
                 if is_new {
-                    self.changed();
+                    self.knowledge.changed();
                     self.synchronise_all();
                 }
-                Body::Acknowledge(u64::from(self.state.number))
+                Body::Acknowledge(u64::from(self.knowledge.state.number))
             }
             Err(TooManyWishes) => Body::Refuse(wish.node(), Refusal::Full),
         };
@@ -52,19 +53,15 @@ impl CoordinatorEnd {
 
     /// How the cluster is; `None` if another coordinator leads.
     pub fn status(&self, now: Duration) -> Option<Status> {
-        let member = |one: &super::Presence| -> (Member, u32) {
-            let age = now.saturating_sub(one.heard).as_millis();
-            (one.member, u32::try_from(age).unwrap_or(u32::MAX))
-        };
         let count = |cause: Cause| u32::try_from(self.refused(cause)).unwrap_or(u32::MAX);
         let refused = Cause::ALL
             .into_iter()
             .map(|cause| (cause as u32, count(cause)));
         Some(Status {
-            leader: self.known.filter(|_| self.leads())?,
-            topology: self.state.topology.clone(),
-            wishes: self.state.wishes.clone(),
-            members: self.members.values().map(member).collect(),
+            leader: self.election.known.filter(|_| self.leads())?,
+            topology: self.knowledge.state.topology.clone(),
+            wishes: self.knowledge.state.wishes.clone(),
+            members: self.members.ages(now),
             refused: refused.filter(|(_, count)| *count > 0).collect(),
             notes: self.notes.clone(),
         })

@@ -6,7 +6,7 @@ use fanpcap_cluster::Topology;
 use fanpcap_cluster::control::{CoordinatorEnd, CoordinatorSettings, Role, State, WriteRefused};
 use fanpcap_cluster::coordinator::{Coordinator, Note, Timing};
 
-use super::{CLOCK, HEARTBEAT, MILLI, NEVER, Network, OFFLINE, RECALL, chair_at};
+use super::{HEARTBEAT, MILLI, NEVER, Network, OFFLINE, chair_at};
 use crate::proof::lineage::Written;
 use crate::store::Time;
 
@@ -26,12 +26,6 @@ pub(super) struct Chair {
     pub(super) is_half_cut: bool,
     /// How far its monotonic clock is from the time.
     pub(super) skew: Duration,
-    /// The time since 1970 when the run began, by the clock of its machine; and by the one that it
-    /// has read when it started.
-    pub(super) clock: Duration,
-    read: Duration,
-    /// The latest time since 1970 that it has reckoned with.
-    latest: Duration,
     leads: bool,
 }
 
@@ -55,20 +49,8 @@ impl Chair {
             cut: 0,
             is_half_cut: false,
             skew: Duration::from_secs(10_000),
-            clock: CLOCK,
-            read: CLOCK,
-            latest: Duration::ZERO,
             leads: false,
         }
-    }
-
-    /// Takes the file away, if the clock was not set back. A coordinator without both may repeat a
-    /// term (decision 32): that is not simulated.
-    fn lose_file(&mut self, now: Duration) {
-        if self.loses_file && self.clock + now >= self.latest {
-            self.file = None;
-        }
-        self.loses_file = false;
     }
 }
 
@@ -86,18 +68,18 @@ impl Network {
             offline: OFFLINE,
             settle: beat * 2,
             retry: beat / 2,
-            recall: RECALL,
             ..CoordinatorSettings::new(number, chair_at(at))
         };
         let endpoint = self.endpoint(Role::Coordinator, u32::from(number));
         let (now, outlast) = (self.time(), self.outlast);
         let chair = &mut self.chairs[at];
-        chair.lose_file(now);
-        chair.read = chair.clock;
+        if std::mem::take(&mut chair.loses_file) {
+            chair.file = None;
+        }
         chair.core = Coordinator::new(timing(outlast));
-        let (clock, file) = (chair.read + now, chair.file.clone());
+        let file = chair.file.clone();
         let has_file = file.is_some();
-        chair.end = Some(CoordinatorEnd::new(now, clock, settings, endpoint, file));
+        chair.end = Some(CoordinatorEnd::new(now, settings, endpoint, file));
         self.say(|| format!("coordinator {at} starts, with a file: {has_file}"));
     }
 
@@ -111,9 +93,9 @@ impl Network {
         if chair.stopped > now {
             return;
         }
-        chair.latest = chair.latest.max(chair.read + time);
         let Some(end) = &mut chair.end else { return };
         end.tick(time);
+        self.flush_chair(at);
         if now % (50 * MILLI) == 0 {
             self.plan(at);
         }

@@ -4,11 +4,8 @@ use std::time::Duration;
 
 use fanpcap_cluster::control::Wish;
 
-use super::{CLOCK, NEVER, Network, node_at};
+use super::{NEVER, Network, node_at};
 use crate::fate::{Blow, Weather};
-
-/// Clocks jump by up to so much, to either side; or are not set at all.
-const CENTRE: Duration = Duration::from_secs(10_000);
 
 impl Network {
     pub(super) fn suffer(&mut self, blow: Blow) {
@@ -90,13 +87,7 @@ impl Network {
                 (chair.cut, chair.is_half_cut) = (now + lasts, is_odd);
             }
             Blow::ClockJump { chair, to } => {
-                // The time since 1970 matters when the coordinator starts again.
-                let chair = &mut self.chairs[chair];
-                chair.skew = Duration::from_secs(to);
-                chair.clock = match is_odd {
-                    true => CLOCK + chair.skew - CENTRE,
-                    false => Duration::ZERO,
-                };
+                self.chairs[chair].skew = Duration::from_secs(to);
             }
             _ => {}
         }

@@ -6,7 +6,7 @@ use fanpcap_cluster::control::{NodeEnd, NodeSettings, Role};
 use fanpcap_cluster::node::{Command, Orders};
 use fanpcap_cluster::{Announcement, NodeEvent};
 
-use super::{CLOCK, Event, HEARTBEAT, MILLI, NEVER, Network, OFFLINE, chair_at, node_at};
+use super::{Event, HEARTBEAT, MILLI, NEVER, Network, OFFLINE, chair_at, node_at};
 
 impl Network {
     pub(super) fn start_agent(&mut self, at: usize) {
@@ -20,7 +20,6 @@ impl Network {
             heartbeat: HEARTBEAT,
             retry: HEARTBEAT / 5,
             silence: OFFLINE,
-            clock: CLOCK,
         };
         let id = self.machines[at].id.0;
         let announcement = self.announcement(at);

@@ -1,0 +1,63 @@
+//! What a coordinator knows, tells standbys, and stores for its next life.
+
+use super::super::body::State;
+use super::super::term::Term;
+use crate::identity::Revision;
+use crate::topology::Topology;
+
+/// What a coordinator knows of the cluster.
+#[derive(Debug)]
+pub(super) struct Knowledge {
+    /// What standbys are told. Its members are those of the last synchronisation.
+    pub(super) state: State,
+    /// Term and number of the state that was stored last.
+    stored: (Term, u32),
+    /// Numbers the lists that this process sends. It only grows, unlike the state's number.
+    pub(super) transfers: u32,
+    /// The number that the topology has among them.
+    pub(super) topologys: u32,
+}
+
+impl Knowledge {
+    /// What is in a file.
+    pub(super) fn new(state: State) -> Self {
+        Self {
+            stored: (state.term, state.number),
+            state,
+            transfers: 0,
+            topologys: 0,
+        }
+    }
+
+    /// The greatest term of which it tells.
+    pub(super) fn term(&self) -> Term {
+        let topologys = self.revision().map(Term::of);
+        self.state.term.max(topologys.unwrap_or_default())
+    }
+
+    /// The revision of the cluster's topology.
+    pub(super) fn revision(&self) -> Option<Revision> {
+        self.state.topology.as_ref().map(|(revision, _)| *revision)
+    }
+
+    /// Counts a change of what standbys are told.
+    pub(super) fn changed(&mut self) {
+        self.state.number = self.state.number.wrapping_add(1);
+        self.transfers = self.transfers.wrapping_add(1);
+    }
+
+    /// Takes this for the cluster's topology.
+    pub(super) fn stand(&mut self, revision: Revision, topology: Box<Topology>) {
+        self.state.topology = Some((revision, topology));
+        self.changed();
+        self.topologys = self.transfers;
+    }
+
+    pub(super) fn is_stored(&self) -> bool {
+        (self.state.term, self.state.number) == self.stored
+    }
+
+    pub(super) fn stored(&mut self, state: &State) {
+        self.stored = (state.term, state.number);
+    }
+}
