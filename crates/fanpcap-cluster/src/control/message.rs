@@ -66,7 +66,10 @@ impl Kind {
     /// Whether it says how its sender is, so that it is untrue once a later one has been said. The
     /// window of sequence numbers alone would let an old weight count again after minutes.
     pub(super) fn is_condition(self) -> bool {
-        matches!(self, Self::Join | Self::Heartbeat | Self::Leave)
+        matches!(
+            self,
+            Self::Join | Self::Heartbeat | Self::Leave | Self::Accept | Self::Pulse
+        )
     }
 }
 

@@ -143,10 +143,10 @@ impl CoordinatorEnd {
     pub(super) fn lead(&mut self, now: Duration, leader: Leader) {
         let state = &mut self.knowledge.state;
         let known = std::mem::take(&mut state.members);
-        // Those who are not heard are offline then.
+        // Who has heard none of them may be cut off, and plans nothing.
         let settled = match known.is_empty() {
             true => now + self.settings.settle,
-            false => now + self.settings.offline,
+            false => Duration::MAX,
         };
         state.term = leader.term;
         // Nobody takes a state of an earlier life for this one, were their terms the same.
