@@ -52,8 +52,8 @@ pub struct CoordinatorSettings {
     pub offline: Duration,
     /// How long a coordinator that begins to lead waits for nodes before its view leads: longer
     /// than nodes without a coordinator wait between attempts. If it knows nodes, it waits from
-    /// when it has heard the first of them, and no longer than until it has heard all. It waits as
-    /// long again for each newer topology that a node follows, to be shown it.
+    /// when it has heard the first of them, and no longer than until it has heard all. For each
+    /// newer topology that a node follows it waits for as long as `offline`, to be shown it.
     pub settle: Duration,
     /// How long a topology update waits for the acknowledgement before it is sent again.
     pub retry: Duration,

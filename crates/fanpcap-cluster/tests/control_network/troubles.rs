@@ -28,7 +28,7 @@ fn a_topology_that_nobody_can_show_is_planned_without() {
         end.acknowledge(revision);
     }
     (0..2).for_each(|at| network.start_coordinator(at));
-    network.run(20 * SECOND);
+    network.run(30 * SECOND);
     let leaders = network.leaders();
     assert_eq!(leaders.len(), 1);
     let next = network.write(leaders[0]).expect("it leads");

@@ -172,23 +172,24 @@ impl CoordinatorEnd {
     }
 
     /// Notes that a node was heard that follows this topology, or none. A leader that waits for the
-    /// nodes of the last one waits no longer than until it has heard all of them. It waits again
+    /// nodes of the last one waits no longer than until it has heard all of them. It waits longer
     /// for a topology that it does not know: a node that captures by it may show it.
     pub(super) fn settle(&mut self, now: Duration, follows: Option<Revision>, is_last: bool) {
         let known = self.knowledge.revision();
-        let wait = now + self.settings.settle;
+        let (settle, offline) = (self.settings.settle, self.settings.offline);
         let Stance::Leading { settled, asked, .. } = &mut self.election.stance else {
             return;
         };
-        *settled = (*settled).min(if is_last { now } else { wait });
         if follows > known.max(*asked) {
-            *asked = follows;
-            *settled = wait;
+            (*asked, *settled) = (follows, now + offline);
+        } else if *asked <= known {
+            let wait = if is_last { now } else { now + settle };
+            *settled = (*settled).min(wait);
         }
     }
 
-    /// Waits for the nodes of a topology that a standby has shown: it may be the only coordinator
-    /// that has heard them yet. Whoever plans believes no absence for a while then.
+    /// Waits for the nodes of a topology that was shown: this may be the only coordinator that has
+    /// heard them yet. Whoever plans believes no absence for a while then.
     fn settle_again(&mut self, now: Duration) {
         let wait = now + self.settings.settle;
         if let Stance::Leading { settled, .. } = &mut self.election.stance {
@@ -279,7 +280,6 @@ impl CoordinatorEnd {
                 if Some(revision) > self.knowledge.revision() =>
             {
                 self.take_shown(now, revision, topology);
-                self.settle_again(now);
             }
             Body::Fetch if self.leads() => self.synchronise(from),
             _ => {}
@@ -334,6 +334,7 @@ impl CoordinatorEnd {
         if self.leads() {
             let is_of_earlier_life = self.is_of_earlier_life(Some(revision));
             self.stand(now, revision, topology);
+            self.settle_again(now);
             self.synchronise_all();
             if is_of_earlier_life {
                 self.resign(now);
