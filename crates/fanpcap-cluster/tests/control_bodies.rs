@@ -105,6 +105,7 @@ fn small() -> impl Strategy<Value = Body> {
         any::<u64>().prop_map(Body::Acknowledge),
         node().prop_map(Body::Leave),
         (leader(), any::<u32>()).prop_map(|(leader, state)| Body::Pulse(leader, state)),
+        any::<u32>().prop_map(|term| Body::Standby(Term(term))),
         (leader(), any::<u64>()).prop_map(|(leader, last)| Body::Elect(leader, Revision(last))),
         wish().prop_map(Body::Wish),
         any::<[u64; 2]>().prop_map(Body::Challenge),

@@ -61,6 +61,7 @@ fn bodies() -> Vec<Body> {
         Body::Pulse(leader(), 4),
         Body::Synchronise(Box::new(state)),
         Body::Elect(leader(), Revision(9)),
+        Body::Standby(Term(77)),
         Body::Wish(Wish::Weight(NodeId(5), Some(2))),
         Body::Query,
         status(vec!["a note".to_owned()]),

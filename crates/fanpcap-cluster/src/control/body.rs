@@ -48,6 +48,9 @@ pub enum Body {
     Pulse(Leader, u32),
     /// What a standby has to know.
     Synchronise(Box<State>),
+    /// A coordinator stands by, and knows of this term: the answer to a pulse, a question whether
+    /// anybody hears it, or what one says that led and resigns.
+    Standby(Term),
     /// A standby wants to become the active coordinator, and has a topology of this revision.
     Elect(Leader, Revision),
     /// What the operator wants.
@@ -120,6 +123,7 @@ impl Body {
             Self::Fetch => Kind::Fetch,
             Self::Pulse(..) => Kind::Pulse,
             Self::Synchronise(..) => Kind::Synchronise,
+            Self::Standby(..) => Kind::Standby,
             Self::Elect(..) => Kind::Elect,
             Self::Wish(..) => Kind::Wish,
             Self::Query => Kind::Query,
@@ -133,6 +137,7 @@ impl Body {
         match self {
             Self::Join(member) => of(member.follows),
             Self::Heartbeat(member, term) => of(member.follows).max(*term),
+            Self::Standby(term) => *term,
             Self::Accept(_, leader) | Self::Announce(leader) | Self::Pulse(leader, _) => {
                 leader.term
             }
@@ -185,6 +190,9 @@ impl Body {
                 leader.write(&mut to);
                 to.put(code::STATE, *state);
             }
+            Self::Standby(term) => {
+                to.put(code::TERM, term.0);
+            }
             Self::Elect(leader, revision) => {
                 leader.write(&mut to);
                 to.put_wide(code::FOLLOWS, revision.0);
@@ -222,6 +230,7 @@ impl Body {
             Kind::Announce => Self::Announce(Leader::read(from)?),
             Kind::Acknowledge => Self::Acknowledge(from.wide(code::STATE)?),
             Kind::Pulse => Self::Pulse(Leader::read(from)?, from.one(code::STATE)?),
+            Kind::Standby => Self::Standby(Term(from.one(code::TERM)?)),
             Kind::Elect => Self::Elect(Leader::read(from)?, Revision(from.wide(code::FOLLOWS)?)),
             Kind::Synchronise => Self::Synchronise(Box::new(State::read(from)?)),
             Kind::Wish => Self::Wish(Wish::read(from)?),

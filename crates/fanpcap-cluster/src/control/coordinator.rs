@@ -46,7 +46,7 @@ pub struct CoordinatorSettings {
     pub silence: Duration,
     /// How long a standby that wants to lead waits for others that object.
     pub ballot: Duration,
-    /// Between multicast announcements.
+    /// Between multicast announcements, and between a node's heartbeats.
     pub announce: Duration,
     /// A node that is silent for so long is offline (the paper: 15 s).
     pub offline: Duration,
@@ -243,16 +243,13 @@ impl CoordinatorEnd {
     /// Does what is due.
     pub fn tick(&mut self, now: Duration) {
         match &self.election.stance {
-            Stance::Standby { heard } => {
-                if now >= *heard + self.patience() {
-                    self.stand_for_election(now);
-                }
-            }
+            Stance::Standby { heard } => self.stand_by(now, *heard),
             Stance::Candidate { leader, until } => {
                 if now >= *until {
                     self.lead(now, *leader);
                 }
             }
+            Stance::Leading { .. } if !self.is_in_touch(now) => self.resign(now),
             Stance::Leading { .. } => {
                 self.expire(now);
                 self.deliver(now);
@@ -264,7 +261,9 @@ impl CoordinatorEnd {
     /// When [`CoordinatorEnd::tick`] is due at the latest.
     pub fn wake(&self) -> Duration {
         match &self.election.stance {
-            Stance::Standby { heard } => *heard + self.patience(),
+            Stance::Standby { heard } => {
+                (*heard + self.settings.pulse * 2).max(self.election.pulse_at)
+            }
             Stance::Candidate { until, .. } => *until,
             Stance::Leading { .. } => self.next_delivery().map_or(self.election.pulse_at, |next| {
                 next.min(self.election.pulse_at)
@@ -284,6 +283,7 @@ impl CoordinatorEnd {
         datagram: &[u8],
     ) -> Result<(), Cause> {
         let incoming = self.endpoint.open(now, datagram)?;
+        self.election.touched = now;
         self.endpoint.check_term(&incoming, self.election.term)?;
         match incoming {
             // Another process has this coordinator's number. It is not heard.

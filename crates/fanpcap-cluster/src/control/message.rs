@@ -56,6 +56,8 @@ kinds! {
     Query = 28,
     /// How the cluster is.
     Status = 29,
+    /// A standby is alive.
+    Standby = 30,
 }
 
 impl Kind {

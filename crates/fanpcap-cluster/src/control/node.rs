@@ -50,6 +50,8 @@ struct Following {
     peer: Peer,
     address: SocketAddr,
     heard: Duration,
+    /// When it last answered a heartbeat.
+    accepted: Duration,
     unanswered: u32,
 }
 
@@ -182,6 +184,32 @@ impl NodeEnd {
         }
     }
 
+    /// Tells a standby who has answered a heartbeat just now. If nobody has, asks the leader. A
+    /// leader that stands by is one no more.
+    fn hear_standby(&mut self, now: Duration, from: (SocketAddr, Peer), is_followed: bool) {
+        let limit = self.settings.retry * 3 / 2;
+        let served = self.following.filter(|to| now < to.accepted + limit);
+        let body = match served {
+            Some(to) if !is_followed => Body::Announce(to.leader),
+            _ => Body::Heartbeat(self.member, self.term),
+        };
+        self.answer(from.0, from.1, &body);
+        if is_followed {
+            if let Some(following) = &mut self.following {
+                following.unanswered = UNANSWERED;
+            }
+            self.next = now;
+        } else if served.is_none() {
+            let body = Body::Heartbeat(self.member, self.term);
+            self.tell(&body, 0);
+        }
+    }
+
+    fn answer(&mut self, to: SocketAddr, peer: Peer, body: &Body) {
+        let to = (to, Some(peer));
+        self.outbox.say(&mut self.endpoint, to, body, 0);
+    }
+
     fn tell(&mut self, body: &Body, transfer: u32) {
         if let Some(to) = self.following {
             let to = (to.address, Some(to.peer));
@@ -253,6 +281,11 @@ impl NodeEnd {
         let own = self.member.announcement.node;
         match body {
             Body::Accept(node, leader) if node == own => self.follow(now, from, peer, leader),
+            // They ask whether they are heard.
+            Body::Announce(leader) if is_followed && self.leader() == Some(leader) => {
+                self.answer(from, peer, &Body::Heartbeat(self.member, self.term));
+            }
+            Body::Standby(_) => self.hear_standby(now, (from, peer), is_followed),
             Body::Announce(leader) => self.court(now, leader),
             Body::Refuse(node, refusal) if node == own => {
                 if is_followed {
@@ -289,6 +322,7 @@ impl NodeEnd {
             peer,
             address,
             heard: now,
+            accepted: now,
             unanswered: 0,
         });
         if before.is_none() {

@@ -42,6 +42,8 @@ pub(crate) struct Network {
     pub(crate) doubled: u64,
     /// How long a coordinator that begins to lead waits for nodes.
     pub(crate) settle: Duration,
+    /// Who hears nothing, though what it sends arrives.
+    pub(crate) deaf: BTreeSet<SocketAddr>,
     /// Pairs of addresses between which nothing passes.
     pub(crate) cut: BTreeSet<(SocketAddr, SocketAddr)>,
     /// All that was ever sent, if it is kept.
@@ -113,6 +115,7 @@ impl Network {
             lost: 0,
             doubled: 0,
             settle: Duration::from_secs(2),
+            deaf: BTreeSet::new(),
             cut: BTreeSet::new(),
             log: None,
             written: BTreeMap::new(),
@@ -216,7 +219,10 @@ impl Network {
     fn deliver(&mut self) {
         let later = self.way.split_off(&(self.now, 0));
         for (_, (from, to, datagram)) in std::mem::replace(&mut self.way, later) {
-            if self.cut.contains(&(from, to)) || self.cut.contains(&(to, from)) {
+            if self.deaf.contains(&to)
+                || self.cut.contains(&(from, to))
+                || self.cut.contains(&(to, from))
+            {
                 continue;
             }
             self.hand(from, to, &datagram);

@@ -8,10 +8,17 @@
 //! * A leader steps down when it sees the greater term of another leader: in a pulse, in an
 //!   announcement, or in a heartbeat or acknowledgement of a node.
 //!
+//! * A coordinator that hears nobody neither stands nor leads, if there are others. It may still be
+//!   able to send, and would keep the others from leading. Standbys answer pulses, and nodes answer
+//!   announcements and standbys, so that a coordinator that hears knows it soon.
+//! * A standby stands although a leader is heard, if half of the nodes, or three, have asked it for
+//!   a while: they do not reach the leader.
+//!
 //! Coordinators that can't hear each other both lead. Their terms differ, so that every node that
 //! hears both follows one of them, and the other one learns of the greater term from that node.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -19,8 +26,11 @@ use super::super::body::{Body, Leader, State};
 use super::super::envelope::Peer;
 use super::super::term::Term;
 use super::{CoordinatorEnd, Members};
-use crate::identity::Revision;
-use crate::topology::Topology;
+use crate::identity::{NodeId, Revision};
+use crate::topology::{NODES, Topology};
+
+/// So many nodes that ask a standby are enough, however many nodes there are.
+const MANY: usize = 3;
 
 /// How much longer a standby waits than the one before it.
 const STEP: Duration = Duration::from_millis(50);
@@ -51,6 +61,10 @@ pub(super) struct Election {
     pub(super) known: Option<Leader>,
     /// When that one was last heard.
     pulsed: Option<Duration>,
+    /// When anybody was last heard.
+    pub(super) touched: Duration,
+    /// Nodes that ask this standby, since when, and when last.
+    asked: BTreeMap<NodeId, [Duration; 2]>,
     pub(super) pulse_at: Duration,
     announce_at: Duration,
 }
@@ -63,6 +77,8 @@ impl Election {
             term,
             known: None,
             pulsed: None,
+            touched: now,
+            asked: BTreeMap::new(),
             pulse_at: now,
             announce_at: now,
         }
@@ -108,8 +124,53 @@ impl CoordinatorEnd {
         self.election.known.is_some() && self.election.pulsed.is_some_and(|at| now < at + silence)
     }
 
+    /// Whether anybody was heard a short time ago, or there is no other coordinator.
+    pub(super) fn is_in_touch(&self, now: Duration) -> bool {
+        self.settings.others.is_empty() || now < self.election.touched + self.settings.silence
+    }
+
+    /// Notes that a node asks this coordinator, which does not lead.
+    pub(super) fn note_asked(&mut self, now: Duration, node: NodeId) {
+        let silence = self.settings.silence;
+        self.election
+            .asked
+            .retain(|_, [_, last]| now < *last + silence);
+        if self.election.asked.len() < NODES {
+            let times = self.election.asked.entry(node).or_insert([now, now]);
+            times[1] = now;
+        }
+    }
+
+    /// Whether so many nodes ask for so long that the leader does not serve the cluster, though it
+    /// is heard.
+    pub(super) fn is_asked_in_vain(&self, now: Duration) -> bool {
+        let silence = self.settings.silence;
+        let asks =
+            |[first, last]: &&[Duration; 2]| *last >= *first + silence && now < *last + silence;
+        let asking = self.election.asked.values().filter(asks).count();
+        let all = self.knowledge.state.members.len();
+        asking > 0 && (asking >= MANY || asking * 2 >= all)
+    }
+
     pub(super) fn leads(&self) -> bool {
         matches!(self.election.stance, Stance::Leading { .. })
+    }
+
+    /// Waits for the leader's pulse. If it does not come, asks whether anybody is heard, and then
+    /// stands.
+    pub(super) fn stand_by(&mut self, now: Duration, heard: Duration) {
+        let is_due = now >= heard + self.patience() && self.is_in_touch(now);
+        if is_due || self.is_asked_in_vain(now) {
+            self.stand_for_election(now);
+        } else if now >= heard + self.settings.pulse * 2 && now >= self.election.pulse_at {
+            self.election.pulse_at = now + self.settings.pulse;
+            let body = Body::Standby(self.election.term);
+            self.tell_coordinators(&body);
+            let nodes = self.knowledge.state.members.clone();
+            for place in Members::inherited(now, nodes).places() {
+                self.say(place, &body, 0);
+            }
+        }
     }
 
     pub(super) fn stand_for_election(&mut self, now: Duration) {
@@ -130,10 +191,14 @@ impl CoordinatorEnd {
         let Some(body) = self.said() else {
             return;
         };
+        self.tell_coordinators(&body);
+    }
+
+    fn tell_coordinators(&mut self, body: &Body) {
         for address in self.settings.others.clone() {
             let peer = self.peers.get(&address).copied();
             self.outbox
-                .say(&mut self.endpoint, (address, peer), &body, 0);
+                .say(&mut self.endpoint, (address, peer), body, 0);
         }
     }
 
@@ -164,6 +229,7 @@ impl CoordinatorEnd {
         };
         self.election.known = Some(leader);
         self.election.term = leader.term;
+        self.election.asked.clear();
         (self.election.pulse_at, self.election.announce_at) = (now, now);
         self.pulse(now);
         for place in self.members.places() {
@@ -202,6 +268,7 @@ impl CoordinatorEnd {
         if now >= self.election.pulse_at {
             self.election.pulse_at = now + self.settings.pulse;
             self.tell_others();
+            self.ask_nodes(now);
         }
         if now >= self.election.announce_at {
             self.election.announce_at = now + self.settings.announce;
@@ -212,10 +279,36 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Gives up the lead. Standbys start an election when they miss the pulse.
+    /// Has nodes answer if nobody was heard for a while. There may be no other standby.
+    fn ask_nodes(&mut self, now: Duration) {
+        let silence = self.settings.silence;
+        let is_late = now >= self.election.touched + silence / 3;
+        let Some(leader) = self.election.known.filter(|_| is_late) else {
+            return;
+        };
+        for place in self.members.places() {
+            self.say(place, &Body::Announce(leader), 0);
+        }
+    }
+
+    /// Gives up the lead. The standbys start an election.
     pub fn resign(&mut self, now: Duration) {
         if self.leads() {
             self.step_down(now);
+            self.tell_coordinators(&Body::Standby(self.election.term));
+        }
+    }
+
+    /// The active coordinator has resigned: this one does not wait for its pulse.
+    fn hear_standby(&mut self, now: Duration, from: Peer, term: Term) {
+        let is_known = self
+            .election
+            .known
+            .is_some_and(|known| u32::from(known.number) == from.id && known.term == term);
+        if is_known && matches!(self.election.stance, Stance::Standby { .. }) {
+            let heard = now.saturating_sub(self.settings.silence);
+            self.election.stance = Stance::Standby { heard };
+            (self.election.known, self.election.pulsed) = (None, None);
         }
     }
 
@@ -271,6 +364,7 @@ impl CoordinatorEnd {
         match body {
             Body::Pulse(leader, number) => self.hear_pulse(now, from, leader, number),
             Body::Announce(leader) => self.hear_announcement(now, leader),
+            Body::Standby(term) => self.hear_standby(now, from.1, term),
             Body::Elect(leader, revision) => self.hear_candidate(now, from, leader, revision),
             Body::Synchronise(state) if !self.leads() && state.term >= self.election.term => {
                 self.see(now, state.term);
@@ -295,13 +389,25 @@ impl CoordinatorEnd {
         if self.leads() {
             return;
         }
+        if matches!(self.election.stance, Stance::Candidate { .. }) && self.is_asked_in_vain(now) {
+            return;
+        }
+        if self
+            .election
+            .known
+            .is_none_or(|known| known.term != leader.term)
+        {
+            self.election.asked.clear();
+        }
         self.election.stance = Stance::Standby { heard: now };
         self.election.pulsed = Some(now);
         self.election.known = Some(leader);
         let state = &self.knowledge.state;
-        if (state.term, state.number) != (leader.term, number) {
-            self.say(from, &Body::Fetch, 0);
-        }
+        let body = match (state.term, state.number) == (leader.term, number) {
+            true => Body::Standby(leader.term),
+            false => Body::Fetch,
+        };
+        self.say(from, &body, 0);
     }
 
     /// Takes over the active coordinator's state. If this coordinator knows a newer topology, it
@@ -369,6 +475,15 @@ impl CoordinatorEnd {
             // Somebody has heard the leader since. If it is gone, that one misses it a pulse later.
             let heard = (now + self.settings.pulse).saturating_sub(self.settings.silence);
             self.election.stance = Stance::Standby { heard };
+        }
+    }
+
+    /// A node says who has answered it just now.
+    pub(super) fn hear_served(&mut self, now: Duration, leader: Leader) {
+        self.see(now, leader.term);
+        if leader.term == self.election.term && !self.is_asked_in_vain(now) {
+            self.election.stance = Stance::Standby { heard: now };
+            self.election.known = Some(leader);
         }
     }
 

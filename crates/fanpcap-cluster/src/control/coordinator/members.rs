@@ -149,10 +149,17 @@ impl Members {
         self.nodes.values_mut().for_each(|one| one.expect(now));
     }
 
-    /// Strikes out what is as old as `offline`. Returns whether a node was among it.
-    fn expire(&mut self, now: Duration, offline: Duration) -> bool {
+    /// Strikes out what is as old as `offline`. Returns whether a node was among it. If no node was
+    /// heard for the time between heartbeats, the coordinator may be cut off. Then no node is
+    /// offline before all are.
+    fn expire(&mut self, now: Duration, offline: Duration, heartbeat: Duration) -> bool {
         let before = self.nodes.len();
-        self.nodes.retain(|_, one| now < one.heard + offline);
+        let latest = self.nodes.values().map(|one| one.heard).max();
+        let is_heard = latest.is_some_and(|latest| now < latest + heartbeat * 3 / 2);
+        let all_are = latest.is_some_and(|latest| now >= latest + offline);
+        if is_heard || all_are {
+            self.nodes.retain(|_, one| now < one.heard + offline);
+        }
         self.refusals.retain(|_, (_, at)| now < *at + offline);
         self.nodes.len() != before
     }
@@ -203,7 +210,10 @@ impl Members {
 impl CoordinatorEnd {
     /// Strikes out nodes that were silent for too long, and refusals that are as old.
     pub(super) fn expire(&mut self, now: Duration) {
-        if self.members.expire(now, self.settings.offline) {
+        if self
+            .members
+            .expire(now, self.settings.offline, self.settings.announce)
+        {
             self.knowledge.changed();
         }
     }
@@ -264,7 +274,13 @@ impl CoordinatorEnd {
             self.see(now, body.term());
         }
         if !self.leads() {
-            self.point_on(from);
+            if matches!(body, Body::Join(_)) {
+                self.note_asked(now, node);
+            }
+            match body {
+                Body::Announce(leader) => self.hear_served(now, leader),
+                _ => self.point_on(from),
+            }
             return;
         }
         match body {
