@@ -340,7 +340,10 @@ impl Coordinator {
         }
         for live in &view.live {
             let Member { node, weight } = member(live, &view.wishes);
-            let takes_part = topology.seat(node).is_some_and(|seat| seat.weight > 0);
+            // A union for its death, begun by a leader that did not hear it, counts for nothing.
+            let takes_part = topology
+                .seat(node)
+                .is_some_and(|seat| seat.weight > 0 || !self.presences.was_gone(node));
             if takes_part || self.presences.is_admitted(live, now, &self.timing) {
                 members.insert(node, weight);
             } else if weight > 0 {

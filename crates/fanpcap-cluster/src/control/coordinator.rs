@@ -283,7 +283,7 @@ impl CoordinatorEnd {
         datagram: &[u8],
     ) -> Result<(), Cause> {
         let incoming = self.endpoint.open(now, datagram)?;
-        self.election.touched = now;
+        self.note_heard(now, &incoming);
         self.endpoint.check_term(&incoming, self.election.term)?;
         match incoming {
             // Another process has this coordinator's number. It is not heard.

@@ -89,6 +89,12 @@ impl Presences {
         })
     }
 
+    /// Whether the node was gone since this coordinator leads.
+    pub(super) fn was_gone(&self, node: NodeId) -> bool {
+        let presence = self.nodes.get(&node);
+        presence.is_some_and(|presence| presence.departures > 0)
+    }
+
     /// When the node left; `None` for one that lives or was never seen.
     pub(super) fn left(&self, node: NodeId) -> Option<Duration> {
         let presence = self.nodes.get(&node).filter(|presence| !presence.lives)?;

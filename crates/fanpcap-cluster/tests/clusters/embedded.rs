@@ -39,6 +39,23 @@ enum Event {
     Loaded(usize, u64, Rc<Orders>, bool),
 }
 
+/// Whom a cut makes what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Ways {
+    /// It neither sends nor receives.
+    Both,
+    /// What it sends arrives.
+    Deaf,
+    /// It receives.
+    Mute,
+}
+
+impl Ways {
+    fn of(lasts: Time) -> Self {
+        [Self::Both, Self::Deaf, Self::Mute][usize::try_from(lasts % 3).unwrap_or(0)]
+    }
+}
+
 /// A cluster on the embedded engine, and all that happens to it.
 pub(crate) struct Network {
     now: Time,
@@ -56,6 +73,8 @@ pub(crate) struct Network {
     lives: u64,
     heard: VecDeque<(SocketAddr, SocketAddr, Vec<u8>)>,
     drained: Vec<bool>,
+    /// What a cut takes from each node.
+    ways: Vec<Ways>,
     outlast: Duration,
     /// All topologies that a leader has written, in the order of time.
     pub(crate) written: Vec<Written>,
@@ -156,6 +175,7 @@ impl Network {
             lives: 0,
             heard: VecDeque::new(),
             drained: vec![false; scene.nodes],
+            ways: vec![Ways::Both; scene.nodes],
             outlast,
             written: Vec::new(),
             dice,
@@ -209,11 +229,17 @@ impl Network {
         }
     }
 
-    /// Whether a participant at this address hears the one at the other.
-    fn is_cut(&self, one: SocketAddr, other: SocketAddr) -> bool {
+    /// Whether what one sends to the other is lost.
+    fn is_cut(&self, from: SocketAddr, to: SocketAddr) -> bool {
         let is_cut = |here: SocketAddr, there: SocketAddr| {
+            let is_open = |ways: &Ways| match here == from {
+                true => *ways == Ways::Deaf,
+                false => *ways == Ways::Mute,
+            };
             let node = place(here, 1).and_then(|at| self.machines.get(at));
+            let node = node.filter(|_| !place(here, 1).is_some_and(|at| is_open(&self.ways[at])));
             let chair = place(here, 0).and_then(|at| self.chairs.get(at));
+            let chair = chair.filter(|chair| !is_open(&chair.ways));
             let from_all = |chair: &Chair| {
                 let is_spared = place(there, 1).is_some_and(|node| node % 2 == 0);
                 !(chair.is_half_cut && is_spared)
@@ -221,7 +247,7 @@ impl Network {
             node.is_some_and(|node| node.cut > self.now)
                 || chair.is_some_and(|chair| chair.cut > self.now && from_all(chair))
         };
-        is_cut(one, other) || is_cut(other, one)
+        is_cut(from, to) || is_cut(to, from)
     }
 
     fn deliver(&mut self) {

@@ -23,7 +23,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::super::body::{Body, Leader, State};
-use super::super::envelope::Peer;
+use super::super::endpoint::Incoming;
+use super::super::envelope::{Peer, Role};
 use super::super::term::Term;
 use super::{CoordinatorEnd, Members};
 use crate::identity::{NodeId, Revision};
@@ -61,7 +62,7 @@ pub(super) struct Election {
     pub(super) known: Option<Leader>,
     /// When that one was last heard.
     pulsed: Option<Duration>,
-    /// When anybody was last heard.
+    /// When a node or a coordinator was last heard.
     pub(super) touched: Duration,
     /// Nodes that ask this standby, since when, and when last.
     asked: BTreeMap<NodeId, [Duration; 2]>,
@@ -122,6 +123,15 @@ impl CoordinatorEnd {
     fn has_pulse(&self, now: Duration) -> bool {
         let silence = self.settings.silence;
         self.election.known.is_some() && self.election.pulsed.is_some_and(|at| now < at + silence)
+    }
+
+    /// Notes that a node or a coordinator was heard.
+    pub(super) fn note_heard(&mut self, now: Duration, incoming: &Incoming) {
+        if let Incoming::New(peer, _) | Incoming::Challenged(peer) = incoming {
+            if peer.role != Role::Operator {
+                self.election.touched = now;
+            }
+        }
     }
 
     /// Whether anybody was heard a short time ago, or there is no other coordinator.

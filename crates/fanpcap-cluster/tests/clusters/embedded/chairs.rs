@@ -6,7 +6,7 @@ use fanpcap_cluster::Topology;
 use fanpcap_cluster::control::{CoordinatorEnd, CoordinatorSettings, Role, State, WriteRefused};
 use fanpcap_cluster::coordinator::{Coordinator, Note, Timing};
 
-use super::{HEARTBEAT, MILLI, NEVER, Network, OFFLINE, chair_at};
+use super::{HEARTBEAT, MILLI, NEVER, Network, OFFLINE, Ways, chair_at};
 use crate::proof::lineage::Written;
 use crate::store::Time;
 
@@ -24,6 +24,7 @@ pub(super) struct Chair {
     /// Until then it is cut off; from all, or from the others and every second node.
     pub(super) cut: Time,
     pub(super) is_half_cut: bool,
+    pub(super) ways: Ways,
     /// How far its monotonic clock is from the time.
     pub(super) skew: Duration,
     leads: bool,
@@ -48,6 +49,7 @@ impl Chair {
             full: 0,
             cut: 0,
             is_half_cut: false,
+            ways: Ways::Both,
             skew: Duration::from_secs(10_000),
             leads: false,
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fanpcap_cluster::control::Wish;
 
-use super::{NEVER, Network, node_at};
+use super::{NEVER, Network, Ways, node_at};
 use crate::fate::{Blow, Weather};
 
 impl Network {
@@ -42,7 +42,10 @@ impl Network {
                 }
             }
             Blow::StoppedAgent { node, lasts } => self.machines[node].stopped = now + lasts,
-            Blow::CutOff { node, lasts } => self.machines[node].cut = now + lasts,
+            Blow::CutOff { node, lasts } => {
+                self.machines[node].cut = now + lasts;
+                self.ways[node] = Ways::of(lasts);
+            }
             Blow::Drain { node } => {
                 self.drained[node] = !self.drained[node];
                 let id = self.machines[node].id;
@@ -59,7 +62,7 @@ impl Network {
             Blow::NoQuorum { lasts, .. } => {
                 // The control network is gone.
                 for chair in &mut self.chairs {
-                    (chair.cut, chair.is_half_cut) = (now + lasts, false);
+                    (chair.cut, chair.is_half_cut, chair.ways) = (now + lasts, false, Ways::Both);
                 }
             }
             Blow::KilledChair { .. }
@@ -84,7 +87,7 @@ impl Network {
             Blow::StoppedChair { chair, lasts } => self.chairs[chair].stopped = now + lasts,
             Blow::CutOffChair { chair, lasts } => {
                 let chair = &mut self.chairs[chair];
-                (chair.cut, chair.is_half_cut) = (now + lasts, is_odd);
+                (chair.cut, chair.is_half_cut, chair.ways) = (now + lasts, is_odd, Ways::of(lasts));
             }
             Blow::ClockJump { chair, to } => {
                 self.chairs[chair].skew = Duration::from_secs(to);
