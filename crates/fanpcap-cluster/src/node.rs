@@ -72,7 +72,7 @@ pub enum Remark {
     Refused(Refusal),
     /// The engine is out of reach, or in reach again. The node keeps what it has.
     Reach(bool),
-    /// The engine refuses, and says why. The node keeps what it has.
+    /// The engine does not answer or refuses, and why. The node keeps what it has.
     Denied(String),
     /// The table of this topology could not be loaded. It is tried again.
     NotLoaded(Revision),

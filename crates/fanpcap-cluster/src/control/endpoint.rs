@@ -61,6 +61,20 @@ impl Cause {
         Self::Term,
     ];
 
+    /// What was wrong with such datagrams.
+    fn fault(self) -> &'static str {
+        match self {
+            Self::Foreign => "no control messages of this cluster",
+            Self::Key => "sealed with another key",
+            Self::Seal => "forged or damaged",
+            Self::Body => "not understood",
+            Self::Replay => "old",
+            Self::Stale => "not known to be new",
+            Self::Version => "of another version",
+            Self::Term => "of an impossible term",
+        }
+    }
+
     fn of(error: OpenError) -> Self {
         match error {
             OpenError::Shape | OpenError::Cluster => Self::Foreign,
@@ -169,6 +183,14 @@ impl Endpoint {
     /// How many datagrams were not taken for this cause.
     pub fn refused(&self, cause: Cause) -> u64 {
         self.refused[cause as usize]
+    }
+
+    /// Which datagrams were refused, with their numbers; empty for none.
+    pub(super) fn told_refused(&self) -> String {
+        let refused = Cause::ALL.iter().map(|cause| (self.refused(*cause), cause));
+        let refused = refused.filter(|(count, _)| *count > 0);
+        let told = refused.map(|(count, cause)| format!("{count} {}", cause.fault()));
+        told.collect::<Vec<_>>().join(", ")
     }
 
     /// Refuses a datagram's message if it has a term that no coordinator can have.

@@ -67,6 +67,8 @@ pub struct NodeEnd {
     term: Term,
     /// When a coordinator was last asked because it was announced.
     courted: Option<Duration>,
+    /// When it says that no coordinator has ever taken it in; zero before the first tick.
+    limit: Duration,
     next: Duration,
     /// The newest topology that has come, and its number among the lists that are sent.
     newest: Option<(Revision, Box<Topology>)>,
@@ -90,6 +92,7 @@ impl NodeEnd {
             following: None,
             term: Term::default(),
             courted: None,
+            limit: Duration::ZERO,
             next: Duration::ZERO,
             newest: None,
             transfers: 0,
@@ -159,6 +162,7 @@ impl NodeEnd {
             self.following = None;
             self.events.push_back(NodeEvent::Reach(false));
         }
+        self.mind_silence(now);
         let unanswered = self.beat();
         if unanswered >= UNANSWERED {
             self.ask_all();
@@ -169,6 +173,28 @@ impl NodeEnd {
             false => self.settings.retry,
         };
         self.next = now + wait;
+    }
+
+    /// Says once that no coordinator has taken the node in since it began, and what came instead.
+    fn mind_silence(&mut self, now: Duration) {
+        let silence = self.settings.silence;
+        if self.limit.is_zero() {
+            self.limit = now + silence;
+        }
+        if now < self.limit {
+            return;
+        }
+        self.limit = Duration::MAX;
+        let came = match self.endpoint.told_refused() {
+            none if none.is_empty() => "nothing came from any".to_owned(),
+            refused => format!("refused messages: {refused}"),
+        };
+        let seconds = silence.as_secs();
+        let said = format!(
+            "no coordinator has answered for {seconds} s ({came}): are coordinators and key_file as \
+             in the coordinators' files, and does a firewall let UDP pass?"
+        );
+        self.events.push_back(NodeEvent::Denied(said));
     }
 
     /// Sends a heartbeat to the coordinator. Returns how many went unanswered before.
@@ -314,6 +340,7 @@ impl NodeEnd {
         }
         self.term = leader.term;
         self.refusal = None;
+        self.limit = Duration::MAX;
         // Who sends a lost answer again from elsewhere must not draw the heartbeats there.
         let known = self.following.filter(|to| to.peer == peer);
         let address = known.map_or(address, |to| to.address);
@@ -386,6 +413,7 @@ impl NodeEnd {
     }
 
     fn refuse(&mut self, refusal: Refusal) {
+        self.limit = Duration::MAX;
         if self.refusal.replace(refusal) != Some(refusal) {
             self.events.push_back(NodeEvent::Refused(refusal));
         }

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use fanpcap_cluster::control::{
-    Body, Cause, CoordinatorEnd, Incoming, Leader, Refused, Reply, Request, Role, State, Term,
-    TooManyWishes, Wish, WriteRefused,
+    Body, Cause, CoordinatorEnd, Incoming, Key, Keys, Leader, Refused, Reply, Request, Role, State,
+    Term, TooManyWishes, Wish, WriteRefused,
 };
 use fanpcap_cluster::{Announcement, NodeEvent, NodeId, Refusal, Revision};
 
@@ -350,5 +350,39 @@ fn answers_from_elsewhere_do_not_draw_heartbeats_there() {
         assert!(raced >= 6, "{raced}");
         let lost = NodeEvent::Reach(false);
         assert!(!network.nodes[0].events.contains(&lost));
+    }
+}
+
+#[test]
+fn a_node_that_never_reached_a_coordinator_says_so_once() {
+    for has_other_key in [false, true] {
+        let (mut network, ..) = settled(5, 2, 2);
+        network.log = Some(Vec::new());
+        network.run(2 * SECOND);
+        let (from, _, datagram) = network.log.take().expect("it is kept").remove(0);
+        network.start_node(1);
+        network.nodes[1].events.clear();
+        if has_other_key {
+            let current = Key::new(vec![9; 32]).expect("32 bytes");
+            let end = network.nodes[1].end.as_mut().expect("it runs");
+            end.endpoint_mut().set_keys(Keys {
+                current,
+                other: None,
+            });
+            network.hand(from, node_at(1), &datagram);
+        } else {
+            part(&mut network, &[], &[1]);
+        }
+        network.run(14 * SECOND);
+        assert_eq!(network.nodes[1].events, []);
+        network.run(40 * SECOND);
+        let [NodeEvent::Denied(said)] = &network.nodes[1].events[..] else {
+            panic!("{:?}", network.nodes[1].events);
+        };
+        let came = match has_other_key {
+            true => "(refused messages: 1 sealed with another key)",
+            false => "(nothing came from any)",
+        };
+        assert!(said.contains(came), "{said}");
     }
 }
