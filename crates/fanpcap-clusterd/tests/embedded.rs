@@ -1,4 +1,5 @@
-//! The embedded engine between network namespaces: two coordinators, three nodes, a forger.
+//! The embedded engine between network namespaces: two coordinators, three nodes, a forger, a
+//! firewall.
 
 use std::fs::{self, Permissions};
 use std::net::UdpSocket;
@@ -12,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_cluster::control::{Cause, ClusterId, Endpoint, Key, Keys, Peer, Role, Wish};
+use fanpcap_cluster::control::{Cause, ClusterId, Endpoint, Key, Keys, Peer, Role, Status, Wish};
 use fanpcap_cluster::{Announcement, NodeEvent, NodeId, Revision};
 use fanpcap_clusterd::conf::{Conf, Embedded, Engine};
 use fanpcap_clusterd::coordination::{NodeSide, OperatorSide};
@@ -137,14 +138,66 @@ fn forge(at: usize) -> Result<()> {
     Ok(())
 }
 
+/// The settings of all.
+fn settings(scratch: &Scratch) -> Result<Conf> {
+    scratch.write("key", "0123456789abcdef0123456789abcdef")?;
+    fs::set_permissions(scratch.file("key"), Permissions::from_mode(0o600))?;
+    let path: PathBuf = scratch.write("cluster.conf", &text(scratch, true))?;
+    Ok(Conf::load(&path)?)
+}
+
+/// A firewall rule on the active coordinator's machine lets nothing in.
+#[test]
+#[ignore = "needs root: network namespaces"]
+fn a_coordinator_that_can_not_receive_is_replaced() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let conf = settings(&scratch)?;
+    let mirror = Mirror::new(5)?;
+    let coordinators = [0, 1].map(|at| coordinator(&mirror, at, &scratch));
+    let (tell, told) = mpsc::channel();
+    let ends = [(); 3].map(|()| Arc::new(AtomicBool::new(false)));
+    let start =
+        |(at, ends): (usize, _)| node(&mirror, at, conf.clone(), tell.clone(), Arc::clone(ends));
+    let nodes: Vec<_> = (2..).zip(&ends).map(start).collect::<Result<_>>()?;
+    await_topology(&told, 3)?;
+    let operator = EmbeddedOperator::new(&conf, embedded(&conf));
+    let leader = operator.status()?.leader.number;
+
+    mirror.deafen(usize::from(leader))?;
+    let begin = Instant::now();
+    let wait = |limit: u64, is_so: &dyn Fn(&Status) -> bool| loop {
+        let has_come = operator.status().is_ok_and(|status| is_so(&status));
+        let took = begin.elapsed();
+        ensure!(took <= within(Duration::from_secs(limit)), "{took:?}");
+        if has_come {
+            println!("after {took:?}");
+            return Ok(());
+        }
+    };
+    // Its machine fails: it does not leave the cluster.
+    ends[2].store(true, Ordering::Relaxed);
+    wait(6, &|status| status.leader.number == 1 - leader)?;
+    wait(20, &|status| {
+        let topology = status.topology.as_ref();
+        topology.is_some_and(|(_, topology)| {
+            let dead = topology.seat(NodeId(4)).map(|seat| seat.slot);
+            topology.heirs.is_none() && (dead.is_none() || !topology.owners.contains(&dead))
+        })
+    })?;
+    ends.iter()
+        .for_each(|end| end.store(true, Ordering::Relaxed));
+    for node in nodes {
+        node.join().ok().context("a node's thread panicked")??;
+    }
+    drop(coordinators);
+    Ok(())
+}
+
 #[test]
 #[ignore = "needs root: network namespaces"]
 fn a_standby_takes_over_and_nobody_else_is_heard() -> Result<()> {
     let scratch = Scratch::new()?;
-    scratch.write("key", "0123456789abcdef0123456789abcdef")?;
-    fs::set_permissions(scratch.file("key"), Permissions::from_mode(0o600))?;
-    let path: PathBuf = scratch.write("cluster.conf", &text(&scratch, true))?;
-    let conf = Conf::load(&path)?;
+    let conf = settings(&scratch)?;
     // It finds the coordinator by the multicast announcement alone.
     let finder = Conf::parse(&text(&scratch, false), "finder")?;
     let mirror = Mirror::new(5)?;

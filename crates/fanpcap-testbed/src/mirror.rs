@@ -149,6 +149,23 @@ impl Mirror {
         Ok(())
     }
 
+    /// Makes a node drop each IPv4 packet that arrives from the control network. What it sends still
+    /// arrives elsewhere. The kernel may lack tc's `drop`, so packets leave by the mirror port, at
+    /// whose other end nobody listens.
+    ///
+    /// # Errors
+    /// `tc` failed; the message has its output.
+    pub fn deafen(&self, node: usize) -> Result<()> {
+        let code = bytecode(0.0);
+        let filter = ["filter", "add", "dev", CONTROL, "ingress", "protocol", "ip"];
+        let select = ["bpf", "bytecode", &code];
+        let action = ["action", "mirred", "egress", "redirect", "dev", MONITOR];
+        self.on_node(node, || {
+            veth::tc(&["qdisc", "add", "dev", CONTROL, "clsact"])?;
+            veth::tc(&[&filter[..], &select, &action].concat())
+        })
+    }
+
     /// The number of frames given to the node's mirror port, by the device's counter. Packets that
     /// [`Mirror::set_loss`] drops are not included.
     ///
