@@ -31,8 +31,8 @@ pub enum NodeEvent {
     Refused(Refusal),
     /// Whether the engine is in reach. A node that is cut off goes on as before.
     Reach(bool),
-    /// The engine has not answered since the node began; or it refuses what the node asks, though it
-    /// did not before: a password, a permission, a certificate. What to tell the operator.
+    /// The engine has not answered since the node began; or it refuses what the node asks, though
+    /// it did not before: a password, a permission, a certificate. What to tell the operator.
     Denied(String),
 }
 
