@@ -7,6 +7,7 @@
 mod members;
 mod election;
 mod knowledge;
+mod touch;
 mod requests;
 
 use std::collections::BTreeMap;

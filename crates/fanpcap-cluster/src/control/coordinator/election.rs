@@ -23,15 +23,11 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::super::body::{Body, Leader, State};
-use super::super::endpoint::Incoming;
-use super::super::envelope::{Peer, Role};
+use super::super::envelope::Peer;
 use super::super::term::Term;
 use super::{CoordinatorEnd, Members};
 use crate::identity::{NodeId, Revision};
-use crate::topology::{NODES, Topology};
-
-/// So many nodes that ask a standby are enough, however many nodes there are.
-const MANY: usize = 3;
+use crate::topology::Topology;
 
 /// How much longer a standby waits than the one before it.
 const STEP: Duration = Duration::from_millis(50);
@@ -65,7 +61,7 @@ pub(super) struct Election {
     /// When a node or a coordinator was last heard.
     pub(super) touched: Duration,
     /// Nodes that ask this standby, since when, and when last.
-    asked: BTreeMap<NodeId, [Duration; 2]>,
+    pub(super) asked: BTreeMap<NodeId, [Duration; 2]>,
     pub(super) pulse_at: Duration,
     announce_at: Duration,
 }
@@ -123,43 +119,6 @@ impl CoordinatorEnd {
     fn has_pulse(&self, now: Duration) -> bool {
         let silence = self.settings.silence;
         self.election.known.is_some() && self.election.pulsed.is_some_and(|at| now < at + silence)
-    }
-
-    /// Notes that a node or a coordinator was heard.
-    pub(super) fn note_heard(&mut self, now: Duration, incoming: &Incoming) {
-        if let Incoming::New(peer, _) | Incoming::Challenged(peer) = incoming {
-            if peer.role != Role::Operator {
-                self.election.touched = now;
-            }
-        }
-    }
-
-    /// Whether anybody was heard a short time ago, or there is no other coordinator.
-    pub(super) fn is_in_touch(&self, now: Duration) -> bool {
-        self.settings.others.is_empty() || now < self.election.touched + self.settings.silence
-    }
-
-    /// Notes that a node asks this coordinator, which does not lead.
-    pub(super) fn note_asked(&mut self, now: Duration, node: NodeId) {
-        let silence = self.settings.silence;
-        self.election
-            .asked
-            .retain(|_, [_, last]| now < *last + silence);
-        if self.election.asked.len() < NODES {
-            let times = self.election.asked.entry(node).or_insert([now, now]);
-            times[1] = now;
-        }
-    }
-
-    /// Whether so many nodes ask for so long that the leader does not serve the cluster, though it
-    /// is heard.
-    pub(super) fn is_asked_in_vain(&self, now: Duration) -> bool {
-        let silence = self.settings.silence;
-        let asks =
-            |[first, last]: &&[Duration; 2]| *last >= *first + silence && now < *last + silence;
-        let asking = self.election.asked.values().filter(asks).count();
-        let all = self.knowledge.state.members.len();
-        asking > 0 && (asking >= MANY || asking * 2 >= all)
     }
 
     pub(super) fn leads(&self) -> bool {
