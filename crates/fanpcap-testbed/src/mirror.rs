@@ -150,8 +150,8 @@ impl Mirror {
     }
 
     /// Makes a node drop each IPv4 packet that arrives from the control network. What it sends
-    /// still arrives elsewhere. The kernel may lack tc's `drop`, so packets leave by the mirror port, at
-    /// whose other end nobody listens.
+    /// still arrives elsewhere. The kernel may lack tc's `drop`, so packets leave by the mirror
+    /// port, at whose other end nobody listens.
     ///
     /// # Errors
     /// `tc` failed; the message has its output.
