@@ -280,7 +280,7 @@ impl Sender {
             Shown::Taken => Ok(PROBES),
             Shown::Refused => self.give_way(self.device.refuses()),
             Shown::Hidden => self.give_way(format!(
-                "other traffic hides whether {device} accepts live frames; --live sends them anyway"
+                "other traffic hides whether {device} accepts live frames, so up to {PROBES} frames more than counted were sent; --live sends live frames anyway"
             )),
         }
     }

@@ -82,7 +82,10 @@ impl Files {
             (Some(wanted), Ok(named)) => *wanted == named,
             _ => named == path,
         };
-        self.named.keys().any(|named| same(named)) || self.written().iter().any(|named| same(named))
+        // A derived name counts before the application has written to the file.
+        let derived = self.patterns.iter().flat_map(Pattern::found);
+        let mut derived = derived.filter(|path| !self.others.contains(path));
+        self.named.keys().any(|named| same(named)) || derived.any(|path| same(&path))
     }
 
     /// Renames the files that the copy wrote to NAME.1, .2 and so on, so that the next start does
@@ -215,6 +218,11 @@ mod tests {
             fs::write(scratch.file(name), HEAD).unwrap();
         }
         fs::write(scratch.file("1.pcap3"), "text").unwrap();
+        // What the application has not written yet is in its buffer.
+        fs::write(scratch.file("1.pcap5"), "").unwrap();
+        assert!(
+            files.contain(&scratch.file("1.pcap5")) && !files.contain(&scratch.file("1x.pcap"))
+        );
         // Other users may put such a pipe into a directory like /tmp.
         let (pipe, own) = (scratch.file("1.pcap4"), files.clone());
         let found = pipe::opened(&pipe, move |_| own.captures()).unwrap();

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use fanpcap::request::Request;
 use fanpcap_config::device::ANY;
 use fanpcap_config::driver::Driver;
-use fanpcap_config::settings::{Environment, Explained, GroupChoice, Settings};
+use fanpcap_config::settings::{Environment, Explained, Group, GroupChoice, Settings};
 use fanpcap_group::founder::{FoundError, Founder, PERIOD};
 use fanpcap_linux::interface;
 use fanpcap_linux::process::is_secure;
@@ -93,6 +93,20 @@ pub(crate) fn explained(group: u16, device: &str, fanout: Option<&str>) -> Optio
     let request = Request::of(device, Settings::load(&environment));
     let explained = request.explain(&compile_expression).ok()?;
     explained.into_iter().next()
+}
+
+/// The group that the config file gives a device, and where.
+pub(crate) fn configured(device: &str) -> Option<(u16, String)> {
+    let mut environment = Environment::whole(is_secure());
+    let variables = &mut environment.variables;
+    variables.retain(|(name, _)| !is_replaced(name, false));
+    let request = Request::of(device, Settings::load(&environment));
+    let explained = request.explain(&compile_expression).ok()?;
+    let choice = explained.into_iter().next()?.plan.ok()?.choice?;
+    match choice.group {
+        Group::Number(number) => Some((number, choice.origin)),
+        Group::New => None,
+    }
 }
 
 /// The engine other than packet sockets that the settings ask for.

@@ -68,8 +68,8 @@ use supervise::{Run, Supervised};
 /// the packets. If a copy needs more than 1 second for this, or all copies together more than 5
 /// seconds, the remaining copies start at once.
 ///
-/// Without --fanout, variables and the config file set the mode. If they set none, the mode is
-/// flow, or hash where flow can't be loaded. This command loads a steering program, such as flow,
+/// Without --fanout, variables and the config file set the mode of the copies' group: fanout@5
+/// counts with --group 5. If they set none, the mode is flow, or hash where flow can't be loaded. This command loads a steering program, such as flow,
 /// before the copies start, if it has CAP_BPF and knows the device. Then programs that have given
 /// up CAP_BPF, such as dumpcap, can be copies, too.
 ///
@@ -189,6 +189,9 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let to_stdout = arguments.merge.as_deref() == Some(Path::new("-"));
     let output = Arc::new(Output::new(!arguments.quiet, to_stdout)?);
     announce(arguments, (group, &fanout, engine), &choice.why, &output);
+    if arguments.group.is_none() {
+        tell_of_settings(device.as_deref(), &output);
+    }
     let ifindex = device.as_deref().and_then(interface::index);
     let founder = founding::of_copies(group, device.as_deref(), fanout.variable(0));
     let run = Run {
@@ -250,6 +253,17 @@ fn announce(
     for member in group::members(group) {
         output.say(&format!(
             "group {group} already has another member, which also gets a share of the packets: {member}"
+        ));
+    }
+}
+
+/// Names the group that the config file gives the device, which the copies do not join.
+fn tell_of_settings(device: Option<&str>, output: &Output) {
+    let configured = device.and_then(|device| Some((device, founding::configured(device)?)));
+    if let Some((device, (group, origin))) = configured {
+        output.say(&format!(
+            "{origin}: {device} has group {group}, which these copies do not join: '--group {group}' makes them \
+             its members, in its mode"
         ));
     }
 }

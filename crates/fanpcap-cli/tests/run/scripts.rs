@@ -333,6 +333,22 @@ fn settings_that_do_nothing_are_told() {
     assert!(said.contains("in group 4711, hash; "), "{said}");
 }
 
+#[test]
+fn a_group_of_the_config_file_that_the_copies_do_not_join_is_told() {
+    let scratch = fanpcap_testkit::Scratch::new().unwrap();
+    let file = scratch.write("pcap.conf", "group_lo = 11\n").unwrap();
+    let config = format!("PCAP_CONFIG={}", file.display());
+    let said = |line: &[&str]| {
+        let ended = Running::start_by(&["env", &config], line, None).unwrap();
+        ended.wait().unwrap().said()
+    };
+    let told = "pcap.conf:1: lo has group 11, which these copies do not join: '--group 11' makes";
+    let free = said(&["-n", "1", "-i", "lo", "--", "true"]);
+    assert!(free.contains(told), "{free}");
+    let same = said(&["-n", "1", "-i", "lo", "--group", "11", "--", "true"]);
+    assert!(!same.contains("which these copies"), "{same}");
+}
+
 /// `fanpcap run` must not pass its default mode to the copies. The mode would become a request, and
 /// a copy without CAP_BPF would fail to join.
 #[test]

@@ -84,9 +84,10 @@ impl Desk {
     pub(super) fn open(settings: &DeskSettings<'_>) -> Result<Self> {
         let (messages, refused) =
             intake::open(settings.listen, settings.analyzer.cluster, settings.keyring)?;
-        let port = settings.dicap_port;
-        let dicap =
-            port.map(|port| DicapReceiver::open(SocketAddr::new(settings.listen.ip(), port)));
+        let dicap = settings.dicap_port.map(|port| {
+            let has_keys = settings.keyring.tls().is_some();
+            DicapReceiver::open(SocketAddr::new(settings.listen.ip(), port), has_keys)
+        });
         let ledger = LedgerSettings {
             skew: settings.analyzer.skew,
             begin: settings.clock.now(),

@@ -1,7 +1,7 @@
 //! Takes datagrams of nodes: headers of packets, without a time, a number or a proof of their
 //! sender.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, TrySendError, sync_channel};
@@ -39,10 +39,16 @@ pub(crate) struct Counts {
 /// Nodes whose addresses are remembered. Without a key anybody can pass for nodes.
 const SENDERS: usize = 2 * NODES;
 
-/// The addresses whose datagrams are taken: those from which nodes send their counts. With a key,
-/// nobody else can send counts.
+/// The addresses whose datagrams are taken.
+///
+/// With a key or certificates, these are the addresses from which nodes send their counts: nobody
+/// else can send counts. Without, anybody can. Then the first [`SENDERS`] other addresses are taken,
+/// too, for nodes as in the paper, which send no counts.
 #[derive(Debug, Default)]
-pub(crate) struct Senders(Mutex<BTreeMap<NodeId, Sender>>);
+pub(crate) struct Senders {
+    counted: Mutex<BTreeMap<NodeId, Sender>>,
+    others: Option<Mutex<BTreeSet<IpAddr>>>,
+}
 
 #[derive(Debug)]
 struct Sender {
@@ -52,6 +58,13 @@ struct Sender {
 }
 
 impl Senders {
+    fn new(has_keys: bool) -> Self {
+        Self {
+            others: (!has_keys).then(Mutex::default),
+            ..Self::default()
+        }
+    }
+
     /// A node's counts came from this address, at this time. If there are too many nodes, the one
     /// that was silent longest is forgotten.
     pub(crate) fn take(&self, node: NodeId, from: IpAddr, at: u64) {
@@ -68,11 +81,19 @@ impl Senders {
 
     fn has(&self, from: IpAddr) -> bool {
         let from = from.to_canonical();
-        self.senders().values().any(|it| it.address == from)
+        self.senders().values().any(|it| it.address == from) || self.is_other(from)
+    }
+
+    fn is_other(&self, from: IpAddr) -> bool {
+        let Some(others) = &self.others else {
+            return false;
+        };
+        let mut others = others.lock().unwrap_or_else(PoisonError::into_inner);
+        others.contains(&from) || others.len() < SENDERS && others.insert(from)
     }
 
     fn senders(&self) -> MutexGuard<'_, BTreeMap<NodeId, Sender>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -87,17 +108,17 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// Listens on an address.
+    /// Listens on an address. `has_keys`: the cluster has a key or certificates.
     ///
     /// # Errors
     ///
     /// The address can't be listened on.
-    pub(crate) fn open(on: SocketAddr) -> Result<Self> {
+    pub(crate) fn open(on: SocketAddr, has_keys: bool) -> Result<Self> {
         let socket = UdpSocket::bind(on).map_err(|error| not_listening(on, &error))?;
         let (to, queue) = sync_channel(QUEUE);
         let counts = Arc::new(Counts::default());
         let of_thread = Arc::clone(&counts);
-        let senders = Arc::new(Senders::default());
+        let senders = Arc::new(Senders::new(has_keys));
         let believed = Arc::clone(&senders);
         let take = move || {
             // One byte more than a datagram has, to recognize longer ones, which are refused.
@@ -152,7 +173,7 @@ mod tests {
 
     #[test]
     fn nodes_addresses_are_senders() {
-        let senders = Senders::default();
+        let senders = Senders::new(true);
         let [old, new, stranger] = [1, 2, 3].map(|last| IpAddr::from([10, 0, 0, last]));
         assert!(!senders.has(old));
         senders.take(NodeId(1), "::ffff:10.0.0.1".parse().unwrap(), 1);
@@ -166,5 +187,15 @@ mod tests {
         }
         assert!(senders.has(new));
         assert_eq!(senders.senders().len(), SENDERS);
+    }
+
+    #[test]
+    fn without_keys_nodes_that_send_no_counts_are_taken_up_to_a_number() {
+        let senders = Senders::new(false);
+        let address = |number: usize| IpAddr::from(u32::try_from(number).unwrap().to_be_bytes());
+        assert!((0..SENDERS).all(|number| senders.has(address(number))));
+        assert!(!senders.has(address(SENDERS)) && senders.has(address(0)));
+        senders.take(NodeId(1), address(SENDERS), 1);
+        assert!(senders.has(address(SENDERS)));
     }
 }

@@ -150,9 +150,10 @@ impl Device {
     fn one_cpu(&self) -> Option<Finding> {
         let facts = &self.nic.facts;
         // A device with several queues has an rps_cpus file for each queue. If a file contains
-        // CPUs, the packets of its queue are already spread over these CPUs.
-        let is_steered = facts.value(Setting::Rps(0)) != Some("");
-        let is_alone = !is_steered && facts.value(Setting::Rps(1)).is_none();
+        // several CPUs, the packets of its queue are already spread over these CPUs.
+        let cpus = facts.value(Setting::Rps(0));
+        let is_spread = cpus.is_none_or(|cpus| cpus.contains([',', '-']));
+        let is_alone = !is_spread && facts.value(Setting::Rps(1)).is_none();
         if !self.is_shared || !is_alone || facts.cpus.len() < 2 {
             return None;
         }

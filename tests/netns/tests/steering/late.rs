@@ -1,5 +1,6 @@
 //! Only the member that last attached the group's BPF program reports late fragments.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::process::Command;
 use std::thread;
@@ -35,10 +36,14 @@ fn send_late(wire: &Wire, identification: u16) -> Result<()> {
 
 /// The number of maps that a process has open, without the table that all members share.
 fn maps(pid: u32) -> Result<usize> {
-    let links = fs::read_dir(format!("/proc/{pid}/fd"))?.flatten();
-    let links = links.filter_map(|link| fs::read_link(link.path()).ok());
-    let maps = links.filter(|link| link.to_str() == Some("anon_inode:bpf-map"));
-    maps.count().checked_sub(1).context("no table")
+    let infos = fs::read_dir(format!("/proc/{pid}/fdinfo"))?.flatten();
+    let infos = infos.filter_map(|info| fs::read_to_string(info.path()).ok());
+    let id = |info: &str| {
+        info.lines()
+            .find_map(|line| Some(line.strip_prefix("map_id:")?.to_owned()))
+    };
+    let maps: BTreeSet<String> = infos.filter_map(|info| id(&info)).collect();
+    maps.len().checked_sub(1).context("no table")
 }
 
 #[test]
