@@ -25,7 +25,7 @@ fn headers_in_the_papers_datagrams_come_to_files() {
     let scratch = Scratch::new().unwrap();
     let directory = scratch.file("records");
     let (listen, port) = (free_address(), free_address().port());
-    let ring = ring(None);
+    let ring = ring(Some(1));
     let mut settings = settings(listen, &ring, Some(&directory), 1 << 30);
     settings.dicap_port = Some(port);
     let mut desk = Desk::open(&settings).unwrap();
