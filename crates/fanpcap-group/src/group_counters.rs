@@ -10,6 +10,7 @@ use fanpcap_buckets::Slot;
 use fanpcap_engine::WatchedCounters;
 use fanpcap_linux::memory::Memory;
 use fanpcap_linux::process::pidfd::Process;
+use std::collections::BTreeSet;
 use std::io;
 
 /// The counters of one group, and the table that names their members.
@@ -69,6 +70,11 @@ impl GroupCounters {
     /// Packets that the steering program dropped.
     pub fn nowhere(&self) -> u64 {
         self.counters.nowhere()
+    }
+
+    /// Whether `members` has all members that the group has had so far.
+    pub fn has_had_only(&self, members: &BTreeSet<MemberId>) -> bool {
+        shared::table(&self.table).has_had_only(members)
     }
 
     /// Packets that came to the group.

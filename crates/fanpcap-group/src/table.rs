@@ -13,12 +13,14 @@ mod loads;
 mod renumbered;
 mod sticky_ids;
 
+use crate::page::MemberId;
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::{self, BUCKETS, SLOTS};
 pub(crate) use journal::Journal;
 pub(crate) use loads::Loads;
 pub use loads::{Elephant, Leveled};
 pub(crate) use part::{Classes, Part};
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub use sums::FinalCounters;
 
@@ -357,6 +359,13 @@ impl<'a> Table<'a> {
     pub(crate) fn rows(self) -> impl Iterator<Item = (Slot, Row)> + use<'a> {
         let slots = (0..=u8::MAX).map(Slot).take(self.positions());
         slots.map(move |slot| (slot, self.row(slot)))
+    }
+
+    /// Whether `members` has all members that the group has had so far.
+    pub(crate) fn has_had_only(self, members: &BTreeSet<MemberId>) -> bool {
+        let mut taken = self.rows().filter(|(_, row)| row.state != State::Free);
+        let is_one = |row: Row| members.contains(&MemberId::of_socket(row.member));
+        self.gone().members == 0 && taken.all(|(_, row)| is_one(row))
     }
 
     /// Notes how many buckets have moved, and when.

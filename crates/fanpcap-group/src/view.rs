@@ -12,6 +12,7 @@ use crate::table::{Journal, Part, Row, Table, at};
 use fanpcap_buckets::layout::SLOTS;
 pub use fanpcap_engine::Ledger;
 use fanpcap_linux::memory::Memory;
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -182,6 +183,11 @@ impl GroupTable {
     pub fn has(&self, member: MemberId) -> bool {
         let mut rows = shared::table(&self.memory).rows();
         rows.any(|(_, row)| row.member == member.socket())
+    }
+
+    /// Whether `members` has all members that the group has had so far.
+    pub fn has_had_only(&self, members: &BTreeSet<MemberId>) -> bool {
+        shared::table(&self.memory).has_had_only(members)
     }
 
     /// Reads the table; `None` if the table no longer belongs to this group. If the table changes

@@ -23,6 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
+use std::slice;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -280,6 +281,7 @@ impl Ledger {
                 self.held.push(member);
                 continue;
             }
+            self.hold_known(slice::from_mut(&mut member));
             self.note_nowhere_of(&member);
             if !member.is_steered() {
                 ended.push(member);
@@ -345,8 +347,9 @@ impl Ledger {
         }
         // The remaining members are in use by descendants of a copy, or have rings that the other
         // members of the group have not read to the end.
-        let held = std::mem::take(&mut self.held).into_iter();
-        let rest = held.chain(std::mem::take(&mut self.ended));
+        let held = std::mem::take(&mut self.held);
+        held.iter().for_each(|it| self.note_nowhere_of(it));
+        let rest = held.into_iter().chain(std::mem::take(&mut self.ended));
         self.settled
             .extend(rest.map(|member| (member.copy, member.leave_alone())));
         self.tell_least();

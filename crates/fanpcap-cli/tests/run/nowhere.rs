@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
-use fanpcap_testkit::member;
+use fanpcap_testkit::{Program, Scratch, member};
 use serde_json::Value;
 
 use crate::captures::{frames, on_wire, wait_until_taken};
@@ -130,4 +130,33 @@ fn packets_that_the_steering_program_drops_are_counted_on_packet_sockets() {
 #[ignore = "needs root: eBPF, packet sockets in a namespace"]
 fn packets_that_the_steering_program_drops_are_counted_on_xdp() {
     dropped_packets_are_counted_on(&format!("xdp:{FAR}")).unwrap();
+}
+
+/// The summary counts from the first copy's join, and the screens from the group's begin.
+fn packets_that_a_member_dropped_before_are_not_the_copies_on(device: &str) -> Result<()> {
+    on_wire(|injector| {
+        let scratch = Scratch::new()?;
+        let other = Program::tcpdump(device, scratch.file("other.pcap"))?;
+        let _other = other.group(GROUP, PROGRAM).start(&scratch)?;
+        injector.send_all(&vec![arp(); ARP])?;
+        screens_show(ARP)?;
+        let running = start(device)?;
+        injector.send_all(&vec![arp(); 2 * ARP])?;
+        screens_show(3 * ARP)?;
+        let summary = running.stop()?.summary();
+        ensure!(summary["steered_nowhere"] == 2 * ARP, "{summary:#}");
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn what_was_dropped_nowhere_before_the_copies_is_not_theirs_on_packet_sockets() {
+    packets_that_a_member_dropped_before_are_not_the_copies_on(FAR).unwrap();
+}
+
+#[test]
+#[ignore = "needs root: eBPF, packet sockets in a namespace"]
+fn what_was_dropped_nowhere_before_the_copies_is_not_theirs_on_xdp() {
+    packets_that_a_member_dropped_before_are_not_the_copies_on(&format!("xdp:{FAR}")).unwrap();
 }

@@ -1,12 +1,13 @@
 //! Packets that the group's steering program dropped, on all devices of the copies. The ledger
 //! holds the memory with these counts, which then outlives the group.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fanpcap_group::founder::Founder;
 use fanpcap_group::group_counters::GroupCounters;
 use fanpcap_group::page::MemberId;
-use fanpcap_group::view::{GroupTable, State, View};
+use fanpcap_group::view::GroupTable;
 
 use super::Ledger;
 use super::member::Member;
@@ -15,10 +16,11 @@ use super::member::Member;
 /// and began again.
 #[derive(Debug, Default)]
 pub(super) struct Nowhere {
+    /// Each with its device, and with what it counted before a copy was in the group.
     tables: Vec<(u32, GroupTable, u64)>,
     /// Packets that former groups dropped whose founder this command was.
     of_former_founders: u64,
-    engines: Vec<Arc<GroupCounters>>,
+    engines: Vec<(Arc<GroupCounters>, u64)>,
     /// A member ended before the count of its group was held.
     is_unknown: bool,
 }
@@ -30,8 +32,11 @@ impl Nowhere {
         self.of_former_founders = sum.saturating_add(former.nowhere());
     }
 
-    pub(super) fn of_engine(&mut self, counters: &Arc<GroupCounters>) {
-        self.engines.push(Arc::clone(counters));
+    /// Holds the count of a group on an engine. `copies` are the copies' members so far.
+    pub(super) fn of_engine(&mut self, counters: &Arc<GroupCounters>, copies: &BTreeSet<MemberId>) {
+        let is_ours = counters.has_had_only(copies);
+        let before = if is_ours { 0 } else { counters.nowhere() };
+        self.engines.push((Arc::clone(counters), before));
     }
 
     fn has(&self, (ifindex, id): (u32, MemberId)) -> bool {
@@ -43,7 +48,8 @@ impl Nowhere {
         let tables = self.tables.iter();
         let tables = tables.map(|(_, table, before)| table.nowhere().saturating_sub(*before));
         let founder = founder.map(|it| it.nowhere().saturating_add(self.of_former_founders));
-        let engines = self.engines.iter().map(|it| it.nowhere());
+        let engines = self.engines.iter();
+        let engines = engines.map(|(it, before)| it.nowhere().saturating_sub(*before));
         let sum = tables.chain(founder).chain(engines);
         let sum = sum.reduce(u64::saturating_add);
         sum.filter(|_| !self.is_unknown)
@@ -61,7 +67,8 @@ impl Ledger {
     /// its group's count is held later.
     pub(super) fn hold_nowhere(&mut self) {
         for member in &self.held {
-            if !counts_in_table(member) || self.holds_nowhere_of(member) {
+            let counts_in_table = member.is_steered() && !member.record.is_on_engine();
+            if !counts_in_table || self.holds_nowhere_of(member) {
                 continue;
             }
             let (ifindex, group) = (member.ifindex, self.group);
@@ -69,7 +76,7 @@ impl Ledger {
             let Some(table) = table.filter(|it| it.has(member.id)) else {
                 continue;
             };
-            let is_ours = table.look().is_some_and(|view| self.has_only_ours(&view));
+            let is_ours = table.has_had_only(&self.known);
             let before = if is_ours { 0 } else { table.nowhere() };
             self.nowhere.tables.push((ifindex, table, before));
         }
@@ -79,12 +86,16 @@ impl Ledger {
     /// was too short, or this process may not trace the member's process. Mode `flow` drops no
     /// packets, so there nothing is said.
     pub(super) fn note_nowhere_of(&mut self, ended: &Member) {
-        if counts_in_table(ended) && ended.has_joined() && !self.holds_nowhere_of(ended) {
-            self.nowhere.is_unknown = true;
-            let title = ended.record.title().unwrap_or_default();
-            if title.split('+').next() == Some("flow") {
-                return;
-            }
+        let is_held = match ended.record.is_on_engine() {
+            true => !ended.lacks_counters(),
+            false => !ended.is_steered() || self.holds_nowhere_of(ended),
+        };
+        if is_held || !ended.has_joined() {
+            return;
+        }
+        self.nowhere.is_unknown = true;
+        let title = ended.record.title().unwrap_or_default();
+        if title.split('+').next() != Some("flow") {
             self.complaints.push(format!(
                 "how many packets the steering program dropped is unknown: copy {} had a handle whose group's count could not be read",
                 ended.copy
@@ -96,14 +107,4 @@ impl Ledger {
         let founder = self.founder().filter(|it| it.ifindex() == member.ifindex);
         founder.is_some_and(|it| it.has(member.id)) || self.nowhere.has((member.ifindex, member.id))
     }
-
-    /// Whether the group has had only members of copies so far.
-    fn has_only_ours(&self, view: &View) -> bool {
-        let mut taken = view.places.iter().filter(|it| it.state != State::Free);
-        view.gone.members == 0 && taken.all(|it| self.known.contains(&it.member))
-    }
-}
-
-fn counts_in_table(member: &Member) -> bool {
-    member.is_steered() && !member.record.is_on_engine()
 }

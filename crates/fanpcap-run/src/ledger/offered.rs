@@ -87,7 +87,7 @@ impl Ledger {
             if !member.hold_counters(&counters) {
                 continue;
             }
-            self.nowhere.of_engine(&counters);
+            self.nowhere.of_engine(&counters, &self.known);
             // The group is new, or was created again since the last reading.
             let reading = Reading {
                 counters,
