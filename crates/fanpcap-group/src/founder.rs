@@ -22,6 +22,7 @@ use crate::shared::{Shared, group_key, group_of};
 use crate::slots::Slots;
 use crate::steered::{Steered, load_fanout};
 use crate::table::{self, Journal, Row, State};
+use crate::view::GroupTable;
 pub use error::{AttendError, FoundError};
 use fanpcap_config::mode::Mode;
 use fanpcap_config::steering::Steering;
@@ -105,9 +106,9 @@ impl Founder {
         !self.shared.table().is_of(self.key)
     }
 
-    /// Packets that the group's steering program has dropped.
-    pub fn nowhere(&self) -> u64 {
-        self.shared.table().nowhere()
+    /// The group's table, which may outlive the founder; `None` if it can't be mapped once more.
+    pub fn table(&self) -> Option<GroupTable> {
+        GroupTable::of(&self.shared, self.key)
     }
 
     /// Whether a member is or was in the founded group.

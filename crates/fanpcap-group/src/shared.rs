@@ -244,6 +244,15 @@ impl Shared {
     pub(crate) fn table(&self) -> Table<'_> {
         table(&self.memory)
     }
+
+    /// Maps the table once more. The mapping may outlive the other shared objects.
+    ///
+    /// # Errors
+    /// As [`OwnedFd::try_clone`], and the error of mmap(2).
+    pub(crate) fn table_alone(&self) -> io::Result<Memory> {
+        let memory = self.map().try_clone_to_owned()?;
+        open_memory(memory, table_len(self.on_device.is_some()))
+    }
 }
 
 /// The counts of a slot since its member came. `now` are the slot's counts since the group began.

@@ -5,7 +5,7 @@ use crate::found::{self, FindError, STEP};
 use crate::identity::Identity;
 use crate::page::MemberId;
 use crate::record::Record;
-use crate::shared::{self, group_key};
+use crate::shared::{self, Shared, group_key};
 use crate::slots::digest;
 pub use crate::table::{Elephant, FinalCounters, Leveled, State};
 use crate::table::{Journal, Part, Row, Table, at};
@@ -171,6 +171,12 @@ impl GroupTable {
             memory: memory.ok()??,
             key,
         })
+    }
+
+    /// The table among the objects that the group's members share, if it can be mapped once more.
+    pub(crate) fn of(shared: &Shared, key: u64) -> Option<Self> {
+        let memory = shared.table_alone().ok()?;
+        Some(Self { memory, key })
     }
 
     /// Packets that the steering program has dropped since the group began; on an engine, as a

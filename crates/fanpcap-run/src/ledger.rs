@@ -119,14 +119,15 @@ impl Ledger {
     /// before the first copy starts, so that it sees all members.
     /// `founder` is the group, if this command has founded it.
     pub(crate) fn new(group: u16, devices: &[u32], founder: Option<Arc<Founder>>) -> Self {
-        Self {
+        let mut ledger = Self {
             group,
-            founder,
             // Without notifications, each scan searches the directories for pages.
             arrivals: Arrivals::of(group).ok(),
             counts: Counts::of(devices),
             ..Self::default()
-        }
+        };
+        ledger.found(founder);
+        ledger
     }
 
     /// The group, if this command has founded it.
@@ -134,11 +135,10 @@ impl Ledger {
         self.founder.as_deref()
     }
 
-    /// Notes that this command has founded the group again, on a device that has come back.
+    /// Notes that this command has founded the group, or again on a device that has come back.
     pub(crate) fn found(&mut self, founder: Option<Arc<Founder>>) {
-        if let Some(former) = std::mem::replace(&mut self.founder, founder) {
-            self.nowhere.keep_of(&former);
-        }
+        founder.iter().for_each(|it| self.nowhere.of_founder(it));
+        self.founder = founder;
     }
 
     pub(crate) fn started(&mut self, pid: u32, copy: usize) {

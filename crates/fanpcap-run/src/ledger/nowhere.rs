@@ -18,18 +18,18 @@ use super::member::Member;
 pub(super) struct Nowhere {
     /// Each with its device, and with what it counted before a copy was in the group.
     tables: Vec<(u32, GroupTable, u64)>,
-    /// Packets that former groups dropped whose founder this command was.
-    of_former_founders: u64,
     engines: Vec<(Arc<GroupCounters>, u64)>,
     /// A member ended before the count of its group was held.
     is_unknown: bool,
 }
 
 impl Nowhere {
-    /// Adds the count of a founder whom another one replaces.
-    pub(super) fn keep_of(&mut self, former: &Founder) {
-        let sum = self.of_former_founders;
-        self.of_former_founders = sum.saturating_add(former.nowhere());
+    /// Holds the count of a group that this command has founded. If that fails, the count is held
+    /// when the group has a member.
+    pub(super) fn of_founder(&mut self, founder: &Founder) {
+        let table = founder.table();
+        let table = table.map(|table| (founder.ifindex(), table, 0));
+        self.tables.extend(table);
     }
 
     /// Holds the count of a group on an engine. `copies` are the copies' members so far.
@@ -39,19 +39,18 @@ impl Nowhere {
         self.engines.push((Arc::clone(counters), before));
     }
 
-    fn has(&self, (ifindex, id): (u32, MemberId)) -> bool {
+    fn has(&self, member: &Member) -> bool {
+        let ifindex = member.ifindex;
         let mut tables = self.tables.iter().filter(|(of, ..)| *of == ifindex);
-        tables.any(|(_, table, _)| table.has(id))
+        tables.any(|(_, table, _)| table.has(member.id))
     }
 
-    fn sum(&self, founder: Option<&Founder>) -> Option<u64> {
+    fn sum(&self) -> Option<u64> {
         let tables = self.tables.iter();
         let tables = tables.map(|(_, table, before)| table.nowhere().saturating_sub(*before));
-        let founder = founder.map(|it| it.nowhere().saturating_add(self.of_former_founders));
         let engines = self.engines.iter();
         let engines = engines.map(|(it, before)| it.nowhere().saturating_sub(*before));
-        let sum = tables.chain(founder).chain(engines);
-        let sum = sum.reduce(u64::saturating_add);
+        let sum = tables.chain(engines).reduce(u64::saturating_add);
         sum.filter(|_| !self.is_unknown)
     }
 }
@@ -60,7 +59,7 @@ impl Ledger {
     /// Packets that the steering program dropped since the first copy joined; `None` if the number
     /// is unknown, or if the group has no steering program.
     pub(crate) fn nowhere(&self) -> Option<u64> {
-        self.nowhere.sum(self.founder())
+        self.nowhere.sum()
     }
 
     /// Holds the counts of the groups of members that have joined. A newcomer has no slot yet, so
@@ -68,7 +67,7 @@ impl Ledger {
     pub(super) fn hold_nowhere(&mut self) {
         for member in &self.held {
             let counts_in_table = member.is_steered() && !member.record.is_on_engine();
-            if !counts_in_table || self.holds_nowhere_of(member) {
+            if !counts_in_table || self.nowhere.has(member) {
                 continue;
             }
             let (ifindex, group) = (member.ifindex, self.group);
@@ -88,7 +87,7 @@ impl Ledger {
     pub(super) fn note_nowhere_of(&mut self, ended: &Member) {
         let is_held = match ended.record.is_on_engine() {
             true => !ended.lacks_counters(),
-            false => !ended.is_steered() || self.holds_nowhere_of(ended),
+            false => !ended.is_steered() || self.nowhere.has(ended),
         };
         if is_held || !ended.has_joined() {
             return;
@@ -101,10 +100,5 @@ impl Ledger {
                 ended.copy
             ));
         }
-    }
-
-    fn holds_nowhere_of(&self, member: &Member) -> bool {
-        let founder = self.founder().filter(|it| it.ifindex() == member.ifindex);
-        founder.is_some_and(|it| it.has(member.id)) || self.nowhere.has((member.ifindex, member.id))
     }
 }
