@@ -61,8 +61,8 @@ pub struct JoinRequest<'a> {
 ///
 /// A silent handle (bound to [`ETH_P_SILENT`]) first gets a filter that rejects all packets, and is
 /// then bound to its protocol. So the handle receives nothing before it is in the group. A newcomer
-/// that is not silent receives a copy of every packet until it has joined. If joining fails, a
-/// silent handle is bound to [`ETH_P_SILENT`] again.
+/// that is not silent receives a copy of every packet until it joins. If joining fails, a silent
+/// handle is bound to [`ETH_P_SILENT`] again.
 ///
 /// # Errors
 /// The message of each error says what the group's state is and what to do.
@@ -228,8 +228,7 @@ impl Newcomer<'_> {
 
     /// Joins the group. `attach` attaches the filtering part of the steering program, if there is
     /// one. `enter` enters the group, with a socket that is already bound to the address in its
-    /// argument. A silent socket rejects all packets from its join until the filtering part is
-    /// attached. The page of `early` records when the newcomer began to join, and how many packets
+    /// argument. The page of `early` records when the newcomer began to join, and how many packets
     /// the device counted while the newcomer rejected packets of its share.
     fn take(
         &self,
@@ -238,8 +237,8 @@ impl Newcomer<'_> {
         enter: Enter<'_>,
     ) -> Result<(), JoinError> {
         let is_on_sockets = self.engine.is_none();
-        if self.bound.protocol == ETH_P_SILENT && is_on_sockets {
-            return self.take_from_silence(early, attach, enter);
+        if is_on_sockets && (self.is_silent() || attach.is_some()) {
+            return self.take_rejecting(early, attach, enter);
         }
         // On an engine the socket rejects no packets, because it gets none. There the page shows
         // the join only after the join.
@@ -247,17 +246,17 @@ impl Newcomer<'_> {
         if let Some(rejections) = &rejections {
             rejections.join(false);
         }
-        let entered = match attach {
-            Some(attach) => self.enter_with(attach, enter),
-            None => enter(self.bound),
-        };
+        let entered = enter(self.bound);
         if let (Err(_), Some(rejections)) = (&entered, rejections) {
             rejections.withdraw();
         }
         entered
     }
 
-    fn take_from_silence(
+    /// Joins with a socket that rejects all packets from its join until the filtering part is
+    /// attached. A socket that is not silent rejects them from the last step before its join on:
+    /// see [`Newcomer::reject_all`].
+    fn take_rejecting(
         &self,
         early: Option<&Member>,
         attach: Option<Attach<'_>>,
@@ -265,11 +264,14 @@ impl Newcomer<'_> {
     ) -> Result<(), JoinError> {
         // The application may have set a filter after an earlier attempt to join.
         let before = self.filter()?;
-        Filter::reject_all()
-            .attach(self.fd)
-            .map_err(|error| self.failed("SO_ATTACH_FILTER", error))?;
         let rejections = early.map(Member::rejections);
-        let entered = self.enter_bound(rejections.as_ref(), enter);
+        let entered = match self.is_silent() {
+            true => {
+                self.reject_all()?;
+                self.enter_bound(rejections.as_ref(), enter)
+            }
+            false => enter(self.bound),
+        };
         let is_in = entered.is_ok();
         let done = entered.and_then(|()| attach.map_or(Ok(()), |attach| attach()));
         let done = match attach {
@@ -285,6 +287,17 @@ impl Newcomer<'_> {
             true => self.stranded(error),
             false => error,
         })
+    }
+
+    fn is_silent(&self) -> bool {
+        self.bound.protocol == ETH_P_SILENT
+    }
+
+    /// Attaches a filter that rejects all packets. The filtering part counts in the group's table,
+    /// so it must not run for packets that the socket gets as no member.
+    fn reject_all(&self) -> Result<(), JoinError> {
+        let attached = Filter::reject_all().attach(self.fd);
+        attached.map_err(|error| self.failed("SO_ATTACH_FILTER", error))
     }
 
     /// Binds the silent socket to its protocol and enters the group. If one of the two fails, binds
@@ -345,18 +358,6 @@ impl Newcomer<'_> {
             }
         }
         packet::join(self.fd, self.fanout)
-    }
-
-    /// Attaches the filtering part, and then enters the group. In the other order, a socket whose
-    /// filter could not be attached would be unable to leave the group.
-    fn enter_with(&self, attach: Attach<'_>, enter: Enter<'_>) -> Result<(), JoinError> {
-        let before = self.filter()?;
-        let entered = attach().and_then(|()| enter(self.bound));
-        if entered.is_err() {
-            // Best effort: the caller needs the reason of the first failure.
-            let _ = self.restore(before);
-        }
-        entered
     }
 
     fn filter(&self) -> Result<Option<Filter>, JoinError> {

@@ -23,7 +23,7 @@ use fanpcap_config::settings::Group;
 use fanpcap_config::steering::Steering;
 use fanpcap_engine::fd_store::StoredFd;
 use fanpcap_linux::bpf::Loaded;
-use fanpcap_linux::packet::{self, Address, ETH_P_SILENT};
+use fanpcap_linux::packet::{self, Address};
 use fanpcap_linux::wait::clock;
 use fanpcap_linux::wait::pipe::Pipe;
 use on_device::{Begun, Placed};
@@ -301,8 +301,9 @@ impl<'a> Entry<'a> {
         let page = self.early.and_then(Member::reopen_page);
         let mut reason = None;
         let mut enter = |_| {
-            self.note_joining();
-            newcomer.enter(address).map_err(|error| {
+            let entered = self.ready_to_enter();
+            let entered = entered.and_then(|()| newcomer.enter(address));
+            entered.map_err(|error| {
                 reason = Some(error);
                 Refused
             })
@@ -350,11 +351,6 @@ impl<'a> Entry<'a> {
             return Ok(());
         }
         let loaded = self.steered.load_for(shared.map());
-        // A socket that gets packets already has the filters attached.
-        let loaded = loaded.and_then(|()| match self.newcomer.bound.protocol {
-            ETH_P_SILENT => Ok(()),
-            _ => self.steered.attach(self.newcomer.fd),
-        });
         loaded.map_err(|error| self.steer(error))
     }
 
@@ -374,12 +370,17 @@ impl<'a> Entry<'a> {
     }
 
     /// Notes that the newcomer is about to enter the group. An earlier note is replaced, because
-    /// taking the group's lock and loading the BPF program took a while.
-    fn note_joining(&self) {
-        if let Some(early) = self.early.filter(|_| self.newcomer.engine.is_none()) {
-            let rejects = self.newcomer.bound.protocol == ETH_P_SILENT;
-            early.rejections().join(rejects);
+    /// taking the group's lock and loading the BPF program took a while. A newcomer whose filters
+    /// are attached after the join rejects all packets until then.
+    fn ready_to_enter(&self) -> Result<(), JoinError> {
+        let (is_silent, has_filters) = (self.newcomer.is_silent(), self.counts_in.is_some());
+        if has_filters && !is_silent {
+            self.newcomer.reject_all()?;
         }
+        if let Some(early) = self.early.filter(|_| self.newcomer.engine.is_none()) {
+            early.rejections().join(is_silent || has_filters);
+        }
+        Ok(())
     }
 
     /// Writes to the newcomer's page which objects the newcomer shares with the group.
