@@ -107,7 +107,8 @@ fn load(
     let own = newcomer.filter()?;
     let has_own = own.is_some();
     Steered::load(steering, own, counts_in.map()).or_else(|error| {
-        let kept = || kept_filter(newcomer).filter(|_| !has_own && error.is_of_privilege());
+        let kept =
+            || kept_filter(newcomer, counts_in).filter(|_| !has_own && error.is_of_privilege());
         match kept() {
             Some(filter) => Ok(Steered::with_kept(steering, filter)),
             None => Err(ProgramError::of(newcomer.fanout.id, error).into()),
@@ -115,9 +116,9 @@ fn load(
     })
 }
 
-/// The filtering part of the group's steering program, if the group has a founder.
-fn kept_filter(newcomer: &Newcomer<'_>) -> Option<LoadedProgram> {
-    let (_guard, shared) = ready::found(newcomer)?;
+/// The filtering part that the founder of a group has loaded; it counts in this group's table.
+fn kept_filter(newcomer: &Newcomer<'_>, shared: &Shared) -> Option<LoadedProgram> {
+    let _guard = ready::lock(newcomer)?;
     let kept = shared.fd_store.find(StoredFd::Filter).ok()??;
     LoadedProgram::open(kept.into_iter().next()?, ProgramKind::SocketFilter).ok()
 }

@@ -5,6 +5,7 @@
 use super::Newcomer;
 use crate::found;
 use crate::guard::{GroupGuard, GroupLock};
+use crate::identity::Identity;
 use crate::roster::Roster;
 use crate::shared::{Shared, group_key};
 use crate::steered::{SteerError, load_fanout};
@@ -29,15 +30,25 @@ pub(super) type Ready = Cell<Option<(Arc<Shared>, Loaded)>>;
 /// Makes the objects that a new group shares, if the group seems to have no members.
 pub(super) fn make(newcomer: &Newcomer<'_>, steering: &Steering) -> Ready {
     let ifindex = newcomer.bound.ifindex;
-    let make = || match newcomer.group {
-        Group::Number(number) if newcomer.engine.is_none() && has_no_members(ifindex, number) => {
-            let shared = new_shared(group_key(ifindex, number), steering).ok()?;
-            let loaded = load_fanout(steering, shared.map()).ok()?;
-            Some((Arc::new(shared), loaded))
-        }
-        Group::Number(_) | Group::New => None,
+    let make = || {
+        let shared = new_shared(key(newcomer), steering).ok()?;
+        let loaded = load_fanout(steering, shared.map()).ok()?;
+        Some((Arc::new(shared), loaded))
     };
-    Cell::new(make())
+    let is_new = match newcomer.group {
+        Group::Number(number) => has_no_members(ifindex, number),
+        Group::New => true,
+    };
+    let is_made = is_new && newcomer.engine.is_none();
+    Cell::new(is_made.then(make).flatten())
+}
+
+/// The key of the newcomer's group. A new group has no number until the newcomer has entered.
+fn key(newcomer: &Newcomer<'_>) -> u64 {
+    match newcomer.group {
+        Group::Number(number) => group_key(newcomer.bound.ifindex, number),
+        Group::New => group_key(newcomer.bound.ifindex, 0),
+    }
 }
 
 /// The objects of the group that a newcomer with this steering program seems to enter. Its filters
@@ -47,24 +58,31 @@ pub(super) fn seems_of(
     ready: &mut Ready,
     steering: &Steering,
 ) -> Result<Arc<Shared>, SteerError> {
-    let found = found(newcomer).filter(|(_, shared)| shared.engine.is_none());
+    let found = found(newcomer).filter(|shared| shared.engine.is_none());
     match (found, ready.get_mut()) {
-        (Some((_, shared)), _) => Ok(shared),
+        (Some(shared), _) => Ok(shared),
         (None, Some((shared, _))) => Ok(Arc::clone(shared)),
-        (None, None) => new_shared(0, steering).map(Arc::new),
+        (None, None) => new_shared(key(newcomer), steering).map(Arc::new),
     }
 }
 
-/// The objects of the newcomer's group, and the group's guard, if the group has members or a
-/// founder.
-pub(super) fn found(newcomer: &Newcomer<'_>) -> Option<(GroupGuard, Arc<Shared>)> {
-    let Group::Number(number) = newcomer.group else {
-        return None;
-    };
-    let identity = newcomer.identity(number);
-    let guard = GroupLock::open(&identity).ok()?.take().ok()?;
-    let shared = found::find(&identity, newcomer.bound.ifindex).ok()??;
-    Some((guard, shared))
+/// The objects of the newcomer's group, if the group has members or a founder.
+fn found(newcomer: &Newcomer<'_>) -> Option<Arc<Shared>> {
+    let _guard = lock(newcomer)?;
+    let (identity, ifindex) = (identity(newcomer)?, newcomer.bound.ifindex);
+    found::find(&identity, ifindex).ok()?
+}
+
+/// Takes the lock of the newcomer's group, if the group has a number.
+pub(super) fn lock(newcomer: &Newcomer<'_>) -> Option<GroupGuard> {
+    GroupLock::open(&identity(newcomer)?).ok()?.take().ok()
+}
+
+fn identity(newcomer: &Newcomer<'_>) -> Option<Identity> {
+    match newcomer.group {
+        Group::Number(number) => Some(newcomer.identity(number)),
+        Group::New => None,
+    }
 }
 
 fn has_no_members(ifindex: u32, group: u16) -> bool {
