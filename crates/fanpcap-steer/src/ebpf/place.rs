@@ -39,6 +39,8 @@ const HOLDERS_ROW: i32 = 832;
 const LOADS_ROW: i32 = 8192;
 /// Index of the row with the number of dropped packets.
 const NOWHERE_ROW: i32 = 6892;
+/// The index of the loopback device of each network namespace (net/net_namespace.h).
+const LOOPBACK_IFINDEX: i32 = 1;
 
 const _: () = assert!(OWNERS == 0 && TABLE_ROW == 8);
 const _: () = assert!(BUCKET_MASK as usize == BUCKETS - 1 && RANK_MASK as usize == SLOTS - 1);
@@ -125,9 +127,16 @@ impl Emitter<'_> {
         }
     }
 
-    /// In a member's filter, counts a packet that the steering program drops.
+    /// In a member's filter, counts a packet that the steering program drops. On the loopback
+    /// device a packet comes twice, and the reader drops the outgoing copy. So this does not count
+    /// outgoing copies there.
     pub(super) fn count_nowhere(&mut self) {
-        let none = self.asm.label();
+        let [counts, none] = self.asm.labels();
+        self.context(R1, skb::PKT_TYPE);
+        self.asm.jump_if(R1.is_not(PACKET_OUTGOING), counts);
+        self.context(R1, skb::IFINDEX);
+        self.asm.jump_if(R1.is(LOOPBACK_IFINDEX), none);
+        self.asm.bind(counts);
         self.asm.set(R2, NOWHERE_ROW);
         self.row(none);
         self.asm.set(R1, 1);
