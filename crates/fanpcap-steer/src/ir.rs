@@ -24,7 +24,8 @@ use std::net::IpAddr;
 /// - Meaning 3: payload that no type announces is taken for a packet only if the packet's header is
 ///   consistent, more tags and tunnels are read, and the offsets of fields do not count the
 ///   outermost tag.
-pub const MEANING: u32 = 3;
+/// - Meaning 4: the members' filters count dropped packets in the group's table.
+pub const MEANING: u32 = 4;
 
 /// A checked steering program.
 #[derive(Clone, Debug, PartialEq, Eq)]
