@@ -52,6 +52,8 @@ pub(super) struct Member {
     socket: Option<OwnedFd>,
     /// The kernel refused to duplicate the socket into this process.
     is_denied: bool,
+    /// What this process lacks to hold the socket, and the group's counters.
+    pub(super) lacks: Option<&'static str>,
     /// The XDP group's counters, once the member is in the group.
     counters: Option<Arc<GroupCounters>>,
     /// The account was made from the XDP engine's own counters, which are newer than those on the
@@ -96,6 +98,7 @@ impl Member {
         let is_founded = || roster::founder(ifindex, group).is_some();
         let unknown = denied.filter(|_| !is_founded());
         let complaint = unknown.map(|error| complaint(copy, error));
+        let lacks = denied.map(lacks);
         let member = Self {
             copy,
             ifindex,
@@ -105,6 +108,7 @@ impl Member {
             page,
             process: process.ok(),
             is_denied: denied.is_some(),
+            lacks,
             socket: socket.ok(),
             counters: None,
             is_counted: false,
@@ -375,12 +379,16 @@ impl Member {
 }
 
 fn complaint(copy: usize, error: &io::Error) -> String {
-    let need = if is_lack_of_descriptors(error) {
+    let lacks = lacks(error);
+    format!(
+        "if copy {copy} is killed, the number of packets that it left unread will be unknown: its socket can't be held ({error}); this needs {lacks}"
+    )
+}
+
+fn lacks(error: &io::Error) -> &'static str {
+    if is_lack_of_descriptors(error) {
         "more open files (ulimit -n)"
     } else {
-        "the right to trace it (CAP_SYS_PTRACE)"
-    };
-    format!(
-        "if copy {copy} is killed, the number of packets that it left unread will be unknown: its socket can't be held ({error}); this needs {need}"
-    )
+        "the right to trace it: run this command as root, or with CAP_SYS_PTRACE"
+    }
 }

@@ -95,9 +95,10 @@ impl Ledger {
         self.nowhere.is_unknown = true;
         let title = ended.record.title().unwrap_or_default();
         if title.split('+').next() != Some("flow") {
+            let lacks = ended.lacks.map(|it| format!("; this needs {it}"));
             self.complaints.push(format!(
-                "how many packets the steering program dropped is unknown: copy {} had a handle whose group's count could not be read",
-                ended.copy
+                "how many packets the steering program dropped is unknown: copy {} had a handle whose group's count could not be read{}",
+                ended.copy, lacks.unwrap_or_default()
             ));
         }
     }
