@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
-use fanpcap_testkit::{Program, Scratch, member};
+use fanpcap_testkit::{Injector, Program, Scratch, Veth, member, netns, veth};
 use serde_json::Value;
 
 use crate::captures::{frames, on_wire, wait_until_taken};
-use crate::{FAR, GROUP, Running};
+use crate::{FAR, GROUP, NEAR, Running};
 
 /// The README's steering program. It drops packets that are not IP.
 const PROGRAM: &str = "main = if has_port 53 then steer_to 0 else steer_flow";
@@ -31,23 +31,25 @@ fn arp() -> Vec<u8> {
 }
 
 /// Starts three copies, of which each has captured.
-fn start(device: &str) -> Result<Running> {
+fn start(device: &str, more: &[&str]) -> Result<Running> {
     let group = GROUP.to_string();
     let options = ["-n", "3", "--group", &group, "--cpus", "none"];
-    let options = [
-        &options[..],
-        &["--fanout", PROGRAM, "--merge", "all.pcapng"],
-    ]
-    .concat();
+    let options = [&options[..], &["--fanout", PROGRAM], more].concat();
     let command = [
         "tcpdump", "-n", "-U", "-Z", "root", "-i", device, "-w", "%i.pcap",
     ];
     let running = Running::start(&options, &command)?;
-    running.wait_until_says("tcpdump: listening", 3)?;
+    wait_for_shares(&running, 1)?;
+    Ok(running)
+}
+
+/// Waits until all copies capture for the `times`-th time.
+fn wait_for_shares(running: &Running, times: usize) -> Result<()> {
+    running.wait_until_says("tcpdump: listening", 3 * times)?;
     running.wait_until_says("3 copies", 1)?;
     // Members get their shares when they first read their handles.
     thread::sleep(Duration::from_millis(600));
-    Ok(running)
+    Ok(())
 }
 
 fn fanpcap(line: &[&str]) -> Result<String> {
@@ -86,7 +88,7 @@ fn screens_show(packets: usize) -> Result<()> {
 
 fn dropped_packets_are_counted_on(device: &str) -> Result<()> {
     on_wire(|injector| {
-        let running = start(device)?;
+        let running = start(device, &["--merge", "all.pcapng"])?;
         injector.send_all(&frames(IP)?)?;
         injector.send_all(&vec![arp(); ARP])?;
         wait_until_taken(IP)?;
@@ -140,7 +142,7 @@ fn packets_that_a_member_dropped_before_are_not_the_copies_on(device: &str) -> R
         let _other = other.group(GROUP, PROGRAM).start(&scratch)?;
         injector.send_all(&vec![arp(); ARP])?;
         screens_show(ARP)?;
-        let running = start(device)?;
+        let running = start(device, &[])?;
         injector.send_all(&vec![arp(); 2 * ARP])?;
         screens_show(3 * ARP)?;
         let summary = running.stop()?.summary();
@@ -159,4 +161,46 @@ fn what_was_dropped_nowhere_before_the_copies_is_not_theirs_on_packet_sockets() 
 #[ignore = "needs root: eBPF, packet sockets in a namespace"]
 fn what_was_dropped_nowhere_before_the_copies_is_not_theirs_on_xdp() {
     packets_that_a_member_dropped_before_are_not_the_copies_on(&format!("xdp:{FAR}")).unwrap();
+}
+
+/// The copies' group ends with its device, and is founded again on the next one.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn dropped_packets_of_a_group_that_is_founded_again_are_known() {
+    netns::within_new(|| {
+        Veth::new(NEAR, FAR, 1)?;
+        let running = start(FAR, &["--restart", "--device", FAR])?;
+        Injector::open(NEAR)?.send_all(&vec![arp(); ARP])?;
+        screens_show(ARP)?;
+        veth::ip(&format!("link delete {NEAR}"))?;
+        running.wait_until_says("because a device is gone", 3)?;
+        Veth::new(NEAR, FAR, 1)?;
+        wait_for_shares(&running, 2)?;
+        Injector::open(NEAR)?.send_all(&vec![arp(); 2 * ARP])?;
+        screens_show(2 * ARP)?;
+        let ended = running.stop()?;
+        let (summary, said) = (ended.summary(), ended.said());
+        ensure!(summary["steered_nowhere"] == 3 * ARP, "{summary:#} {said}");
+        ensure!(!said.contains("is unknown"), "{said}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// On lo each packet comes twice to the filters, and the reader drops the outgoing copy.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_dropped_packet_counts_once_on_lo() {
+    netns::within_new(|| {
+        veth::ip("link set lo up")?;
+        let scratch = Scratch::new()?;
+        let member = Program::tcpdump("lo", scratch.file("lo.pcap"))?;
+        let _member = member.group(GROUP, PROGRAM).start(&scratch)?;
+        Injector::open("lo")?.send_all(&vec![arp(); ARP])?;
+        let told = fanpcap(&["group", "lo", &GROUP.to_string()])?;
+        let expected = format!("{ARP} packets dropped by the steering program");
+        ensure!(told.contains(&expected), "{told}");
+        Ok(())
+    })
+    .unwrap();
 }
