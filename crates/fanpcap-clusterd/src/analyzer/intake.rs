@@ -131,7 +131,7 @@ fn serve(stream: TcpStream, place: &mut Place, post: &Post) -> Result<(), Ended>
     let server = tls.as_ref().map(|tls| Arc::clone(&tls.server));
     let mut stream = Channel::open(stream, server, proof).map_err(failed)?;
     if tls.is_some() {
-        prove(place)?;
+        prove(place, &post.refused)?;
     }
     let limits = |stream: &TcpStream| {
         stream.set_read_timeout(Some(LOOK))?;
@@ -158,7 +158,7 @@ fn serve(stream: TcpStream, place: &mut Place, post: &Post) -> Result<(), Ended>
         if !is_same(tls.as_ref(), post.keyring.tls().as_ref()) {
             return Ok(());
         }
-        prove(place)?;
+        prove(place, &post.refused)?;
         if head.kind == Kind::Records {
             acks.head = Some(head);
         }
@@ -171,11 +171,15 @@ fn serve(stream: TcpStream, place: &mut Place, post: &Post) -> Result<(), Ended>
 }
 
 /// The other side has a key or certificate that is believed; without them, messages of the cluster.
-fn prove(place: &mut Place) -> Result<(), Ended> {
-    place.prove().map_err(|why| match why {
+fn prove(place: &mut Place, refused: &Refused) -> Result<(), Ended> {
+    let displaced = place.prove().map_err(|why| match why {
         NoPlace::Displaced => Ended::Broken,
         NoPlace::Full => Ended::full(),
-    })
+    })?;
+    if let Some(other) = displaced {
+        refused.count(&Ended::full(), other);
+    }
+    Ok(())
 }
 
 fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {

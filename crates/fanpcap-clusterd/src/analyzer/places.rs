@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Connections at once that have proven to be nodes'. A cluster has at most 128 nodes.
+/// Connections at once that have proven to be nodes'. A cluster has at most 128 nodes, with one
+/// connection each.
 pub(super) const PROVEN: usize = 256;
 
 /// Connections at once that have not. Nodes prove themselves within milliseconds.
@@ -12,6 +13,10 @@ pub(super) const UNPROVEN: usize = 256;
 
 /// Connections that may be about to end. Each still has a thread.
 const ENDING: usize = 32;
+
+/// Connections of a network that are never too many: a node's connection, and an earlier one that
+/// broke unnoticed.
+const FEW: usize = 2;
 
 /// Places that are shared out.
 #[derive(Clone, Debug, Default)]
@@ -25,17 +30,19 @@ struct Shared {
 
 #[derive(Default)]
 struct Taken {
-    proven: usize,
-    /// The oldest first.
-    unproven: VecDeque<Unproven>,
+    proven: Connections,
+    unproven: Connections,
     /// Connections that were displaced, and whose place was not dropped yet.
     ending: usize,
     /// The number of the next connection.
     next: u64,
 }
 
-/// A connection that may be anybody's.
-struct Unproven {
+/// The oldest first.
+#[derive(Default)]
+struct Connections(VecDeque<Connection>);
+
+struct Connection {
     number: u64,
     from: SocketAddr,
     end: Box<dyn FnOnce() + Send>,
@@ -55,7 +62,7 @@ pub(super) struct Place {
 pub(super) enum NoPlace {
     /// It was displaced by a newer connection.
     Displaced,
-    /// There are [`PROVEN`] proven connections.
+    /// There are [`PROVEN`] proven connections, at most [`FEW`] of each network.
     Full,
 }
 
@@ -69,24 +76,20 @@ impl Places {
         end: impl FnOnce() + Send + 'static,
     ) -> (Place, Option<SocketAddr>) {
         let mut taken = self.taken();
-        let mut displaced = None;
-        if taken.unproven.len() >= UNPROVEN {
-            let at = taken.next_to_go();
-            displaced = taken.unproven.remove(at);
-            taken.ending += usize::from(displaced.is_some());
-        }
         let number = taken.next;
         taken.next += 1;
-        taken.unproven.push_back(Unproven {
+        taken.unproven.0.push_back(Connection {
             number,
             from,
             end: Box::new(end),
         });
+        let mut displaced = None;
+        if taken.unproven.0.len() > UNPROVEN {
+            displaced = taken.unproven.displace(0);
+            taken.ending += usize::from(displaced.is_some());
+        }
         drop(taken);
-        let displaced = displaced.map(|it| {
-            (it.end)();
-            it.from
-        });
+        let displaced = displaced.map(Connection::end);
         self.await_ends();
         let place = Place {
             places: self.clone(),
@@ -109,30 +112,42 @@ impl Places {
     }
 }
 
-impl Taken {
-    /// The index of the unproven connection that goes first.
-    fn next_to_go(&self) -> usize {
+impl Connection {
+    fn end(self) -> SocketAddr {
+        (self.end)();
+        self.from
+    }
+}
+
+impl Connections {
+    /// Removes the one that goes first, if more than `few` come from its network.
+    fn displace(&mut self, few: usize) -> Option<Connection> {
         let crowds = |of: fn(IpAddr) -> IpAddr| {
             let mut crowds: BTreeMap<IpAddr, usize> = BTreeMap::new();
-            for it in &self.unproven {
+            for it in &self.0 {
                 *crowds.entry(of(it.from.ip())).or_default() += 1;
             }
             crowds
         };
         let (networks, addresses) = (crowds(network), crowds(|ip| ip.to_canonical()));
-        let crowd = |at: &usize| {
-            let ip = self.unproven[*at].from.ip();
+        let crowd = |at: usize| {
+            let ip = self.0[at].from.ip();
             (networks[&network(ip)], addresses[&ip.to_canonical()])
         };
         // Of several equal ones max_by_key() returns the last: here the oldest.
-        let all = (0..self.unproven.len()).rev();
-        all.max_by_key(crowd).unwrap_or(0)
+        let all = (0..self.0.len()).rev();
+        let first = all.max_by_key(|at| crowd(*at));
+        let first = first.filter(|at| crowd(*at).0 > few);
+        first.and_then(|at| self.0.remove(at))
     }
 
-    /// Removes an unproven connection. Returns whether it was still there.
-    fn remove(&mut self, number: u64) -> bool {
-        let at = self.unproven.iter().position(|it| it.number == number);
-        at.and_then(|at| self.unproven.remove(at)).is_some()
+    fn has(&self, number: u64) -> bool {
+        self.0.iter().any(|it| it.number == number)
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Connection> {
+        let at = self.0.iter().position(|it| it.number == number);
+        at.and_then(|at| self.0.remove(at))
     }
 }
 
@@ -155,41 +170,46 @@ impl Place {
         self.is_proven
     }
 
-    /// The connection has proven to be a node's.
+    /// The connection has proven to be a node's. If too many have, one of them ends as in
+    /// [`Places::take`], and its address is returned.
     ///
     /// # Errors
     ///
     /// It may not go on.
-    pub(super) fn prove(&mut self) -> Result<(), NoPlace> {
+    pub(super) fn prove(&mut self) -> Result<Option<SocketAddr>, NoPlace> {
         if self.is_proven {
-            return Ok(());
+            return Ok(None);
         }
         let mut taken = self.places.taken();
-        if !taken.unproven.iter().any(|it| it.number == self.number) {
-            return Err(NoPlace::Displaced);
+        let own = taken.unproven.remove(self.number);
+        taken.proven.0.push_back(own.ok_or(NoPlace::Displaced)?);
+        let mut displaced = None;
+        if taken.proven.0.len() > PROVEN {
+            displaced = taken.proven.displace(FEW);
+            if displaced.is_none() {
+                let own = taken.proven.0.pop_back();
+                taken.unproven.0.extend(own);
+                return Err(NoPlace::Full);
+            }
+            taken.ending += 1;
         }
-        if taken.proven >= PROVEN {
-            return Err(NoPlace::Full);
-        }
-        taken.remove(self.number);
-        taken.proven += 1;
+        drop(taken);
         self.is_proven = true;
-        Ok(())
+        Ok(displaced.map(Connection::end))
     }
 
     /// Whether a newer connection has displaced this one.
     pub(super) fn is_displaced(&self) -> bool {
         let taken = self.places.taken();
-        !self.is_proven && !taken.unproven.iter().any(|it| it.number == self.number)
+        !taken.unproven.has(self.number) && !taken.proven.has(self.number)
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut taken = self.places.taken();
-        if self.is_proven {
-            taken.proven -= 1;
-        } else if !taken.remove(self.number) {
+        let own = taken.unproven.remove(self.number);
+        if own.or_else(|| taken.proven.remove(self.number)).is_none() {
             taken.ending -= 1;
             self.places.0.ended.notify_one();
         }
@@ -199,8 +219,8 @@ impl Drop for Place {
 impl std::fmt::Debug for Taken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Taken")
-            .field("proven", &self.proven)
-            .field("unproven", &self.unproven.len())
+            .field("proven", &self.proven.0.len())
+            .field("unproven", &self.unproven.0.len())
             .field("ending", &self.ending)
             .finish_non_exhaustive()
     }

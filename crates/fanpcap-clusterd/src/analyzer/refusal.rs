@@ -75,7 +75,10 @@ impl Ended {
 
     /// Connections of nodes are too many.
     pub(super) fn full() -> Self {
-        let why = format!("{PROVEN} connections of nodes are open: no more are accepted");
+        let why = format!(
+            "{PROVEN} connections of nodes are open, so that the oldest one of whoever has most of \
+             them ends for each new one, or the new one if all have few"
+        );
         Self::Refused(Reason::Full, why)
     }
 

@@ -15,7 +15,7 @@ fn text(ip: &str) -> SocketAddr {
 
 /// Takes places for silent connections until all are taken.
 fn fill(places: &Places, mut from: impl FnMut(u32) -> SocketAddr) -> Vec<Place> {
-    let free = UNPROVEN - places.taken().unproven.len();
+    let free = UNPROVEN - places.taken().unproven.0.len();
     let numbers = 0..u32::try_from(free).unwrap();
     let take = |number| {
         let (place, displaced) = places.take(from(number), || {});
@@ -39,7 +39,7 @@ fn a_flood_of_one_address_displaces_itself() {
         silent.push_back(place);
     }
     assert!(silent.iter().all(|place| !place.is_displaced()));
-    assert_eq!(of_node.prove(), Ok(()));
+    assert_eq!(of_node.prove(), Ok(None));
 }
 
 #[test]
@@ -71,32 +71,69 @@ fn ipv6_is_counted_by_64_bits_and_then_by_address() {
         heirs.push(heir);
     }
     assert_eq!(strangers.len() + heirs.len(), UNPROVEN - 2);
-    assert_eq!(node.prove(), Ok(()));
+    assert_eq!(node.prove(), Ok(None));
     let mapped = [text("::ffff:10.0.0.1"), text("10.0.0.1")].map(|it| super::network(it.ip()));
     assert_eq!(mapped[0], mapped[1]);
+}
+
+/// A place for a connection that has proven to be a node's.
+fn proven(places: &Places, from: SocketAddr) -> Place {
+    let (mut place, _) = places.take(from, || {});
+    place.prove().unwrap();
+    place
 }
 
 #[test]
 fn proven_connections_have_places_of_their_own() {
     let places = Places::default();
-    let node = at([10, 0, 0, 1]);
-    let mut proven = Vec::new();
-    for _ in 0..PROVEN {
-        let (mut place, _) = places.take(node, || panic!("a proven connection goes"));
-        assert_eq!(place.prove(), Ok(()));
-        proven.push(place);
-    }
-    let mut silent = fill(&places, |_| node);
+    let address = |number: usize| at(u32::try_from(number).unwrap().to_be_bytes());
+    let of_node = |number: usize| proven(&places, address(number / FEW));
+    let mut nodes: Vec<Place> = (0..PROVEN).map(of_node).collect();
+    let mut silent = fill(&places, |_| address(PROVEN));
     assert_eq!(silent[0].prove(), Err(NoPlace::Full));
     assert!(!silent[0].is_displaced());
-    proven.pop();
-    assert_eq!(silent[0].prove(), Ok(()));
-    drop((proven, silent));
+    assert!(nodes.iter().all(|place| !place.is_displaced()));
+    nodes.pop();
+    assert_eq!(silent[0].prove(), Ok(None));
+    drop((nodes, silent));
     let taken = places.taken();
     assert_eq!(
-        (taken.proven, taken.unproven.len(), taken.ending),
+        (taken.proven.0.len(), taken.unproven.0.len(), taken.ending),
         (0, 0, 0)
     );
+}
+
+#[test]
+fn who_has_many_proven_connections_keeps_no_node_away() {
+    let places = Places::default();
+    let (node, stranger) = (at([10, 0, 0, 1]), at([10, 0, 0, 2]));
+    let (mut of_node, _) = places.take(node, || panic!("the node's connection goes"));
+    assert_eq!(of_node.prove(), Ok(None));
+    let of_stranger = |_| proven(&places, stranger);
+    let mut strangers: VecDeque<Place> = (1..PROVEN).map(of_stranger).collect();
+    for from in [node, stranger, stranger] {
+        let (mut place, _) = places.take(from, || {});
+        assert_eq!(place.prove(), Ok(Some(stranger)));
+        assert!(strangers.pop_front().unwrap().is_displaced());
+        strangers.push_back(place);
+    }
+    assert!(strangers.iter().all(|place| !place.is_displaced()));
+    assert!(!of_node.is_displaced());
+}
+
+/// Connections that broke unnoticed stay for a minute.
+#[test]
+fn a_node_takes_the_place_of_its_own_stale_connection() {
+    let places = Places::default();
+    let node = |number: usize| at(u32::try_from(number).unwrap().to_be_bytes());
+    let of_node = |number: usize| proven(&places, node(number % (PROVEN / FEW)));
+    let mut all: VecDeque<Place> = (0..PROVEN).map(of_node).collect();
+    for number in 0..PROVEN / FEW {
+        let (mut place, _) = places.take(node(number), || {});
+        assert_eq!(place.prove(), Ok(Some(node(number))));
+        assert!(all.pop_front().unwrap().is_displaced());
+        all.push_back(place);
+    }
 }
 
 #[test]

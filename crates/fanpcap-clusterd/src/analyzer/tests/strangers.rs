@@ -34,8 +34,8 @@ fn is_ended(listen: SocketAddr, bytes: &[u8]) -> bool {
     is_ended_after(listen, bytes.chunks(1).chain(zeros))
 }
 
-/// The beginning of a long message.
-fn beginning() -> Vec<u8> {
+/// A message of this cluster.
+fn message() -> Vec<u8> {
     let head = Head {
         kind: Kind::Ack,
         length: 0,
@@ -44,7 +44,12 @@ fn beginning() -> Vec<u8> {
         boot: 1,
         session: 1,
     };
-    let mut message = encode_ack(&head, 1);
+    encode_ack(&head, 1)
+}
+
+/// The beginning of a long message.
+fn beginning() -> Vec<u8> {
+    let mut message = message();
     message[8..12].copy_from_slice(&60_000_u32.to_be_bytes());
     message
 }
@@ -140,4 +145,21 @@ fn a_connected_node_keeps_its_connection_beside_a_flood() {
     node.flush(Revision(1), 0);
     let status = work_until(&mut desk, |status| status.counters.received == 20);
     assert_eq!((status.counters.received, node.shipped().broken), (20, 0));
+}
+
+/// A stranger that sends as a node does, without a key.
+#[test]
+fn who_passes_for_nodes_keeps_no_node_away() {
+    let listen = free_address();
+    let keyring = ring(None);
+    let mut desk = desk(listen, &keyring, None, 1 << 30);
+    let connect = |_| {
+        let mut stream = TcpStream::connect(listen).unwrap();
+        stream.write_all(&message()).unwrap();
+        stream
+    };
+    let _strangers: Vec<TcpStream> = (0..300).map(connect).collect();
+    let status = work_until(&mut desk, |status| refused(status, Reason::Full) > 0);
+    assert!(refused(&status, Reason::Full) > 0);
+    joins(&mut desk, 1, listen, &keyring);
 }
