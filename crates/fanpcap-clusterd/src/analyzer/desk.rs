@@ -192,10 +192,10 @@ impl Desk {
     fn take(&mut self, message: &Message) {
         let now = self.clock.now();
         let head = Head::decode(&message.bytes);
-        match head.map(|head| (head.kind, head.node)) {
-            Ok((Kind::Counts, node)) => {
+        match head.map(|head| head.kind) {
+            Ok(Kind::Counts) => {
                 if let Some(dicap) = &self.dicap {
-                    dicap.senders.take(node, message.from, now);
+                    dicap.senders.take(message.from, now);
                 }
                 if let Some(exports) = &self.outlets.exports {
                     exports.counts(&message.bytes);
@@ -203,7 +203,7 @@ impl Desk {
                 self.books
                     .take(&message.bytes, self.cluster, &self.analyzer, now);
             }
-            Ok((Kind::Records, _)) => match Batch::decode(&message.bytes) {
+            Ok(Kind::Records) => match Batch::decode(&message.bytes) {
                 Ok(batch) => {
                     // A refusal is counted, and the sender need not send the batch again.
                     let _ = self.analyzer.take(&batch, now);
@@ -215,7 +215,7 @@ impl Desk {
                 }
                 Err(_) => self.garbage += 1,
             },
-            Ok((Kind::Ack, _)) | Err(_) => self.garbage += 1,
+            Ok(Kind::Ack) | Err(_) => self.garbage += 1,
         }
         if self.analyzer.is_full() {
             self.release(now);

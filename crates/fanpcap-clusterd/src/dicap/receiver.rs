@@ -36,7 +36,7 @@ pub(crate) struct Counts {
     pub(crate) dropped: AtomicU64,
 }
 
-/// Nodes whose addresses are remembered. Without a key anybody can pass for nodes.
+/// Addresses that are remembered. Without a key anybody can pass for nodes.
 const SENDERS: usize = 2 * NODES;
 
 /// The addresses whose datagrams are taken.
@@ -46,15 +46,9 @@ const SENDERS: usize = 2 * NODES;
 /// too, for nodes as in the paper, which send no counts.
 #[derive(Debug, Default)]
 pub(crate) struct Senders {
-    counted: Mutex<BTreeMap<NodeId, Sender>>,
+    /// When the last counts came from each, by a clock that never jumps.
+    counted: Mutex<BTreeMap<IpAddr, u64>>,
     others: Option<Mutex<BTreeSet<IpAddr>>>,
-}
-
-#[derive(Debug)]
-struct Sender {
-    address: IpAddr,
-    /// When its last counts came.
-    at: u64,
 }
 
 impl Senders {
@@ -65,23 +59,23 @@ impl Senders {
         }
     }
 
-    /// A node's counts came from this address, at this time. If there are too many nodes, the one
-    /// that was silent longest is forgotten.
-    pub(crate) fn take(&self, node: NodeId, from: IpAddr, at: u64) {
-        let address = from.to_canonical();
+    /// A node's counts came from this address, at this time. If there are too many addresses, the one
+    /// that was silent longest is forgotten. A connection proves an address, and nothing proves a
+    /// node's id.
+    pub(crate) fn take(&self, from: IpAddr, at: u64) {
         let mut senders = self.senders();
-        senders.insert(node, Sender { address, at });
+        senders.insert(from.to_canonical(), at);
         if senders.len() > SENDERS {
-            let silent = senders.iter().min_by_key(|(_, sender)| sender.at);
-            if let Some((&node, _)) = silent {
-                senders.remove(&node);
+            let silent = senders.iter().min_by_key(|(_, at)| **at);
+            if let Some((&silent, _)) = silent {
+                senders.remove(&silent);
             }
         }
     }
 
     fn has(&self, from: IpAddr) -> bool {
         let from = from.to_canonical();
-        self.senders().values().any(|it| it.address == from) || self.is_other(from)
+        self.senders().contains_key(&from) || self.is_other(from)
     }
 
     fn is_other(&self, from: IpAddr) -> bool {
@@ -92,7 +86,7 @@ impl Senders {
         others.contains(&from) || others.len() < SENDERS && others.insert(from)
     }
 
-    fn senders(&self) -> MutexGuard<'_, BTreeMap<NodeId, Sender>> {
+    fn senders(&self) -> MutexGuard<'_, BTreeMap<IpAddr, u64>> {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -172,20 +166,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_addresses_are_senders() {
+    fn addresses_of_counts_are_senders() {
         let senders = Senders::new(true);
-        let [old, new, stranger] = [1, 2, 3].map(|last| IpAddr::from([10, 0, 0, last]));
-        assert!(!senders.has(old));
-        senders.take(NodeId(1), "::ffff:10.0.0.1".parse().unwrap(), 1);
-        assert!(senders.has(old) && !senders.has(stranger));
-        senders.take(NodeId(1), new, 2);
-        assert!(senders.has(new) && !senders.has(old), "the node has moved");
-        // 10,000 nodes that are none beside a node that goes on sending its counts.
-        for number in 0..10_000 {
-            senders.take(NodeId(100 + number), stranger, u64::from(number) + 3);
-            senders.take(NodeId(1), new, u64::from(number) + 3);
+        let [node, faulty, stranger] = [1, 2, 3].map(|last| IpAddr::from([10, 0, 0, last]));
+        assert!(!senders.has(node));
+        senders.take("::ffff:10.0.0.1".parse().unwrap(), 1);
+        assert!(senders.has(node) && !senders.has(stranger));
+        // Counts in the names of many nodes have one address.
+        (2..10_000).for_each(|at| senders.take(faulty, at));
+        assert!(senders.has(node));
+        // 10,000 addresses beside a node that goes on sending its counts.
+        for number in 0..10_000_u32 {
+            senders.take(
+                IpAddr::from(number.to_be_bytes()),
+                10_000 + u64::from(number),
+            );
+            senders.take(node, 10_000 + u64::from(number));
         }
-        assert!(senders.has(new));
+        assert!(senders.has(node) && !senders.has(faulty));
         assert_eq!(senders.senders().len(), SENDERS);
     }
 
@@ -195,7 +193,7 @@ mod tests {
         let address = |number: usize| IpAddr::from(u32::try_from(number).unwrap().to_be_bytes());
         assert!((0..SENDERS).all(|number| senders.has(address(number))));
         assert!(!senders.has(address(SENDERS)) && senders.has(address(0)));
-        senders.take(NodeId(1), address(SENDERS), 1);
+        senders.take(address(SENDERS), 1);
         assert!(senders.has(address(SENDERS)));
     }
 }
