@@ -11,6 +11,7 @@ use fanpcap_cluster::{Live, NodeId, Phase, Revision, Topology, View};
 use fanpcap_terminal::streams;
 use serde_json::{Value, json};
 
+use self::sums::Sums;
 use super::waiting::Notice;
 use crate::conf::{Conf, PATH};
 use crate::coordination::Picture;
@@ -44,23 +45,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         streams::print(&text)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut clusters = Vec::new();
-    for file in &arguments.config {
-        match look(file) {
-            Ok(seen) => clusters.push(seen),
-            // The other clusters are shown all the same.
-            Err(error) => {
-                let (file, error) = (file.display(), streams::words(&error));
-                streams::note(&format!("fanpcap cluster status: {file}: {error}\n"));
-            }
-        }
-    }
+    let sums = Sums::of(&arguments.config);
     let text = match arguments.json {
-        true => format!("{}\n", sums::object(&clusters)),
-        false => sums::table(&clusters),
+        true => format!("{}\n", sums.object()),
+        false => sums.table(),
     };
     streams::print(&text)?;
-    Ok(match clusters.len() == arguments.config.len() {
+    Ok(match sums.unseen.is_empty() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })

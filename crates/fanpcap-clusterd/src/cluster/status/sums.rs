@@ -2,58 +2,112 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::panic::resume_unwind;
+use std::path::PathBuf;
+use std::thread::{self, ScopedJoinHandle};
 
+use fanpcap_terminal::streams;
 use serde_json::{Value, json};
 
-use super::rows;
+use super::{look, rows};
 use crate::coordination::Picture;
 
-/// How many nodes are in each state.
-fn states(clusters: &[(String, Picture)]) -> BTreeMap<&'static str, usize> {
-    let mut states = BTreeMap::new();
-    for row in clusters.iter().flat_map(|(_, it)| rows(&it.view)) {
-        *states.entry(row.state()).or_default() += 1;
-    }
-    states
+/// What can be seen of several clusters.
+#[derive(Default)]
+pub(super) struct Sums {
+    /// The clusters' names, and what is seen of them.
+    pub(super) clusters: Vec<(String, Picture)>,
+    pub(super) unseen: Vec<Unseen>,
 }
 
-/// The names of the clusters that no coordinator leads.
-fn leaderless(clusters: &[(String, Picture)]) -> Vec<&str> {
-    let without = clusters.iter().filter(|(_, it)| it.leader.is_none());
-    without.map(|(name, _)| name.as_str()).collect()
+/// A cluster of which nothing can be seen.
+pub(super) struct Unseen {
+    /// Its settings.
+    pub(super) config: String,
+    pub(super) error: String,
 }
 
-pub(super) fn table(clusters: &[(String, Picture)]) -> String {
-    let mut text = String::new();
-    for (name, picture) in clusters {
-        text += &super::table(name, picture);
-        text.push('\n');
+impl Sums {
+    /// Asks all clusters at the same time: each one that does not reply takes ten seconds.
+    pub(super) fn of(files: &[PathBuf]) -> Self {
+        let seen = thread::scope(|scope| {
+            let asked = files.iter().map(|file| scope.spawn(move || look(file)));
+            let asked: Vec<_> = asked.collect();
+            let joined = asked.into_iter().map(ScopedJoinHandle::join);
+            let joined = joined.map(|seen| seen.unwrap_or_else(|panic| resume_unwind(panic)));
+            joined.collect::<Vec<_>>()
+        });
+        let mut sums = Self::default();
+        for (file, seen) in files.iter().zip(seen) {
+            match seen {
+                Ok(seen) => sums.clusters.push(seen),
+                Err(error) => sums.unseen.push(Unseen {
+                    config: file.display().to_string(),
+                    error: streams::words(&error),
+                }),
+            }
+        }
+        sums
     }
-    let states = states(clusters);
-    let each: Vec<String> = states
-        .iter()
-        .map(|(state, nodes)| format!("{nodes} {state}"))
-        .collect();
-    let nodes: usize = states.values().sum();
-    let _ = writeln!(
-        text,
-        "{} clusters, {nodes} nodes: {}",
-        clusters.len(),
-        each.join(", ")
-    );
-    let without = leaderless(clusters);
-    if !without.is_empty() {
-        let _ = writeln!(text, "without a coordinator: {}", without.join(", "));
-    }
-    text
-}
 
-pub(super) fn object(clusters: &[(String, Picture)]) -> Value {
-    let each = clusters.iter().map(|(name, it)| super::object(name, it));
-    json!({
-        "schema": 1,
-        "clusters": each.collect::<Vec<_>>(),
-        "states": states(clusters),
-        "without_coordinator": leaderless(clusters),
-    })
+    /// How many nodes are in each state.
+    fn states(&self) -> BTreeMap<&'static str, usize> {
+        let mut states = BTreeMap::new();
+        for row in self.clusters.iter().flat_map(|(_, it)| rows(&it.view)) {
+            *states.entry(row.state()).or_default() += 1;
+        }
+        states
+    }
+
+    /// The names of the clusters that no coordinator leads.
+    fn leaderless(&self) -> Vec<&str> {
+        let without = self.clusters.iter().filter(|(_, it)| it.leader.is_none());
+        without.map(|(name, _)| name.as_str()).collect()
+    }
+
+    pub(super) fn table(&self) -> String {
+        let mut text = String::new();
+        for (name, picture) in &self.clusters {
+            text += &super::table(name, picture);
+            text.push('\n');
+        }
+        let states = self.states();
+        let each: Vec<String> = states
+            .iter()
+            .map(|(state, nodes)| format!("{nodes} {state}"))
+            .collect();
+        let nodes: usize = states.values().sum();
+        let unseen = match self.unseen.len() {
+            0 => String::new(),
+            unseen => format!(", {unseen} not seen"),
+        };
+        let _ = writeln!(
+            text,
+            "{} clusters{unseen}, {nodes} nodes: {}",
+            self.clusters.len() + self.unseen.len(),
+            each.join(", ")
+        );
+        let without = self.leaderless();
+        if !without.is_empty() {
+            let _ = writeln!(text, "without a coordinator: {}", without.join(", "));
+        }
+        for Unseen { config, error } in &self.unseen {
+            let _ = writeln!(text, "not seen: {config}: {error}");
+        }
+        text
+    }
+
+    pub(super) fn object(&self) -> Value {
+        let each = self.clusters.iter();
+        let each = each.map(|(name, it)| super::object(name, it));
+        let unseen = self.unseen.iter();
+        let unseen = unseen.map(|it| json!({"config": it.config, "error": it.error}));
+        json!({
+            "schema": 1,
+            "clusters": each.collect::<Vec<_>>(),
+            "states": self.states(),
+            "without_coordinator": self.leaderless(),
+            "unseen": unseen.collect::<Vec<_>>(),
+        })
+    }
 }

@@ -1,8 +1,14 @@
 //! The table and the object of a small cluster.
 
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::net::TcpListener;
+use std::thread;
+
 use fanpcap_cluster::reshape::{self, Goal, Knowledge, Member};
 use fanpcap_cluster::{Announcement, Revision, View, Wishes};
 use fanpcap_select::Selection;
+use fanpcap_testkit::Scratch;
 
 use super::*;
 
@@ -134,20 +140,73 @@ fn several_clusters_are_summed_over() {
         leader: None,
         ..picture()
     };
-    let clusters = [
-        ("east".to_owned(), picture()),
-        ("west".to_owned(), leaderless),
-    ];
-    let table = sums::table(&clusters);
+    let sums = Sums {
+        clusters: vec![
+            ("east".to_owned(), picture()),
+            ("west".to_owned(), leaderless),
+        ],
+        unseen: Vec::new(),
+    };
+    let table = sums.table();
     assert!(table.contains("cluster east, ") && table.contains("cluster west, "));
     let sum = "\
 2 clusters, 8 nodes: 2 behind, 2 current, 2 silent, 2 waiting
 without a coordinator: west
 ";
     assert!(table.ends_with(sum), "{table}");
-    let object = sums::object(&clusters);
+    let object = sums.object();
     assert_eq!(object["clusters"][1]["cluster"], "west");
     let states = json!({"behind": 2, "current": 2, "silent": 2, "waiting": 2});
     assert_eq!(object["states"], states);
     assert_eq!(object["without_coordinator"], json!(["west"]));
+    assert_eq!(object["unseen"], json!([]));
+}
+
+/// Of two clusters nothing replies, one has its nodes in its settings, and one has no settings.
+#[test]
+fn clusters_that_do_not_reply_are_named() {
+    let scratch = Scratch::new().unwrap();
+    let conf = |name: &str, more: &str| {
+        let file = scratch.file(name);
+        fs::write(&file, format!("cluster = {name}\n{more}\n")).unwrap();
+        file
+    };
+    let etcd = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = etcd.local_addr().unwrap();
+    let silent = format!("engine = etcd\netcd = http://{url}");
+    // Replies to nobody. Whether the second one asks while the first one still waits.
+    let asked = thread::spawn(move || {
+        let (mut first, _) = etcd.accept().unwrap();
+        let _second = etcd.accept().unwrap();
+        first.set_nonblocking(true).unwrap();
+        let ended = io::copy(&mut first, &mut io::sink());
+        ended.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    });
+    let missing = scratch.file("missing");
+    let files = [
+        conf("north", &silent),
+        conf("east", "engine = fixed\nnodes = a1, a2\nkey_file = /k"),
+        conf("south", &silent),
+        missing.clone(),
+    ];
+    let sums = Sums::of(&files);
+    assert!(asked.join().unwrap(), "one after the other");
+    let table = sums.table();
+    assert!(
+        table.contains("4 clusters, 3 not seen, 2 nodes: "),
+        "{table}"
+    );
+    let lines: Vec<&str> = table
+        .lines()
+        .filter(|line| line.starts_with("not seen: "))
+        .collect();
+    assert_eq!(lines.len(), 3);
+    assert!(
+        lines[2].starts_with(&format!("not seen: {}: ", missing.display())),
+        "{table}"
+    );
+    let object = sums.object();
+    assert_eq!(object["clusters"][0]["cluster"], "east");
+    assert_eq!(object["unseen"][2]["config"], missing.display().to_string());
+    assert!(object["unseen"][0]["error"].is_string());
 }
