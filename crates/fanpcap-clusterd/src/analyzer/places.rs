@@ -101,6 +101,8 @@ impl Places {
     }
 
     /// Waits until few connections are about to end: strangers can connect faster than threads end.
+    /// Strangers do not decide how long: `end` makes all reads return, and the kernel resets a
+    /// connection that goes on sending then.
     fn await_ends(&self) {
         let taken = self.taken();
         let waited = self.0.ended.wait_while(taken, |it| it.ending >= ENDING);

@@ -83,7 +83,7 @@ fn joins(desk: &mut Desk, node: u32, listen: SocketAddr, keyring: &Arc<Keyring>)
 
 /// Connections of strangers, at the address that the nodes have too, keep no node away. It is
 /// counted that places are short.
-fn nodes_join_beside(strangers: u32) {
+fn nodes_join_beside(strangers: u32, say: fn(&mut TcpStream)) {
     let listen = free_address();
     let keyring = keyring();
     let mut desk = desk(listen, &keyring, None, 1 << 30);
@@ -96,11 +96,12 @@ fn nodes_join_beside(strangers: u32) {
     let have_joined = Arc::new(AtomicBool::new(false));
     let is_over = Arc::clone(&have_joined);
     let flood = thread::spawn(move || {
-        let mut silent = VecDeque::new();
+        let mut all = VecDeque::new();
         let mut left = strangers;
         while left > 0 || !is_over.load(Ordering::Relaxed) {
-            silent.extend(TcpStream::connect(listen));
-            silent.drain(..silent.len().saturating_sub(100));
+            all.extend(TcpStream::connect(listen));
+            all.iter_mut().rev().take(20).for_each(say);
+            all.drain(..all.len().saturating_sub(300));
             left = left.saturating_sub(1);
         }
     });
@@ -117,14 +118,22 @@ fn nodes_join_beside(strangers: u32) {
 
 #[test]
 fn nodes_join_beside_strangers_within_a_second() {
-    nodes_join_beside(1000);
+    nodes_join_beside(1000, |_| {});
+}
+
+/// What they send is no handshake, and they read no answer.
+#[test]
+fn nodes_join_beside_strangers_that_go_on_sending() {
+    nodes_join_beside(1000, |stranger| {
+        let _ = stranger.write_all(b"GET / HTTP/1.0\r\n\r\n");
+    });
 }
 
 mod long {
     #[test]
     #[ignore = "long: 10,000 connections"]
     fn nodes_join_beside_many_strangers_within_a_second() {
-        super::nodes_join_beside(10_000);
+        super::nodes_join_beside(10_000, |_| {});
     }
 }
 
