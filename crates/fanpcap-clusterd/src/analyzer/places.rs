@@ -68,8 +68,8 @@ pub(super) enum NoPlace {
 
 impl Places {
     /// A place for a connection that has proven nothing. If all are taken, one of the others ends
-    /// by its `end`, and its address is returned: of the network with most of them the address with
-    /// most of them, and of this address the oldest connection.
+    /// by its `end`, and its address is returned: of the /48 with most of them the /64 with most of
+    /// them, of this the address with most of them, and of this address the oldest connection.
     pub(super) fn take(
         &self,
         from: SocketAddr,
@@ -124,22 +124,15 @@ impl Connection {
 impl Connections {
     /// Removes the one that goes first, if more than `few` come from its network.
     fn displace(&mut self, few: usize) -> Option<Connection> {
-        let crowds = |of: fn(IpAddr) -> IpAddr| {
-            let mut crowds: BTreeMap<IpAddr, usize> = BTreeMap::new();
-            for it in &self.0 {
-                *crowds.entry(of(it.from.ip())).or_default() += 1;
-            }
-            crowds
-        };
-        let (networks, addresses) = (crowds(network), crowds(|ip| ip.to_canonical()));
-        let crowd = |at: usize| {
-            let ip = self.0[at].from.ip();
-            (networks[&network(ip)], addresses[&ip.to_canonical()])
-        };
+        let mut crowds: BTreeMap<(u32, IpAddr), usize> = BTreeMap::new();
+        for network in self.0.iter().flat_map(|it| networks(it.from)) {
+            *crowds.entry(network).or_default() += 1;
+        }
+        let crowd = |at: usize| networks(self.0[at].from).map(|network| crowds[&network]);
         // Of several equal ones max_by_key() returns the last: here the oldest.
         let all = (0..self.0.len()).rev();
         let first = all.max_by_key(|at| crowd(*at));
-        let first = first.filter(|at| crowd(*at).0 > few);
+        let first = first.filter(|at| crowd(*at)[0] > few);
         first.and_then(|at| self.0.remove(at))
     }
 
@@ -153,12 +146,17 @@ impl Connections {
     }
 }
 
-/// The addresses that one machine can have: one with IPv4, a /64 with IPv6 (RFC 4291, section 2.5).
-fn network(ip: IpAddr) -> IpAddr {
-    match ip.to_canonical() {
-        IpAddr::V4(ip) => ip.into(),
-        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
-    }
+/// The networks that an address is in, the largest first, with the bits of their prefixes. With
+/// IPv6, one machine may have a site's /48 (RFC 6177), and often has a /64 (RFC 4291, section 2.5).
+/// With IPv4, it has one address.
+fn networks(from: SocketAddr) -> [(u32, IpAddr); 3] {
+    [48, 64, 128].map(|bits| match from.ip().to_canonical() {
+        IpAddr::V4(ip) => (bits, ip.into()),
+        IpAddr::V6(ip) => {
+            let prefix = ip.to_bits() & u128::MAX << (128 - bits);
+            (bits, Ipv6Addr::from_bits(prefix).into())
+        }
+    })
 }
 
 impl Place {

@@ -53,7 +53,7 @@ fn of_equal_ones_the_oldest_goes() {
 }
 
 #[test]
-fn ipv6_is_counted_by_64_bits_and_then_by_address() {
+fn ipv6_is_counted_by_48_bits_then_by_64_and_then_by_address() {
     let places = Places::default();
     let network = |number: u32| text(&format!("2001:db8::{number:x}"));
     // The node is in the strangers' network, and older than all of them.
@@ -72,8 +72,24 @@ fn ipv6_is_counted_by_64_bits_and_then_by_address() {
     }
     assert_eq!(strangers.len() + heirs.len(), UNPROVEN - 2);
     assert_eq!(node.prove(), Ok(None));
-    let mapped = [text("::ffff:10.0.0.1"), text("10.0.0.1")].map(|it| super::network(it.ip()));
+    let mapped = [text("::ffff:10.0.0.1"), text("10.0.0.1")].map(networks);
     assert_eq!(mapped[0], mapped[1]);
+}
+
+#[test]
+fn whoever_has_a_site_of_ipv6_displaces_itself() {
+    let places = Places::default();
+    let site = |number: u32| text(&format!("2001:db8:0:{:x}::1", number % 0x1_0000));
+    let (mut node, _) = places.take(text("2001:db8:1::1"), || {
+        panic!("the node's connection goes")
+    });
+    let mut strangers = VecDeque::from(fill(&places, site));
+    for number in 1000..2000 {
+        let (place, displaced) = places.take(site(number), || {});
+        assert!(displaced.is_some() && strangers.pop_front().unwrap().is_displaced());
+        strangers.push_back(place);
+    }
+    assert_eq!(node.prove(), Ok(None));
 }
 
 /// A place for a connection that has proven to be a node's.
