@@ -6,11 +6,12 @@
 mod host_use;
 mod tables;
 mod snapshot;
+#[cfg(any(test, feature = "fixture"))]
+pub mod fixture;
 mod offered;
 mod holders;
+mod gone;
 mod source;
-#[cfg(feature = "fixture")]
-pub mod fixture;
 
 pub use host_use::HostUse;
 pub use offered::{Offered, STEERED_NOWHERE};

@@ -14,10 +14,10 @@ use fanpcap_group::roster::{self, RosterEntry};
 use fanpcap_group::view::{Place, View};
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::{diag, link};
-use fanpcap_linux::packet::ETH_P_SILENT;
 use fanpcap_linux::process::netns;
 use fanpcap_linux::wait::clock;
 
+use crate::gone::{self, Gone};
 use crate::holders::Holders;
 use crate::host_use::HostUse;
 use crate::snapshot::{Counts, Device, Group, Process, Snapshot, Socket};
@@ -27,15 +27,14 @@ use crate::tables::{GroupKey, Tables};
 const GONE: &str = "gone";
 
 /// Takes snapshots. Keeps the sockets' owners, the groups' tables and the use by the host for the
-/// next snapshot, because they are costly to find.
+/// next snapshot, because they are costly to find; and what shows which devices are gone.
 #[derive(Debug)]
 pub struct Source {
     device: Option<String>,
     holders: Holders,
     tables: Tables,
     host_use: HostUse,
-    /// The last device of each process that captures on one, by process ID.
-    last_devices: BTreeMap<u32, String>,
+    gone: Gone,
 }
 
 impl Source {
@@ -53,7 +52,7 @@ impl Source {
             holders: Holders::default(),
             tables: Tables::default(),
             host_use: HostUse::default(),
-            last_devices: BTreeMap::new(),
+            gone: Gone::default(),
         })
     }
 
@@ -66,7 +65,7 @@ impl Source {
         let seen = roster::entries().context(
             "listing packet sockets (this needs packet diag in the kernel: CONFIG_PACKET_DIAG)",
         )?;
-        let seen: Vec<RosterEntry> = seen.into_iter().filter_map(of_gone).collect();
+        let seen = self.gone.sort(seen);
         // Take the time after reading the pages: no counter may be newer than the snapshot.
         let at_ns = clock::monotonic_ns();
         let mut devices = self.devices(&links, &seen);
@@ -81,7 +80,11 @@ impl Source {
         }
         let tables = self.tables.look(&seen);
         let sockets = self.sockets(&seen, at_ns, &tables);
-        self.note_devices(&mut devices, &sockets);
+        self.gone.note_devices(&devices, &sockets);
+        let names = links.iter().map(|link| link.name.as_str()).collect();
+        for device in devices.iter_mut().filter(|it| it.ifindex == u32::MAX) {
+            device.awaited = self.gone.awaited(&names, &sockets);
+        }
         let netns = netns::inode().context("this process's network namespace")?;
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         Ok(Snapshot {
@@ -134,27 +137,6 @@ impl Source {
         devices
     }
 
-    /// Notes the devices of processes, and for which device members wait.
-    fn note_devices(&mut self, devices: &mut [Device], sockets: &[Socket]) {
-        let pid = |socket: &Socket| socket.process.as_ref().and_then(|process| process.pid);
-        let pids: BTreeSet<u32> = sockets.iter().filter_map(pid).collect();
-        self.last_devices.retain(|pid, _| pids.contains(pid));
-        for device in devices {
-            let mut here = sockets.iter().filter(|it| it.ifindex == device.ifindex);
-            if device.counters.is_some() {
-                let pids = here.filter_map(pid);
-                let known = pids.map(|pid| (pid, device.name.clone()));
-                self.last_devices.extend(known);
-                continue;
-            }
-            let last = |socket: &Socket| self.last_devices.get(&pid(socket)?);
-            let mut names = here.by_ref().filter(|it| it.waits_for_device).map(last);
-            let first = names.next().flatten();
-            let is_same = first.is_some() && names.all(|other| other == first);
-            device.awaited = first.filter(|_| is_same).cloned();
-        }
-    }
-
     fn sockets(
         &mut self,
         seen: &[RosterEntry],
@@ -198,7 +180,7 @@ impl Source {
                 program_counted_ns: running(seen).map_or(0, |running| running.counted_ns),
                 unread_seconds: unread(seen, at_ns),
                 is_never_read: page_of_member(seen).is_some_and(Record::is_never_read),
-                waits_for_device: seen.socket.ifindex == u32::MAX && is_unbound(&seen.socket),
+                waits_for_device: seen.socket.ifindex == u32::MAX && gone::is_unbound(&seen.socket),
                 has_page: seen.page.is_some(),
                 is_placeholder: seen.is_placeholder,
                 class: place.map(|place| place.class).or(class(seen)),
@@ -219,26 +201,6 @@ impl Source {
             ..found.unwrap_or_default()
         })
     }
-}
-
-/// Counts the socket of a handle that waits for its device among those whose device is gone. `None`
-/// for the socket of a founder whose device is gone: it has no meaning any more.
-fn of_gone(mut seen: RosterEntry) -> Option<RosterEntry> {
-    let socket = &mut seen.socket;
-    let is_founders = socket.fanout.is_none() && socket.protocol == ETH_P_SILENT;
-    if socket.has_lost_device() && is_founders {
-        return None;
-    }
-    if socket.ifindex == 0 && is_unbound(socket) {
-        socket.ifindex = u32::MAX;
-    }
-    Some(seen)
-}
-
-/// Whether a socket has a ring and is bound to nothing. Only the socket of a handle that waits for
-/// its device stays so (`fanpcap_linux::packet::renew`).
-fn is_unbound(socket: &diag::PacketSocket) -> bool {
-    socket.protocol == 0 && socket.fanout.is_none() && socket.ring.is_some()
 }
 
 /// The devices that members steal from the host, unless the host uses them.
