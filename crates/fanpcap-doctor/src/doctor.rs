@@ -95,7 +95,7 @@ impl ProgramPage {
     fn of(program: &Program) -> Self {
         let loaded = match &program.loads {
             Loads::Library(loaded) => Some(loaded),
-            Loads::Nothing | Loads::Unknown => None,
+            Loads::Nothing | Loads::Missing(_) | Loads::Unknown => None,
         };
         Self {
             file: program.path.display().to_string(),

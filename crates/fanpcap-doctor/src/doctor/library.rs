@@ -2,6 +2,7 @@
 //! load another libpcap.
 
 use std::env;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -55,6 +56,8 @@ pub(super) enum Loads {
     Unknown,
     /// No libpcap.
     Nothing,
+    /// A libpcap of this name, which the loader does not find.
+    Missing(String),
     Library(Loaded),
 }
 
@@ -99,16 +102,22 @@ impl Loads {
     }
 
     /// The libpcap in the output of ldd(1). A line is `libpcap.so.0.8 => /lib/libpcap.so.0.8
-    /// (0x7f00)`, or only the path and the address.
+    /// (0x7f00)`, `libpcap.so.0.8 => not found`, or only the path and the address.
     fn listed(list: &str) -> Self {
-        let path = |line: &str| {
-            let (line, _) = line.trim().rsplit_once(" (")?;
-            let path = Path::new(line.rsplit(" => ").next()?);
-            let name = path.file_name()?.to_str()?;
-            name.starts_with("libpcap.so").then(|| path.to_owned())
+        let is_libpcap = |path: &Path| {
+            let name = path.file_name().and_then(OsStr::to_str);
+            name.is_some_and(|name| name.starts_with("libpcap.so"))
         };
-        let found = list.lines().find_map(path);
-        found.map_or(Self::Nothing, |path| Self::Library(Loaded::of(path)))
+        let of_line = |line: &str| {
+            let line = line.trim();
+            if let Some(name) = line.strip_suffix(" => not found") {
+                return is_libpcap(name.as_ref()).then(|| Self::Missing(name.to_owned()));
+            }
+            let (line, _) = line.rsplit_once(" (")?;
+            let path = PathBuf::from(line.rsplit(" => ").next()?);
+            is_libpcap(&path).then(|| Self::Library(Loaded::of(path)))
+        };
+        list.lines().find_map(of_line).unwrap_or(Self::Nothing)
     }
 }
 
@@ -137,6 +146,9 @@ impl Program {
             Loads::Nothing => format!(
                 "{program} loads no libpcap at its start; it may load one later, or start another program that captures."
             ),
+            Loads::Missing(name) => {
+                format!("{program} needs {name}, which the loader does not find: it can't start.")
+            }
             Loads::Unknown => {
                 format!("{program}: ldd(1) does not say which libpcap it would load.")
             }
@@ -347,15 +359,26 @@ mod tests {
     fn what_ldd_lists_is_read() {
         let path = |list: &str| match Loads::listed(list) {
             Loads::Library(it) => Some(it.path.display().to_string()),
-            Loads::Nothing | Loads::Unknown => None,
+            Loads::Nothing | Loads::Missing(_) | Loads::Unknown => None,
         };
         let list =
             "\tlinux-vdso.so.1 (0x7ff0)\n\tlibpcap.so.0.8 => /opt/a b/libpcap.so.0.8 (0x7f00)\n";
         assert_eq!(path(list).as_deref(), Some("/opt/a b/libpcap.so.0.8"));
         let preloaded = "\t/opt/libpcap.so.0.8 (0x7f00)\n\tlibpcap.so.0.8 => /lib/x.so (0x7f01)\n";
         assert_eq!(path(preloaded).as_deref(), Some("/opt/libpcap.so.0.8"));
-        assert_eq!(path("\tlibpcap.so.0.8 => not found\n"), None);
         assert_eq!(path("\tlibc.so.6 => /lib/libc.so.6 (0x7f00)\n"), None);
+        let missing = Loads::listed("\tlinux-vdso.so.1 (0x7ff0)\n\tlibpcap.so.0.8 => not found\n");
+        assert_eq!(missing, Loads::Missing("libpcap.so.0.8".to_owned()));
+        let program = Program {
+            path: "/opt/capture".into(),
+            loads: missing,
+            is_privileged: false,
+        };
+        assert_eq!(
+            program.sentence(),
+            "/opt/capture needs libpcap.so.0.8, which the loader does not find: it can't start."
+        );
+        assert_eq!(Loads::listed("\tlibfoo.so => not found\n"), Loads::Nothing);
         let own = Program::of(&env::current_exe().unwrap());
         assert_eq!(own.loads, Loads::Nothing);
         assert!(own.sentence().contains(" loads no libpcap at its start"));
