@@ -20,7 +20,7 @@ use fanpcap_group::join::{
     self, EngineAsk, JoinError, JoinRequest, PerDevice, Prepared, ProgramError, Runs,
 };
 use fanpcap_group::membership::Membership;
-use fanpcap_group::record::MemberCounters;
+use fanpcap_group::record::{MemberCounters, NoFlow};
 use fanpcap_group::rejecting::Rejections;
 use fanpcap_group::replace::replace;
 use fanpcap_group::steered::{Filtering, SteerError, Steered, Unchanging};
@@ -258,7 +258,7 @@ impl Member for PcapHandle {
         handles::identity(self)?.stranger()
     }
 
-    fn note_no_flow(self, why: &str) {
+    fn note_no_flow(self, why: NoFlow) {
         handles::with(self, |entry| {
             if let Some((member, _)) = &entry.member {
                 member.note_no_flow(why);

@@ -3,7 +3,7 @@
 use crate::group_stats::{Departed, GroupStats};
 use crate::namespace::Namespace;
 use crate::page::{GroupDir, MemberId};
-use crate::record::Record;
+use crate::record::{NoFlow, Record};
 use fanpcap_config::mode::{Mode, ModeKind};
 use fanpcap_linux::process;
 
@@ -30,7 +30,7 @@ pub struct Stranger {
     /// Its process.
     pub pid: u32,
     /// See [`Record::no_flow`].
-    pub no_flow: Option<String>,
+    pub no_flow: Option<NoFlow>,
 }
 
 impl Identity {
@@ -111,7 +111,7 @@ impl Identity {
         Some(Stranger {
             program: other.program,
             pid: other.pid,
-            no_flow: other.no_flow,
+            no_flow: other.no_flow.filter(|_| self.mode.kind == ModeKind::Hash),
         })
     }
 

@@ -3,7 +3,7 @@
 use crate::identity::Identity;
 use crate::membership::Membership;
 use crate::page::{self, Page};
-use crate::record::{MemberCounters, NOT_READ_BY_US, STEALS, WORDS, at, title_words};
+use crate::record::{MemberCounters, NOT_READ_BY_US, NoFlow, STEALS, WORDS, at};
 use crate::rejecting::Rejections;
 use crate::shared::Shared;
 use crate::steered::Steered;
@@ -87,11 +87,8 @@ impl Member {
     }
 
     /// Notes on the page why the member began its group with mode `hash` instead of `flow`.
-    pub fn note_no_flow(&self, why: &str) {
-        let words = self.words()[at::TITLE..].iter();
-        words
-            .zip(title_words(why))
-            .for_each(|(word, value)| word.set(value));
+    pub fn note_no_flow(&self, why: NoFlow) {
+        self.words()[at::TITLE].set(why as u64);
     }
 
     /// Records that the member has entered its group with this membership.

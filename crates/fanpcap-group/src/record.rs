@@ -2,6 +2,7 @@
 
 mod layout;
 mod attention;
+mod no_flow;
 
 pub use attention::LastLook;
 use fanpcap_config::mode::{Mode, ModeKind};
@@ -13,6 +14,7 @@ pub(crate) use layout::{BEFORE, DESCRIPTORS, MAGIC, NOT_READ_BY_US, UNCHANGING, 
 use layout::{EXECUTABLE, NAME, PROCESS, shared_numbers};
 pub(crate) use layout::{FOUNDS, STEALS, WORDS};
 pub(crate) use layout::{at, shared_words};
+pub use no_flow::NoFlow;
 use std::os::fd::RawFd;
 
 /// Packets that a member received and dropped since it joined.
@@ -155,8 +157,8 @@ pub struct Record {
     /// The group's steering program, if it has one.
     pub steering: Option<Running>,
     /// Why the member began its group with mode `hash`, although `flow` is the default; `None` if
-    /// it did not. The phrase's subject is the member.
-    pub no_flow: Option<String>,
+    /// it did not.
+    pub no_flow: Option<NoFlow>,
 }
 
 impl Record {
@@ -264,8 +266,7 @@ impl Record {
             is_founder: words[at::REGISTRY] & FOUNDS != 0,
             last_look: LastLook::decode(words, taken.is_some()),
             steering: Running::decode(words).filter(|_| mode.kind == ModeKind::Program),
-            no_flow: Some(title(words))
-                .filter(|why| mode.kind != ModeKind::Program && !why.is_empty()),
+            no_flow: NoFlow::decode(words[at::TITLE]).filter(|_| mode.kind == ModeKind::Hash),
         })
     }
 }

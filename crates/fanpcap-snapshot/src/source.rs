@@ -161,7 +161,7 @@ impl Source {
                 group: seen.socket.fanout.map(|fanout| Group {
                     number: fanout.id,
                     mode: mode(seen, fanout, &modes),
-                    no_flow: no_flow(seen),
+                    no_flow: no_flow(seen, fanout),
                 }),
                 founds: seen.founds.map(|number| Group {
                     number,
@@ -314,9 +314,10 @@ fn mode(
 }
 
 /// Why the socket's group has mode `hash`, if this member began it without `flow`.
-fn no_flow(seen: &RosterEntry) -> Option<String> {
+fn no_flow(seen: &RosterEntry, group: diag::FanoutGroup) -> Option<String> {
     let page = seen.page.as_ref()?;
-    let why = page.no_flow.as_ref()?;
+    let is_hash = group.mode == ModeKind::Hash.kernel_type();
+    let why = page.no_flow.filter(|_| is_hash)?;
     Some(format!("{} (process {}) {why}", page.program, page.pid))
 }
 

@@ -7,6 +7,7 @@ use fanpcap_config::mode::{Mode, ModeKind};
 use fanpcap_config::settings::{Group, GroupChoice};
 use fanpcap_config::steering::Steering;
 use fanpcap_group::join::{DevicesError, JoinError, ProgramError, Runs, Titled};
+use fanpcap_group::record::NoFlow;
 use std::sync::Arc;
 
 /// How often a join is tried at most. A try fails if another process changes the group's mode
@@ -115,20 +116,20 @@ fn with_mode<H: Handle>(
     }
 }
 
-/// Why `flow` can't be loaded. The subject is the member.
-fn why_no_flow(error: &JoinError) -> &'static str {
+/// Why `flow` can't be loaded.
+fn why_no_flow(error: &JoinError) -> NoFlow {
     let JoinError::Program(error) = error else {
-        return "could not load flow";
+        return NoFlow::NotLoaded;
     };
     if matches!(error, ProgramError::NotPermitted(_)) {
-        "has no CAP_BPF for flow"
+        NoFlow::NotPermitted
     } else if matches!(
         error,
         ProgramError::NotEthernet { .. } | ProgramError::AllDevices
     ) {
-        "reads other frames than Ethernet"
+        NoFlow::NotEthernet
     } else {
-        "could not load flow"
+        NoFlow::NotLoaded
     }
 }
 

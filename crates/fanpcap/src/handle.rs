@@ -9,6 +9,7 @@ use fanpcap_config::settings::{GroupChoice, OnEngine, Steal};
 use fanpcap_config::steering::{PcapCompiler, Steering};
 use fanpcap_group::identity::Stranger;
 use fanpcap_group::join::{JoinError, Runs};
+use fanpcap_group::record::NoFlow;
 use fanpcap_group::rejecting::Rejections;
 use fanpcap_group::steered::{Filtering, SteerError, Steered, Unchanging};
 use fanpcap_linux::packet::Filter;
@@ -189,7 +190,7 @@ pub trait Member: Copy {
     fn stranger(self) -> Option<Stranger>;
 
     /// Notes for others why the member began its group with mode `hash` instead of `flow`.
-    fn note_no_flow(self, why: &str);
+    fn note_no_flow(self, why: NoFlow);
 
     /// The handle's part in its group's steering program, if the group has one.
     fn steered(self) -> Option<Arc<Steered>>;

@@ -108,11 +108,21 @@ fn a_program_is_told_by_groups_that_have_one() {
 
 #[test]
 fn why_there_is_no_flow_stands_in_place_of_a_title() {
-    let mut words = record().encode(NOTHING);
-    words[at::TITLE..at::COUNTERS].copy_from_slice(&title_words("has no CAP_BPF for flow"));
-    let read = Record::decode(&words).unwrap();
-    assert_eq!(read.no_flow.as_deref(), Some("has no CAP_BPF for flow"));
-    assert_eq!(read.steering, None);
+    let read = |mode: &str, word: u64| {
+        let mode = Mode::parse(mode).unwrap();
+        let mut words = Record { mode, ..record() }.encode(NOTHING);
+        words[at::TITLE] = word;
+        let read = Record::decode(&words).unwrap();
+        assert_eq!(read.steering, None);
+        read.no_flow.map(|why| why.to_string())
+    };
+    let why = "has no CAP_BPF for flow";
+    assert_eq!(read("hash+defrag", 1).as_deref(), Some(why));
+    // A page says nothing in words of its own, and nothing in a group of another mode.
+    for word in [0, 4, u64::MAX, title_words("is a text")[0]] {
+        assert_eq!(read("hash", word), None);
+    }
+    assert_eq!(read("lb", 1), None);
     let steered = Record {
         mode: ModeKind::Program.into(),
         steering: Some(running("flow")),

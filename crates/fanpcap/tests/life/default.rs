@@ -7,6 +7,7 @@ use fanpcap::handle::{ERROR, System};
 use fanpcap_config::mode::{Mode, ModeKind};
 use fanpcap_config::settings::GroupChoice;
 use fanpcap_group::join::{JoinError, ProgramError, Runs, Titled};
+use fanpcap_group::record::NoFlow;
 
 fn kernels(mode: &str) -> Runs {
     Runs::Kernel(Mode::parse(mode).unwrap())
@@ -68,10 +69,9 @@ fn only_who_begins_a_group_without_flow_notes_why() {
             state.takes = Some(without_bpf);
         });
         assert_eq!(activate(p), 0);
-        p.change(|state| state.no_flow.clone())
+        p.change(|state| state.no_flow)
     };
-    let why = "has no CAP_BPF for flow";
-    assert_eq!(noted(Runs::Nothing).as_deref(), Some(why));
+    assert_eq!(noted(Runs::Nothing), Some(NoFlow::NotPermitted));
     assert_eq!(noted(kernels("hash")), None);
 }
 

@@ -7,6 +7,7 @@ use fanpcap_config::settings::{Environment, Group, GroupChoice, OnEngine, Settin
 use fanpcap_config::steering::{PcapCompiler, Steering};
 use fanpcap_group::identity::Stranger;
 use fanpcap_group::join::{JoinError, Runs};
+use fanpcap_group::record::NoFlow;
 use fanpcap_group::rejecting::Rejections;
 use fanpcap_group::steered::{Filtering, SteerError, Steered, Unchanging};
 use fanpcap_linux::packet::Filter;
@@ -65,17 +66,17 @@ pub(crate) struct State {
     pub(crate) digest: Option<u64>,
     pub(crate) stranger: Option<Stranger>,
     /// What was noted about the group's mode.
-    pub(crate) no_flow: Option<String>,
+    pub(crate) no_flow: Option<NoFlow>,
     pub(crate) has_kernel_filter: bool,
     pub(crate) cannot_bind: bool,
 }
 
 /// tcpdump in the group, which began the group without `flow` if `no_flow` says why.
-pub(crate) fn tcpdump(no_flow: Option<&str>) -> Stranger {
+pub(crate) fn tcpdump(no_flow: Option<NoFlow>) -> Stranger {
     Stranger {
         program: "tcpdump".to_owned(),
         pid: 42,
-        no_flow: no_flow.map(str::to_owned),
+        no_flow,
     }
 }
 
@@ -413,8 +414,8 @@ impl Member for Fake<'_> {
         self.change(|state| state.stranger.clone())
     }
 
-    fn note_no_flow(self, why: &str) {
-        self.change(|state| state.no_flow = Some(why.to_owned()));
+    fn note_no_flow(self, why: NoFlow) {
+        self.change(|state| state.no_flow = Some(why));
     }
 
     fn steered(self) -> Option<Arc<Steered>> {

@@ -4,6 +4,7 @@ use super::fake::{World, tcpdump};
 use fanpcap::activate::activate;
 use fanpcap::handle::{ERROR, Life, Member, PERM_DENIED, System, WARNING};
 use fanpcap_group::join::JoinError;
+use fanpcap_group::record::NoFlow;
 
 const GROUP: Option<&str> = Some("def_group = 7\n");
 const DRIVER: Option<&str> = Some("driver@fx0 = tpacket\n");
@@ -172,7 +173,7 @@ fn a_group_that_is_shared_with_a_stranger_is_a_warning() {
 fn the_stranger_that_could_not_load_flow_is_told_with_its_reason() {
     let world = World::default();
     let p = world.open("fx0", GROUP);
-    p.change(|state| state.stranger = Some(tcpdump(Some("has no CAP_BPF for flow"))));
+    p.change(|state| state.stranger = Some(tcpdump(Some(NoFlow::NotPermitted))));
     assert_eq!(activate(p), WARNING);
     let text = "(process 42), in mode hash, because it has no CAP_BPF for flow: each sees";
     assert!(p.error().contains(text), "{}", p.error());
