@@ -63,30 +63,35 @@ fn parts(argument: &OsStr) -> Vec<&OsStr> {
 /// `exists` finds. If the command line names several devices, returns the first. Returns the plain
 /// name: `eth0` for `xdp:eth0`, `eth0:1` and `eth0^eth1`.
 pub(crate) fn device(command: &[OsString], exists: impl Fn(&str) -> bool) -> Option<String> {
-    let known = options::known_program(command);
-    let named = known.and_then(|(known, arguments)| {
-        let named = known.values(known.device, arguments).into_iter().next()?;
-        plain(named.to_str()?)
-    });
-    let texts: Vec<&str> = command.iter().filter_map(|text| text.to_str()).collect();
-    let of = |short, long| values(&texts, short, long);
-    let short = if known.is_some() { "--interface" } else { "-i" };
-    let certain = || plain(of(short, "--interface").first()?);
-    let perhaps = || {
-        let all = [of("-d", "--pcap"), bundled(&texts)].concat();
-        let mut all = all.into_iter().filter_map(|text| plain(&text));
-        all.find(|device| exists(device))
-    };
-    named.or_else(certain).or_else(perhaps)
+    let [certain, perhaps] = named(command);
+    let first = certain.iter().find_map(|text| plain(text));
+    let mut perhaps = perhaps.iter().filter_map(|text| plain(text));
+    first.or_else(|| perhaps.find(|device| exists(device)))
 }
 
-/// Whether an argument has a device with the prefix of an engine other than packet sockets.
+/// Whether a device of the command line has the prefix of an engine other than packet sockets.
 pub(crate) fn names_engine(command: &[OsString]) -> bool {
     let engines = Driver::all().filter(|engine| engine.takes_devices());
     let prefixes: Vec<String> = engines.map(|engine| format!("{engine}:")).collect();
-    let texts = command.iter().filter_map(|text| text.to_str());
-    let has_prefix = |text: &str| prefixes.iter().any(|prefix| text.contains(prefix.as_str()));
-    texts.into_iter().any(has_prefix)
+    let has_prefix = |text: &String| prefixes.iter().any(|prefix| text.starts_with(prefix));
+    let [certain, perhaps] = named(command);
+    match certain.is_empty() {
+        false => certain.iter().any(has_prefix),
+        true => perhaps.iter().any(has_prefix),
+    }
+}
+
+/// The values of the options that name a device, and the values of those that may name one.
+fn named(command: &[OsString]) -> [Vec<String>; 2] {
+    let known = options::known_program(command);
+    let of_known = known.map(|(known, arguments)| known.values(known.device, arguments));
+    let of_known = of_known.into_iter().flatten().filter_map(OsStr::to_str);
+    let mut certain: Vec<String> = of_known.map(str::to_owned).collect();
+    let texts: Vec<&str> = command.iter().filter_map(|text| text.to_str()).collect();
+    let of = |short, long| values(&texts, short, long);
+    let short = if known.is_some() { "--interface" } else { "-i" };
+    certain.extend(of(short, "--interface"));
+    [certain, [of("-d", "--pcap"), bundled(&texts)].concat()]
 }
 
 /// The values of an option, in its forms: `-i eth0`, `-ieth0`, `--interface eth0`,
@@ -208,7 +213,10 @@ mod tests {
     fn engines_are_found_in_devices() {
         let names = |line: &str| names_engine(&words(line));
         assert!(names("tcpdump -i xdp:eth0") && names("tcpdump -nixdp:eth0^eth1"));
+        assert!(names("snort -q --interface=xdp:eth0") && names("capture -dxdp:eth0"));
         assert!(!names("tcpdump -i pfq:eth0 -w xdp.pcap"));
+        assert!(!names("tcpdump -i eth0 -w /data/xdp:1.pcap"));
+        assert!(!names("capture -i eth0 -wxdp:1.pcap") && !names("capture xdp:eth0"));
     }
 
     #[test]
