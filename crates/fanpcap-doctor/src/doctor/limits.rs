@@ -102,8 +102,8 @@ impl Limits {
             "on the XDP engine, which the settings ask for, each handle has rings of 96 MiB if it sets no \
                   size, and 24 MiB with a snapshot length up to 256; if the rings don't fit, the handle reads a packet \
                   socket or can't join the group".to_owned(),
-            "echo 'caplen = 256' >> /etc/pcap.conf    # or 128 MiB a handle: MemoryMax= in a unit, --memory \
-                  of docker, resources.limits.memory of a pod".to_owned(),
+            "echo 'caplen = 256' >> /etc/pcap.conf    # or 'ring@DEVICE = 16M', or 128 MiB a handle: \
+                  MemoryMax= in a unit, --memory of docker, resources.limits.memory of a pod".to_owned(),
         ];
         Some(Finding::new("memory-limit", Effect::Refuses, MACHINE, told))
     }
@@ -167,7 +167,9 @@ mod tests {
         };
         let low = limits("104857600\n");
         assert_eq!(names(low), ["memory-limit"]);
-        assert!(low.findings(true)[0].what.contains("100 MiB"));
+        let found = &low.findings(true)[0];
+        assert!(found.what.contains("100 MiB"));
+        assert!(found.fix.contains("ring@DEVICE"));
         assert!(low.findings(false).is_empty());
         assert_eq!(names(limits("134217728\n")), [""; 0]);
         assert_eq!(names(limits("max\n")), [""; 0]);
