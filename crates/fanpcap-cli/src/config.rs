@@ -38,14 +38,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(streams::status(told.errors().is_empty()))
 }
 
-/// See [`Plan::engine_rings`].
-fn engine_rings(plan: &Plan, device: &str) -> Option<(i32, Option<i32>)> {
+/// The sizes in bytes of the ring, or of an engine's rings for received packets, and of an engine's
+/// ring for sent packets.
+fn rings(plan: &Plan, device: &str) -> (Option<i32>, Option<i32>) {
     let base = device.split(':').next().unwrap_or_default();
     let queues = interface::index(base).and_then(|index| {
         let device = ethtool::Device::find(index).ok()?;
         device.receive_queues()
     });
-    plan.engine_rings(queues.unwrap_or(1))
+    match plan.engine_rings(queues.unwrap_or(1)) {
+        Some((received, sent)) => (Some(received), sent),
+        None => (plan.buffer_size(), None),
+    }
 }
 
 fn group(joined: &GroupChoice) -> String {

@@ -231,6 +231,11 @@ fn it_says_what_the_host_gets_of_a_device_on_xdp() {
             of[0].zip(of[1]).map(|(received, sent)| received + sent)
         );
         assert!(text.contains(" 24 MiB (16 received, 8 sent) "), "{text}");
+        let variables = [variables[0], variables[1], ("PCAP_RING", "3M")];
+        let (_, told) = config_json(&["ux1"], &variables)?;
+        let of = ["ring", "default_ring", "default_sent_ring"];
+        let of = of.map(|name| told["devices"][0][format!("{name}_bytes")].as_u64());
+        assert_eq!(of, [3_u64 << 20, 4 << 20, 2 << 20].map(Some));
         Ok(())
     })
     .unwrap();

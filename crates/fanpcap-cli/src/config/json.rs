@@ -5,7 +5,7 @@ use fanpcap_config::report::Report;
 use fanpcap_config::settings::{Group, Ignored};
 use serde_json::{Value, json};
 
-use super::engine_rings;
+use super::rings;
 
 /// Version of the JSON format. A new field does not change the version; a changed or removed field
 /// increments it.
@@ -30,6 +30,8 @@ fn device(seen: &Entry) -> Value {
     let plan = explained.plan.as_ref().ok();
     let joined = plan.and_then(|plan| plan.choice.as_ref());
     let origins = &explained.origins;
+    let rings = plan.map(|plan| rings(plan, &explained.device));
+    let (received, sent) = rings.unwrap_or_default();
     let number = |group: Group| match group {
         Group::Number(number) => Some(number),
         Group::New => None,
@@ -60,8 +62,8 @@ fn device(seen: &Entry) -> Value {
         "caplen_from": origins.caplen,
         "ring_bytes": plan.and_then(|plan| plan.ring),
         "ring_from": origins.ring,
-        "default_ring_bytes": plan.and_then(|plan| plan.buffer_size()),
-        "default_sent_ring_bytes": plan.and_then(|plan| engine_rings(plan, &explained.device)?.1),
+        "default_ring_bytes": received,
+        "default_sent_ring_bytes": sent,
     })
 }
 

@@ -6,7 +6,7 @@ use fanpcap::overview::{Entry, Overview, mode_text};
 use fanpcap_config::settings::{GroupChoice, OnEngine, Plan, Steal};
 use fanpcap_terminal::table;
 
-use super::{engine_rings, group};
+use super::{group, rings};
 
 /// Longer values and origins are truncated: a value may be a whole steering program.
 const LONGEST: usize = 56;
@@ -104,12 +104,10 @@ fn mode(device: &Entry, joined: &GroupChoice) -> String {
 /// The size of the rings.
 fn ring(plan: &Plan, device: &str) -> String {
     let mib = |bytes: i32| f64::from(bytes) / f64::from(1 << 20);
-    match engine_rings(plan, device) {
-        None => plan
-            .buffer_size()
-            .map_or_else(|| "libpcap's default".to_owned(), size),
-        Some((received, None)) => size(received),
-        Some((received, Some(sent))) => {
+    match rings(plan, device) {
+        (None, _) => "libpcap's default".to_owned(),
+        (Some(received), None) => size(received),
+        (Some(received), Some(sent)) => {
             let (received, sent) = (mib(received), mib(sent));
             format!("{} MiB ({received} received, {sent} sent)", received + sent)
         }
