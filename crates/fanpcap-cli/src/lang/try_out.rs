@@ -8,21 +8,23 @@ mod place;
 mod datagrams;
 mod flows;
 mod packets;
+mod each_packet;
 mod report;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use fanpcap_buckets::layout::CLASSES;
 use fanpcap_gen::{Record, Records};
 use fanpcap_steer::ir::{Function, Node, Tree};
 use fanpcap_steer::native::Packet;
-use fanpcap_terminal::streams;
+use fanpcap_terminal::streams::{self, Reader};
 use fanpcap_wire::{Frame, Layers, Tag};
 
 use super::given::Given;
+use each_packet::EachPacket;
 use engine::Engine;
 use flows::Flows;
 use members::MEMBERS_MAX;
@@ -89,16 +91,31 @@ pub(super) fn run(arguments: &Arguments) -> Result<ExitCode> {
          fanpcap lang try --mode flow {given}"
     );
     let program = arguments.program.source()?.tree()?;
-    let report = report(&program, arguments)?;
-    streams::print_as(arguments.json, &report, || report.to_string())?;
+    let mut each = arguments.packets.then(|| EachPacket::new(arguments.json));
+    let Some(report) = report(&program, arguments, &mut each)? else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let text = match arguments.json {
+        true => serde_json::to_string(&report).context("writing JSON")? + "\n",
+        false => report.to_string(),
+    };
+    let text = match each {
+        Some(each) => each.end(&text),
+        None => text,
+    };
+    streams::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn report(program: &Tree, arguments: &Arguments) -> Result<Report> {
+/// Reads the capture and prints its packets to `each`; `None` if nobody reads these any more.
+fn report(
+    program: &Tree,
+    arguments: &Arguments,
+    each: &mut Option<EachPacket>,
+) -> Result<Option<Report>> {
     let classes = classes(program, arguments)?;
     let mut engine = Engine::new(program, &classes);
     let (mut tally, mut flows) = (Tally::of(classes.len()), Flows::default());
-    let mut fates = arguments.packets.then(Vec::new);
     let mut records = Records::open(&arguments.capture)?;
     let mut shortened = 0;
     for record in records.by_ref() {
@@ -121,14 +138,12 @@ fn report(program: &Tree, arguments: &Arguments) -> Result<Report> {
         if !members.is_empty() {
             flows.take(&layers, members, now_ns);
         }
-        if let Some(fates) = &mut fates {
-            fates.push(Fate::new(
-                tally.read.packets,
-                length,
-                &layers,
-                &outcome,
-                members,
-            ));
+        if let Some(each) = each {
+            let number = tally.read.packets;
+            let fate = Fate::new(number, length, &layers, &outcome, members);
+            if each.add(&fate)? == Reader::Gone {
+                return Ok(None);
+            }
         }
     }
     ensure!(
@@ -136,14 +151,13 @@ fn report(program: &Tree, arguments: &Arguments) -> Result<Report> {
         "{}: no packets",
         arguments.capture.display()
     );
-    Ok(Report::new(
+    Ok(Some(Report::new(
         arguments,
         program,
         &engine,
         (&tally, &flows),
-        fates,
         (shortened, records.is_cut()),
-    ))
+    )))
 }
 
 /// The class of each member.

@@ -1,6 +1,10 @@
 //! `fanpcap lang try`: the member that would get each packet.
 
-use anyhow::{Result, ensure};
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
 use fanpcap_gen::{Description, Families, Lengths, Transports};
 use fanpcap_testkit::frames as testkit;
 use serde_json::{Value, json};
@@ -183,6 +187,42 @@ fn each_packet_is_told_with_its_members() -> Result<()> {
         last.contains("ARP, ") && last.ends_with(": dropped"),
         "{text}"
     );
+    Ok(())
+}
+
+#[test]
+fn each_packet_is_told_while_the_capture_is_read() -> Result<()> {
+    let frames = frames(&answered().pool()?);
+    let frames = frames.iter().map(Vec::as_slice).cycle().take(5000);
+    let capture = Capture::of(frames, usize::MAX)?;
+    let told = capture.tried_as(&["--mode", "flow", "--packets"], 4)?;
+    let numbers = told["each_packet"].as_array().context("packets")?.iter();
+    let numbers: Vec<_> = numbers.filter_map(|it| it["number"].as_u64()).collect();
+    assert_eq!(numbers, (1..=5000).collect::<Vec<_>>());
+
+    let arguments = ["try", "--mode", "flow", "--packets", capture.path()];
+    let text = said(&arguments)?;
+    let starts = (1..=5000).map(|number| format!("{number}  "));
+    for (line, start) in text.lines().zip(starts) {
+        ensure!(line.trim_start().starts_with(&start), "{start}: {line}");
+    }
+    ensure!(text.contains(": 5000 packets, "), "{text}");
+
+    // The pipe has room for a part of the lines, so the capture is truncated before it is read.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap"));
+    let command = command.arg("lang").args(arguments).stdout(Stdio::piped());
+    let mut child = command.spawn()?;
+    let mut output = BufReader::new(child.stdout.take().context("output")?);
+    let mut text = String::new();
+    output.read_line(&mut text)?;
+    OpenOptions::new()
+        .write(true)
+        .open(&capture.path)?
+        .set_len(0)?;
+    output.read_to_string(&mut text)?;
+    ensure!(child.wait()?.success(), "{text}");
+    let read = text.lines().filter(|line| line.contains(" > ")).count();
+    ensure!((1..5000).contains(&read), "{read} packets were read");
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! What happens to one packet.
 
+use std::fmt;
+
 use fanpcap_steer::native::{Decision, Host, Outcome};
 use fanpcap_wire::{Endpoint, Layers, number};
 use serde::Serialize;
@@ -51,6 +53,26 @@ impl Fate {
     }
 }
 
+impl fmt::Display for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:>6}  {}, {} bytes: ",
+            self.number, self.what, self.bytes
+        )?;
+        match (&self.members[..], self.class) {
+            _ if self.dropped => f.write_str("dropped")?,
+            ([], class) => write!(f, "no member has class {class}")?,
+            (members, 0) => f.write_str(&few(members))?,
+            (members, class) => write!(f, "{} (class {class})", few(members))?,
+        }
+        match self.host {
+            Some(host) => writeln!(f, ", host {host}"),
+            None => writeln!(f),
+        }
+    }
+}
+
 fn what(layers: &Layers<'_>) -> String {
     if let Some((ip, _)) = innermost(layers) {
         let FlowSide { flow, direction } = FlowSide::of(&ip);
@@ -91,4 +113,18 @@ fn name(protocol: u8) -> String {
         other => return format!("protocol {other}"),
     };
     name.to_owned()
+}
+
+/// A packet's members as text.
+pub(super) fn few(members: &[usize]) -> String {
+    if members.is_empty() {
+        return "nobody".to_owned();
+    }
+    let shown: Vec<String> = members.iter().take(8).map(ToString::to_string).collect();
+    let more = if members.len() > shown.len() {
+        " ..."
+    } else {
+        ""
+    };
+    format!("member {}{more}", shown.join(" "))
 }

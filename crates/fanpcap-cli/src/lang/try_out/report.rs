@@ -13,7 +13,7 @@ use super::Arguments;
 use super::engine::Engine;
 use super::flows::{Fate, Flow, Flows};
 use super::members::Members;
-use super::packets::{Fate as PacketFate, flow_between};
+use super::packets::flow_between;
 use super::tally::{Amount, Tally};
 use crate::lang::unknown;
 
@@ -43,9 +43,6 @@ pub(super) struct Report {
     counters: BTreeMap<usize, u64>,
     /// Reasons why a live group may behave differently.
     caveats: Vec<String>,
-    /// What happens to each packet, if the command line asks for it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    each_packet: Option<Vec<PacketFate>>,
 }
 
 /// One member.
@@ -111,7 +108,6 @@ impl Report {
         program: &Tree,
         engine: &Engine,
         (tally, flows): (&Tally, &Flows),
-        each_packet: Option<Vec<PacketFate>>,
         (shortened, cut): (u64, bool),
     ) -> Self {
         let mut caveats = unknown::of(program);
@@ -145,7 +141,6 @@ impl Report {
             },
             counters: counters.filter(|(_, count)| *count != 0).collect(),
             caveats,
-            each_packet,
         }
     }
 }

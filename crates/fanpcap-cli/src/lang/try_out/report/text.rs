@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use super::{Amount, Example, Member, OfDatagrams, OfFlows, PacketFate, Report};
+use super::{Amount, Example, Member, OfDatagrams, OfFlows, Report};
+use crate::lang::try_out::packets::few;
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -17,9 +18,6 @@ impl fmt::Display for Report {
             "{}: {packets} packets, {bytes} bytes{cut}",
             self.capture.display()
         )?;
-        for packet in self.each_packet.iter().flatten() {
-            packet.fmt(f)?;
-        }
         if let Some(why) = &self.not_in_group {
             writeln!(f, "a group of the kernel can't run the program: {why}")?;
         }
@@ -34,26 +32,6 @@ impl fmt::Display for Report {
             writeln!(f, "note: {caveat}")?;
         }
         Ok(())
-    }
-}
-
-impl fmt::Display for PacketFate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:>6}  {}, {} bytes: ",
-            self.number, self.what, self.bytes
-        )?;
-        match (&self.members[..], self.class) {
-            _ if self.dropped => f.write_str("dropped")?,
-            ([], class) => write!(f, "no member has class {class}")?,
-            (members, 0) => f.write_str(&few(members))?,
-            (members, class) => write!(f, "{} (class {class})", few(members))?,
-        }
-        match self.host {
-            Some(host) => writeln!(f, ", host {host}"),
-            None => writeln!(f),
-        }
     }
 }
 
@@ -170,19 +148,6 @@ impl OfFlows {
             by.join(", ")
         )
     }
-}
-
-fn few(members: &[usize]) -> String {
-    if members.is_empty() {
-        return "nobody".to_owned();
-    }
-    let shown: Vec<String> = members.iter().take(8).map(ToString::to_string).collect();
-    let more = if members.len() > shown.len() {
-        " ..."
-    } else {
-        ""
-    };
-    format!("member {}{more}", shown.join(" "))
 }
 
 impl fmt::Display for OfDatagrams {
