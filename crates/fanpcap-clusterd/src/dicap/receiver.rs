@@ -42,8 +42,8 @@ const SENDERS: usize = 2 * NODES;
 /// The addresses whose datagrams are taken.
 ///
 /// With a key or certificates, these are the addresses from which nodes send their counts: nobody
-/// else can send counts. Without, anybody can. Then the first [`SENDERS`] other addresses are taken,
-/// too, for nodes as in the paper, which send no counts.
+/// else can send counts. Without, anybody can. Then the first [`SENDERS`] other addresses are
+/// taken, too, for nodes as in the paper, which send no counts.
 #[derive(Debug, Default)]
 pub(crate) struct Senders {
     /// When the last counts came from each, by a clock that never jumps.
@@ -59,9 +59,9 @@ impl Senders {
         }
     }
 
-    /// A node's counts came from this address, at this time. If there are too many addresses, the one
-    /// that was silent longest is forgotten. A connection proves an address, and nothing proves a
-    /// node's id.
+    /// A node's counts came from this address, at this time. If there are too many addresses, the
+    /// one that was silent longest is forgotten. A connection proves an address, and nothing proves
+    /// a node's id.
     pub(crate) fn take(&self, from: IpAddr, at: u64) {
         let mut senders = self.senders();
         senders.insert(from.to_canonical(), at);
