@@ -69,9 +69,10 @@ use supervise::{Run, Supervised};
 /// seconds, the remaining copies start at once.
 ///
 /// Without --fanout, variables and the config file set the mode of the copies' group: fanout@5
-/// counts with --group 5. If they set none, the mode is flow, or hash where flow can't be loaded. This command loads a steering program, such as flow,
-/// before the copies start, if it has CAP_BPF and knows the device. Then programs that have given
-/// up CAP_BPF, such as dumpcap, can be copies, too.
+/// counts with --group 5. If they set none, the mode is flow, or hash where flow can't be loaded.
+/// This command loads a steering program, such as flow, before the copies start, if it has CAP_BPF
+/// and knows the device. Then programs that have given up CAP_BPF, such as dumpcap, can be copies,
+/// too.
 ///
 /// A copy that captures outside the group sees all packets. Examples are programs that read packet
 /// sockets themselves, and copies that are each alone in a group. If a copy captures outside the

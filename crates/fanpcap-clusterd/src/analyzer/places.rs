@@ -153,7 +153,7 @@ fn networks(from: SocketAddr) -> [(u32, IpAddr); 3] {
     [48, 64, 128].map(|bits| match from.ip().to_canonical() {
         IpAddr::V4(ip) => (bits, ip.into()),
         IpAddr::V6(ip) => {
-            let prefix = ip.to_bits() & u128::MAX << (128 - bits);
+            let prefix = ip.to_bits() & (u128::MAX << (128 - bits));
             (bits, Ipv6Addr::from_bits(prefix).into())
         }
     })

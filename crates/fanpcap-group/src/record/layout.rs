@@ -88,8 +88,8 @@ pub(crate) mod at {
     /// time. Until then [`LOOKED_NS`] has their number.
     pub(crate) const BORROWED: usize = 32;
     /// The title of the steering program: its name, or the beginning of its text. Under mode `hash`
-    /// the first word says why the member began the group without `flow` ([`super::super::NoFlow`]),
-    /// or is 0.
+    /// the first word says why the member began the group without `flow`
+    /// ([`super::super::NoFlow`]), or is 0.
     pub(crate) const TITLE: usize = 33;
     /// This member's counters of the steering program.
     pub(crate) const COUNTERS: usize = TITLE + super::TITLE_WORDS;
