@@ -293,14 +293,26 @@ impl NodeEnd {
         Ok(())
     }
 
+    /// Whether only a leader says this. One that stands by now answers too, and names another
+    /// leader, which the node may not reach.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "all else serves no node")]
+    fn is_served_by(&self, body: &Body) -> bool {
+        match body {
+            Body::Announce(leader) => self.leader() == Some(*leader),
+            Body::Accept(..) | Body::TopologyUpdate(..) | Body::Fetch => true,
+            _ => false,
+        }
+    }
+
     #[allow(
         clippy::wildcard_enum_match_arm,
         reason = "what this role takes from nobody is dropped"
     )]
     fn hear(&mut self, now: Duration, from: SocketAddr, peer: Peer, body: Body) {
+        let serves = self.is_served_by(&body);
         let following = self.following.as_mut().filter(|to| to.peer == peer);
         let is_followed = following.is_some();
-        if let Some(following) = following {
+        if let Some(following) = following.filter(|_| serves) {
             following.heard = now;
             following.unanswered = 0;
         }

@@ -72,3 +72,30 @@ fn a_leader_with_one_node_and_no_standby_leads_on() {
         assert_eq!(network.leaders(), [leader], "{:?}", network.now);
     }
 }
+
+/// A leader starts again, and the nodes do not reach its successors.
+#[test]
+fn nodes_of_a_deposed_leader_ask_it_to_lead() {
+    for (seed, coordinators) in [(35, 2), (36, 2), (37, 2)] {
+        let (mut network, leader, _) = settled(seed, coordinators, 4);
+        for other in (0..coordinators).filter(|other| *other != leader) {
+            for at in 0..4 {
+                let pair = (coordinator_at(other), node_at(at));
+                network.cut.insert(pair);
+            }
+        }
+        network.coordinators[leader].end = None;
+        network.run(6 * SECOND);
+        network.start_coordinator(leader);
+        let begin = network.now;
+        while network.leaders() != [leader] {
+            network.run(SECOND / 20);
+            assert!(network.now - begin <= 20 * SECOND, "seed {seed}");
+        }
+        assert_eq!(live(&mut network, leader), 4, "seed {seed}");
+        let next = network.write(leader).expect("it leads");
+        network.run(10 * SECOND);
+        assert_eq!(network.leaders(), [leader], "seed {seed}");
+        assert!(network.nodes.iter().all(|node| node.follows == Some(next)));
+    }
+}
