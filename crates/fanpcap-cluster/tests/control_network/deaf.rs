@@ -76,7 +76,7 @@ fn a_leader_with_one_node_and_no_standby_leads_on() {
 /// A leader starts again, and the nodes do not reach its successors.
 #[test]
 fn nodes_of_a_deposed_leader_ask_it_to_lead() {
-    for (seed, coordinators) in [(35, 2), (36, 2), (37, 2)] {
+    for (seed, coordinators) in [(35, 2), (36, 2), (37, 3), (38, 3)] {
         let (mut network, leader, _) = settled(seed, coordinators, 4);
         for other in (0..coordinators).filter(|other| *other != leader) {
             for at in 0..4 {
@@ -97,5 +97,66 @@ fn nodes_of_a_deposed_leader_ask_it_to_lead() {
         network.run(10 * SECOND);
         assert_eq!(network.leaders(), [leader], "seed {seed}");
         assert!(network.nodes.iter().all(|node| node.follows == Some(next)));
+    }
+}
+
+/// The leader and the other standby hear each other and the standby that is asked.
+#[test]
+fn one_of_two_standbys_is_asked_and_takes_over() {
+    for seed in 40..46 {
+        let (mut network, leader, _) = settled(seed, 3, 4);
+        let asked = (0..3).rfind(|at| *at != leader).expect("two stand by");
+        let asked = if seed % 2 == 0 {
+            asked
+        } else {
+            3 - leader - asked
+        };
+        for other in (0..3).filter(|other| *other != asked) {
+            for at in 0..2 {
+                network.cut.insert((coordinator_at(other), node_at(at)));
+            }
+        }
+        takes_over(&mut network, &[asked]);
+    }
+}
+
+#[test]
+fn two_standbys_are_asked_and_one_takes_over() {
+    for seed in 50..56 {
+        let (mut network, leader, _) = settled(seed, 3, 4);
+        for at in 0..2 {
+            network.cut.insert((coordinator_at(leader), node_at(at)));
+        }
+        let asked: Vec<usize> = (0..3).filter(|at| *at != leader).collect();
+        takes_over(&mut network, &asked);
+    }
+}
+
+/// One of these coordinators takes over, serves all nodes and leads on, without a flood.
+fn takes_over(network: &mut Network, asked: &[usize]) {
+    let begin = network.now;
+    let heir = loop {
+        let sent = network.sent;
+        network.run(SECOND);
+        assert!(
+            network.sent - sent < 200,
+            "{} datagrams",
+            network.sent - sent
+        );
+        assert!(network.now - begin <= 20 * SECOND, "nobody takes over");
+        match network.leaders()[..] {
+            [heir] if asked.contains(&heir) && live(network, heir) == 4 => break heir,
+            _ => {}
+        }
+    };
+    for _ in 0..60 {
+        let sent = network.sent;
+        network.run(SECOND);
+        assert!(
+            network.sent - sent < 200,
+            "{} datagrams",
+            network.sent - sent
+        );
+        assert_eq!((network.leaders(), live(network, heir)), (vec![heir], 4));
     }
 }

@@ -51,7 +51,8 @@ pub(crate) struct Network {
     /// Each revision's topology: a revision never has two.
     pub(crate) written: BTreeMap<Revision, Topology>,
     way: BTreeMap<(Duration, u64), (SocketAddr, SocketAddr, Vec<u8>)>,
-    sent: u64,
+    /// How many datagrams were sent.
+    pub(crate) sent: u64,
     random: Pcg64Mcg,
     lives: u8,
 }

@@ -125,6 +125,11 @@ impl CoordinatorEnd {
         matches!(self.election.stance, Stance::Leading { .. })
     }
 
+    /// Whether it is a candidate though a leader is heard.
+    fn is_asked_candidate(&self, now: Duration) -> bool {
+        matches!(self.election.stance, Stance::Candidate { .. }) && self.is_asked_in_vain(now)
+    }
+
     /// Waits for the leader's pulse. If it does not come, asks whether anybody is heard, and then
     /// stands.
     pub(super) fn stand_by(&mut self, now: Duration, heard: Duration) {
@@ -358,7 +363,7 @@ impl CoordinatorEnd {
         if self.leads() {
             return;
         }
-        if matches!(self.election.stance, Stance::Candidate { .. }) && self.is_asked_in_vain(now) {
+        if self.is_asked_candidate(now) {
             return;
         }
         if self
@@ -436,7 +441,8 @@ impl CoordinatorEnd {
 
     fn hear_announcement(&mut self, now: Duration, leader: Leader) {
         self.see(now, leader.term);
-        if leader.term != self.election.term || self.leads() {
+        let is_other = leader.term != self.election.term;
+        if is_other || self.leads() || self.is_asked_candidate(now) {
             return;
         }
         self.election.known = Some(leader);
@@ -472,7 +478,11 @@ impl CoordinatorEnd {
             Stance::Candidate { leader, .. } if rank(leader, own) > rank(other, revision) => {
                 self.object(from);
             }
-            Stance::Candidate { .. } => self.election.stance = Stance::Standby { heard: now },
+            // It stands again when nodes have asked it for a while, and not with the next tick.
+            Stance::Candidate { .. } => {
+                self.election.asked.clear();
+                self.election.stance = Stance::Standby { heard: now };
+            }
             Stance::Standby { .. } if self.has_pulse(now) => self.object(from),
             Stance::Standby { .. } if own > revision => self.stand_for_election(now),
             Stance::Standby { .. } => self.election.stance = Stance::Standby { heard: now },
