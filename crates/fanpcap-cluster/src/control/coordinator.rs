@@ -262,9 +262,7 @@ impl CoordinatorEnd {
     /// When [`CoordinatorEnd::tick`] is due at the latest.
     pub fn wake(&self) -> Duration {
         match &self.election.stance {
-            Stance::Standby { heard } => {
-                (*heard + self.settings.pulse * 2).max(self.election.pulse_at)
-            }
+            Stance::Standby { heard } => self.question_at(*heard),
             Stance::Candidate { until, .. } => *until,
             Stance::Leading { .. } => self.next_delivery().map_or(self.election.pulse_at, |next| {
                 next.min(self.election.pulse_at)

@@ -160,3 +160,26 @@ fn takes_over(network: &mut Network, asked: &[usize]) {
         assert_eq!((network.leaders(), live(network, heir)), (vec![heir], 4));
     }
 }
+
+/// The standby that waits least does not hear the leader, and the node hears both.
+#[test]
+fn a_standby_asks_a_node_twice_before_it_stands() {
+    for seed in 60..90 {
+        let (mut network, leader, _) = settled(seed, 2, 1);
+        let later = 1;
+        if leader != later {
+            network.coordinators[0].end = None;
+            network.run(10 * SECOND);
+            network.start_coordinator(0);
+            network.run(5 * SECOND);
+        }
+        assert_eq!(network.leaders(), [later]);
+        network.cut.insert((coordinator_at(0), coordinator_at(1)));
+        let phase = network.below(5000);
+        network.run(SECOND * u32::try_from(phase).expect("small") / 1000);
+        for _ in 0..100 {
+            network.run(SECOND / 10);
+            assert_eq!(network.leaders(), [later], "seed {seed}");
+        }
+    }
+}

@@ -130,13 +130,19 @@ impl CoordinatorEnd {
         matches!(self.election.stance, Stance::Candidate { .. }) && self.is_asked_in_vain(now)
     }
 
+    /// When a standby asks whether anybody hears it. It asks twice before it stands: a node that the
+    /// leader has not answered just now asks the leader first.
+    pub(super) fn question_at(&self, heard: Duration) -> Duration {
+        (heard + self.settings.pulse * 3 / 2).max(self.election.pulse_at)
+    }
+
     /// Waits for the leader's pulse. If it does not come, asks whether anybody is heard, and then
     /// stands.
     pub(super) fn stand_by(&mut self, now: Duration, heard: Duration) {
         let is_due = now >= heard + self.patience() && self.is_in_touch(now);
         if is_due || self.is_asked_in_vain(now) {
             self.stand_for_election(now);
-        } else if now >= heard + self.settings.pulse * 2 && now >= self.election.pulse_at {
+        } else if now >= self.question_at(heard) {
             self.election.pulse_at = now + self.settings.pulse;
             let body = Body::Standby(self.election.term);
             self.tell_coordinators(&body);
