@@ -117,6 +117,8 @@ pub struct CoordinatorEnd {
     peers: BTreeMap<SocketAddr, Peer>,
     knowledge: Knowledge,
     members: Members,
+    /// When [`Self::tick`] was last called.
+    ticked: Duration,
     view: View,
     /// Notes for the operator, sent with the status.
     notes: Vec<String>,
@@ -142,6 +144,7 @@ impl CoordinatorEnd {
             peers: BTreeMap::new(),
             knowledge,
             members: Members::default(),
+            ticked: now,
             view: View::default(),
             notes: Vec::new(),
             settings,
@@ -243,6 +246,7 @@ impl CoordinatorEnd {
 
     /// Does what is due.
     pub fn tick(&mut self, now: Duration) {
+        self.excuse_pause(now);
         match &self.election.stance {
             Stance::Standby { heard } => self.stand_by(now, *heard),
             Stance::Candidate { leader, until } => {

@@ -183,3 +183,25 @@ fn a_standby_asks_a_node_twice_before_it_stands() {
         }
     }
 }
+
+/// A leader's machine stands still. Its standby is dead.
+#[test]
+fn a_leader_that_stood_still_strikes_out_nobody() {
+    for (seed, pause) in [(100, 3_u32), (101, 5), (102, 20), (103, 60)] {
+        let (mut network, leader, _) = settled(seed, 2, 3);
+        network.coordinators[1 - leader].end = None;
+        network.coordinators[leader].stopped = network.now + SECOND * pause;
+        let began = network.now + SECOND * pause;
+        network.run(SECOND * pause);
+        for _ in 0..300 {
+            network.run(SECOND / 10);
+            let plans = network.leaders() == [leader];
+            // Another one may lead by now, so it hears first.
+            assert_eq!(plans, network.now >= began + SECOND * 2, "seed {seed}");
+            assert_eq!(live(&mut network, leader), 3, "seed {seed}");
+        }
+        network.nodes[0].end = None;
+        network.run(16 * SECOND);
+        assert_eq!(live(&mut network, leader), 2, "a death is noticed as ever");
+    }
+}

@@ -23,6 +23,8 @@ pub(crate) struct Coordinator {
     pub(crate) stored: Option<State>,
     /// Nothing can be stored.
     pub(crate) fails: bool,
+    /// Until then it stands still, and what comes is lost.
+    pub(crate) stopped: Duration,
 }
 
 /// A node and what it was told.
@@ -102,6 +104,7 @@ impl Network {
             end: None,
             stored: None,
             fails: false,
+            stopped: Duration::ZERO,
         };
         let node = |at| Node {
             end: None,
@@ -233,7 +236,8 @@ impl Network {
     pub(crate) fn hand(&mut self, from: SocketAddr, to: SocketAddr, datagram: &[u8]) {
         let now = self.now;
         for (at, one) in self.coordinators.iter_mut().enumerate() {
-            if let (true, Some(end)) = (coordinator_at(at) == to, &mut one.end) {
+            let hears = coordinator_at(at) == to && now >= one.stopped;
+            if let (true, Some(end)) = (hears, &mut one.end) {
                 let _ = end.receive(now, from, datagram);
             }
         }
@@ -247,7 +251,10 @@ impl Network {
     fn step_coordinators(&mut self) {
         for at in 0..self.coordinators.len() {
             let one = &mut self.coordinators[at];
-            let Some(end) = &mut one.end else { continue };
+            let is_stopped = self.now < one.stopped;
+            let Some(end) = one.end.as_mut().filter(|_| !is_stopped) else {
+                continue;
+            };
             end.tick(self.now);
             if let (Some(_), true) = (end.to_store(), one.fails) {
                 end.not_stored();

@@ -150,19 +150,20 @@ impl CoordinatorSide for EmbeddedCoordinator {
     fn poll(&mut self, wait: Duration) -> Result<&View> {
         let until = self.wire.now() + wait;
         loop {
-            self.end.tick(self.wire.now());
-            self.flush();
-            let now = self.wire.now();
-            if now >= until {
-                return Ok(self.end.view(now));
-            }
-            let limit = until.min(self.end.wake()).saturating_sub(now);
+            // What has come is read before a silence is judged: storing may have taken long.
+            let limit = until.min(self.end.wake()).saturating_sub(self.wire.now());
             let (wire, end) = (&mut self.wire, &mut self.end);
             let received = wire.receive(limit, |now, from, datagram| {
                 // What is refused is counted.
                 let _ = end.receive(now, from, datagram);
             });
             received.context("waiting for control messages")?;
+            self.end.tick(self.wire.now());
+            self.flush();
+            let now = self.wire.now();
+            if now >= until {
+                return Ok(self.end.view(now));
+            }
         }
     }
 

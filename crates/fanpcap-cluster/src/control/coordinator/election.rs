@@ -234,9 +234,8 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Waits for the nodes of a topology that was shown: this may be the only coordinator that has
-    /// heard them yet. Whoever plans believes no absence for a while then.
-    fn settle_again(&mut self, now: Duration) {
+    /// Waits for nodes again. Whoever plans believes no absence for a while then.
+    pub(super) fn settle_again(&mut self, now: Duration) {
         let wait = now + self.settings.settle;
         if let Stance::Leading { settled, .. } = &mut self.election.stance {
             *settled = wait;
@@ -420,6 +419,7 @@ impl CoordinatorEnd {
         if self.leads() {
             let is_of_earlier_life = self.is_of_earlier_life(Some(revision));
             self.stand(now, revision, topology);
+            // This may be the only coordinator that has heard the nodes of this topology yet.
             self.settle_again(now);
             self.synchronise_all();
             if is_of_earlier_life {

@@ -164,6 +164,13 @@ impl Members {
         self.nodes.len() != before
     }
 
+    /// Takes from the silence of all a time in which nobody could be heard.
+    pub(super) fn excuse(&mut self, pause: Duration) {
+        let nodes = self.nodes.values_mut().map(|one| &mut one.heard);
+        let all = nodes.chain(self.refusals.values_mut().map(|(_, at)| at));
+        all.for_each(|heard| *heard += pause);
+    }
+
     /// Why a machine is not taken in.
     fn refusal(&self, of: &Member) -> Option<Refusal> {
         match self.nodes.get(&of.announcement.node) {

@@ -26,6 +26,18 @@ impl CoordinatorEnd {
         self.settings.others.is_empty() || now < self.election.touched + self.settings.silence
     }
 
+    /// If a leader stood still, nobody was silent meanwhile. Another one may lead by now: it hears
+    /// before it plans.
+    pub(super) fn excuse_pause(&mut self, now: Duration) {
+        let pause = now.saturating_sub(self.ticked);
+        self.ticked = now;
+        if self.leads() && pause > self.settings.pulse * 2 {
+            self.election.touched = now;
+            self.members.excuse(pause);
+            self.settle_again(now);
+        }
+    }
+
     /// Notes that a node asks this coordinator, which does not lead.
     pub(super) fn note_asked(&mut self, now: Duration, node: NodeId) {
         let silence = self.settings.silence;
