@@ -1,5 +1,7 @@
 //! Coordinators that can send and not receive, and standbys that nodes ask in vain.
 
+use fanpcap_cluster::NodeEvent;
+
 use crate::network::{Network, coordinator_at, node_at};
 use crate::{SECOND, live, settled};
 
@@ -67,10 +69,7 @@ fn a_standby_that_nodes_ask_in_vain_takes_over() {
 fn a_leader_with_one_node_and_no_standby_leads_on() {
     let (mut network, leader, _) = settled(34, 2, 1);
     network.coordinators[1 - leader].end = None;
-    for _ in 0..600 {
-        network.run(SECOND / 10);
-        assert_eq!(network.leaders(), [leader], "{:?}", network.now);
-    }
+    leads_on(&mut network, leader, 60);
 }
 
 /// A leader starts again, and the nodes do not reach its successors.
@@ -203,5 +202,37 @@ fn a_leader_that_stood_still_strikes_out_nobody() {
         network.nodes[0].end = None;
         network.run(16 * SECOND);
         assert_eq!(live(&mut network, leader), 2, "a death is noticed as ever");
+    }
+}
+
+/// The last standby is dead, and one datagram of twenty is lost.
+#[test]
+fn a_leader_with_one_node_leads_on_though_datagrams_are_lost() {
+    for seed in 110..116 {
+        let (mut network, leader, _) = settled(seed, 2, 1);
+        network.coordinators[1 - leader].end = None;
+        network.lost = 50;
+        leads_on(&mut network, leader, 600);
+    }
+}
+
+/// The only machine that is heard has the node id of one that died.
+#[test]
+fn a_leader_leads_on_while_it_hears_a_refused_machine() {
+    for seed in 120..124 {
+        let (mut network, leader, _) = settled(seed, 2, 2);
+        network.coordinators[1 - leader].end = None;
+        network.start_node_as(1, 1);
+        network.run(SECOND * 2);
+        network.nodes[0].end = None;
+        leads_on(&mut network, leader, 40);
+        assert!(network.nodes[1].events.contains(&NodeEvent::Reach(true)));
+    }
+}
+
+fn leads_on(network: &mut Network, leader: usize, seconds: u32) {
+    for _ in 0..seconds * 10 {
+        network.run(SECOND / 10);
+        assert_eq!(network.leaders(), [leader], "{:?}", network.now);
     }
 }

@@ -63,6 +63,8 @@ pub(super) struct Election {
     /// Nodes that ask this standby, since when, and when last.
     pub(super) asked: BTreeMap<NodeId, [Duration; 2]>,
     pub(super) pulse_at: Duration,
+    /// When nodes were last asked whether they are there.
+    asked_at: Duration,
     announce_at: Duration,
 }
 
@@ -77,6 +79,7 @@ impl Election {
             touched: now,
             asked: BTreeMap::new(),
             pulse_at: now,
+            asked_at: Duration::ZERO,
             announce_at: now,
         }
     }
@@ -247,8 +250,8 @@ impl CoordinatorEnd {
         if now >= self.election.pulse_at {
             self.election.pulse_at = now + self.settings.pulse;
             self.tell_others();
-            self.ask_nodes(now);
         }
+        self.ask_nodes(now);
         if now >= self.election.announce_at {
             self.election.announce_at = now + self.settings.announce;
             if let (Some(to), Some(leader)) = (self.settings.multicast, self.election.known) {
@@ -258,14 +261,17 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Has nodes answer if nobody was heard for a while. There may be no other standby.
+    /// Has nodes answer if nobody was heard for a while, and machines that are refused. There may be
+    /// no other standby, and questions may be lost.
     fn ask_nodes(&mut self, now: Duration) {
-        let silence = self.settings.silence;
-        let is_late = now >= self.election.touched + silence / 3;
+        let pulse = self.settings.pulse;
+        let (touched, asked_at) = (self.election.touched, self.election.asked_at);
+        let is_late = now >= (touched + pulse * 5 / 4).max(asked_at + pulse / 4);
         let Some(leader) = self.election.known.filter(|_| is_late) else {
             return;
         };
-        for place in self.members.places() {
+        self.election.asked_at = now;
+        for place in self.members.all_places() {
             self.say(place, &Body::Announce(leader), 0);
         }
     }

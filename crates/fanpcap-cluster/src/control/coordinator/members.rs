@@ -59,16 +59,19 @@ impl Presence {
     /// Where its messages come from, and who sends them.
     pub(super) fn place(&self) -> (SocketAddr, Peer) {
         let announcement = &self.member.announcement;
-        let peer = Peer {
-            role: Role::Node,
-            id: announcement.node.0,
-        };
-        (announcement.address, peer)
+        (announcement.address, peer(announcement.node))
     }
 
     /// Has the topology sent to it at once.
     pub(super) fn expect(&mut self, now: Duration) {
         (self.next, self.attempts) = (now, 0);
+    }
+}
+
+fn peer(node: NodeId) -> Peer {
+    Peer {
+        role: Role::Node,
+        id: node.0,
     }
 }
 
@@ -126,6 +129,13 @@ impl Members {
         let age = |one: &Presence| now.saturating_sub(one.heard).as_millis();
         let aged = |one: &Presence| (one.member, u32::try_from(age(one)).unwrap_or(u32::MAX));
         self.nodes.values().map(aged).collect()
+    }
+
+    /// Where nodes are, and machines that are refused.
+    pub(super) fn all_places(&self) -> Vec<(SocketAddr, Peer)> {
+        let refused = self.refusals.keys();
+        let refused = refused.map(|(node, address)| (*address, peer(*node)));
+        self.places().into_iter().chain(refused).collect()
     }
 
     pub(super) fn places(&self) -> Vec<(SocketAddr, Peer)> {
