@@ -191,11 +191,6 @@ impl CoordinatorEnd {
     pub(super) fn lead(&mut self, now: Duration, leader: Leader) {
         let state = &mut self.knowledge.state;
         let known = std::mem::take(&mut state.members);
-        // Who has heard none of them may be cut off, and plans nothing.
-        let settled = match known.is_empty() {
-            true => now + self.settings.settle,
-            false => Duration::MAX,
-        };
         state.term = leader.term;
         // Nobody takes a state of an earlier life for this one, were their terms the same.
         state.number = self.endpoint.begin();
@@ -207,9 +202,10 @@ impl CoordinatorEnd {
         self.members = Members::inherited(now, known);
         self.election.stance = Stance::Leading {
             leader,
-            settled,
+            settled: Duration::MAX,
             asked: None,
         };
+        self.hear_again(now);
         self.election.known = Some(leader);
         self.election.term = leader.term;
         self.election.asked.clear();
@@ -237,8 +233,19 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Waits for nodes again. Whoever plans believes no absence for a while then.
-    pub(super) fn settle_again(&mut self, now: Duration) {
+    /// Waits for the nodes that are known. Who has heard none of them may be cut off, and plans
+    /// nothing.
+    pub(super) fn hear_again(&mut self, now: Duration) {
+        self.settle_again(now);
+        if let Stance::Leading { settled, .. } = &mut self.election.stance {
+            if !self.members.is_empty() {
+                *settled = Duration::MAX;
+            }
+        }
+    }
+
+    /// Waits for nodes. Whoever plans believes no absence for a while then.
+    fn settle_again(&mut self, now: Duration) {
         let wait = now + self.settings.settle;
         if let Stance::Leading { settled, .. } = &mut self.election.stance {
             *settled = wait;

@@ -174,11 +174,18 @@ impl Members {
         self.nodes.len() != before
     }
 
-    /// Takes from the silence of all a time in which nobody could be heard.
+    /// Takes from the silence of all a time in which nobody could be heard. All nodes are still to
+    /// be heard then.
     pub(super) fn excuse(&mut self, pause: Duration) {
-        let nodes = self.nodes.values_mut().map(|one| &mut one.heard);
-        let all = nodes.chain(self.refusals.values_mut().map(|(_, at)| at));
-        all.for_each(|heard| *heard += pause);
+        for one in self.nodes.values_mut() {
+            (one.heard, one.is_heard) = (one.heard + pause, false);
+        }
+        let refused = self.refusals.values_mut();
+        refused.for_each(|(_, at)| *at += pause);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
     }
 
     /// Why a machine is not taken in.

@@ -26,15 +26,15 @@ impl CoordinatorEnd {
         self.settings.others.is_empty() || now < self.election.touched + self.settings.silence
     }
 
-    /// If a leader stood still, nobody was silent meanwhile. Another one may lead by now: it hears
-    /// before it plans.
+    /// If a leader stood still, nobody was silent meanwhile. Another one may lead by now, so it hears
+    /// the nodes before it plans, as a new leader does.
     pub(super) fn excuse_pause(&mut self, now: Duration) {
         let pause = now.saturating_sub(self.ticked);
         self.ticked = now;
         if self.leads() && pause > self.settings.pulse * 2 {
             self.election.touched = now;
             self.members.excuse(pause);
-            self.settle_again(now);
+            self.hear_again(now);
         }
     }
 
