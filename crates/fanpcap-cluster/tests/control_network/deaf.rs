@@ -237,3 +237,23 @@ fn leads_on(network: &mut Network, leader: usize, seconds: u32) {
         assert_eq!(network.leaders(), [leader], "{:?}", network.now);
     }
 }
+
+/// Each coordinator reaches other nodes, and the coordinators hear each other.
+#[test]
+fn a_standby_that_would_serve_no_more_nodes_does_not_take_over() {
+    for (seed, nodes, badly) in [(130, 6, 3), (131, 8, 3), (132, 2, 1), (133, 3, 1)] {
+        let (mut network, leader, _) = settled(seed, 2, nodes);
+        for at in 0..nodes {
+            let other = if at < badly { leader } else { 1 - leader };
+            network.cut.insert((coordinator_at(other), node_at(at)));
+        }
+        leads_on(&mut network, leader, 60);
+        assert_eq!(live(&mut network, leader), nodes - badly, "seed {seed}");
+        if nodes - badly > badly {
+            network.nodes[nodes - 1].end = None;
+            leads_on(&mut network, leader, 20);
+            let live = live(&mut network, leader);
+            assert_eq!(live, nodes - badly - 1, "seed {seed}: a death is noticed");
+        }
+    }
+}

@@ -11,8 +11,8 @@
 //! * A coordinator that hears nobody neither stands nor leads, if there are others. It may still be
 //!   able to send, and would keep the others from leading. Standbys answer pulses, and nodes answer
 //!   announcements and standbys, so that a coordinator that hears knows it soon.
-//! * A standby stands although a leader is heard, if half of the nodes, or three, have asked it for
-//!   a while: they do not reach the leader.
+//! * A standby stands although a leader is heard, if nodes that do not reach the leader have asked
+//!   it for a while, and it hears so many of the others that it would serve more nodes.
 //!
 //! Coordinators that can't hear each other both lead. Their terms differ, so that every node that
 //! hears both follows one of them, and the other one learns of the greater term from that node.
@@ -62,6 +62,8 @@ pub(super) struct Election {
     pub(super) touched: Duration,
     /// Nodes that ask this standby, since when, and when last.
     pub(super) asked: BTreeMap<NodeId, [Duration; 2]>,
+    /// When this standby last heard each node.
+    pub(super) heard: BTreeMap<NodeId, Duration>,
     pub(super) pulse_at: Duration,
     /// When nodes were last asked whether they are there.
     asked_at: Duration,
@@ -78,6 +80,7 @@ impl Election {
             pulsed: None,
             touched: now,
             asked: BTreeMap::new(),
+            heard: BTreeMap::new(),
             pulse_at: now,
             asked_at: Duration::ZERO,
             announce_at: now,
@@ -145,7 +148,9 @@ impl CoordinatorEnd {
         let is_due = now >= heard + self.patience() && self.is_in_touch(now);
         if is_due || self.is_asked_in_vain(now) {
             self.stand_for_election(now);
-        } else if now >= self.question_at(heard) {
+        } else if now >= self.question_at(heard)
+            || self.is_asked(now) && now >= self.election.pulse_at
+        {
             self.election.pulse_at = now + self.settings.pulse;
             let body = Body::Standby(self.election.term);
             self.tell_coordinators(&body);

@@ -1,5 +1,6 @@
 //! Whether a coordinator hears anybody, and whether nodes ask it though another one leads.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::super::endpoint::Incoming;
@@ -8,15 +9,20 @@ use super::CoordinatorEnd;
 use crate::identity::NodeId;
 use crate::topology::NODES;
 
-/// So many nodes that ask a standby are enough, however many nodes there are.
-const MANY: usize = 3;
-
 impl CoordinatorEnd {
     /// Notes that a node or a coordinator was heard.
     pub(super) fn note_heard(&mut self, now: Duration, incoming: &Incoming) {
         if let Incoming::New(peer, _) | Incoming::Challenged(peer) = incoming {
             if peer.role != Role::Operator {
                 self.election.touched = now;
+            }
+            if peer.role == Role::Node && !self.leads() {
+                let silence = self.settings.silence;
+                let heard = &mut self.election.heard;
+                heard.retain(|_, at| now < *at + silence);
+                if heard.len() < NODES {
+                    heard.insert(NodeId(peer.id), now);
+                }
             }
         }
     }
@@ -50,14 +56,34 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Whether so many nodes ask for so long that the leader does not serve the cluster, though it
-    /// is heard.
+    /// The nodes that have asked this standby for so long.
+    fn asking(&self, now: Duration, long: Duration) -> BTreeSet<NodeId> {
+        let silence = self.settings.silence;
+        let asks = |[first, last]: [Duration; 2]| last >= first + long && now < last + silence;
+        let asked = self.election.asked.iter();
+        asked
+            .filter(|(_, times)| asks(**times))
+            .map(|(node, _)| *node)
+            .collect()
+    }
+
+    /// Whether a node may ask in vain: then the others are to say whether they hear this standby.
+    pub(super) fn is_asked(&self, now: Duration) -> bool {
+        !self.asking(now, self.settings.pulse).is_empty()
+    }
+
+    /// Whether the leader does not serve nodes that have asked for a while, though it is heard, and
+    /// there are more of them than nodes that this coordinator would not serve in its place. So
+    /// each change serves more nodes, and two coordinators do not take the lead from each other.
     pub(super) fn is_asked_in_vain(&self, now: Duration) -> bool {
         let silence = self.settings.silence;
-        let asks =
-            |[first, last]: &&[Duration; 2]| *last >= *first + silence && now < *last + silence;
-        let asking = self.election.asked.values().filter(asks).count();
-        let all = self.knowledge.state.members.len();
-        asking > 0 && (asking >= MANY || asking * 2 >= all)
+        let asking = self.asking(now, silence);
+        let is_heard = |node: &NodeId| {
+            let heard = self.election.heard.get(node);
+            asking.contains(node) || heard.is_some_and(|at| now < *at + silence)
+        };
+        let members = self.knowledge.state.members.iter();
+        let members = members.map(|member| member.announcement.node);
+        asking.len() > members.filter(|node| !is_heard(node)).count()
     }
 }
