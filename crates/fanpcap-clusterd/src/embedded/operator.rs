@@ -72,7 +72,8 @@ impl EmbeddedOperator {
         let tried = tried.join(", ");
         bail!(
             "no active coordinator replied; asked {tried} with the keys of the settings: does \
-             'fanpcap coordinator' run there? In the first seconds after its start it does not reply"
+             'fanpcap coordinator' run there? It leads some seconds after its start. If the settings \
+             name several coordinators, it leads only after it has heard a node or another one"
         )
     }
 }
