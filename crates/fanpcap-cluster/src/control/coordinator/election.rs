@@ -66,7 +66,7 @@ pub(super) struct Election {
     pub(super) heard: BTreeMap<NodeId, Duration>,
     pub(super) pulse_at: Duration,
     /// When nodes were last asked whether they are there.
-    asked_at: Duration,
+    pub(super) asked_at: Duration,
     announce_at: Duration,
 }
 
@@ -129,17 +129,6 @@ impl CoordinatorEnd {
 
     pub(super) fn leads(&self) -> bool {
         matches!(self.election.stance, Stance::Leading { .. })
-    }
-
-    /// Whether it is a candidate though a leader is heard.
-    fn is_asked_candidate(&self, now: Duration) -> bool {
-        matches!(self.election.stance, Stance::Candidate { .. }) && self.is_asked_in_vain(now)
-    }
-
-    /// When a standby asks whether anybody hears it. It asks twice before it stands: a node that the
-    /// leader has not answered just now asks the leader first.
-    pub(super) fn question_at(&self, heard: Duration) -> Duration {
-        (heard + self.settings.pulse * 3 / 2).max(self.election.pulse_at)
     }
 
     /// Waits for the leader's pulse. If it does not come, asks whether anybody is heard, and then
@@ -270,21 +259,6 @@ impl CoordinatorEnd {
                 self.outbox
                     .say(&mut self.endpoint, (to, None), &Body::Announce(leader), 0);
             }
-        }
-    }
-
-    /// Has nodes answer if nobody was heard for a while, and machines that are refused. There may be
-    /// no other standby, and questions may be lost.
-    fn ask_nodes(&mut self, now: Duration) {
-        let pulse = self.settings.pulse;
-        let (touched, asked_at) = (self.election.touched, self.election.asked_at);
-        let is_late = now >= (touched + pulse * 5 / 4).max(asked_at + pulse / 4);
-        let Some(leader) = self.election.known.filter(|_| is_late) else {
-            return;
-        };
-        self.election.asked_at = now;
-        for place in self.members.all_places() {
-            self.say(place, &Body::Announce(leader), 0);
         }
     }
 

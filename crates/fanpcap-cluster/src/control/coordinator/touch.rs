@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::super::body::Body;
 use super::super::endpoint::Incoming;
 use super::super::envelope::Role;
 use super::CoordinatorEnd;
+use super::election::Stance;
 use crate::identity::NodeId;
 use crate::topology::NODES;
 
@@ -85,5 +87,31 @@ impl CoordinatorEnd {
         let members = self.knowledge.state.members.iter();
         let members = members.map(|member| member.announcement.node);
         asking.len() > members.filter(|node| !is_heard(node)).count()
+    }
+
+    /// Whether it is a candidate though a leader is heard.
+    pub(super) fn is_asked_candidate(&self, now: Duration) -> bool {
+        matches!(self.election.stance, Stance::Candidate { .. }) && self.is_asked_in_vain(now)
+    }
+
+    /// When a standby asks whether anybody hears it. It asks twice before it stands: a node that the
+    /// leader has not answered just now asks the leader first.
+    pub(super) fn question_at(&self, heard: Duration) -> Duration {
+        (heard + self.settings.pulse * 3 / 2).max(self.election.pulse_at)
+    }
+
+    /// Has nodes answer if nobody was heard for a while, and machines that are refused. There may be
+    /// no other standby, and questions may be lost.
+    pub(super) fn ask_nodes(&mut self, now: Duration) {
+        let pulse = self.settings.pulse;
+        let (touched, asked_at) = (self.election.touched, self.election.asked_at);
+        let is_late = now >= (touched + pulse * 5 / 4).max(asked_at + pulse / 4);
+        let Some(leader) = self.election.known.filter(|_| is_late) else {
+            return;
+        };
+        self.election.asked_at = now;
+        for place in self.members.all_places() {
+            self.say(place, &Body::Announce(leader), 0);
+        }
     }
 }
