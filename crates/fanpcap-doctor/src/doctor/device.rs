@@ -4,7 +4,7 @@
 use fanpcap_linux::bpf;
 use fanpcap_linux::netlink::link::{Link, xdp_mode};
 use fanpcap_linux::process::cpu;
-use fanpcap_nic::knob::Setting;
+use fanpcap_nic::knob::{Knob, Setting};
 use fanpcap_nic::plan::{self, Wishes};
 
 use super::finding::{Effect, Finding, word};
@@ -150,21 +150,23 @@ impl Device {
     fn one_cpu(&self) -> Option<Finding> {
         let facts = &self.nic.facts;
         // A device with several queues has an rps_cpus file for each queue. If a file contains
-        // several CPUs, the packets of its queue are already spread over these CPUs.
-        let cpus = facts.value(Setting::Rps(0));
-        let is_spread = cpus.is_none_or(|cpus| cpus.contains([',', '-']));
-        let is_alone = !is_spread && facts.value(Setting::Rps(1)).is_none();
+        // CPUs, the packets of its queue already move to these CPUs.
+        let is_steered = facts.value(Setting::Rps(0)) != Some("");
+        let is_alone = !is_steered && facts.value(Setting::Rps(1)).is_none();
         if !self.is_shared || !is_alone || facts.cpus.len() < 2 {
             return None;
         }
         let file = format!("/sys/class/net/{}/queues/rx-0/rps_cpus", self.link.name);
+        let alone = format!("echo {} > {}", mask(facts.cpus.len()), word(&file));
+        let steers = |knob: &Knob| matches!(knob, Knob::Setting(Setting::Rps(0)));
+        let tuned = self.nic.tune(&self.word(), steers, &alone);
+        // The packets of a veth come to as many queues as its peer sends by.
+        let queues = self.more_queues().filter(|_| facts.driver != "veth");
         let told = [
             "it has one receive queue, whose packets one CPU hands to all members".to_owned(),
             "that CPU limits the rate to some 1 to 2 million packets a second, for any number of members"
                 .to_owned(),
-            self.more_queues().unwrap_or_else(|| {
-                format!("echo {} > {}", mask(facts.cpus.len()), word(&file))
-            }),
+            queues.or(tuned).unwrap_or(alone),
         ];
         Some(self.finding("one-receiving-cpu", Effect::Costs, told))
     }

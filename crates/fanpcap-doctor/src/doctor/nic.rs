@@ -105,6 +105,16 @@ impl Nic {
     /// The `fanpcap tune` command if its plan changes a setting for which `mends` is true.
     /// Otherwise `alone`, the command that changes only this setting. `device` is a shell word.
     fn tune_or(&self, device: &str, mends: impl Fn(&Knob) -> bool, alone: String) -> String {
+        self.tune(device, mends, &alone).unwrap_or(alone)
+    }
+
+    /// As [`Self::tune_or`]; `None` if the plan does not change such a setting.
+    pub(super) fn tune(
+        &self,
+        device: &str,
+        mends: impl Fn(&Knob) -> bool,
+        alone: &str,
+    ) -> Option<String> {
         let is_it = |step: &Step| matches!(&step.target, Target::Knob(knob) if mends(knob));
         // The device of the default route has no plan, so `is_mended` is false for it.
         let is_mended = |monitor: bool| {
@@ -120,9 +130,11 @@ impl Nic {
         let monitor = match () {
             () if is_mended(false) => "",
             () if is_mended(true) => " --monitor",
-            () => return alone,
+            () => return None,
         };
-        format!("fanpcap tune {device} --apply{monitor}    # this alone: {alone}")
+        Some(format!(
+            "fanpcap tune {device} --apply{monitor}    # this alone: {alone}"
+        ))
     }
 
     /// Whether a feature is on.
