@@ -72,8 +72,9 @@ impl EmbeddedOperator {
         let tried = tried.join(", ");
         bail!(
             "no active coordinator replied; asked {tried} with the keys of the settings: does \
-             'fanpcap coordinator' run there? It leads some seconds after its start. If the settings \
-             name several coordinators, it leads only after it has heard a node or another one"
+             'fanpcap coordinator' run there? It leads some seconds after its start. If the \
+             settings name several coordinators, it leads only after it has heard a node or another \
+             one"
         )
     }
 }

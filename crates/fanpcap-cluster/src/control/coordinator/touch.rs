@@ -34,8 +34,8 @@ impl CoordinatorEnd {
         self.settings.others.is_empty() || now < self.election.touched + self.settings.silence
     }
 
-    /// If a leader stood still, nobody was silent meanwhile. Another one may lead by now, so it hears
-    /// the nodes before it plans, as a new leader does.
+    /// If a leader stood still, nobody was silent meanwhile. Another one may lead by now, so it
+    /// hears the nodes before it plans, as a new leader does.
     pub(super) fn excuse_pause(&mut self, now: Duration) {
         let pause = now.saturating_sub(self.ticked);
         self.ticked = now;
@@ -94,14 +94,14 @@ impl CoordinatorEnd {
         matches!(self.election.stance, Stance::Candidate { .. }) && self.is_asked_in_vain(now)
     }
 
-    /// When a standby asks whether anybody hears it. It asks twice before it stands: a node that the
-    /// leader has not answered just now asks the leader first.
+    /// When a standby asks whether anybody hears it. It asks twice before it stands: a node that
+    /// the leader has not answered just now asks the leader first.
     pub(super) fn question_at(&self, heard: Duration) -> Duration {
         (heard + self.settings.pulse * 3 / 2).max(self.election.pulse_at)
     }
 
-    /// Has nodes answer if nobody was heard for a while, and machines that are refused. There may be
-    /// no other standby, and questions may be lost.
+    /// Has nodes answer if nobody was heard for a while, and machines that are refused. There may
+    /// be no other standby, and questions may be lost.
     pub(super) fn ask_nodes(&mut self, now: Duration) {
         let pulse = self.settings.pulse;
         let (touched, asked_at) = (self.election.touched, self.election.asked_at);
