@@ -12,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 const STEP: usize = 3 + 8 * 8;
 
 fn report(node: u8, boot: u8, numbers: [u64; 8]) -> Report {
-    let [since, stamp, ring, marked, sequence, beacon, seen, captured] = numbers;
+    let [since, stamp, ring, shared, sequence, beacon, seen, captured] = numbers;
     let counts =
         |count: u64| Box::new(std::array::from_fn(|b| if b % 64 == 0 { count } else { 0 }));
     Report {
@@ -23,7 +23,6 @@ fn report(node: u8, boot: u8, numbers: [u64; 8]) -> Report {
             stamp,
             revision: Revision(1),
             ring,
-            marked,
             beacon: Beacon {
                 sequence,
                 seen: beacon,
@@ -31,6 +30,7 @@ fn report(node: u8, boot: u8, numbers: [u64; 8]) -> Report {
         },
         seen: counts(seen),
         captured: counts(captured),
+        shared: counts(shared),
     }
 }
 

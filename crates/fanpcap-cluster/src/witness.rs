@@ -13,6 +13,7 @@ mod span;
 mod verdict;
 mod life;
 mod judge;
+mod interval;
 mod account;
 mod ledger;
 mod balance;

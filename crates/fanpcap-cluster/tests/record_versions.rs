@@ -45,13 +45,12 @@ fn counts() -> Vec<u8> {
         stamp: 5,
         revision: Revision(6),
         ring: 7,
-        marked: 8,
         beacon: Beacon::default(),
     };
     let chunk = Chunk {
         summary,
         first: 0,
-        counts: vec![(2, 1); 76],
+        counts: vec![[2, 1, 0]; 76],
     };
     encode_counts(&head(Kind::Counts), &chunk)
 }
@@ -70,7 +69,7 @@ fn with(mut message: Vec<u8>, unused: &[(usize, usize)]) -> Vec<u8> {
 fn bytes_that_a_later_version_uses_are_skipped() {
     let (now, later) = (batch(), with(batch(), &[(6, 8), (76, 80)]));
     assert_eq!(Batch::decode(&later), Batch::decode(&now));
-    let (now, later) = (counts(), with(counts(), &[(6, 8), (100, 104)]));
+    let (now, later) = (counts(), with(counts(), &[(6, 8), (92, 96)]));
     assert_eq!(decode_counts(&later), decode_counts(&now));
     let ack = || encode_ack(&head(Kind::Records), 9);
     assert_eq!(decode_ack(&with(ack(), &[(6, 8)])), decode_ack(&ack()));

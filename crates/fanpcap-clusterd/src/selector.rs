@@ -15,7 +15,7 @@ use fanpcap_select::layout::{
     CONTROL_MAP, COUNTS_MAP, Lanes, NEXT_MAP, RINGS_MAP, control, counts,
 };
 use fanpcap_select::native::Causes;
-use fanpcap_select::{Action, Claims, Control, Program};
+use fanpcap_select::{Action, Claim, Claims, Control, Program};
 
 /// A node's selection. It goes on, if it is attached, while its link, its program array and its
 /// ring buffers are open in some process.
@@ -45,6 +45,8 @@ pub struct Counts {
     pub seen: Box<[u64; BUCKETS]>,
     /// Packets captured, of each bucket: passed on, or written into a ring.
     pub captured: Box<[u64; BUCKETS]>,
+    /// Packets selected under claims that another node shared, of each bucket.
+    pub shared: Box<[u64; BUCKETS]>,
     /// What became of other packets and frames.
     pub causes: Causes,
 }
@@ -270,35 +272,41 @@ impl Selector {
         for (bucket, (claim, counted)) in claims.bytes().zip(counted.iter()).enumerate() {
             let place = idle * BUCKETS + bucket;
             let before = self.claim(place);
-            let sum = self.load_word(control::SUMS + 8 * bucket);
-            let sum = match (before != 0, claim != 0) {
-                (true, false) => sum.wrapping_add(*counted),
-                (false, true) => sum.wrapping_sub(*counted),
-                (true, true) | (false, false) => sum,
+            let taken_along = |sums: usize, is_counted: fn(u8) -> bool| {
+                let sum = self.load_word(sums + 8 * bucket);
+                match (is_counted(before), is_counted(claim)) {
+                    (true, false) => sum.wrapping_add(*counted),
+                    (false, true) => sum.wrapping_sub(*counted),
+                    (true, true) | (false, false) => sum,
+                }
             };
             if before != claim {
-                self.change(place as u64, claim.into(), sum);
+                let sum = taken_along(control::SUMS, is_own);
+                let shared = taken_along(control::SHARED, is_shared);
+                self.change(place as u64, claim.into(), [sum, shared]);
             }
         }
         Control::new(idle, mark)
     }
 
-    /// Changes a claim and the sum of its bucket. Who dies within leaves it to [`Selector::open`].
-    fn change(&self, place: u64, claim: u64, sum: u64) {
-        for (at, word) in [(8, place), (16, claim), (24, sum), (0, 1)] {
+    /// Changes a claim and the sums of its bucket. Who dies within leaves it to
+    /// [`Selector::open`].
+    fn change(&self, place: u64, claim: u64, [sum, shared]: [u64; 2]) {
+        for (at, word) in [(8, place), (16, claim), (24, sum), (32, shared), (0, 1)] {
             self.store(control::CHANGE + at, word);
         }
         self.complete_change();
     }
 
     fn complete_change(&self) {
-        let [begun, place, claim, sum] =
-            [0, 8, 16, 24].map(|at| self.load_word(control::CHANGE + at));
+        let [begun, place, claim, sum, shared] =
+            [0, 8, 16, 24, 32].map(|at| self.load_word(control::CHANGE + at));
         let place = usize::try_from(place)
             .ok()
             .filter(|place| *place < 2 * BUCKETS);
         if let (1, Some(place), Ok(claim)) = (begun, place, u8::try_from(claim)) {
             self.store(control::SUMS + 8 * (place % BUCKETS), sum);
+            self.store(control::SHARED + 8 * (place % BUCKETS), shared);
             if let Some(byte) = self.control.bytes().get(control::TABLES + place) {
                 byte.store(claim, Ordering::SeqCst);
             }
@@ -330,26 +338,31 @@ impl Selector {
         let tables = [self.counted(0), self.counted(1)];
         let mut seen = Box::new([0; BUCKETS]);
         let mut captured = Box::new([0; BUCKETS]);
+        let mut shared = Box::new([0_u64; BUCKETS]);
         for bucket in 0..BUCKETS {
             let [first, second] = tables.each_ref().map(|counted| counted[bucket]);
             seen[bucket] = first.wrapping_add(second);
-            let own = [(0, first), (BUCKETS, second)]
-                .into_iter()
-                .filter(|(table, _)| self.claim(table + bucket) != 0)
-                .fold(0_u64, |own, (_, counted)| own.wrapping_add(counted));
-            let sum = self.load_word(control::SUMS + 8 * bucket);
-            captured[bucket] = sum.wrapping_add(own).wrapping_sub(lost[bucket]);
+            let under = |sums: usize, is_counted: fn(u8) -> bool| {
+                let tables = [(0, first), (BUCKETS, second)].into_iter();
+                let counted = tables.filter(|(table, _)| is_counted(self.claim(table + bucket)));
+                let sum = self.load_word(sums + 8 * bucket);
+                counted.fold(sum, |sum, (_, counted)| sum.wrapping_add(counted))
+            };
+            captured[bucket] = under(control::SUMS, is_own).wrapping_sub(lost[bucket]);
+            shared[bucket] = under(control::SHARED, is_shared);
         }
+        let all_shared = shared.iter().fold(0_u64, |sum, it| sum.wrapping_add(*it));
         Counts {
             seen,
             captured,
+            shared,
             causes: Causes {
                 beacons: self.cause(counts::BEACONS),
                 updates: self.cause(counts::UPDATES),
                 forged: self.cause(counts::FORGED),
                 others: self.cause(counts::OTHERS),
                 lost: self.cause(counts::LOST),
-                shared: self.cause(counts::SHARED),
+                shared: all_shared,
             },
         }
     }
@@ -392,6 +405,16 @@ impl Selector {
             sum.wrapping_add(word.load(Ordering::Acquire))
         })
     }
+}
+
+/// Whether packets under this claim are this node's.
+fn is_own(claim: u8) -> bool {
+    claim != Claim::Elsewhere as u8
+}
+
+/// Whether packets under this claim are another node's too.
+fn is_shared(claim: u8) -> bool {
+    claim == Claim::Shared as u8
 }
 
 /// What a lane's own counter has counted: see [`counts`].

@@ -30,8 +30,8 @@ pub mod control {
     /// came, in nanoseconds of `CLOCK_MONOTONIC`. The sequence is written last.
     pub const LAST: usize = 256;
     /// 64 bits each, used only by processes, about a change of a claim that may be unfinished: 1 if
-    /// there is such a change, the place in the tables, the new claim, and the bucket's value in
-    /// [`SUMS`] after the change.
+    /// there is such a change, the place in the tables, the new claim, and the bucket's values in
+    /// [`SUMS`] and [`SHARED`] after the change.
     pub const CHANGE: usize = 512;
     /// 64 bits each: the numbers of beacons, by their sequence modulo [`in_line::NUMBERS`]; 0 where
     /// none was announced.
@@ -43,8 +43,11 @@ pub mod control {
     /// 64 bits for each bucket, used only by processes: its packets that this node has captured,
     /// minus those counted under tables with a claim to the bucket, modulo 2^64.
     pub const SUMS: usize = TABLES + 2 * BUCKETS;
+    /// 64 bits for each bucket, used only by processes: the same of the packets that this node
+    /// selected in unions, under claims that it shared.
+    pub const SHARED: usize = SUMS + 8 * BUCKETS;
     /// Bytes of the row.
-    pub const LEN: usize = SUMS + 8 * BUCKETS;
+    pub const LEN: usize = SHARED + 8 * BUCKETS;
 
     const _: () = {
         let len = 8 * in_line::NUMBERS;
@@ -86,8 +89,6 @@ pub mod counts {
     pub const OTHERS: usize = 24;
     /// Packets that found no room in a ring.
     pub const LOST: usize = 32;
-    /// This node's packets of a bucket that another node has too.
-    pub const SHARED: usize = 40;
 
     /// Where the counters of 64 bits of lane 0 are.
     pub const fn long(lanes: Lanes) -> usize {

@@ -116,7 +116,8 @@ impl Head {
         }
         let kind = match head[5] {
             1 => Kind::Records,
-            2 => Kind::Counts,
+            // 2 had counts of another layout.
+            6 => Kind::Counts,
             3 => Kind::Ack,
             other => return Err(MessageError::Kind(other)),
         };
@@ -151,7 +152,7 @@ impl Head {
         to.extend_from_slice(&MAGIC);
         let kind = match self.kind {
             Kind::Records => 1,
-            Kind::Counts => 2,
+            Kind::Counts => 6,
             Kind::Ack => 3,
         };
         to.extend_from_slice(&[VERSION, kind, 0, 0, 0, 0, 0, 0]);

@@ -5,14 +5,18 @@ use std::collections::BTreeMap;
 use fanpcap_buckets::layout::BUCKETS;
 
 use super::account::{Account, BucketAccount, NodeAccount};
+use super::interval::{Part, Parts};
 use super::ledger::Ledger;
-use super::life::{Around, Life, Spans};
-use super::report::Summary;
-use super::span::{Span, signed, sum};
+use super::life::{Around, End, Life, Spans};
+use super::report::{Report, Summary};
+use super::span::{Span, signed};
+
+/// A witness, with its reports around a time.
+pub(super) type Witness<'a> = (&'a Life, Around<'a>);
 
 impl Ledger {
     /// The witnesses that live, with their reports around a time.
-    pub(super) fn witnesses(&self, time: u64) -> Vec<(&Life, Around<'_>)> {
+    pub(super) fn witnesses(&self, time: u64) -> Vec<Witness<'_>> {
         let witness = |life: &&Life| life.is_live() && life.before.is_some();
         let around = |life| (life, Life::around(life, time, self.settings.skew));
         self.lives.iter().filter(witness).map(around).collect()
@@ -72,19 +76,9 @@ impl Ledger {
             let captured = |bucket: usize| life.unbooked[bucket] + around.captured(bucket);
             return Box::new(std::array::from_fn(captured));
         };
-        let last = life.last();
-        let at = end.at.min(self.time);
-        let others = self.witnesses(at);
+        let ended = self.captured_until_end(life, end);
         let captured = |bucket: usize| {
-            let reported = signed(last.captured[bucket]);
-            let mut captured = match &end.captured {
-                Some(captured) => captured[bucket],
-                None if end.owned[bucket] => Span {
-                    least: reported,
-                    most: reported.saturating_add(self.unseen(life, &others, bucket)),
-                },
-                None => Span::exactly(reported),
-            };
+            let mut captured = ended[bucket];
             if self.time < end.at {
                 captured.least = captured.least.min(around.captured(bucket).least);
             }
@@ -93,22 +87,48 @@ impl Ledger {
         Box::new(std::array::from_fn(captured))
     }
 
-    /// What came of a bucket after the last report of an ended life, at most.
-    fn unseen(&self, life: &Life, others: &[(&Life, Around<'_>)], bucket: usize) -> i64 {
+    /// What an ended life's counters had captured of each bucket in all.
+    pub(super) fn captured_until_end(&self, life: &Life, end: &End) -> Box<Spans> {
+        if let Some(captured) = &end.captured {
+            return captured.clone();
+        }
+        let last = life.last();
+        let before = self.witnesses(last.summary.stamp);
+        let until = self.witnesses(end.at.min(self.time));
+        let captured = |bucket: usize| {
+            let reported = signed(last.captured[bucket]);
+            let unseen = match end.owned[bucket] {
+                true => self.unseen(life, [&before, &until], bucket),
+                false => 0,
+            };
+            Span {
+                least: reported,
+                most: reported.saturating_add(unseen),
+            }
+        };
+        Box::new(std::array::from_fn(captured))
+    }
+
+    /// What came of a bucket after the last report of an ended life, at most, according to the
+    /// witnesses at that report and at the end.
+    fn unseen(&self, life: &Life, [then, end]: [&[Witness<'_>]; 2], bucket: usize) -> i64 {
         let before = life
             .before
             .as_ref()
             .map_or(0, |before| before[bucket].least);
         let known = before.saturating_add(signed(life.last().seen[bucket]));
-        let offered = self.offered_now(others, bucket).most;
+        // Its port may have lost packets before.
+        let offered = |(life, around): &Witness<'_>| life.offered(around, bucket);
+        let then = then.iter().filter_map(offered).map(|span| span.least).min();
+        let known = known.max(then.unwrap_or(i64::MIN));
+        let offered = self.offered_now(end, bucket).most;
         offered.saturating_sub(known).max(0)
     }
 
     /// What became of all packets until the time of the reports that all live nodes have sent.
     pub fn account(&self) -> Account {
         let witnesses = self.witnesses(self.time);
-        let captured: Vec<_> = self.lives.iter().map(|life| self.captured(life)).collect();
-        let marked = signed(self.sum(self.past_marked, |summary| summary.marked));
+        let shares = self.shares();
         let mut account = Account {
             nodes: self.nodes(),
             since: self.settings.begin,
@@ -118,10 +138,8 @@ impl Ledger {
             ..Account::default()
         };
         for bucket in 0..BUCKETS {
-            let shares = captured.iter().map(|captured| captured[bucket]);
-            let shares = shares.chain([self.past[bucket]]);
             let offered = self.offered_now(&witnesses, bucket);
-            let row = self.bucket(bucket, offered, shares, marked);
+            let row = self.bucket(bucket, offered, &shares);
             account.total.offered += row.offered;
             account.total.captured += row.captured;
             account.total.doubles += row.doubles;
@@ -138,36 +156,54 @@ impl Ledger {
         lives.fold(past, u64::saturating_add)
     }
 
-    fn bucket(
-        &self,
-        bucket: usize,
-        offered: Span,
-        shares: impl Iterator<Item = Span> + Clone,
-        marked: i64,
-    ) -> BucketAccount {
-        let mut captured = Span::default();
-        shares.clone().for_each(|share| captured += share);
-        let doubles = if self.settings.analyzed {
-            Span::exactly(signed(self.doubles[bucket]))
-        } else {
-            let greatest = shares.map(|share| share.most).max().unwrap_or(0);
-            let beyond = captured.most.saturating_sub(greatest);
-            let most = marked.min(beyond).max(0);
-            let least = captured.least.saturating_sub(offered.most).max(0);
-            Span {
-                least,
-                most: most.max(least),
-            }
-        };
+    /// What the counts of each life say until the time of the account.
+    pub(super) fn shares(&self) -> Vec<Share<'_>> {
+        let share = |life| self.share(life);
+        self.lives.iter().map(share).collect()
+    }
+
+    fn share<'a>(&'a self, life: &'a Life) -> Share<'a> {
+        let around = life.around(self.time, self.settings.skew);
+        Share {
+            life,
+            captured: self.captured(life),
+            around,
+            newest: around.after.unwrap_or(life.last()),
+            compared: life.compared(),
+        }
+    }
+
+    fn bucket(&self, bucket: usize, offered: Span, shares: &[Share<'_>]) -> BucketAccount {
+        let mut all = self.past[bucket];
+        shares
+            .iter()
+            .for_each(|share| all += share.captured[bucket]);
         let refused = Span::exactly(signed(self.refused[bucket]));
-        let lost = (offered - captured + doubles + refused).not_negative();
+        let (doubles, lost) = if self.settings.analyzed {
+            let doubles = Span::exactly(signed(self.doubles[bucket]));
+            (doubles, (offered - all + doubles + refused).not_negative())
+        } else {
+            let parts = self.parts(bucket, offered, shares);
+            let (doubles, lost) = parts.outcome(offered.since(self.intervals[bucket].offered));
+            let (doubles_before, lost_before) = self.closed[bucket];
+            (doubles_before + doubles, lost_before + lost)
+        };
         BucketAccount {
             offered,
-            captured,
+            captured: all,
             doubles,
             refused,
             lost,
         }
+    }
+
+    /// What all lives have of a bucket's interval.
+    pub(super) fn parts(&self, bucket: usize, offered: Span, shares: &[Share<'_>]) -> Parts {
+        let mut parts = self.intervals[bucket].gone;
+        for share in shares {
+            parts.add(&share.part(bucket, offered));
+        }
+        parts
     }
 
     fn nodes(&self) -> Vec<NodeAccount> {
@@ -202,14 +238,37 @@ impl Ledger {
     }
 }
 
-/// Packets that a life marked, at most: all that it captured after its last report may be marked.
-pub(super) fn marked(life: &Life, captured: &Spans) -> u64 {
-    let unseen: i64 = match life.end {
-        Some(_) => sum(captured.iter().map(|it| it.most.saturating_sub(it.least))),
-        None => 0,
-    };
-    life.last()
-        .summary
-        .marked
-        .saturating_add(unseen.unsigned_abs())
+/// What the counts of a life say until the time of the account.
+#[derive(Debug)]
+pub(super) struct Share<'a> {
+    pub(super) life: &'a Life,
+    /// What it captured of each bucket.
+    pub(super) captured: Box<Spans>,
+    pub(super) around: Around<'a>,
+    /// The report that has all until then, or the last one.
+    pub(super) newest: &'a Report,
+    /// The newest report of which it is known whether the topology was replaced.
+    compared: Option<&'a Report>,
+}
+
+impl Share<'_> {
+    /// What the life has of a bucket's interval.
+    pub(super) fn part(&self, bucket: usize, offered: Span) -> Part {
+        let life = self.life;
+        let compared = self.compared.map_or(0, |report| report.alone(bucket));
+        let newer = self.newest.alone(bucket).saturating_sub(compared);
+        let shared = self.newest.shared[bucket].saturating_sub(life.shared_before[bucket]);
+        Part {
+            captured: self.captured[bucket].since(life.captured_before[bucket]),
+            shared: signed(shared),
+            stale: signed(life.stale[bucket].saturating_add(newer)),
+            is_ended: life.end.is_some(),
+            saw_all: offered.is_exact() && self.offered(bucket) == Some(offered),
+        }
+    }
+
+    /// What the cluster was offered of a bucket, according to this life.
+    pub(super) fn offered(&self, bucket: usize) -> Option<Span> {
+        self.life.offered(&self.around, bucket)
+    }
 }

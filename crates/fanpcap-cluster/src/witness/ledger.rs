@@ -5,8 +5,10 @@ use std::fmt;
 
 use fanpcap_buckets::layout::BUCKETS;
 
-use super::life::{Booked, End, Life, Spans, zeros};
+use super::interval::Interval;
+use super::life::{Age, End, Life, Spans, zeros};
 use super::report::{Counts, Report, Summary};
+use super::span::Span;
 use super::verdict::Verdict;
 use crate::identity::NodeId;
 use crate::topology::NODES;
@@ -53,8 +55,8 @@ pub struct Ledger {
     /// The settings' `skew`.
     pub(super) without_beacons: u64,
     pub(super) lives: Vec<Life>,
-    /// The lives that were booked last: a node that was silent may go on.
-    pub(super) booked: VecDeque<Booked>,
+    /// The node, boot and begin of lives that were given up last.
+    pub(super) given_up: VecDeque<(NodeId, u64, u64)>,
     /// Up to where all live nodes' reports reach.
     pub(super) time: u64,
     /// Whether a life has been a witness.
@@ -63,12 +65,14 @@ pub struct Ledger {
     pub(super) floor: Box<Spans>,
     /// What ended lives captured.
     pub(super) past: Box<Spans>,
-    /// What ended lives marked in unions.
-    pub(super) past_marked: u64,
     /// What ended lives lost in their rings.
     pub(super) past_ring: u64,
     pub(super) doubles: Box<Counts>,
     pub(super) refused: Box<Counts>,
+    /// Of each bucket, the interval since all was known exactly.
+    pub(super) intervals: Box<[Interval; BUCKETS]>,
+    /// Packets of each bucket doubled and lost before its interval.
+    pub(super) closed: Box<[(Span, Span); BUCKETS]>,
 }
 
 impl Ledger {
@@ -78,15 +82,16 @@ impl Ledger {
             settings,
             without_beacons: settings.skew,
             lives: Vec::new(),
-            booked: VecDeque::new(),
+            given_up: VecDeque::new(),
             time: 0,
             begun: false,
             floor: zeros(),
             past: zeros(),
-            past_marked: 0,
             past_ring: 0,
             doubles: Box::new([0; BUCKETS]),
             refused: Box::new([0; BUCKETS]),
+            intervals: Box::new([Interval::default(); BUCKETS]),
+            closed: Box::new([(Span::default(), Span::default()); BUCKETS]),
         }
     }
 
@@ -126,46 +131,34 @@ impl Ledger {
         Ok(())
     }
 
-    /// A node that counted as dead continues with the same counters: its life has not ended, and
-    /// the bookings of its end are reversed.
+    /// A node that counted as dead continues with the same counters: its life has not ended.
     fn go_on(&mut self, summary: &Summary) {
         let of_node = |life: &Life| life.node == summary.node;
-        if self
-            .lives
-            .iter()
-            .any(|life| of_node(life) && life.is_live())
-        {
+        let mut lives = self.lives.iter();
+        if lives.any(|life| of_node(life) && life.is_live()) {
             return;
         }
         let mut ended = self.lives.iter_mut();
         if let Some(life) = ended.find(|life| life.goes_on_with(summary)) {
             life.end = None;
-            return;
         }
-        let same = |booked: &Booked| booked.life.goes_on_with(summary);
-        let at = self.booked.iter().position(same);
-        let Some(booked) = at.and_then(|at| self.booked.remove(at)) else {
-            return;
-        };
-        for (past, captured) in self.past.iter_mut().zip(booked.captured.iter()) {
-            past.least = past.least.saturating_sub(captured.least);
-            past.most = past.most.saturating_sub(captured.most);
-        }
-        self.past_marked = self.past_marked.saturating_sub(booked.marked);
-        let ring = booked.life.last().summary.ring;
-        self.past_ring = self.past_ring.saturating_sub(ring);
-        let life = Life {
-            end: None,
-            ..booked.life
-        };
-        self.lives.push(life);
     }
 
     fn begin_life(&mut self, report: Report) -> Result<(), ReportError> {
         if self.lives.len() >= 2 * NODES {
             return Err(ReportError::Full);
         }
-        self.lives.push(Life::new(report));
+        let Summary {
+            node, boot, since, ..
+        } = report.summary;
+        let age = if self.given_up.contains(&(node, boot, since)) {
+            Age::Resumed
+        } else if since < self.settings.begin {
+            Age::Older
+        } else {
+            Age::New
+        };
+        self.lives.push(Life::new(report, age));
         Ok(())
     }
 
@@ -185,6 +178,7 @@ impl Ledger {
                 at: at.max(life.last().summary.stamp),
                 captured,
                 owned: Box::new(std::array::from_fn(owned)),
+                is_reached: false,
             });
         }
     }

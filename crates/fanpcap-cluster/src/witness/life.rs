@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use fanpcap_buckets::layout::BUCKETS;
 
-use super::report::{Report, Summary};
+use super::report::{Counts, Report, Summary};
 use super::span::{Span, signed};
 use super::verdict::Verdict;
 use crate::identity::NodeId;
@@ -35,6 +35,8 @@ pub(super) struct End {
     pub(super) captured: Option<Box<Spans>>,
     /// The buckets that it may have captured after its last report.
     pub(super) owned: Box<[bool; BUCKETS]>,
+    /// Whether all reports have reached `at`: `captured` is known then as it will be.
+    pub(super) is_reached: bool,
 }
 
 /// The counters of one node from when they were 0 to when they ended.
@@ -52,6 +54,15 @@ pub(super) struct Life {
     pub(super) unbooked: Box<Spans>,
     /// Whether `unbooked` is known.
     pub(super) booked: bool,
+    /// The counters are older than the ledger, or than the life: it is one that was given up.
+    pub(super) age: Age,
+    /// What it captured, and what unions shared, when each bucket's interval began.
+    pub(super) captured_before: Box<Spans>,
+    pub(super) shared_before: Box<Counts>,
+    /// What it captured in each bucket's interval by a topology that may have been replaced.
+    pub(super) stale: Box<Counts>,
+    /// The stamp of the last report of which it is known whether the topology was replaced.
+    pub(super) compared: u64,
     /// As a witness it serves from this time on only.
     pub(super) from: u64,
     pub(super) verdict: Verdict,
@@ -62,13 +73,15 @@ pub(super) struct Life {
     pub(super) end: Option<End>,
 }
 
-/// An ended life whose counts are in the ledger's sums. The node may have been silent only.
-#[derive(Clone, Debug)]
-pub(super) struct Booked {
-    /// With its last report.
-    pub(super) life: Life,
-    pub(super) captured: Box<Spans>,
-    pub(super) marked: u64,
+/// When a life's counters were 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Age {
+    /// In the ledger's time.
+    New,
+    /// Before the ledger's begin.
+    Older,
+    /// In an earlier life, which counts as dead.
+    Resumed,
 }
 
 impl Life {
@@ -79,9 +92,20 @@ impl Life {
             && self.last().summary.stamp < summary.stamp
     }
 
-    pub(super) fn new(report: Report) -> Self {
+    pub(super) fn new(report: Report, age: Age) -> Self {
         let summary = report.summary;
+        let zeros_of = || Box::new([0; BUCKETS]);
+        let (shared_before, stale, compared) = match age {
+            // What it captured until its first report may be by any topology.
+            Age::New => (zeros_of(), report.captured.clone(), summary.stamp),
+            Age::Older | Age::Resumed => (report.shared.clone(), zeros_of(), summary.stamp),
+        };
         Self {
+            age,
+            captured_before: zeros(),
+            shared_before,
+            stale,
+            compared,
             node: summary.node,
             boot: summary.boot,
             since: summary.since,
@@ -99,9 +123,29 @@ impl Life {
 
     pub(super) fn keep(&mut self, report: Report) {
         if self.reports.len() == KEPT {
+            if self.reports[1].summary.stamp > self.compared {
+                self.note_stale(0);
+            }
             self.reports.pop_front();
         }
         self.reports.push_back(report);
+    }
+
+    /// Notes that what it captured alone between a report and the next may be by a topology that
+    /// was replaced.
+    pub(super) fn note_stale(&mut self, at: usize) {
+        let [from, to] = [at, at + 1].map(|at| &self.reports[at]);
+        for (bucket, stale) in self.stale.iter_mut().enumerate() {
+            let alone = to.alone(bucket).saturating_sub(from.alone(bucket));
+            *stale = stale.saturating_add(alone);
+        }
+        self.compared = to.summary.stamp;
+    }
+
+    /// The newest report that was compared with the others' topologies.
+    pub(super) fn compared(&self) -> Option<&Report> {
+        let mut reports = self.reports.iter();
+        reports.rfind(|report| report.summary.stamp <= self.compared)
     }
 
     pub(super) fn last(&self) -> &Report {

@@ -32,8 +32,6 @@ pub struct Summary {
     pub revision: Revision,
     /// Packets that were the node's and found its ring full.
     pub ring: u64,
-    /// Packets that the node captured in unions, and marked.
-    pub marked: u64,
     /// The newest beacon.
     pub beacon: Beacon,
 }
@@ -47,6 +45,8 @@ pub struct Report {
     pub seen: Box<Counts>,
     /// Packets that the node captured: what of them was its own and did not find the ring full.
     pub captured: Box<Counts>,
+    /// Packets that were the node's and another's: they came while a union shared their bucket.
+    pub shared: Box<Counts>,
 }
 
 /// A part of a report: the counts of some buckets.
@@ -56,8 +56,8 @@ pub struct Chunk {
     pub summary: Summary,
     /// The first bucket.
     pub first: u16,
-    /// Packets seen and captured, from that bucket on.
-    pub counts: Vec<(u64, u64)>,
+    /// Packets seen, captured and shared, from that bucket on.
+    pub counts: Vec<[u64; 3]>,
 }
 
 /// No count is greater: a bucket that gets ten million packets a second has as many after three
@@ -69,12 +69,18 @@ impl Report {
     /// it.
     pub(super) fn is_possible(&self) -> bool {
         let Summary { since, stamp, .. } = self.summary;
-        let [ring, marked] = [self.summary.ring, self.summary.marked];
-        let mut pairs = self.seen.iter().zip(self.captured.iter());
-        let beacon = self.summary.beacon.sequence;
+        let parts = self.captured.iter().zip(self.shared.iter());
+        let mut counts = self.seen.iter().zip(parts);
         since <= stamp
-            && [ring, marked, beacon].iter().all(|count| *count <= MOST)
-            && pairs.all(|(seen, captured)| captured <= seen && *seen <= MOST)
+            && self.summary.ring <= MOST
+            && self.summary.beacon.sequence <= MOST
+            && counts
+                .all(|(seen, (captured, shared))| captured.max(shared) <= seen && *seen <= MOST)
+    }
+
+    /// Packets of a bucket that the node captured outside unions.
+    pub(super) fn alone(&self, bucket: usize) -> u64 {
+        self.captured[bucket].saturating_sub(self.shared[bucket])
     }
 
     /// The report in chunks of `buckets` buckets or fewer, at least one.
@@ -82,14 +88,13 @@ impl Report {
         let step = buckets.clamp(1, BUCKETS);
         (0..BUCKETS).step_by(step).map(move |first| {
             let end = (first + step).min(BUCKETS);
-            let seen = self.seen[first..end].iter();
+            let of = |bucket: usize| {
+                [&self.seen, &self.captured, &self.shared].map(|counts| counts[bucket])
+            };
             Chunk {
                 summary: self.summary,
                 first: u16::try_from(first).unwrap_or(u16::MAX),
-                counts: seen
-                    .zip(&self.captured[first..end])
-                    .map(|(&a, &b)| (a, b))
-                    .collect(),
+                counts: (first..end).map(of).collect(),
             }
         })
     }
@@ -118,12 +123,13 @@ impl Assembly {
             return None;
         }
         let report = self.report.as_mut()?;
-        for (bucket, &(seen, captured)) in (at..end).zip(&chunk.counts) {
+        for (bucket, &[seen, captured, shared]) in (at..end).zip(&chunk.counts) {
             if !std::mem::replace(&mut self.there[bucket], true) {
                 self.missing -= 1;
             }
             report.seen[bucket] = seen;
             report.captured[bucket] = captured;
+            report.shared[bucket] = shared;
         }
         if self.missing > 0 {
             return None;
@@ -142,6 +148,7 @@ impl Assembly {
             summary: *summary,
             seen: Box::new([0; BUCKETS]),
             captured: Box::new([0; BUCKETS]),
+            shared: Box::new([0; BUCKETS]),
         });
         self.missing = BUCKETS;
         self.there = vec![false; BUCKETS];

@@ -2,17 +2,22 @@
 
 use fanpcap_buckets::layout::BUCKETS;
 
-use super::balance::marked;
+use super::balance::Share;
+use super::interval::Interval;
 use super::judge::judge;
 use super::ledger::Ledger;
-use super::life::{Around, Booked, Life, Spans, zeros};
+use super::life::{Age, Around, Life, Spans, zeros};
 use super::span::{Span, signed, sum};
-use crate::identity::NodeId;
+use crate::identity::{NodeId, Revision};
 use crate::topology::NODES;
 
 /// A packet waits so long for its node's CPU, in nanoseconds: nodes were measured to be 100 ms
 /// apart in that on a busy machine.
 const WAIT: u64 = 100_000_000;
+
+/// A node that was silent may go on with its counters for so long after it counted as dead, in
+/// nanoseconds.
+const PATIENCE: u64 = 120_000_000_000;
 
 impl Ledger {
     /// Draws the conclusions of the reports so far. Call it about once a second.
@@ -31,9 +36,11 @@ impl Ledger {
         self.time = self.time.max(time);
         self.judge();
         self.align();
+        self.compare();
+        self.reach_ends();
         self.rest();
         self.name_lossy();
-        self.bury();
+        self.give_up();
     }
 
     /// How far nodes are apart: by beacons, where all nodes have them.
@@ -91,7 +98,7 @@ impl Ledger {
                 life.offered = offered;
                 life.before = Some(before);
                 // A life that was no witness for a while goes on with what it had captured.
-                if !life.booked && life.since < self.settings.begin {
+                if !life.booked && life.age != Age::New {
                     life.unbooked = unbooked;
                 }
                 life.booked = true;
@@ -101,9 +108,8 @@ impl Ledger {
 
     /// The first witness: the ledger begins with what it has not counted yet.
     fn begin_with(&mut self, at: usize) {
-        let begin = self.settings.begin;
         let life = &mut self.lives[at];
-        if life.since >= begin {
+        if life.age == Age::New {
             life.before = Some(zeros());
         } else {
             let first = &life.reports[0];
@@ -120,7 +126,7 @@ impl Ledger {
     /// captured before the ledger's start. `None` until the reports of all reach far enough.
     fn before(&self, life: &Life) -> Option<(Box<Spans>, Box<Spans>)> {
         let (skew, begin) = (self.settings.skew, self.settings.begin);
-        let fresh = life.from == life.since && life.since >= begin;
+        let fresh = life.from == life.since && life.age == Age::New;
         let time = if fresh {
             life.since
         } else {
@@ -147,6 +153,9 @@ impl Ledger {
         // What it had captured by its first report, less what can have come since the begin.
         let first = &life.reports[0];
         let unbooked = |bucket: usize| {
+            if life.age == Age::Resumed {
+                return Span::exactly(-signed(first.captured[bucket]));
+            }
             let mut booked = booked.captured(bucket);
             let come = self.offered(&others, bucket).most.max(0);
             let least = signed(first.captured[bucket]).saturating_sub(come);
@@ -170,6 +179,7 @@ impl Ledger {
             (!witnesses.is_empty() && witnesses.iter().all(still)).then_some(offered)
         };
         let resting: Vec<Option<Span>> = (0..BUCKETS).map(resting).collect();
+        self.close(&resting);
         let time = self.time;
         for life in &mut self.lives {
             let around = life.around(time, self.settings.skew);
@@ -223,48 +233,169 @@ impl Ledger {
         sum((0..BUCKETS).map(|bucket| self.offered_now(&witnesses, bucket).least))
     }
 
-    /// Books the ended lives whose end all reports have reached.
-    fn bury(&mut self) {
-        let time = self.time;
-        let due = |life: &Life| life.end.as_ref().is_some_and(|end| end.at <= time);
-        let ended: Vec<Life> = self
-            .lives
-            .iter()
-            .filter(|life| due(life))
-            .cloned()
-            .collect();
-        for life in &ended {
-            let captured = self.captured(life);
-            for (bucket, captured) in captured.iter().enumerate() {
-                self.past[bucket] += *captured;
-                if let Some(before) = &life.before {
-                    let seen = signed(life.last().seen[bucket]);
-                    let seen = before[bucket].least.saturating_add(seen);
-                    let floor = &mut self.floor[bucket];
+    /// Finds out what lives captured by topologies that may have been replaced: between two reports
+    /// of which not both say the newest topology that any node had by then.
+    fn compare(&mut self) {
+        let (time, skew) = (self.time, self.settings.skew);
+        let follows = |life: &Life| -> Vec<(u64, Revision)> {
+            let reports = life.reports.iter().map(|report| report.summary);
+            reports
+                .map(|summary| (summary.stamp, summary.revision))
+                .collect()
+        };
+        let all: Vec<Vec<(u64, Revision)>> = self.lives.iter().map(follows).collect();
+        let newest = |by: u64| {
+            let of = |life: &Vec<(u64, Revision)>| {
+                let after = life.iter().find(|(stamp, _)| *stamp >= by);
+                after.or(life.last()).map(|(_, revision)| *revision)
+            };
+            all.iter().filter_map(of).max()
+        };
+        for (life, own) in self.lives.iter_mut().zip(&all) {
+            for (at, pair) in own.windows(2).enumerate() {
+                let [(_, from), (stamp, to)] = [pair[0], pair[1]];
+                if stamp <= life.compared || stamp > time {
+                    continue;
+                }
+                if from != to || newest(stamp.saturating_add(skew)) > Some(to) {
+                    life.note_stale(at);
+                }
+                life.compared = stamp;
+            }
+        }
+    }
+
+    /// Notes of the lives whose end all reports have reached what they captured in all, and raises
+    /// the floor to what they saw.
+    fn reach_ends(&mut self) {
+        for at in 0..self.lives.len() {
+            let life = &self.lives[at];
+            let Some(end) = life.end.as_ref() else {
+                continue;
+            };
+            if end.is_reached || end.at > self.time {
+                continue;
+            }
+            let captured = self.captured_until_end(life, end);
+            if let Some(before) = &life.before {
+                let last = life.last();
+                for (bucket, floor) in self.floor.iter_mut().enumerate() {
+                    let seen = before[bucket]
+                        .least
+                        .saturating_add(signed(last.seen[bucket]));
                     floor.least = floor.least.max(seen);
                     floor.most = floor.most.max(floor.least);
                 }
             }
-            let marked = marked(life, &captured);
-            self.past_marked = self.past_marked.saturating_add(marked);
-            let ring = life.last().summary.ring;
-            self.past_ring = self.past_ring.saturating_add(ring);
-            self.remember(life, captured, marked);
+            if let Some(end) = self.lives[at].end.as_mut() {
+                (end.captured, end.is_reached) = (Some(captured), true);
+            }
         }
-        self.lives.retain(|life| !due(life));
     }
 
-    fn remember(&mut self, life: &Life, captured: Box<Spans>, marked: u64) {
-        let mut life = life.clone();
-        life.reports.drain(..life.reports.len() - 1);
-        if self.booked.len() == NODES {
-            self.booked.pop_front();
+    /// Closes the intervals of resting buckets of which all is known. A silent node may go on: what
+    /// it captured is known then.
+    fn close(&mut self, resting: &[Option<Span>]) {
+        if self.settings.analyzed {
+            return;
         }
-        let booked = Booked {
-            life,
-            captured,
-            marked,
+        let mut closing = Vec::new();
+        let mut lacking = Vec::new();
+        let shares = self.shares();
+        for (bucket, offered) in resting.iter().enumerate() {
+            let Some(offered) = *offered else {
+                continue;
+            };
+            let is_known = |share: &Share<'_>| {
+                let is_there = !share.life.is_live() || share.around.after.is_some();
+                let captured = share.part(bucket, offered).captured;
+                is_there && share.life.booked && captured.is_exact()
+            };
+            let parts = self.parts(bucket, offered, &shares);
+            if shares.iter().all(is_known) {
+                let offered_since = offered.since(self.intervals[bucket].offered);
+                closing.push((bucket, offered, parts.outcome(offered_since)));
+            } else if parts.is_partial() {
+                lacking.push(bucket);
+            }
+        }
+        let counts = |share: &Share<'_>, bucket: usize| {
+            (share.captured[bucket], share.newest.shared[bucket])
         };
-        self.booked.push_back(booked);
+        let of_buckets = closing.iter().map(|(bucket, _, _)| *bucket);
+        let of_life = |share| {
+            of_buckets
+                .clone()
+                .map(|bucket| counts(share, bucket))
+                .collect()
+        };
+        let before: Vec<Vec<(Span, u64)>> = shares.iter().map(of_life).collect();
+        for (life, before) in self.lives.iter_mut().zip(before) {
+            for ((bucket, _, _), (captured, shared)) in closing.iter().zip(before) {
+                life.captured_before[*bucket] = captured;
+                life.shared_before[*bucket] = shared;
+                life.stale[*bucket] = 0;
+            }
+        }
+        for (bucket, offered, (doubles, lost)) in closing {
+            let closed = &mut self.closed[bucket];
+            *closed = (closed.0 + doubles, closed.1 + lost);
+            self.intervals[bucket] = Interval {
+                offered,
+                ..Interval::default()
+            };
+        }
+        for bucket in lacking {
+            self.intervals[bucket].gone.lack();
+        }
+    }
+
+    /// Adds the counts of ended lives that will not go on to the sums.
+    fn give_up(&mut self) {
+        let lives = std::mem::take(&mut self.lives);
+        let is_over = |life: &Life| {
+            let end = life.end.as_ref().filter(|end| end.is_reached);
+            let newer = |other: &Life| other.node == life.node && other.since > life.since;
+            end.is_some_and(|end| {
+                end.at.saturating_add(PATIENCE) <= self.time || lives.iter().any(newer)
+            })
+        };
+        let over: Vec<bool> = lives.iter().map(is_over).collect();
+        self.lives = lives;
+        if !over.contains(&true) {
+            return;
+        }
+        let witnesses = self.witnesses(self.time);
+        let offered: Vec<Span> = (0..BUCKETS)
+            .map(|bucket| self.offered_now(&witnesses, bucket))
+            .collect();
+        let gone: Vec<_> = (self.shares().into_iter().zip(&over))
+            .filter(|(_, is_over)| **is_over)
+            .map(|(share, _)| {
+                let part = |bucket| share.part(bucket, offered[bucket]);
+                let life = share.life;
+                let parts: Vec<_> = (0..BUCKETS).map(part).collect();
+                let ring = life.last().summary.ring;
+                (
+                    (life.node, life.boot, life.since),
+                    ring,
+                    share.captured,
+                    parts,
+                )
+            })
+            .collect();
+        for (counters, ring, captured, parts) in gone {
+            for (bucket, part) in parts.iter().enumerate() {
+                self.intervals[bucket].gone.add(part);
+                self.past[bucket] += captured[bucket];
+            }
+            self.past_ring = self.past_ring.saturating_add(ring);
+            if self.given_up.len() == NODES {
+                self.given_up.pop_front();
+            }
+            self.given_up.push_back(counters);
+        }
+        let mut over = over.into_iter();
+        self.lives.retain(|_| over.next() != Some(true));
     }
 }

@@ -26,6 +26,21 @@ impl Span {
         self.least == self.most
     }
 
+    /// Whether it may be this number.
+    pub fn has(self, number: i64) -> bool {
+        self.least <= number && number <= self.most
+    }
+
+    /// How much it has grown since it was `before`. What is uncertain of both is the same.
+    pub(super) fn since(self, before: Self) -> Self {
+        let least = self.least.saturating_sub(before.least);
+        let most = self.most.saturating_sub(before.most);
+        Self {
+            least: least.min(most),
+            most: most.max(least),
+        }
+    }
+
     /// The same number, of which it is also known that it is not negative.
     pub fn not_negative(self) -> Self {
         Self {

@@ -1,18 +1,21 @@
 //! What an analyzer knows of the nodes' counts: their reports put together, and their ends.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use fanpcap_buckets::layout::BUCKETS;
-use fanpcap_cluster::NodeId;
 use fanpcap_cluster::analyzer::Analyzer;
 use fanpcap_cluster::record::decode_counts;
 use fanpcap_cluster::witness::{
     Account, Assembly, Counts, Ledger, LedgerSettings, Report, Span, Spans,
 };
+use fanpcap_cluster::{NodeId, Revision, Topology};
 
 use super::offset::{Offset, odd};
 use super::part::Part;
 use super::shortfall::Shortfall;
+
+/// Topologies that are remembered.
+const REMEMBERED: usize = 16;
 
 /// Nodes whose reports are put together at once.
 const MOST: usize = 256;
@@ -24,6 +27,8 @@ pub(super) struct Books {
     settings: LedgerSettings,
     nodes: BTreeMap<NodeId, Entry>,
     part: Part,
+    /// The last topologies, the newest last.
+    topologies: VecDeque<(Revision, Topology)>,
     /// Nanoseconds after which a silent node is dead.
     offline: u64,
     /// Packets that nodes captured and that never came, of counters that are no more.
@@ -43,6 +48,8 @@ struct Entry {
     counters: (u64, u64),
     /// When they were 0 by the analyzer's clock.
     since: u64,
+    /// The topology that it followed by its last report.
+    revision: Revision,
     offset: Offset,
     start: Option<Start>,
     shortfall: Option<Shortfall>,
@@ -69,6 +76,7 @@ impl Books {
             settings,
             nodes: BTreeMap::new(),
             part,
+            topologies: VecDeque::new(),
             offline,
             past: 0,
             silent: BTreeMap::new(),
@@ -87,10 +95,20 @@ impl Books {
             ..self.settings
         };
         let refused = self.refused;
+        let topologies = std::mem::take(&mut self.topologies);
         *self = Self::new(settings, self.offline, part);
+        self.topologies = topologies;
         self.refused = refused;
         self.silent = analyzer.missing();
         true
+    }
+
+    /// The cluster has a new topology.
+    pub(super) fn know(&mut self, revision: Revision, topology: Topology) {
+        if self.topologies.len() == REMEMBERED {
+            self.topologies.pop_front();
+        }
+        self.topologies.push_back((revision, topology));
     }
 
     /// Takes a message with counts that came at `now`, in nanoseconds since 1970.
@@ -112,13 +130,14 @@ impl Books {
             report.captured[bucket] = 0;
         }
         let counters = (report.summary.boot, report.summary.since);
-        let stamp = report.summary.stamp;
+        let (stamp, revision) = (report.summary.stamp, report.summary.revision);
         entry.correct(&mut report, now, self.settings.skew);
         let goes_on = entry.counters == counters;
         if entry.is_live && !goes_on {
             let captured = entry.captured(node, analyzer);
             let since = report.summary.since;
-            self.ledger.end(node, since, captured, |_| true);
+            let owned = owned(&self.topologies, node, entry.revision);
+            self.ledger.end(node, since, captured, owned);
             entry.is_live = false;
         }
         let captured = report.captured.clone();
@@ -147,6 +166,7 @@ impl Books {
             false => entry.start(stamp, captured, received, self.settings.begin),
         }
         entry.is_live = true;
+        entry.revision = revision;
         entry.heard = now;
     }
 
@@ -155,7 +175,8 @@ impl Books {
         for (node, entry) in &mut self.nodes {
             if entry.is_live && entry.heard.saturating_add(self.offline) < now {
                 let captured = entry.captured(*node, analyzer);
-                self.ledger.end(*node, now, captured, |_| true);
+                let owned = owned(&self.topologies, *node, entry.revision);
+                self.ledger.end(*node, now, captured, owned);
                 entry.is_live = false;
             }
         }
@@ -207,6 +228,24 @@ impl Books {
         let live = self.nodes.iter().filter(|(_, entry)| entry.is_live);
         let offsets = live.map(|(node, entry)| (Some(*node), entry.offset.ahead()));
         odd(offsets.chain([(None, 0)]), self.settings.skew)
+    }
+}
+
+/// The buckets that a node may have captured by the topology `since` or a newer one. Without that
+/// topology it may have captured any.
+fn owned(
+    topologies: &VecDeque<(Revision, Topology)>,
+    node: NodeId,
+    since: Revision,
+) -> impl Fn(usize) -> bool {
+    let is_known = topologies.iter().any(|(known, _)| *known == since);
+    move |bucket| {
+        let captures = |(_, topology): &(Revision, Topology)| {
+            let seat = topology.seat(node);
+            seat.is_some_and(|seat| topology.captures(seat.slot, bucket).is_some())
+        };
+        let mut newer = topologies.iter().filter(|(known, _)| *known >= since);
+        !is_known || newer.any(captures)
     }
 }
 

@@ -131,6 +131,7 @@ impl Desk {
                 if let Some(exports) = &mut self.outlets.exports {
                     exports.follow(revision, topology.selection);
                 }
+                self.books.know(revision, (*topology).clone());
                 self.analyzer.follow(revision, *topology);
             }
             Sight::Current(time) => {

@@ -130,13 +130,13 @@ impl Reporter {
             stamp,
             revision,
             ring: counts.causes.lost,
-            marked: counts.causes.shared,
             beacon: beacon.unwrap_or_default(),
         };
         Some(Report {
             summary,
             seen: counts.seen,
             captured: counts.captured,
+            shared: counts.shared,
         })
     }
 

@@ -50,9 +50,6 @@ impl Program {
     /// Ends with a packet that is not this node's. Puts the claim above the bucket in r8.
     pub(super) fn own(&self, asm: &mut Assembler) {
         asm.when(R3.is(0), |asm| end(asm, XDP_DROP));
-        asm.unless(R3.is(Claim::Mine as i32), |asm| {
-            self.count(asm, counts::SHARED)
-        });
         asm.alu(Op::Left, R3, CLAIM_SHIFT);
         asm.alu(Op::Or, R8, R3);
     }
@@ -63,7 +60,6 @@ impl Program {
         asm.when(R3.at_most(Claim::Mine as i32), |asm| {
             asm.exit_with(R3 + XDP_DROP)
         });
-        self.count(asm, counts::SHARED);
         end(asm, XDP_PASS);
     }
 

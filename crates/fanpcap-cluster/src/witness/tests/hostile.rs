@@ -29,7 +29,7 @@ prop_compose! {
         numbers in prop::array::uniform6(number()),
         times in prop::array::uniform2(prop_oneof![number(), 0..20_u64]),
     ) -> Report {
-        let [ring, marked, sequence, beacon, seen, captured] = numbers;
+        let [ring, shared, sequence, beacon, seen, captured] = numbers;
         let [since, stamp] = times.map(|time| time.saturating_mul(1_000_000_000));
         let counts = |count: u64| Box::new(std::array::from_fn(|b| if b < 8 { count } else { 0 }));
         let summary = Summary {
@@ -39,10 +39,9 @@ prop_compose! {
             stamp,
             revision: Revision(1),
             ring,
-            marked,
             beacon: Beacon { sequence, seen: beacon },
         };
-        Report { summary, seen: counts(seen), captured: counts(captured.min(seen)) }
+        Report { summary, seen: counts(seen), captured: counts(captured.min(seen)), shared: counts(shared.min(seen)) }
     }
 }
 
@@ -94,14 +93,14 @@ fn lives_of_the_greatest_counts_are_added_up() {
                 stamp,
                 revision: Revision(1),
                 ring: seen,
-                marked: seen,
                 beacon: Beacon::default(),
             };
             let counts = Box::new([seen; BUCKETS]);
             let report = Report {
                 summary,
                 seen: counts.clone(),
-                captured: counts,
+                captured: counts.clone(),
+                shared: counts,
             };
             assert_eq!(ledger.take(report), Ok::<(), ReportError>(()));
             ledger.settle();

@@ -26,7 +26,6 @@ fn report(node: u32, seconds: u64, seen: impl Fn(usize) -> u64) -> Report {
         stamp: BEGIN + seconds * SECOND,
         revision: Revision(1),
         ring: 0,
-        marked: 0,
         beacon: Beacon {
             sequence: seconds,
             seen: 0,
@@ -43,6 +42,7 @@ fn report(node: u32, seconds: u64, seen: impl Fn(usize) -> u64) -> Report {
         summary,
         seen: Box::new(std::array::from_fn(&seen)),
         captured: Box::new(std::array::from_fn(captured)),
+        shared: Box::new([0; BUCKETS]),
     }
 }
 

@@ -68,7 +68,6 @@ impl Both {
                 stamp: clock(now),
                 revision: Revision(1),
                 ring: 0,
-                marked: 0,
                 beacon: at
                     .beacon
                     .map_or(Beacon::default(), |(sequence, ago)| Beacon {
@@ -78,6 +77,7 @@ impl Both {
             },
             seen: counts(at.seen),
             captured: counts(at.captured),
+            shared: counts(0),
         };
         for chunk in report.chunks(80) {
             let message = encode_counts(&head(node, Kind::Counts), &chunk);
