@@ -13,6 +13,9 @@ pub struct BucketAccount {
     pub captured: Span,
     /// Packets that a second node captured.
     pub doubles: Span,
+    /// Of these, the packets that no analyzer has removed, though nodes send it their packets: it
+    /// gave them out twice.
+    pub kept: Span,
     /// Captured packets that an analyzer refused: another node had the bucket.
     pub refused: Span,
     /// Packets that no node captured for the cluster.

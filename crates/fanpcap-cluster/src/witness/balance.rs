@@ -11,6 +11,10 @@ use super::life::{Around, End, Life, Spans};
 use super::report::{Report, Summary};
 use super::span::{Span, signed};
 
+/// A node that lost a packet counts turns wrongly for so long, in nanoseconds: updates in the stream
+/// come every 8 s.
+const TURN: u64 = 10_000_000_000;
+
 /// A witness, with its reports around a time.
 pub(super) type Witness<'a> = (&'a Life, Around<'a>);
 
@@ -143,6 +147,7 @@ impl Ledger {
             account.total.offered += row.offered;
             account.total.captured += row.captured;
             account.total.doubles += row.doubles;
+            account.total.kept += row.kept;
             account.total.refused += row.refused;
             account.total.lost += row.lost;
             account.buckets.push(row);
@@ -179,31 +184,43 @@ impl Ledger {
             .iter()
             .for_each(|share| all += share.captured[bucket]);
         let refused = Span::exactly(signed(self.refused[bucket]));
-        let (doubles, lost) = if self.settings.analyzed {
-            let doubles = Span::exactly(signed(self.doubles[bucket]));
-            (doubles, (offered - all + doubles + refused).not_negative())
-        } else {
-            let parts = self.parts(bucket, offered, shares);
-            let (doubles, lost) = parts.outcome(offered.since(self.intervals[bucket].offered));
-            let (doubles_before, lost_before) = self.closed[bucket];
-            (doubles_before + doubles, lost_before + lost)
-        };
-        BucketAccount {
+        let mut row = BucketAccount {
             offered,
             captured: all,
-            doubles,
             refused,
-            lost,
+            ..BucketAccount::default()
+        };
+        if self.settings.analyzed {
+            row.doubles = Span::exactly(signed(self.doubles[bucket]));
+            let taken = all - row.doubles - refused;
+            row.lost = (offered - taken).not_negative();
+            row.kept = (taken - offered).not_negative();
+        } else {
+            let interval = offered.since(self.intervals[bucket].offered);
+            let (doubles, lost) = self.parts(bucket, offered, shares).outcome(interval);
+            let before = self.closed[bucket];
+            (row.doubles, row.lost) = (before.0 + doubles, before.1 + lost);
         }
+        row
     }
 
     /// What all lives have of a bucket's interval.
     pub(super) fn parts(&self, bucket: usize, offered: Span, shares: &[Share<'_>]) -> Parts {
         let mut parts = self.intervals[bucket].gone;
         for share in shares {
-            parts.add(&share.part(bucket, offered));
+            parts.add(&self.part(share, bucket, offered));
         }
         parts
+    }
+
+    /// What a life has of a bucket's interval.
+    pub(super) fn part(&self, share: &Share<'_>, bucket: usize, offered: Span) -> Part {
+        let (lacks, until) = share.life.lacked;
+        let may_be = until.saturating_add(TURN) >= self.intervals[bucket].since;
+        Part {
+            is_out_of_turn: self.in_turn && lacks > 0 && may_be,
+            ..share.part(bucket, offered)
+        }
     }
 
     fn nodes(&self) -> Vec<NodeAccount> {
@@ -263,6 +280,7 @@ impl Share<'_> {
             shared: signed(shared),
             stale: signed(life.stale[bucket].saturating_add(newer)),
             is_ended: life.end.is_some(),
+            is_out_of_turn: false,
             saw_all: offered.is_exact() && self.offered(bucket) == Some(offered),
         }
     }

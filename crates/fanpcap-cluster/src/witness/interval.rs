@@ -9,6 +9,8 @@ use super::span::Span;
 /// A bucket's interval, as far as it is not in the counts of lives.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Interval {
+    /// When it began, in nanoseconds since 1970.
+    pub(super) since: u64,
     /// The packets offered before it.
     pub(super) offered: Span,
     /// What lives of it captured that are no more.
@@ -28,6 +30,8 @@ pub(super) struct Parts {
     stale: i64,
     /// Packets that a dead node captured after its last report, at most.
     unreported: i64,
+    /// Packets captured by nodes that were out of turn, at most.
+    out_of_turn: i64,
     /// Whether a node that may have had the bucket did not see all packets, or may not have.
     is_partial: bool,
 }
@@ -43,6 +47,8 @@ pub(super) struct Part {
     pub(super) stale: i64,
     /// Whether the life has ended: what is uncertain came after its last report.
     pub(super) is_ended: bool,
+    /// Whether it may have been out of turn: its buckets name other packets than the others' then.
+    pub(super) is_out_of_turn: bool,
     /// Whether the life certainly saw all packets that the cluster was offered.
     pub(super) saw_all: bool,
 }
@@ -57,6 +63,9 @@ impl Parts {
         self.stale = self.stale.saturating_add(part.stale);
         if part.is_ended {
             self.unreported = self.unreported.saturating_add(most.saturating_sub(least));
+        }
+        if part.is_out_of_turn {
+            self.out_of_turn = self.out_of_turn.saturating_add(most.max(0));
         }
         self.is_partial |= if part.is_ended {
             most > 0
@@ -82,6 +91,12 @@ impl Parts {
     /// none is lost: a bucket's owner stays until the next one captures.
     pub(super) fn outcome(&self, offered: Span) -> (Span, Span) {
         let captured = self.captured;
+        if self.out_of_turn > 0 {
+            let lacks = offered.most.saturating_sub(captured.least).max(0);
+            let most = |most| Span { least: 0, most };
+            let lost = lacks.saturating_add(self.out_of_turn);
+            return (most(self.out_of_turn), most(lost));
+        }
         let is_known = captured.is_exact() && offered.is_exact() && !self.is_partial;
         if is_known && captured.least >= offered.least {
             return (captured - offered, Span::default());

@@ -69,6 +69,8 @@ pub struct Ledger {
     pub(super) past_ring: u64,
     pub(super) doubles: Box<Counts>,
     pub(super) refused: Box<Counts>,
+    /// Whether packets are captured in turn.
+    pub(super) in_turn: bool,
     /// Of each bucket, the interval since all was known exactly.
     pub(super) intervals: Box<[Interval; BUCKETS]>,
     /// Packets of each bucket doubled and lost before its interval.
@@ -90,6 +92,7 @@ impl Ledger {
             past_ring: 0,
             doubles: Box::new([0; BUCKETS]),
             refused: Box::new([0; BUCKETS]),
+            in_turn: false,
             intervals: Box::new([Interval::default(); BUCKETS]),
             closed: Box::new([(Span::default(), Span::default()); BUCKETS]),
         }
@@ -192,6 +195,12 @@ impl Ledger {
     /// began: of a bucket that another node had, or by a topology that the cluster never had.
     pub fn refused(&mut self, bucket: usize, refused: u64) {
         self.refused[bucket] = refused;
+    }
+
+    /// Says whether nodes capture packets in turn. A node that lost a packet is out of turn for a
+    /// while: its buckets do not name the same packets as the others' then.
+    pub fn set_in_turn(&mut self, in_turn: bool) {
+        self.in_turn |= in_turn;
     }
 
     /// What the others' counts say of a node.

@@ -70,6 +70,8 @@ pub(super) struct Life {
     pub(super) offered: i64,
     /// Packets that did not reach its port, until its buckets were at rest last.
     pub(super) mirror: i64,
+    /// Packets that it certainly lacked when they were counted last, and when that became more.
+    pub(super) lacked: (i64, u64),
     pub(super) end: Option<End>,
 }
 
@@ -117,6 +119,7 @@ impl Life {
             verdict: Verdict::Sound,
             offered: 0,
             mirror: 0,
+            lacked: (0, 0),
             end: None,
         }
     }

@@ -38,8 +38,8 @@ impl Ledger {
         self.align();
         self.compare();
         self.reach_ends();
-        self.rest();
         self.name_lossy();
+        self.rest();
         self.give_up();
     }
 
@@ -221,9 +221,13 @@ impl Ledger {
         };
         let lacks: Vec<(NodeId, i64)> = witnesses.iter().map(lacks).collect();
         for (node, lacks) in lacks {
+            let time = self.time;
             let of_node = |life: &&mut Life| life.node == node && life.is_live();
             if let Some(life) = self.lives.iter_mut().find(of_node) {
                 life.name_lossy(lacks, total);
+                if lacks > life.lacked.0 {
+                    life.lacked = (lacks, time);
+                }
             }
         }
     }
@@ -341,6 +345,7 @@ impl Ledger {
             let closed = &mut self.closed[bucket];
             *closed = (closed.0 + doubles, closed.1 + lost);
             self.intervals[bucket] = Interval {
+                since: self.time,
                 offered,
                 ..Interval::default()
             };
@@ -372,7 +377,7 @@ impl Ledger {
         let gone: Vec<_> = (self.shares().into_iter().zip(&over))
             .filter(|(_, is_over)| **is_over)
             .map(|(share, _)| {
-                let part = |bucket| share.part(bucket, offered[bucket]);
+                let part = |bucket| self.part(&share, bucket, offered[bucket]);
                 let life = share.life;
                 let parts: Vec<_> = (0..BUCKETS).map(part).collect();
                 let ring = life.last().summary.ring;

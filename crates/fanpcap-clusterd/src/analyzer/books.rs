@@ -9,6 +9,7 @@ use fanpcap_cluster::witness::{
     Account, Assembly, Counts, Ledger, LedgerSettings, Report, Span, Spans,
 };
 use fanpcap_cluster::{NodeId, Revision, Topology};
+use fanpcap_select::Key;
 
 use super::offset::{Offset, odd};
 use super::part::Part;
@@ -97,7 +98,9 @@ impl Books {
         let refused = self.refused;
         let topologies = std::mem::take(&mut self.topologies);
         *self = Self::new(settings, self.offline, part);
-        self.topologies = topologies;
+        for (revision, topology) in topologies {
+            self.know(revision, topology);
+        }
         self.refused = refused;
         self.silent = analyzer.missing();
         true
@@ -105,6 +108,8 @@ impl Books {
 
     /// The cluster has a new topology.
     pub(super) fn know(&mut self, revision: Revision, topology: Topology) {
+        let in_turn = topology.selection.key == Key::RoundRobin;
+        self.ledger.set_in_turn(in_turn);
         if self.topologies.len() == REMEMBERED {
             self.topologies.pop_front();
         }

@@ -137,7 +137,7 @@ impl Metrics {
     }
 }
 
-fn bounds(status: &Status) -> [(&'static str, &'static str, i64); 7] {
+fn bounds(status: &Status) -> [(&'static str, &'static str, i64); 8] {
     let total = &status.account.total;
     [
         (
@@ -164,6 +164,11 @@ fn bounds(status: &Status) -> [(&'static str, &'static str, i64); 7] {
             "fanpcap_analyzer_doubled_packets_least",
             "Packets that a second node captured, at least.",
             total.doubles.least,
+        ),
+        (
+            "fanpcap_analyzer_doubled_packets_most",
+            "Packets that a second node captured, at most.",
+            total.doubles.most,
         ),
         (
             "fanpcap_analyzer_mirror_lost_packets",

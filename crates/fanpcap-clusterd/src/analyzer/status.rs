@@ -112,6 +112,14 @@ impl Status {
         let mut warnings: Vec<String> = counts
             .map(|(count, what)| format!("{count} {what}"))
             .collect();
+        let total = &self.account.total;
+        if total.captured.is_exact() && total.kept.least > 0 {
+            warnings.push(format!(
+                "{} packets delivered twice: their records came before it was known that their \
+                 buckets move",
+                total.kept.least
+            ));
+        }
         for (who, ahead) in &self.clocks {
             let who = who.map_or("this machine".to_owned(), |node| format!("node {node}"));
             let seconds = Duration::from_nanos(ahead.unsigned_abs()).as_secs_f64();
@@ -171,6 +179,7 @@ impl Status {
             "offered": span(total.offered),
             "captured": span(total.captured),
             "doubles": span(total.doubles),
+            "kept": span(total.kept),
             "lost": span(total.lost),
             "apart": self.account.apart,
             "mirror": self.mirror(),

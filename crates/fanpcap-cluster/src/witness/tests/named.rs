@@ -305,3 +305,33 @@ fn what_an_analyzer_refused_hides_no_loss() {
     assert_eq!(row.offered.least, 15, "{row:?}");
     assert_eq!((row.refused.least, row.lost.least), (15, 3));
 }
+
+#[test]
+fn packets_in_turn_are_uncertain_while_a_node_may_be_out_of_turn() {
+    // Each of two nodes has the packets of one bucket. Node 1 misses a packet of bucket 0, and
+    // takes the others' packets from then on: 3 packets are lost, and 3 captured twice.
+    let account = |misses: u64| {
+        let mut ledger = ledger();
+        ledger.set_in_turn(true);
+        for seconds in 0..12u64 {
+            let times = seconds.saturating_sub(3).min(4);
+            for node in 0..2 {
+                let lacks = |bucket| u64::from(node == 1 && bucket == 0 && times > 1) * misses;
+                let seen = |bucket| u64::from(bucket < 2) * 10 * times - lacks(bucket);
+                let mut report = report(node, seconds, seen);
+                report.captured.fill(0);
+                report.captured[node as usize] = 10 * times;
+                ledger.take(report).unwrap();
+            }
+            ledger.settle();
+        }
+        ledger.account().total
+    };
+    let total = account(0);
+    assert!(
+        total.lost.is_exact() && total.doubles.is_exact(),
+        "{total:?}"
+    );
+    let total = account(1);
+    assert!(total.lost.has(3) && total.doubles.has(3), "{total:?}");
+}
