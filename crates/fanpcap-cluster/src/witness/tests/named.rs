@@ -311,7 +311,11 @@ fn packets_in_turn_are_uncertain_while_a_node_may_be_out_of_turn() {
     // Each of two nodes has the packets of one bucket. Node 1 misses a packet of bucket 0, and
     // takes the others' packets from then on: 3 packets are lost, and 3 captured twice.
     let account = |misses: u64| {
-        let mut ledger = ledger();
+        let mut ledger = Ledger::new(LedgerSettings {
+            skew: SECOND / 5,
+            begin: BEGIN,
+            analyzed: false,
+        });
         ledger.set_in_turn(true);
         for seconds in 0..12u64 {
             let times = seconds.saturating_sub(3).min(4);
