@@ -11,8 +11,8 @@ use super::life::{Around, End, Life, Spans};
 use super::report::{Report, Summary};
 use super::span::{Span, signed};
 
-/// A node that lost a packet counts turns wrongly for so long, in nanoseconds: updates in the stream
-/// come every 8 s.
+/// A node that lost a packet counts turns wrongly for so long, in nanoseconds: updates in the
+/// stream come every 8 s.
 const TURN: u64 = 10_000_000_000;
 
 /// A witness, with its reports around a time.

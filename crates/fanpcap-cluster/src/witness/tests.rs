@@ -1,12 +1,14 @@
 //! The ledger against a model that knows what became of every packet.
 
+mod fate;
 mod model;
 mod named;
 mod hostile;
 
 use proptest::prelude::*;
 
-use model::{Fate, Model, SECOND};
+use fate::Fate;
+use model::{Model, SECOND};
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(16) })]

@@ -7,10 +7,10 @@
 use std::collections::VecDeque;
 
 use fanpcap_buckets::layout::BUCKETS;
-use proptest::prelude::*;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{RngCore, SeedableRng};
 
+use super::fate::Fate;
 use crate::identity::{NodeId, Revision};
 use crate::witness::{Beacon, Counts, Ledger, LedgerSettings, Report, Span, Summary};
 
@@ -22,41 +22,6 @@ const START: u64 = 1_000 * SECOND;
 const USED: usize = 5;
 /// A silent node is dead after this.
 const OFFLINE: u64 = 5 * SECOND;
-
-/// What befalls a cluster.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Fate {
-    Join,
-    /// A node's counters begin anew.
-    Restart(u8),
-    /// A node dies; its buckets go to the first node.
-    Die(u8),
-    /// All buckets of a node go to another, through a union.
-    Move(u8, u8),
-    Rest,
-    /// A node's reports pause; it goes on.
-    Pause(u8),
-    /// A node's agent hangs for so many seconds: it neither reports nor follows topologies.
-    Hang(u8, u8),
-    /// A node's port gives it nothing for so many seconds.
-    Blind(u8, u8),
-}
-
-impl Fate {
-    pub(super) fn any() -> impl Strategy<Value = Self> {
-        prop_oneof![
-            Just(Self::Join),
-            any::<u8>().prop_map(Self::Restart),
-            any::<u8>().prop_map(Self::Die),
-            any::<(u8, u8)>().prop_map(|(from, to)| Self::Move(from, to)),
-            any::<(u8, u8)>().prop_map(|(from, to)| Self::Move(from, to)),
-            Just(Self::Rest),
-            any::<u8>().prop_map(Self::Pause),
-            (any::<u8>(), 1..12_u8).prop_map(|(node, seconds)| Self::Hang(node, seconds)),
-            (any::<u8>(), 1..8_u8).prop_map(|(node, seconds)| Self::Blind(node, seconds)),
-        ]
-    }
-}
 
 /// Owners of each used bucket, and in a union the heirs.
 #[derive(Clone, Copy)]
