@@ -133,6 +133,7 @@ impl Books {
         for bucket in (0..report.seen.len()).filter(|bucket| !self.part.has(*bucket)) {
             report.seen[bucket] = 0;
             report.captured[bucket] = 0;
+            report.shared[bucket] = 0;
         }
         let counters = (report.summary.boot, report.summary.since);
         let (stamp, revision) = (report.summary.stamp, report.summary.revision);

@@ -77,7 +77,7 @@ impl Both {
             },
             seen: counts(at.seen),
             captured: counts(at.captured),
-            shared: counts(0),
+            shared: counts(at.captured),
         };
         for chunk in report.chunks(80) {
             let message = encode_counts(&head(node, Kind::Counts), &chunk);
