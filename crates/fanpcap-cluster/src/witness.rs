@@ -18,6 +18,8 @@ mod account;
 mod ledger;
 mod balance;
 mod settle;
+mod rest;
+mod turns;
 
 pub use account::{Account, BucketAccount, NodeAccount};
 pub use ledger::{Ledger, LedgerSettings, ReportError};

@@ -11,10 +11,6 @@ use super::life::{Around, End, Life, Spans};
 use super::report::{Report, Summary};
 use super::span::{Span, signed};
 
-/// A node that lost a packet counts turns wrongly for so long, in nanoseconds: updates in the
-/// stream come every 8 s.
-const TURN: u64 = 10_000_000_000;
-
 /// A witness, with its reports around a time.
 pub(super) type Witness<'a> = (&'a Life, Around<'a>);
 
@@ -215,10 +211,8 @@ impl Ledger {
 
     /// What a life has of a bucket's interval.
     pub(super) fn part(&self, share: &Share<'_>, bucket: usize, offered: Span) -> Part {
-        let (lacks, until) = share.life.lacked;
-        let may_be = until.saturating_add(TURN) >= self.intervals[bucket].since;
         Part {
-            is_out_of_turn: self.in_turn && lacks > 0 && may_be,
+            is_out_of_turn: self.is_out_of_turn(share.life, bucket),
             ..share.part(bucket, offered)
         }
     }

@@ -30,8 +30,8 @@ pub(super) struct Parts {
     stale: i64,
     /// Packets that a dead node captured after its last report, at most.
     unreported: i64,
-    /// Packets captured by nodes that were out of turn, at most.
-    out_of_turn: i64,
+    /// Packets captured by nodes that were out of turn, at most; `None` if none was.
+    out_of_turn: Option<i64>,
     /// Whether a node that may have had the bucket did not see all packets, or may not have.
     is_partial: bool,
 }
@@ -65,7 +65,8 @@ impl Parts {
             self.unreported = self.unreported.saturating_add(most.saturating_sub(least));
         }
         if part.is_out_of_turn {
-            self.out_of_turn = self.out_of_turn.saturating_add(most.max(0));
+            let others = self.out_of_turn.unwrap_or(0);
+            self.out_of_turn = Some(others.saturating_add(most.max(0)));
         }
         self.is_partial |= if part.is_ended {
             most > 0
@@ -91,16 +92,27 @@ impl Parts {
     /// none is lost: a bucket's owner stays until the next one captures.
     pub(super) fn outcome(&self, offered: Span) -> (Span, Span) {
         let captured = self.captured;
-        if self.out_of_turn > 0 {
-            let lacks = offered.most.saturating_sub(captured.least).max(0);
-            let most = |most| Span { least: 0, most };
-            let lost = lacks.saturating_add(self.out_of_turn);
-            return (most(self.out_of_turn), most(lost));
-        }
         let is_known = captured.is_exact() && offered.is_exact() && !self.is_partial;
-        if is_known && captured.least >= offered.least {
-            return (captured - offered, Span::default());
-        }
+        let Some(out_of_turn) = self.out_of_turn else {
+            return if is_known && captured.least >= offered.least {
+                (captured - offered, Span::default())
+            } else {
+                self.bounds(offered)
+            };
+        };
+        // Such a node takes packets for others: it may even see more of a bucket than there were.
+        let (doubles, lost) = self.bounds(offered);
+        let until = |span: Span| Span {
+            least: 0,
+            most: span.most.saturating_add(out_of_turn),
+        };
+        (until(doubles), until(lost))
+    }
+
+    /// The bounds of the packets that were doubled, and of those that were lost, where buckets name
+    /// the same packets to all nodes.
+    fn bounds(&self, offered: Span) -> (Span, Span) {
+        let captured = self.captured;
         let beyond = captured.most.saturating_sub(self.greatest).max(0);
         let reported = beyond.min(self.shared.saturating_add(self.stale));
         let most = beyond.min(reported.saturating_add(self.unreported));

@@ -19,28 +19,36 @@ const FEW: i64 = 200;
 /// What each life saw between two times, and the verdicts that follow. A life keeps its verdict
 /// where there was too little to see. `from` is the earlier time, `until` the later one.
 pub(super) fn judge(lives: &[&Life], from: &[Around<'_>], until: &[Around<'_>]) -> Vec<Verdict> {
+    let seen =
+        |life: usize, bucket| (until[life].seen(bucket) - from[life].seen(bucket)).not_negative();
+    let sees = |life: &usize| (0..BUCKETS).any(|bucket| seen(*life, bucket).most > 0);
+    // A port that gave nothing is no measure of the others.
+    let seeing: Vec<usize> = (0..lives.len()).filter(sees).collect();
     let mut sums = vec![Sums::default(); lives.len()];
     let mut total = 0;
     for bucket in 0..BUCKETS {
-        let seen = |(from, until): (&Around<'_>, &Around<'_>)| {
-            (until.seen(bucket) - from.seen(bucket)).not_negative()
+        let seen: Vec<Span> = seeing.iter().map(|life| seen(*life, bucket)).collect();
+        let Some(median) = median(&seen) else {
+            break;
         };
-        let seen: Vec<Span> = from.iter().zip(until).map(seen).collect();
-        let median = median(&seen);
         total += median.least;
-        for (sum, seen) in sums.iter_mut().zip(&seen) {
+        for (life, seen) in seeing.iter().zip(&seen) {
+            let sum = &mut sums[*life];
             sum.most += seen.most;
             sum.beyond += (seen.least - median.most).max(0);
             sum.lacks += (median.least - seen.most).max(0);
         }
     }
+    // Where no two see the same, nobody knows who sees more than there was.
+    let is_like = |life: &&usize| sums[**life].is_like_median(total);
+    let agree = seeing.iter().filter(is_like).count();
     let verdict = |(life, sum): (&&Life, &Sums)| {
         if lacks_beacons(life, lives) {
             Verdict::Blind
         } else if total < FEW {
             life.at_rest()
         } else {
-            sum.verdict(total, lives.len(), life.verdict)
+            sum.verdict(total, [seeing.len(), agree], life.verdict)
         }
     };
     lives.iter().zip(&sums).map(verdict).collect()
@@ -72,14 +80,18 @@ struct Sums {
 }
 
 impl Sums {
-    fn verdict(self, total: i64, nodes: usize, last: Verdict) -> Verdict {
-        let parts = |count: i64| count.saturating_mul(1_000_000) / total;
-        let (beyond, lacks) = (parts(self.beyond), parts(self.lacks));
+    fn is_like_median(self, total: i64) -> bool {
+        parts(self.beyond.saturating_add(self.lacks), total) < SURPLUS
+    }
+
+    /// The verdict, if so many nodes see traffic, and so many the same.
+    fn verdict(self, total: i64, [seeing, agree]: [usize; 2], last: Verdict) -> Verdict {
+        let (beyond, lacks) = (parts(self.beyond, total), parts(self.lacks, total));
         if self.most == 0 {
             Verdict::Blind
-        } else if beyond >= DIFFERENT && lacks >= DIFFERENT && nodes > 2 {
+        } else if beyond >= DIFFERENT && lacks >= DIFFERENT && seeing > 2 {
             Verdict::Different
-        } else if beyond >= SURPLUS && nodes > 2 {
+        } else if beyond >= SURPLUS && agree > 1 {
             Verdict::Surplus
         } else if let Verdict::Lossy(_) = last {
             last
@@ -89,14 +101,22 @@ impl Sums {
     }
 }
 
+/// So many of a million packets of `total`.
+fn parts(count: i64, total: i64) -> i64 {
+    count.saturating_mul(1_000_000) / total.max(1)
+}
+
 /// The median, of an even number the greater one: half of the ports may lose packets.
-fn median(seen: &[Span]) -> Span {
+fn median(seen: &[Span]) -> Option<Span> {
+    if seen.is_empty() {
+        return None;
+    }
     let middle = |mut numbers: Vec<i64>| {
         let at = numbers.len() / 2;
         *numbers.select_nth_unstable(at).1
     };
-    Span {
+    Some(Span {
         least: middle(seen.iter().map(|span| span.least).collect()),
         most: middle(seen.iter().map(|span| span.most).collect()),
-    }
+    })
 }

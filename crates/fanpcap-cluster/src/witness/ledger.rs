@@ -124,10 +124,7 @@ impl Ledger {
         if summary.stamp <= last.summary.stamp {
             return Err(ReportError::Old);
         }
-        let went_back = |old: &Counts, new: &Counts| old.iter().zip(new).any(|(a, b)| a > b);
-        let back =
-            went_back(&last.seen, &report.seen) || went_back(&last.captured, &report.captured);
-        if back || summary.ring < last.summary.ring {
+        if report.goes_back(last) {
             return Err(ReportError::Counts);
         }
         life.keep(report);
@@ -195,12 +192,6 @@ impl Ledger {
     /// began: of a bucket that another node had, or by a topology that the cluster never had.
     pub fn refused(&mut self, bucket: usize, refused: u64) {
         self.refused[bucket] = refused;
-    }
-
-    /// Says whether nodes capture packets in turn. A node that lost a packet is out of turn for a
-    /// while: its buckets do not name the same packets as the others' then.
-    pub fn set_in_turn(&mut self, in_turn: bool) {
-        self.in_turn |= in_turn;
     }
 
     /// What the others' counts say of a node.

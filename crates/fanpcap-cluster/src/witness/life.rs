@@ -70,8 +70,8 @@ pub(super) struct Life {
     pub(super) offered: i64,
     /// Packets that did not reach its port, until its buckets were at rest last.
     pub(super) mirror: i64,
-    /// Packets that it certainly lacked when they were counted last, and when that became more.
-    pub(super) lacked: (i64, u64),
+    /// When it may have lacked a packet last, where packets are captured in turn.
+    pub(super) lacked: Option<u64>,
     pub(super) end: Option<End>,
 }
 
@@ -119,7 +119,7 @@ impl Life {
             verdict: Verdict::Sound,
             offered: 0,
             mirror: 0,
-            lacked: (0, 0),
+            lacked: (age != Age::New).then_some(summary.stamp),
             end: None,
         }
     }

@@ -78,6 +78,15 @@ impl Report {
                 .all(|(seen, (captured, shared))| captured.max(shared) <= seen && *seen <= MOST)
     }
 
+    /// Whether a count is less than in the report before.
+    pub(super) fn goes_back(&self, before: &Self) -> bool {
+        let fell = |new: &Counts, old: &Counts| new.iter().zip(old).any(|(new, old)| new < old);
+        fell(&self.seen, &before.seen)
+            || fell(&self.captured, &before.captured)
+            || fell(&self.shared, &before.shared)
+            || self.summary.ring < before.summary.ring
+    }
+
     /// Packets of a bucket that the node captured outside unions.
     pub(super) fn alone(&self, bucket: usize) -> u64 {
         self.captured[bucket].saturating_sub(self.shared[bucket])

@@ -2,8 +2,6 @@
 
 use fanpcap_buckets::layout::BUCKETS;
 
-use super::balance::Share;
-use super::interval::Interval;
 use super::judge::judge;
 use super::ledger::Ledger;
 use super::life::{Age, Around, Life, Spans, zeros};
@@ -168,41 +166,6 @@ impl Ledger {
         ))
     }
 
-    /// For a bucket without traffic, all witnesses are set to the same number of packets offered.
-    fn rest(&mut self) {
-        let witnesses = self.witnesses(self.time);
-        let resting = |bucket: usize| {
-            let still = |(_, around): &(&Life, Around<'_>)| {
-                around.after.is_some() && around.seen(bucket).is_exact()
-            };
-            let offered = self.offered_now(&witnesses, bucket);
-            (!witnesses.is_empty() && witnesses.iter().all(still)).then_some(offered)
-        };
-        let resting: Vec<Option<Span>> = (0..BUCKETS).map(resting).collect();
-        self.close(&resting);
-        let time = self.time;
-        for life in &mut self.lives {
-            let around = life.around(time, self.settings.skew);
-            let seen: Box<Spans> = Box::new(std::array::from_fn(|bucket| around.seen(bucket)));
-            let Some(before) = life.before.as_mut().filter(|_| life.end.is_none()) else {
-                continue;
-            };
-            for (bucket, offered) in resting.iter().enumerate() {
-                if let Some(offered) = *offered {
-                    let known = (before[bucket] + seen[bucket]).most;
-                    let lacks = offered.least.saturating_sub(known);
-                    life.mirror = life.mirror.saturating_add(lacks.max(0));
-                    before[bucket] = offered - seen[bucket];
-                }
-            }
-        }
-        for (bucket, offered) in resting.into_iter().enumerate() {
-            if let Some(offered) = offered {
-                self.floor[bucket] = offered;
-            }
-        }
-    }
-
     /// Names the ports that lost packets, as far as that is certain.
     fn name_lossy(&mut self) {
         let witnesses = self.witnesses(self.time);
@@ -221,13 +184,9 @@ impl Ledger {
         };
         let lacks: Vec<(NodeId, i64)> = witnesses.iter().map(lacks).collect();
         for (node, lacks) in lacks {
-            let time = self.time;
             let of_node = |life: &&mut Life| life.node == node && life.is_live();
             if let Some(life) = self.lives.iter_mut().find(of_node) {
                 life.name_lossy(lacks, total);
-                if lacks > life.lacked.0 {
-                    life.lacked = (lacks, time);
-                }
             }
         }
     }
@@ -294,64 +253,6 @@ impl Ledger {
             if let Some(end) = self.lives[at].end.as_mut() {
                 (end.captured, end.is_reached) = (Some(captured), true);
             }
-        }
-    }
-
-    /// Closes the intervals of resting buckets of which all is known. A silent node may go on: what
-    /// it captured is known then.
-    fn close(&mut self, resting: &[Option<Span>]) {
-        if self.settings.analyzed {
-            return;
-        }
-        let mut closing = Vec::new();
-        let mut lacking = Vec::new();
-        let shares = self.shares();
-        for (bucket, offered) in resting.iter().enumerate() {
-            let Some(offered) = *offered else {
-                continue;
-            };
-            let is_known = |share: &Share<'_>| {
-                let is_there = !share.life.is_live() || share.around.after.is_some();
-                let captured = share.part(bucket, offered).captured;
-                is_there && share.life.booked && captured.is_exact()
-            };
-            let parts = self.parts(bucket, offered, &shares);
-            if shares.iter().all(is_known) {
-                let offered_since = offered.since(self.intervals[bucket].offered);
-                closing.push((bucket, offered, parts.outcome(offered_since)));
-            } else if parts.is_partial() {
-                lacking.push(bucket);
-            }
-        }
-        let counts = |share: &Share<'_>, bucket: usize| {
-            (share.captured[bucket], share.newest.shared[bucket])
-        };
-        let of_buckets = closing.iter().map(|(bucket, _, _)| *bucket);
-        let of_life = |share| {
-            of_buckets
-                .clone()
-                .map(|bucket| counts(share, bucket))
-                .collect()
-        };
-        let before: Vec<Vec<(Span, u64)>> = shares.iter().map(of_life).collect();
-        for (life, before) in self.lives.iter_mut().zip(before) {
-            for ((bucket, _, _), (captured, shared)) in closing.iter().zip(before) {
-                life.captured_before[*bucket] = captured;
-                life.shared_before[*bucket] = shared;
-                life.stale[*bucket] = 0;
-            }
-        }
-        for (bucket, offered, (doubles, lost)) in closing {
-            let closed = &mut self.closed[bucket];
-            *closed = (closed.0 + doubles, closed.1 + lost);
-            self.intervals[bucket] = Interval {
-                since: self.time,
-                offered,
-                ..Interval::default()
-            };
-        }
-        for bucket in lacking {
-            self.intervals[bucket].gone.lack();
         }
     }
 

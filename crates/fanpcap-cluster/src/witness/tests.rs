@@ -3,6 +3,7 @@
 mod fate;
 mod model;
 mod named;
+mod turns;
 mod hostile;
 
 use proptest::prelude::*;
@@ -25,12 +26,12 @@ proptest! {
         for fate in fates {
             model.run(2 * SECOND, true);
             model.meet(fate);
-            model.check();
+            prop_assert_eq!(model.check(), Ok(()));
         }
         model.run(3 * SECOND, true);
-        model.check();
+        prop_assert_eq!(model.check(), Ok(()));
         model.run(12 * SECOND, false);
-        model.check();
+        prop_assert_eq!(model.check(), Ok(()));
         let total = model.ledger.account().total;
         prop_assert!(total.lost.is_exact(), "{total:?}");
         prop_assert_eq!(total.lost.least, model.lost());
@@ -51,6 +52,33 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, max_shrink_iters: 200, ..ProptestConfig::with_cases(60) })]
+
+    #[test]
+    fn packets_in_turn_are_exact_or_spans_that_hold_lost_and_doubles(
+        seed in any::<u64>(),
+        nodes in 2usize..4,
+        loss in prop_oneof![3 => Just(0u64), 1 => 1u64..50],
+        fates in prop::collection::vec((Fate::of_ports(), 0..30_u64), 0..6),
+    ) {
+        let mut model = Model::new(seed, nodes, false);
+        model.take_turns();
+        model.lose(nodes - 1, loss);
+        for (fate, rest) in fates {
+            model.run(2 * SECOND, true);
+            model.meet(fate);
+            model.run(SECOND, true);
+            model.run(rest * SECOND, false);
+            if rest >= 12 {
+                prop_assert_eq!(model.check_in_turn(), Ok(()));
+            }
+        }
+        model.run(12 * SECOND, false);
+        prop_assert_eq!(model.check_in_turn(), Ok(()));
+    }
+}
+
 /// Runs a cluster in distribution mode. Says what the account says that is not so, or that is less
 /// certain than it can be.
 fn hold_the_truth(
@@ -64,7 +92,7 @@ fn hold_the_truth(
     for (fate, rests) in fates {
         model.run(2 * SECOND, true);
         model.meet(fate);
-        model.check();
+        model.check()?;
         if rests {
             model.run(12 * SECOND, false);
             model.check_at_rest()?;

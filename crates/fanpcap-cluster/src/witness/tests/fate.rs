@@ -22,6 +22,15 @@ pub(super) enum Fate {
 }
 
 impl Fate {
+    /// What befalls nodes' ports and reports only.
+    pub(super) fn of_ports() -> impl Strategy<Value = Self> {
+        prop_oneof![
+            Just(Self::Rest),
+            any::<u8>().prop_map(Self::Pause),
+            (any::<u8>(), 1..25_u8).prop_map(|(node, seconds)| Self::Blind(node, seconds)),
+        ]
+    }
+
     pub(super) fn any() -> impl Strategy<Value = Self> {
         prop_oneof![
             Just(Self::Join),

@@ -4,15 +4,18 @@
 //! table that it has. The coordinator keeps the rules of decision 30: a union ends when those that
 //! get buckets capture, and some time has passed.
 
+mod events;
+mod truth;
+
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 
 use fanpcap_buckets::layout::BUCKETS;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{RngCore, SeedableRng};
 
-use super::fate::Fate;
 use crate::identity::{NodeId, Revision};
-use crate::witness::{Beacon, Counts, Ledger, LedgerSettings, Report, Span, Summary};
+use crate::witness::{Beacon, Counts, Ledger, LedgerSettings, Report, Summary};
 
 pub(super) const SECOND: u64 = 1_000_000_000;
 const STEP: u64 = SECOND / 50;
@@ -38,6 +41,14 @@ impl Table {
     }
 }
 
+#[derive(Clone, Copy)]
+enum Frame {
+    /// Of a bucket, and its number.
+    Packet(usize, usize),
+    /// A beacon of this sequence. With every eighth the turns begin anew.
+    Beacon(u64),
+}
+
 struct Node {
     id: NodeId,
     lives: bool,
@@ -50,8 +61,11 @@ struct Node {
     ahead: u64,
     loss: u64,
     blind: u64,
-    /// Packets on their way to its counters: when they arrive, and which.
-    way: VecDeque<(u64, usize, u64)>,
+    /// Frames on their way to its counters: when they arrive, and which.
+    way: VecDeque<(u64, Frame)>,
+    beacon: Beacon,
+    /// The turn of the next packet.
+    turn: usize,
     /// No reports until then.
     silent: u64,
     /// No news until then.
@@ -70,11 +84,13 @@ pub(super) struct Model {
     nodes: Vec<Node>,
     table: Table,
     analyzed: bool,
+    /// The turn of the next packet, if packets are captured in turn.
+    turn: Option<usize>,
     /// Whether no port lost a packet in which anything moved, and nothing died or hung.
     plain: bool,
-    /// Packets that may be uncertain: of the buckets and seconds in question.
-    doubtful: [i64; USED],
     offered: Vec<(u64, usize)>,
+    /// The buckets and times in question: their packets may be uncertain.
+    doubts: Vec<([bool; USED], RangeInclusive<u64>)>,
     /// When each copy was captured, and in which bucket.
     captures: Vec<(u64, usize)>,
     taken: Vec<u8>,
@@ -99,9 +115,10 @@ impl Model {
                 heirs: owners,
             },
             analyzed,
+            turn: None,
             plain: true,
-            doubtful: [0; USED],
             offered: Vec::new(),
+            doubts: Vec::new(),
             captures: Vec::new(),
             taken: Vec::new(),
             ledger: Ledger::new(settings),
@@ -109,6 +126,14 @@ impl Model {
         (0..nodes).for_each(|_| model.join());
         model.run(2 * SECOND, false);
         model
+    }
+
+    /// Captures packets in turn from now on.
+    pub(super) fn take_turns(&mut self) {
+        self.turn = Some(0);
+        self.ledger.set_in_turn(true);
+        // Until it is known that nobody is out of turn.
+        self.run(25 * SECOND, false);
     }
 
     pub(super) fn lose(&mut self, node: usize, thousandths: u64) {
@@ -134,6 +159,8 @@ impl Model {
             loss: 0,
             blind: 0,
             way: VecDeque::new(),
+            beacon: Beacon::default(),
+            turn: 0,
             silent: 0,
             hung: 0,
             table: Some(self.table),
@@ -142,172 +169,6 @@ impl Model {
             is_ended: false,
             next: 0,
         });
-    }
-
-    pub(super) fn meet(&mut self, fate: Fate) {
-        // The first node stays and loses nothing: a packet that no port gave is in no count.
-        let others = |which: u8, nodes: usize| 1 + usize::from(which) % (nodes - 1).max(1);
-        let at = |which| others(which, self.nodes.len());
-        match fate {
-            Fate::Join => {
-                self.plain = false;
-                self.join();
-            }
-            Fate::Restart(which) => self.restart(at(which)),
-            Fate::Die(which) => self.die(at(which)),
-            Fate::Move(from, to) => self.shift(at(from), usize::from(to) % self.nodes.len()),
-            Fate::Rest => self.run(3 * SECOND, false),
-            Fate::Pause(which) => {
-                let at = at(which);
-                if let Some(node) = self.nodes.get_mut(at) {
-                    node.silent = self.now + 4 * SECOND;
-                }
-            }
-            Fate::Hang(which, seconds) => self.hang(at(which), seconds),
-            Fate::Blind(which, seconds) => {
-                let at = at(which);
-                // With two bad ports of three the median is no judge: that is another test.
-                let now = self.now;
-                let is_bad = |node: &Node| node.loss > 0 || node.blind + 20 * SECOND > now;
-                let mut others = self
-                    .nodes
-                    .iter()
-                    .enumerate()
-                    .filter(|(other, _)| *other != at);
-                if others.any(|(_, node)| is_bad(node)) {
-                    return;
-                }
-                if let Some(node) = self.nodes.get_mut(at) {
-                    node.blind = self.now + u64::from(seconds) * SECOND;
-                    self.plain = false;
-                }
-            }
-        }
-    }
-
-    /// Marks packets of these buckets as uncertain, from the reports before `since` on. Two nodes
-    /// may each have captured a packet by what is a topology of before.
-    fn doubt(&mut self, is_doubtful: impl Fn(usize) -> bool, since: u64, until: u64) {
-        let since = since.saturating_sub(2 * SECOND);
-        for (at, bucket) in &self.offered {
-            if is_doubtful(*bucket) && since <= *at && *at <= until {
-                self.doubtful[*bucket] += 2;
-            }
-        }
-    }
-
-    /// As after a reboot. What the node captured after its last report is known, as in `die`.
-    fn restart(&mut self, at: usize) {
-        if self.nodes.get(at).is_none_or(|node| !node.lives) {
-            return;
-        }
-        let before = self.now;
-        self.end(at);
-        let (now, table) = (self.now, self.table);
-        let node = &mut self.nodes[at];
-        node.way.clear();
-        node.since = now + node.ahead;
-        *node.seen = [0; BUCKETS];
-        *node.captured = [0; BUCKETS];
-        *node.shared = [0; BUCKETS];
-        node.ring = 0;
-        node.news.clear();
-        (node.table, node.hung, node.silent) = (Some(table), 0, 0);
-        (node.lives, node.is_ended, node.heard) = (true, false, now);
-        // Until its first reports it is not known by which topology it captures.
-        self.run(2 * SECOND, true);
-        self.doubt(|bucket| table.owners[bucket] == at, before, self.now);
-    }
-
-    fn end(&mut self, at: usize) {
-        let exactly = |count: u64| Span::exactly(i64::try_from(count).unwrap());
-        let captured = self
-            .analyzed
-            .then(|| Box::new(self.nodes[at].captured.map(exactly)));
-        self.plain = false;
-        let node = &mut self.nodes[at];
-        let table = node.table;
-        let owned = |bucket: usize| {
-            bucket < USED && table.is_none_or(|table| table.shares(at, bucket).is_some())
-        };
-        self.ledger
-            .end(node.id, self.now + node.ahead, captured, owned);
-        (node.lives, node.is_ended) = (false, true);
-    }
-
-    fn die(&mut self, at: usize) {
-        if self.nodes.get(at).is_none_or(|node| !node.lives) {
-            return;
-        }
-        self.plain = false;
-        let (before, table) = (self.now, self.nodes[at].table);
-        let since = before.min(self.nodes[at].heard);
-        self.nodes[at].lives = false;
-        self.run(3 * SECOND, true);
-        if !self.nodes[at].is_ended {
-            self.end(at);
-        }
-        let owns = |bucket| table.is_none_or(|table| table.shares(at, bucket).is_some());
-        self.doubt(owns, since, self.now);
-        self.reassign(at, 0);
-    }
-
-    fn hang(&mut self, at: usize, seconds: u8) {
-        let lives = self.nodes.get(at).is_some_and(|node| node.lives);
-        if !lives || self.nodes[at].hung > self.now {
-            return;
-        }
-        let (before, table) = (self.now, self.nodes[at].table);
-        let until = self.now + u64::from(seconds) * SECOND;
-        let node = &mut self.nodes[at];
-        (node.hung, node.silent) = (until, until);
-        self.plain = false;
-        if seconds > 6 {
-            self.run(OFFLINE + SECOND, true);
-            self.reassign(at, 0);
-        }
-        let left = until.saturating_sub(self.now);
-        self.run(left + 2 * SECOND, true);
-        let owns = |bucket| table.is_none_or(|table| table.shares(at, bucket).is_some());
-        self.doubt(owns, before, self.now);
-    }
-
-    fn shift(&mut self, from: usize, to: usize) {
-        let able = |at: usize| {
-            self.nodes
-                .get(at)
-                .is_some_and(|node| node.lives && node.hung <= self.now)
-        };
-        if able(from) && able(to) {
-            self.reassign(from, to);
-        }
-    }
-
-    /// Gives all buckets of a node to another: by a union, and a stable topology when the heir has
-    /// captured for a while.
-    fn reassign(&mut self, from: usize, to: usize) {
-        let (before, owners) = (self.now, self.table.owners);
-        let heirs = owners.map(|owner| if owner == from { to } else { owner });
-        self.tell(owners, heirs);
-        self.run(SECOND * 6 / 10, true);
-        self.tell(heirs, heirs);
-        self.run(SECOND, true);
-        let moved = |bucket: usize| owners[bucket] != heirs[bucket];
-        self.doubt(moved, before, self.now);
-    }
-
-    fn tell(&mut self, owners: [usize; USED], heirs: [usize; USED]) {
-        self.table = Table {
-            revision: self.table.revision + 1,
-            owners,
-            heirs,
-        };
-        for at in 0..self.nodes.len() {
-            let late = self.draw(SECOND / 4);
-            let (now, table) = (self.now, self.table);
-            let node = &mut self.nodes[at];
-            node.news.push_back((node.hung.max(now) + late, table));
-        }
     }
 
     pub(super) fn run(&mut self, time: u64, packets: bool) {
@@ -322,41 +183,71 @@ impl Model {
             }
             let count = if packets { self.draw(12) } else { 0 };
             (0..count).for_each(|_| self.offer());
+            if self.turn.is_some() && self.now % SECOND == 0 {
+                self.beacon(self.now / SECOND);
+            }
             self.count();
             self.report();
         }
     }
 
     fn offer(&mut self) {
-        let bucket = usize::try_from(self.draw(USED as u64)).unwrap();
-        let number = self.offered.len() as u64;
+        let bucket = match &mut self.turn {
+            None => usize::try_from(self.draw(USED as u64)).unwrap(),
+            Some(turn) => {
+                *turn += 1;
+                (*turn - 1) % USED
+            }
+        };
+        let number = self.offered.len();
         self.offered.push((self.now, bucket));
         self.taken.push(0);
+        self.send(Frame::Packet(bucket, number));
+    }
+
+    fn beacon(&mut self, sequence: u64) {
+        if sequence % 8 == 0 {
+            self.turn = Some(0);
+        }
+        self.send(Frame::Beacon(sequence));
+    }
+
+    /// Mirrors a frame to all ports. Where packets are captured in turn, all have them in order.
+    fn send(&mut self, frame: Frame) {
         for at in 0..self.nodes.len() {
             let (lost, delay) = (self.draw(1000), self.draw(SKEW / 2));
-            let now = self.now;
+            let (now, in_turn) = (self.now, self.turn.is_some());
             let node = &mut self.nodes[at];
+            let last = node.way.back().filter(|_| in_turn);
+            let due = last.map_or(0, |(due, _)| *due).max(now + delay);
             if node.lives && lost >= node.loss && node.blind <= now {
-                node.way.push_back((now + delay, bucket, number));
+                node.way.push_back((due, frame));
             }
         }
     }
 
-    /// Packets reach the nodes' counters.
+    /// Frames reach the nodes' counters.
     fn count(&mut self) {
         for at in 0..self.nodes.len() {
             let way = std::mem::take(&mut self.nodes[at].way);
-            for (due, bucket, number) in way {
+            for (due, frame) in way {
                 if due > self.now {
-                    self.nodes[at].way.push_back((due, bucket, number));
+                    self.nodes[at].way.push_back((due, frame));
                 } else if self.nodes[at].lives {
-                    self.arrive(at, bucket, number);
+                    match frame {
+                        Frame::Packet(bucket, number) => self.arrive(at, bucket, number),
+                        Frame::Beacon(sequence) => self.nodes[at].hear(sequence, self.now),
+                    }
                 }
             }
         }
     }
 
-    fn arrive(&mut self, at: usize, bucket: usize, number: u64) {
+    fn arrive(&mut self, at: usize, bucket: usize, number: usize) {
+        let bucket = match self.turn {
+            None => bucket,
+            Some(_) => self.nodes[at].take_turn(),
+        };
         // Where packets pass to the host, there is no ring.
         let full = self.analyzed && self.draw(40) == 0;
         let node = &mut self.nodes[at];
@@ -370,7 +261,7 @@ impl Model {
             return;
         }
         node.captured[bucket] += 1;
-        let taken = &mut self.taken[usize::try_from(number).unwrap()];
+        let taken = &mut self.taken[number];
         *taken += 1;
         self.captures.push((self.now, bucket));
         if *taken > 1 && self.analyzed {
@@ -403,71 +294,23 @@ impl Model {
             self.ledger.settle();
         }
     }
-
-    /// What the ledger says holds the truth, at the time that it says it of.
-    pub(super) fn check(&self) {
-        let account = self.ledger.account();
-        let until = |list: &[(u64, usize)], bucket: usize| {
-            let there = list
-                .iter()
-                .filter(|item| item.0 <= account.time && item.1 == bucket);
-            i64::try_from(there.count()).unwrap()
-        };
-        for bucket in 0..USED {
-            let row = account.buckets[bucket];
-            let offered = until(&self.offered, bucket);
-            let captured = until(&self.captures, bucket);
-            let say = || {
-                format!(
-                    "{bucket} of {}: {row:?}, offered {offered}, captured {captured}",
-                    account.time
-                )
-            };
-            assert!(row.offered.has(offered), "{}", say());
-            assert!(row.captured.has(captured), "{}", say());
-        }
-    }
-
-    /// What the ledger says at rest holds the truth, bucket by bucket and in all.
-    pub(super) fn check_at_rest(&self) -> Result<(), String> {
-        let account = self.ledger.account();
-        for (bucket, row) in account.buckets.iter().enumerate().take(USED) {
-            let (doubles, lost) = (self.doubles_of(bucket), self.lost_of(bucket));
-            let width = |span: Span| span.most - span.least;
-            let most = if self.plain { 0 } else { self.doubtful[bucket] };
-            let is_wide = width(row.doubles) > most || width(row.lost) > most;
-            if is_wide {
-                return Err(format!("bucket {bucket}: {row:?}, wider than {most}"));
-            }
-            if !row.doubles.has(doubles) || !row.lost.has(lost) {
-                return Err(format!(
-                    "bucket {bucket}: {row:?}, doubles {doubles}, lost {lost}"
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    fn doubles_of(&self, bucket: usize) -> i64 {
-        let taken = self.taken.iter().zip(&self.offered);
-        let of_bucket = taken.filter(|(_, offered)| offered.1 == bucket);
-        of_bucket
-            .map(|(&taken, _)| i64::from(taken.saturating_sub(1)))
-            .sum()
-    }
-
-    fn lost_of(&self, bucket: usize) -> i64 {
-        let taken = self.taken.iter().zip(&self.offered);
-        let lost = taken.filter(|(taken, offered)| **taken == 0 && offered.1 == bucket);
-        i64::try_from(lost.count()).unwrap()
-    }
-
-    pub(super) fn lost(&self) -> i64 {
-        (0..USED).map(|bucket| self.lost_of(bucket)).sum()
-    }
 }
 
 impl Node {
+    fn hear(&mut self, sequence: u64, now: u64) {
+        let seen = now + self.ahead;
+        self.beacon = Beacon { sequence, seen };
+        if sequence % 8 == 0 {
+            self.turn = 0;
+        }
+    }
+
+    /// The bucket of the next packet.
+    fn take_turn(&mut self) -> usize {
+        self.turn += 1;
+        (self.turn - 1) % USED
+    }
+
     fn report(&self, now: u64) -> Report {
         let summary = Summary {
             node: self.id,
@@ -476,7 +319,7 @@ impl Node {
             stamp: now + self.ahead,
             revision: Revision(self.table.map_or(0, |table| table.revision)),
             ring: self.ring,
-            beacon: Beacon::default(),
+            beacon: self.beacon,
         };
         Report {
             summary,

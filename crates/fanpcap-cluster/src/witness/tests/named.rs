@@ -6,7 +6,7 @@ use super::model::SECOND;
 use crate::identity::{NodeId, Revision};
 use crate::witness::{Beacon, Ledger, LedgerSettings, Report, ReportError, Summary, Verdict};
 
-const BEGIN: u64 = 1_000 * SECOND;
+pub(super) const BEGIN: u64 = 1_000 * SECOND;
 
 fn ledger() -> Ledger {
     let skew = SECOND / 5;
@@ -18,7 +18,7 @@ fn ledger() -> Ledger {
 }
 
 /// A report of node `node` after `seconds`, that saw so many packets of each bucket.
-fn report(node: u32, seconds: u64, seen: impl Fn(usize) -> u64) -> Report {
+pub(super) fn report(node: u32, seconds: u64, seen: impl Fn(usize) -> u64) -> Report {
     let summary = Summary {
         node: NodeId(node),
         boot: 1,
@@ -114,6 +114,21 @@ fn a_blind_port_is_named() {
     let lost = ledger.account().total.lost;
     let blinds = (0..BUCKETS).filter(|bucket| bucket % 3 == 2).count();
     assert_eq!(lost.least, 8 * 5 * i64::try_from(blinds).unwrap());
+}
+
+#[test]
+fn a_sound_port_beside_two_that_lose_is_believed() {
+    // One is lossy, and the other gives nothing, or something.
+    for least in [0, 40] {
+        let ledger = after(|node, _| [100, 75, least][node as usize]);
+        assert_eq!(ledger.verdict(NodeId(0)), Some(Verdict::Sound), "{least}");
+        let is_lossy = matches!(ledger.verdict(NodeId(1)), Some(Verdict::Lossy(_)));
+        assert!(is_lossy, "{least}");
+        let is_blind = ledger.verdict(NodeId(2)) == Some(Verdict::Blind);
+        assert_eq!(is_blind, least == 0);
+        let offered = ledger.account().total.offered;
+        assert_eq!(offered.least, 800 * i64::try_from(BUCKETS).unwrap());
+    }
 }
 
 #[test]
@@ -250,7 +265,12 @@ fn reports_that_can_not_be_are_refused() {
     let mut more = report(0, 3, |_| 10);
     more.captured[1] = 11;
     assert_eq!(ledger.take(more), Err(ReportError::Counts));
-    assert_eq!(ledger.take(report(0, 3, |_| 10)), Ok(()));
+    let mut shares = report(0, 3, |_| 10);
+    shares.shared[1] = 4;
+    assert_eq!(ledger.take(shares), Ok(()));
+    let mut fewer = report(0, 4, |_| 10);
+    fewer.shared[1] = 3;
+    assert_eq!(ledger.take(fewer), Err(ReportError::Counts));
 }
 
 /// Three nodes see 9 packets a second in each bucket. The last one is silent for `silence` seconds,
@@ -304,38 +324,4 @@ fn what_an_analyzer_refused_hides_no_loss() {
     let row = ledger.account().buckets[1];
     assert_eq!(row.offered.least, 15, "{row:?}");
     assert_eq!((row.refused.least, row.lost.least), (15, 3));
-}
-
-#[test]
-fn packets_in_turn_are_uncertain_while_a_node_may_be_out_of_turn() {
-    // Each of two nodes has the packets of one bucket. Node 1 misses a packet of bucket 0, and
-    // takes the others' packets from then on: 3 packets are lost, and 3 captured twice.
-    let account = |misses: u64| {
-        let mut ledger = Ledger::new(LedgerSettings {
-            skew: SECOND / 5,
-            begin: BEGIN,
-            analyzed: false,
-        });
-        ledger.set_in_turn(true);
-        for seconds in 0..12u64 {
-            let times = seconds.saturating_sub(3).min(4);
-            for node in 0..2 {
-                let lacks = |bucket| u64::from(node == 1 && bucket == 0 && times > 1) * misses;
-                let seen = |bucket| u64::from(bucket < 2) * 10 * times - lacks(bucket);
-                let mut report = report(node, seconds, seen);
-                report.captured.fill(0);
-                report.captured[node as usize] = 10 * times;
-                ledger.take(report).unwrap();
-            }
-            ledger.settle();
-        }
-        ledger.account().total
-    };
-    let total = account(0);
-    assert!(
-        total.lost.is_exact() && total.doubles.is_exact(),
-        "{total:?}"
-    );
-    let total = account(1);
-    assert!(total.lost.has(3) && total.doubles.has(3), "{total:?}");
 }
