@@ -112,6 +112,23 @@ fn it_shows_and_changes_nothing_until_it_is_told_to() -> Result<()> {
     })
 }
 
+/// One call places also the queues that it adds, and the plan of a later call keeps them.
+#[test]
+#[ignore = "needs root: a network namespace"]
+fn added_queues_are_placed_at_once_and_stay() -> Result<()> {
+    within(|| {
+        ethtool("-L ftun1 rx 1")?;
+        let done = said(&tune(&[DEVICE, "--queues", "2", "--apply"])?, true)?;
+        ensure!(done.contains("as its other end sends by"), "{done}");
+        ensure!(has(AFTER)? && !has("value rps.0")? && !has("value rps.1")?);
+        let later = said(&tune(&[DEVICE])?, true)?;
+        ensure!(later.contains("nothing to change"), "{later}");
+        said(&tune(&[DEVICE, "--restore"])?, true)?;
+        ensure!(has("value channels rx=1,tx=4,other=0,combined=0")?);
+        ethtool("-L ftun1 rx 4")
+    })
+}
+
 #[test]
 #[ignore = "needs root: a network namespace"]
 fn polling_threads_are_placed_and_gone_afterwards() -> Result<()> {

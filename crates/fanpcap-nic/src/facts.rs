@@ -6,6 +6,7 @@ use crate::channels::Channels;
 use crate::device::Device;
 use crate::interrupts::{self, Affinity, Interrupt};
 use crate::journal;
+use crate::journal::entry::Change;
 use crate::knob::{FLOWS, Knob, Knobs, SINGLE, Setting};
 use crate::machine::{self, Cpu};
 use crate::napi;
@@ -53,6 +54,10 @@ pub struct Facts {
     pub allowed: Vec<usize>,
     /// CPUs that receive for other devices, according to the journals of those devices.
     pub taken: Vec<usize>,
+    /// CPUs to which the queues of this device were moved, according to its journal.
+    pub placed: Vec<usize>,
+    /// Whether the device has the channels that an earlier plan gave it, according to its journal.
+    pub has_planned_channels: bool,
     /// The process ID of irqbalance.
     pub irqbalance: Option<u32>,
 }
@@ -95,6 +100,13 @@ impl Facts {
             let affinity = interrupts::affinity(it.number).unwrap_or_default();
             (it, affinity)
         };
+        let values = values(device);
+        let (own, others) = journal::all_changes()
+            .unwrap_or_default()
+            .into_iter()
+            .partition::<Vec<_>, _>(|(ifindex, _)| *ifindex == device.ifindex);
+        let has_channels =
+            |it: &Change| it.knob == Knob::Channels && values.get(&it.knob) == Some(&it.new);
         let is_fixed = |name: &str| features.iter().any(|it| it.name == name && it.is_fixed);
         Self {
             device: device.name.clone(),
@@ -105,7 +117,8 @@ impl Facts {
             has_address: address::has_address(device.ifindex).unwrap_or(false),
             node: node(device),
             missed: link.counters.rx_missed,
-            values: values(device),
+            has_planned_channels: own.iter().any(|(_, it)| has_channels(it)),
+            values,
             fixed: (OFFLOADS.iter())
                 .filter(|(name, _)| is_fixed(name))
                 .map(|(name, _)| (*name).to_owned())
@@ -116,7 +129,8 @@ impl Facts {
             napis: netdev::napis(device.ifindex).ok().map(|napis| napis.len()),
             cpus: machine::cpus(),
             allowed: cpu::cpus().unwrap_or_default(),
-            taken: taken(device),
+            taken: receiving(&others),
+            placed: receiving(&own),
             irqbalance: irqbalance(),
         }
     }
@@ -171,15 +185,14 @@ pub(crate) fn node(device: &Device) -> Option<usize> {
     read("device/numa_node").or_else(|| read("device/../numa_node"))
 }
 
-/// The CPUs to which interrupts, polling threads and packet steering of other devices were moved.
-fn taken(device: &Device) -> Vec<usize> {
-    let changes = journal::changes_of_others(device).unwrap_or_default();
-    let cpus = changes.iter().filter_map(|change| match change.knob {
+/// The CPUs to which these changes moved interrupts, polling threads and packet steering.
+fn receiving(changes: &[(u32, Change)]) -> Vec<usize> {
+    let cpus = changes.iter().filter_map(|(_, change)| match change.knob {
         Knob::Irq(_) | Knob::Napi(_) | Knob::Setting(Setting::Rps(_)) => cpu::list(&change.new),
         Knob::Channels | Knob::Threaded | Knob::Setting(_) => None,
     });
-    let taken: BTreeSet<usize> = cpus.flatten().collect();
-    taken.into_iter().collect()
+    let cpus: BTreeSet<usize> = cpus.flatten().collect();
+    cpus.into_iter().collect()
 }
 
 /// The process ID of irqbalance(1). The process must be root's, because any user can give a process

@@ -12,7 +12,7 @@ use crate::knob::{Knob, Knobs};
 use entry::{Change, Content};
 use place::Guard;
 pub(crate) use place::change_irqbalance;
-pub use place::{Hold, Place, changes_of_others, forget, journals};
+pub use place::{Hold, Place, all_changes, forget, journals};
 use std::path::PathBuf;
 
 /// The journal of a device, and the right to change the device and the journal.

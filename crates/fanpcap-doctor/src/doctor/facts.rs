@@ -172,7 +172,7 @@ impl Facts {
             all.extend(self.findings_of_driver(device));
         }
         let groups = self.groups.iter().filter(|it| self.is_looked_at(it));
-        all.extend(groups.flat_map(|it| it.findings(&self.cpus)));
+        all.extend(groups.flat_map(|it| it.findings(&self.cpus, self.receiving(it.ifindex))));
         all.extend(self.machine.findings());
         all.extend(self.cluster.findings.iter().cloned());
         in_order(all)
@@ -191,6 +191,12 @@ impl Facts {
         let meant = wanted.iter().filter(|_| self.asked.is_some());
         all.extend(meant.flat_map(|it| it.findings(&self.groups)));
         in_order(all)
+    }
+
+    /// The CPUs that `fanpcap tune` made receive for this device.
+    fn receiving(&self, ifindex: u32) -> &[usize] {
+        let device = self.devices.iter().find(|it| it.link.index == ifindex);
+        device.map_or(&[], |it| &it.nic.facts.placed)
     }
 
     fn findings_of_driver(&self, device: &Device) -> Vec<Finding> {

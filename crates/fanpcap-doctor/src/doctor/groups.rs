@@ -119,8 +119,9 @@ impl Member {
 }
 
 impl Group {
-    /// The problems of the group. `machine` are the CPUs of the machine.
-    pub(super) fn findings(&self, machine: &[usize]) -> Vec<Finding> {
+    /// The problems of the group. `machine` are the CPUs of the machine, and `receiving` those that
+    /// `fanpcap tune` made receive for the group's device.
+    pub(super) fn findings(&self, machine: &[usize], receiving: &[usize]) -> Vec<Finding> {
         let mut findings: Vec<Finding> = Vec::new();
         findings.extend(self.strangers());
         findings.extend(self.mixed());
@@ -130,7 +131,7 @@ impl Group {
             findings.extend(self.stopped(member).or_else(|| self.silent(member)));
             findings.extend(self.drops(member));
         }
-        findings.extend(self.one_cpu(machine));
+        findings.extend(self.one_cpu(machine, receiving));
         findings.extend(self.cpusets(machine));
         findings
     }
@@ -313,7 +314,9 @@ impl Group {
         Some(self.finding("ring-full", Effect::Loses, told))
     }
 
-    fn one_cpu(&self, machine: &[usize]) -> Option<Finding> {
+    /// The finding that members take turns on one CPU, although another is free. A CPU that only
+    /// receives is not free: a member there would slow down all members.
+    fn one_cpu(&self, machine: &[usize], receiving: &[usize]) -> Option<Finding> {
         let mut bound: BTreeMap<usize, Vec<&Member>> = BTreeMap::new();
         for member in &self.members {
             if let (Some(_), [cpu]) = (member.pid, member.cpus.as_slice()) {
@@ -328,7 +331,8 @@ impl Group {
         let used: BTreeSet<usize> = bound.keys().copied().collect();
         let (cpu, all) = bound.iter().find(|(_, all)| all.len() > 1)?;
         let last = all.last()?;
-        let is_free = |cpu: &&usize| !used.contains(*cpu) && last.may_use(**cpu);
+        let is_as_good = |it: &usize| !receiving.contains(it) || receiving.contains(cpu);
+        let is_free = |it: &&usize| !used.contains(*it) && last.may_use(**it) && is_as_good(it);
         let free = machine.iter().find(is_free)?;
         let told = [
             format!("{} of its members are bound to CPU {cpu}", all.len()),

@@ -65,17 +65,20 @@ impl Facts {
             let _ = writeln!(text, "cpu {number} {core} {node}{isolated}");
         }
         let _ = writeln!(text, "allowed {}", cpu::list_text(&self.allowed));
-        if !self.taken.is_empty() {
-            let _ = writeln!(text, "taken {}", cpu::list_text(&self.taken));
+        for (word, cpus) in [("taken", &self.taken), ("placed", &self.placed)] {
+            if !cpus.is_empty() {
+                let _ = writeln!(text, "{word} {}", cpu::list_text(cpus));
+            }
         }
         text
     }
 
-    fn words(&self) -> [(&'static str, bool); 3] {
+    fn words(&self) -> [(&'static str, bool); 4] {
         [
             ("up", self.is_up),
             ("default-route", self.has_default_route),
             ("address", self.has_address),
+            ("planned-channels", self.has_planned_channels),
         ]
     }
 
@@ -108,6 +111,7 @@ impl Facts {
             ["up"] => self.is_up = true,
             ["default-route"] => self.has_default_route = true,
             ["address"] => self.has_address = true,
+            ["planned-channels"] => self.has_planned_channels = true,
             ["node", number] => self.node = Some(number.parse().ok()?),
             ["napis", number] => self.napis = Some(number.parse().ok()?),
             ["irqbalance", pid] => self.irqbalance = Some(pid.parse().ok()?),
@@ -138,6 +142,7 @@ impl Facts {
             }),
             ["allowed", list] => self.allowed = cpu::list(list)?,
             ["taken", list] => self.taken = cpu::list(list)?,
+            ["placed", list] => self.placed = cpu::list(list)?,
             _ => return None,
         }
         Some(())
@@ -184,9 +189,11 @@ mod tests {
         assert_eq!(Facts::parse(&facts.text()), Ok(facts.clone()));
         let taken = Facts {
             taken: vec![0, 2, 3],
+            placed: vec![1],
+            has_planned_channels: true,
             ..facts
         };
-        assert!(taken.text().contains("\ntaken 0,2-3\n"));
+        assert!(taken.text().contains("\ntaken 0,2-3\nplaced 1\n"));
         assert_eq!(Facts::parse(&taken.text()), Ok(taken));
     }
 

@@ -266,12 +266,12 @@ pub fn journals() -> Result<Vec<u32>, DeviceError> {
     Ok(numbers)
 }
 
-/// The changes in the journals of the other devices of the calling thread's network namespace.
-/// Creates no directories.
+/// The changes in the journals of all devices of the calling thread's network namespace, each with
+/// its device's interface index. Creates no directories.
 ///
 /// # Errors
 /// [`DeviceError::Journal`].
-pub fn changes_of_others(device: &Device) -> Result<Vec<Change>, DeviceError> {
+pub fn all_changes() -> Result<Vec<(u32, Change)>, DeviceError> {
     let mut changes = Vec::new();
     let netns = netns::inode().map_err(DeviceError::Journal)?.to_string();
     let all = match root::find_state(TUNE) {
@@ -281,12 +281,13 @@ pub fn changes_of_others(device: &Device) -> Result<Vec<Change>, DeviceError> {
     if all.about(OsStr::new(&netns)).is_err() {
         return Ok(changes);
     }
-    for ifindex in journals()?.into_iter().filter(|&it| it != device.ifindex) {
+    for ifindex in journals()? {
         // A journal is replaced as a whole, so reading it needs no lock.
         let content = Place::below(directory()?, ifindex, About::default()).read();
         let is_there = |name: &str| link::get(ifindex).is_ok_and(|link| link.name == name);
         let content = content.ok().filter(|it| is_there(&it.about.name));
-        changes.extend(content.into_iter().flat_map(|it| it.changes));
+        let found = content.into_iter().flat_map(|it| it.changes);
+        changes.extend(found.map(|change| (ifindex, change)));
     }
     Ok(changes)
 }

@@ -81,7 +81,8 @@ impl Cores {
     }
 
     /// The number of queues that should receive: as few as are fast enough, on at most half of the
-    /// cores. If threads poll short queues on a machine with two cores, the queues get both cores.
+    /// cores. Queues that an earlier plan gave the device stay, as the user may have asked for
+    /// them. If threads poll short queues on a machine with two cores, the queues get both cores.
     pub(super) fn queues(
         &mut self,
         facts: &Facts,
@@ -119,6 +120,9 @@ impl Cores {
             0 => now.min(half),
             _ => half,
         };
+        if facts.has_planned_channels && now >= queues {
+            return Ok(now);
+        }
         let entries = facts
             .value(Setting::Table)
             .map_or(0, |it| it.split(',').count());

@@ -163,9 +163,9 @@ impl Rules<'_> {
     }
 
     fn channels(&mut self) {
-        let Some(channels) = self.facts.channels else {
+        if self.facts.channels.is_none() {
             return self.table();
-        };
+        }
         let now = self.facts.rx_queues();
         // Not every driver changes its table with its channels. While entries name a queue that is
         // to be removed, a driver may refuse to remove the queue, or packets may be lost
@@ -174,10 +174,9 @@ impl Rules<'_> {
             self.table();
         }
         if self.queues != now {
-            let kind = if channels.most[3] > 0 {
-                "combined"
-            } else {
-                "rx"
+            let kind = match self.is_combined() {
+                true => "combined",
+                false => "rx",
             };
             let why = match (self.queues < now, self.facts.missed) {
                 (true, _) => "one queue for each CPU that receives",
@@ -186,10 +185,19 @@ impl Rules<'_> {
             };
             let value = format!("{kind}={}", self.queues);
             self.set(Knob::Channels, &value, why);
+            if self.is_veth() && self.queues > now {
+                let few = "a veth device receives on as many queues as its other end sends by";
+                self.note(few.to_owned());
+            }
         }
         if self.queues >= now {
             self.table();
         }
+    }
+
+    /// Whether each channel of the device receives and sends.
+    fn is_combined(&self) -> bool {
+        self.facts.channels.is_some_and(|it| it.most[3] > 0)
     }
 
     /// Gives all queues equal parts of the table.
@@ -242,6 +250,7 @@ impl Rules<'_> {
                 // Receive packet steering (RPS) moves a queue to its CPU.
                 true => self.place_queues(
                     Setting::Rps,
+                    true,
                     "the device has no interrupts: packet steering moves the queue to its CPU",
                 ),
                 false => self.note("the device is down: run this again when it is up".to_owned()),
@@ -287,10 +296,15 @@ impl Rules<'_> {
         });
     }
 
-    /// Sets a setting of each queue to the queue's CPU, if the device has this setting.
-    fn place_queues(&mut self, setting: fn(u32) -> Setting, why: &str) {
+    /// Sets a setting of each queue to the queue's CPU, if the device has this setting. A queue
+    /// that the device gets by an earlier step has the settings of queue 0, if it `is_added`.
+    fn place_queues(&mut self, setting: fn(u32) -> Setting, is_added: bool, why: &str) {
         for (queue, cpu) in (0..).zip(self.plan.receive.clone()) {
-            if self.facts.value(setting(queue)).is_some() {
+            let model = match is_added && queue >= self.facts.rx_queues() {
+                true => 0,
+                false => queue,
+            };
+            if self.facts.value(setting(model)).is_some() {
                 self.set(setting(queue), &cpu.to_string(), why);
             }
         }
@@ -312,7 +326,7 @@ impl Rules<'_> {
     fn xps(&mut self) {
         if self.facts.has_address {
             let why = "each CPU sends by the queue that it serves";
-            self.place_queues(Setting::Xps, why);
+            self.place_queues(Setting::Xps, self.is_combined(), why);
         }
     }
 

@@ -2,8 +2,9 @@
 //! drivers' sources.
 
 use super::{Plan, Refusal, Step, Target, Wishes, plan};
+use crate::channels::Channels;
 use crate::facts::Facts;
-use crate::knob::Setting;
+use crate::knob::{Knob, Setting};
 
 /// The facts of a machine, and the plan for it.
 macro_rules! machine {
@@ -124,6 +125,54 @@ fn so_many_queues_as_asked_for() {
             }
         );
     }
+}
+
+/// The settings of a new queue come with an earlier step, so the plan has them although the device
+/// does not.
+#[test]
+fn queues_that_come_with_the_plan_are_placed() {
+    let mut one = facts("veth");
+    one.channels = one.channels.map(|it| Channels { rx: 1, ..it });
+    let is_of_new = |knob: &Knob, _: &mut String| {
+        !matches!(knob, Knob::Setting(Setting::Rps(1..) | Setting::Xps(1..)))
+    };
+    one.values.retain(is_of_new);
+    one.has_address = true;
+    let wishes = Wishes {
+        queues: Some(2),
+        ..FORCED
+    };
+    let targets = |facts: &Facts| {
+        let steps = plan(facts, wishes).unwrap().steps.into_iter();
+        let is_queues = |target: &Target| target.to_string().contains("ps.");
+        let of_queues = steps.map(|it| it.target).filter(is_queues);
+        of_queues.map(|it| it.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(targets(&one), ["rps.0", "rps.1", "xps.0"]);
+    let most = [0, 0, 0, 8];
+    one.channels = Some(Channels {
+        rx: 0,
+        combined: 1,
+        most,
+        ..one.channels.unwrap()
+    });
+    assert_eq!(targets(&one), ["rps.0", "rps.1", "xps.0", "xps.1"]);
+}
+
+#[test]
+fn queues_that_an_earlier_plan_gave_stay() {
+    let mut four = facts("ixgbe");
+    four.channels = four.channels.map(|it| Channels { combined: 7, ..it });
+    four.missed = 0;
+    let queues = |facts: &Facts| plan(facts, FORCED).unwrap().receive.len();
+    assert!(queues(&four) < 7);
+    four.has_planned_channels = true;
+    assert_eq!(queues(&four), 7);
+    // More queues than before are planned only if the device drops packets.
+    four.channels = four.channels.map(|it| Channels { combined: 1, ..it });
+    assert_eq!(queues(&four), 1);
+    four.missed = 9;
+    assert!(queues(&four) > 1);
 }
 
 /// If one CPU receives for two devices, fewer packets are captured than if two CPUs do ('fanpcap

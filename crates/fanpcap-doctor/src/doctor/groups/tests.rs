@@ -25,7 +25,7 @@ fn group(mode: &str, members: Vec<Member>) -> Group {
 }
 
 fn only(group: &Group) -> Finding {
-    let mut findings = group.findings(&[0, 1, 2, 3]);
+    let mut findings = group.findings(&[0, 1, 2, 3], &[]);
     assert_eq!(findings.len(), 1, "{findings:?}");
     findings.remove(0)
 }
@@ -36,7 +36,7 @@ fn a_healthy_group_has_no_findings() {
     members[0].cpus = vec![0];
     members[1].cpus = vec![1];
     members[1].unread_seconds = Some(3.0);
-    assert!(group("hash", members).findings(&[0, 1]).is_empty());
+    assert!(group("hash", members).findings(&[0, 1], &[]).is_empty());
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn members_that_a_cpuset_keeps_together_are_found() {
     // A group with one member needs only one CPU, so this cpuset is no problem.
     assert!(
         group("hash", vec![members.remove(0)])
-            .findings(&[0, 1, 2])
+            .findings(&[0, 1, 2], &[])
             .is_empty()
     );
 }
@@ -96,7 +96,7 @@ fn members_that_do_not_belong_are_found() {
     assert!(found.what.contains("not shown to this user"), "{found:?}");
     // If no member reads through our library, the others are not reported as strangers.
     members[0].is_ours = false;
-    assert!(group("hash", members).findings(&[0]).is_empty());
+    assert!(group("hash", members).findings(&[0], &[]).is_empty());
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn who_does_not_read_loses_or_costs_by_the_mode() {
         ..slow.clone()
     };
     let healthy = group("flow", vec![member(1, "tcpdump"), without]);
-    assert!(healthy.findings(&[0, 1]).is_empty());
+    assert!(healthy.findings(&[0, 1], &[]).is_empty());
     let mut held = group("flow", vec![member(1, "tcpdump")]);
     held.holder = Stat::of(std::process::id()).map(|own| Stat { state: 'T', ..own });
     let found = only(&held);
@@ -158,7 +158,11 @@ fn members_on_one_cpu_are_found_where_another_is_free() {
         (found.name, found.fix.as_str()),
         ("one-cpu-for-members", "taskset -acp 2 3")
     );
-    assert!(group.findings(&[0, 1]).is_empty(), "no CPU is free");
+    assert!(group.findings(&[0, 1], &[]).is_empty(), "no CPU is free");
+    // CPUs 2 and 3 only receive, as `fanpcap tune` has planned.
+    assert!(group.findings(&[0, 1, 2, 3], &[2, 3]).is_empty());
+    let all_receive = group.findings(&[0, 1, 2], &[0, 1, 2]).remove(0);
+    assert_eq!(all_receive.fix, "taskset -acp 2 3");
 }
 
 #[test]
