@@ -163,6 +163,13 @@ mod tests {
 
     const NOBODY: (u32, u32) = (65_534, 65_534);
 
+    /// Closes the file. Children that other tests fork have copies of its descriptor until they
+    /// execute a program, so the lock is released first.
+    fn end(served: File) {
+        lock::release_byte(&served, 0).unwrap();
+        drop(served);
+    }
+
     #[test]
     #[ignore = "needs root: chown"]
     fn a_given_directory_is_taken_back_when_nothing_in_it_lives() {
@@ -175,7 +182,7 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().uid(), NOBODY.0);
         sweep(&netns);
         assert!(path.exists() && give(&netns, name, NOBODY).is_err());
-        drop(served);
+        end(served);
         // What the user may leave there.
         symlink(&outside, path.join("9.9")).unwrap();
         fs::write(path.join("1.1"), "no page").unwrap();
@@ -194,7 +201,7 @@ mod tests {
         fs::create_dir(scratch.file("netns")).unwrap();
         let netns = Directory::open(&scratch.file("netns")).unwrap();
         let (name, path) = (OsStr::new("2.5"), scratch.file("netns/2.5"));
-        drop(give(&netns, name, NOBODY).unwrap());
+        end(give(&netns, name, NOBODY).unwrap());
         fs::create_dir(path.join("mine")).unwrap();
         fs::write(path.join("mine/file"), "").unwrap();
         // The name is free, though the directory is not removed.
@@ -206,13 +213,13 @@ mod tests {
             kept,
             format!("process {own} holds the lock of its file served")
         );
-        drop(served);
+        end(served);
         // A later sweep leaves one directory of each user's subdirectory, under a name of no group.
         sweep(&netns);
         let left: Vec<_> = netns.names().collect();
         assert_eq!(left.len(), 1, "{left:?}");
         assert!(left[0].to_string_lossy().starts_with(ASIDE));
-        drop(give(&netns, name, NOBODY).unwrap());
+        end(give(&netns, name, NOBODY).unwrap());
         for file in 0..=NAMES_MAX {
             fs::write(path.join(file.to_string()), "").unwrap();
         }
