@@ -67,6 +67,9 @@ fn one_receiving_cpu_is_found_and_its_packets_are_spread() -> Result<()> {
             return Ok(());
         }
         Veth::new("fdr2", "fdr3", 1)?;
+        let (_, before) = Shell::new("fdr3")?.run("fanpcap doctor fdr3")?;
+        let advice = "No group uses fdr3. With a group: it has one receive queue, ";
+        ensure!(before.contains(advice), "{before}");
         let shell = Shell::new("fdr3")?.set("PCAP_GROUP", "7");
         assert_eq!(shell.mend("one-receiving-cpu")?.effect, "costs");
         let two_queues = Shell::new("fdr1")?.set("PCAP_GROUP", "7");

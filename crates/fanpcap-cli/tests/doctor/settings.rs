@@ -49,7 +49,7 @@ fn the_library_of_a_program_and_the_use_of_a_device_are_told() -> Result<()> {
         let (_, said) = others.run("fanpcap doctor --program tcpdump")?;
         ensure!(said.contains(", not fanpcap's.\n"), "{said}");
         // A veth merges segments, and a plan of `fanpcap tune` changes this.
-        let advice = "No group uses fdr1. For a group, 'fanpcap tune fdr1' would change ";
+        let advice = "No group uses fdr1. With a group: 'fanpcap tune fdr1' would change ";
         let (_, said) = others.run("fanpcap doctor fdr1")?;
         ensure!(said.contains(advice), "{said}");
         let (_, said) = others.set("PCAP_GROUP", "7").run("fanpcap doctor fdr1")?;

@@ -147,6 +147,15 @@ impl Device {
         Some(self.finding("device-drops", Effect::Loses, told))
     }
 
+    /// The finding that the device would have if members shared its packets.
+    pub(super) fn with_a_group(&self) -> Option<Finding> {
+        let shared = Self {
+            is_shared: true,
+            ..self.clone()
+        };
+        shared.one_cpu()
+    }
+
     fn one_cpu(&self) -> Option<Finding> {
         let facts = &self.nic.facts;
         // A device with several queues has an rps_cpus file for each queue. If a file contains

@@ -220,8 +220,8 @@ impl Facts {
         })
     }
 
-    /// What `fanpcap tune` would change on the named device for a group, if no group uses the
-    /// device and the settings name none. Doctor judges a device by its present use.
+    /// What the named device would lack with a group, and what `fanpcap tune` would change on it, if
+    /// no group uses the device and the settings name none. Findings judge only the present use.
     pub(super) fn for_a_group(&self) -> Option<String> {
         let name = self.asked.as_ref()?;
         let device = self.devices.iter().find(|it| it.link.name == *name)?;
@@ -231,15 +231,19 @@ impl Facts {
             return None;
         }
         let steps = plan::plan(&device.nic.facts, Wishes::default()).ok()?.steps;
-        let changes = match steps.len() {
-            0 => return None,
-            1 => "one setting".to_owned(),
-            count => format!("{count} settings"),
-        };
         let word = device.word();
-        Some(format!(
-            "No group uses {name}. For a group, 'fanpcap tune {word}' would change {changes}."
-        ))
+        let tune = match steps.len() {
+            0 => None,
+            1 => Some("one setting".to_owned()),
+            count => Some(format!("{count} settings")),
+        };
+        let tune = tune.map(|it| format!("'fanpcap tune {word}' would change {it}"));
+        let lacks = device
+            .with_a_group()
+            .map(|it| format!("{}  [{}]", it.what, it.name));
+        let all: Vec<String> = lacks.into_iter().chain(tune).collect();
+        (!all.is_empty())
+            .then(|| format!("No group uses {name}. With a group: {}.", all.join("; ")))
     }
 
     /// What doctor examined, in words. `user` is the value of --user.

@@ -89,6 +89,7 @@ fn one_queue_without_rps_is_found_where_members_share() {
     device.nic.facts = facts("value rps.0\n");
     device.is_shared = false;
     assert!(device.findings().is_empty(), "one member needs one CPU");
+    assert!(device.with_a_group().is_some());
     device.is_shared = true;
     let found = only(&device);
     assert_eq!(found.name, "one-receiving-cpu");
