@@ -220,7 +220,7 @@ impl Facts {
         })
     }
 
-    /// What the named device would lack with a group, and what `fanpcap tune` would change on it, if
+    /// What the named device lacks for a group, and what `fanpcap tune` would change on it, if
     /// no group uses the device and the settings name none. Findings judge only the present use.
     pub(super) fn for_a_group(&self) -> Option<String> {
         let name = self.asked.as_ref()?;
