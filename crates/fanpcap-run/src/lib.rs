@@ -352,7 +352,7 @@ fn tell_of_gaps(supervised: &Supervised, summary: &Summary, output: &Output) {
     }
     if let Some(more @ 1..) = summary.taken_not_written {
         output.say(&format!(
-            "--merge: the merged captures lack {more} packets that the copies took: a program that is killed loses what it has not written to its file (tcpdump -U writes each packet at once)"
+            "{more} packets that the copies took are not in their captures: a program that is killed loses what it has not written to its file (tcpdump -U writes each packet at once)"
         ));
     }
 }

@@ -235,10 +235,8 @@ impl Summary {
             }
             let _ = match self.taken_not_written {
                 Some(0) => writeln!(text, ", all that the copies took"),
-                Some(more @ 1..) => writeln!(
-                    text,
-                    "; the copies took {more} packets more than the merged captures have"
-                ),
+                // The command's next line is about these packets.
+                Some(1..) => writeln!(text),
                 Some(less) => writeln!(
                     text,
                     "; the file has {} packets more than the copies took",
@@ -368,10 +366,11 @@ mod tests {
         let all = (copies, ABSENT, None);
         let summary = Summary::new(7, "hash".to_owned(), all, Some(merge(16)));
         assert_eq!(summary.taken_not_written, Some(3));
+        // Another line says how many packets the merged file lacks, and why.
         assert!(
             summary
                 .text()
-                .contains("the copies took 3 packets more than the merged captures have")
+                .ends_with(", 1 captures cut short in their last packet\n")
         );
     }
 
