@@ -83,7 +83,7 @@ pub(crate) fn files(command: &[OsString], copies: usize, is_merged: bool) -> Res
     if before.iter().any(|word| arguments::is_numbered(word)) {
         return Ok(());
     }
-    let file = known.values(option, arguments).into_iter().next_back();
+    let file = known.output(arguments);
     let letter = char::from(option);
     if let Some(file) = file.filter(|file| arguments::is_shared(file)) {
         let (name, own) = (Path::new(file).display(), numbered(file));

@@ -157,6 +157,11 @@ impl Copy {
         self.awaited.iter().map(String::as_str)
     }
 
+    /// Whether a signal killed the copy after one of its starts.
+    pub(crate) fn was_killed(&self) -> bool {
+        self.ends.iter().any(|end| end.status.signal().is_some())
+    }
+
     /// Prevents further starts.
     pub(crate) fn stay_down(&mut self) {
         self.due = None;

@@ -20,6 +20,7 @@ mod guard;
 mod orphans;
 pub mod serve;
 mod settings_left;
+mod written;
 mod supervise;
 
 use std::collections::BTreeSet;
@@ -300,7 +301,15 @@ fn finish(arguments: &Arguments, group: u16, output: &Output, supervised: &Super
         output.say(&summary.text());
     }
     if done.is_some() {
-        tell_of_gaps(supervised, &summary, output);
+        tell_of_others(supervised, output);
+    }
+    if let Some(more @ 1..) = summary.taken_not_written {
+        let copies = &supervised.copies;
+        output.say(&written::lack(
+            more.unsigned_abs(),
+            &arguments.command,
+            copies,
+        ));
     }
     let mut errors = Vec::new();
     for copy in &supervised.without_share {
@@ -341,18 +350,13 @@ fn finish(arguments: &Arguments, group: u16, output: &Output, supervised: &Super
     }
 }
 
-/// Warns of packets that the merged capture lacks.
-fn tell_of_gaps(supervised: &Supervised, summary: &Summary, output: &Output) {
+/// Warns of files that are not merged.
+fn tell_of_others(supervised: &Supervised, output: &Output) {
     let copies = supervised.copies.iter();
     for path in copies.flat_map(|copy| copy.files.no_captures()) {
         output.say(&format!(
             "--merge: {} is left out, because it is no capture",
             path.display()
-        ));
-    }
-    if let Some(more @ 1..) = summary.taken_not_written {
-        output.say(&format!(
-            "{more} packets that the copies took are not in their captures: a program that is killed loses what it has not written to its file (tcpdump -U writes each packet at once)"
         ));
     }
 }

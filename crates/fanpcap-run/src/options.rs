@@ -110,6 +110,38 @@ impl Known {
         }
         values
     }
+
+    /// The name of the output file. The last option counts.
+    pub(super) fn output<'a>(&self, arguments: &'a [OsString]) -> Option<&'a OsStr> {
+        self.values(self.file?, arguments).into_iter().next_back()
+    }
+
+    /// Why the program's captures may lack packets that it took, even if it ended by itself: it
+    /// reuses its files, or writes only some of the packets.
+    pub(super) fn leaves_out(&self, arguments: &[OsString]) -> Option<&'static str> {
+        let values = |option| self.values(option, arguments);
+        let has = |option| !values(option).is_empty();
+        // Without the copy's number, a percent sign begins a date (strftime(3)).
+        let is_dated = |name: &OsStr| name.to_string_lossy().replace("%i", "").contains('%');
+        let has_date = || self.output(arguments).is_some_and(is_dated);
+        match self.name {
+            // With -C and -G, -W only gives the number of digits in the names.
+            "tcpdump" if has(b'C') && has(b'W') && !has(b'G') => {
+                Some("tcpdump -C -W overwrites its older files")
+            }
+            "tcpdump" if has(b'G') && !has_date() => {
+                Some("tcpdump -G overwrites its file if the name has no date (-w %i-%s.pcap)")
+            }
+            "dumpcap" | "tshark" => {
+                let is_ring = |value: &&OsStr| value.as_bytes().starts_with(b"files:");
+                let has_ring = values(b'b').iter().any(is_ring);
+                has_ring.then_some("-b files:N removes the older files")
+            }
+            "ngrep" => Some("ngrep writes only the packets that match"),
+            "tcpflow" => Some("tcpflow -w writes only the packets that it does not process"),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -141,6 +173,32 @@ mod tests {
             assert_eq!(known.values(known.device, arguments), found, "{line}");
         }
         assert_eq!(known_program(&words("cat -i eth0")), None);
+    }
+
+    #[test]
+    fn programs_that_drop_packets_or_files_are_known() {
+        for (line, why) in [
+            ("tcpdump -C 1 -W 5 -w %i.pcap", Some("-C -W overwrites")),
+            ("tcpdump -nC1 -W5 -w%i.pcap", Some("-C -W overwrites")),
+            ("tcpdump -C 1 -w %i.pcap", None),
+            ("tcpdump -W 5 -w %i.pcap", None),
+            ("tcpdump -G 60 -C 1 -W 5 -w %i-%s.pcap", None),
+            ("tcpdump -G 60 -w %i.pcap", Some("-G overwrites")),
+            ("tcpdump -G 60 -w %i-%F.pcap", None),
+            ("dumpcap -b filesize:100 -b files:5 -w %i", Some("removes")),
+            ("tshark -b filesize:100 -w %i", None),
+            ("ngrep -O %i.pcap word", Some("that match")),
+            ("tcpdump -w %i.pcap", None),
+        ] {
+            let words = words(line);
+            let (known, arguments) = known_program(&words).unwrap();
+            let said = known.leaves_out(arguments);
+            assert_eq!(said.is_some(), why.is_some(), "{line}: {said:?}");
+            assert!(
+                said.unwrap_or("").contains(why.unwrap_or("")),
+                "{line}: {said:?}"
+            );
+        }
     }
 
     /// Options of a program with their values, and a command line with these options. An option may
