@@ -23,11 +23,8 @@ mod settings_left;
 mod written;
 mod supervise;
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -38,7 +35,7 @@ use fanpcap_config::driver::Driver;
 use fanpcap_install::library;
 use fanpcap_linux::interface;
 use fanpcap_linux::process::{child, cpu};
-use fanpcap_merge::{self as merge, Merged};
+use fanpcap_merge as merge;
 use fanpcap_nic::cpus;
 use fanpcap_snapshot::on_engine;
 use fanpcap_terminal::group_number;
@@ -63,7 +60,9 @@ use supervise::{Run, Supervised};
 /// because all copies are being restarted, have their own line. Packets of a merged file that are
 /// out of order are `late` in the JSON: another copy reads the packets that a dead copy left in its
 /// ring after newer packets of its own. If a copy was killed while it had a packet, this packet
-/// counts as taken.
+/// counts as taken. A program that is killed loses what it has taken and not written to its file:
+/// with --merge, or if a copy was killed, this command counts the packets in the captures named
+/// with %i, and says how many are missing.
 ///
 /// Copies join in the order of their numbers: each starts when the copy before it has its share of
 /// the packets. If a copy needs more than 1 second for this, or all copies together more than 5
@@ -272,12 +271,7 @@ fn tell_of_settings(device: Option<&str>, output: &Output) {
 
 /// Merges the captures, writes the summary and returns the exit status.
 fn finish(arguments: &Arguments, group: u16, output: &Output, supervised: &Supervised) -> u8 {
-    let mut sources = supervised.sources();
-    let mut seen = BTreeSet::new();
-    // If the arguments of all copies name the same file, list that file once.
-    sources.retain(|(_, path)| {
-        fs::metadata(path).map_or(true, |found| seen.insert((found.dev(), found.ino())))
-    });
+    let sources = supervised.sources();
     let paths: Vec<PathBuf> = sources.iter().map(|(_, path)| path.clone()).collect();
     let merged = match &arguments.merge {
         None => None,
@@ -285,13 +279,15 @@ fn finish(arguments: &Arguments, group: u16, output: &Output, supervised: &Super
         Some(to) => Some(merge::merge(&paths, to)),
     };
     let done = merged.as_ref().and_then(|merged| merged.as_ref().ok());
-    let of_merge = arguments
-        .merge
-        .as_deref()
-        .zip(done)
-        .map(|(to, done)| OfMerge::new(to, done));
+    let of_merge = arguments.merge.as_deref().zip(done);
+    let of_merge = of_merge.map(|(to, done)| OfMerge::new(to, done));
+    let counted = match (&arguments.merge, done) {
+        (None, _) => written::count(&arguments.command, &supervised.copies, &paths),
+        (Some(_), done) => done.map(|done| Ok(done.parts.iter().map(|it| it.packets).collect())),
+    };
     let copies = supervised.copies.iter().map(|copy| {
-        let written = done.map(|done| written(copy.number, &sources, done));
+        let counted = counted.as_ref().and_then(|counted| counted.as_ref().ok());
+        let written = counted.map(|counted| written(copy.number, &sources, counted));
         OfCopy::new(copy, supervised.accounts[copy.number], written)
     });
     let copies = (copies.collect(), supervised.absent, supervised.ceiling);
@@ -303,27 +299,12 @@ fn finish(arguments: &Arguments, group: u16, output: &Output, supervised: &Super
     if done.is_some() {
         tell_of_others(supervised, output);
     }
-    if let Some(more @ 1..) = summary.taken_not_written {
-        let copies = &supervised.copies;
-        output.say(&written::lack(
-            more.unsigned_abs(),
-            &arguments.command,
-            copies,
-        ));
+    let copies = &supervised.copies;
+    if let Some(lack) = written::lack(&summary, &arguments.command, copies, counted.as_ref()) {
+        output.say(&lack);
     }
+    tell_of_shares(arguments, group, output, supervised);
     let mut errors = Vec::new();
-    for copy in &supervised.without_share {
-        output.say(&format!(
-            "copy {copy} never had a share of the group's packets: its application has never looked for packets"
-        ));
-    }
-    let is_brief = supervised.had_no_members && supervised.code() == 0;
-    let says_so = !arguments.quiet && !arguments.allow_outsiders;
-    if supervised.none_joined || (is_brief && says_so) {
-        output.say(&format!(
-            "no copy was ever in group {group}: no copy captured its share of the packets"
-        ));
-    }
     match merged.transpose() {
         Ok(None) => {}
         Ok(Some(_)) => supervised.remove_spools(),
@@ -350,6 +331,22 @@ fn finish(arguments: &Arguments, group: u16, output: &Output, supervised: &Super
     }
 }
 
+/// Warns of copies that never got a share of the group's packets.
+fn tell_of_shares(arguments: &Arguments, group: u16, output: &Output, supervised: &Supervised) {
+    for copy in &supervised.without_share {
+        output.say(&format!(
+            "copy {copy} never had a share of the group's packets: its application has never looked for packets"
+        ));
+    }
+    let is_brief = supervised.had_no_members && supervised.code() == 0;
+    let says_so = !arguments.quiet && !arguments.allow_outsiders;
+    if supervised.none_joined || (is_brief && says_so) {
+        output.say(&format!(
+            "no copy was ever in group {group}: no copy captured its share of the packets"
+        ));
+    }
+}
+
 /// Warns of files that are not merged.
 fn tell_of_others(supervised: &Supervised, output: &Output) {
     let copies = supervised.copies.iter();
@@ -361,13 +358,13 @@ fn tell_of_others(supervised: &Supervised, output: &Output) {
     }
 }
 
-/// The number of packets in all captures of a copy.
-fn written(copy: usize, sources: &[(usize, PathBuf)], merged: &Merged) -> u64 {
-    let parts = sources.iter().zip(&merged.parts);
-    parts
-        .filter(|((of, _), _)| *of == copy)
-        .map(|(_, part)| part.packets)
-        .sum()
+/// The number of packets in all captures of a copy. `counted` has the number for each source.
+fn written(copy: usize, sources: &[(usize, PathBuf)], counted: &[u64]) -> u64 {
+    let of_copy = sources
+        .iter()
+        .zip(counted)
+        .filter(|((of, _), _)| *of == copy);
+    of_copy.map(|(_, packets)| packets).sum()
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {

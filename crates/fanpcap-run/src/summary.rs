@@ -31,8 +31,8 @@ pub(crate) struct Summary {
     pub(crate) steered_nowhere: Option<u64>,
     /// The merged file; null if no captures were merged.
     pub(crate) merge: Option<OfMerge>,
-    /// Packets that the copies took but that none of their captures contains, if captures were
-    /// merged. Negative if the captures contain more.
+    /// Packets that the copies took but that none of their captures contains, if the packets in the
+    /// captures were counted. Negative if the captures contain more.
     pub(crate) taken_not_written: Option<i64>,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct OfCopy {
     /// The copy's packets.
     #[serde(flatten)]
     pub(crate) account: Account,
-    /// Packets in the copy's captures.
+    /// Packets in the copy's captures; null if they were not counted.
     pub(crate) written: Option<u64>,
 }
 
@@ -141,14 +141,14 @@ impl Summary {
         merge: Option<OfMerge>,
     ) -> Self {
         let total = Account::sum(copies.iter().map(|copy| copy.account)).below(ceiling);
-        let difference = |merge: &OfMerge| {
+        let difference = |written: u64| {
             let taken = total.taken?.checked_add(total.inherited?)?;
-            Some(i64::try_from(taken).ok()? - i64::try_from(merge.packets).ok()?)
+            Some(i64::try_from(taken).ok()? - i64::try_from(written).ok()?)
         };
         Self {
             group,
             mode,
-            taken_not_written: merge.as_ref().and_then(difference),
+            taken_not_written: written(&copies).and_then(difference),
             copies,
             total,
             absent,
@@ -210,7 +210,7 @@ impl Summary {
         let mut rows = vec![COLUMNS.map(str::to_owned).to_vec()];
         rows.extend(self.copies.iter().map(of_copy));
         let starts = self.copies.iter().map(|copy| copy.starts).sum();
-        let written = self.merge.as_ref().map(|merge| merge.packets);
+        let written = written(&self.copies);
         rows.push(row("all".to_owned(), starts, &self.total, written));
         let is_empty =
             |column, figure: &str| OPTIONAL.contains(&column) && ["0", "-"].contains(&figure);
@@ -247,6 +247,11 @@ impl Summary {
         }
         text
     }
+}
+
+/// The number of packets in all captures; `None` if they were not counted.
+fn written(copies: &[OfCopy]) -> Option<u64> {
+    copies.iter().map(|copy| copy.written).sum()
 }
 
 /// The table's columns.

@@ -2,7 +2,9 @@
 
 mod watch;
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -77,7 +79,8 @@ impl Supervised {
         failure.unwrap_or(u8::from(self.none_joined))
     }
 
-    /// The captures that the copies wrote, each with its copy's number.
+    /// The captures that the copies wrote, each with its copy's number. If several copies wrote the
+    /// same file, the file is listed once.
     pub(crate) fn sources(&self) -> Vec<(usize, PathBuf)> {
         let of_copy = |copy: &Copy| {
             let mut paths = copy.files.captures();
@@ -87,7 +90,12 @@ impl Supervised {
                 .map(|path| (copy.number, path))
                 .collect::<Vec<_>>()
         };
-        self.copies.iter().flat_map(of_copy).collect()
+        let mut sources: Vec<(usize, PathBuf)> = self.copies.iter().flat_map(of_copy).collect();
+        let mut seen = BTreeSet::new();
+        sources.retain(|(_, path)| {
+            fs::metadata(path).map_or(true, |found| seen.insert((found.dev(), found.ino())))
+        });
+        sources
     }
 
     /// Removes the files with captures that copies wrote to standard output.

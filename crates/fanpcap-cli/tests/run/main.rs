@@ -19,6 +19,7 @@ mod outsiders;
 mod scripts;
 mod stolen;
 mod turns;
+mod unwritten;
 mod xdp;
 
 use std::fs::{self, File};
