@@ -120,6 +120,10 @@ fn no_copy_continues_without_its_device() {
             ensure!(said.contains(&told), "{said}");
         }
         ensure!(!said.contains("continue"), "{said}");
+        let hint = format!(
+            "--restart' starts the copies again when {FAR} is up; with 'gone@{FAR} = wait'"
+        );
+        ensure!(said.matches(&hint).count() == 1, "{said}");
         Ok(())
     })
     .unwrap();

@@ -83,6 +83,8 @@ pub(super) struct Watch<'a> {
     stopped: Option<Instant>,
     /// Whether the message about copies that did not end in time was printed.
     has_said_stays: bool,
+    /// Whether the hint about devices that are gone was printed.
+    has_said_gone: bool,
     /// Signals that were forwarded, with their times.
     forwarded: BTreeMap<i32, Instant>,
     scanned: Option<Instant>,
@@ -133,6 +135,7 @@ impl<'a> Watch<'a> {
             last_packets: None,
             stopped: None,
             has_said_stays: false,
+            has_said_gone: false,
             forwarded: BTreeMap::new(),
             scanned: None,
             outsiders: Outsiders::new(),

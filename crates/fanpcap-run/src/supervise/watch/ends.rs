@@ -7,6 +7,7 @@ use anyhow::Result;
 
 use super::{Watch, YOUNG};
 use crate::copy::End;
+use crate::founding;
 use crate::open_captures;
 
 impl Watch<'_> {
@@ -72,19 +73,20 @@ impl Watch<'_> {
                 "copy {number} ended ({}); it is started again",
                 end.status
             ));
-        } else if !end.told && !self.ledger.lost_devices(number).is_empty() {
+        } else if let Some(devices) = self.lost_devices(number).filter(|_| !end.told) {
             // The other copies on the device end too, perhaps a moment later.
             self.say(&format!(
                 "copy {number} ended ({}), because a device is gone",
                 end.status
             ));
+            self.say_how_to_go_on(&devices);
         } else if !end.told && self.copies.iter().any(|copy| !copy.is_done()) {
             self.say(&format!(
                 "copy {number} ended ({}); the other copies continue",
                 end.status
             ));
         }
-        let code = if copy.given_up {
+        let code = if self.copies[number].given_up {
             end.code().max(1)
         } else {
             end.code()
@@ -97,6 +99,26 @@ impl Watch<'_> {
             };
             failure.get_or_insert(code);
         }
+    }
+
+    /// The devices of a copy if one of them is gone.
+    fn lost_devices(&mut self, number: usize) -> Option<Vec<String>> {
+        let devices = self.ledger.lost_devices(number);
+        (!devices.is_empty()).then(|| devices.into_iter().collect())
+    }
+
+    /// Prints, once, how the capture can go on when the copies' devices are back.
+    fn say_how_to_go_on(&mut self, devices: &[String]) {
+        if std::mem::replace(&mut self.has_said_gone, true) {
+            return;
+        }
+        let (group, fanout) = (self.run.group, self.run.fanout.variable(0));
+        let waits = |device: &String| {
+            let plan = founding::explained(group, device, fanout).map(|it| it.plan);
+            plan.is_some_and(|plan| plan.is_ok_and(|plan| plan.waits_if_gone.is_some()))
+        };
+        let is_waiting = devices.iter().any(waits);
+        self.say(&how_to_go_on(devices, is_waiting));
     }
 
     /// Restarts the copies that are due.
@@ -146,5 +168,41 @@ impl Watch<'_> {
                 self.say(&format!("copy {number} has not joined the group: {matter}"));
             }
         }
+    }
+}
+
+/// How copies that have lost their devices can go on. `are_waiting` says that the settings tell
+/// them to wait for a device, which they could not do.
+fn how_to_go_on(devices: &[String], are_waiting: bool) -> String {
+    let names = devices.join(", ");
+    let restart = format!("'fanpcap run --restart' starts the copies again when {names} is up");
+    match devices {
+        // A handle on several devices can't wait.
+        [device] if !are_waiting => format!(
+            "{restart}; with 'gone@{device} = wait' in pcap.conf, or PCAP_GONE=wait, they do not end (tcpdump needs -Z root)"
+        ),
+        _ => restart,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_not_set_is_proposed() {
+        let said = |devices: &[&str], are_waiting| {
+            let devices: Vec<String> = devices.iter().map(ToString::to_string).collect();
+            how_to_go_on(&devices, are_waiting)
+        };
+        let restart = "'fanpcap run --restart' starts the copies again when eth0 is up";
+        assert_eq!(said(&["eth0"], true), restart);
+        let both = said(&["eth0"], false);
+        assert!(
+            both.starts_with(&format!("{restart}; with 'gone@eth0 = wait'")),
+            "{both}"
+        );
+        let several = said(&["eth0", "eth1"], false);
+        assert!(several.ends_with("when eth0, eth1 is up"), "{several}");
     }
 }
