@@ -46,6 +46,33 @@ fn the_units_are_what_systemd_understands() -> Result<()> {
     is_judged(&scratch, &mut verify).map(drop)
 }
 
+/// systemd would stop such a unit when the device goes, and nothing would start it again.
+#[test]
+fn no_unit_stops_for_good_when_its_device_goes() -> Result<()> {
+    let mut units = 0;
+    for entry in fs::read_dir(examples())? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if !name.ends_with(".service") {
+            continue;
+        }
+        units += 1;
+        let unit = text(&name)?;
+        let ties = ["BindsTo=", "Requires=", "Requisite=", "PartOf="];
+        let is_tied = |line: &&str| ties.iter().any(|tie| line.starts_with(tie));
+        let tied = unit
+            .lines()
+            .find(|line| is_tied(line) && line.contains(".device"));
+        ensure!(tied.is_none(), "{name}: {tied:?}");
+        let restarts =
+            unit.contains("\nRestart=on-failure\n") || unit.contains("\nRestart=always\n");
+        ensure!(restarts, "{name}");
+    }
+    ensure!(units >= 6, "{units}");
+    // The copies end with their device: only this option starts them again.
+    ensure!(text(UNIT)?.contains(" run -n 4 --restart -- "), "{UNIT}");
+    Ok(())
+}
+
 #[test]
 fn the_alert_rules_pass_their_tests() -> Result<()> {
     let scratch = Scratch::new()?;
