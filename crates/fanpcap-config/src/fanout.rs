@@ -161,6 +161,11 @@ impl Script {
         }
     }
 
+    /// The setting `file:PATH` with its options; `None` if the steering program is not from a file.
+    pub(crate) fn file(&self) -> Option<&str> {
+        (self.written == Written::File).then(|| self.source.text().trim())
+    }
+
     /// The title with the whole text, which [`Script::of_title`] reads: the group's options, if it
     /// has any, and then `text`.
     pub(crate) fn whole(&self, text: &str) -> String {

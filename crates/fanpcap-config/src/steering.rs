@@ -20,6 +20,7 @@ pub struct Steering {
     code: Code,
     title: String,
     text: String,
+    file: Option<String>,
     options: GroupOptions,
 }
 
@@ -72,6 +73,7 @@ impl Steering {
             code: code.map_err(|error| script.blame(unfit(&error)))?,
             title: script.title(source.text()),
             text: script.whole(source.text()),
+            file: script.file().map(str::to_owned),
             options: script.options(),
         };
         match steering.classifies() && steering.balance().is_some() {
@@ -108,6 +110,11 @@ impl Steering {
     /// groups.
     pub fn title(&self) -> &str {
         &self.title
+    }
+
+    /// The setting `file:PATH` with its options, if the steering program is from a file.
+    pub fn file(&self) -> Option<&str> {
+        self.file.as_deref()
     }
 
     /// The whole text. [`Script::of_title`] makes the same steering program from it.

@@ -141,10 +141,8 @@ pub(crate) fn group(group: u16, wanted: &GroupMode, device: Option<&str>) -> Res
             continue;
         };
         let runs = page.as_ref().map(|page| page.shown_mode());
-        let digest = page.as_ref().and_then(|page| page.steering.as_ref());
-        let digest = digest.map(|running| running.digest);
         let is_same_kind = has.mode == asked.mode.kind.kernel_type();
-        let is_same = page.is_none_or(|page| page.mode == asked.mode && digest == asked.digest);
+        let is_same = page.is_none_or(|page| asked.is_of(&page));
         if !is_same_kind || !is_same {
             let runs = runs.unwrap_or_else(|| format!("another mode (number {})", has.mode));
             bail!(

@@ -12,8 +12,10 @@ use fanpcap::overview::{DefaultMode, mode_text};
 use fanpcap_config::device::ANY;
 use fanpcap_config::fanout::Fanout;
 use fanpcap_config::mode::Mode;
+use fanpcap_config::settings::GroupChoice;
 use fanpcap_config::source::Source;
 use fanpcap_config::steering::Steering;
+use fanpcap_group::record::Record;
 use fanpcap_group::roster;
 use fanpcap_pcap::compile_expression;
 
@@ -26,7 +28,7 @@ const LAST: u16 = 60_000;
 /// The fanout mode of the copies, as far as the mode is known before the copies start.
 #[derive(Debug)]
 pub(crate) struct GroupMode {
-    /// The mode, or the steering program.
+    /// The mode, or the steering program in short, for messages.
     pub(crate) text: String,
     /// The reason for this mode, if --fanout does not give it.
     pub(crate) why: Option<String>,
@@ -54,6 +56,14 @@ pub(crate) struct Asked {
     pub(crate) digest: Option<u64>,
 }
 
+impl Asked {
+    /// Whether the member with this page has the mode.
+    pub(crate) fn is_of(&self, page: &Record) -> bool {
+        let digest = page.steering.as_ref().map(|running| running.digest);
+        page.mode == self.mode && digest == self.digest
+    }
+}
+
 /// Parses the modes of the copies. `None` if there are none. `is_on_engine` says that the copies
 /// will be on an engine other than packet sockets, which has classes.
 ///
@@ -74,7 +84,32 @@ pub(crate) fn parse_modes(texts: &[String], is_on_engine: bool) -> Result<Option
         );
         all.variables.extend(mode.variables);
     }
+    all.text = of_copies(&all.variables);
     Ok(Some(all))
+}
+
+/// The modes of the copies in short. The last mode is for all further copies.
+fn of_copies(modes: &[String]) -> String {
+    let last = modes.len().saturating_sub(1);
+    if modes.iter().all(|mode| *mode == modes[last]) {
+        return modes.last().map_or_else(String::new, |mode| short(mode));
+    }
+    let named = modes.iter().enumerate().map(|(copy, mode)| match copy {
+        copy if copy == last => format!("{} (from copy {copy} on)", short(mode)),
+        copy => format!("{} (copy {copy})", short(mode)),
+    });
+    named.collect::<Vec<_>>().join(", ")
+}
+
+/// A mode as it is. Of a steering program with several lines, the first one, without comments.
+fn short(text: &str) -> String {
+    let lines = text.lines().map(str::trim);
+    let mut lines = lines.filter(|line| !line.is_empty() && !line.starts_with("--"));
+    let first = lines.next().unwrap_or_default();
+    match lines.next() {
+        Some(_) => format!("{first} ..."),
+        None => first.to_owned(),
+    }
 }
 
 /// Parses the mode of --fanout, or compiles its steering program, as the library does.
@@ -99,8 +134,8 @@ pub(crate) fn parse_mode(text: &str, is_on_engine: bool) -> Result<GroupMode> {
         Err(fault) => bail!("--fanout {text:?}: {fault}"),
     };
     Ok(GroupMode {
-        variables: vec![text.clone()],
-        text,
+        text: short(&text),
+        variables: vec![text],
         why: None,
         asked: Some(Asked { mode, digest }),
     })
@@ -127,7 +162,7 @@ fn of_settings(group: u16, device: Option<&str>) -> Option<GroupMode> {
     let explained = founding::explained(group, device.unwrap_or(ANY), None)?;
     let joined = explained.plan.ok()?.choice?;
     (!joined.is_default).then(|| GroupMode {
-        text: mode_text(&joined, None),
+        text: of_choice(&joined),
         why: explained.origins.mode,
         asked: Some(Asked {
             mode: joined.mode,
@@ -135,6 +170,26 @@ fn of_settings(group: u16, device: Option<&str>) -> Option<GroupMode> {
         }),
         variables: Vec::new(),
     })
+}
+
+/// The mode of a member in short. A steering program from a file is `file:PATH`.
+fn of_choice(joined: &GroupChoice) -> String {
+    let whole = mode_text(joined, None);
+    let Some(steering) = &joined.steering else {
+        return whole;
+    };
+    // The title of a text is this text in one line. Other titles are names of modes.
+    let words = |text: &str| {
+        text.split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    let is_text = words(steering.title()) == words(steering.text());
+    match steering.file() {
+        Some(file) => file.to_owned(),
+        None if is_text => short(steering.text()),
+        None => whole,
+    }
 }
 
 /// A group number that no packet socket of this network namespace uses and no config file names.
@@ -219,6 +274,7 @@ mod tests {
     use std::ffi::OsStr;
 
     use super::*;
+    use fanpcap_testkit::Scratch;
 
     #[test]
     fn a_wrong_mode_says_what_to_write() {
@@ -257,9 +313,42 @@ mod tests {
             let error = modes(&["flow", other]).unwrap_err().to_string();
             assert!(error.contains("only +weight and +class"), "{error}");
         }
+        assert_eq!(two.text, "flow+weight=3 (copy 0), flow (from copy 1 on)");
+        let same = modes(&["lb", "lb"]).unwrap().unwrap();
+        assert_eq!(same.text, "lb");
         assert!(modes(&["flow", "hsah"]).is_err());
         let classes = "main = classify 2 >-> steer_flow";
         assert!(parse_mode(classes, false).is_err() && parse_mode(classes, true).is_ok());
+    }
+
+    #[test]
+    fn a_program_of_several_lines_is_shown_in_short() {
+        let program = "-- DNS\n\nmain = do\n  when (has_port 53) (inc 1)\n  steer_flow\n";
+        let scratch = Scratch::new().unwrap();
+        let file = format!(
+            "file:{}",
+            scratch.write("dns.pfq", program).unwrap().display()
+        );
+        let shown = |text: &str| parse_mode(text, false).unwrap();
+        let own = shown(program);
+        assert_eq!(own.text, "main = do ...");
+        assert_eq!(own.variable(0), Some(program.trim()));
+        assert_eq!(shown("-- all\nmain = steer_flow").text, "main = steer_flow");
+        assert_eq!(
+            shown(&format!(" {file} +sticky")).text,
+            format!("{file} +sticky")
+        );
+        for (setting, expected) in [
+            (program, "main = do ..."),
+            (&file, &file),
+            ("main = steer_flow", "main = steer_flow"),
+            ("flow + weight=3", "flow+weight=3"),
+            ("lb", "lb"),
+        ] {
+            let explained = founding::explained(7, "lo", Some(setting)).unwrap();
+            let choice = explained.plan.unwrap().choice.unwrap();
+            assert_eq!(of_choice(&choice), expected);
+        }
     }
 
     #[test]

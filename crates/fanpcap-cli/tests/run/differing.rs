@@ -46,6 +46,10 @@ fn each_copy_has_the_weight_of_its_mode() {
         let scratch = Scratch::new()?;
         let weights = [" +weight=1", " +weight=1000"];
         let running = start(&scratch, "main = steer_flow\n", weights, FAR)?;
+        let file = format!("file:{}", scratch.file("steer.pfq").display());
+        let modes = format!("{file} +weight=1 (copy 0), {file} +weight=1000 (from copy 1 on)");
+        running.wait_until_says(&format!("3 copies in group {GROUP}, {modes}; "), 1)?;
+        running.wait_until_says(&format!("in group {GROUP}, {modes}, on {FAR}: 3 copies"), 1)?;
         assert_eq!(slots("weight")?, [1, 1000, 1000]);
         let buckets = slots("buckets")?;
         ensure!((1..=4).contains(&buckets[0]), "{buckets:?}");

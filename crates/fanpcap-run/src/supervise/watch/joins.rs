@@ -68,9 +68,15 @@ impl Watch<'_> {
             let group = self.run.group;
             self.say(&format!("group {group} has {has}, not {expected}{why}"));
         }
-        self.mode = Some(match record.is_on_engine() {
-            true => on_engine(&has),
+        let asked = self.run.fanout.asked.as_ref();
+        // The page has a steering program in one line, without its file's name.
+        let mode = match asked.is_some_and(|asked| asked.is_of(record)) {
+            true => expected.clone(),
             false => has,
+        };
+        self.mode = Some(match record.is_on_engine() {
+            true => on_engine(&mode),
+            false => mode,
         });
     }
 
