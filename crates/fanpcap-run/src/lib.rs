@@ -19,7 +19,7 @@ mod processes;
 mod guard;
 mod orphans;
 pub mod serve;
-mod settings_left;
+mod left_behind;
 mod written;
 mod supervise;
 
@@ -211,7 +211,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             program::code(&error)
         }
     };
-    settings_left::put_back(&output);
+    left_behind::tidy(group, &output);
     output.close();
     Ok(ExitCode::from(code))
 }

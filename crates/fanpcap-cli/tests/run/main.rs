@@ -16,6 +16,7 @@ mod merged;
 mod members;
 mod nowhere;
 mod outsiders;
+mod remains;
 mod scripts;
 mod stolen;
 mod turns;

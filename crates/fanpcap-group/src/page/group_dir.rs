@@ -302,8 +302,8 @@ impl GroupDir {
     }
 
     /// Removes the files that members of any group left behind because they died, or had dropped
-    /// the privilege to remove them.
-    pub(super) fn sweep(&self) {
+    /// the privilege to remove them. Removes what the calling process has the right to.
+    pub fn sweep(&self) {
         let Ok(root) = self.root.open() else {
             return;
         };

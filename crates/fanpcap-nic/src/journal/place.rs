@@ -250,11 +250,20 @@ fn directory() -> Result<(Directory, PathBuf), DeviceError> {
     found.map_err(DeviceError::Journal)
 }
 
-/// The interface indices of the journals in the calling thread's network namespace.
+/// The interface indices of the journals in the calling thread's network namespace. Creates no
+/// directories.
 ///
 /// # Errors
 /// [`DeviceError::Journal`].
 pub fn journals() -> Result<Vec<u32>, DeviceError> {
+    let netns = netns::inode().map_err(DeviceError::Journal)?.to_string();
+    let all = match root::find_state(TUNE) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        found => found.map_err(DeviceError::Journal)?,
+    };
+    if all.about(OsStr::new(&netns)).is_err() {
+        return Ok(Vec::new());
+    }
     let found = directory()?;
     let number = |name: OsString| name.to_str()?.strip_suffix(".journal")?.parse().ok();
     let mut numbers: Vec<u32> = found.0.names().filter_map(number).collect();
@@ -273,14 +282,6 @@ pub fn journals() -> Result<Vec<u32>, DeviceError> {
 /// [`DeviceError::Journal`].
 pub fn all_changes() -> Result<Vec<(u32, Change)>, DeviceError> {
     let mut changes = Vec::new();
-    let netns = netns::inode().map_err(DeviceError::Journal)?.to_string();
-    let all = match root::find_state(TUNE) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(changes),
-        found => found.map_err(DeviceError::Journal)?,
-    };
-    if all.about(OsStr::new(&netns)).is_err() {
-        return Ok(changes);
-    }
     for ifindex in journals()? {
         // A journal is replaced as a whole, so reading it needs no lock.
         let content = Place::below(directory()?, ifindex, About::default()).read();

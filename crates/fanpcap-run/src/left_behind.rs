@@ -1,6 +1,7 @@
-//! Puts back the device settings that copies have left behind, because they were killed or had
-//! dropped their privileges.
+//! Removes the pages and puts back the device settings that copies have left behind, because they
+//! were killed or had dropped their privileges.
 
+use fanpcap_group::page::GroupDir;
 use fanpcap_linux::interface;
 use fanpcap_nic::device::Device;
 use fanpcap_nic::journal::{self, Journal, Outcome};
@@ -8,8 +9,13 @@ use fanpcap_nic::settings::Settings;
 
 use super::output::Output;
 
-/// Puts back settings that no living process needs any more, if this process has the privilege.
-pub(super) fn put_back(output: &Output) {
+/// Removes pages and puts back settings that no living process needs any more, if this process has
+/// the privilege.
+pub(super) fn tidy(group: u16, output: &Output) {
+    // Without a directory for pages, there are no pages.
+    if let Ok(directory) = GroupDir::of(0, group) {
+        directory.sweep();
+    }
     // An error does no harm here: a user who may not enter the directory of the journals can't
     // have changed a setting.
     for ifindex in journal::journals().unwrap_or_default() {
