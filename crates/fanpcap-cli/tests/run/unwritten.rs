@@ -1,5 +1,5 @@
-//! Packets that copies took and that their captures lack: the command counts them, and says why they
-//! are missing. The copies of tcpdump write whole buffers.
+//! Packets that copies took and that their captures lack: the command counts them, and says why
+//! they are missing. The copies of tcpdump write whole buffers.
 
 use std::fs;
 
