@@ -1,9 +1,10 @@
 //! Entries: one setting with its target, and the rules for all settings of a file or an
 //! environment.
 
-use super::keys::Key;
+use super::keys::{KEYS, Key, Row, Scope};
 use super::value::{self, Value};
 use crate::report::{Fault, Place, Report, offset_in, quote};
+use fanpcap_steer::nearest::nearest_within;
 use std::collections::HashMap;
 
 /// The handles to which an entry applies.
@@ -102,6 +103,28 @@ pub(super) fn channel(text: &str, separator: char) -> Result<Target, Fault> {
             let hint = format!("write DEVICE{separator}CHANNEL, as in eth0{separator}0");
             Err(Fault::new("channel-missing", message).hint(hint))
         }
+    }
+}
+
+/// The row and the target of a key whose target follows a `_`, as in `group_DEV`, although the key
+/// needs an `@`: `ring_eth0`. At most `limit` letters of the key may differ.
+pub(super) fn behind_underscore(limit: usize, written: &str) -> Option<(&'static Row, &str)> {
+    written.match_indices('_').find_map(|(at, _)| {
+        let names = KEYS.iter().flat_map(|row| row.names.iter().copied());
+        let name = nearest_within(limit, &written[..at], names)?;
+        let row = KEYS.iter().find(|row| row.names.contains(&name))?;
+        Some((row, &written[at + 1..]))
+    })
+}
+
+/// A device's or group's key as the config file has it. In `target`, a `_` may precede a channel.
+pub(super) fn with_target(row: &Row, target: &str) -> String {
+    let name = row.names.first().unwrap_or(&"");
+    match channel(target, '_') {
+        Ok(Target::Channel(device, channel)) if row.scope == Scope::Channel => {
+            format!("{name}@{device}.{channel}")
+        }
+        _ => format!("{name}@{target}"),
     }
 }
 

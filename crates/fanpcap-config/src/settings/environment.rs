@@ -215,23 +215,29 @@ fn near_miss(name: &str, rest: &str) -> Option<Fault> {
         let near = nearest_within(1, head, KEYS.iter().filter_map(|row| row.family))?;
         Some(format!("{near}_{device}"))
     };
-    let hint = match whole().or_else(family).or_else(|| of_no_device(rest)) {
-        Some(near) => format!("did you mean 'PCAP_{near}'?"),
-        None => of_file(rest)?,
-    };
+    let meant = |near| format!("did you mean 'PCAP_{near}'?");
+    let near = || whole().or_else(family).map(meant);
+    let hint = near()
+        .or_else(|| of_file(rest))
+        .or_else(|| of_no_device(rest).map(meant))?;
     let message = format!("unknown variable {}", quote(name));
     Some(Fault::new("variable-unknown", message).hint(hint))
 }
 
-/// Advice if `rest` is a device's key that only the config file has, with or without a device.
+/// Advice if `rest` is a key that only the config file has for one device, with or without a
+/// device.
 fn of_file(rest: &str) -> Option<String> {
-    let (head, device) = rest.split_once('_').unwrap_or((rest, "DEV"));
-    let is_it = |row: &&Row| {
-        let has = |name: &&str| name.eq_ignore_ascii_case(head);
-        row.scope == Scope::Device && row.variables.is_empty() && row.names.iter().any(has)
-    };
-    let name = KEYS.iter().find(is_it)?.names.first()?;
-    Some(format!("write '{name}@{device} = VALUE' into pcap.conf"))
+    let with_device = format!("{rest}_DEV");
+    let found = entry::behind_underscore(0, rest);
+    let (row, target) = found.or_else(|| entry::behind_underscore(0, &with_device))?;
+    if !matches!(row.scope, Scope::Device | Scope::Channel) || row.family.is_some() {
+        return None;
+    }
+    let for_all = row.variables.first();
+    let for_all = for_all.map(|name| format!("set PCAP_{name} for every device, or "));
+    let key = entry::with_target(row, target);
+    let for_all = for_all.unwrap_or_default();
+    Some(format!("{for_all}write '{key} = VALUE' into pcap.conf"))
 }
 
 /// The variable that was meant, if `rest` adds a device to a variable that takes no device.

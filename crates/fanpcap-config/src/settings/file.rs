@@ -189,7 +189,14 @@ fn group_of(written: &str) -> Result<String, Fault> {
 fn scoped(row: &Row, key: &str, target: Option<&str>) -> Result<Target, Fault> {
     match (row.scope, target) {
         (Scope::All | Scope::AllOrGroup, None) => Ok(Target::All),
-        (Scope::AllOrGroup, Some(target)) => value::group(target).map(Target::Group),
+        (Scope::AllOrGroup, Some(target)) => {
+            value::group(target)
+                .map(Target::Group)
+                .map_err(|fault| match fault.slug {
+                    "not-a-number" => fault.hint(OF_GROUP),
+                    _ => fault,
+                })
+        }
         (Scope::Device, Some(target)) => value::device(target).map(Target::Device),
         (Scope::Channel, Some(target)) => {
             value::device(target).and_then(|_| entry::channel(target, '.'))
@@ -221,18 +228,23 @@ fn unknown(name: &str, lower: &str) -> Fault {
     if name.is_empty() {
         return Fault::new("key-missing", "no key before '='").hint("write 'key = value'");
     }
-    let near = nearest(lower, KEYS.iter().flat_map(|row| row.names.iter().copied()))
-        .map(str::to_owned)
-        .or_else(|| {
-            let (family, _) = lower.split_once('_')?;
-            nearest(family, ["group"])?;
-            Some(format!("{GROUP_OF}{}", name.get(family.len() + 1..)?))
-        });
-    Fault::new("key-unknown", format!("unknown key {}", quote(name)))
-        .nearest(near, "see pcap.conf(5) for the keys")
+    let fault = Fault::new("key-unknown", format!("unknown key {}", quote(name)));
+    let Some((row, target)) = entry::behind_underscore(usize::MAX, name) else {
+        let near = nearest(lower, KEYS.iter().flat_map(|row| row.names.iter().copied()));
+        return fault.nearest(near.map(str::to_owned), "see pcap.conf(5) for the keys");
+    };
+    let near = match row.scope {
+        Scope::All if row.key == Key::Group => Some(format!("{GROUP_OF}{target}")),
+        Scope::All => row.names.first().map(|&name| name.to_owned()),
+        Scope::AllOrGroup if value::group(target).is_err() => None,
+        Scope::AllOrGroup | Scope::Device | Scope::Channel => Some(entry::with_target(row, target)),
+    };
+    fault.nearest(near, OF_GROUP)
 }
 
 const GROUP_OF: &str = "group_";
+/// Advice about a key that names a device where it needs a group.
+const OF_GROUP: &str = "write the group's number, as in fanout@5";
 
 #[cfg(test)]
 mod tests;

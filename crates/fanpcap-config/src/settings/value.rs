@@ -132,8 +132,20 @@ fn cpus(text: &str) -> Result<Vec<(u32, u32)>, Fault> {
     text.split(',').map(range).collect()
 }
 
-/// Parses a size in bytes, which may end in `K`, `M` or `G`.
+/// Parses a ring's size. For a size with another unit, such as `32MB`, proposes `32M`.
 fn size(text: &str) -> Result<i32, Fault> {
+    bytes(text).ok_or_else(|| {
+        let near = text
+            .trim_end_matches(['i', 'I', 'b', 'B', ' '])
+            .replace(' ', "");
+        let near = Some(near).filter(|near| bytes(near).is_some());
+        let message = format!("{} is no size of a ring", quote(text));
+        Fault::new("ring-size-bad", message).nearest(near, "write 1M to 1G, such as 64M")
+    })
+}
+
+/// Parses a size in bytes, which may end in `K`, `M` or `G`; `None` if it is no ring's size.
+fn bytes(text: &str) -> Option<i32> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match &text[digits.len()..] {
         "" => Some(0),
@@ -144,11 +156,7 @@ fn size(text: &str) -> Result<i32, Fault> {
     };
     let bytes = shift.and_then(|shift| Some(i64::from(number(digits, 0, u32::MAX).ok()?) << shift));
     let bytes = bytes.filter(|bytes| (RING_MIN..=RING_MAX).contains(bytes));
-    let bytes = bytes.and_then(|bytes| i32::try_from(bytes).ok());
-    bytes.ok_or_else(|| {
-        let message = format!("{} is no size of a ring", quote(text));
-        Fault::new("ring-size-bad", message).hint("write 1M to 1G, such as 64M")
-    })
+    bytes.and_then(|bytes| i32::try_from(bytes).ok())
 }
 
 fn yes_no(text: &str) -> Result<bool, Fault> {

@@ -138,7 +138,6 @@ fn near_misses_are_refused_with_the_right_name() {
         ("PCAP_GROUPS_eth0", "PCAP_GROUP_eth0"),
         ("PCAP_FANUOT_eth0_1", "PCAP_FANOUT_eth0_1"),
         ("PCAP_CAPLEN_eth0", "PCAP_CAPLEN"),
-        ("PCAP_DRIVER_eth0", "PCAP_DRIVER"),
         ("PCAP_DEF_GROUP_eth0", "PCAP_DEF_GROUP"),
     ] {
         let hint = format!("did you mean '{near}'?");
@@ -148,10 +147,21 @@ fn near_misses_are_refused_with_the_right_name() {
         ("PCAP_STEAL", "steal@DEV"),
         ("PCAP_STEAL_eth0", "steal@eth0"),
         ("PCAP_OUTGOING", "outgoing@DEV"),
+        ("PCAP_RX_CHANNELS_eth0", "rx_channels@eth0"),
+        ("PCAP_RX_CHANNELS", "rx_channels@DEV"),
+        ("PCAP_NAPI_eth0_1", "napi@eth0.1"),
     ] {
         let hint = format!("write '{line} = VALUE' into pcap.conf");
         assert_eq!(refusal(name, "1"), ("variable-unknown", 1, hint));
     }
+    for key in ["RING", "GONE", "DRIVER"] {
+        let name = format!("PCAP_{key}_eth_0");
+        let line = format!("{}@eth_0", key.to_ascii_lowercase());
+        let hint =
+            format!("set PCAP_{key} for every device, or write '{line} = VALUE' into pcap.conf");
+        assert_eq!(refusal(&name, "1"), ("variable-unknown", 1, hint));
+    }
+    assert_eq!(refusal("PCAP_RING", "32MB").2, "did you mean '32M'?");
 }
 
 #[test]

@@ -238,11 +238,56 @@ fn unknown_keys_get_the_nearest_one() {
             "did you mean 'combined_channels'?",
         ),
         ("def group = 5", "did you mean 'def_group'?"),
+        ("rx_chanels@eth0 = 5", "did you mean 'rx_channels'?"),
         ("verbosity = 5", "see pcap.conf(5) for the keys"),
     ] {
         let report = parse(text, "pcap.conf").unwrap_err();
         assert_eq!(report.hint.as_deref(), Some(near), "{text}");
     }
+}
+
+#[test]
+fn a_target_behind_an_underscore_is_moved_behind_an_at() {
+    for (key, near) in [
+        ("ring_eth0", "ring@eth0"),
+        ("Gone_Eth_0", "gone@Eth_0"),
+        ("rign_eth0:1", "ring@eth0:1"),
+        ("rx_channels_eth0", "rx_channels@eth0"),
+        ("irq_eth0_1", "irq@eth0.1"),
+        ("napi_eth0.1", "napi@eth0.1"),
+        ("fanout_5", "fanout@5"),
+        ("def_group_eth0", "group_eth0"),
+        ("caplen_eth0", "caplen"),
+    ] {
+        let report = parse(&format!("{key} = 1"), "pcap.conf").unwrap_err();
+        assert_eq!(report.slug, "key-unknown");
+        assert_eq!(report.hint, Some(format!("did you mean '{near}'?")));
+        let value = match near.split(['@', '_']).next().unwrap() {
+            "ring" => "1M",
+            "gone" => "wait",
+            "fanout" => "lb",
+            _ => "1",
+        };
+        let meant = parse(&format!("{near} = {value}"), "pcap.conf");
+        assert_eq!(meant.map(|it| it.len()), Ok(1), "{near}");
+    }
+}
+
+#[test]
+fn a_mode_is_of_a_group_and_not_of_a_device() {
+    for (text, slug, column) in [
+        ("fanout@eth0 = flow", "not-a-number", 8),
+        ("fanout@ = flow", "not-a-number", 8),
+        ("fanout_eth0 = flow", "key-unknown", 1),
+    ] {
+        let report = parse(text, "pcap.conf").unwrap_err();
+        let hint = report.hint.as_deref();
+        assert_eq!(hint, Some("write the group's number, as in fanout@5"));
+        assert_eq!(refusal(text), (slug, 1, column));
+    }
+    let report = parse("fanout@65536 = flow", "pcap.conf").unwrap_err();
+    let range = "write a number from 0 to 65535";
+    assert_eq!(report.hint.as_deref(), Some(range));
 }
 
 #[test]

@@ -157,9 +157,9 @@ fn sizes_of_rings_have_units_and_limits() {
         "99999999999G",
         "+64M",
         "-1M",
-        "64 M",
         "64MM",
-        "64MB",
+        "2GB",
+        "64B",
         "64T",
         "0x10M",
         "1.5G",
@@ -168,6 +168,23 @@ fn sizes_of_rings_have_units_and_limits() {
         let fault = value(Key::Ring, text).unwrap_err();
         assert_eq!((fault.slug, fault.offset), ("ring-size-bad", 0), "{text}");
         assert_eq!(fault.hint.as_deref(), Some("write 1M to 1G, such as 64M"));
+    }
+    for (text, near) in [
+        ("32MB", "32M"),
+        ("32mib", "32m"),
+        ("32 M", "32M"),
+        ("1 GiB", "1G"),
+        ("2048kB", "2048k"),
+        ("67108864B", "67108864"),
+    ] {
+        let fault = value(Key::Ring, text).unwrap_err();
+        let hint = format!("did you mean '{near}'?");
+        assert_eq!(
+            (fault.slug, fault.hint),
+            ("ring-size-bad", Some(hint)),
+            "{text}"
+        );
+        assert!(value(Key::Ring, near).is_ok());
     }
 }
 

@@ -1,7 +1,7 @@
 //! Explains the settings of one device: each value with its origin, and the settings without effect
 //! with the reason.
 
-use super::{Compile, Handle, Plan};
+use super::{Compile, Handle, Plan, find};
 use crate::device::{ANY, Device, Part};
 use crate::driver::Driver;
 use crate::fanout::Fanout;
@@ -12,6 +12,7 @@ use crate::settings::environment::{self, shell_name};
 use crate::settings::keys::Key;
 use crate::settings::{Environment, Settings, Value};
 use fanpcap_steer::nearest::nearest;
+use std::collections::BTreeSet;
 
 /// The settings of a handle on a device, explained.
 #[derive(Debug, Clone)]
@@ -160,18 +161,37 @@ impl Settings {
                 (!is_there).then(|| no_device(entry, name, interfaces))
             }
             Target::Group(group) if entry.key == Key::Fanout => {
-                let lists = self.environment.iter().chain(&self.file);
-                let is_joined = lists
-                    .filter(|other| other.key == Key::Group)
-                    .any(|other| other.value.group() == Some(*group));
-                let why = format!(
-                    "no setting puts a device in group {group}, so this is for applications that \
-                     call pcap_fanout()"
-                );
-                let ignored = ignored(entry, Reason::NobodysGroup, why);
-                (!is_joined).then_some(ignored)
+                let is_joined = self.joined().any(|joined| joined == *group);
+                (!is_joined).then(|| self.nobodys_group(entry, *group))
             }
             Target::Group(_) | Target::All => None,
+        }
+    }
+
+    /// The groups into which settings put handles.
+    fn joined(&self) -> impl Iterator<Item = u16> {
+        let entries = self.environment.iter().chain(&self.file);
+        let entries = entries.filter(|entry| entry.key == Key::Group);
+        entries.filter_map(|entry| entry.value.group())
+    }
+
+    /// A mode for a group that no handle joins by settings. Another group was probably meant if it
+    /// is the only one without a mode.
+    fn nobodys_group(&self, entry: &Entry, group: u16) -> Ignored {
+        let is_default = |group| Some(group) == self.default_group();
+        let has_mode = |&group: &u16| {
+            find(&self.file, Key::Fanout, &Target::Group(group)).is_some()
+                || (is_default(group) && self.default_fanout().is_some())
+        };
+        let without: BTreeSet<u16> = self.joined().filter(|it| !has_mode(it)).collect();
+        let why = format!(
+            "no setting puts a device in group {group}, so this is only for applications that call \
+             pcap_fanout()"
+        );
+        let meant = |other: &u16| format!("did you mean 'fanout@{other}'?");
+        Ignored {
+            hint: without.first().filter(|_| without.len() == 1).map(meant),
+            ..ignored(entry, Reason::NobodysGroup, why)
         }
     }
 }
@@ -299,6 +319,8 @@ fn base_of(name: &str, exists: impl Fn(&str) -> bool) -> String {
 
 fn no_device(entry: &Entry, name: &str, interfaces: &[String]) -> Ignored {
     let why = format!("there is no device {}", quote(name));
+    let is_group = entry.key == Key::Fanout && name.parse::<u16>().is_ok();
+    let for_group = || format!("for group {name} write 'fanout@{name} = MODE' into pcap.conf");
     let near = nearest(name, interfaces.iter().map(String::as_str));
     let hint = near.map(|near| {
         let near = match entry.is_variable() {
@@ -313,7 +335,7 @@ fn no_device(entry: &Entry, name: &str, interfaces: &[String]) -> Ignored {
         is_one.then(|| format!("for every device it is {family}"))
     };
     Ignored {
-        hint: hint.or_else(for_all),
+        hint: is_group.then(for_group).or(hint).or_else(for_all),
         ..ignored(entry, Reason::NoSuchDevice, why)
     }
 }

@@ -155,3 +155,34 @@ fn a_mode_of_nobodys_group_and_names_that_are_none_are_told() {
         hints[4]
     );
 }
+
+#[test]
+fn a_mode_of_nobodys_group_names_the_only_group_without_a_mode() {
+    let hint = |variables: &[(&str, &str)], config: &str| {
+        let mut told = nobodys(variables, config);
+        assert_eq!(told.len(), 1, "{config}");
+        let (_, reason, hint) = told.remove(0);
+        assert_eq!(reason, "nobodys-group");
+        hint
+    };
+    let meant = "did you mean 'fanout@5'?";
+    assert_eq!(hint(&[], "fanout@6 = lb\ngroup_ux0 = 5"), meant);
+    let twice = "group_ux0 = 5\ngroup_ux1 = 7\nfanout@7 = lb\nfanout@6 = lb\ngroup_any = 5";
+    assert_eq!(hint(&[], twice), meant);
+    assert_eq!(hint(&[("PCAP_GROUP", "5")], "fanout@6 = lb"), meant);
+    // Either of two groups, no group, and groups that have a mode.
+    assert_eq!(hint(&[], "group_ux0 = 5\ngroup_ux1 = 7\nfanout@6 = lb"), "");
+    assert_eq!(hint(&[], "fanout@6 = lb"), "");
+    let own = "group_ux0 = 5\nfanout@5 = rnd\nfanout@6 = lb";
+    assert_eq!(hint(&[], own), "");
+    let default = "def_group = 5\nfanout = rnd\nfanout@6 = lb";
+    assert_eq!(hint(&[], default), "");
+}
+
+#[test]
+fn a_mode_variable_of_a_group_is_a_line_of_the_file() {
+    let told = nobodys(&[("PCAP_FANOUT_5", "lb"), ("PCAP_GROUP", "5")], "");
+    let hint = "for group 5 write 'fanout@5 = MODE' into pcap.conf".to_owned();
+    let row = ("PCAP_FANOUT_5=lb".to_owned(), "no-such-device", hint);
+    assert_eq!(told, [row]);
+}
