@@ -34,16 +34,20 @@ pub(crate) struct Away {
     /// When the first of the latest failed attempts was made, in nanoseconds of `CLOCK_MONOTONIC`;
     /// 0: the last attempt did not fail.
     failing_ns: AtomicU64,
+    /// The setting that makes the handle wait: `PCAP_GONE=wait`, `/etc/pcap.conf:3`.
+    pub(crate) origin: Box<str>,
     pub(crate) come_back: fn(PcapHandle) -> Result<(), NotBack>,
 }
 
 impl Away {
-    /// The preparations of a handle whose `socket` is bound to the device.
+    /// The preparations of a handle whose `socket` is bound to the device, and which waits because
+    /// of the setting `origin`.
     ///
     /// # Errors
     /// The errors of socket(2), and of stat(2) for the namespace.
     pub(crate) fn new(
         socket: BorrowedFd<'_>,
+        origin: &str,
         come_back: fn(PcapHandle) -> Result<(), NotBack>,
     ) -> io::Result<Self> {
         Ok(Self {
@@ -52,6 +56,7 @@ impl Away {
             hardware: packet::hardware_type(socket)?,
             is_away: AtomicBool::new(false),
             failing_ns: AtomicU64::new(0),
+            origin: origin.into(),
             come_back,
         })
     }
@@ -168,6 +173,7 @@ mod tests {
             hardware: libc::ARPHRD_LOOPBACK,
             is_away: AtomicBool::new(true),
             failing_ns: AtomicU64::new(0),
+            origin: "PCAP_GONE=wait".into(),
             come_back: |_| Ok(()),
         }
     }

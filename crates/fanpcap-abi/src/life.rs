@@ -282,9 +282,10 @@ impl Member for PcapHandle {
 }
 
 impl Return for PcapHandle {
-    fn expect_return(self) -> Result<(), String> {
+    fn expect_return(self, origin: &str) -> Result<(), String> {
         let socket = self.socket().ok_or("the handle has no socket")?;
-        let away = Away::new(socket, gone::come_back::<Self>).map_err(|error| error.to_string())?;
+        let away = Away::new(socket, origin, gone::come_back::<Self>);
+        let away = away.map_err(|error| error.to_string())?;
         let selectable = self.with_reader(Reader::be_selectable);
         selectable
             .unwrap_or(Err(ErrorKind::NotConnected.into()))
@@ -306,7 +307,8 @@ impl Return for PcapHandle {
                 true => " needs CAP_NET_RAW (tcpdump: -Z root)".to_owned(),
                 false => format!(": {error}"),
             };
-            format!("The interface disappeared; waiting for it (PCAP_GONE=wait){why}")
+            let origin = &away.origin;
+            format!("The interface disappeared; waiting for it ({origin}){why}")
         };
         let socket = self.socket().ok_or("the handle has no socket")?;
         let (version, geometry) = ring::of(socket).map_err(failed)?;

@@ -19,7 +19,7 @@ pub(crate) fn expect<H: Handle>(p: H, plan: &Plan, status: c_int) -> c_int {
         return status;
     }
     let why = match p.is_read_by_us() {
-        true => p.expect_return().err(),
+        true => p.expect_return(origin).err(),
         false => Some("fanpcap can't read this device".to_owned()),
     };
     match why {

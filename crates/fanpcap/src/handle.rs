@@ -206,11 +206,12 @@ pub trait Member: Copy {
 
 /// The operations of a handle whose device is gone, and that waits for the device's return.
 pub trait Return: Copy {
-    /// Makes the handle wait when its device is gone. Called at the end of the activation.
+    /// Makes the handle wait when its device is gone, because of the setting `origin`. Called at
+    /// the end of the activation.
     ///
     /// # Errors
     /// Why the handle can't wait.
-    fn expect_return(self) -> Result<(), String>;
+    fn expect_return(self, origin: &str) -> Result<(), String>;
 
     /// Whether the handle has left its device.
     fn is_away(self) -> bool;

@@ -312,7 +312,7 @@ impl Life for Fake<'_> {
 }
 
 impl Return for Fake<'_> {
-    fn expect_return(self) -> Result<(), String> {
+    fn expect_return(self, _: &str) -> Result<(), String> {
         self.log("expect return");
         Ok(())
     }

@@ -256,18 +256,35 @@ fn a_device_of_another_link_type_is_not_read() -> Result<()> {
 #[test]
 #[ignore = "needs root: run by make test"]
 fn an_application_that_has_given_up_its_privileges_can_not_wait() -> Result<()> {
-    on_wire(1, |wire| {
-        let program = Program::new("tcpdump", "listening on")?
-            .args(["-n", "-Z", "nobody", "-i", DEVICE, "-w"])
-            .arg(wire.scratch.new_file("capture"));
-        let member = program.set("PCAP_GONE", "wait").start(&wire.scratch)?;
-        veth::ip(&format!("link delete {FAR_DEVICE}"))?;
-        let said = member.wait()?.said;
-        let expected = "The interface disappeared; waiting for it (PCAP_GONE=wait) needs \
-                        CAP_NET_RAW (tcpdump: -Z root)\n";
-        ensure!(said.contains(expected), "{said}");
-        Ok(())
-    })
+    for is_in_file in [false, true] {
+        on_wire(1, |wire| {
+            let program = Program::new("tcpdump", "listening on")?
+                .args(["-n", "-Z", "nobody", "-i", DEVICE, "-w"])
+                .arg(wire.scratch.new_file("capture"));
+            let config = wire.scratch.file("gone.conf").display().to_string();
+            let (program, origin) = match is_in_file {
+                false => (
+                    program.set("PCAP_GONE", "wait"),
+                    "PCAP_GONE=wait".to_owned(),
+                ),
+                true => {
+                    let text = format!("# how\ngone@{DEVICE} = wait\n");
+                    wire.scratch.write("gone.conf", &text)?;
+                    (program.set("PCAP_CONFIG", &config), format!("{config}:2"))
+                }
+            };
+            let member = program.start(&wire.scratch)?;
+            veth::ip(&format!("link delete {FAR_DEVICE}"))?;
+            let said = member.wait()?.said;
+            let expected = format!(
+                "The interface disappeared; waiting for it ({origin}) needs CAP_NET_RAW \
+                 (tcpdump: -Z root)\n"
+            );
+            ensure!(said.contains(&expected), "{said}");
+            Ok(())
+        })?;
+    }
+    Ok(())
 }
 
 #[test]
