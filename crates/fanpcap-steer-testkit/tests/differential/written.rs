@@ -8,7 +8,7 @@ use fanpcap_steer::ebpf::EbpfError;
 use fanpcap_steer::ir::Tree;
 use fanpcap_steer::parts::Parts;
 use fanpcap_steer::table::{self, Engines, Entry};
-use fanpcap_steer::{modes, tree};
+use fanpcap_steer::{ForEngine, GroupOptions, modes, tree};
 
 use super::case::Case;
 use super::group::Group;
@@ -102,11 +102,14 @@ fn what_is_of_other_engines_is_refused() {
         let program = compiled(&source);
         for hook in [Hook::Fanout, Hook::Filter] {
             let refused = hook.object(&program);
-            assert!(
-                matches!(refused, Err(EbpfError::Unfit(_))),
-                "{hook:?}: {source}"
-            );
+            let Err(EbpfError::Unfit(unfit)) = refused else {
+                panic!("{hook:?}: {source}");
+            };
+            let is_advised = unfit.what.ends_with("set PCAP_DRIVER=xdp");
+            assert!(is_advised, "{source}: {unfit}");
         }
+        let on_xdp = ForEngine::of(program, GroupOptions::default());
+        assert!(on_xdp.and_then(|it| it.decision()).is_ok(), "{source}");
         count += 1;
     }
     assert!(count > 5);

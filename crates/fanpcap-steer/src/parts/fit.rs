@@ -41,7 +41,7 @@ pub(super) fn check(main: &Function) -> Result<(), Unfit> {
     if ends.copy {
         return Err(Unfit {
             what: "packets that no steering function has steered go to all members, which a kernel group can't do: \
-                   put a steering function on every path that does not drop, such as `>-> steer_flow` at the end"
+                   end each path that does not drop with one, as in `>-> steer_flow`, or set PCAP_DRIVER=xdp"
                 .to_owned(),
         });
     }
@@ -59,7 +59,9 @@ pub(crate) fn outcomes(main: &Function) -> Outcomes {
 
 fn refuse(what: &str) -> Result<(), Unfit> {
     Err(Unfit {
-        what: format!("{what}, which a kernel group can't do"),
+        what: format!(
+            "{what}, which a kernel group can't do, but the XDP engine can: set PCAP_DRIVER=xdp"
+        ),
     })
 }
 
@@ -69,8 +71,8 @@ fn each_fits(function: &Function, is_told: bool) -> Result<(), Unfit> {
     match (function, is_told) {
         (Function::Classify(_), _) => refuse("`classify` chooses among classes of members"),
         (Function::Host(_), _) => Err(Unfit {
-            what: "`kernel` and `detour` decide what the host gets, which a kernel group can't do: leave them out, \
-                   only the XDP engine runs them"
+            what: "`kernel` and `detour` decide what the host gets, which a kernel group can't do, but the XDP engine can: \
+                   leave them out, or set PCAP_DRIVER=xdp"
                 .to_owned(),
         }),
         (Function::Mark(_), _) => refuse("`mark` marks a packet"),
