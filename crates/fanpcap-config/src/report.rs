@@ -171,7 +171,7 @@ impl Fault {
     /// Adds a hint: the similar name `name`, or `otherwise` if no name is similar.
     pub fn nearest(self, name: Option<String>, otherwise: impl Into<String>) -> Fault {
         match name {
-            Some(name) => self.hint(format!("did you mean '{name}'?")),
+            Some(name) => self.hint(did_you_mean(&name)),
             None => self.hint(otherwise),
         }
     }
@@ -217,6 +217,16 @@ impl fmt::Display for Fault {
 }
 
 impl std::error::Error for Fault {}
+
+/// The hint that proposes the name `name`.
+pub fn did_you_mean(name: &str) -> String {
+    format!("did you mean '{name}'?")
+}
+
+/// The name that a hint of [`did_you_mean`] proposes; `None` for other hints.
+pub fn proposed(hint: &str) -> Option<&str> {
+    hint.strip_prefix("did you mean '")?.strip_suffix("'?")
+}
 
 /// The byte at which `part`, a slice of `text`, begins.
 pub fn offset_in(text: &str, part: &str) -> usize {
@@ -348,6 +358,16 @@ mod tests {
             "{rendered}"
         );
         assert!(rendered.ends_with("\n fan?[2J??x\n ^"), "{rendered}");
+    }
+
+    #[test]
+    fn the_proposed_name_is_read_back() {
+        let fault = Fault::new("slug", "wrong").nearest(Some("it's".to_owned()), "");
+        assert_eq!(proposed(&fault.hint.unwrap()), Some("it's"));
+        let several = "did you mean 'flow', or 'hash' (without CAP_BPF)?";
+        for hint in ["write it as in ring@eth0", several] {
+            assert_eq!(proposed(hint), None);
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod mode;
 
 use fanpcap_config::device::ANY;
 use fanpcap_config::report::Report;
-use fanpcap_config::settings::{Environment, Explained, Group, Ignored, Reason, Settings};
+use fanpcap_config::settings::{Environment, Explained, Group, Ignored, Key, Reason, Settings};
 use fanpcap_config::steering::{self, Overridden, PcapCompiler};
 use fanpcap_linux::{interface, process};
 
@@ -149,6 +149,7 @@ fn overridden(explained: &Explained) -> Vec<Ignored> {
         let (line, column) = it.warning.position(program.text());
         Ignored {
             setting: it.call,
+            key: Some(Key::Fanout),
             place: place.to_owned(),
             why: format!(
                 "line {line}, column {column} of the steering program: {}",

@@ -30,8 +30,31 @@ fn a_variable_that_is_wrong_or_in_vain_is_found_and_unset() -> Result<()> {
         let found = shell.mend("set-in-vain")?;
         assert_eq!(
             (found.effect.as_str(), found.fix.as_str()),
-            ("distorts", "unset PCAP_GROUP_fdrl")
+            (
+                "distorts",
+                "export PCAP_GROUP_fdr1=\"$PCAP_GROUP_fdrl\"; unset PCAP_GROUP_fdrl"
+            )
         );
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: a namespace"]
+fn a_line_for_a_misspelt_device_is_found_with_its_consequence_and_corrected() -> Result<()> {
+    within(|scratch| {
+        let file = scratch.write("pcap.conf", "group = 5\nring@fdrl = 2M\n")?;
+        let text = file.display().to_string();
+        let shell = Shell::new("fdr1")?.set("PCAP_CONFIG", &text);
+        let found = shell.mend("set-in-vain")?;
+        assert_eq!(
+            (found.effect.as_str(), found.place),
+            ("costs", format!("{text}:2"))
+        );
+        let fix = format!("sed -i '2s/ring@fdrl/ring@fdr1/' {text}");
+        assert_eq!(found.fix, fix);
+        let mended = std::fs::read_to_string(&file)?;
+        assert_eq!(mended, "group = 5\nring@fdr1 = 2M\n");
         Ok(())
     })
 }

@@ -4,7 +4,7 @@
 use super::entry::{self, Entries, Entry, Target};
 use super::keys::{KEYS, Key, Row, SENDING, Scope, VLAN};
 use super::value;
-use crate::report::{Fault, Place, Report, offset_in, quote};
+use crate::report::{Fault, Place, Report, did_you_mean, offset_in, quote};
 use crate::source::Source;
 use fanpcap_linux::process::environment;
 use fanpcap_steer::nearest::{nearest, nearest_within};
@@ -166,56 +166,77 @@ fn hub(value: &str) -> Result<Option<Entry>, Fault> {
     }
 }
 
-/// Explains why the variable `name` has no effect although it looks like a setting, and which name
-/// was meant. The caller has checked that `name` is set and that parsing did not refuse it.
-pub(super) fn stranger(name: &str) -> Option<(String, String)> {
+/// Explains why the variable `name` has no effect although it looks like a setting: the reason, the
+/// name that was meant, and its key. The caller has checked that `name` is set and that parsing did
+/// not refuse it.
+pub(super) fn stranger(name: &str) -> Option<(String, String, Option<Key>)> {
     let upper = name.to_ascii_uppercase();
     let rest = upper.strip_prefix("PCAP_")?;
     let is_read = name.starts_with("PCAP_") && READ_APART.contains(&rest);
     if is_read || rest.starts_with("PF_RING") {
         return None;
     }
-    let is_setting = target(rest).is_ok_and(|found| found.is_some());
-    if name.starts_with("PCAP_") && is_setting {
+    let setting = target(rest).ok().flatten();
+    if name.starts_with("PCAP_") && setting.is_some() {
         return None;
     }
-    let near = if is_setting {
-        Some(rest)
-    } else {
-        let other = OTHER_WORDS.iter().find(|(word, _)| rest.starts_with(word));
-        nearest(rest, names()).or(other.map(|(_, meant)| *meant))
+    let (near, key) = match setting {
+        Some((key, _)) => (Some(with_device(name, rest)), Some(key)),
+        None => {
+            let other = OTHER_WORDS.iter().find(|(word, _)| rest.starts_with(word));
+            let near = nearest(rest, names()).or(other.map(|(_, meant)| *meant));
+            let is_it = |row: &&Row| near.is_some_and(|it| row.variables.contains(&it));
+            let row = KEYS.iter().find(is_it).or_else(|| of_device(near?));
+            (near.map(spelled), row.map(|row| row.key))
+        }
     };
     let hint = match near {
-        Some(near) => format!("did you mean 'PCAP_{near}'?"),
+        Some(near) => did_you_mean(&format!("PCAP_{near}")),
         None => format!(
             "fanpcap's variables are PCAP_{}",
             names().collect::<Vec<_>>().join(", PCAP_")
         ),
     };
-    Some((
-        format!("fanpcap has no variable called {}", quote(name)),
-        hint,
-    ))
+    let why = format!("fanpcap has no variable called {}", quote(name));
+    Some((why, hint, key))
+}
+
+/// A setting's name after `PCAP_`, in capitals except for the device. `rest` is the end of `name`
+/// in capitals.
+fn with_device(name: &str, rest: &str) -> String {
+    let is_before = |family: &&str| {
+        let device = rest.strip_prefix(family);
+        device.is_some_and(|it| it.starts_with('_'))
+    };
+    let family = KEYS.iter().filter_map(|row| row.family).find(is_before);
+    let at = family.map_or(rest.len(), str::len);
+    format!("{}{}", &rest[..at], &name[name.len() - rest.len() + at..])
+}
+
+/// The row of a key whose variables need a device.
+fn of_device(family: &str) -> Option<&'static Row> {
+    of_devices().find(|row| row.family == Some(family))
+}
+
+/// A variable's name after `PCAP_`, with `_dev` if it needs a device.
+fn spelled(name: &str) -> String {
+    match of_device(name).map(|row| row.scope) {
+        Some(Scope::Channel) => format!("{name}_dev_N"),
+        Some(_) => format!("{name}_dev"),
+        None => name.to_owned(),
+    }
 }
 
 /// The fault of a variable that misspells one of our names. Names that differ more, such as
 /// PCAP_SNAPLEN, are no faults, because they may belong to other applications.
 fn near_miss(name: &str, rest: &str) -> Option<Fault> {
-    let whole = || {
-        let near = nearest_within(1, rest, names())?;
-        let row = of_devices().find(|row| row.family == Some(near));
-        Some(match row.map(|row| row.scope) {
-            Some(Scope::Channel) => format!("{near}_dev_N"),
-            Some(_) => format!("{near}_dev"),
-            None => near.to_owned(),
-        })
-    };
+    let whole = || nearest_within(1, rest, names()).map(spelled);
     let family = || {
         let (head, device) = rest.split_once('_')?;
         let near = nearest_within(1, head, KEYS.iter().filter_map(|row| row.family))?;
         Some(format!("{near}_{device}"))
     };
-    let meant = |near| format!("did you mean 'PCAP_{near}'?");
+    let meant = |near| did_you_mean(&format!("PCAP_{near}"));
     let near = || whole().or_else(family).map(meant);
     let hint = near()
         .or_else(|| of_file(rest))

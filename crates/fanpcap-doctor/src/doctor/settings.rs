@@ -2,13 +2,17 @@
 //! settings name can be joined.
 
 use fanpcap::overview::Overview;
-use fanpcap_config::report::{Place, Report, harmless_text, quote};
-use fanpcap_config::settings::{Group as Joined, GroupChoice, Ignored, Reason, Steal, shell_name};
+use fanpcap_config::report::{Report, harmless_text, quote};
+use fanpcap_config::settings::{
+    Group as Joined, GroupChoice, Ignored, Key, Reason, Steal, shell_name,
+};
 use fanpcap_group::join::{self, Runs};
 use fanpcap_pcap::compile_expression;
 
 use super::finding::{Effect, Finding, word};
 use super::groups::Group;
+
+mod fix;
 
 /// Facts of the settings.
 #[derive(Clone, Debug, Default)]
@@ -188,7 +192,7 @@ fn error(report: &Report) -> Finding {
     let told = [
         harmless_text(&(report.message.clone() + &hint.unwrap_or_default())),
         "every capture that these settings concern gets this error".to_owned(),
-        place.map_or_else(|| "fanpcap config".to_owned(), without),
+        fix::of_error(report),
     ];
     Finding::new(
         "settings",
@@ -198,68 +202,79 @@ fn error(report: &Report) -> Finding {
     )
 }
 
-/// The command that makes the setting ineffective: it turns the setting's lines into comments, or
-/// unsets the variable.
-fn without(place: &Place) -> String {
-    if place.source != "environment" {
-        let file = word(&place.source);
-        return match place.text.trim_start().starts_with('>') {
-            // The lines of a steering program are one setting.
-            true => format!(
-                "sed -i '/^ *>/s/^/# /' {file}    # removes the steering program; or edit the line"
-            ),
-            false => format!(
-                "sed -i '{}s/^/# /' {file}    # removes the line; or edit it",
-                place.line
-            ),
-        };
-    }
-    match place.text.split_once('=') {
-        Some((name, _)) if !name.is_empty() => format!("unset {}", word(name)),
-        _ => "fanpcap config".to_owned(),
-    }
-}
-
 fn in_vain(ignored: &Ignored) -> Finding {
     let hint = ignored.hint.as_ref().map(|hint| format!("; {hint}"));
-    let (file, line) = ignored.place.rsplit_once(':').unwrap_or_default();
-    let is_steering = ignored.reason == Reason::LaterSteering;
-    let fix = match line.parse::<u32>() {
-        _ if is_steering => {
-            "fanpcap config    # shows where; then write the program with 'if p then f else g'"
-                .to_owned()
-        }
-        Ok(line) => format!(
-            "sed -i '{line}s/^/# /' {}    # removes the line; or edit it",
-            word(file)
-        ),
-        Err(_) => {
-            let name = ignored.setting.split('=').next().unwrap_or_default();
-            format!("unset {}", word(name))
-        }
-    };
-    let what = if is_steering {
+    let what = if ignored.reason == Reason::LaterSteering {
         String::new()
     } else {
         let setting = ignored.setting.lines().next().unwrap_or_default();
         format!("{setting} has no effect: ")
     };
+    let (effect, why) = consequence(ignored.key);
     let told = [
         harmless_text(&format!(
             "{what}{}{}",
             ignored.why,
             hint.unwrap_or_default()
         )),
-        "an application that relies on it gets every packet, or another share than intended"
-            .to_owned(),
-        fix,
+        why.to_owned(),
+        fix::of_vain(ignored),
     ];
-    Finding::new(
-        "set-in-vain",
-        Effect::Distorts,
-        &harmless_text(&ignored.place),
-        told,
-    )
+    Finding::new("set-in-vain", effect, &harmless_text(&ignored.place), told)
+}
+
+/// What a setting of this key changes for captures if it has no effect.
+fn consequence(key: Option<Key>) -> (Effect, &'static str) {
+    use Effect::{Costs, Distorts};
+    let Some(key) = key else {
+        return (
+            Distorts,
+            "a capture runs without the setting that was meant",
+        );
+    };
+    match key {
+        Key::Group => (
+            Distorts,
+            "an application that relies on it gets every packet, or the share of another group",
+        ),
+        Key::Fanout | Key::Program => (
+            Distorts,
+            "the packets are shared in another way than intended",
+        ),
+        Key::Member => (
+            Distorts,
+            "no later member replaces this one: its flows move when it ends",
+        ),
+        Key::Caplen => (
+            Distorts,
+            "packets are captured in the length that the application sets",
+        ),
+        Key::Ring => (Costs, "the ring has another size than intended"),
+        Key::Driver => (Costs, "another engine captures than intended"),
+        Key::Steal => (
+            Distorts,
+            "the host gets the device's packets, or not, as if this setting were absent",
+        ),
+        Key::Outgoing => (
+            Distorts,
+            "packets that the host sends are captured, or not, as if this setting were absent",
+        ),
+        Key::Gone => (
+            Distorts,
+            "a capture ends or waits as if this setting were absent when its device is removed",
+        ),
+        Key::Keep => (
+            Costs,
+            "the device's channels and CPUs are put back, or kept, as if this setting were absent",
+        ),
+        Key::RxChannels
+        | Key::TxChannels
+        | Key::OtherChannels
+        | Key::CombinedChannels
+        | Key::Channels => (Costs, "the device keeps its number of channels"),
+        Key::Irq => (Costs, "the channel's interrupt stays on its CPUs"),
+        Key::Napi => (Costs, "the channel is polled on another CPU than intended"),
+    }
 }
 
 #[cfg(test)]

@@ -201,3 +201,17 @@ fn each_refusal_has_its_place() {
     let both = environment(&[("PCAP_GROUP", "7"), ("PCAP_DEF_GROUP", "7")]);
     assert_eq!(parse(&both).unwrap().len(), 1);
 }
+
+#[test]
+fn a_stranger_that_means_a_setting_has_its_name_and_key() {
+    for (name, near, key) in [
+        ("pcap_group_eth0", "PCAP_GROUP_eth0", Key::Group),
+        ("Pcap_Ring", "PCAP_RING", Key::Ring),
+        ("PCAP_SNAPLEN", "PCAP_CAPLEN", Key::Caplen),
+        ("pcap_irq", "PCAP_IRQ_dev_N", Key::Irq),
+    ] {
+        let (_, hint, found) = stranger(name).unwrap();
+        assert_eq!((hint, found), (did_you_mean(near), Some(key)));
+    }
+    assert_eq!(stranger("PCAP_WHATEVER_ELSE").unwrap().2, None);
+}

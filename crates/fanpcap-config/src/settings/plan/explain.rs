@@ -6,7 +6,7 @@ use crate::device::{ANY, Device, Part};
 use crate::driver::Driver;
 use crate::fanout::Fanout;
 use crate::mode::Mode;
-use crate::report::{Report, quote};
+use crate::report::{Report, did_you_mean, quote};
 use crate::settings::entry::{Entry, Target};
 use crate::settings::environment::{self, shell_name};
 use crate::settings::keys::Key;
@@ -53,6 +53,8 @@ pub struct Origins {
 pub struct Ignored {
     /// The setting as written: `PCAP_GROUP_eth9=5`, `fanout@6 = lb`.
     pub setting: String,
+    /// The key of the setting, or of the variable that was probably meant; `None` if unknown.
+    pub key: Option<Key>,
     /// Its place: `environment`, `/etc/pcap.conf:3`.
     pub place: String,
     /// The reason, for scripts.
@@ -134,8 +136,9 @@ impl Settings {
         for (name, value) in &environment.variables {
             let (name, value) = (name.to_string_lossy(), value.to_string_lossy());
             let stranger = environment::stranger(&name).filter(|_| !value.is_empty());
-            ignored.extend(stranger.map(|(why, hint)| Ignored {
+            ignored.extend(stranger.map(|(why, hint, key)| Ignored {
                 setting: format!("{name}={value}"),
+                key,
                 place: environment::SOURCE.to_owned(),
                 reason: Reason::UnknownName,
                 why,
@@ -188,7 +191,7 @@ impl Settings {
             "no setting puts a device in group {group}, so this is only for applications that call \
              pcap_fanout()"
         );
-        let meant = |other: &u16| format!("did you mean 'fanout@{other}'?");
+        let meant = |other: &u16| did_you_mean(&format!("fanout@{other}"));
         Ignored {
             hint: without.first().filter(|_| without.len() == 1).map(meant),
             ..ignored(entry, Reason::NobodysGroup, why)
@@ -327,7 +330,9 @@ fn no_device(entry: &Entry, name: &str, interfaces: &[String]) -> Ignored {
             true => shell_name(near),
             false => near.to_owned(),
         };
-        format!("did you mean '{}'?", entry.name.replacen(name, &near, 1))
+        // The key precedes the device, and may contain its name.
+        let (before, behind) = entry.name.rsplit_once(name).unwrap_or_default();
+        did_you_mean(&format!("{before}{near}{behind}"))
     });
     let for_all = || {
         let family = entry.name.strip_suffix(name)?.strip_suffix('_')?;
@@ -344,6 +349,7 @@ fn ignored(entry: &Entry, reason: Reason, why: String) -> Ignored {
     let place = &entry.place;
     Ignored {
         setting: shown(place.text.trim()),
+        key: Some(entry.key),
         place: match entry.is_variable() {
             true => place.source.clone(),
             false => entry.origin(),

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::doctor::groups::Member;
+use fanpcap_config::report::Place;
 
 fn wanted() -> GroupSetting {
     GroupSetting {
@@ -72,14 +73,14 @@ fn errors_have_their_place_and_a_command_that_takes_them_back() {
         slug: "unknown-mode",
         message: "unknown mode 'hsah'".to_owned(),
         place: Some(Box::new(Place::new(source, line, text, at))),
-        hint: Some("did you mean 'hash'?".to_owned()),
+        hint: Some("the modes are hash and lb".to_owned()),
     };
     let found = error(&report("/etc/pcap.conf", 3, "fanout = hsah", 9));
     assert_eq!(
         (found.place.as_str(), found.effect),
         ("/etc/pcap.conf:3:10", Effect::Refuses)
     );
-    assert_eq!(found.what, "unknown mode 'hsah'; did you mean 'hash'?");
+    assert_eq!(found.what, "unknown mode 'hsah'; the modes are hash and lb");
     assert!(
         found.fix.starts_with("sed -i '3s/^/# /' /etc/pcap.conf "),
         "{found:?}"
@@ -100,6 +101,7 @@ fn errors_have_their_place_and_a_command_that_takes_them_back() {
 fn what_is_set_in_vain_is_found_unless_another_setting_comes_first() {
     let ignored = |reason, place: &str| Ignored {
         setting: "PCAP_GROUP_ethO=5".to_owned(),
+        key: Some(Key::Group),
         place: place.to_owned(),
         reason,
         why: "no device has this name".to_owned(),
@@ -124,4 +126,40 @@ fn what_is_set_in_vain_is_found_unless_another_setting_comes_first() {
         found[0].fix.starts_with("sed -i '4s/^/# /' /etc/pcap.conf"),
         "{found:?}"
     );
+}
+
+#[test]
+fn what_is_set_in_vain_has_the_consequence_of_its_key() {
+    let why = |key, setting: &str| {
+        let found = in_vain(&Ignored {
+            setting: setting.to_owned(),
+            key: Some(key),
+            place: "/etc/pcap.conf:2".to_owned(),
+            reason: Reason::NoSuchDevice,
+            why: String::new(),
+            hint: None,
+        });
+        (found.effect, found.why)
+    };
+    let (effect, text) = why(Key::Ring, "ring@eht0 = 2M");
+    assert_eq!(
+        (effect, text.contains("another size")),
+        (Effect::Costs, true)
+    );
+    let (effect, text) = why(Key::Group, "group_eht0 = 2");
+    assert_eq!(
+        (effect, text.contains("every packet")),
+        (Effect::Distorts, true)
+    );
+    // Only the group decides whether an application gets every packet.
+    for key in [
+        Key::Fanout,
+        Key::Steal,
+        Key::Gone,
+        Key::Driver,
+        Key::Irq,
+        Key::RxChannels,
+    ] {
+        assert!(!why(key, "").1.contains("every packet"), "{key:?}");
+    }
 }

@@ -100,7 +100,10 @@ fn what_names_no_device_has_the_nearest() {
     ];
     let row = |setting: &str, reason, hint: &str| (setting.to_owned(), reason, hint.to_owned());
     assert_eq!(
-        nobodys(&variables, "group_ux2 = 1\ngroup_ux0:1 = 2\ngroup_any = 3"),
+        nobodys(
+            &variables,
+            "group_ux2 = 1\ngroup_ux0:1 = 2\ngroup_any = 3\nring@ux = 1M\nirq@ux2.0 = 1"
+        ),
         [
             row(
                 "PCAP_GROUP_uxO=5",
@@ -116,6 +119,12 @@ fn what_names_no_device_has_the_nearest() {
                 "group_ux2 = 1",
                 "no-such-device",
                 "did you mean 'group_ux0'?"
+            ),
+            row("ring@ux = 1M", "no-such-device", "did you mean 'ring@ux0'?"),
+            row(
+                "irq@ux2.0 = 1",
+                "no-such-device",
+                "did you mean 'irq@ux0.0'?"
             ),
         ]
     );

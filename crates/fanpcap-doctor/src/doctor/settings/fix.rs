@@ -1,0 +1,235 @@
+//! The commands that correct settings: they put in the name that was meant, or else remove the
+//! setting.
+
+use fanpcap_config::report::{Place, Report, proposed};
+use fanpcap_config::settings::{Ignored, Reason};
+
+use crate::doctor::finding::word;
+
+/// The command that corrects an error in the settings.
+pub(super) fn of_error(report: &Report) -> String {
+    let Some(place) = report.place.as_deref() else {
+        return "fanpcap config".to_owned();
+    };
+    renamed(report, place).unwrap_or_else(|| without(place))
+}
+
+/// The command that corrects a setting without effect.
+pub(super) fn of_vain(ignored: &Ignored) -> String {
+    if ignored.reason == Reason::LaterSteering {
+        return "fanpcap config    # shows where; then write the program with 'if p then f else g'"
+            .to_owned();
+    }
+    let name = ignored.setting.split('=').next().unwrap_or_default().trim();
+    let meant = ignored.hint.as_deref().and_then(proposed);
+    let meant = meant.filter(|_| !name.is_empty());
+    let (file, line) = ignored.place.rsplit_once(':').unwrap_or_default();
+    match line.parse::<usize>() {
+        Ok(line) => meant.map_or_else(
+            || remove(file, line),
+            |meant| substitute(file, line, name, meant),
+        ),
+        Err(_) => meant
+            .and_then(|meant| rename(name, meant))
+            .unwrap_or_else(|| format!("unset {}", word(name))),
+    }
+}
+
+/// The command that puts the proposed name in the place of the wrong one; `None` if the error
+/// proposes none.
+fn renamed(report: &Report, place: &Place) -> Option<String> {
+    let meant = proposed(report.hint.as_ref()?)?;
+    let mut quoted = report.message.split('\'');
+    let wrong = quoted.nth(1)?;
+    // With more quotes, it is not clear where the wrong name ends.
+    quoted.next().filter(|_| quoted.next().is_none())?;
+    let (name, value) = place.text.split_once('=').unwrap_or_default();
+    if place.source == "environment" {
+        return match name == wrong {
+            true => rename(name, meant),
+            // A longer value, such as a steering program, may have lines that the place lacks.
+            false => (value == wrong && place.line == 1)
+                .then(|| format!("export {name}={}", word(meant))),
+        };
+    }
+    let before = place
+        .text
+        .chars()
+        .take(place.column - 1)
+        .collect::<String>();
+    let is_first = place.text.find(wrong) == Some(before.len());
+    is_first.then(|| substitute(&place.source, place.line, wrong, meant))
+}
+
+/// The command that replaces the first `old` in a line of a file by `new`.
+fn substitute(file: &str, line: usize, old: &str, new: &str) -> String {
+    let escaped = |text: &str, special: &str| {
+        let mut escaped = String::new();
+        for c in text.chars() {
+            if special.contains(c) {
+                escaped.push('\\');
+            }
+            escaped.push(c);
+        }
+        escaped
+    };
+    let (old, new) = (escaped(old, r"\/.[]*^$"), escaped(new, r"\/&"));
+    let script = format!("{line}s/{old}/{new}/").replace('\'', r"'\''");
+    format!("sed -i '{script}' {}", word(file))
+}
+
+/// The command that gives a variable another name; `None` if a shell can't name one of both, or if
+/// `new` is no whole name.
+fn rename(old: &str, new: &str) -> Option<String> {
+    let is_name = |name: &&str| {
+        name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !name.contains("_dev")
+    };
+    [old, new]
+        .iter()
+        .all(is_name)
+        .then(|| format!("export {new}=\"${old}\"; unset {old}"))
+}
+
+/// The command that makes the setting ineffective: it turns the setting's lines into comments, or
+/// unsets the variable.
+fn without(place: &Place) -> String {
+    if place.source != "environment" {
+        return match place.text.trim_start().starts_with('>') {
+            // The lines of a steering program are one setting.
+            true => format!(
+                "sed -i '/^ *>/s/^/# /' {}    # removes the steering program; or edit the line",
+                word(&place.source)
+            ),
+            false => remove(&place.source, place.line),
+        };
+    }
+    match place.text.split_once('=') {
+        Some((name, _)) if !name.is_empty() => format!("unset {}", word(name)),
+        _ => "fanpcap config".to_owned(),
+    }
+}
+
+fn remove(file: &str, line: usize) -> String {
+    format!(
+        "sed -i '{line}s/^/# /' {}    # removes the line; or edit it",
+        word(file)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    fn report(text: &str, wrong: &str, line: usize, hint: &str) -> Report {
+        let source = if line == 0 {
+            "environment"
+        } else {
+            "/etc/pcap.conf"
+        };
+        let at = text.find(wrong).unwrap();
+        Report {
+            slug: "",
+            message: format!("unknown '{wrong}'"),
+            place: Some(Box::new(Place::new(source, line.max(1), text, at))),
+            hint: Some(hint.to_owned()),
+        }
+    }
+
+    /// The lines of a file after the fix, which replaces the file's path by another one.
+    fn mended(text: &str, fix: &str) -> String {
+        let scratch = fanpcap_testkit::Scratch::new().unwrap();
+        let file = scratch.write("pcap.conf", text).unwrap();
+        let fix = fix.replace("/etc/pcap.conf", &file.display().to_string());
+        let done = Command::new("sh").args(["-c", &fix]).status().unwrap();
+        assert!(done.success(), "{fix}");
+        std::fs::read_to_string(file).unwrap()
+    }
+
+    #[test]
+    fn an_error_with_a_proposed_name_is_corrected_in_its_line() {
+        for (line, wrong, meant, right) in [
+            (
+                "ring_eth0.5 = 1M",
+                "ring_eth0.5",
+                "ring@eth0.5",
+                "ring@eth0.5 = 1M",
+            ),
+            ("fanout@5 = hsah", "hsah", "hash", "fanout@5 = hash"),
+            ("ring@a = 32MB # 32MB", "32MB", "32M", "ring@a = 32M # 32MB"),
+        ] {
+            let hint = format!("did you mean '{meant}'?");
+            let mut found = report(line, wrong, 2, &hint);
+            let fix = of_error(&found);
+            assert_eq!(
+                mended(&format!("#\n{line}\n"), &fix),
+                format!("#\n{right}\n"),
+                "{fix}"
+            );
+            found.hint = Some("see pcap.conf(5) for the keys".to_owned());
+            assert_eq!(of_error(&found), remove("/etc/pcap.conf", 2));
+        }
+        let mut later = report("hash = hash", "hash", 2, "did you mean 'lb'?");
+        later.place.as_mut().unwrap().column = 8;
+        assert_eq!(of_error(&later), remove("/etc/pcap.conf", 2));
+    }
+
+    #[test]
+    fn odd_letters_are_neither_seds_nor_the_shells() {
+        let (line, wrong, meant) = ("> main = x'/*^$.[", "x'/*^$.[", r"a&'\/$(id)");
+        let found = report(line, wrong, 2, &format!("did you mean '{meant}'?"));
+        assert!(of_error(&found).starts_with("sed -i '/^ *>/s/^/# /' "));
+        let fix = substitute("/etc/pcap.conf", 1, wrong, meant);
+        assert_eq!(
+            mended(&format!("{line}\n"), &fix),
+            format!("> main = {meant}\n")
+        );
+    }
+
+    #[test]
+    fn a_variable_with_a_proposed_name_is_renamed() {
+        let fix = |text, wrong, hint: &str| of_error(&report(text, wrong, 0, hint));
+        assert_eq!(
+            fix("PCAP_GRUOP=7", "PCAP_GRUOP", "did you mean 'PCAP_GROUP'?"),
+            "export PCAP_GROUP=\"$PCAP_GRUOP\"; unset PCAP_GRUOP"
+        );
+        assert_eq!(
+            fix("PCAP_FANOUT=hsah", "hsah", "did you mean 'hash'?"),
+            "export PCAP_FANOUT=hash"
+        );
+        assert_eq!(
+            fix(
+                "PCAP_FANOUT=hash+defarg",
+                "defarg",
+                "did you mean 'defrag'?"
+            ),
+            "unset PCAP_FANOUT"
+        );
+        assert_eq!(
+            fix("PCAP_IRQ=7", "PCAP_IRQ", "did you mean 'PCAP_IRQ_dev_N'?"),
+            "unset PCAP_IRQ"
+        );
+    }
+
+    #[test]
+    fn a_setting_without_effect_gets_the_proposed_name() {
+        let ignored = |setting: &str, place: &str, meant: &str| Ignored {
+            setting: setting.to_owned(),
+            key: None,
+            place: place.to_owned(),
+            reason: Reason::NoSuchDevice,
+            why: String::new(),
+            hint: Some(format!("did you mean '{meant}'?")),
+        };
+        let fix = of_vain(&ignored("ring@eht0 = 2M", "/etc/pcap.conf:1", "ring@eth0"));
+        assert_eq!(fix, "sed -i '1s/ring@eht0/ring@eth0/' /etc/pcap.conf");
+        assert_eq!(mended(" ring@eht0 = 2M\n", &fix), " ring@eth0 = 2M\n");
+        let fix = of_vain(&ignored("PCAP_GROUP_e1=5", "environment", "PCAP_GROUP_e0"));
+        assert_eq!(
+            fix,
+            "export PCAP_GROUP_e0=\"$PCAP_GROUP_e1\"; unset PCAP_GROUP_e1"
+        );
+        let hidden = of_vain(&ignored("", "/etc/pcap.conf:1", "ring@eth0"));
+        assert_eq!(hidden, remove("/etc/pcap.conf", 1));
+    }
+}
