@@ -10,10 +10,10 @@ use serde::Serialize;
 
 /// Version of the JSON format. A new field does not change the version; a changed or removed field
 /// increments it.
-const SCHEMA: u32 = 1;
+pub(super) const SCHEMA: u32 = 1;
 
 /// A group.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Shown {
     pub(super) schema: u32,
     pub(super) time_unix_seconds: f64,

@@ -54,6 +54,7 @@ pub(super) fn page(shown: &Shown) -> String {
             shown.mode
         ));
     }
+    lines.extend(by_rank(&shown.mode).filter(|_| shown.is_steered));
     if let Some(why) = &shown.hash_because {
         lines.push(format!("hash, not flow, because {why}"));
     }
@@ -156,6 +157,17 @@ fn ledger(ledger: &Offered) -> Vec<String> {
     std::iter::once(first).chain(fates.map(line)).collect()
 }
 
+/// The line about steering functions in a group's mode that do not choose members by buckets.
+fn by_rank(mode: &str) -> Option<String> {
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    let mut words = mode.split(|c| !is_name(c));
+    let function = words.find(|it| ["steer_to", "steer_rrobin", "steer_cpu"].contains(it))?;
+    Some(format!(
+        "{function} chooses members by rank: BUCKETS and SHARE are only for packets of other \
+         steering functions"
+    ))
+}
+
 fn rounds(balance: &Rounds) -> String {
     let Rounds {
         moves_live_flows,
@@ -212,6 +224,31 @@ fn sums(gone: &Sums) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shares_that_a_function_does_not_use_have_a_note() {
+        let shown = |mode: &str, is_steered| {
+            let shown = Shown {
+                mode: mode.to_owned(),
+                is_steered,
+                ..Shown::default()
+            };
+            page(&shown)
+        };
+        let note = |function: &str| {
+            format!(
+                "\n{function} chooses members by rank: BUCKETS and SHARE are only for packets of \
+                 other steering functions\n"
+            )
+        };
+        let mode = "on xdp: main = if has_port 53 then steer_to 0 else steer_flow";
+        assert!(shown(mode, true).ends_with(&note("steer_to")));
+        assert!(shown("main = steer_cpu", true).ends_with(&note("steer_cpu")));
+        for (mode, is_steered) in [("flow", true), ("main = steer_flow", true), ("cpu", false)] {
+            let text = shown(mode, is_steered);
+            assert!(!text.contains("by rank"), "{text}");
+        }
+    }
 
     #[test]
     fn rounds_and_elephants_are_told() {
