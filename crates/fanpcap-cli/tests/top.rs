@@ -13,10 +13,10 @@ use fanpcap_testkit::{
 };
 use screen::Screen;
 use serde_json::Value;
-
+#[path = "top/waiting.rs"]
+mod waiting;
 #[path = "pages/json.rs"]
 mod json_page;
-
 #[path = "top/screen.rs"]
 mod screen;
 
@@ -366,60 +366,6 @@ fn a_handle_that_is_never_read_is_named() {
             metrics.contains("fanpcap_member_unread_seconds{"),
             "{metrics}"
         );
-        Ok(())
-    })
-    .unwrap();
-}
-
-#[test]
-#[ignore = "needs root: namespaces, packet sockets"]
-fn members_that_wait_for_their_device_are_told() {
-    netns::within_new(|| {
-        Veth::new("ftop0", "ftop1", 1)?;
-        let scratch = Scratch::new()?;
-        let start = |number: u32| {
-            let file = scratch.file(&format!("{number}.pcap"));
-            let program = Program::tcpdump("ftop1", file)?.group(GROUP, "flow");
-            program.set("PCAP_GONE", "wait").start(&scratch)
-        };
-        let _members = [start(0)?, start(1)?];
-        member::wait_for_members(GROUP, 2)?;
-        let mut live = Command::new(COMMAND)
-            .args(["top", "--json", "--interval", "0.2"])
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let mut lines = BufReader::new(live.stdout.take().context("output")?).lines();
-        let mut look_until = |what: &str, is_so: &dyn Fn(&[Value]) -> bool| {
-            await_for(what, LIMIT, || {
-                let line = lines.next().context("a line")??;
-                let view: Value = serde_json::from_str(&line)?;
-                let devices = view["devices"].as_array().context("devices")?;
-                Ok(is_so(devices).then(|| devices.clone()))
-            })
-        };
-        let captures = |devices: &[Value]| {
-            let members = |device: &Value| device["groups"][0]["members_total"] == 2;
-            devices.len() == 1 && devices[0]["device"] == "ftop1" && members(&devices[0])
-        };
-        look_until("two members", &captures)?;
-        veth::ip("link delete ftop0")?;
-        let gone = look_until("two that wait", &|devices: &[Value]| {
-            let waits = |it: &Value| it["waits_for_device"] == true;
-            let sockets = devices.iter().filter_map(|it| it["sockets"].as_array());
-            sockets.flatten().filter(|it| waits(it)).count() == 2
-        })?;
-        let [gone] = &gone[..] else {
-            anyhow::bail!("{gone:?}");
-        };
-        let of = ["device", "awaited_device"].map(|name| gone[name].as_str());
-        ensure!(of == [Some("gone"), Some("ftop1")], "{gone}");
-        let once = top(&["--once", "--interval", "0.1"])?.stdout;
-        let once = String::from_utf8_lossy(&once).into_owned();
-        ensure!(once.contains("\ngone: 2 members wait  "), "{once}");
-        Veth::new("ftop0", "ftop1", 1)?;
-        look_until("two members again", &captures)?;
-        live.kill()?;
-        live.wait()?;
         Ok(())
     })
     .unwrap();

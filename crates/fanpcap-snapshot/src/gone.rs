@@ -46,6 +46,11 @@ impl Gone {
         seen.into_iter().filter_map(sorted).collect()
     }
 
+    /// Whether the last snapshot had sockets that may wait for their device.
+    pub(crate) fn has_unbound(&self) -> bool {
+        !self.unbound.is_empty()
+    }
+
     /// Notes on which devices processes capture.
     pub(crate) fn note_devices(&mut self, devices: &[Device], sockets: &[Socket]) {
         let has_lost = |it: &&Socket| it.ifindex == u32::MAX || self.unbound.contains(&it.inode);
@@ -80,6 +85,19 @@ impl Gone {
         let names = self.devices.get(&pid)?.iter().map(String::as_str);
         let mut lost = names.filter(|name| !links.contains(name));
         lost.next().filter(|_| lost.next().is_none())
+    }
+}
+
+/// The text about members that wait for their device, which is gone. `awaited` is the device's
+/// name, if it is known.
+pub fn members_wait(count: usize, awaited: Option<&str>) -> String {
+    let device = match awaited {
+        Some(awaited) => format!("{awaited} (gone)"),
+        None => "gone".to_owned(),
+    };
+    match count {
+        1 => format!("{device}: 1 member waits"),
+        _ => format!("{device}: {count} members wait"),
     }
 }
 

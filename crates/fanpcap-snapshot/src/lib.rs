@@ -13,6 +13,7 @@ mod holders;
 mod gone;
 mod source;
 
+pub use gone::members_wait;
 pub use host_use::HostUse;
 pub use offered::{Offered, STEERED_NOWHERE};
 pub use snapshot::{

@@ -96,6 +96,14 @@ pub struct Socket {
     pub process: Option<Process>,
 }
 
+impl Snapshot {
+    /// How many members wait for a device that is gone (`gone = wait`).
+    pub fn waiting_members(&self) -> usize {
+        let sockets = self.sockets.iter();
+        sockets.filter(|it| it.waits_for_device).count()
+    }
+}
+
 /// A fanout group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {

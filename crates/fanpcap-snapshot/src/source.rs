@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::linux::fs::MetadataExt;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_config::device::ANY;
@@ -17,7 +18,7 @@ use fanpcap_linux::netlink::{diag, link};
 use fanpcap_linux::process::netns;
 use fanpcap_linux::wait::clock;
 
-use crate::gone::{self, Gone};
+use crate::gone::{self, Gone, members_wait};
 use crate::holders::Holders;
 use crate::host_use::HostUse;
 use crate::snapshot::{Counts, Device, Group, Process, Snapshot, Socket};
@@ -25,6 +26,10 @@ use crate::tables::{GroupKey, Tables};
 
 /// The name under which sockets of a removed device are listed.
 const GONE: &str = "gone";
+
+/// The time between two looks at a socket that is bound to no device. libpcap binds a new socket
+/// within this time.
+const BINDS_WITHIN: Duration = Duration::from_millis(50);
 
 /// Takes snapshots. Keeps the sockets' owners, the groups' tables and the use by the host for the
 /// next snapshot, because they are costly to find; and what shows which devices are gone.
@@ -41,11 +46,11 @@ impl Source {
     /// A source for one device, or for all devices that have packet sockets.
     ///
     /// # Errors
-    /// The device does not exist.
+    /// The device does not exist. The error says how many members wait for a device that is gone.
     pub fn new(device: Option<&str>) -> Result<Self> {
         if let Some(name) = device.filter(|&name| name != ANY) {
             let found = interface::find(name).with_context(|| format!("looking for {name}"))?;
-            ensure!(found.is_some(), interface::missing(name));
+            ensure!(found.is_some(), missing(name));
         }
         Ok(Self {
             device: device.map(str::to_owned),
@@ -97,6 +102,22 @@ impl Source {
             sockets,
             tables,
         })
+    }
+
+    /// Takes the only snapshot of this source. If a socket may wait for its device, which only a
+    /// second look shows, the result is the second snapshot.
+    ///
+    /// # Errors
+    /// As for [`Source::take`].
+    pub fn take_only(&mut self) -> Result<Snapshot> {
+        let first = self.take()?;
+        match self.gone.has_unbound() {
+            true => {
+                thread::sleep(BINDS_WITHIN);
+                self.take()
+            }
+            false => Ok(first),
+        }
     }
 
     fn devices(&self, links: &[link::Link], seen: &[RosterEntry]) -> Vec<Device> {
@@ -200,6 +221,16 @@ impl Source {
             program: page.program.clone(),
             ..found.unwrap_or_default()
         })
+    }
+}
+
+/// The message about a device that does not exist, and about members that wait for a device.
+fn missing(name: &str) -> String {
+    let message = interface::missing(name);
+    let seen = Source::new(None).and_then(|mut source| source.take_only());
+    match seen.map_or(0, |snapshot| snapshot.waiting_members()) {
+        0 => message,
+        waiting => format!("{message}; {}", members_wait(waiting, None)),
     }
 }
 

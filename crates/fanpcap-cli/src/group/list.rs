@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use fanpcap_config::report::harmless_text;
-use fanpcap_snapshot::{Snapshot, Socket};
+use fanpcap_snapshot::{Snapshot, Socket, members_wait};
 use fanpcap_terminal::{streams, table};
+use serde::Serialize;
 
 use super::{Group, shown};
 
@@ -17,8 +18,8 @@ const TITLES: [&str; 6] = ["DEVICE", "GROUP", "MODE", "MEMBERS", "GONE", "PROGRA
 type Groups<'a> = BTreeMap<(u32, u16), Vec<&'a Socket>>;
 
 /// Prints the groups of a snapshot, which is of `device` or of all devices: a line for each group,
-/// or a JSON object for each group. The exit status is that of a failure if a group does not show
-/// its table to this user.
+/// or a JSON object for each group. Then follow the members that wait for a device that is gone.
+/// The exit status is that of a failure if a group does not show its table to this user.
 pub(super) fn run(snapshot: &Snapshot, device: Option<&str>, is_json: bool) -> Result<ExitCode> {
     let mut groups = Groups::new();
     for socket in &snapshot.sockets {
@@ -34,6 +35,11 @@ pub(super) fn run(snapshot: &Snapshot, device: Option<&str>, is_json: bool) -> R
         } else {
             streams::print(&text(snapshot, &groups))?;
         }
+        if let Some(waiting) = Waiting::of(snapshot) {
+            let count = waiting.waiting_members_total;
+            let wait = members_wait(count, None);
+            streams::print(&format!("{wait} until a device of its name is up\n"))?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let mut are_all_shown = true;
@@ -46,7 +52,34 @@ pub(super) fn run(snapshot: &Snapshot, device: Option<&str>, is_json: bool) -> R
             }
         }
     }
+    if let Some(waiting) = Waiting::of(snapshot) {
+        streams::print_as(true, &waiting, String::new)?;
+    }
     Ok(streams::status(are_all_shown))
+}
+
+/// The members that wait for a device that is gone, in the JSON: they are in no group.
+#[derive(Serialize)]
+struct Waiting {
+    schema: u32,
+    time_unix_seconds: f64,
+    network_namespace: u64,
+    device: &'static str,
+    waiting_members_total: usize,
+}
+
+impl Waiting {
+    /// `None` if no member waits.
+    fn of(snapshot: &Snapshot) -> Option<Self> {
+        let waiting_members_total = snapshot.waiting_members();
+        (waiting_members_total > 0).then_some(Self {
+            schema: shown::SCHEMA,
+            time_unix_seconds: snapshot.unix_seconds,
+            network_namespace: snapshot.netns,
+            device: "gone",
+            waiting_members_total,
+        })
+    }
 }
 
 fn text(snapshot: &Snapshot, groups: &Groups<'_>) -> String {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fanpcap_snapshot::{STALE_SECONDS, STEERED_NOWHERE};
+use fanpcap_snapshot::{STALE_SECONDS, STEERED_NOWHERE, members_wait};
 use unicode_width::UnicodeWidthStr;
 
 use super::figure::{UNKNOWN, age, bits, bytes, count, short};
@@ -272,17 +272,12 @@ fn or_losing(kind: Kind, lost_per_second: Option<f64>) -> Kind {
 fn device_name(device: &Device) -> String {
     let rate = device.received_bits_per_second.map(bits);
     let rate = rate.map_or_else(String::new, |rate| format!(" {rate}"));
-    let name = match &device.awaited_device {
-        Some(awaited) => format!("{awaited} ({})", device.device),
-        None => device.device.clone(),
-    };
     let sockets = device.sockets.iter();
-    let waits = match sockets.filter(|it| it.waits_for_device).count() {
-        0 => "",
-        1 => ": 1 member waits",
-        count => &format!(": {count} members wait"),
-    };
-    format!("{name}{waits}{rate}")
+    let waiting = sockets.filter(|it| it.waits_for_device).count();
+    match waiting {
+        0 => format!("{}{rate}", device.device),
+        _ => members_wait(waiting, device.awaited_device.as_deref()),
+    }
 }
 
 fn device_cells(device: &Device) -> Cells {

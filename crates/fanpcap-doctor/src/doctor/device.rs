@@ -6,6 +6,7 @@ use fanpcap_linux::netlink::link::{Link, xdp_mode};
 use fanpcap_linux::process::cpu;
 use fanpcap_nic::knob::{Knob, Setting};
 use fanpcap_nic::plan::{self, Wishes};
+use fanpcap_snapshot::members_wait;
 
 use super::finding::{Effect, Finding, word};
 use super::nic::Nic;
@@ -191,6 +192,18 @@ impl Device {
         let is_spread = plan.receive.first() != plan.receive.last();
         is_spread.then(|| format!("fanpcap tune {} --apply --queues 2", self.word()))
     }
+}
+
+/// The finding on members that wait for their device, which is gone.
+pub(super) fn gone(members: usize) -> Option<Finding> {
+    let wait = members_wait(members, None);
+    let (place, what) = wait.split_once(": ").filter(|_| members > 0)?;
+    let told = [
+        format!("{what} until a device of its name is up"),
+        "until then they capture nothing: the device is removed, renamed or down".to_owned(),
+        "ip -brief link    # lists the devices; 'ip link set dev NAME up' sets one up".to_owned(),
+    ];
+    Some(Finding::new("device-gone", Effect::Loses, place, told))
 }
 
 /// The mask of this many CPUs: words of 32 bits, highest first.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use fanpcap_config::device::ANY;
 use fanpcap_group::guard;
 use fanpcap_linux::netlink::link::{self, Link};
@@ -16,7 +16,7 @@ use fanpcap_nic::plan::{self, Wishes};
 use fanpcap_snapshot::{Snapshot, Source};
 
 use super::cluster::Cluster;
-use super::device::Device;
+use super::device::{self, Device};
 use super::finding::{Finding, in_order};
 use super::groups::{self, Group};
 use super::library::Library;
@@ -41,6 +41,8 @@ pub(super) struct Facts {
     pub(super) settings: Settings,
     /// The devices that doctor examines.
     pub(super) devices: Vec<Device>,
+    /// The members that wait for a device that is gone. 0 if the user named a device that exists.
+    pub(super) waiting_members: usize,
     /// The groups of the network namespace.
     pub(super) groups: Vec<Group>,
     pub(super) library: Library,
@@ -80,8 +82,12 @@ pub(super) fn read(
     between: Duration,
 ) -> Result<Facts> {
     // This source only checks that the device exists. The snapshots need a source for all devices,
-    // because the groups of all devices are examined.
-    Source::new(asked)?;
+    // because the groups of all devices are examined. If members wait for a device that is gone,
+    // doctor reports them.
+    if let Err(error) = Source::new(asked) {
+        let seen = Source::new(None)?.take_only()?;
+        ensure!(seen.waiting_members() > 0, error);
+    }
     let mut source = Source::new(None)?;
     let before = Look::take(&mut source)?;
     stop::wait(between).context("waiting")?;
@@ -90,6 +96,11 @@ pub(super) fn read(
     let index = |name: &str| match name {
         ANY => Some(0),
         name => (now.links.iter().find(|it| it.name == name)).map(|it| it.index),
+    };
+    let is_there = asked.is_none_or(|name| index(name).is_some());
+    let waiting_members = match asked {
+        Some(_) if is_there => 0,
+        _ => now.snapshot.waiting_members(),
     };
     let settings = Settings::read(asked, index);
     let library = Library::read(program, &now.snapshot, &settings.wanted);
@@ -106,6 +117,7 @@ pub(super) fn read(
         privileges: Some(Privileges::read(root)),
         limits: Limits::read(root, kernel),
         devices: devices(asked, &before, &now, &settings, &groups),
+        waiting_members,
         settings,
         groups,
         library,
@@ -167,6 +179,7 @@ impl Facts {
         let caller = self.of_user.clone();
         let mut all = caller.unwrap_or_else(|| self.findings_of_caller());
         all.extend(self.library.findings_of_others());
+        all.extend(device::gone(self.waiting_members));
         for device in &self.devices {
             all.extend(device.findings());
             all.extend(self.findings_of_driver(device));
@@ -260,7 +273,12 @@ impl Facts {
             }
         };
         if names.is_empty() {
-            return format!("{rest}; no device has packet sockets: name a device to examine it");
+            return match &self.asked {
+                Some(name) => format!("{rest}; there is no device {name}"),
+                None => {
+                    format!("{rest}; no device has packet sockets: name a device to examine it")
+                }
+            };
         }
         let groups = self.groups.iter().filter(|it| self.is_looked_at(it));
         let (mut count, mut members) = (0, 0);
@@ -289,6 +307,8 @@ mod tests {
         let as_user = "settings, library, privileges and limits as user ada";
         let none = format!("this machine; {as_user}; no device ");
         assert!(facts.looked_at(Some("ada")).starts_with(&none));
+        facts.asked = Some("eth9".to_owned());
+        assert!(facts.looked_at(None).ends_with("; there is no device eth9"));
         facts.devices.push(Device::default());
         facts.devices[0].link.name = "eth0".to_owned();
         let one = format!("eth0 (groups: 0, members: 0), this machine; {as_user}");

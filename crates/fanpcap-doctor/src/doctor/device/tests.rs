@@ -138,3 +138,12 @@ fn a_peer_is_one_of_this_namespace() {
     link.peer_namespace = Some(0);
     assert!(read(&link).is_none());
 }
+
+#[test]
+fn members_that_wait_for_a_device_are_found() {
+    assert_eq!(gone(0), None);
+    let found = gone(2).unwrap();
+    assert_eq!((found.name, found.place.as_str()), ("device-gone", "gone"));
+    assert!(found.what.starts_with("2 members wait until "), "{found:?}");
+    assert!(gone(1).unwrap().what.starts_with("1 member waits until "));
+}

@@ -1,0 +1,90 @@
+//! Members whose device is gone and that wait for it: `top`, and the commands that look only once.
+
+use super::*;
+
+#[test]
+#[ignore = "needs root: namespaces, packet sockets"]
+fn members_that_wait_for_their_device_are_told() {
+    netns::within_new(|| {
+        Veth::new("ftop0", "ftop1", 1)?;
+        let scratch = Scratch::new()?;
+        let start = |number: u32| {
+            let file = scratch.file(&format!("{number}.pcap"));
+            let program = Program::tcpdump("ftop1", file)?.group(GROUP, "flow");
+            program.set("PCAP_GONE", "wait").start(&scratch)
+        };
+        let _members = [start(0)?, start(1)?];
+        member::wait_for_members(GROUP, 2)?;
+        let mut live = Command::new(COMMAND)
+            .args(["top", "--json", "--interval", "0.2"])
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut lines = BufReader::new(live.stdout.take().context("output")?).lines();
+        let mut look_until = |what: &str, is_so: &dyn Fn(&[Value]) -> bool| {
+            await_for(what, LIMIT, || {
+                let line = lines.next().context("a line")??;
+                let view: Value = serde_json::from_str(&line)?;
+                let devices = view["devices"].as_array().context("devices")?;
+                Ok(is_so(devices).then(|| devices.clone()))
+            })
+        };
+        let captures = |devices: &[Value]| {
+            let members = |device: &Value| device["groups"][0]["members_total"] == 2;
+            devices.len() == 1 && devices[0]["device"] == "ftop1" && members(&devices[0])
+        };
+        look_until("two members", &captures)?;
+        veth::ip("link delete ftop0")?;
+        let gone = look_until("two that wait", &|devices: &[Value]| {
+            let waits = |it: &Value| it["waits_for_device"] == true;
+            let sockets = devices.iter().filter_map(|it| it["sockets"].as_array());
+            sockets.flatten().filter(|it| waits(it)).count() == 2
+        })?;
+        let [gone] = &gone[..] else {
+            anyhow::bail!("{gone:?}");
+        };
+        let of = ["device", "awaited_device"].map(|name| gone[name].as_str());
+        ensure!(of == [Some("gone"), Some("ftop1")], "{gone}");
+        let once = top(&["--once", "--interval", "0.1"])?.stdout;
+        let once = String::from_utf8_lossy(&once).into_owned();
+        ensure!(once.contains("\ngone: 2 members wait  "), "{once}");
+        say_who_waits()?;
+        Veth::new("ftop0", "ftop1", 1)?;
+        look_until("two members again", &captures)?;
+        live.kill()?;
+        live.wait()?;
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// Checks that commands that look only once say that two members wait for ftop1, which is gone.
+fn say_who_waits() -> Result<()> {
+    let said = |words: &[&str]| -> Result<[String; 2]> {
+        let output = Command::new(COMMAND).args(words).output()?;
+        Ok([output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned()))
+    };
+    let [list, _] = said(&["group"])?;
+    let expected = "no groups in this network namespace\n\
+                    gone: 2 members wait until a device of its name is up\n";
+    ensure!(list == expected, "{list}");
+    let [line, _] = said(&["group", "--json"])?;
+    let told: Value = serde_json::from_str(&line)?;
+    ensure!(told["device"] == "gone" && told["waiting_members_total"] == 2);
+    for words in [["group", "ftop1"], ["metrics", "ftop1"]] {
+        let [_, error] = said(&words)?;
+        ensure!(error.contains("no device 'ftop1' "), "{error}");
+        ensure!(error.ends_with("; gone: 2 members wait\n"), "{error}");
+    }
+    for words in [&["doctor", "ftop1", "--json"][..], &["doctor", "--json"]] {
+        let [page, error] = said(words)?;
+        let told: Value = serde_json::from_str(&page).context(error)?;
+        let found = told["findings"].as_array().context("findings")?;
+        let found = found.iter().find(|it| it["name"] == "device-gone");
+        let found = found.with_context(|| page.clone())?;
+        let what = found["what"].as_str().unwrap_or_default();
+        ensure!(found["place"] == "gone" && what.starts_with("2 members wait "));
+    }
+    let [lo, _] = said(&["doctor", "lo"])?;
+    ensure!(!lo.contains("members wait"), "{lo}");
+    Ok(())
+}
