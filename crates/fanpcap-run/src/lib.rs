@@ -21,6 +21,7 @@ mod orphans;
 pub mod serve;
 mod left_behind;
 mod written;
+mod waiting;
 mod supervise;
 
 use std::ffi::OsString;
@@ -192,6 +193,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     announce(arguments, (group, &fanout, engine), &choice.why, &output);
     if arguments.group.is_none() {
         tell_of_settings(device.as_deref(), &output);
+    }
+    let warning = || waiting::warning(&arguments.command, group, device.as_deref(), first);
+    if let Some(warning) = (!arguments.restart).then(warning).flatten() {
+        output.say(&warning);
     }
     let ifindex = device.as_deref().and_then(interface::index);
     let founder = founding::of_copies(group, device.as_deref(), fanout.variable(0));

@@ -74,7 +74,8 @@ fn one(page: &mut String, device: &Entry) {
         line(page, "driver", engine.name(), Some(origin));
     }
     if let Some(origin) = &plan.waits_if_gone {
-        line(page, "gone", "wait", Some(origin));
+        let wait = "wait; needs CAP_NET_RAW (tcpdump: -Z root)";
+        line(page, "gone", wait, Some(origin));
     }
     if let Some(on_xdp) = &plan.on_engine {
         host(page, on_xdp);

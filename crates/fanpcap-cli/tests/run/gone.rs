@@ -106,6 +106,40 @@ fn waits(mode: &str, device: &str) -> Result<()> {
     Ok(())
 }
 
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn copies_that_could_not_wait_are_named_at_the_start() {
+    let said = |options: &[&str], arguments: &[&str]| -> Result<String> {
+        let through = ["env", "PCAP_GONE=wait"];
+        let tcpdump = ["--", "tcpdump", "-L", "-i", FAR];
+        let line = [&["-n", "1", "--cpus", "none"], options, &tcpdump, arguments].concat();
+        let mut running = Running::start_by(&through, &line, None)?;
+        running.process.wait()?;
+        Ok(running.said())
+    };
+    netns::within_new(|| {
+        Veth::new(NEAR, FAR, 1)?;
+        let warning = format!(
+            "PCAP_GONE=wait: the copies can't wait for {FAR}, because tcpdump gives up \
+             CAP_NET_RAW: start it with -Z root, or use --restart\n"
+        );
+        for (options, arguments, is_warned) in [
+            (&[][..], &[][..], true),
+            (&[], &["-Z", "nobody"], true),
+            (&[], &["-Z", "root"], false),
+            (&["--restart"], &[], false),
+        ] {
+            let said = said(options, arguments)?;
+            ensure!(
+                said.contains(&warning) == is_warned,
+                "{arguments:?}: {said}"
+            );
+        }
+        Ok(())
+    })
+    .unwrap();
+}
+
 /// The copies end one after the other, so a message must not say that the others continue.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]
