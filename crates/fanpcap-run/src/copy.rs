@@ -26,6 +26,9 @@ const WELL: Duration = Duration::from_secs(10);
 /// it ended, this count begins at 1 again.
 const ENDS_MAX: u32 = 10;
 
+/// The number of signals (signal(7)).
+const SIGNALS: u8 = 64;
+
 /// How a copy ended after one start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct End {
@@ -157,9 +160,11 @@ impl Copy {
         self.awaited.iter().map(String::as_str)
     }
 
-    /// Whether a signal killed the copy after one of its starts.
+    /// Whether a signal killed the copy after one of its starts. If the copy is a shell or
+    /// timeout(1), its exit status has the signal of the program that it ran.
     pub(crate) fn was_killed(&self) -> bool {
-        self.ends.iter().any(|end| end.status.signal().is_some())
+        let is_signal = |end: &End| (129..=128 + SIGNALS).contains(&end.code());
+        self.ends.iter().any(is_signal)
     }
 
     /// Prevents further starts.
@@ -244,13 +249,19 @@ mod tests {
     fn ends_as_shells_tell_them_and_numbers_in_arguments() {
         let mut copy = Copy::new(3, None, &[]);
         assert_eq!(run(&mut copy, "exit %i").code(), 3);
+        assert!(!copy.was_killed());
         assert_eq!(run(&mut copy, "kill -9 $$").code(), 137);
         assert_eq!(
             (copy.starts, copy.ends.len(), copy.is_done()),
             (2, 2, false)
         );
         copy.stay_down();
-        assert!(copy.is_done() && !copy.ends[1].again);
+        assert!(copy.is_done() && !copy.ends[1].again && copy.was_killed());
+        for (status, was_killed) in [(137, true), (255, false), (1, false)] {
+            let mut copy = Copy::new(0, None, &[]);
+            run(&mut copy, &format!("exit {status}"));
+            assert_eq!(copy.was_killed(), was_killed, "{status}");
+        }
     }
 
     #[test]

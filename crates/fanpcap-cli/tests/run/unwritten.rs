@@ -15,7 +15,7 @@ const FRAMES: u64 = 3000;
 fn taken_by_two(injector: &Injector, options: &[&str], ring: &[&str]) -> Result<Running> {
     let group = GROUP.to_string();
     let all = ["-n", "2", "--group", &group, "--cpus", "none"];
-    let tcpdump = ["tcpdump", "-n", "-Z", "root", "-i", FAR];
+    let tcpdump = ["tcpdump", "-n", "--immediate-mode", "-Z", "root", "-i", FAR];
     let command = [&tcpdump[..], ring, &["-w", "%i.pcap"]].concat();
     let running = Running::start(&[&all[..], options].concat(), &command)?;
     running.wait_until_says("tcpdump: listening", 2)?;
