@@ -115,7 +115,7 @@ fn each_value_has_its_place_and_what_is_in_vain_its_reason() {
         let output = config(&[], &variables)?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         for line in [
-            "did you mean 'PCAP_GROUP_ux0'?",
+            "did you mean 'PCAP_GROUP_ux0', or a device with another similar name?",
             "did you mean 'PCAP_GROUP'?",
             "ux0     11     flow",
         ] {

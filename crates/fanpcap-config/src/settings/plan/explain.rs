@@ -11,7 +11,7 @@ use crate::settings::entry::{Entry, Target};
 use crate::settings::environment::{self, shell_name};
 use crate::settings::keys::Key;
 use crate::settings::{Environment, Settings, Value};
-use fanpcap_steer::nearest::nearest;
+use fanpcap_steer::nearest::{nearest, nearest_within};
 use std::collections::BTreeSet;
 
 /// The settings of a handle on a device, explained.
@@ -325,6 +325,11 @@ fn no_device(entry: &Entry, name: &str, interfaces: &[String]) -> Ignored {
     let is_group = entry.key == Key::Fanout && name.parse::<u16>().is_ok();
     let for_group = || format!("for group {name} write 'fanout@{name} = MODE' into pcap.conf");
     let near = nearest(name, interfaces.iter().map(String::as_str));
+    let as_near = |limit: usize| {
+        let within = |it: &&String| nearest_within(limit, name, [it.as_str()]).is_some();
+        interfaces.iter().filter(within).count()
+    };
+    let is_only = (0..name.len()).map(as_near).find(|&count| count > 0) == Some(1);
     let hint = near.map(|near| {
         let near = match entry.is_variable() {
             true => shell_name(near),
@@ -332,7 +337,11 @@ fn no_device(entry: &Entry, name: &str, interfaces: &[String]) -> Ignored {
         };
         // The key precedes the device, and may contain its name.
         let (before, behind) = entry.name.rsplit_once(name).unwrap_or_default();
-        did_you_mean(&format!("{before}{near}{behind}"))
+        let meant = format!("{before}{near}{behind}");
+        match is_only {
+            true => did_you_mean(&meant),
+            false => format!("did you mean '{meant}', or a device with another similar name?"),
+        }
     });
     let for_all = || {
         let family = entry.name.strip_suffix(name)?.strip_suffix('_')?;

@@ -102,13 +102,13 @@ fn what_names_no_device_has_the_nearest() {
     assert_eq!(
         nobodys(
             &variables,
-            "group_ux2 = 1\ngroup_ux0:1 = 2\ngroup_any = 3\nring@ux = 1M\nirq@ux2.0 = 1"
+            "group_ux2 = 1\ngroup_ux0:1 = 2\ngroup_any = 3\nring@ux = 1M\nirq@ux2.0 = 1\ngone@wan1 = wait"
         ),
         [
             row(
                 "PCAP_GROUP_uxO=5",
                 "no-such-device",
-                "did you mean 'PCAP_GROUP_ux0'?"
+                "did you mean 'PCAP_GROUP_ux0', or a device with another similar name?"
             ),
             row(
                 "PCAP_FANOUT_MODE=lb",
@@ -118,13 +118,22 @@ fn what_names_no_device_has_the_nearest() {
             row(
                 "group_ux2 = 1",
                 "no-such-device",
-                "did you mean 'group_ux0'?"
+                "did you mean 'group_ux0', or a device with another similar name?"
             ),
-            row("ring@ux = 1M", "no-such-device", "did you mean 'ring@ux0'?"),
+            row(
+                "ring@ux = 1M",
+                "no-such-device",
+                "did you mean 'ring@ux0', or a device with another similar name?"
+            ),
             row(
                 "irq@ux2.0 = 1",
                 "no-such-device",
-                "did you mean 'irq@ux0.0'?"
+                "did you mean 'irq@ux0.0', or a device with another similar name?"
+            ),
+            row(
+                "gone@wan1 = wait",
+                "no-such-device",
+                "did you mean 'gone@wan-1'?"
             ),
         ]
     );
