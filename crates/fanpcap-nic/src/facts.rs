@@ -54,9 +54,11 @@ pub struct Facts {
     pub allowed: Vec<usize>,
     /// CPUs that receive for other devices, according to the journals of those devices.
     pub taken: Vec<usize>,
-    /// CPUs to which the queues of this device were moved, according to its journal.
+    /// CPUs to which the queues of this device were moved until the user asks for the old values,
+    /// according to its journal.
     pub placed: Vec<usize>,
-    /// Whether the device has the channels that an earlier plan gave it, according to its journal.
+    /// Whether the device has the channels that an earlier plan gave it until the user asks for
+    /// the old number, according to its journal.
     pub has_planned_channels: bool,
     /// The process ID of irqbalance.
     pub irqbalance: Option<u32>,
@@ -105,6 +107,8 @@ impl Facts {
             .unwrap_or_default()
             .into_iter()
             .partition::<Vec<_>, _>(|(ifindex, _)| *ifindex == device.ifindex);
+        // What a capture has changed for itself is no plan.
+        let own: Vec<_> = own.into_iter().filter(|(_, it)| it.stays).collect();
         let has_channels =
             |it: &Change| it.knob == Knob::Channels && values.get(&it.knob) == Some(&it.new);
         let is_fixed = |name: &str| features.iter().any(|it| it.name == name && it.is_fixed);

@@ -160,11 +160,14 @@ impl Copy {
         self.awaited.iter().map(String::as_str)
     }
 
-    /// Whether a signal killed the copy after one of its starts. If the copy is a shell or
-    /// timeout(1), its exit status has the signal of the program that it ran.
+    /// Whether a signal killed the copy after one of its starts. A copy that ends by this command's
+    /// signal ends in order, unless that was SIGKILL. If the copy is a shell or timeout(1), its
+    /// exit status has the signal of the program that it ran.
     pub(crate) fn was_killed(&self) -> bool {
         let is_signal = |end: &End| (129..=128 + SIGNALS).contains(&end.code());
-        self.ends.iter().any(is_signal)
+        let is_in_order = |end: &End| end.told && end.code() != 128 + 9;
+        let mut ends = self.ends.iter();
+        ends.any(|end| is_signal(end) && !is_in_order(end))
     }
 
     /// Prevents further starts.

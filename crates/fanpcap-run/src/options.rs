@@ -132,9 +132,15 @@ impl Known {
             "tcpdump" if has(b'G') && !has_date() => {
                 Some("tcpdump -G overwrites its file if the name has no date (-w %i-%s.pcap)")
             }
+            "tcpdump" if has(b'z') => Some("tcpdump -z gives its files to a command"),
             "dumpcap" | "tshark" => {
                 let is_ring = |value: &&OsStr| value.as_bytes().starts_with(b"files:");
-                let has_ring = values(b'b').iter().any(is_ring);
+                // The value of the long option --ring-buffer is a word of its own, or behind '='.
+                let is_long = |word: &OsString| {
+                    let word = word.as_bytes();
+                    word.starts_with(b"--ring-buffer=files:") || word.starts_with(b"files:")
+                };
+                let has_ring = values(b'b').iter().any(is_ring) || arguments.iter().any(is_long);
                 has_ring.then_some("-b files:N removes the older files")
             }
             "ngrep" => Some("ngrep writes only the packets that match"),
@@ -187,6 +193,9 @@ mod tests {
             ("tcpdump -G 60 -w %i-%F.pcap", None),
             ("dumpcap -b filesize:100 -b files:5 -w %i", Some("removes")),
             ("tshark -b filesize:100 -w %i", None),
+            ("dumpcap --ring-buffer files:5 -w %i", Some("removes")),
+            ("dumpcap --ring-buffer=files:5 -w %i", Some("removes")),
+            ("tcpdump -C 1 -z gzip -w %i.pcap", Some("to a command")),
             ("ngrep -O %i.pcap word", Some("that match")),
             ("tcpdump -w %i.pcap", None),
         ] {

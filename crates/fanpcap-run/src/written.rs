@@ -195,6 +195,9 @@ mod tests {
             Some(Ok(vec![4, 3]))
         );
         assert_eq!(counted(plain, 0, &captures), None);
+        let mut stopped = ended(0, 2);
+        stopped.ends[0].told = true;
+        assert_eq!(count(&words(plain), &[stopped], &captures), None);
         assert_eq!(counted(plain, 9, &[]), Some(Ok(Vec::new())));
         for line in ["tcpdump -n", "tcpdump -w /dev/null", "p0f -o %i.log", "cat"] {
             assert_eq!(counted(line, 9, &[]), None, "{line}");

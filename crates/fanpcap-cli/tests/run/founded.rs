@@ -18,7 +18,7 @@ use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::traffic::Frame;
 use fanpcap_testkit::{Capture, Scratch, Veth, library, member, mounts, netns, veth};
 
-use crate::captures::{frames, on_wire};
+use crate::captures::{frames, on_wire, wait_until_taken};
 use crate::ledger::{Traffic, counted, row};
 use crate::{FAR, GROUP, NEAR, Running};
 
@@ -213,6 +213,8 @@ fn a_served_group_waits_for_members_without_cap_bpf() {
             })?;
             let members = members.into_iter().collect::<Result<Vec<_>>>()?;
             if round == 1 {
+                // A member that ends leaves the packets in its ring unread.
+                wait_until_taken(sent as u64)?;
                 members
                     .iter()
                     .try_for_each(|it| member::signal(it.0.id(), "INT"))?;

@@ -331,6 +331,8 @@ fn no_device(entry: &Entry, name: &str, interfaces: &[String]) -> Ignored {
     };
     let is_only = (0..name.len()).map(as_near).find(|&count| count > 0) == Some(1);
     let hint = near.map(|near| {
+        // A device whose name has another number is likely another device, which is absent now.
+        let is_misspelt = is_only && !letters(name).eq(letters(near));
         let near = match entry.is_variable() {
             true => shell_name(near),
             false => near.to_owned(),
@@ -338,7 +340,7 @@ fn no_device(entry: &Entry, name: &str, interfaces: &[String]) -> Ignored {
         // The key precedes the device, and may contain its name.
         let (before, behind) = entry.name.rsplit_once(name).unwrap_or_default();
         let meant = format!("{before}{near}{behind}");
-        match is_only {
+        match is_misspelt {
             true => did_you_mean(&meant),
             false => format!("did you mean '{meant}', or a device with another similar name?"),
         }
@@ -352,6 +354,11 @@ fn no_device(entry: &Entry, name: &str, interfaces: &[String]) -> Ignored {
         hint: is_group.then(for_group).or(hint).or_else(for_all),
         ..ignored(entry, Reason::NoSuchDevice, why)
     }
+}
+
+/// A name without its digits.
+fn letters(name: &str) -> impl Iterator<Item = char> {
+    name.chars().filter(|c| !c.is_ascii_digit())
 }
 
 fn ignored(entry: &Entry, reason: Reason, why: String) -> Ignored {

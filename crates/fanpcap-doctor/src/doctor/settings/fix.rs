@@ -1,6 +1,8 @@
 //! The commands that correct settings: they put in the name that was meant, or else remove the
 //! setting.
 
+use std::{env, fs};
+
 use fanpcap_config::report::{Place, Report, proposed};
 use fanpcap_config::settings::{Ignored, Reason};
 
@@ -25,7 +27,7 @@ pub(super) fn of_vain(ignored: &Ignored) -> String {
     let meant = meant.filter(|_| !name.is_empty());
     let (file, line) = ignored.place.rsplit_once(':').unwrap_or_default();
     match line.parse::<usize>() {
-        Ok(line) => meant.map_or_else(
+        Ok(line) => meant.filter(|meant| !has(file, meant)).map_or_else(
             || remove(file, line),
             |meant| substitute(file, line, name, meant),
         ),
@@ -78,15 +80,21 @@ fn substitute(file: &str, line: usize, old: &str, new: &str) -> String {
     format!("sed -i '{script}' {}", word(file))
 }
 
-/// The command that gives a variable another name; `None` if a shell can't name one of both, or if
-/// `new` is no whole name.
+/// Whether a line of a file sets `name`.
+fn has(file: &str, name: &str) -> bool {
+    let text = fs::read_to_string(file).unwrap_or_default();
+    let names = text.lines().filter_map(|line| line.split_once('='));
+    names.into_iter().any(|(found, _)| found.trim() == name)
+}
+
+/// The command that gives a variable another name; `None` if a shell can't name one of both, if
+/// `new` is no whole name, or if `new` is set already.
 fn rename(old: &str, new: &str) -> Option<String> {
     let is_name = |name: &&str| {
         name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') && !name.contains("_dev")
     };
-    [old, new]
-        .iter()
-        .all(is_name)
+    let is_free = env::var_os(new).is_none();
+    (is_free && [old, new].iter().all(is_name))
         .then(|| format!("export {new}=\"${old}\"; unset {old}"))
 }
 
@@ -229,6 +237,11 @@ mod tests {
             fix,
             "export PCAP_GROUP_e0=\"$PCAP_GROUP_e1\"; unset PCAP_GROUP_e1"
         );
+        let scratch = fanpcap_testkit::Scratch::new().unwrap();
+        let file = scratch.write("pcap.conf", "ring@eth0 = 1M\n").unwrap();
+        let twice = format!("{}:2", file.display());
+        let fix = of_vain(&ignored("ring@eht0 = 2M", &twice, "ring@eth0"));
+        assert_eq!(fix, remove(&file.display().to_string(), 2));
         let hidden = of_vain(&ignored("", "/etc/pcap.conf:1", "ring@eth0"));
         assert_eq!(hidden, remove("/etc/pcap.conf", 1));
     }

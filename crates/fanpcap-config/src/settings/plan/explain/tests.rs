@@ -102,7 +102,7 @@ fn what_names_no_device_has_the_nearest() {
     assert_eq!(
         nobodys(
             &variables,
-            "group_ux2 = 1\ngroup_ux0:1 = 2\ngroup_any = 3\nring@ux = 1M\nirq@ux2.0 = 1\ngone@wan1 = wait"
+            "group_ux2 = 1\ngroup_ux0:1 = 2\ngroup_any = 3\nring@ux = 1M\nirq@ux2.0 = 1\ngone@wan1 = wait\ngone@wan-2 = wait"
         ),
         [
             row(
@@ -134,6 +134,11 @@ fn what_names_no_device_has_the_nearest() {
                 "gone@wan1 = wait",
                 "no-such-device",
                 "did you mean 'gone@wan-1'?"
+            ),
+            row(
+                "gone@wan-2 = wait",
+                "no-such-device",
+                "did you mean 'gone@wan-1', or a device with another similar name?"
             ),
         ]
     );
