@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
+use std::num::ParseIntError;
+use std::str::FromStr;
 
-use fanpcap_select::Selection;
+use fanpcap_select::{Key, Selection};
 
 use crate::identity::{NodeId, Revision};
 use crate::topology::Topology;
@@ -20,6 +22,45 @@ pub struct Announcement {
     pub weight: u16,
     /// Where it may be reached on the control network.
     pub address: SocketAddr,
+    /// Its version and settings; `None`: an earlier version does not say.
+    pub setup: Option<Setup>,
+}
+
+/// A node's version and settings, for operators. They change nothing that the cluster does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Setup {
+    /// The version of fanpcap.
+    pub version: Version,
+    /// In capture mode, the bytes of each packet that are sent; `None`: distribution mode.
+    pub header: Option<u16>,
+    /// What its settings say that packets are selected by. It selects by the topology's.
+    pub key: Key,
+}
+
+/// A version of fanpcap: major, minor and patch.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Version(pub [u8; 3]);
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [major, minor, patch] = self.0;
+        write!(f, "{major}.{minor}.{patch}")
+    }
+}
+
+impl FromStr for Version {
+    type Err = ParseIntError;
+
+    /// Reads `1.2.3`. What is behind the third number, as in `1.2.3-rc1`, is left out; a number
+    /// that lacks is 0.
+    fn from_str(text: &str) -> Result<Self, ParseIntError> {
+        let mut version = [0; 3];
+        let numbers = text.split(['-', '+']).next().unwrap_or_default();
+        for (number, digits) in version.iter_mut().zip(numbers.split('.')) {
+            *number = digits.parse()?;
+        }
+        Ok(Self(version))
+    }
 }
 
 /// A message of the engine to a node.

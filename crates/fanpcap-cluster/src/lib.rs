@@ -17,7 +17,7 @@ pub mod reshape;
 pub mod coordinator;
 pub mod node;
 
-pub use coordination::{Announcement, Live, NodeEvent, Refusal, View, Wishes};
+pub use coordination::{Announcement, Live, NodeEvent, Refusal, Setup, Version, View, Wishes};
 pub use encoding::{DecodeError, MOST_ENCODED};
 pub use identity::{NodeId, Revision};
 pub use topology::{ANALYZERS, NODES, Phase, Seat, Topology, TopologyError};

@@ -6,7 +6,9 @@ use fanpcap_buckets::{Slot, layout::BUCKETS};
 use fanpcap_cluster::control::{
     Assembly, Avp, Body, Kind, Leader, Member, State, Status, Term, Wish, divide,
 };
-use fanpcap_cluster::{Announcement, NodeId, Refusal, Revision, Seat, Topology, Wishes};
+use fanpcap_cluster::{
+    Announcement, NodeId, Refusal, Revision, Seat, Setup, Topology, Version, Wishes,
+};
 use fanpcap_select::{Key, Selection};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
@@ -20,18 +22,29 @@ fn address() -> impl Strategy<Value = SocketAddr> {
 }
 
 fn selection() -> impl Strategy<Value = Selection> {
-    let keys = [Key::Packet, Key::Flow, Key::RoundRobin, Key::Identification];
-    (select(keys.to_vec()), any::<u32>()).prop_map(|(key, initial)| Selection { key, initial })
+    let keys = select(&Key::NAMES[..]);
+    (keys, any::<u32>()).prop_map(|((key, _), initial)| Selection { key, initial })
+}
+
+prop_compose! {
+    fn setup()(
+        version in any::<[u8; 3]>(),
+        header in proptest::option::of(1..=u16::MAX),
+        key in select(&Key::NAMES[..]),
+    ) -> Setup {
+        Setup { version: Version(version), header, key: key.0 }
+    }
 }
 
 prop_compose! {
     fn member()(
         ids in any::<(u32, u64, u16)>(),
         address in address(),
+        setup in proptest::option::of(setup()),
         follows in any::<Option<u64>>(),
     ) -> Member {
         let (node, boot, weight) = ids;
-        let announcement = Announcement { node: NodeId(node), boot, weight, address };
+        let announcement = Announcement { node: NodeId(node), boot, weight, address, setup };
         Member { announcement, follows: follows.map(Revision) }
     }
 }

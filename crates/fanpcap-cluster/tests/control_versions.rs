@@ -4,7 +4,8 @@
 use std::net::SocketAddr;
 
 use fanpcap_cluster::control::{Avp, Body, Leader, Member, State, Status, Term, Wish};
-use fanpcap_cluster::{Announcement, NodeId, Refusal, Revision, Wishes};
+use fanpcap_cluster::{Announcement, NodeId, Refusal, Revision, Setup, Version, Wishes};
+use fanpcap_select::Key;
 
 fn address() -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], 7700))
@@ -18,6 +19,14 @@ fn leader() -> Leader {
     }
 }
 
+fn setup() -> Option<Setup> {
+    Some(Setup {
+        version: Version([1, 2, 3]),
+        header: Some(52),
+        key: Key::Flow,
+    })
+}
+
 fn member(follows: Option<Revision>) -> Member {
     Member {
         announcement: Announcement {
@@ -25,6 +34,7 @@ fn member(follows: Option<Revision>) -> Member {
             boot: 6,
             weight: 7,
             address: address(),
+            setup: setup(),
         },
         follows,
     }
@@ -99,4 +109,22 @@ fn a_status_of_the_version_before_has_no_notes() {
     list.truncate(notes);
     assert_eq!(list, before.list());
     assert_eq!(Body::read(now.kind(), &list), Ok(before));
+}
+
+#[test]
+fn a_node_that_says_too_little_or_too_much_of_its_settings_is_taken_in_without_them() {
+    let whole = Body::Join(member(None));
+    let mut without = member(None);
+    without.announcement.setup = None;
+    let without = Body::Join(without);
+    let selection_type = 6;
+    for code in [96, 97, selection_type] {
+        let mut list = whole.list();
+        list.retain(|avp| avp.code != code);
+        assert_eq!(Body::read(whole.kind(), &list), Ok(without.clone()));
+    }
+    let mut list = whole.list();
+    let selection = list.iter_mut().find(|avp| avp.code == selection_type);
+    selection.expect("a selection").value = 99;
+    assert_eq!(Body::read(whole.kind(), &list), Ok(without));
 }

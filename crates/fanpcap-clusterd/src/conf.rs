@@ -19,7 +19,6 @@ use fanpcap_select::Selection;
 use crate::shipping::Way;
 use file::Entry;
 
-pub(crate) use check::selected_by;
 pub(crate) use keys::SELECTIONS;
 pub use secret::Secret;
 pub(crate) use value::{WEIGHT_MAX, node};

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use clap::Args;
 use fanpcap_cluster::control::ClusterId;
-use fanpcap_cluster::{Announcement, NodeId};
+use fanpcap_cluster::{Announcement, NodeId, Setup};
 use fanpcap_linux::wait::{clock, stop};
 use fanpcap_select::Action;
 use fanpcap_terminal::{DeviceArgument, streams};
@@ -163,6 +163,16 @@ fn announcement(conf: &Conf, arguments: &Arguments) -> Result<Announcement> {
         boot: identity::boot()?,
         weight: conf.weight,
         address: SocketAddr::new(address, 0),
+        setup: setup(conf),
+    })
+}
+
+/// This node's version and settings. `None`: the version has greater numbers than are sent.
+fn setup(conf: &Conf) -> Option<Setup> {
+    Some(Setup {
+        version: env!("CARGO_PKG_VERSION").parse().ok()?,
+        header: (conf.mode == Mode::Capture).then_some(conf.header),
+        key: conf.selection.key,
     })
 }
 
@@ -225,6 +235,17 @@ fn action(conf: &Conf) -> Action {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_node_says_its_version_and_settings() {
+        let conf = "cluster = a\nengine = fixed\nnodes = a1\n";
+        let capture = format!("{conf}mode = capture\nheader = 64\nanalyzers = 10.0.0.9:1");
+        let of = |text: &str| setup(&Conf::parse(text, "c").unwrap()).unwrap();
+        assert_eq!(of(conf).version.to_string(), env!("CARGO_PKG_VERSION"));
+        assert_eq!((of(conf).header, of(conf).key.name()), (None, "flow"));
+        let capture = of(&capture);
+        assert_eq!((capture.header, capture.key.name()), (Some(64), "packet"));
+    }
 
     #[test]
     fn a_node_of_etcd_has_the_address_towards_it() {

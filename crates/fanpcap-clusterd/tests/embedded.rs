@@ -78,6 +78,7 @@ fn node(
         boot: 7,
         weight: 1,
         address: (address(at), 0).into(),
+        setup: None,
     };
     let work = move || {
         let mut side = EmbeddedNode::new(&conf, embedded(&conf), announcement)?;

@@ -14,6 +14,29 @@ pub enum Key {
     Identification,
 }
 
+impl Key {
+    /// All keys, each with its name in cluster.conf and wherever a key is shown.
+    pub const NAMES: [(Self, &'static str); 4] = [
+        (Self::Packet, "packet"),
+        (Self::Flow, "flow"),
+        (Self::RoundRobin, "round_robin"),
+        (Self::Identification, "identification"),
+    ];
+
+    /// The key's name.
+    pub fn name(self) -> &'static str {
+        let mut all = Self::NAMES.iter();
+        all.find(|(key, _)| *key == self)
+            .map_or("", |(_, name)| name)
+    }
+
+    /// The key with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        let mut all = Self::NAMES.iter();
+        all.find(|(_, one)| *one == name).map(|(key, _)| *key)
+    }
+}
+
 /// How a cluster selects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Selection {

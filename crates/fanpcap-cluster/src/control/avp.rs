@@ -18,6 +18,7 @@ pub(super) mod code {
     /// Port of an analyzer. It stands after the address.
     pub(in super::super) const ANALYZER_PORT: u8 = 5;
     /// What packets are selected by: the paper's 0 (round robin) and 1 (hash), and ours from 16.
+    /// In a topology the cluster's, of a node what its settings say.
     pub(in super::super) const SELECTION_TYPE: u8 = 6;
     /// From when a topology holds. Here the lower half of its revision; `TERM` is the upper half.
     pub(in super::super) const VALIDITY_START: u8 = 7;
@@ -78,6 +79,10 @@ pub(super) mod code {
     pub(in super::super) const REFUSED: u8 = 93;
     /// Session and sequence of the message that a challenge answers, 64 bits each.
     pub(in super::super) const CHALLENGED: u8 = 95;
+    /// A node's version of fanpcap: 0, major, minor and patch, 8 bits each.
+    pub(in super::super) const VERSION: u8 = 96;
+    /// A node's mode: 0 distribution, else the bytes of each packet that capture mode sends.
+    pub(in super::super) const HEADER: u8 = 97;
 }
 
 /// An attribute-value pair.

@@ -48,6 +48,7 @@ impl Lab {
                 boot: 1,
                 weight: 1,
                 address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9)),
+                setup: None,
             },
             acknowledged: None,
         });

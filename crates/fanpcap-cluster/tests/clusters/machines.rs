@@ -97,6 +97,7 @@ impl Machine {
             boot: self.boot,
             weight: self.weight,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9)),
+            setup: None,
         }
     }
 }

@@ -187,6 +187,7 @@ impl Network {
             boot: self.nodes[at].boot,
             weight: 1,
             address: node_at(at),
+            setup: None,
         };
         self.nodes[at].end = Some(NodeEnd::new(settings, endpoint, announcement));
         self.nodes[at].follows = None;

@@ -93,6 +93,7 @@ fn a_heartbeat_that_others_have_overtaken_says_nothing() {
         boot: network.nodes[0].boot,
         weight: 3,
         address: node,
+        setup: None,
     };
     let end = network.nodes[0].end.as_mut().expect("alive");
     end.announce(announcement);

@@ -83,7 +83,7 @@ pub(crate) fn json(file: &Path) -> Result<Value> {
         json!({
             "device": it.device,
             "cluster": it.cluster,
-            "select": selected::name(it.selects_by),
+            "select": it.selects_by.name(),
             "gets": selected::gets(it.selects_by),
         })
     });

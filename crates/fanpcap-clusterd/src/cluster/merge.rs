@@ -22,7 +22,7 @@ use fanpcap_cluster::analyzer::Twins;
 use fanpcap_select::Key;
 use fanpcap_terminal::streams;
 
-use crate::conf::{Conf, PATH, SELECTIONS, selected_by};
+use crate::conf::{Conf, PATH, SELECTIONS};
 
 /// Merges the nodes' captures into one that has each packet once
 #[derive(Args, Debug)]
@@ -99,7 +99,7 @@ impl Compared {
 /// How the cluster's packets were selected.
 fn key(arguments: &Arguments) -> Result<Key> {
     match &arguments.select {
-        Some(word) => Ok(selected_by(word)),
+        Some(word) => Ok(Key::named(word).unwrap_or_default()),
         None if arguments.config.exists() => Ok(Conf::load(&arguments.config)?.selection.key),
         None => Ok(Key::default()),
     }

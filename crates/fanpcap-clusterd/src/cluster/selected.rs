@@ -1,16 +1,6 @@
-//! What a cluster selects by, in words.
+//! What each node of a cluster gets, in words.
 
 use fanpcap_select::Key;
-
-/// The key's name in cluster.conf.
-pub(super) fn name(key: Key) -> &'static str {
-    match key {
-        Key::Packet => "packet",
-        Key::Flow => "flow",
-        Key::RoundRobin => "round_robin",
-        Key::Identification => "identification",
-    }
-}
 
 /// What each node gets, and for whom that is right.
 pub(super) fn gets(key: Key) -> &'static str {

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use fanpcap_cluster::{Live, NodeId, Phase, Revision, Topology, View};
+use fanpcap_cluster::{Live, NodeId, Phase, Revision, Setup, Topology, View};
 use fanpcap_terminal::streams;
 use serde_json::{Value, json};
 
@@ -18,6 +18,7 @@ use crate::coordination::Picture;
 use crate::engine;
 use crate::fixed::UNKNOWN;
 
+pub(crate) mod setup;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -91,6 +92,8 @@ fn notes(picture: &Picture) -> Vec<String> {
         "behind" if is_stable => Some(row.behind()),
         _ => None,
     });
+    let by = topology.map(|(_, it)| it.selection.key);
+    let setups = setup::notes(&rows, by);
     let wishes = &picture.view.wishes;
     let named: BTreeSet<NodeId> = wishes
         .drained
@@ -112,6 +115,7 @@ fn notes(picture: &Picture) -> Vec<String> {
         .cloned()
         .chain(silent)
         .chain(apart)
+        .chain(setups)
         .chain(gone)
         .collect()
 }
@@ -178,6 +182,11 @@ impl Row {
         }
     }
 
+    /// Its version and settings; `None` for a silent node, and for an earlier version.
+    pub(crate) fn setup(&self) -> Option<Setup> {
+        self.live?.announcement.setup
+    }
+
     fn behind(&self) -> String {
         format!(
             "node {} is behind: if it stays so, its log says why",
@@ -210,14 +219,15 @@ fn table(cluster: &str, picture: &Picture) -> String {
     let topology = picture.view.topology.as_ref();
     text += &topology.map_or("no topology yet\n".to_owned(), |(revision, topology)| {
         format!(
-            "topology {revision}, epoch {}, {}\n",
+            "topology {revision}, epoch {}, {}, select = {}\n",
             topology.epoch,
-            phase(topology)
+            phase(topology),
+            topology.selection.key.name()
         )
     });
     let _ = writeln!(
         text,
-        "\nnode      state    weight  buckets  moving  address"
+        "\nnode      state    weight  buckets  moving  mode          version  address"
     );
     for row in rows(&picture.view) {
         let weight = row
@@ -232,9 +242,14 @@ fn table(cluster: &str, picture: &Picture) -> String {
             ..
         } = row;
         let state = row.state();
+        let setup = row.setup();
+        let unknown = || "-".to_owned();
+        let mode = setup.as_ref().map_or_else(unknown, setup::mode);
+        let version = setup.map_or_else(unknown, |it| it.version.to_string());
         let _ = writeln!(
             text,
-            "{node}  {state:<7}  {weight:>6}  {buckets:>7}  {moving:>6}  {address}"
+            "{node}  {state:<7}  {weight:>6}  {buckets:>7}  {moving:>6}  {mode:<12}  {version:<7}  \
+             {address}"
         );
     }
     for note in notes(picture) {
@@ -249,9 +264,11 @@ fn object(cluster: &str, picture: &Picture) -> Value {
             "revision": revision.0,
             "epoch": topology.epoch,
             "phase": phase(topology),
+            "select": topology.selection.key.name(),
         })
     });
     let nodes = rows(&picture.view).into_iter().map(|row| {
+        let setup = row.setup();
         json!({
             "node": row.node.to_string(),
             "state": row.state(),
@@ -261,6 +278,10 @@ fn object(cluster: &str, picture: &Picture) -> Value {
             "drained": row.is_drained,
             "acknowledged": row.live.and_then(|live| live.acknowledged).map(|it| it.0),
             "address": row.live.map(|live| live.announcement.address.to_string()),
+            "version": setup.map(|it| it.version.to_string()),
+            "mode": setup.map(|it| if it.header.is_some() { "capture" } else { "distribution" }),
+            "header": setup.and_then(|it| it.header),
+            "select": setup.map(|it| it.key.name()),
         })
     });
     json!({

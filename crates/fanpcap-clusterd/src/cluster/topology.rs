@@ -10,7 +10,6 @@ use fanpcap_cluster::{Revision, Topology};
 use fanpcap_terminal::streams;
 use serde_json::{Value, json};
 
-use super::selected;
 use super::waiting::Notice;
 use crate::conf::{Conf, PATH};
 use crate::engine;
@@ -63,7 +62,7 @@ fn object(revision: Revision, topology: &Topology) -> Value {
         "schema": 1,
         "revision": revision.0,
         "epoch": topology.epoch,
-        "key": selected::name(topology.selection.key),
+        "key": topology.selection.key.name(),
         "nodes": nodes.collect::<Vec<_>>(),
         "analyzers": analyzers.collect::<Vec<_>>(),
         "owners": slots(&topology.owners),
@@ -73,7 +72,7 @@ fn object(revision: Revision, topology: &Topology) -> Value {
 
 /// The nodes, then the slots of the buckets, 32 on a line. A line begins with its first bucket.
 fn text(revision: Revision, topology: &Topology) -> String {
-    let key = selected::name(topology.selection.key);
+    let key = topology.selection.key.name();
     let mut text = format!("topology {revision}, epoch {}, key {key}\n", topology.epoch);
     for seat in &topology.seats {
         text += &format!(

@@ -122,6 +122,7 @@ mod tests {
                 boot: 1,
                 weight: 1,
                 address: ([10, 0, 0, 1], 1).into(),
+                setup: None,
             },
             acknowledged: None,
         });

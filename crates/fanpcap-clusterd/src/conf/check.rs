@@ -46,16 +46,6 @@ pub(super) fn conf(entries: &[Entry], source: &str) -> Result<Conf, Report> {
     Ok(conf)
 }
 
-/// The selection for one of the words of `select`.
-pub(crate) fn selected_by(word: &str) -> SelectionKey {
-    match word {
-        "flow" => SelectionKey::Flow,
-        "round_robin" => SelectionKey::RoundRobin,
-        "identification" => SelectionKey::Identification,
-        _ => SelectionKey::Packet,
-    }
-}
-
 /// Keys of the mode 'capture'.
 const OF_CAPTURE: [Key; 3] = [Key::Header, Key::Transport, Key::DicapPort];
 
@@ -294,7 +284,8 @@ impl<'a> Found<'a> {
             Mode::Distribution => SelectionKey::Flow,
             Mode::Capture => SelectionKey::Packet,
         };
-        let key = self.word(Key::Select).map_or(otherwise, selected_by);
+        let key = self.word(Key::Select).and_then(SelectionKey::named);
+        let key = key.unwrap_or(otherwise);
         let initial = match self.value(Key::Initial) {
             Some(Value::Number(initial)) => *initial,
             _ => 0,

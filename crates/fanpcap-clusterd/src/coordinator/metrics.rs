@@ -58,13 +58,21 @@ impl Metrics {
         all
     }
 
-    fn of_nodes(&self, view: &View) -> [Family; 2] {
+    fn of_nodes(&self, view: &View) -> [Family; 3] {
+        let mut infos = Vec::new();
         let mut states = Vec::new();
         let mut buckets = Vec::new();
         for row in status::rows(view) {
             let mut labels = self.cluster.clone();
             labels.push(("node", row.node.to_string()));
             buckets.push((labels.clone(), Number::Whole(row.buckets as u64)));
+            if let Some(setup) = row.setup() {
+                let mut labels = labels.clone();
+                labels.push(("version", setup.version.to_string()));
+                labels.push(("mode", status::setup::mode(&setup)));
+                labels.push(("select", setup.key.name().to_owned()));
+                infos.push((labels, Number::Whole(1)));
+            }
             labels.push(("state", row.state().to_owned()));
             states.push((labels, Number::Whole(1)));
         }
@@ -84,6 +92,11 @@ impl Metrics {
                 "fanpcap_coordinator_node_buckets",
                 "Buckets that are the node's alone.",
                 buckets,
+            ),
+            of(
+                "fanpcap_coordinator_node_info",
+                "1, with the node's version, mode and selection by its settings.",
+                infos,
             ),
         ]
     }
@@ -133,7 +146,8 @@ fn of_topology(view: &View) -> [Metric; 2] {
 mod tests {
     use std::net::{Ipv4Addr, SocketAddr};
 
-    use fanpcap_cluster::{Announcement, Live, NodeId};
+    use fanpcap_cluster::{Announcement, Live, NodeId, Setup, Version};
+    use fanpcap_select::Key;
     use fanpcap_terminal::exposition::text;
 
     use super::*;
@@ -151,6 +165,11 @@ mod tests {
                 boot: 1,
                 weight: 1,
                 address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9)),
+                setup: Some(Setup {
+                    version: Version([0, 1, 2]),
+                    header: Some(52),
+                    key: Key::Flow,
+                }),
             },
             acknowledged: None,
         });
@@ -162,6 +181,8 @@ mod tests {
             "forged_messages_total{cluster=\"lab\"} 2",
             "union{cluster=\"lab\"} 0",
             "node_state{cluster=\"lab\",node=\"000000a1\",state=\"waiting\"} 1",
+            "node_info{cluster=\"lab\",node=\"000000a1\",version=\"0.1.2\",mode=\"capture 52\",\
+             select=\"flow\"} 1",
             "node_buckets{cluster=\"lab\",node=\"000000a1\"} 0",
         ] {
             let line = format!("\nfanpcap_coordinator_{line}\n");

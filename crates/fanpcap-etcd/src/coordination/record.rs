@@ -6,7 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-use fanpcap_cluster::{Announcement, NODES, NodeId, Revision};
+use fanpcap_cluster::{Announcement, NODES, NodeId, Revision, Setup};
+use fanpcap_select::Key;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -32,14 +33,36 @@ struct NodeRecord {
     boot: String,
     weight: u16,
     address: SocketAddr,
+    /// As [`Setup`]; an earlier version has none of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    /// Only in capture mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    header: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    select: Option<String>,
+}
+
+impl NodeRecord {
+    fn setup(&self) -> Option<Setup> {
+        Some(Setup {
+            version: self.version.as_ref()?.parse().ok()?,
+            header: self.header,
+            key: Key::named(self.select.as_ref()?)?,
+        })
+    }
 }
 
 /// The value that stands for an announcement.
 pub(super) fn node(announcement: &Announcement) -> Vec<u8> {
+    let setup = announcement.setup;
     let record = NodeRecord {
         boot: format!("{:016x}", announcement.boot),
         weight: announcement.weight,
         address: announcement.address,
+        version: setup.map(|it| it.version.to_string()),
+        header: setup.and_then(|it| it.header),
+        select: setup.map(|it| it.key.name().to_owned()),
     };
     serde_json::to_vec(&record).unwrap_or_default()
 }
@@ -52,6 +75,7 @@ pub(super) fn announcement(node: NodeId, value: &[u8]) -> Option<Announcement> {
         boot: u64::from_str_radix(&record.boot, 16).ok()?,
         weight: record.weight,
         address: record.address,
+        setup: record.setup(),
     })
 }
 
@@ -175,18 +199,32 @@ impl Desired {
 
 #[cfg(test)]
 mod tests {
+    use fanpcap_cluster::Version;
     use proptest::prelude::*;
 
     use super::*;
 
     proptest! {
         #[test]
-        fn a_node_reads_as_it_was_written(id: u32, boot: u64, weight: u16, ip: [u8; 4], port: u16) {
+        fn a_node_reads_as_it_was_written(
+            id: u32,
+            boot: u64,
+            weight: u16,
+            at: ([u8; 4], u16),
+            setup: Option<([u8; 3], Option<u16>)>,
+            key in prop::sample::select(&Key::NAMES[..]),
+        ) {
+            let setup = setup.map(|(version, header)| Setup {
+                version: Version(version),
+                header,
+                key: key.0,
+            });
             let said = Announcement {
                 node: NodeId(id),
                 boot,
                 weight,
-                address: SocketAddr::from((ip, port)),
+                address: at.into(),
+                setup,
             };
             prop_assert_eq!(announcement(NodeId(id), &node(&said)), Some(said));
         }

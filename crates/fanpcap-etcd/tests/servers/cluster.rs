@@ -28,6 +28,7 @@ pub(crate) fn announcement(boot: u64) -> Announcement {
         boot,
         weight: 3,
         address: ([10, 0, 0, 7], 7001).into(),
+        setup: None,
     }
 }
 

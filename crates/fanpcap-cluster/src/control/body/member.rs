@@ -2,8 +2,8 @@
 
 use super::super::avp::{List, NODE, code};
 use super::super::fields::{BodyError, Fields};
-use super::Member;
-use crate::coordination::Announcement;
+use super::{Member, topology};
+use crate::coordination::{Announcement, Setup, Version};
 use crate::identity::{NodeId, Revision};
 
 impl Member {
@@ -13,11 +13,23 @@ impl Member {
             boot,
             weight,
             address,
+            setup,
         } = self.announcement;
         to.put(code::NODE_ID, node.0)
             .put_wide(code::BOOT, boot)
             .put(code::WEIGHT, u32::from(weight))
             .put_address(NODE, address);
+        if let Some(Setup {
+            version: Version([major, minor, patch]),
+            header,
+            key,
+        }) = setup
+        {
+            let version = u32::from_be_bytes([0, major, minor, patch]);
+            to.put(code::VERSION, version)
+                .put(code::HEADER, header.map_or(0, u32::from))
+                .put(code::SELECTION_TYPE, topology::key_number(key));
+        }
         if let Some(revision) = self.follows {
             to.put_wide(code::FOLLOWS, revision.0);
         }
@@ -29,6 +41,7 @@ impl Member {
             boot: from.wide(code::BOOT)?,
             weight: from.short(code::WEIGHT)?,
             address: from.address(NODE)?,
+            setup: setup(from),
         };
         let follows = from.all(code::FOLLOWS).next().is_some();
         let follows = follows.then(|| from.wide(code::FOLLOWS)).transpose()?;
@@ -37,4 +50,16 @@ impl Member {
             follows: follows.map(Revision),
         })
     }
+}
+
+/// A node's version and settings. A later version may have values that this one does not know: the
+/// node is then as one that does not say.
+fn setup(from: Fields<'_>) -> Option<Setup> {
+    let [_, major, minor, patch] = from.one(code::VERSION).ok()?.to_be_bytes();
+    let header = from.short(code::HEADER).ok()?;
+    Some(Setup {
+        version: Version([major, minor, patch]),
+        header: Some(header).filter(|header| *header > 0),
+        key: topology::key(from.one(code::SELECTION_TYPE).ok()?).ok()?,
+    })
 }

@@ -25,6 +25,7 @@ fn view() -> View {
             boot: 1,
             weight: 1,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 1)),
+            setup: None,
         },
         acknowledged: Some(Revision(9)),
     };

@@ -6,8 +6,8 @@ use std::net::TcpListener;
 use std::thread;
 
 use fanpcap_cluster::reshape::{self, Goal, Knowledge, Member};
-use fanpcap_cluster::{Announcement, Revision, View, Wishes};
-use fanpcap_select::Selection;
+use fanpcap_cluster::{Announcement, Revision, Version, View, Wishes};
+use fanpcap_select::{Key, Selection};
 use fanpcap_testkit::Scratch;
 
 use super::*;
@@ -32,7 +32,14 @@ fn goal(current: Option<&Topology>, nodes: &[u32]) -> Goal {
     Goal::new(current, &members, Selection::default(), &[]).unwrap()
 }
 
-/// Node 1 follows, 2 is silent, 3 gets its first buckets, 4 is held down.
+const SETUP: Setup = Setup {
+    version: Version([0, 1, 0]),
+    header: None,
+    key: Key::Packet,
+};
+
+/// Node 1 follows, 2 is silent, 3 gets its first buckets, 4 is held down, and is of an earlier
+/// version.
 fn picture() -> Picture {
     let two = reshape::first(&goal(None, &[1, 2]));
     let union = reshape::begin(&two, &goal(Some(&two), &[1, 2, 3]), &All);
@@ -42,6 +49,7 @@ fn picture() -> Picture {
             boot: 1,
             weight: 1,
             address: "10.0.0.1:7001".parse().unwrap(),
+            setup: (node != 4).then_some(SETUP),
         },
         acknowledged: revision.map(Revision),
     };
@@ -65,13 +73,13 @@ fn picture() -> Picture {
 fn the_table_says_what_each_node_does() {
     let expected = "\
 cluster lab, coordinator host/7
-topology 9, epoch 2, union
+topology 9, epoch 2, union, select = packet
 
-node      state    weight  buckets  moving  address
-00000001  current       1     1366     682  10.0.0.1:7001
-00000002  silent        1     1365     683  -
-00000003  behind        1        0    1365  10.0.0.1:7001
-00000004  waiting       -        0       0  10.0.0.1:7001
+node      state    weight  buckets  moving  mode          version  address
+00000001  current       1     1366     682  distribution  0.1.0    10.0.0.1:7001
+00000002  silent        1     1365     683  -             -        -
+00000003  behind        1        0    1365  distribution  0.1.0    10.0.0.1:7001
+00000004  waiting       -        0       0  -             -        10.0.0.1:7001
 
 something is wrong
 
@@ -115,14 +123,43 @@ fn a_node_with_a_newer_topology_is_named_even_if_it_is_drained() {
 }
 
 #[test]
+fn nodes_that_differ_in_version_or_settings_are_named() {
+    let mut picture = picture();
+    let third = Setup {
+        version: Version([0, 2, 0]),
+        header: Some(52),
+        key: Key::Flow,
+    };
+    picture.view.live[2].announcement.setup = Some(SETUP);
+    picture.view.live[1].announcement.setup = Some(third);
+    let table = table("lab", &picture);
+    for line in [
+        "00000003  behind        1        0    1365  capture 52    0.2.0    10.0.0.1:7001",
+        "nodes differ in mode: distribution, but capture 52 of 00000003: write the same",
+        "nodes differ in version: 0.1.0, but 0.2.0 of 00000003: end",
+        "the settings of node 00000003 say 'select = flow', and the cluster selects by 'packet'",
+    ] {
+        assert!(table.contains(&format!("\n{line}")), "{line} in {table}");
+    }
+    assert_eq!(table.matches("select = flow").count(), 1);
+    let object = object("lab", &picture);
+    let third = &object["nodes"][2];
+    assert_eq!(
+        (&third["mode"], &third["header"]),
+        (&json!("capture"), &json!(52))
+    );
+}
+
+#[test]
 fn the_object_has_the_same() {
     let object = object("lab", &picture());
     let one = json!({
         "node": "00000001", "state": "current", "weight": 1, "buckets": 1366, "moving": 682,
-        "drained": false, "acknowledged": 9, "address": "10.0.0.1:7001",
+        "drained": false, "acknowledged": 9, "address": "10.0.0.1:7001", "version": "0.1.0",
+        "mode": "distribution", "header": null, "select": "packet",
     });
     assert_eq!(object["nodes"][0], one);
-    let topology = json!({"revision": 9, "epoch": 2, "phase": "union"});
+    let topology = json!({"revision": 9, "epoch": 2, "phase": "union", "select": "packet"});
     assert_eq!(object["topology"], topology);
     assert_eq!(object["nodes"][3]["state"], "waiting");
     assert_eq!(object["notes"][0], "something is wrong");

@@ -55,6 +55,7 @@ fn node(id: u32) -> Live {
             boot: 1,
             weight: 1,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9)),
+            setup: None,
         },
         acknowledged: None,
     }

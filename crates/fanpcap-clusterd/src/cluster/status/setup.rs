@@ -1,0 +1,58 @@
+//! The versions and settings of a cluster's nodes, and notes on what differs.
+
+use std::collections::BTreeMap;
+
+use fanpcap_cluster::{NodeId, Setup};
+use fanpcap_select::Key;
+
+use super::Row;
+
+/// A node's mode in words, with the bytes of each packet that capture mode sends.
+pub(crate) fn mode(setup: &Setup) -> String {
+    match setup.header {
+        None => "distribution".to_owned(),
+        Some(header) => format!("capture {header}"),
+    }
+}
+
+/// What an operator should know of the nodes' versions and settings, a sentence each. `by` is what
+/// the cluster selects by.
+pub(super) fn notes(rows: &[Row], by: Option<Key>) -> Vec<String> {
+    let modes = differing(rows, mode).map(|they| {
+        format!("nodes differ in mode: {they}: write the same 'mode' and 'header' into all files")
+    });
+    let versions = differing(rows, |setup| setup.version.to_string());
+    let versions =
+        versions.map(|they| format!("nodes differ in version: {they}: end the upgrade of all"));
+    let others = rows.iter().filter_map(|row| {
+        let (own, by) = (row.setup()?.key, by?);
+        (own != by).then(|| {
+            format!(
+                "the settings of node {} say 'select = {}', and the cluster selects by '{}', as its \
+                 coordinator says: write the same into all files",
+                row.node,
+                own.name(),
+                by.name()
+            )
+        })
+    });
+    modes.into_iter().chain(versions).chain(others).collect()
+}
+
+/// The values that live nodes have, the one that most have first, and the nodes of all others.
+/// `None`: they have one.
+fn differing(rows: &[Row], value: impl Fn(&Setup) -> String) -> Option<String> {
+    let mut groups: BTreeMap<String, Vec<NodeId>> = BTreeMap::new();
+    for (setup, row) in rows.iter().filter_map(|row| Some((row.setup()?, row))) {
+        groups.entry(value(&setup)).or_default().push(row.node);
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|(_, nodes)| std::cmp::Reverse(nodes.len()));
+    let ((most, _), others) = groups.split_first()?;
+    let other = |(value, nodes): &(String, Vec<NodeId>)| {
+        let nodes: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
+        format!(", but {value} of {}", nodes.join(", "))
+    };
+    let others: String = others.iter().map(other).collect();
+    (!others.is_empty()).then(|| format!("{most}{others}"))
+}
