@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use fanpcap_cluster::analyzer::AnalyzerSettings;
 use fanpcap_cluster::control::ClusterId;
@@ -44,7 +44,7 @@ use crate::textfile;
 use clock::{Clock, Jumps};
 use desk::{Desk, DeskSettings};
 use exports::{Exports, Target};
-use files::Rotation;
+use files::{Retention, Rotation};
 use metrics::Metrics;
 use observer::Observer;
 use part::Part;
@@ -69,9 +69,17 @@ pub(crate) struct Arguments {
     /// Begins another file after this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 3600, value_parser = at_least_one::<u64>)]
     rotate_time: u64,
-    /// Keeps this many files and removes the oldest
-    #[arg(long, value_name = "FILES", default_value_t = 168, value_parser = at_least_one::<usize>)]
-    keep: usize,
+    /// Keeps this many files and removes the oldest. 168 by default, without a limit if another
+    /// limit is given
+    #[arg(long, value_name = "FILES", value_parser = at_least_one::<usize>)]
+    keep: Option<usize>,
+    /// Keeps at most this many MiB of files, and removes the oldest
+    #[arg(long, value_name = "MIB", value_parser = at_least_one::<u64>)]
+    keep_size: Option<u64>,
+    /// Keeps this many MiB of the file system free: if there are less, or none, removes the oldest
+    /// files
+    #[arg(long, value_name = "MIB", value_parser = at_least_one::<u64>)]
+    keep_free: Option<u64>,
     /// Milliseconds by which clocks of nodes may differ
     #[arg(long, value_name = "MS", default_value_t = 250)]
     skew: u64,
@@ -97,6 +105,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let conf = Conf::load(&arguments.config)?;
     conf.check_files(Role::Analyzer)?;
     textfile::check(arguments.metrics.as_deref())?;
+    let rotation = rotation(arguments)?;
     let listen = arguments.listen.or_else(|| conf.analyzers.first().copied());
     let listen =
         listen.context("no address: name it with --listen, or 'analyzers' in the settings")?;
@@ -112,7 +121,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let targets = arguments.export.iter().map(|text| Target::read(text));
     let targets: Vec<Target> = targets.collect::<Result<_>>()?;
     let clock = Clock::start();
-    let settings = desk_settings(arguments, &conf, (listen, part), (&keyring, clock));
+    let settings = desk_settings(
+        arguments,
+        &conf,
+        rotation,
+        (listen, part),
+        (&keyring, clock),
+    );
     let mut desk = Desk::open(&settings)?;
     if !targets.is_empty() {
         desk.export(Exports::start(targets)?);
@@ -165,9 +180,41 @@ fn on(arguments: &Arguments, listen: SocketAddr, cluster: &str) -> String {
     format!("cluster {cluster}, listens on {listen}{files}")
 }
 
+/// When another file begins, and which files are kept.
+fn rotation(arguments: &Arguments) -> Result<Rotation> {
+    let Arguments {
+        rotate_size,
+        keep,
+        keep_size,
+        keep_free,
+        ..
+    } = arguments;
+    if let Some(keep_size) = keep_size.filter(|it| it < rotate_size) {
+        bail!(
+            "--keep-size {keep_size} is less than --rotate-size {rotate_size}: the file that is \
+             being written is never removed; write a smaller --rotate-size"
+        );
+    }
+    let bytes = |mib: u64| mib.saturating_mul(1 << 20);
+    let has_limit = keep_size.is_some() || keep_free.is_some();
+    Ok(Rotation {
+        bytes: bytes(*rotate_size),
+        time: arguments.rotate_time.saturating_mul(1_000_000_000),
+        keep: Retention {
+            files: keep.or((!has_limit).then_some(FILES)),
+            bytes: keep_size.map(bytes),
+            free: keep_free.map(bytes),
+        },
+    })
+}
+
+/// How many files are kept if no other limit is given.
+const FILES: usize = 168;
+
 fn desk_settings<'a>(
     arguments: &'a Arguments,
     conf: &Conf,
+    rotation: Rotation,
     (listen, part): (SocketAddr, Part),
     (keyring, clock): (&'a Arc<Keyring>, Clock),
 ) -> DeskSettings<'a> {
@@ -178,11 +225,7 @@ fn desk_settings<'a>(
         keyring,
         clock,
         directory: arguments.write.as_deref(),
-        rotation: Rotation {
-            bytes: arguments.rotate_size.saturating_mul(1 << 20),
-            time: arguments.rotate_time.saturating_mul(1_000_000_000),
-            keep: arguments.keep,
-        },
+        rotation,
         analyzer: AnalyzerSettings {
             cluster: ClusterId::of_name(&conf.cluster).0,
             hold: skew.saturating_mul(4),

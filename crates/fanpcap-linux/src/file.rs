@@ -1,5 +1,5 @@
 //! Files: directories held by descriptor, locks, mapped counters, memory files, privileged
-//! executables, inotify, sysfs, and BPF file systems.
+//! executables, inotify, sysfs, BPF file systems, and free space.
 
 pub mod directory;
 pub mod shared;
@@ -9,3 +9,4 @@ pub mod sealed;
 pub mod sysfs;
 pub mod privileged;
 pub mod bpf_fs;
+pub mod space;

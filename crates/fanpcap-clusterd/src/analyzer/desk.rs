@@ -253,6 +253,12 @@ impl Desk {
     /// Figures of what not every analyzer does.
     fn figures(&self) -> Vec<(Figure, u64)> {
         let mut figures = Vec::new();
+        if let Some(removed) = self.outlets.removed() {
+            figures.extend([
+                (Figure::RemovedFiles, removed.files),
+                (Figure::RemovedBytes, removed.bytes),
+            ]);
+        }
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         if let Some(exports) = &self.outlets.exports {
             let exported = exports.exported();

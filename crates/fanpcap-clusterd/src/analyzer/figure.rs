@@ -1,10 +1,12 @@
-//! What not every analyzer counts: exports, DiCAP's datagrams.
+//! What not every analyzer counts: removed files, exports, DiCAP's datagrams.
 
 use fanpcap_terminal::exposition::Kind;
 
 /// A count of its own name in the status, in JSON and among the metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Figure {
+    RemovedFiles,
+    RemovedBytes,
     Exported,
     ExportLost,
     ExportSkipped,
@@ -16,7 +18,9 @@ pub(super) enum Figure {
 
 impl Figure {
     #[cfg(test)]
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 9] = [
+        Self::RemovedFiles,
+        Self::RemovedBytes,
         Self::Exported,
         Self::ExportLost,
         Self::ExportSkipped,
@@ -29,6 +33,8 @@ impl Figure {
     /// Its key in JSON. A line has spaces in place of the underscores.
     pub(super) const fn name(self) -> &'static str {
         match self {
+            Self::RemovedFiles => "removed_files",
+            Self::RemovedBytes => "removed_bytes",
             Self::Exported => "exported_packets",
             Self::ExportLost => "export_lost_messages",
             Self::ExportSkipped => "export_skipped_packets",
@@ -42,6 +48,16 @@ impl Figure {
     /// Its metric: the name, what it counts, its type.
     pub(super) const fn metric(self) -> (&'static str, &'static str, Kind) {
         match self {
+            Self::RemovedFiles => (
+                "fanpcap_analyzer_removed_files_total",
+                "Old files that were removed to keep to the limits.",
+                Kind::Counter,
+            ),
+            Self::RemovedBytes => (
+                "fanpcap_analyzer_removed_bytes_total",
+                "Bytes of the old files that were removed.",
+                Kind::Counter,
+            ),
             Self::Exported => (
                 "fanpcap_analyzer_exported_packets_total",
                 "Packets that were handed to collectors, once for each of them.",

@@ -1,23 +1,26 @@
 //! The files that an analyzer writes: pcapng, one after the other, the oldest removed.
 //!
 //! Whole blocks are written, so that a file is valid when the analyzer is killed, but that its last
-//! packet may be cut off: the next analyzer writes that one again. When the disk is full, packets
-//! are counted and not written, and a new file begins as soon as there is room.
+//! packet may be cut off: the next analyzer writes that one again. When the disk is full and no old
+//! file may be removed, packets are counted and not written, and a new file begins as soon as there
+//! is room.
 
+mod kept;
 mod written;
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_cluster::analyzer::Delivered;
 use fanpcap_cluster::{NodeId, Revision};
-use fanpcap_terminal::streams;
 
 use crate::pcapng;
+use kept::Kept;
+pub(super) use kept::{Removed, Retention};
 use written::Written;
 
 /// Bytes that are collected before they are written.
@@ -26,19 +29,14 @@ const BUFFER: usize = 1 << 20;
 /// Nanoseconds between two attempts to write to a full disk.
 const RETRY: u64 = 1_000_000_000;
 
-/// How files begin and end.
-const BEGIN: &str = "records-";
-const END: &str = ".pcapng";
-
-/// When a file is followed by another one, and how many there are.
+/// When a file is followed by another one, and which are kept.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rotation {
     /// Most bytes of a file.
     pub(super) bytes: u64,
     /// Most nanoseconds that a file is written.
     pub(super) time: u64,
-    /// Most files; the oldest are removed.
-    pub(super) keep: usize,
+    pub(super) keep: Retention,
 }
 
 /// The files of a directory.
@@ -46,6 +44,7 @@ pub(super) struct Rotation {
 pub(super) struct Files {
     directory: PathBuf,
     rotation: Rotation,
+    kept: Kept,
     /// The packets that the previous analyzer had written.
     before: Written,
     open: Option<Open>,
@@ -80,6 +79,7 @@ impl Files {
         Ok(Self {
             directory: directory.to_owned(),
             rotation,
+            kept: Kept::new(directory, rotation.keep),
             before: Written::read(directory),
             open: None,
             buffer: Vec::new(),
@@ -124,9 +124,18 @@ impl Files {
         let Some(open) = &mut self.open else {
             return;
         };
-        match open.file.write_all(&self.buffer) {
+        let bytes = open.bytes + self.buffer.len() as u64;
+        // A directory that can't be read fails the next file.
+        let _ = self.kept.during_file((&open.path, bytes), now);
+        let written = loop {
+            match open.file.write_all_at(&self.buffer, open.bytes) {
+                Err(error) if is_full(&error) && self.kept.make_room(Some(&open.path), now) => {}
+                written => break written,
+            }
+        };
+        match written {
             Ok(()) => {
-                open.bytes += self.buffer.len() as u64;
+                open.bytes = bytes;
                 open.is_empty &= self.buffer.is_empty();
                 self.written += self.buffered;
             }
@@ -160,25 +169,37 @@ impl Files {
         if now < self.next_try {
             return false;
         }
-        if let Err(error) = self.try_begin(now) {
-            self.fail(&error, now);
-            return false;
+        loop {
+            match self.try_begin(now) {
+                Err(error) if is_full(&error) && self.kept.make_room(None, now) => {}
+                Err(error) => {
+                    self.fail(&error, now);
+                    return false;
+                }
+                Ok(()) => {
+                    self.trouble = None;
+                    return true;
+                }
+            }
         }
-        self.trouble = None;
-        true
+    }
+
+    /// The files that were removed.
+    pub(super) fn removed(&self) -> Removed {
+        self.kept.removed
     }
 
     fn try_begin(&mut self, now: u64) -> io::Result<()> {
-        retire(&self.directory, self.rotation.keep)?;
-        let path = self.directory.join(name(now));
-        let mut file = OpenOptions::new()
+        self.kept.before_file(now)?;
+        let path = self.directory.join(kept::name(now));
+        let file = OpenOptions::new()
             .write(true)
             .create_new(true)
             .mode(0o600)
             .open(&path)?;
         let mut head = Vec::new();
         pcapng::section(&mut head);
-        if let Err(error) = file.write_all(&head) {
+        if let Err(error) = file.write_all_at(&head, 0) {
             let _ = fs::remove_file(&path);
             return Err(error);
         }
@@ -209,46 +230,12 @@ fn make(directory: &Path) -> Result<()> {
     made.with_context(|| format!("cannot make the directory {}", directory.display()))
 }
 
-/// The name of a file that begins at `now`. Names sort in order of time until the year 2286, when a
-/// digit is added.
-fn name(now: u64) -> String {
-    let (seconds, rest) = (now / 1_000_000_000, now % 1_000_000_000);
-    format!("{BEGIN}{seconds:010}.{rest:09}{END}")
-}
-
-/// The files of a directory that have such a name, the oldest first. A pipe with such a name is
-/// excluded: opening it would wait for its writer.
-fn ours(directory: &Path) -> io::Result<Vec<PathBuf>> {
-    let mut paths = Vec::new();
-    for entry in fs::read_dir(directory)? {
-        let entry = entry?;
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        let is_file = || entry.file_type().is_ok_and(|kind| kind.is_file());
-        if name.starts_with(BEGIN) && name.ends_with(END) && is_file() {
-            paths.push(entry.path());
-        }
-    }
-    paths.sort_unstable();
-    Ok(paths)
-}
-
-/// Removes the oldest files, so that there is one fewer than may be. A file that can't
-/// be removed is named, and stays: new packets must still be written.
-fn retire(directory: &Path, keep: usize) -> io::Result<()> {
-    let old = ours(directory)?;
-    let surplus = (old.len() + 1).saturating_sub(keep.max(1));
-    for path in old.iter().take(surplus) {
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => streams::note(&format!(
-                "fanpcap analyzer: cannot remove {}: {error}: remove it, or there are more files \
-                 than there should be\n",
-                path.display()
-            )),
-            _ => {}
-        }
-    }
-    Ok(())
+/// Whether a write failed because there is no room.
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use anyhow::Result;
 use fanpcap_cluster::analyzer::Delivered;
 
 use super::exports::Exports;
-use super::files::{Files, Rotation};
+use super::files::{Files, Removed, Rotation};
 
 /// Each packet goes to all of them.
 #[derive(Debug)]
@@ -51,6 +51,11 @@ impl Outlets {
         files.map_or((0, 0), |files| (files.written, files.unwritten))
     }
 
+    /// The files that were removed; `None`: files are not written.
+    pub(super) fn removed(&self) -> Option<Removed> {
+        self.files.as_ref().map(Files::removed)
+    }
+
     /// Why the last write failed, while it is so.
     pub(super) fn trouble(&self) -> Option<String> {
         self.files.as_ref()?.trouble.clone()
@@ -69,6 +74,7 @@ mod tests {
     use fanpcap_testkit::await_for::LIMIT;
 
     use super::super::exports::Target;
+    use super::super::files::Retention;
     use super::*;
 
     #[test]
@@ -78,7 +84,7 @@ mod tests {
         let rotation = Rotation {
             bytes: u64::MAX,
             time: u64::MAX,
-            keep: 1,
+            keep: Retention::default(),
         };
         let mut outlets = Outlets::open(Some(&directory), rotation).unwrap();
         fs::remove_dir(&directory).unwrap();

@@ -16,6 +16,7 @@ use fanpcap_testkit::loopback::free_address;
 use pcap_file::pcapng::{Block, PcapNgReader};
 
 mod dicap;
+mod limits;
 mod tls;
 mod strangers;
 
@@ -50,7 +51,10 @@ fn settings<'a>(
         rotation: Rotation {
             bytes,
             time: 3600 * second,
-            keep: 3,
+            keep: Retention {
+                files: Some(3),
+                ..Retention::default()
+            },
         },
         analyzer: AnalyzerSettings {
             cluster: 1,

@@ -1,5 +1,6 @@
 //! Files of an analyzer that was killed, and a disk that is full.
 
+use std::io::Write;
 use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -9,6 +10,7 @@ use fanpcap_cluster::record::Record;
 use fanpcap_testkit::Scratch;
 use pcap_file::pcapng::{Block, PcapNgReader};
 
+use super::kept::ours;
 use super::*;
 
 /// A mount, which ends with this value.
@@ -94,8 +96,19 @@ fn packets(directory: &Path) -> u64 {
 const ROTATION: Rotation = Rotation {
     bytes: 1 << 30,
     time: u64::MAX,
-    keep: 3,
+    keep: Retention {
+        files: Some(3),
+        bytes: None,
+        free: None,
+    },
 };
+
+fn keeping(files: Option<usize>, bytes: Option<u64>, free: Option<u64>) -> Rotation {
+    Rotation {
+        keep: Retention { files, bytes, free },
+        ..ROTATION
+    }
+}
 
 #[test]
 fn what_a_killed_analyzer_had_written_is_not_written_again() {
@@ -159,10 +172,7 @@ fn only_the_analyzers_user_reads_what_was_captured() {
 fn an_old_file_that_stays_keeps_nothing_from_being_written() {
     let scratch = Scratch::new().unwrap();
     let directory = scratch.file("records");
-    let rotation = Rotation {
-        keep: 2,
-        ..ROTATION
-    };
+    let rotation = keeping(Some(2), None, None);
     let mut files = Files::new(&directory, rotation).unwrap();
     let mut oldest = None;
     for now in (1..5).map(|file| file * RETRY) {
@@ -198,4 +208,72 @@ fn a_full_disk_costs_new_packets_which_are_counted_and_no_old_file() {
     put(&mut files, 20, now);
     assert_eq!((files.written, files.unwritten), (40, 200));
     assert_eq!((packets(&small.0), files.trouble), (40, None));
+}
+
+#[test]
+#[ignore = "needs root: mounts a small file system"]
+fn a_full_disk_costs_the_oldest_files_where_space_is_to_be_free() {
+    let scratch = Scratch::new().unwrap();
+    let small = Small::mount(scratch.file("small"));
+    let rotation = Rotation {
+        // Eight packets.
+        bytes: 10_000,
+        ..keeping(None, None, Some(1))
+    };
+    let mut files = Files::new(&small.0, rotation).unwrap();
+    let now = 1_000 * RETRY;
+    let filler = small.fill();
+    fs::File::options()
+        .write(true)
+        .open(&filler)
+        .and_then(|file| file.set_len(64 << 10))
+        .unwrap();
+    // More than the 256 KiB of the disk.
+    for number in 0..400 {
+        put_some(&mut files, number..number + 1, now, now + number);
+    }
+    assert_eq!((files.written, files.unwritten), (400, 0));
+    assert_eq!((files.trouble.as_ref(), filler.exists()), (None, true));
+    let left = packets(&small.0);
+    let removed = files.removed();
+    assert!(
+        (50..150).contains(&left) && removed.files > 25,
+        "{left}, {removed:?}"
+    );
+    // Nothing old is left, and others take all the room that there is.
+    drop(files);
+    small.fill();
+    let mut files = Files::new(&small.0, rotation).unwrap();
+    for number in 400..600 {
+        put_some(&mut files, number..number + 1, now, now + number);
+    }
+    assert_eq!(files.written + files.unwritten, 200);
+    assert!(files.written >= 1, "{files:?}");
+}
+
+#[test]
+#[ignore = "needs root: mounts a small file system"]
+fn so_much_of_the_disk_stays_free() {
+    let scratch = Scratch::new().unwrap();
+    let small = Small::mount(scratch.file("small"));
+    let free = 128 << 10;
+    let rotation = Rotation {
+        bytes: 10_000,
+        ..keeping(None, None, Some(free))
+    };
+    let mut files = Files::new(&small.0, rotation).unwrap();
+    let now = 1_000 * RETRY;
+    for number in 0..200 {
+        put_some(&mut files, number..number + 1, now, now + number);
+        let available = fanpcap_linux::file::space::available(&small.0).unwrap();
+        // A file that begins takes a page.
+        assert!(available >= free - 4096, "{number}: {available}");
+    }
+    assert_eq!((files.written, files.unwritten), (200, 0));
+    // Nine files of three pages, and what is written.
+    assert!(
+        (70..100).contains(&packets(&small.0)),
+        "{}",
+        packets(&small.0)
+    );
 }

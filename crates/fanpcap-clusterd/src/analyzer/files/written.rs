@@ -12,7 +12,7 @@ use std::path::Path;
 use fanpcap_cluster::analyzer::Delivered;
 use fanpcap_terminal::streams;
 
-use super::ours;
+use super::kept::ours;
 use crate::pcapng::{self, INTERFACE, PACKET, SECTION};
 
 /// Bytes that are read: more than an analyzer writes between two acknowledgements.

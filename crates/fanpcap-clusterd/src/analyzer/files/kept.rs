@@ -1,0 +1,242 @@
+//! Which of an analyzer's files are kept: the oldest are removed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use fanpcap_linux::file::space;
+use fanpcap_terminal::streams;
+
+/// How files begin and end.
+const BEGIN: &str = "records-";
+const END: &str = ".pcapng";
+
+/// Fewest digits of the seconds, and digits of the nanoseconds, in a name.
+const SECONDS: usize = 10;
+const NANOSECONDS: usize = 9;
+
+/// A file system may show the space of removed files as free only this many nanoseconds later:
+/// btrfs does so when it writes its next transaction.
+const LAG: u64 = 60_000_000_000;
+
+/// How many files are kept. A limit that is `None` does not hold. Limits hold at the same time.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in super::super) struct Retention {
+    /// Most files.
+    pub(in super::super) files: Option<usize>,
+    /// Most bytes of all files together.
+    pub(in super::super) bytes: Option<u64>,
+    /// Fewest bytes that are free on the files' file system. With this limit, old files are also
+    /// removed while the disk is full.
+    pub(in super::super) free: Option<u64>,
+}
+
+/// The files that were removed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(in super::super) struct Removed {
+    pub(in super::super) files: u64,
+    pub(in super::super) bytes: u64,
+}
+
+/// The files of a directory.
+#[derive(Debug)]
+pub(super) struct Kept {
+    directory: PathBuf,
+    retention: Retention,
+    /// Bytes of the finished files when the directory was last read.
+    finished: u64,
+    freed: Freed,
+    /// Files that could not be removed.
+    stuck: BTreeSet<PathBuf>,
+    pub(super) removed: Removed,
+}
+
+/// A file that may be removed.
+struct Old {
+    path: PathBuf,
+    bytes: u64,
+}
+
+/// Space that was freed, and that the file system may not show yet.
+#[derive(Clone, Copy, Debug, Default)]
+struct Freed {
+    /// Free bytes before.
+    before: u64,
+    bytes: u64,
+    /// Until when it may not show it, in nanoseconds since 1970.
+    until: u64,
+}
+
+impl Freed {
+    /// The bytes that are free at `now`, when the file system shows `free` of them.
+    fn free(&self, free: u64, now: u64) -> u64 {
+        let shown = free.saturating_sub(self.before);
+        let hidden = if now < self.until { self.bytes } else { 0 };
+        free.saturating_add(hidden.saturating_sub(shown))
+    }
+}
+
+impl Kept {
+    pub(super) fn new(directory: &Path, retention: Retention) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            retention,
+            finished: 0,
+            freed: Freed::default(),
+            stuck: BTreeSet::new(),
+            removed: Removed::default(),
+        }
+    }
+
+    /// Makes room for a file that is to begin at `now`.
+    pub(super) fn before_file(&mut self, now: u64) -> io::Result<()> {
+        self.stuck.clear();
+        self.retire(None, now)
+    }
+
+    /// Keeps to the limits while this file is written, which is to have so many bytes.
+    pub(super) fn during_file(&mut self, open: (&Path, u64), now: u64) -> io::Result<()> {
+        let is_over = |most: u64| self.finished.saturating_add(open.1) > most;
+        if self.retention.bytes.is_some_and(is_over) || self.lack(now)? > 0 {
+            self.retire(Some(open), now)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the oldest file because the disk is full. Returns whether there was one that may be
+    /// removed.
+    pub(super) fn make_room(&mut self, open: Option<&Path>, now: u64) -> bool {
+        if self.retention.free.is_none() {
+            return false;
+        }
+        let old = self.old(open).unwrap_or_default();
+        let before = self.available().unwrap_or(0);
+        let removed = old.iter().find(|old| self.remove(old));
+        self.note_freed(before, removed.map_or(0, |old| old.bytes), now);
+        removed.is_some()
+    }
+
+    /// Removes the oldest files until the limits hold. A file that can't be removed is named, and
+    /// stays: new packets must still be written.
+    fn retire(&mut self, open: Option<(&Path, u64)>, now: u64) -> io::Result<()> {
+        let old = self.old(open.map(|(path, _)| path))?;
+        let Retention { files, bytes, .. } = self.retention;
+        let mut count = old.len() + 1;
+        let mut sum: u64 = old.iter().map(|old| old.bytes).sum();
+        let written = open.map_or(0, |(_, bytes)| bytes);
+        let before = self.available()?;
+        let mut lack = self.lack(now)?;
+        let mut freed = 0;
+        for old in &old {
+            let is_many = files.is_some_and(|most| count > most.max(1));
+            let is_large = bytes.is_some_and(|most| sum.saturating_add(written) > most);
+            if !is_many && !is_large && lack == 0 {
+                break;
+            }
+            count -= 1;
+            sum -= old.bytes;
+            if self.remove(old) {
+                freed += old.bytes;
+                lack = lack.saturating_sub(old.bytes);
+            }
+        }
+        self.finished = sum;
+        self.note_freed(before, freed, now);
+        Ok(())
+    }
+
+    fn available(&self) -> io::Result<u64> {
+        space::available(&self.directory)
+    }
+
+    /// Bytes that lack to those that are to be free.
+    fn lack(&self, now: u64) -> io::Result<u64> {
+        let Some(least) = self.retention.free else {
+            return Ok(0);
+        };
+        let free = self.available()?;
+        Ok(least.saturating_sub(self.freed.free(free, now)))
+    }
+
+    /// Notes that so many bytes were freed when `before` of them were free.
+    fn note_freed(&mut self, before: u64, bytes: u64, now: u64) {
+        let hidden = self.freed.free(before, now) - before;
+        if bytes > 0 {
+            self.freed = Freed {
+                before,
+                bytes: hidden.saturating_add(bytes),
+                until: now.saturating_add(LAG),
+            };
+        }
+    }
+
+    fn remove(&mut self, old: &Old) -> bool {
+        match fs::remove_file(&old.path) {
+            Ok(()) => {
+                self.removed.files += 1;
+                self.removed.bytes += old.bytes;
+                true
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+            Err(error) => {
+                self.stuck.insert(old.path.clone());
+                streams::note(&format!(
+                    "fanpcap analyzer: cannot remove {}: {error}: remove it, or there is more in \
+                     files than there should be\n",
+                    old.path.display()
+                ));
+                false
+            }
+        }
+    }
+
+    /// The files that may be removed, the oldest first.
+    fn old(&self, open: Option<&Path>) -> io::Result<Vec<Old>> {
+        let paths = ours(&self.directory)?.into_iter();
+        let paths = paths.filter(|path| Some(&**path) != open && !self.stuck.contains(path));
+        // Somebody else may remove one in the meantime.
+        let old = paths.filter_map(|path| {
+            let bytes = fs::symlink_metadata(&path).ok()?.len();
+            Some(Old { path, bytes })
+        });
+        Ok(old.collect())
+    }
+}
+
+/// The name of a file that begins at `now`. Names sort in order of time until the year 2286, when a
+/// digit is added.
+pub(super) fn name(now: u64) -> String {
+    let (seconds, rest) = (now / 1_000_000_000, now % 1_000_000_000);
+    format!("{BEGIN}{seconds:0SECONDS$}.{rest:0NANOSECONDS$}{END}")
+}
+
+/// Whether [`name`] makes this name.
+fn is_name(name: &str) -> bool {
+    let middle = name
+        .strip_prefix(BEGIN)
+        .and_then(|rest| rest.strip_suffix(END));
+    let Some((seconds, rest)) = middle.and_then(|middle| middle.split_once('.')) else {
+        return false;
+    };
+    let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number(seconds) && seconds.len() >= SECONDS && is_number(rest) && rest.len() == NANOSECONDS
+}
+
+/// The files of a directory that have such a name, the oldest first. Links and pipes with such a
+/// name are none: an analyzer makes none, and opening a pipe would wait for its writer.
+pub(super) fn ours(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let is_file = || entry.file_type().is_ok_and(|kind| kind.is_file());
+        if entry.file_name().to_str().is_some_and(is_name) && is_file() {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort_unstable();
+    Ok(paths)
+}
+
+#[cfg(test)]
+mod tests;
