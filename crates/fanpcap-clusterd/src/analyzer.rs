@@ -80,6 +80,9 @@ pub(crate) struct Arguments {
     /// files
     #[arg(long, value_name = "MIB", value_parser = at_least_one::<u64>)]
     keep_free: Option<u64>,
+    /// Compresses finished files by zstd, when no other work needs the CPU
+    #[arg(long)]
+    compress: bool,
     /// Milliseconds by which clocks of nodes may differ
     #[arg(long, value_name = "MS", default_value_t = 250)]
     skew: u64,
@@ -205,6 +208,7 @@ fn rotation(arguments: &Arguments) -> Result<Rotation> {
             bytes: keep_size.map(bytes),
             free: keep_free.map(bytes),
         },
+        compress: arguments.compress,
     })
 }
 

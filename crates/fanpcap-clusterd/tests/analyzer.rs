@@ -1,8 +1,10 @@
 //! An analyzer that is killed and started again.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::thread;
@@ -20,21 +22,26 @@ use fanpcap_testkit::loopback::free_address;
 use pcap_file::pcapng::{Block, PcapNgReader};
 use serde_json::Value;
 
-fn start(scratch: &Scratch) -> Result<Child> {
+fn start(scratch: &Scratch, options: &[&str]) -> Result<Child> {
     let child = Command::new(env!("CARGO_BIN_EXE_fanpcap-cluster"))
         .args(["analyzer", "--json", "--config"])
         .arg(scratch.file("cluster.conf"))
         .arg("--write")
         .arg(scratch.file("records"))
+        .args(options)
         .stdout(Stdio::piped())
         .spawn()?;
     Ok(child)
 }
 
-/// Ships the packets of these numbers, a batch each ten of them.
-fn ship(node: &mut Shipper, numbers: std::ops::Range<u32>) {
+/// Ships the packets of these numbers, a batch each ten of them. Of each packet so many bytes were
+/// captured.
+fn ship(node: &mut Shipper, numbers: std::ops::Range<u32>, bytes: usize) {
     for number in numbers {
-        let captured = number.to_be_bytes();
+        let captured: Vec<u8> = (number.to_be_bytes().into_iter())
+            .chain((0..).map(|at: u32| at.wrapping_mul(number).to_le_bytes()[1]))
+            .take(bytes)
+            .collect();
         let record = Record {
             stamp: clock::monotonic_ns().wrapping_add(clock::realtime_offset_ns()),
             wire_length: 60,
@@ -54,26 +61,38 @@ fn ship(node: &mut Shipper, numbers: std::ops::Range<u32>) {
 fn numbers(directory: &Path) -> Result<Vec<u32>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(directory)? {
-        let mut reader = PcapNgReader::new(File::open(entry?.path())?)?;
-        while let Some(block) = reader.next_block() {
-            if let Block::EnhancedPacket(packet) = block? {
+        numbers.extend(numbers_of(&entry?.path(), false)?);
+    }
+    Ok(numbers)
+}
+
+/// The numbers in a file, compressed or not. Its last block may be cut off only if it `may_be_cut`.
+fn numbers_of(path: &Path, may_be_cut: bool) -> Result<Vec<u32>> {
+    let file = File::open(path)?;
+    let bytes: Box<dyn Read> = match path.extension().is_some_and(|end| end == "zst") {
+        true => Box::new(zstd::Decoder::new(file)?),
+        false => Box::new(file),
+    };
+    let mut numbers = Vec::new();
+    let mut reader = PcapNgReader::new(bytes)?;
+    while let Some(block) = reader.next_block() {
+        match block {
+            Ok(Block::EnhancedPacket(packet)) => {
                 let number = packet.data.first_chunk().copied().context("4 bytes")?;
                 numbers.push(u32::from_be_bytes(number));
             }
+            Err(_) if may_be_cut => break,
+            other => drop(other?),
         }
     }
     Ok(numbers)
 }
 
-#[test]
-fn a_killed_analyzer_leaves_valid_files_and_its_successor_waits_for_nothing() -> Result<()> {
-    let scratch = Scratch::new()?;
-    let listen = free_address();
+/// A cluster of one node and an analyzer at this address, and the node.
+fn cluster(scratch: &Scratch, listen: SocketAddr) -> Result<Shipper> {
     let conf = "cluster = test\nengine = fixed\nnodes = a1\nmode = capture\n";
     let conf = format!("{conf}analyzers = {listen}\n");
     scratch.write("cluster.conf", &conf)?;
-    let directory = scratch.file("records");
-    let mut first = start(&scratch)?;
     let settings = ShipperSettings {
         cluster: fanpcap_cluster::control::ClusterId::of_name("test").0,
         node: NodeId(0xa1),
@@ -84,7 +103,16 @@ fn a_killed_analyzer_leaves_valid_files_and_its_successor_waits_for_nothing() ->
     };
     let mut node = Shipper::new(settings, Arc::new(Keyring::new(None)));
     node.follow(&[listen])?;
-    ship(&mut node, 0..1000);
+    Ok(node)
+}
+
+#[test]
+fn a_killed_analyzer_leaves_valid_files_and_its_successor_waits_for_nothing() -> Result<()> {
+    let scratch = Scratch::new()?;
+    let mut node = cluster(&scratch, free_address())?;
+    let directory = scratch.file("records");
+    let mut first = start(&scratch, &[])?;
+    ship(&mut node, 0..1000, 4);
     await_for("packets in a file", LIMIT, || {
         let there = directory.exists() && !numbers(&directory)?.is_empty();
         Ok(there.then_some(()))
@@ -93,20 +121,13 @@ fn a_killed_analyzer_leaves_valid_files_and_its_successor_waits_for_nothing() ->
     first.wait()?;
     let before = numbers(&directory)?.len();
     assert!(before > 0);
-    let mut second = start(&scratch)?;
-    ship(&mut node, 1000..2000);
+    let mut second = start(&scratch, &[])?;
+    ship(&mut node, 1000..2000, 4);
     // The session's first batches were the first analyzer's: nothing is acknowledged if the second
     // one waits for them.
     let shipped = node.close();
     assert_eq!((shipped.lost, shipped.sent), (0, 2000));
-    let lines = BufReader::new(second.stdout.take().context("its output")?).lines();
-    let mut status = Value::Null;
-    for line in lines {
-        status = serde_json::from_str(&line?)?;
-        if status["written"].as_u64() >= Some(1000) {
-            break;
-        }
-    }
+    let status = last_status(&mut second, |it| it["written"].as_u64() >= Some(1000))?;
     second.kill()?;
     second.wait()?;
     assert_eq!(status["export"], 0, "{status}");
@@ -114,4 +135,102 @@ fn a_killed_analyzer_leaves_valid_files_and_its_successor_waits_for_nothing() ->
     let after = numbers(&directory)?;
     assert!((1000..2000).all(|number| after.contains(&number)));
     Ok(())
+}
+
+/// The files of a directory with their bytes, in the order of their names.
+fn listed(directory: &Path) -> Result<Vec<(PathBuf, u64)>> {
+    let entries = fs::read_dir(directory)?;
+    let of = |entry: std::io::Result<fs::DirEntry>| {
+        let entry = entry?;
+        Ok((entry.path(), entry.metadata()?.len()))
+    };
+    let mut files: Vec<(PathBuf, u64)> = entries.map(of).collect::<Result<_>>()?;
+    files.sort_unstable();
+    Ok(files)
+}
+
+fn has_end(path: &Path, end: &str) -> bool {
+    path.extension().is_some_and(|it| it == end)
+}
+
+/// Killed amid a change of files, an analyzer leaves its packets and what others have written, and
+/// its successor goes on with both. The newest packets are there once, in few enough bytes.
+#[test]
+fn a_killed_analyzers_files_are_compressed_and_removed_by_its_successor() -> Result<()> {
+    const MIB: u64 = 1 << 20;
+    let scratch = Scratch::new()?;
+    let directory = scratch.file("records");
+    fs::create_dir(&directory)?;
+    let elsewhere = scratch.write("elsewhere", "mine")?;
+    let link = directory.join("records-0000000001.000000000.pcapng");
+    symlink(&elsewhere, &link)?;
+    let others = [
+        "records-1.pcapng",
+        "records-0000000001.000000000.pcapng.old",
+    ];
+    for name in others {
+        fs::write(directory.join(name), "mine")?;
+    }
+    let options = "--rotate-size 1 --keep-size 4 --compress".split(' ');
+    let options: Vec<&str> = options.collect();
+    let mut node = cluster(&scratch, free_address())?;
+    let mut sent = 0;
+    for run in 0..8 {
+        let mut analyzer = start(&scratch, &options)?;
+        ship(&mut node, sent..sent + 2000, 1000);
+        sent += 2000;
+        // Each time at another moment.
+        thread::sleep(Duration::from_millis(150 * run));
+        analyzer.kill()?;
+        analyzer.wait()?;
+    }
+    let mut analyzer = start(&scratch, &options)?;
+    assert_eq!(node.close().lost, 0);
+    let status = last_status(&mut analyzer, |status| {
+        let compressed = status["figures"]["compressed_files"].as_u64();
+        let waits = listed(&directory).is_ok_and(|files| {
+            let plain = files.iter().filter(|(path, _)| has_end(path, "pcapng"));
+            // The one that is written, the link, and another's.
+            plain.count() > 3
+        });
+        status["written"].as_u64() > Some(0) && compressed > Some(0) && !waits
+    })?;
+    analyzer.kill()?;
+    analyzer.wait()?;
+    fs::remove_file(&link)?;
+    for name in others {
+        let path = directory.join(name);
+        assert_eq!(fs::read(&path)?, b"mine", "{name}");
+        fs::remove_file(path)?;
+    }
+    assert_eq!(fs::read(&elsewhere)?, b"mine");
+    let files = listed(&directory)?;
+    let bytes: u64 = files.iter().map(|(_, bytes)| bytes).sum();
+    assert!(bytes <= 4 * MIB, "{bytes}: {files:?}");
+    assert!(
+        files.iter().all(|(path, _)| !has_end(path, "part")),
+        "{files:?}"
+    );
+    let mut found = Vec::new();
+    for (path, _) in &files {
+        found.extend(numbers_of(path, true)?);
+    }
+    found.sort_unstable();
+    // Of 16 MiB at least the newest 2 MiB, whatever they are compressed to.
+    let newest: Vec<u32> = (sent - 2000..sent).collect();
+    found.retain(|number| *number >= sent - 2000);
+    assert_eq!(found, newest, "{status}");
+    Ok(())
+}
+
+/// The first status that `is_last`.
+fn last_status(analyzer: &mut Child, is_last: impl Fn(&Value) -> bool) -> Result<Value> {
+    let lines = BufReader::new(analyzer.stdout.take().context("its output")?).lines();
+    for line in lines {
+        let status: Value = serde_json::from_str(&line?)?;
+        if is_last(&status) {
+            return Ok(status);
+        }
+    }
+    anyhow::bail!("the analyzer has ended")
 }

@@ -9,6 +9,7 @@ pub mod stat;
 pub mod child;
 pub mod pidfd;
 pub mod memory;
+pub mod priority;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -1,8 +1,8 @@
 //! Reads the packets of a capture file, in the file's order. The file is pcap or pcapng, of any
-//! byte order and precision.
+//! byte order and precision, and may be compressed by zstd.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, Cursor, ErrorKind, Read};
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
@@ -10,6 +10,7 @@ use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
 use pcap_file::pcapng::{Block, PcapNgReader};
 use pcap_file::{Endianness, PcapError, PcapResult};
+use zstd::stream::read::Decoder;
 
 use crate::interface::Interface;
 
@@ -21,6 +22,9 @@ const MAGICS: [[u8; 4]; 5] = [
     [0x4d, 0x3c, 0xb2, 0xa1],
     [0xa1, 0xb2, 0x3c, 0x4d],
 ];
+
+/// The magic number of a file that zstd has compressed (RFC 8878).
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// Whether a file that starts with `head` is a capture; `None` if `head` is too short.
 pub fn is_capture(head: &[u8]) -> Option<bool> {
@@ -77,14 +81,15 @@ impl Reader {
     /// # Errors
     /// The file can't be read, or is not a capture.
     pub(crate) fn open(path: &Path) -> Result<Option<Self>> {
-        let mut head = Vec::new();
-        File::open(path)?.take(4).read_to_end(&mut head)?;
+        let (head, pieces) = match Pieces::of(path) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(None),
+            opened => opened?,
+        };
         match is_capture(&head) {
             Some(true) => {}
             None => return Ok(None),
             Some(false) => bail!("neither pcap nor pcapng"),
         }
-        let pieces = Pieces(File::open(path)?);
         let format = if head == MAGICS[0] {
             PcapNgReader::new(pieces).map(Format::PcapNg)
         } else {
@@ -269,9 +274,28 @@ fn is_cut(error: &PcapError) -> bool {
         || matches!(error, PcapError::IncompleteBuffer)
 }
 
-/// Reads a file in pieces. The reader's buffer has the size of the largest packet, but reading in
+/// Reads a capture in pieces. The reader's buffer has the size of the largest packet, but reading in
 /// pieces touches only the needed part of the buffer.
-struct Pieces(File);
+struct Pieces(Box<dyn Read + Send>);
+
+impl Pieces {
+    /// A capture's first four bytes, and all of them: those of the file, or those that zstd has
+    /// compressed into the file.
+    fn of(path: &Path) -> io::Result<(Vec<u8>, Self)> {
+        let (head, pieces) = Self::begin(File::open(path)?)?;
+        match head == ZSTD {
+            true => Self::begin(Decoder::new(pieces)?),
+            false => Ok((head, pieces)),
+        }
+    }
+
+    fn begin(mut from: impl Read + Send + 'static) -> io::Result<(Vec<u8>, Self)> {
+        let mut head = Vec::new();
+        from.by_ref().take(4).read_to_end(&mut head)?;
+        let all = Cursor::new(head.clone()).chain(from);
+        Ok((head, Self(Box::new(all))))
+    }
+}
 
 impl Read for Pieces {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {

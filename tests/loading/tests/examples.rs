@@ -95,23 +95,11 @@ fn the_alert_rules_pass_their_tests() -> Result<()> {
 
 #[test]
 fn the_alert_rules_ask_for_metrics_that_there_are() -> Result<()> {
-    for (name, page, before, behind) in [
-        ("fanpcap", "man/fanpcap-metrics.in", "\n.B ", "\n"),
-        ("fanpcap-cluster", "operating.md", "\n| `", "` | "),
-    ] {
-        let page = fs::read_to_string(root().join("docs").join(page))?;
-        let rules = text(&format!("{name}.rules.yml"))?;
-        let word = |c: char| !c.is_ascii_alphanumeric() && c != '_';
-        let mut metrics: Vec<&str> = rules.split(word).collect();
-        metrics.retain(|word| word.starts_with("fanpcap_"));
-        ensure!(metrics.len() >= 10, "{metrics:?}");
-        for metric in metrics {
-            ensure!(
-                page.contains(&format!("{before}{metric}{behind}")),
-                "{metric}"
-            );
-        }
-        let tests = text(&format!("{name}.rules.test.yml"))?;
+    for metrics in PAGES {
+        let rules = text(&metrics.file("rules.yml"))?;
+        let named = metrics.check(&rules)?;
+        ensure!(named >= 10, "{named}");
+        let tests = text(&metrics.file("rules.test.yml"))?;
         let alerts = rules
             .lines()
             .filter_map(|line| line.split_once("- alert: "));
@@ -124,31 +112,32 @@ fn the_alert_rules_ask_for_metrics_that_there_are() -> Result<()> {
 }
 
 #[test]
-fn the_dashboard_shows_metrics_that_there_are() -> Result<()> {
+fn the_dashboards_show_metrics_that_there_are() -> Result<()> {
     let scratch = Scratch::new()?;
-    let page = fs::read_to_string(root().join("docs/man/fanpcap-metrics.in"))?;
-    let dashboard: Value = serde_json::from_str(&text("fanpcap.dashboard.json")?)?;
-    let panels = dashboard["panels"].as_array().context("panels")?;
-    let places: BTreeSet<String> = panels.iter().map(|it| it["gridPos"].to_string()).collect();
-    ensure!(
-        panels.len() >= 8 && places.len() == panels.len(),
-        "{places:?}"
-    );
     let mut rules = String::from("groups:\n- name: dashboard\n  rules:\n");
-    for (number, panel) in panels.iter().enumerate() {
-        let query = panel["targets"][0]["expr"].as_str().context("a query")?;
-        let word = |c: char| !c.is_ascii_alphanumeric() && c != '_';
-        let mut metrics = query
-            .split(word)
-            .filter(|word| word.starts_with("fanpcap_"));
-        let metric = metrics.next().context(query.to_owned())?;
-        ensure!(page.contains(&format!("\n.B {metric}\n")), "{metric}");
-        let query = query
-            .replace("$__rate_interval", "5m")
-            .replace("$device", ".*");
-        rules.push_str(&format!(
-            "  - record: panel_{number}\n    expr: '{query}'\n"
-        ));
+    for metrics in PAGES {
+        let dashboard: Value = serde_json::from_str(&text(&metrics.file("dashboard.json"))?)?;
+        let panels = dashboard["panels"].as_array().context("panels")?;
+        let places: BTreeSet<String> = panels.iter().map(|it| it["gridPos"].to_string()).collect();
+        ensure!(
+            panels.len() >= 8 && places.len() == panels.len(),
+            "{places:?}"
+        );
+        let targets = panels.iter().filter_map(|it| it["targets"].as_array());
+        for target in targets.flatten() {
+            let query = target["expr"].as_str().context("a query")?;
+            ensure!(metrics.check(query)? == 1, "{query}");
+            let query = query
+                .replace("$__rate_interval", "5m")
+                .replace("$device", ".*")
+                .replace("$cluster", ".*");
+            // The position makes the name a different one.
+            let record = format!("query_{}", rules.len());
+            rules.push_str(&format!("  - record: {record}\n    expr: '{query}'\n"));
+        }
+        for variable in dashboard["templating"]["list"].as_array().context("list")? {
+            metrics.check(variable["query"].as_str().context("a variable")?)?;
+        }
     }
     let rules = scratch.write("dashboard.rules.yml", &rules)?;
     let mut promtool = on_system("promtool");
@@ -158,6 +147,49 @@ fn the_dashboard_shows_metrics_that_there_are() -> Result<()> {
         Err(_) => skip("no promtool here"),
     }
     Ok(())
+}
+
+/// The metrics of a program's example files, and the page that has them.
+struct Metrics {
+    name: &'static str,
+    page: &'static str,
+    before: &'static str,
+    behind: &'static str,
+}
+
+const PAGES: [Metrics; 2] = [
+    Metrics {
+        name: "fanpcap",
+        page: "man/fanpcap-metrics.in",
+        before: "\n.B ",
+        behind: "\n",
+    },
+    Metrics {
+        name: "fanpcap-cluster",
+        page: "operating.md",
+        before: "\n| `",
+        behind: "` | ",
+    },
+];
+
+impl Metrics {
+    /// The name of an example file.
+    fn file(&self, end: &str) -> String {
+        format!("{}.{end}", self.name)
+    }
+
+    /// Checks that the page has each metric that a text names. Returns how often one is named.
+    fn check(&self, text: &str) -> Result<usize> {
+        let page = fs::read_to_string(root().join("docs").join(self.page))?;
+        let word = |c: char| !c.is_ascii_alphanumeric() && c != '_';
+        let metrics = text.split(word).filter(|it| it.starts_with("fanpcap_"));
+        let metrics: Vec<&str> = metrics.collect();
+        for metric in &metrics {
+            let row = format!("{}{metric}{}", self.before, self.behind);
+            ensure!(page.contains(&row), "{metric}");
+        }
+        Ok(metrics.len())
+    }
 }
 
 #[test]

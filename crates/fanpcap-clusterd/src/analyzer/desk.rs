@@ -259,6 +259,12 @@ impl Desk {
                 (Figure::RemovedBytes, removed.bytes),
             ]);
         }
+        if let Some(compressed) = self.outlets.compressed() {
+            figures.extend([
+                (Figure::CompressedFiles, compressed.files),
+                (Figure::CompressedSaved, compressed.saved),
+            ]);
+        }
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         if let Some(exports) = &self.outlets.exports {
             let exported = exports.exported();

@@ -1,4 +1,4 @@
-//! What not every analyzer counts: removed files, exports, DiCAP's datagrams.
+//! What not every analyzer counts: removed and compressed files, exports, DiCAP's datagrams.
 
 use fanpcap_terminal::exposition::Kind;
 
@@ -7,6 +7,8 @@ use fanpcap_terminal::exposition::Kind;
 pub(super) enum Figure {
     RemovedFiles,
     RemovedBytes,
+    CompressedFiles,
+    CompressedSaved,
     Exported,
     ExportLost,
     ExportSkipped,
@@ -18,9 +20,11 @@ pub(super) enum Figure {
 
 impl Figure {
     #[cfg(test)]
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::RemovedFiles,
         Self::RemovedBytes,
+        Self::CompressedFiles,
+        Self::CompressedSaved,
         Self::Exported,
         Self::ExportLost,
         Self::ExportSkipped,
@@ -35,6 +39,8 @@ impl Figure {
         match self {
             Self::RemovedFiles => "removed_files",
             Self::RemovedBytes => "removed_bytes",
+            Self::CompressedFiles => "compressed_files",
+            Self::CompressedSaved => "compressed_saved_bytes",
             Self::Exported => "exported_packets",
             Self::ExportLost => "export_lost_messages",
             Self::ExportSkipped => "export_skipped_packets",
@@ -56,6 +62,16 @@ impl Figure {
             Self::RemovedBytes => (
                 "fanpcap_analyzer_removed_bytes_total",
                 "Bytes of the old files that were removed.",
+                Kind::Counter,
+            ),
+            Self::CompressedFiles => (
+                "fanpcap_analyzer_compressed_files_total",
+                "Files that were compressed.",
+                Kind::Counter,
+            ),
+            Self::CompressedSaved => (
+                "fanpcap_analyzer_compressed_saved_bytes_total",
+                "Bytes by which the compressed files are smaller.",
                 Kind::Counter,
             ),
             Self::Exported => (

@@ -5,6 +5,7 @@
 //! file may be removed, packets are counted and not written, and a new file begins as soon as there
 //! is room.
 
+mod compressor;
 mod kept;
 mod written;
 
@@ -19,6 +20,8 @@ use fanpcap_cluster::analyzer::Delivered;
 use fanpcap_cluster::{NodeId, Revision};
 
 use crate::pcapng;
+pub(super) use compressor::Compressed;
+use compressor::Compressor;
 use kept::Kept;
 pub(super) use kept::{Removed, Retention};
 use written::Written;
@@ -37,6 +40,8 @@ pub(super) struct Rotation {
     /// Most nanoseconds that a file is written.
     pub(super) time: u64,
     pub(super) keep: Retention,
+    /// Whether finished files are compressed.
+    pub(super) compress: bool,
 }
 
 /// The files of a directory.
@@ -45,6 +50,7 @@ pub(super) struct Files {
     directory: PathBuf,
     rotation: Rotation,
     kept: Kept,
+    compressor: Option<Compressor>,
     /// The packets that the previous analyzer had written.
     before: Written,
     open: Option<Open>,
@@ -80,6 +86,7 @@ impl Files {
             directory: directory.to_owned(),
             rotation,
             kept: Kept::new(directory, rotation.keep),
+            compressor: compressor(directory, rotation.compress)?,
             before: Written::read(directory),
             open: None,
             buffer: Vec::new(),
@@ -152,16 +159,26 @@ impl Files {
         }
         self.buffer.clear();
         self.buffered = 0;
-        let rotation = self.rotation;
-        self.open = self.open.take().filter(|open| {
-            open.bytes < rotation.bytes && now.saturating_sub(open.since) < rotation.time
-        });
+        let Rotation { bytes, time, .. } = self.rotation;
+        let is_finished =
+            |open: &Open| open.bytes >= bytes || now.saturating_sub(open.since) >= time;
+        if self.open.as_ref().is_some_and(is_finished) {
+            self.finish();
+        }
+    }
+
+    /// Ends the file that is written, if there is one.
+    fn finish(&mut self) {
+        let finished = self.open.take();
+        if let (Some(compressor), Some(open)) = (&self.compressor, finished) {
+            compressor.take(open.path);
+        }
     }
 
     fn fail(&mut self, error: &io::Error, now: u64) {
         self.trouble = Some(error.to_string());
         self.next_try = now.saturating_add(RETRY);
-        self.open = None;
+        self.finish();
     }
 
     /// Begins a file. Returns whether there is one.
@@ -182,6 +199,11 @@ impl Files {
                 }
             }
         }
+    }
+
+    /// The files that were compressed; `None`: none is.
+    pub(super) fn compressed(&self) -> Option<Compressed> {
+        self.compressor.as_ref().map(Compressor::compressed)
     }
 
     /// The files that were removed.
@@ -213,6 +235,23 @@ impl Files {
         });
         Ok(())
     }
+}
+
+/// Removes what a killed analyzer was compressing, and compresses what it had not compressed, if
+/// finished files are to be compressed.
+fn compressor(directory: &Path, is_wanted: bool) -> Result<Option<Compressor>> {
+    let shown = || format!("reading {}", directory.display());
+    for part in kept::parts(directory).with_context(shown)? {
+        fs::remove_file(&part).with_context(|| format!("removing {}", part.display()))?;
+    }
+    if !is_wanted {
+        return Ok(None);
+    }
+    let compressor = Compressor::start()?;
+    for path in kept::uncompressed(directory).with_context(shown)? {
+        compressor.take(path);
+    }
+    Ok(Some(compressor))
 }
 
 /// Makes a directory for files, if there is none. Only the analyzer's user may read captured

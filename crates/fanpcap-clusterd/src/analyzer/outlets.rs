@@ -6,7 +6,7 @@ use anyhow::Result;
 use fanpcap_cluster::analyzer::Delivered;
 
 use super::exports::Exports;
-use super::files::{Files, Removed, Rotation};
+use super::files::{Compressed, Files, Removed, Rotation};
 
 /// Each packet goes to all of them.
 #[derive(Debug)]
@@ -56,6 +56,11 @@ impl Outlets {
         self.files.as_ref().map(Files::removed)
     }
 
+    /// The files that were compressed; `None`: none is.
+    pub(super) fn compressed(&self) -> Option<Compressed> {
+        self.files.as_ref()?.compressed()
+    }
+
     /// Why the last write failed, while it is so.
     pub(super) fn trouble(&self) -> Option<String> {
         self.files.as_ref()?.trouble.clone()
@@ -85,6 +90,7 @@ mod tests {
             bytes: u64::MAX,
             time: u64::MAX,
             keep: Retention::default(),
+            compress: false,
         };
         let mut outlets = Outlets::open(Some(&directory), rotation).unwrap();
         fs::remove_dir(&directory).unwrap();

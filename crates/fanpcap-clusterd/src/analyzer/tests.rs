@@ -55,6 +55,7 @@ fn settings<'a>(
                 files: Some(3),
                 ..Retention::default()
             },
+            compress: false,
         },
         analyzer: AnalyzerSettings {
             cluster: 1,

@@ -64,11 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     made.with_context(|| format!("cannot make the directory {}", output.display()))?;
     for path in &arguments.files {
         let shown = path.display();
-        let stem = path.file_stem();
-        let mut name = stem
-            .with_context(|| format!("{shown} has no name"))?
-            .to_owned();
-        name.push(".parquet");
+        let name = name(path).with_context(|| format!("{shown} has no name"))?;
         let to = output.join(name);
         let part = convert(path, &to).with_context(|| format!("converting {shown}"))?;
         streams::note(&match part {
@@ -80,6 +76,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         });
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The name of a file's Parquet file, which is the same after the file was compressed.
+fn name(path: &Path) -> Option<PathBuf> {
+    let name = Path::new(path.file_name()?);
+    let is_compressed = name.extension().is_some_and(|end| end == "zst");
+    let plain = if is_compressed {
+        name.file_stem()?
+    } else {
+        name.as_os_str()
+    };
+    Some(Path::new(plain).with_extension("parquet"))
 }
 
 /// Converts a file; `None` if this was done after the file was last written.
@@ -249,6 +257,8 @@ mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&output), mode(&table)), (0o700, 0o600));
         assert_eq!(convert(&source, &table).unwrap(), None);
+        let compressed = PathBuf::from("a/records-1.5.pcapng.zst");
+        assert_eq!(name(&compressed), Some("records-1.5.parquet".into()));
         // The analyzer goes on with the file, and is killed within a packet.
         let more = written(&packets[..1]);
         let mut file = OpenOptions::new().append(true).open(&source).unwrap();

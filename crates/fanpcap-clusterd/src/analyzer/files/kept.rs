@@ -12,6 +12,10 @@ use fanpcap_terminal::streams;
 const BEGIN: &str = "records-";
 const END: &str = ".pcapng";
 
+/// The further end of compressed files, and of one that is being compressed.
+pub(super) const COMPRESSED: &str = ".zst";
+pub(super) const PART: &str = ".zst.part";
+
 /// Fewest digits of the seconds, and digits of the nanoseconds, in a name.
 const SECONDS: usize = 10;
 const NANOSECONDS: usize = 9;
@@ -223,14 +227,33 @@ fn is_name(name: &str) -> bool {
     is_number(seconds) && seconds.len() >= SECONDS && is_number(rest) && rest.len() == NANOSECONDS
 }
 
-/// The files of a directory that have such a name, the oldest first. Links and pipes with such a
-/// name are none: an analyzer makes none, and opening a pipe would wait for its writer.
+/// The files of a directory that an analyzer has written, compressed or not, the oldest first.
 pub(super) fn ours(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let is_ours = |name: &str| is_name(name.strip_suffix(COMPRESSED).unwrap_or(name));
+    files(directory, is_ours)
+}
+
+/// Those that are not compressed.
+pub(super) fn uncompressed(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    files(directory, is_name)
+}
+
+/// Those that a killed analyzer was compressing.
+pub(super) fn parts(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    files(directory, |name| {
+        name.strip_suffix(PART).is_some_and(is_name)
+    })
+}
+
+/// The files of a directory whose names `is_one` takes, in the order of their names. Links and
+/// pipes with such a name are none: an analyzer makes none, and opening a pipe would wait for its
+/// writer.
+fn files(directory: &Path, is_one: impl Fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let is_file = || entry.file_type().is_ok_and(|kind| kind.is_file());
-        if entry.file_name().to_str().is_some_and(is_name) && is_file() {
+        if entry.file_name().to_str().is_some_and(&is_one) && is_file() {
             paths.push(entry.path());
         }
     }

@@ -101,6 +101,7 @@ const ROTATION: Rotation = Rotation {
         bytes: None,
         free: None,
     },
+    compress: false,
 };
 
 fn keeping(files: Option<usize>, bytes: Option<u64>, free: Option<u64>) -> Rotation {

@@ -11,8 +11,9 @@ use std::path::Path;
 
 use fanpcap_cluster::analyzer::Delivered;
 use fanpcap_terminal::streams;
+use zstd::stream::read::Decoder;
 
-use super::kept::ours;
+use super::kept::{COMPRESSED, ours};
 use crate::pcapng::{self, INTERFACE, PACKET, SECTION};
 
 /// Bytes that are read: more than an analyzer writes between two acknowledgements.
@@ -49,6 +50,9 @@ impl Written {
         // Who can't list the directory hears so when writing.
         let files = ours(directory).unwrap_or_default();
         for path in files.iter().rev() {
+            if room == 0 {
+                break;
+            }
             match end_of(path, room) {
                 Ok(bytes) => {
                     room -= bytes.len() as u64;
@@ -94,11 +98,34 @@ impl Written {
 /// The last bytes of a file, at most `most`. Blocks end at multiples of four bytes.
 fn end_of(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
+    if path.to_string_lossy().ends_with(COMPRESSED) {
+        return end_of_stream(Decoder::new(file)?, most);
+    }
     let length = file.metadata()?.len() & !3;
     let begin = length.saturating_sub(most & !3);
     file.seek(SeekFrom::Start(begin))?;
     let mut bytes = Vec::new();
     file.take(length - begin).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The same of what can only be read from its beginning.
+fn end_of_stream(mut from: impl Read, most: u64) -> io::Result<Vec<u8>> {
+    let most = most & !3;
+    let room = usize::try_from(most).unwrap_or(usize::MAX);
+    let mut bytes = Vec::new();
+    let mut length = 0;
+    loop {
+        let read = from.by_ref().take(most + 4).read_to_end(&mut bytes)?;
+        length += read;
+        if read == 0 {
+            break;
+        }
+        // Three bytes more than there is room for: the end may be cut off amid four.
+        bytes.drain(..bytes.len().saturating_sub(room.saturating_add(3)));
+    }
+    bytes.truncate(bytes.len() - length % 4);
+    bytes.drain(..bytes.len().saturating_sub(room));
     Ok(bytes)
 }
 
@@ -150,9 +177,12 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use fanpcap_cluster::record::Record;
     use fanpcap_cluster::{NodeId, Revision};
+    use fanpcap_testkit::Scratch;
     use proptest::collection::vec;
     use proptest::prelude::*;
 
@@ -190,6 +220,22 @@ mod tests {
             marks.push(bytes.len());
         }
         (bytes, marks)
+    }
+
+    proptest! {
+        #[test]
+        fn a_stream_ends_with_what_a_file_ends_with(
+            content in vec(any::<u8>(), 0..400),
+            most in 0..500_u64,
+        ) {
+            let scratch = Scratch::new().unwrap();
+            let plain = scratch.file("plain");
+            fs::write(&plain, &content).unwrap();
+            let compressed = scratch.file("compressed.zst");
+            fs::write(&compressed, zstd::encode_all(&content[..], 1).unwrap()).unwrap();
+            let end = end_of(&plain, most).unwrap();
+            prop_assert_eq!(end_of(&compressed, most).unwrap(), end);
+        }
     }
 
     /// A file has words of pcapng, which any bytes hardly have.

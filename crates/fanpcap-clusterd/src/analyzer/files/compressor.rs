@@ -1,0 +1,198 @@
+//! Compresses finished files, in a thread that takes only CPU time that nobody else needs.
+//!
+//! A compressed file appears at once and whole, and then the other one is removed: whenever the
+//! analyzer is killed, one of them is there.
+
+use std::fs::{self, File, FileTimes, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Sender};
+use std::thread;
+
+use anyhow::{Context, Result};
+use fanpcap_linux::file::directory::open_regular;
+use fanpcap_linux::process::priority;
+use fanpcap_terminal::streams;
+use zstd::stream::write::Encoder;
+
+use super::kept::{COMPRESSED, PART};
+
+/// zstd's own default: more costs much more time and saves little.
+const LEVEL: i32 = 3;
+
+/// The files that were compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(in super::super) struct Compressed {
+    pub(in super::super) files: u64,
+    /// By how many bytes they are smaller.
+    pub(in super::super) saved: u64,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    files: AtomicU64,
+    saved: AtomicU64,
+}
+
+/// The thread that compresses.
+#[derive(Debug)]
+pub(super) struct Compressor {
+    finished: Sender<PathBuf>,
+    counts: Arc<Counts>,
+}
+
+impl Compressor {
+    /// Starts the thread, which ends with this value, after the file at hand.
+    pub(super) fn start() -> Result<Self> {
+        let (finished, files) = mpsc::channel::<PathBuf>();
+        let counts: Arc<Counts> = Arc::default();
+        let counted = Arc::clone(&counts);
+        let work = move || {
+            // Without this it still compresses.
+            let _ = priority::lower();
+            for path in files {
+                match compress(&path) {
+                    Ok(None) => {}
+                    Ok(Some(saved)) => {
+                        counted.files.fetch_add(1, Ordering::Relaxed);
+                        counted.saved.fetch_add(saved, Ordering::Relaxed);
+                    }
+                    Err(error) => streams::note(&format!(
+                        "fanpcap analyzer: {} stays uncompressed until the next start: {error}\n",
+                        path.display()
+                    )),
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("compress".to_owned());
+        thread.spawn(work).context("starting a thread")?;
+        Ok(Self { finished, counts })
+    }
+
+    /// Has a finished file compressed.
+    pub(super) fn take(&self, path: PathBuf) {
+        // The thread lives as long as this value.
+        let _ = self.finished.send(path);
+    }
+
+    pub(super) fn compressed(&self) -> Compressed {
+        Compressed {
+            files: self.counts.files.load(Ordering::Relaxed),
+            saved: self.counts.saved.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Compresses a file. Returns by how many bytes it is smaller; `None` if it was removed meanwhile.
+fn compress(path: &Path) -> io::Result<Option<u64>> {
+    let source = match open_regular(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        source => source?,
+    };
+    let part = with(path, PART);
+    let whole = with(path, COMPRESSED);
+    let mut options = OpenOptions::new();
+    let file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&part)?;
+    let written = write(&source, &file).and_then(|saved| {
+        fs::rename(&part, &whole)?;
+        Ok(saved)
+    });
+    let saved = written.inspect_err(|_| {
+        let _ = fs::remove_file(&part);
+    })?;
+    // The new name is to be on the disk before the old one is gone from there.
+    if let Some(directory) = path.parent() {
+        File::open(directory)?.sync_all()?;
+    }
+    match fs::remove_file(path) {
+        // It was removed to keep to the limits, so this one goes too.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            fs::remove_file(&whole)?;
+            Ok(None)
+        }
+        removed => removed.map(|()| Some(saved)),
+    }
+}
+
+/// Writes what is in `source` into a new file, compressed. Returns by how many bytes that is fewer.
+fn write(mut source: &File, file: &File) -> io::Result<u64> {
+    let about = source.metadata()?;
+    let mut encoder = Encoder::new(file, LEVEL)?;
+    encoder.include_checksum(true)?;
+    encoder.set_pledged_src_size(Some(about.len()))?;
+    io::copy(&mut source, &mut encoder)?;
+    encoder.finish()?;
+    file.set_times(FileTimes::new().set_modified(about.modified()?))?;
+    file.sync_all()?;
+    Ok(about.len().saturating_sub(file.metadata()?.len()))
+}
+
+/// The path with a further end.
+fn with(path: &Path, end: &str) -> PathBuf {
+    let mut path = path.as_os_str().to_owned();
+    path.push(end);
+    path.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use fanpcap_testkit::Scratch;
+
+    use super::*;
+
+    /// Compresses badly enough to take a while, and well enough to be smaller.
+    fn content(bytes: u32) -> Vec<u8> {
+        (0..bytes)
+            .map(|at| (at.wrapping_mul(at) / 7).to_le_bytes()[0])
+            .collect()
+    }
+
+    #[test]
+    fn a_compressed_file_has_the_same_content_and_takes_the_place_of_the_other() {
+        let scratch = Scratch::new().unwrap();
+        let path = scratch.file("records-1.pcapng");
+        fs::write(&path, content(3_000_000)).unwrap();
+        let time = fs::metadata(&path).unwrap().modified().unwrap();
+        // What an earlier run has left whole.
+        fs::write(with(&path, COMPRESSED), "old").unwrap();
+        let saved = compress(&path).unwrap();
+        let whole = with(&path, COMPRESSED);
+        let about = fs::metadata(&whole).unwrap();
+        assert_eq!(saved, Some(3_000_000 - about.len()));
+        assert_eq!(about.modified().unwrap(), time);
+        let read = zstd::decode_all(File::open(&whole).unwrap()).unwrap();
+        assert_eq!(read, content(3_000_000));
+        assert!(!path.exists() && !with(&path, PART).exists());
+        assert_eq!(compress(&path).unwrap(), None);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_compressed_stays() {
+        let scratch = Scratch::new().unwrap();
+        let path = scratch.file("records-1.pcapng");
+        fs::write(&path, "content").unwrap();
+        let elsewhere = scratch.file("elsewhere");
+        fs::write(&elsewhere, "mine").unwrap();
+        let link = with(&path, PART);
+        symlink(&elsewhere, &link).unwrap();
+        compress(&path).unwrap_err();
+        assert_eq!(fs::read(&path).unwrap(), b"content");
+        assert_eq!(fs::read(&elsewhere).unwrap(), b"mine");
+        assert!(link.is_symlink() && !with(&path, COMPRESSED).exists());
+        fs::remove_file(&link).unwrap();
+        // A directory has the name of the compressed file.
+        fs::create_dir(with(&path, COMPRESSED)).unwrap();
+        compress(&path).unwrap_err();
+        assert_eq!(fs::read(&path).unwrap(), b"content");
+        assert!(!link.exists());
+    }
+}
