@@ -16,7 +16,8 @@ fn counts() -> Vec<u8> {
         session: 1,
     };
     let mut message = encode_ack(&head, 1);
-    message[5] = 2;
+    // The kind of counts.
+    message[5] = 6;
     message
 }
 
