@@ -274,8 +274,8 @@ fn is_cut(error: &PcapError) -> bool {
         || matches!(error, PcapError::IncompleteBuffer)
 }
 
-/// Reads a capture in pieces. The reader's buffer has the size of the largest packet, but reading in
-/// pieces touches only the needed part of the buffer.
+/// Reads a capture in pieces. The reader's buffer has the size of the largest packet, but reading
+/// in pieces touches only the needed part of the buffer.
 struct Pieces(Box<dyn Read + Send>);
 
 impl Pieces {

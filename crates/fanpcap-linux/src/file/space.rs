@@ -15,7 +15,7 @@ use std::path::Path;
 pub fn available(path: &Path) -> io::Result<u64> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut about = MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: the path is a C string, and the target is as large as the struct that the call writes.
+    // SAFETY: the path is a C string, and the target has the size of what the call writes.
     check(unsafe { libc::statvfs(path.as_ptr(), about.as_mut_ptr()) })?;
     // SAFETY: the call has succeeded, so it has written the whole struct.
     let about = unsafe { about.assume_init() };
