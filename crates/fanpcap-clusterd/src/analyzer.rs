@@ -74,14 +74,14 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILES", value_parser = at_least_one::<usize>)]
     keep: Option<usize>,
     /// Keeps at most this many MiB of files, and removes the oldest
-    #[arg(long, value_name = "MIB", value_parser = at_least_one::<u64>)]
+    #[arg(long, value_name = "MIB", requires = "write", value_parser = at_least_one::<u64>)]
     keep_size: Option<u64>,
     /// Keeps this many MiB of the file system free: if there are less, or none, removes the oldest
     /// files
-    #[arg(long, value_name = "MIB", value_parser = at_least_one::<u64>)]
+    #[arg(long, value_name = "MIB", requires = "write", value_parser = at_least_one::<u64>)]
     keep_free: Option<u64>,
     /// Compresses finished files by zstd, when no other work needs the CPU
-    #[arg(long)]
+    #[arg(long, requires = "write")]
     compress: bool,
     /// Milliseconds by which clocks of nodes may differ
     #[arg(long, value_name = "MS", default_value_t = 250)]

@@ -240,15 +240,16 @@ impl Files {
 /// Removes what a killed analyzer was compressing, and compresses what it had not compressed, if
 /// finished files are to be compressed.
 fn compressor(directory: &Path, is_wanted: bool) -> Result<Option<Compressor>> {
-    let shown = || format!("reading {}", directory.display());
-    for part in kept::parts(directory).with_context(shown)? {
-        fs::remove_file(&part).with_context(|| format!("removing {}", part.display()))?;
+    // Who can't list the directory hears so when writing, and of a part that stays when its file
+    // is compressed.
+    for part in kept::parts(directory).unwrap_or_default() {
+        let _ = fs::remove_file(part);
     }
     if !is_wanted {
         return Ok(None);
     }
     let compressor = Compressor::start()?;
-    for path in kept::uncompressed(directory).with_context(shown)? {
+    for path in kept::uncompressed(directory).unwrap_or_default() {
         compressor.take(path);
     }
     Ok(Some(compressor))

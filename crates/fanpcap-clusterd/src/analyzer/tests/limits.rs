@@ -11,7 +11,8 @@ struct Line {
 }
 
 fn parsed(options: &str) -> anyhow::Result<Rotation> {
-    let words = ["analyzer"].into_iter().chain(options.split_whitespace());
+    let words = ["analyzer", "--write", "/tmp"].into_iter();
+    let words = words.chain(options.split_whitespace());
     rotation(&Line::try_parse_from(words)?.arguments)
 }
 
@@ -35,5 +36,9 @@ fn a_limit_that_one_file_exceeds_is_refused() {
     let said = parsed("--keep-size 1023").unwrap_err().to_string();
     assert!(said.contains("less than --rotate-size 1024"), "{said}");
     assert!(parsed("--keep-size 1023 --rotate-size 1023").is_ok());
+    for option in ["--keep-size=2048", "--keep-free=1", "--compress"] {
+        let without = Line::try_parse_from(["analyzer", option]);
+        assert!(without.is_err_and(|error| error.to_string().contains("--write <DIR>")));
+    }
     assert!(parsed("--keep-size 0").is_err() && parsed("--keep-free 0").is_err());
 }
