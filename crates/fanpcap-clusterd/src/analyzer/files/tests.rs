@@ -1,6 +1,6 @@
 //! Files of an analyzer that was killed, and a disk that is full.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -8,6 +8,7 @@ use std::process::Command;
 use fanpcap_cluster::Revision;
 use fanpcap_cluster::record::Record;
 use fanpcap_testkit::Scratch;
+use fanpcap_testkit::await_for::{LIMIT, await_for};
 use pcap_file::pcapng::{Block, PcapNgReader};
 
 use super::kept::ours;
@@ -80,14 +81,16 @@ fn put_some(files: &mut Files, numbers: Range<u64>, from: u64, now: u64) {
 /// The packets of all files.
 fn packets(directory: &Path) -> u64 {
     let mut count = 0;
-    for entry in fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|end| end == "pcapng") {
-            let mut reader = PcapNgReader::new(File::open(path).unwrap()).unwrap();
-            // A killed analyzer's file may be cut off.
-            while let Some(Ok(block)) = reader.next_block() {
-                count += u64::from(matches!(block, Block::EnhancedPacket(_)));
-            }
+    for path in ours(directory).unwrap() {
+        let file = File::open(&path).unwrap();
+        let bytes: Box<dyn Read> = match path.extension().is_some_and(|end| end == "zst") {
+            true => Box::new(zstd::Decoder::new(file).unwrap()),
+            false => Box::new(file),
+        };
+        let mut reader = PcapNgReader::new(bytes).unwrap();
+        // A killed analyzer's file may be cut off.
+        while let Some(Ok(block)) = reader.next_block() {
+            count += u64::from(matches!(block, Block::EnhancedPacket(_)));
         }
     }
     count
@@ -148,6 +151,44 @@ fn what_a_killed_analyzer_had_written_is_not_written_again() {
     drop(files);
     fs::remove_file(pipe).unwrap();
     assert_eq!(packets(&directory), 121);
+}
+
+#[test]
+fn packets_in_compressed_files_are_not_written_again() {
+    let scratch = Scratch::new().unwrap();
+    let directory = scratch.file("records");
+    let rotation = Rotation {
+        // Seven packets.
+        bytes: 10_000,
+        compress: true,
+        ..keeping(None, None, None)
+    };
+    let now = 1_000 * RETRY;
+    let mut killed = Files::new(&directory, rotation).unwrap();
+    for number in 0..50 {
+        put_some(&mut killed, number..number + 1, now, now + number);
+    }
+    let await_compressed = |files: &Files, count: u64| {
+        let are_done = || {
+            // The file that is written is not compressed.
+            let open = usize::from(files.open.is_some());
+            let plain = kept::uncompressed(&directory)?.len();
+            let compressed = files.compressed().unwrap_or_default().files;
+            Ok((plain == open && compressed == count).then_some(()))
+        };
+        await_for("compressed files", LIMIT, are_done).unwrap();
+    };
+    await_compressed(&killed, 7);
+    let part = directory.join("records-0000000001.000000000.pcapng.zst.part");
+    fs::write(&part, "cut off").unwrap();
+    drop(killed);
+    let mut files = Files::new(&directory, rotation).unwrap();
+    assert!(!part.exists());
+    put_some(&mut files, 0..60, now, now + 60);
+    assert_eq!((files.written, files.unwritten), (60, 0));
+    // What was written last before the kill, and one more.
+    await_compressed(&files, 2);
+    assert_eq!(packets(&directory), 60);
 }
 
 #[test]
