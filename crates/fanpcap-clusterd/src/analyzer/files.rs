@@ -58,6 +58,8 @@ pub(super) struct Files {
     /// Packets in the buffer.
     buffered: u64,
     next_try: u64,
+    /// The time in the last file's name.
+    begun: u64,
     /// Packets that were written.
     pub(super) written: u64,
     /// Packets that there was no room for.
@@ -92,6 +94,7 @@ impl Files {
             buffer: Vec::new(),
             buffered: 0,
             next_try: 0,
+            begun: 0,
             written: 0,
             unwritten: 0,
             trouble: None,
@@ -213,7 +216,9 @@ impl Files {
 
     fn try_begin(&mut self, now: u64) -> io::Result<()> {
         self.kept.before_file(now)?;
-        let path = self.directory.join(kept::name(now));
+        // Several files may begin at one time, and the clock may be set back.
+        self.begun = now.max(self.begun.saturating_add(1));
+        let path = self.directory.join(kept::name(self.begun));
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)

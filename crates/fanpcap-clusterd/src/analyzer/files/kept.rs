@@ -62,22 +62,27 @@ struct Old {
     bytes: u64,
 }
 
-/// Space that was freed, and that the file system may not show yet.
+/// Space that was freed, and that the file system does not show yet.
 #[derive(Clone, Copy, Debug, Default)]
 struct Freed {
-    /// Free bytes before.
-    before: u64,
-    bytes: u64,
-    /// Until when it may not show it, in nanoseconds since 1970.
+    /// Bytes that were freed and have not been shown.
+    hidden: u64,
+    /// Free bytes, as the file system showed them last.
+    shown: u64,
+    /// Until when it may not show them, in nanoseconds since 1970.
     until: u64,
 }
 
 impl Freed {
     /// The bytes that are free at `now`, when the file system shows `free` of them.
-    fn free(&self, free: u64, now: u64) -> u64 {
-        let shown = free.saturating_sub(self.before);
-        let hidden = if now < self.until { self.bytes } else { 0 };
-        free.saturating_add(hidden.saturating_sub(shown))
+    fn free(&mut self, free: u64, now: u64) -> u64 {
+        let grown = free.saturating_sub(self.shown);
+        self.shown = free;
+        self.hidden = self.hidden.saturating_sub(grown);
+        if now >= self.until {
+            self.hidden = 0;
+        }
+        free.saturating_add(self.hidden)
     }
 }
 
@@ -115,9 +120,10 @@ impl Kept {
             return false;
         }
         let old = self.old(open).unwrap_or_default();
-        let before = self.available().unwrap_or(0);
+        // What the file system shows before.
+        let _ = self.lack(now);
         let removed = old.iter().find(|old| self.remove(old));
-        self.note_freed(before, removed.map_or(0, |old| old.bytes), now);
+        self.note_freed(removed.map_or(0, |old| old.bytes), now);
         removed.is_some()
     }
 
@@ -129,7 +135,6 @@ impl Kept {
         let mut count = old.len() + 1;
         let mut sum: u64 = old.iter().map(|old| old.bytes).sum();
         let written = open.map_or(0, |(_, bytes)| bytes);
-        let before = self.available()?;
         let mut lack = self.lack(now)?;
         let mut freed = 0;
         for old in &old {
@@ -146,32 +151,24 @@ impl Kept {
             }
         }
         self.finished = sum;
-        self.note_freed(before, freed, now);
+        self.note_freed(freed, now);
         Ok(())
     }
 
-    fn available(&self) -> io::Result<u64> {
-        space::available(&self.directory)
-    }
-
     /// Bytes that lack to those that are to be free.
-    fn lack(&self, now: u64) -> io::Result<u64> {
+    fn lack(&mut self, now: u64) -> io::Result<u64> {
         let Some(least) = self.retention.free else {
             return Ok(0);
         };
-        let free = self.available()?;
+        let free = space::available(&self.directory)?;
         Ok(least.saturating_sub(self.freed.free(free, now)))
     }
 
-    /// Notes that so many bytes were freed when `before` of them were free.
-    fn note_freed(&mut self, before: u64, bytes: u64, now: u64) {
-        let hidden = self.freed.free(before, now) - before;
+    /// Notes that so many bytes were freed since [`Kept::lack`].
+    fn note_freed(&mut self, bytes: u64, now: u64) {
         if bytes > 0 {
-            self.freed = Freed {
-                before,
-                bytes: hidden.saturating_add(bytes),
-                until: now.saturating_add(LAG),
-            };
+            self.freed.hidden = self.freed.hidden.saturating_add(bytes);
+            self.freed.until = now.saturating_add(LAG);
         }
     }
 

@@ -192,6 +192,27 @@ fn packets_in_compressed_files_are_not_written_again() {
 }
 
 #[test]
+fn files_that_begin_at_one_time_have_names_in_their_order() {
+    let scratch = Scratch::new().unwrap();
+    let directory = scratch.file("records");
+    let rotation = Rotation {
+        bytes: 1,
+        ..keeping(None, None, None)
+    };
+    let mut files = Files::new(&directory, rotation).unwrap();
+    let now = 1_000 * RETRY;
+    // The clock is set back by a second.
+    for time in [now, now, now, now - RETRY] {
+        put(&mut files, 1, time);
+    }
+    assert_eq!((files.written, files.trouble), (4, None));
+    let names: Vec<_> = (0..4)
+        .map(|at| directory.join(kept::name(now + at)))
+        .collect();
+    assert_eq!(ours(&directory).unwrap(), names);
+}
+
+#[test]
 fn only_the_analyzers_user_reads_what_was_captured() {
     let scratch = Scratch::new().unwrap();
     let directory = scratch.file("captures/records");

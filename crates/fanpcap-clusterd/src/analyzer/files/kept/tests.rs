@@ -157,17 +157,25 @@ fn what_the_analyzer_did_not_write_stays() {
 #[test]
 fn space_that_the_file_system_shows_later_is_not_freed_twice() {
     let freed = Freed {
-        before: 1000,
-        bytes: 500,
+        hidden: 500,
+        shown: 1000,
         until: 10,
     };
     // It does not show it yet, shows a part, shows all and more.
     for (free, counted) in [(1000, 1500), (1200, 1500), (1500, 1500), (1700, 1700)] {
-        assert_eq!(freed.free(free, 9), counted);
-        assert_eq!(freed.free(free, 10), free);
+        assert_eq!({ freed }.free(free, 9), counted);
+        assert_eq!({ freed }.free(free, 10), free);
     }
-    // Others write meanwhile.
-    assert_eq!(freed.free(700, 9), 1200);
+    // It shows all, and what is written then makes it less.
+    let mut shown = freed;
+    for free in [1500, 1300, 900, 1200] {
+        assert_eq!(shown.free(free, 9), free);
+    }
+    // What is written before it shows it.
+    let mut late = freed;
+    for (free, counted) in [(900, 1400), (1100, 1400), (1400, 1400), (1300, 1300)] {
+        assert_eq!(late.free(free, 9), counted);
+    }
     assert_eq!(Freed::default().free(700, 0), 700);
 }
 
