@@ -1,7 +1,7 @@
 //! What control messages say.
 
-mod member;
 mod topology;
+mod member;
 mod wish;
 mod state;
 

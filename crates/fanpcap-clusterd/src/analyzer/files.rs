@@ -5,8 +5,8 @@
 //! file may be removed, packets are counted and not written, and a new file begins as soon as there
 //! is room.
 
-mod compressor;
 mod kept;
+mod compressor;
 mod written;
 
 use std::collections::BTreeMap;
