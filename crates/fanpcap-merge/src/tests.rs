@@ -244,6 +244,34 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+    #[test]
+    fn a_compressed_file_gives_its_packets_until_it_is_cut(kind in kind(), at in any::<usize>()) {
+        let scratch = Scratch::new().unwrap();
+        // More than one block of zstd.
+        let byte = |at: u64| (at * at / 11).to_le_bytes()[0];
+        let data = |number| (0..150).map(|at| byte(number * 150 + at)).collect();
+        let packets: Packets = (0..2000).map(|number| (number * 1000, data(number))).collect();
+        let whole = zstd::encode_all(&kind.write(&packets)[..], 1).unwrap();
+        let read = |bytes: &[u8]| {
+            let result = merged(&scratch, &[bytes.to_vec()], "all.pcap").unwrap();
+            let found = read_pcap(&scratch.file("all.pcap")).1;
+            (found, result.parts[0].cut)
+        };
+        prop_assert_eq!(read(&whole), (packets.clone(), false));
+        let other = PCAP.write(&vec![(500_000, vec![9])]);
+        let len = 4 + at % (whole.len() - 4);
+        let cut = [whole[..len].to_vec(), other];
+        let result = merged(&scratch, &cut, "all.pcap").unwrap();
+        let of_cut = usize::try_from(result.packets - 1).unwrap();
+        let found = read_pcap(&scratch.file("all.pcap")).1;
+        let found: Packets = found.into_iter().filter(|(_, data)| data.len() > 1).collect();
+        prop_assert_eq!(&found[..], &packets[..of_cut]);
+        prop_assert!(result.parts[0].cut && of_cut < packets.len());
+    }
+}
+
 #[test]
 fn the_finest_precision_and_the_largest_snaplen_win() {
     let scratch = Scratch::new().unwrap();

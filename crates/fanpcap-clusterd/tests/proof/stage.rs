@@ -320,7 +320,11 @@ impl Stage {
             let captures = |node: &Value| {
                 node["buckets"] == 0 || node["acknowledged"].as_u64() == Some(revision)
             };
-            let mode = if self.ships { "capture" } else { "distribution" };
+            let mode = if self.ships {
+                "capture"
+            } else {
+                "distribution"
+            };
             for node in nodes.iter().filter(|node| node["address"].is_string()) {
                 let setup = [&node["version"], &node["mode"]];
                 ensure!(setup == [env!("CARGO_PKG_VERSION"), mode], "{node}");
