@@ -188,8 +188,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let allowed = cpu::cpus().context("which CPUs this process may run on")?;
     let choice = cpus::choose(&wanted, device.as_deref(), &allowed, copies)?;
 
-    let to_stdout = arguments.merge.as_deref() == Some(Path::new("-"));
-    let output = Arc::new(Output::new(!arguments.quiet, to_stdout)?);
+    let output = Arc::new(output(arguments)?);
     announce(arguments, (group, &fanout, engine), &choice.why, &output);
     if arguments.group.is_none() {
         tell_of_settings(device.as_deref(), &output);
@@ -219,6 +218,11 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     left_behind::tidy(group, &output);
     output.close();
     Ok(ExitCode::from(code))
+}
+
+fn output(arguments: &Arguments) -> Result<Output> {
+    let to_stdout = arguments.merge.as_deref() == Some(Path::new("-"));
+    Output::new(!arguments.quiet, to_stdout)
 }
 
 /// Prints the group, the mode, the engine and the number of copies, and warns of settings that the
