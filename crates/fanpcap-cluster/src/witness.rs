@@ -11,10 +11,12 @@
 mod report;
 mod span;
 mod verdict;
+mod port;
 mod life;
 mod judge;
 mod interval;
 mod account;
+mod history;
 mod ledger;
 mod balance;
 mod settle;
@@ -22,6 +24,7 @@ mod rest;
 mod turns;
 
 pub use account::{Account, BucketAccount, NodeAccount};
+pub use history::PortHistory;
 pub use ledger::{Ledger, LedgerSettings, ReportError};
 pub use life::Spans;
 pub use report::{Assembly, Beacon, Chunk, Counts, Report, Summary};

@@ -1,5 +1,6 @@
 //! The result of the witnesses' counts.
 
+use super::history::PortHistory;
 use super::span::Span;
 use super::verdict::Verdict;
 use crate::identity::NodeId;
@@ -27,7 +28,7 @@ pub struct BucketAccount {
 pub struct NodeAccount {
     /// Which node.
     pub node: NodeId,
-    /// What the others' counts say of it.
+    /// What the others' counts of the last five minutes say of it.
     pub verdict: Verdict,
     /// Packets that its port did not give it, of all buckets, until all was at rest last.
     pub mirror: i64,
@@ -48,6 +49,8 @@ pub struct Account {
     pub buckets: Vec<BucketAccount>,
     /// The nodes that live.
     pub nodes: Vec<NodeAccount>,
+    /// The past of each port that was ever named, dead nodes' too; the newest last.
+    pub history: Vec<PortHistory>,
     /// Packets that found a node's ring full, dead nodes' too as far as they said so.
     pub ring: u64,
     /// Since when packets are accounted for, in nanoseconds since 1970.

@@ -135,6 +135,7 @@ impl Ledger {
             time: self.time,
             apart: self.apart(),
             ring: self.sum(self.past_ring, |summary| summary.ring),
+            history: self.history.clone(),
             ..Account::default()
         };
         for bucket in 0..BUCKETS {
@@ -221,7 +222,7 @@ impl Ledger {
         let live = self.lives.iter().filter(|life| life.is_live());
         live.map(|life| NodeAccount {
             node: life.node,
-            verdict: life.verdict,
+            verdict: life.named(self.time),
             mirror: life.mirror,
             ring: life.last().summary.ring,
             seen: life.last().seen.iter().sum(),

@@ -16,9 +16,13 @@ const SURPLUS: i64 = 10_000;
 /// Packets below which nodes are not compared.
 const FEW: i64 = 200;
 
-/// What each life saw between two times, and the verdicts that follow. A life keeps its verdict
-/// where there was too little to see. `from` is the earlier time, `until` the later one.
-pub(super) fn judge(lives: &[&Life], from: &[Around<'_>], until: &[Around<'_>]) -> Vec<Verdict> {
+/// The verdicts that follow from what each life saw between two times; `None` if that was too
+/// little. `from` is the earlier time, `until` the later one.
+pub(super) fn judge(
+    lives: &[&Life],
+    from: &[Around<'_>],
+    until: &[Around<'_>],
+) -> Vec<Option<Verdict>> {
     let seen =
         |life: usize, bucket| (until[life].seen(bucket) - from[life].seen(bucket)).not_negative();
     let sees = |life: &usize| (0..BUCKETS).any(|bucket| seen(*life, bucket).most > 0);
@@ -43,12 +47,14 @@ pub(super) fn judge(lives: &[&Life], from: &[Around<'_>], until: &[Around<'_>]) 
     let is_like = |life: &&usize| sums[**life].is_like_median(total);
     let agree = seeing.iter().filter(is_like).count();
     let verdict = |(life, sum): (&&Life, &Sums)| {
+        // A port that was blind and gives beacons is blind no more.
+        let gives_beacons = life.last().summary.beacon.sequence > 0;
         if lacks_beacons(life, lives) {
-            Verdict::Blind
-        } else if total < FEW {
-            life.at_rest()
+            Some(Verdict::Blind)
+        } else if total >= FEW {
+            Some(sum.verdict(total, [seeing.len(), agree]))
         } else {
-            sum.verdict(total, [seeing.len(), agree], life.verdict)
+            (life.verdict == Verdict::Blind && gives_beacons).then_some(Verdict::Sound)
         }
     };
     lives.iter().zip(&sums).map(verdict).collect()
@@ -85,7 +91,7 @@ impl Sums {
     }
 
     /// The verdict, if so many nodes see traffic, and so many the same.
-    fn verdict(self, total: i64, [seeing, agree]: [usize; 2], last: Verdict) -> Verdict {
+    fn verdict(self, total: i64, [seeing, agree]: [usize; 2]) -> Verdict {
         let (beyond, lacks) = (parts(self.beyond, total), parts(self.lacks, total));
         if self.most == 0 {
             Verdict::Blind
@@ -93,8 +99,6 @@ impl Sums {
             Verdict::Different
         } else if beyond >= SURPLUS && agree > 1 {
             Verdict::Surplus
-        } else if let Verdict::Lossy(_) = last {
-            last
         } else {
             Verdict::Sound
         }

@@ -5,6 +5,7 @@ use std::fmt;
 
 use fanpcap_buckets::layout::BUCKETS;
 
+use super::history::PortHistory;
 use super::interval::Interval;
 use super::life::{Age, End, Life, Spans, zeros};
 use super::report::{Counts, Report, Summary};
@@ -75,6 +76,8 @@ pub struct Ledger {
     pub(super) intervals: Box<[Interval; BUCKETS]>,
     /// Packets of each bucket doubled and lost before its interval.
     pub(super) closed: Box<[(Span, Span); BUCKETS]>,
+    /// The past of ports, in the order of `last`.
+    pub(super) history: Vec<PortHistory>,
 }
 
 impl Ledger {
@@ -95,6 +98,7 @@ impl Ledger {
             in_turn: false,
             intervals: Box::new([Interval::default(); BUCKETS]),
             closed: Box::new([(Span::default(), Span::default()); BUCKETS]),
+            history: Vec::new(),
         }
     }
 
@@ -194,9 +198,12 @@ impl Ledger {
         self.refused[bucket] = refused;
     }
 
-    /// What the others' counts say of a node.
+    /// What the others' counts of the last five minutes say of a node.
     pub fn verdict(&self, node: NodeId) -> Option<Verdict> {
         let live = |life: &&Life| life.node == node && life.is_live();
-        self.lives.iter().find(live).map(|life| life.verdict)
+        self.lives
+            .iter()
+            .find(live)
+            .map(|life| life.named(self.time))
     }
 }

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use fanpcap_buckets::layout::BUCKETS;
 
+use super::port::{Port, RECENT};
 use super::report::{Counts, Report, Summary};
 use super::span::{Span, signed};
 use super::verdict::Verdict;
@@ -11,12 +12,6 @@ use crate::identity::NodeId;
 
 /// Reports that are kept of a life: as many as may come until a node is known to be dead.
 const KEPT: usize = 20;
-
-/// Parts of a million: a port that lacks fewer packets is not named.
-const LOSSY: i64 = 20;
-
-/// Packets: a port that lacks fewer is not named.
-const FEW: i64 = 3;
 
 /// One span for each bucket.
 pub type Spans = [Span; BUCKETS];
@@ -65,9 +60,11 @@ pub(super) struct Life {
     pub(super) compared: u64,
     /// As a witness it serves from this time on only.
     pub(super) from: u64,
+    /// By the others' newest counts; never lossy, which `port` tells.
     pub(super) verdict: Verdict,
-    /// What the cluster had been offered when the life became a witness.
-    pub(super) offered: i64,
+    /// When there was enough traffic for the verdict last.
+    pub(super) judged: u64,
+    pub(super) port: Port,
     /// Packets that did not reach its port, until its buckets were at rest last.
     pub(super) mirror: i64,
     /// When it may have lacked a packet last, where packets are captured in turn.
@@ -117,7 +114,8 @@ impl Life {
             unbooked: zeros(),
             booked: false,
             verdict: Verdict::Sound,
-            offered: 0,
+            judged: 0,
+            port: Port::new(),
             mirror: 0,
             lacked: (age != Age::New).then_some(summary.stamp),
             end: None,
@@ -159,15 +157,22 @@ impl Life {
         self.end.is_none()
     }
 
-    /// Its verdict while no traffic comes: a port that was blind and gives beacons is blind no
-    /// more.
-    pub(super) fn at_rest(&self) -> Verdict {
-        let has_beacons = self.last().summary.beacon.sequence > 0;
-        if self.verdict == Verdict::Blind && has_beacons {
-            Verdict::Sound
-        } else {
+    /// The verdict of the last minutes. If there was too little traffic to judge in them, none is
+    /// left, though `verdict` stays.
+    pub(super) fn named(&self, time: u64) -> Verdict {
+        let is_recent = self.judged.saturating_add(RECENT) >= time;
+        if is_recent && self.verdict != Verdict::Sound {
             self.verdict
+        } else if self.port.parts > 0 {
+            Verdict::Lossy(self.port.parts)
+        } else {
+            Verdict::Sound
         }
+    }
+
+    /// Whether the newest counts show that the port is blind, wrong or double.
+    pub(super) fn is_named_at(&self, time: u64) -> bool {
+        self.verdict != Verdict::Sound && self.judged == time
     }
 
     /// The newest report whose counts were all offered by `time`, and the oldest one that has all
@@ -181,20 +186,6 @@ impl Life {
                 .clone()
                 .rfind(|report| report.summary.stamp <= until),
             after: reports.find(|report| report.summary.stamp >= after),
-        }
-    }
-
-    /// Names the port lossy if it lacks many of the packets that the cluster was offered since the
-    /// life is a witness. What it `lacks` is certain.
-    pub(super) fn name_lossy(&mut self, lacks: i64, offered: i64) {
-        let offered = offered.saturating_sub(self.offered).max(1);
-        let parts = lacks.saturating_mul(1_000_000) / offered;
-        match self.verdict {
-            Verdict::Sound | Verdict::Lossy(_) if lacks >= FEW && parts >= LOSSY => {
-                self.verdict = Verdict::Lossy(u32::try_from(parts).unwrap_or(u32::MAX));
-            }
-            Verdict::Lossy(_) => self.verdict = Verdict::Sound,
-            Verdict::Sound | Verdict::Blind | Verdict::Different | Verdict::Surplus => {}
         }
     }
 

@@ -43,8 +43,9 @@ impl Ledger {
             for (bucket, offered) in resting.iter().enumerate() {
                 if let Some(offered) = *offered {
                     let known = (before[bucket] + seen[bucket]).most;
-                    let lacks = offered.least.saturating_sub(known);
-                    life.mirror = life.mirror.saturating_add(lacks.max(0));
+                    let lacks = offered.least.saturating_sub(known).max(0);
+                    life.mirror = life.mirror.saturating_add(lacks);
+                    life.port.rest(bucket, lacks);
                     before[bucket] = offered - seen[bucket];
                 }
             }

@@ -36,7 +36,8 @@ impl Ledger {
         self.align();
         self.compare();
         self.reach_ends();
-        self.name_lossy();
+        self.judge_ports();
+        self.remember();
         self.rest();
         self.give_up();
     }
@@ -59,7 +60,7 @@ impl Ledger {
         let live: Vec<&Life> = self.lives.iter().filter(|life| life.is_live()).collect();
         let oldest = live.iter().map(|life| life.reports[0].summary.stamp).max();
         let from = oldest.unwrap_or(0).saturating_add(skew);
-        if from >= self.time || live.len() < 2 {
+        if from >= self.time {
             return;
         }
         let around = |time| {
@@ -71,10 +72,14 @@ impl Ledger {
         let stamp = self.time.saturating_add(skew);
         let lives = self.lives.iter_mut().filter(|life| life.is_live());
         for (life, verdict) in lives.zip(verdicts) {
-            life.verdict = verdict;
+            let Some(verdict) = verdict else {
+                continue;
+            };
+            (life.verdict, life.judged) = (verdict, self.time);
             if !verdict.is_believed() {
                 life.before = None;
                 life.from = stamp;
+                life.port.begin_anew();
             }
         }
     }
@@ -91,9 +96,7 @@ impl Ledger {
             if !self.begun {
                 self.begin_with(at);
             } else if let Some((before, unbooked)) = self.before(life) {
-                let offered = self.offered_in_all();
                 let life = &mut self.lives[at];
-                life.offered = offered;
                 life.before = Some(before);
                 // A life that was no witness for a while goes on with what it had captured.
                 if !life.booked && life.age != Age::New {
@@ -166,34 +169,28 @@ impl Ledger {
         ))
     }
 
-    /// Names the ports that lost packets, as far as that is certain.
-    fn name_lossy(&mut self) {
-        let witnesses = self.witnesses(self.time);
+    /// Judges the ports of the witnesses by the packets that they lack.
+    fn judge_ports(&mut self) {
+        let time = self.time;
+        let witnesses = self.witnesses(time);
         let offered: Vec<Span> = (0..BUCKETS)
             .map(|bucket| self.offered_now(&witnesses, bucket))
             .collect();
         let total = sum(offered.iter().map(|span| span.least));
         let lacks = |(life, around): &(&Life, Around<'_>)| {
-            let seen = |bucket| {
-                life.offered(around, bucket)
-                    .map_or(i64::MAX, |seen| seen.most)
+            let lacks = |bucket: usize| match life.offered(around, bucket) {
+                Some(seen) => offered[bucket] - seen,
+                None => Span::default(),
             };
-            let lacks = |bucket: usize| offered[bucket].least.saturating_sub(seen(bucket)).max(0);
-            let lacks = sum((0..BUCKETS).map(lacks));
-            (life.node, life.mirror.saturating_add(lacks))
+            (life.node, (0..BUCKETS).map(lacks).collect())
         };
-        let lacks: Vec<(NodeId, i64)> = witnesses.iter().map(lacks).collect();
+        let lacks: Vec<(NodeId, Vec<Span>)> = witnesses.iter().map(lacks).collect();
         for (node, lacks) in lacks {
             let of_node = |life: &&mut Life| life.node == node && life.is_live();
             if let Some(life) = self.lives.iter_mut().find(of_node) {
-                life.name_lossy(lacks, total);
+                life.port.judge(time, &lacks, life.mirror, total);
             }
         }
-    }
-
-    fn offered_in_all(&self) -> i64 {
-        let witnesses = self.witnesses(self.time);
-        sum((0..BUCKETS).map(|bucket| self.offered_now(&witnesses, bucket).least))
     }
 
     /// Finds out what lives captured by topologies that may have been replaced: between two reports

@@ -3,6 +3,7 @@
 mod fate;
 mod model;
 mod named;
+mod minutes;
 mod turns;
 mod hostile;
 

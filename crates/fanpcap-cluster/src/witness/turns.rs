@@ -50,7 +50,7 @@ impl Ledger {
             };
             let Summary { stamp, beacon, .. } = life.last().summary;
             let has_beacons = stamp.saturating_sub(beacon.seen) <= BEACONS;
-            let is_sound = matches!(life.verdict, Verdict::Sound | Verdict::Lossy(_));
+            let is_sound = life.verdict == Verdict::Sound;
             !(life.is_live() && is_sound && has_beacons && (0..BUCKETS).all(has_all))
         };
         let lacking: Vec<bool> = self.lives.iter().map(lacks).collect();

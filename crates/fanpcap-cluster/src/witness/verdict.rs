@@ -2,25 +2,46 @@
 
 use std::fmt;
 
-/// What the others' counts say of a node.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What the others' counts of the last five minutes say of a node, from the best to the worst.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
     /// It sees the same traffic as the others.
     Sound,
-    /// It sees nothing while others do, or no beacon.
-    Blind,
-    /// Its port loses packets: so many of a million.
+    /// Its port loses packets: so many of a million in the last five minutes.
     Lossy(u32),
-    /// It sees traffic other than the others: its mirror port is the wrong one. It is not believed.
-    Different,
     /// It sees more than the others: its mirror port may give packets twice. It is not believed.
     Surplus,
+    /// It sees traffic other than the others: its mirror port is the wrong one. It is not believed.
+    Different,
+    /// It sees nothing while others do, or no beacon.
+    Blind,
 }
 
 impl Verdict {
     /// Whether its counts are witness of what there was to capture.
     pub fn is_believed(self) -> bool {
         !matches!(self, Self::Different | Self::Surplus)
+    }
+}
+
+impl Verdict {
+    /// How many of a million packets the port loses, if it is lossy.
+    pub fn lost_parts(self) -> u32 {
+        match self {
+            Self::Lossy(parts) => parts,
+            Self::Sound | Self::Surplus | Self::Different | Self::Blind => 0,
+        }
+    }
+
+    /// The verdict in a word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sound => "sound",
+            Self::Lossy(_) => "lossy",
+            Self::Surplus => "surplus",
+            Self::Different => "different",
+            Self::Blind => "blind",
+        }
     }
 }
 

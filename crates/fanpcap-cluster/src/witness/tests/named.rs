@@ -8,7 +8,7 @@ use crate::witness::{Beacon, Ledger, LedgerSettings, Report, ReportError, Summar
 
 pub(super) const BEGIN: u64 = 1_000 * SECOND;
 
-fn ledger() -> Ledger {
+pub(super) fn ledger() -> Ledger {
     let skew = SECOND / 5;
     Ledger::new(LedgerSettings {
         skew,

@@ -1,6 +1,6 @@
 //! What the ledger says against what became of the model's packets.
 
-use super::{Model, USED};
+use super::{Model, Node, USED};
 use crate::witness::{BucketAccount, Span};
 
 /// A span is at most so many times as wide as the packets in question.
@@ -25,7 +25,13 @@ impl Model {
                 ));
             }
         }
-        Ok(())
+        let history = &account.history;
+        let is_well = |node: &&Node| node.loss == 0 && node.blind == 0;
+        let mut well = self.nodes.iter().filter(is_well);
+        match well.find(|node| history.iter().any(|port| port.node == node.id)) {
+            Some(node) => Err(format!("{:?} was well: {history:?}", node.id)),
+            None => Ok(()),
+        }
     }
 
     /// What the ledger says at rest holds the truth, bucket by bucket and in all, and is no wider
