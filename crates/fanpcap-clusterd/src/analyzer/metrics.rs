@@ -110,6 +110,13 @@ impl Metrics {
                 samples: each(&|it| Number::Whole(u64::from(it.verdict == Verdict::Sound))),
             },
             Family {
+                name: "fanpcap_analyzer_node_mirror_loss_ppm",
+                help: "Of a million packets, those that the node's lossy port did not give it, \
+                       in the last five minutes.",
+                kind: Kind::Gauge,
+                samples: each(&|it| Number::Whole(it.verdict.lost_parts().into())),
+            },
+            Family {
                 name: "fanpcap_analyzer_node_mirror_lost_packets",
                 help: "Packets that the node's port did not give it, when all was at rest last.",
                 kind: Kind::Gauge,
@@ -295,7 +302,7 @@ mod tests {
         account.total.lost.least = 12;
         account.nodes.push(NodeAccount {
             node: NodeId(0xa1),
-            verdict: Verdict::Blind,
+            verdict: Verdict::Lossy(250),
             mirror: -4,
             ring: 2,
             captured: 9,
@@ -331,6 +338,7 @@ mod tests {
             "unbelieved_messages_total{cluster=\"lab\",reason=\"seal\"} 5",
             "dicap_missing_headers{cluster=\"lab\"} 6",
             "node_sound{cluster=\"lab\",node=\"000000a1\"} 0",
+            "node_mirror_loss_ppm{cluster=\"lab\",node=\"000000a1\"} 250",
             "node_mirror_lost_packets{cluster=\"lab\",node=\"000000a1\"} -4",
         ] {
             let line = format!("\nfanpcap_analyzer_{line}\n");

@@ -100,6 +100,7 @@ fn lines(status: &Status) -> Vec<String> {
     lines.extend(account.nodes.iter().map(|node| row(status, node)));
     lines.push(String::new());
     lines.extend(status.warnings());
+    lines.extend(status.history());
     lines
 }
 
@@ -127,7 +128,7 @@ fn row(status: &Status, node: &NodeAccount) -> String {
 mod tests {
     use fanpcap_cluster::NodeId;
     use fanpcap_cluster::analyzer::Counters;
-    use fanpcap_cluster::witness::Account;
+    use fanpcap_cluster::witness::{Account, PortHistory};
 
     use super::*;
 
@@ -144,6 +145,13 @@ mod tests {
         let status = Status {
             account: Account {
                 nodes: vec![node],
+                history: vec![PortHistory {
+                    node: NodeId(0xa2),
+                    worst: Verdict::Lossy(400),
+                    since: 0,
+                    last: 8_000_000_000,
+                    packets: 31,
+                }],
                 ring: 3,
                 ..Account::default()
             },
@@ -169,5 +177,15 @@ mod tests {
         assert_eq!(figures[1..], ["100", "40", "5", "5", "3", "2"]);
         let clock = "node 000000a1: its clock is 12.0 s behind the others'";
         assert!(lines.iter().any(|line| line == clock), "{text}");
+        let past = "history of node 000000a2: lossy at worst, since 1970-01-01T00:00:00Z, last \
+                    1970-01-01T00:00:08Z, 31 packets lost at its port";
+        assert_eq!(lines.last().map(String::as_str), Some(past));
+        assert!(status.line().contains(past), "{}", status.line());
+        let json: serde_json::Value = serde_json::from_str(&status.json()).unwrap();
+        let port = &json["history"][0];
+        assert_eq!(
+            (&port["worst"], port["last"].as_u64()),
+            (&"lossy".into(), Some(8_000_000_000))
+        );
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fanpcap_cluster::NodeId;
 use fanpcap_cluster::analyzer::Counters;
-use fanpcap_cluster::witness::{Account, Span, Verdict};
+use fanpcap_cluster::witness::{Account, PortHistory, Span, Verdict};
 use serde_json::{Map, Value, json};
 
 use super::clock::rfc3339;
@@ -79,6 +79,10 @@ impl Status {
             line += "; ";
             line += &warning;
         }
+        for port in self.history() {
+            line += "; ";
+            line += &port;
+        }
         for (name, count) in self.refusals.iter().filter(|(_, count)| *count > 0) {
             let _ = write!(line, "; refused ({name}): {count}");
         }
@@ -144,6 +148,20 @@ impl Status {
         warnings
     }
 
+    /// What ports were once, though they may be sound now.
+    pub(super) fn history(&self) -> impl Iterator<Item = String> + '_ {
+        self.account.history.iter().map(|port| {
+            format!(
+                "history of node {}: {} at worst, since {}, last {}, {} packets lost at its port",
+                port.node,
+                port.worst.name(),
+                rfc3339(port.since),
+                rfc3339(port.last),
+                port.packets
+            )
+        })
+    }
+
     /// One line of JSON.
     pub(super) fn json(&self) -> String {
         let span = |span: Span| json!({ "least": span.least, "most": span.most });
@@ -206,7 +224,22 @@ impl Status {
             "figures": figures,
             "trouble": self.trouble,
             "nodes": nodes,
+            "history": ports(&self.account.history),
         });
         format!("{value}\n")
     }
+}
+
+/// The past of ports.
+fn ports(history: &[PortHistory]) -> Vec<Value> {
+    let ports = history.iter().map(|port| {
+        json!({
+            "node": port.node.to_string(),
+            "worst": port.worst.name(),
+            "since": port.since,
+            "last": port.last,
+            "packets": port.packets,
+        })
+    });
+    ports.collect()
 }

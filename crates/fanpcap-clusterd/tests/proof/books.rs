@@ -96,6 +96,8 @@ impl Line {
             let mut value = line.0.clone();
             value["time"] = Value::Null;
             value["apart"] = Value::Null;
+            // While a port is blind it says until when.
+            value["history"] = Value::Null;
             value
         };
         timeless(self) == timeless(earlier)

@@ -10,6 +10,7 @@ use fanpcap_cluster::witness::{Beacon, Summary};
 use super::*;
 
 mod beacons;
+mod ports;
 
 const SECOND: u64 = 1_000_000_000;
 const BEGIN: u64 = 1_000_000 * SECOND;
