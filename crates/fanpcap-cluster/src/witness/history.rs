@@ -1,6 +1,6 @@
 //! The past of the nodes' ports: a line for each port that was ever named.
 
-use super::ledger::Ledger;
+use super::life::Life;
 use super::verdict::Verdict;
 use crate::identity::NodeId;
 use crate::topology::NODES;
@@ -20,37 +20,31 @@ pub struct PortHistory {
     pub packets: i64,
 }
 
-impl Ledger {
-    /// Notes the verdicts of now. Of more than [`NODES`] ports, the one that has been well for the
-    /// longest time is forgotten.
-    pub(super) fn remember(&mut self) {
-        let time = self.time;
-        for life in self.lives.iter_mut().filter(|life| life.end.is_none()) {
-            let (node, verdict) = (life.node, life.named(time));
-            let known = self.history.iter().position(|port| port.node == node);
-            if known.is_none() && verdict == Verdict::Sound {
-                continue;
-            }
-            let mut port = known.map_or_else(
-                || PortHistory {
-                    node,
-                    worst: verdict,
-                    since: time,
-                    last: time,
-                    packets: 0,
-                },
-                |at| self.history.swap_remove(at),
-            );
-            let packets = life.port.tell();
-            port.worst = port.worst.max(verdict);
-            port.packets = port.packets.saturating_add(packets);
-            if packets > 0 || life.is_named_at(time) {
-                port.last = time;
-            }
-            self.history.push(port);
-        }
-        self.history.sort_by_key(|port| port.last);
-        let many = self.history.len().saturating_sub(NODES);
-        self.history.drain(..many);
+/// Notes the verdict of now on a life's port. The newest line is the last one.
+pub(super) fn note(history: &mut Vec<PortHistory>, life: &mut Life, time: u64) {
+    let (node, verdict) = (life.node, life.named(time));
+    let known = history.iter().position(|port| port.node == node);
+    if known.is_none() && verdict == Verdict::Sound {
+        return;
     }
+    let new = PortHistory {
+        node,
+        worst: verdict,
+        since: time,
+        last: time,
+        packets: 0,
+    };
+    let mut port = known.map_or(new, |at| history.remove(at));
+    let packets = life.port.tell();
+    port.worst = port.worst.max(verdict);
+    port.packets = port.packets.saturating_add(packets);
+    if packets > 0 || life.is_named_at(time) {
+        port.last = time;
+    }
+    // The port that has been well for the longest time is forgotten.
+    if history.len() == NODES {
+        history.remove(0);
+    }
+    let at = history.partition_point(|other| other.last <= port.last);
+    history.insert(at, port);
 }

@@ -2,6 +2,7 @@
 
 use fanpcap_buckets::layout::BUCKETS;
 
+use super::history::note;
 use super::judge::judge;
 use super::ledger::Ledger;
 use super::life::{Age, Around, Life, Spans, zeros};
@@ -37,7 +38,9 @@ impl Ledger {
         self.compare();
         self.reach_ends();
         self.judge_ports();
-        self.remember();
+        for life in self.lives.iter_mut().filter(|life| life.end.is_none()) {
+            note(&mut self.history, life, self.time);
+        }
         self.rest();
         self.give_up();
     }
