@@ -3,8 +3,8 @@
 
 use fanpcap_buckets::Slot;
 use fanpcap_cluster::analyzer::{Analyzer, AnalyzerSettings};
-use fanpcap_cluster::record::{Batch, decode_counts};
-use fanpcap_cluster::witness::{Assembly, Ledger, LedgerSettings};
+use fanpcap_cluster::record::{Batch, CountsDecoder};
+use fanpcap_cluster::witness::{Ledger, LedgerSettings};
 use fanpcap_cluster::{NodeId, Revision, Seat, Topology};
 use fanpcap_select::Selection;
 use libfuzzer_sys::fuzz_target;
@@ -31,7 +31,7 @@ fn topology(node: NodeId) -> Topology {
 }
 
 fn account(bytes: &[u8]) {
-    let Ok((_, chunk)) = decode_counts(bytes) else {
+    let Ok((_, report)) = CountsDecoder::default().decode(bytes) else {
         return;
     };
     let mut ledger = Ledger::new(LedgerSettings {
@@ -39,11 +39,9 @@ fn account(bytes: &[u8]) {
         begin: 0,
         analyzed: false,
     });
-    if let Some(report) = Assembly::default().take(&chunk) {
-        let _ = ledger.take(report);
-        ledger.settle();
-        ledger.account();
-    }
+    let _ = ledger.take(report);
+    ledger.settle();
+    ledger.account();
 }
 
 fuzz_target!(|bytes: &[u8]| {

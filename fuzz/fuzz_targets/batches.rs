@@ -2,13 +2,21 @@
 #![no_main]
 
 use fanpcap_cluster::dicap::headers_of;
-use fanpcap_cluster::record::{Batch, decode_ack, decode_counts};
+use fanpcap_cluster::record::{Batch, CountsDecoder, CountsEncoder, Head, decode_ack};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = (decode_ack(bytes), headers_of(bytes));
-    if let Ok((_, chunk)) = decode_counts(bytes) {
-        assert!(usize::from(chunk.first) + chunk.counts.len() <= 4096);
+    let mut decoder = CountsDecoder::default();
+    if let Ok((part, first)) = decoder.decode(bytes) {
+        // The same differences once more, as another connection writes them.
+        let head = Head::decode(bytes).expect("a report");
+        let mut encoder = CountsEncoder::new(head, part);
+        let second = decoder.decode(bytes).expect("the same bytes").1;
+        let mut reader = CountsDecoder::default();
+        for report in [first, second] {
+            assert_eq!(reader.decode(&encoder.encode(&report)), Ok((part, report)));
+        }
     }
     if let Ok(batch) = Batch::decode(bytes) {
         assert_eq!(batch.records().count(), usize::from(batch.len()));

@@ -7,6 +7,7 @@
 mod identity;
 mod topology;
 mod encoding;
+mod part;
 mod coordination;
 pub mod witness;
 pub mod record;
@@ -20,4 +21,5 @@ pub mod node;
 pub use coordination::{Announcement, Live, NodeEvent, Refusal, Setup, Version, View, Wishes};
 pub use encoding::{DecodeError, MOST_ENCODED};
 pub use identity::{NodeId, Revision};
+pub use part::Part;
 pub use topology::{ANALYZERS, NODES, Phase, Seat, Topology, TopologyError};

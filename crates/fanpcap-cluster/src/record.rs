@@ -5,7 +5,7 @@ mod batch;
 mod counts;
 
 pub use batch::{Batch, BatchBuilder, Origin, Records};
-pub use counts::{decode_counts, encode_counts};
+pub use counts::{CountsDecoder, CountsEncoder};
 pub use head::{
     ACK_BYTES, HEAD_BYTES, Head, Kind, MESSAGE_BYTES, MessageError, decode_ack, encode_ack,
 };

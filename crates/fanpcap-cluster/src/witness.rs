@@ -27,7 +27,7 @@ pub use account::{Account, BucketAccount, NodeAccount};
 pub use history::PortHistory;
 pub use ledger::{Ledger, LedgerSettings, ReportError};
 pub use life::Spans;
-pub use report::{Assembly, Beacon, Chunk, Counts, Report, Summary};
+pub use report::{Beacon, Counts, Report, Summary};
 pub use span::Span;
 pub use verdict::Verdict;
 

@@ -1,13 +1,12 @@
 //! Messages are read as they were written, and garbage is refused.
 
-use fanpcap_buckets::layout::BUCKETS;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
 use fanpcap_cluster::dicap::{DatagramBuilder, HEADER_BYTES, headers_of};
 use fanpcap_cluster::record::*;
-use fanpcap_cluster::witness::{Assembly, Beacon, Chunk, Report, Summary};
-use fanpcap_cluster::{NodeId, Revision};
+use fanpcap_cluster::witness::{Beacon, Report, Summary};
+use fanpcap_cluster::{NodeId, Part, Revision};
 
 fn head(kind: Kind) -> Head {
     Head {
@@ -109,7 +108,7 @@ proptest! {
     #[test]
     fn garbage_is_no_message(mut bytes in vec(any::<u8>(), 0..200), begins in any::<bool>()) {
         if begins && bytes.len() >= 12 {
-            bytes[..5].copy_from_slice(b"FNPR\x02");
+            bytes[..5].copy_from_slice(b"FNPR\x01");
             bytes[5] &= 3;
             let length = u32::try_from(bytes.len()).unwrap();
             bytes[8..12].copy_from_slice(&length.to_be_bytes());
@@ -117,23 +116,64 @@ proptest! {
         if let Ok(batch) = Batch::decode(&bytes) {
             prop_assert_eq!(batch.records().count(), usize::from(batch.len()));
         }
-        if let Ok((_, chunk)) = decode_counts(&bytes) {
-            prop_assert!(usize::from(chunk.first) + chunk.counts.len() <= BUCKETS);
-        }
-        let _ = (decode_ack(&bytes), headers_of(&bytes));
+        let _ = (CountsDecoder::default().decode(&bytes), decode_ack(&bytes), headers_of(&bytes));
     }
 
     #[test]
-    fn counts_give_back_their_chunk(
-        numbers in any::<[u64; 6]>(),
-        first in 0u16..4000,
-        counts in vec(prop::array::uniform3(any::<u64>()), 0..90),
+    fn reports_of_a_connection_are_read_as_they_were_written(
+        reports in vec((any::<[u64; 6]>(), rows()), 1..5),
+        count in 1u16..40,
+        place in any::<prop::sample::Index>(),
     ) {
-        let chunk = Chunk { summary: summary(numbers), first, counts };
-        let message = encode_counts(&head(Kind::Ack), &chunk);
-        let (read, decoded) = decode_counts(&message).unwrap();
-        prop_assert_eq!((read.kind, read.length), (Kind::Counts, message.len()));
-        prop_assert_eq!(decoded, chunk);
+        let part = Part::new(u16::try_from(place.index(count.into())).unwrap(), count).unwrap();
+        let mut encoder = CountsEncoder::new(head(Kind::Ack), part);
+        let mut decoder = CountsDecoder::default();
+        for (numbers, rows) in &reports {
+            let report = report(*numbers, |bucket| rows[bucket % rows.len()]);
+            let message = encoder.encode(&report);
+            prop_assert!(message.len() <= MESSAGE_BYTES);
+            let its = |counts: &[u64]| -> Vec<u64> { part.buckets().map(|it| counts[it]).collect() };
+            let (of, read) = decoder.decode(&message).unwrap();
+            prop_assert_eq!((of, read.summary), (part, report.summary));
+            for (read, written) in [
+                (&read.seen, &report.seen),
+                (&read.captured, &report.captured),
+                (&read.shared, &report.shared),
+            ] {
+                prop_assert_eq!(its(&read[..]), its(&written[..]));
+                let others = |count: &&u64| **count != 0;
+                prop_assert!(read.iter().filter(others).count() <= part.buckets().count());
+            }
+        }
+        // Another connection, to another reader.
+        encoder.restart();
+        let (numbers, rows) = &reports[0];
+        let report = report(*numbers, |bucket| rows[bucket % rows.len()]);
+        let read = CountsDecoder::default().decode(&encoder.encode(&report)).unwrap().1;
+        for bucket in part.buckets() {
+            prop_assert_eq!(read.seen[bucket], report.seen[bucket]);
+        }
+    }
+
+    #[test]
+    fn a_report_with_a_wrong_byte_or_length_is_refused_or_read(
+        rows in rows(),
+        at in any::<prop::sample::Index>(),
+        value in any::<u8>(),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let report = report([9; 6], |bucket| rows[bucket % rows.len()]);
+        let mut encoder = CountsEncoder::new(head(Kind::Counts), Part::WHOLE);
+        let mut message = encoder.encode(&report);
+        let mut short = message[..cut.index(message.len())].to_vec();
+        if short.len() > HEAD_BYTES {
+            let length = u32::try_from(short.len()).unwrap();
+            short[8..12].copy_from_slice(&length.to_be_bytes());
+        }
+        prop_assert!(CountsDecoder::default().decode(&short).is_err());
+        let at = at.index(message.len());
+        message[at] = value;
+        let _ = CountsDecoder::default().decode(&message);
     }
 
     #[test]
@@ -151,6 +191,23 @@ proptest! {
             prop_assert!(header[kept..].iter().all(|&byte| byte == 0));
         }
         prop_assert!(headers.next().is_none());
+    }
+}
+
+/// Counts of buckets: few or many packets seen, of which few nodes capture any.
+fn rows() -> impl Strategy<Value = Vec<[u64; 3]>> {
+    let count = |most| prop_oneof![Just(0), 0u64..300, 0..=most];
+    let row = (count(u64::MAX >> 1), count(u64::MAX), count(u64::MAX));
+    vec(row.prop_map(<[u64; 3]>::from), 1..200)
+}
+
+fn report(numbers: [u64; 6], counts: impl Fn(usize) -> [u64; 3]) -> Report {
+    let of = |which: usize| Box::new(std::array::from_fn(|bucket| counts(bucket)[which]));
+    Report {
+        summary: summary(numbers),
+        seen: of(0),
+        captured: of(1),
+        shared: of(2),
     }
 }
 
@@ -187,31 +244,59 @@ fn a_node_without_packets_says_so() {
 }
 
 #[test]
-fn chunks_make_the_report_again_in_any_order() {
-    let report = Report {
-        summary: summary([1, 2, 3, 4, 5, 6]),
-        seen: Box::new(std::array::from_fn(|bucket| bucket as u64)),
-        captured: Box::new(std::array::from_fn(|bucket| bucket as u64 / 2)),
-        shared: Box::new(std::array::from_fn(|bucket| bucket as u64 / 3)),
+fn a_connection_has_the_counts_of_one_part() {
+    let parts: Vec<Part> = Part::each(2).collect();
+    let report = report([1; 6], |_| [3, 2, 1]);
+    let messages: Vec<_> = parts
+        .iter()
+        .map(|part| CountsEncoder::new(head(Kind::Counts), *part).encode(&report))
+        .collect();
+    let mut decoder = CountsDecoder::default();
+    assert_eq!(decoder.decode(&messages[1]).unwrap().0, parts[1]);
+    assert_eq!(decoder.decode(&messages[0]), Err(MessageError::Body));
+    assert_eq!(Part::new(2, 2), None);
+}
+
+/// What a node of 128 sends to an analyzer in a second, in bytes: after the report of a year's
+/// counts, the report of a second. Some buckets get 1.7 times as many packets as others, and a
+/// union shares all that the node captures.
+fn bytes_in_a_second(packets: u64) -> usize {
+    const YEAR: u64 = 365 * 86_400;
+    let of_bucket = |bucket: usize| packets / 4096 * (75 + bucket as u64 * 13 % 51) / 100;
+    let at = |seconds: u64| {
+        report([1; 6], |bucket| {
+            let seen = of_bucket(bucket) * seconds;
+            let own = if bucket % 128 == 5 { seen } else { 0 };
+            [seen, own, own]
+        })
     };
-    let mut assembly = Assembly::default();
-    let mut chunks: Vec<_> = report.chunks(70).collect();
-    chunks.reverse();
-    let last = chunks.pop().unwrap();
-    let newer = Summary {
-        stamp: 1,
-        ..report.summary
-    };
-    for chunk in &chunks {
-        assert_eq!(assembly.take(chunk), None);
-        assert_eq!(assembly.take(chunk), None);
-        assert_eq!(
-            assembly.take(&Chunk {
-                summary: newer,
-                ..chunk.clone()
-            }),
-            None
+    let mut encoder = CountsEncoder::new(head(Kind::Counts), Part::WHOLE);
+    assert!(encoder.encode(&at(YEAR)).len() < 30_000);
+    let mut bytes = 0;
+    let mut decoder = CountsDecoder::default();
+    encoder.restart();
+    for seconds in [YEAR, YEAR + 1] {
+        let message = encoder.encode(&at(seconds));
+        bytes = message.len();
+        assert_eq!(decoder.decode(&message).expect("a report").1, at(seconds));
+    }
+    bytes
+}
+
+#[test]
+fn reports_of_128_nodes_take_less_than_20_mbit_a_second() {
+    for packets in [10_000, 1_000_000, 14_880_000, 100_000_000] {
+        let bytes = bytes_in_a_second(packets);
+        // TLS adds 22 bytes to each 16 KiB; Ethernet, IPv4 and TCP add 66 to each segment.
+        let tls = bytes + bytes.div_ceil(1 << 14) * 22;
+        let wire = tls + tls.div_ceil(1448) * 66;
+        println!(
+            "{packets} packets/s: {bytes} bytes, 128 nodes {} bit/s",
+            128 * 8 * wire
+        );
+        assert!(
+            128 * 8 * wire <= 20_000_000,
+            "{packets} packets/s: {wire} bytes"
         );
     }
-    assert_eq!(assembly.take(&last), Some(report));
 }

@@ -9,7 +9,6 @@ mod outlets;
 mod places;
 mod refusal;
 mod intake;
-mod part;
 mod receipts;
 mod offset;
 mod shortfall;
@@ -29,6 +28,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use fanpcap_cluster::Part;
 use fanpcap_cluster::analyzer::AnalyzerSettings;
 use fanpcap_cluster::control::ClusterId;
 use fanpcap_linux::wait::clock::realtime_ns;
@@ -47,7 +47,6 @@ use exports::{Exports, Target};
 use files::{Retention, Rotation};
 use metrics::Metrics;
 use observer::Observer;
-use part::Part;
 use screen::Screen;
 use status::Status;
 

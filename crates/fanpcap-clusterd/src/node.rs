@@ -103,7 +103,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         Mode::Distribution => Way::Counts(Box::new(shipper)),
         Mode::Capture => Way::Capture(Capture::start(shipper)?),
     };
-    let mut reporter = Reporter::new(id.0, announcement, to);
+    let mut reporter = Reporter::new(announcement, to);
     // Until a topology says where records and counts go.
     reporter.follow(&conf.analyzers);
     let metrics = arguments.metrics.clone();

@@ -1,7 +1,7 @@
 //! Ships a node's records and counts to the analyzers.
 //!
-//! Each analyzer has a lane with a connection and a session of its own. Records of bucket `b` go to
-//! the analyzer `b` modulo their number. A lane never makes the capture wait: what does not fit is
+//! Each analyzer has a lane with a connection and a session of its own. Records and counts of bucket
+//! `b` go to the analyzer `b` modulo their number. A lane never makes the capture wait: what does not fit is
 //! lost, and counted.
 
 mod secured;
@@ -14,7 +14,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use fanpcap_cluster::record::{Head, Kind, Record};
-use fanpcap_cluster::{NodeId, Revision};
+use fanpcap_cluster::witness::Report;
+use fanpcap_cluster::{NodeId, Part, Revision};
 
 use crate::keyring::Keyring;
 
@@ -91,7 +92,7 @@ impl Shipper {
             return Ok(());
         }
         let mut lanes = Vec::new();
-        for &analyzer in analyzers {
+        for (&analyzer, part) in analyzers.iter().zip(Part::each(analyzers.len())) {
             let settings = &self.settings;
             let head = Head {
                 kind: Kind::Records,
@@ -103,7 +104,7 @@ impl Shipper {
             };
             self.sessions += 1;
             let keyring = Arc::clone(&self.keyring);
-            let lane = Lane::open(analyzer, settings.way, head, settings.link, keyring);
+            let lane = Lane::open(analyzer, settings.way, (head, part), settings.link, keyring);
             lanes.push(lane?);
         }
         for mut lane in std::mem::replace(&mut self.lanes, lanes) {
@@ -134,10 +135,11 @@ impl Shipper {
         self.tend();
     }
 
-    /// Sends a report to all analyzers: these messages, in place of those of an earlier report that
-    /// wait for a connection.
-    pub fn report(&mut self, messages: &[Vec<u8>]) {
-        self.lanes.iter().for_each(|lane| lane.report(messages));
+    /// Sends a report to all analyzers, each its buckets, in place of an earlier report that waits
+    /// for a connection.
+    pub fn report(&mut self, report: Report) {
+        let report = Arc::new(report);
+        self.lanes.iter().for_each(|lane| lane.report(&report));
         self.tend();
     }
 

@@ -12,8 +12,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Result;
 use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_cluster::NodeId;
-use fanpcap_cluster::record::{HEAD_BYTES, Head, decode_counts};
-use fanpcap_cluster::witness::{Assembly, Ledger, LedgerSettings, Span};
+use fanpcap_cluster::record::{CountsDecoder, HEAD_BYTES, Head};
+use fanpcap_cluster::witness::{Ledger, LedgerSettings, Report, Span};
 use fanpcap_select::{Selection, digest};
 use fanpcap_wire::Frame;
 
@@ -67,8 +67,7 @@ fn times(files: &[Vec<u64>]) -> HashMap<u64, u32> {
 
 /// An account of the nodes' own counts, like an analyzer's account.
 pub(crate) struct LossAccount {
-    messages: Receiver<Vec<u8>>,
-    reports: HashMap<NodeId, Assembly>,
+    reports: Receiver<io::Result<Report>>,
     ledger: Ledger,
     /// The cluster's selection.
     selection: Selection,
@@ -84,11 +83,11 @@ impl LossAccount {
     /// # Errors
     /// The clock is set to a time before 1970.
     pub(crate) fn open(listener: TcpListener) -> Result<Self> {
-        let (to, messages) = channel();
+        let (to, reports) = channel();
         thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 let to = to.clone();
-                thread::spawn(move || take_messages(stream, &to));
+                thread::spawn(move || take_reports(stream, &to));
             }
         });
         let settings = LedgerSettings {
@@ -97,8 +96,7 @@ impl LossAccount {
             analyzed: true,
         };
         Ok(Self {
-            messages,
-            reports: HashMap::new(),
+            reports,
             ledger: Ledger::new(settings),
             selection: Selection::default(),
         })
@@ -109,24 +107,22 @@ impl LossAccount {
         self.selection = selection;
     }
 
-    /// Reads the messages that have come. Returns each node that has by now sent a whole report
-    /// which was made after `since`.
+    /// Takes the reports that have come. Returns the node of each report that was made after
+    /// `since`.
     ///
     /// # Errors
     /// A report is wrong.
     pub(crate) fn take(&mut self, since: u64) -> Result<Vec<NodeId>> {
-        let mut whole = Vec::new();
-        while let Ok(message) = self.messages.try_recv() {
-            let (head, chunk) = decode_counts(&message)?;
-            let report = self.reports.entry(head.node).or_default().take(&chunk);
-            let Some(report) = report else { continue };
+        let mut newer = Vec::new();
+        while let Ok(report) = self.reports.try_recv() {
+            let report = report?;
             if report.summary.stamp > since {
-                whole.push(head.node);
+                newer.push(report.summary.node);
             }
             self.ledger.take(report)?;
             self.ledger.settle();
         }
-        Ok(whole)
+        Ok(newer)
     }
 
     /// Records that a node died at `at`. `file` has the numbers of the packets in the node's file.
@@ -163,15 +159,18 @@ impl LossAccount {
     }
 }
 
-/// Passes on the messages of a connection, until the connection ends.
-fn take_messages(mut stream: TcpStream, to: &Sender<Vec<u8>>) -> io::Result<()> {
+/// Passes on the reports of a connection, until the connection ends.
+fn take_reports(mut stream: TcpStream, to: &Sender<io::Result<Report>>) -> io::Result<()> {
+    let mut counts = CountsDecoder::default();
     loop {
         let mut message = vec![0; HEAD_BYTES];
         stream.read_exact(&mut message)?;
         let head = Head::decode(&message).map_err(io::Error::other)?;
         message.resize(head.length, 0);
         stream.read_exact(&mut message[HEAD_BYTES..])?;
-        if to.send(message).is_err() {
+        let report = counts.decode(&message).map(|(_, report)| report);
+        let is_wrong = report.is_err();
+        if to.send(report.map_err(io::Error::other)).is_err() || is_wrong {
             return Ok(());
         }
     }

@@ -1,98 +1,160 @@
-//! Counts on the wire: a chunk of what a node counted.
+//! Counts on the wire: a node's report, of the buckets of one analyzer.
+//!
+//! A connection loses no message, and counts only grow. So a report has each count as the
+//! difference to the report before it in the same connection; the first one, to 0.
 //!
 //! After the head, each 8 bytes: since, stamp, revision, ring, beacon's number, beacon's time; then
-//! the first bucket (2), the number of buckets (2), 0 (4), and for each bucket the packets seen,
-//! captured and shared. These are varints: seven bits a byte, the low ones first, and the highest
-//! bit in all bytes but the last.
+//! the analyzer's place among all (2), the number of analyzers (2), 0 (4). Then, of each bucket of
+//! this analyzer: twice the difference of the packets seen, plus 1 if the differences of the
+//! packets captured and shared follow; else these two are 0. The three are varints: seven bits a
+//! byte, the low ones first, and the highest bit in all bytes but the last.
 
 use fanpcap_buckets::layout::BUCKETS;
 
-use super::head::{HEAD_BYTES, Head, Kind, MESSAGE_BYTES, MessageError};
+use super::head::{HEAD_BYTES, Head, Kind, MessageError};
 use super::head::{complete, read_u16, read_u64};
 use crate::identity::Revision;
-use crate::witness::{Beacon, Chunk, Summary};
+use crate::part::Part;
+use crate::witness::{Beacon, Report, Summary};
 
 const COUNTS_BYTES: usize = HEAD_BYTES + 56;
 
-/// Most bytes of a count.
-const COUNT_BYTES: usize = 10;
+/// Most bytes of a varint.
+const VARINT_BYTES: usize = 10;
 
-/// A message with a chunk. What does not fit into a message is left out: a chunk of 2000 buckets
-/// fits.
-pub fn encode_counts(head: &Head, chunk: &Chunk) -> Vec<u8> {
-    let most = (MESSAGE_BYTES - COUNTS_BYTES) / (3 * COUNT_BYTES);
-    let counts = &chunk.counts[..chunk.counts.len().min(most)];
-    let mut message = Vec::with_capacity(COUNTS_BYTES + counts.len() * 3 * COUNT_BYTES);
-    let summary = &chunk.summary;
-    let whole = Head {
-        kind: Kind::Counts,
-        node: summary.node,
-        boot: summary.boot,
-        ..*head
-    };
-    whole.encode(&mut message);
-    let numbers = [
-        summary.since,
-        summary.stamp,
-        summary.revision.0,
-        summary.ring,
-        summary.beacon.sequence,
-        summary.beacon.seen,
-    ];
-    for number in numbers {
-        message.extend_from_slice(&number.to_be_bytes());
-    }
-    let buckets = u16::try_from(counts.len()).unwrap_or(u16::MAX);
-    message.extend_from_slice(&chunk.first.to_be_bytes());
-    message.extend_from_slice(&buckets.to_be_bytes());
-    message.extend_from_slice(&[0; 4]);
-    for count in counts.iter().flatten() {
-        put_varint(&mut message, *count);
-    }
-    complete(&mut message);
-    message
+/// Bits of a count of packets seen: a bit is lost with the factor of two.
+const SEEN: u64 = u64::MAX >> 1;
+
+/// Packets seen, captured and shared, of each bucket, according to the last report.
+type Before = Vec<[u64; 3]>;
+
+/// Writes a node's reports for one connection to an analyzer.
+#[derive(Debug)]
+pub struct CountsEncoder {
+    head: Head,
+    part: Part,
+    before: Before,
 }
 
-/// Reads a message with a chunk.
-///
-/// # Errors
-///
-/// It has no counts, or its buckets are not those of a cluster.
-pub fn decode_counts(bytes: &[u8]) -> Result<(Head, Chunk), MessageError> {
-    let head = Head::of_whole(bytes, Kind::Counts)?;
-    let mut rest = bytes
-        .get(COUNTS_BYTES..)
-        .ok_or(MessageError::Length(bytes.len()))?;
-    let at = |word: usize| read_u64(bytes, HEAD_BYTES + word * 8);
-    let (first, buckets) = (read_u16(bytes, 88), usize::from(read_u16(bytes, 90)));
-    if usize::from(first) + buckets > BUCKETS {
-        return Err(MessageError::Body);
+impl CountsEncoder {
+    /// Reports to the analyzer that has this part of the buckets, from the cluster and session of
+    /// `head`.
+    pub fn new(head: Head, part: Part) -> Self {
+        let kind = Kind::Counts;
+        Self {
+            head: Head { kind, ..head },
+            part,
+            before: vec![[0; 3]; BUCKETS],
+        }
     }
-    let summary = Summary {
-        node: head.node,
-        boot: head.boot,
-        since: at(0),
-        stamp: at(1),
-        revision: Revision(at(2)),
-        ring: at(3),
-        beacon: Beacon {
-            sequence: at(4),
-            seen: at(5),
-        },
-    };
-    let mut counts = vec![[0; 3]; buckets];
-    for count in counts.iter_mut().flatten() {
-        *count = take_varint(&mut rest).ok_or(MessageError::Body)?;
+
+    /// Another connection begins: the next report is the first one.
+    pub fn restart(&mut self) {
+        self.before.fill([0; 3]);
     }
-    if !rest.is_empty() {
-        return Err(MessageError::Body);
+
+    /// A message with the report. Of packets seen, a count has 63 bits.
+    pub fn encode(&mut self, report: &Report) -> Vec<u8> {
+        let mut message = Vec::with_capacity(COUNTS_BYTES + 4 * BUCKETS);
+        let summary = &report.summary;
+        let head = Head {
+            node: summary.node,
+            boot: summary.boot,
+            ..self.head
+        };
+        head.encode(&mut message);
+        let numbers = [
+            summary.since,
+            summary.stamp,
+            summary.revision.0,
+            summary.ring,
+            summary.beacon.sequence,
+            summary.beacon.seen,
+        ];
+        message.extend(numbers.iter().flat_map(|number| number.to_be_bytes()));
+        let part = self.part.numbers();
+        message.extend(part.iter().flat_map(|number| number.to_be_bytes()));
+        message.extend_from_slice(&[0; 4]);
+        for bucket in self.part.buckets() {
+            let now = report.counts(bucket);
+            let before = std::mem::replace(&mut self.before[bucket], now);
+            let [seen, captured, shared] =
+                std::array::from_fn(|at| now[at].wrapping_sub(before[at]));
+            let follow = captured != 0 || shared != 0;
+            put_varint(&mut message, seen << 1 | u64::from(follow));
+            if follow {
+                put_varint(&mut message, captured);
+                put_varint(&mut message, shared);
+            }
+        }
+        complete(&mut message);
+        message
     }
-    let chunk = Chunk {
-        summary,
-        first,
-        counts,
-    };
-    Ok((head, chunk))
+}
+
+/// Reads the reports of one connection.
+#[derive(Debug, Default)]
+pub struct CountsDecoder {
+    part: Option<Part>,
+    /// Empty before the first report.
+    before: Before,
+}
+
+impl CountsDecoder {
+    /// Reads the connection's next report, and the part of the buckets that it has: the counts of
+    /// other buckets are 0.
+    ///
+    /// # Errors
+    ///
+    /// The message is no report, or it has another part than the one before. Then no later report
+    /// of the connection can be read either.
+    pub fn decode(&mut self, bytes: &[u8]) -> Result<(Part, Report), MessageError> {
+        let head = Head::of_whole(bytes, Kind::Counts)?;
+        let rest = bytes.get(COUNTS_BYTES..);
+        let rest = rest.ok_or(MessageError::Length(bytes.len()))?;
+        let part = Part::new(read_u16(bytes, 88), read_u16(bytes, 90));
+        let part = part.ok_or(MessageError::Body)?;
+        if *self.part.get_or_insert(part) != part {
+            return Err(MessageError::Body);
+        }
+        self.add(part, rest).ok_or(MessageError::Body)?;
+        let at = |word: usize| read_u64(bytes, HEAD_BYTES + word * 8);
+        let summary = Summary {
+            node: head.node,
+            boot: head.boot,
+            since: at(0),
+            stamp: at(1),
+            revision: Revision(at(2)),
+            ring: at(3),
+            beacon: Beacon {
+                sequence: at(4),
+                seen: at(5),
+            },
+        };
+        let counts = |which| Box::new(std::array::from_fn(|bucket| self.before[bucket][which]));
+        let report = Report {
+            summary,
+            seen: counts(0),
+            captured: counts(1),
+            shared: counts(2),
+        };
+        Ok((part, report))
+    }
+
+    /// Adds the differences. `None`: the bytes are too few or too many for these buckets.
+    fn add(&mut self, part: Part, mut rest: &[u8]) -> Option<()> {
+        self.before.resize(BUCKETS, [0; 3]);
+        for bucket in part.buckets() {
+            let [seen, captured, shared] = &mut self.before[bucket];
+            let first = take_varint(&mut rest)?;
+            *seen = (*seen + (first >> 1)) & SEEN;
+            if first & 1 == 1 {
+                *captured = captured.wrapping_add(take_varint(&mut rest)?);
+                *shared = shared.wrapping_add(take_varint(&mut rest)?);
+            }
+        }
+        rest.is_empty().then_some(())
+    }
 }
 
 fn put_varint(message: &mut Vec<u8>, mut count: u64) {
@@ -106,7 +168,7 @@ fn put_varint(message: &mut Vec<u8>, mut count: u64) {
 /// Takes a varint off the bytes; `None` if it does not end there, or is beyond 64 bits.
 fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
     let mut count = 0;
-    for at in 0..COUNT_BYTES {
+    for at in 0..VARINT_BYTES {
         let (&byte, rest) = bytes.split_first()?;
         *bytes = rest;
         let low = u64::from(byte & 0x7f);

@@ -7,7 +7,7 @@
 //! | Offset | Bytes | What |
 //! | --- | --- | --- |
 //! | 0 | 4 | `FNPR` |
-//! | 4 | 1 | version, 2 |
+//! | 4 | 1 | version, 1 |
 //! | 5 | 1 | kind |
 //! | 6 | 2 | 0 |
 //! | 8 | 4 | bytes of the whole message |
@@ -23,21 +23,21 @@ use crate::identity::NodeId;
 /// Bytes of the head.
 pub const HEAD_BYTES: usize = 40;
 
-/// Most bytes of a message.
-pub const MESSAGE_BYTES: usize = 1 << 16;
+/// Most bytes of a message. A report of all buckets fits, whatever its counts are.
+pub const MESSAGE_BYTES: usize = 1 << 17;
 
 /// Bytes of an acknowledgement.
 pub const ACK_BYTES: usize = HEAD_BYTES + 8;
 
 const MAGIC: [u8; 4] = *b"FNPR";
-const VERSION: u8 = 2;
+const VERSION: u8 = 1;
 
 /// The contents of a message after its head.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Packets.
     Records,
-    /// What a node has counted, or a part of that.
+    /// What a node has counted.
     Counts,
     /// From an analyzer: which batches it has.
     Ack,
@@ -116,8 +116,7 @@ impl Head {
         }
         let kind = match head[5] {
             1 => Kind::Records,
-            // 2 had counts of another layout.
-            6 => Kind::Counts,
+            2 => Kind::Counts,
             3 => Kind::Ack,
             other => return Err(MessageError::Kind(other)),
         };
@@ -152,7 +151,7 @@ impl Head {
         to.extend_from_slice(&MAGIC);
         let kind = match self.kind {
             Kind::Records => 1,
-            Kind::Counts => 6,
+            Kind::Counts => 2,
             Kind::Ack => 3,
         };
         to.extend_from_slice(&[VERSION, kind, 0, 0, 0, 0, 0, 0]);

@@ -1,24 +1,20 @@
-//! What an analyzer knows of the nodes' counts: their reports put together, and their ends.
+//! What an analyzer knows of the nodes' counts: their reports, and their ends.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_cluster::analyzer::Analyzer;
-use fanpcap_cluster::record::decode_counts;
-use fanpcap_cluster::witness::{
-    Account, Assembly, Counts, Ledger, LedgerSettings, Report, Span, Spans,
-};
-use fanpcap_cluster::{NodeId, Revision, Topology};
+use fanpcap_cluster::witness::{Account, Counts, Ledger, LedgerSettings, Report, Span, Spans};
+use fanpcap_cluster::{NodeId, Part, Revision, Topology};
 use fanpcap_select::Key;
 
 use super::offset::{Offset, odd};
-use super::part::Part;
 use super::shortfall::Shortfall;
 
 /// Topologies that are remembered.
 const REMEMBERED: usize = 16;
 
-/// Nodes whose reports are put together at once.
+/// Nodes whose reports are taken.
 const MOST: usize = 256;
 
 /// The ledger, and what leads to it.
@@ -27,6 +23,9 @@ pub(super) struct Books {
     ledger: Ledger,
     settings: LedgerSettings,
     nodes: BTreeMap<NodeId, Entry>,
+    /// When the last report came of each node that is to report; before the first one, since when
+    /// the node is to report.
+    reported: BTreeMap<NodeId, u64>,
     part: Part,
     /// The last topologies, the newest last.
     topologies: VecDeque<(Revision, Topology)>,
@@ -43,7 +42,6 @@ pub(super) struct Books {
 /// What is known of a node's reports.
 #[derive(Debug, Default)]
 struct Entry {
-    assembly: Assembly,
     heard: u64,
     /// The node's boot, and when its counters were 0 by its own clock.
     counters: (u64, u64),
@@ -76,6 +74,7 @@ impl Books {
             ledger: Ledger::new(settings),
             settings,
             nodes: BTreeMap::new(),
+            reported: BTreeMap::new(),
             part,
             topologies: VecDeque::new(),
             offline,
@@ -116,25 +115,18 @@ impl Books {
         self.topologies.push_back((revision, topology));
     }
 
-    /// Takes a message with counts that came at `now`, in nanoseconds since 1970.
-    pub(super) fn take(&mut self, message: &[u8], cluster: u64, analyzer: &Analyzer, now: u64) {
-        let chunk = match decode_counts(message) {
-            Ok((head, chunk)) if head.cluster == cluster => chunk,
-            Ok(_) | Err(_) => return self.refused += 1,
-        };
-        let node = chunk.summary.node;
+    /// Takes a report of a part of the buckets that came at `now`, in nanoseconds since 1970. One
+    /// of another part comes from a node that has another list of analyzers than this analyzer,
+    /// until both have the newest.
+    pub(super) fn take(&mut self, part: Part, mut report: Report, analyzer: &Analyzer, now: u64) {
+        if part != self.part {
+            return;
+        }
+        let node = report.summary.node;
         if self.nodes.len() >= MOST && !self.nodes.contains_key(&node) {
             return self.refused += 1;
         }
         let entry = self.nodes.entry(node).or_default();
-        let Some(mut report) = entry.assembly.take(&chunk) else {
-            return;
-        };
-        for bucket in (0..report.seen.len()).filter(|bucket| !self.part.has(*bucket)) {
-            report.seen[bucket] = 0;
-            report.captured[bucket] = 0;
-            report.shared[bucket] = 0;
-        }
         let counters = (report.summary.boot, report.summary.since);
         let (stamp, revision) = (report.summary.stamp, report.summary.revision);
         entry.correct(&mut report, now, self.settings.skew);
@@ -174,6 +166,7 @@ impl Books {
         entry.is_live = true;
         entry.revision = revision;
         entry.heard = now;
+        self.reported.insert(node, now);
     }
 
     /// Settles the books. Call it once a second.
@@ -195,12 +188,34 @@ impl Books {
             }
             live(entry)
         });
+        self.expect(now);
         let (doubles, refused) = (analyzer.doubles(), analyzer.refused());
-        for bucket in (0..doubles.len()).filter(|bucket| self.part.has(*bucket)) {
+        for bucket in self.part.buckets() {
             self.ledger.doubles(bucket, doubles[bucket]);
             self.ledger.refused(bucket, refused[bucket]);
         }
         self.ledger.settle();
+    }
+
+    /// Nodes of the newest topology are to report, and those that have and are not dead.
+    fn expect(&mut self, now: u64) {
+        let newest = self.topologies.back();
+        let seats = newest.map_or(&[][..], |(_, topology)| &topology.seats);
+        let live = self.nodes.iter().filter(|(_, entry)| entry.is_live);
+        let live = live.map(|(node, _)| *node);
+        let nodes: BTreeSet<NodeId> = live.chain(seats.iter().map(|seat| seat.node)).collect();
+        self.reported.retain(|node, _| nodes.contains(node));
+        for node in nodes {
+            self.reported.entry(node).or_insert(now);
+        }
+    }
+
+    /// For how many nanoseconds each node that is to report has not done so.
+    pub(super) fn ages(&self, now: u64) -> Vec<(NodeId, u64)> {
+        let reported = self.reported.iter();
+        reported
+            .map(|(node, at)| (*node, now.saturating_sub(*at)))
+            .collect()
     }
 
     /// Packets that each node captured and that never came, as far as it is known by now; and those

@@ -8,11 +8,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use anyhow::Result;
-use fanpcap_cluster::Revision;
 use fanpcap_cluster::analyzer::{Analyzer, AnalyzerSettings, Counters, Delivered};
 use fanpcap_cluster::dicap::HEADER_BYTES;
-use fanpcap_cluster::record::{Batch, Head, Kind, Record};
+use fanpcap_cluster::record::{Batch, Record};
 use fanpcap_cluster::witness::LedgerSettings;
+use fanpcap_cluster::{Part, Revision};
 use fanpcap_terminal::streams;
 
 use super::books::Books;
@@ -20,10 +20,9 @@ use super::clock::Clock;
 use super::exports::Exports;
 use super::figure::Figure;
 use super::files::Rotation;
-use super::intake::{self, Message};
+use super::intake::{self, Content, Message};
 use super::observer::Sight;
 use super::outlets::Outlets;
-use super::part::Part;
 use super::receipts::Receipts;
 use super::refusal::Refused;
 use super::status::Status;
@@ -42,7 +41,6 @@ const BURST: usize = 256;
 /// The analyzer at work.
 #[derive(Debug)]
 pub(super) struct Desk {
-    cluster: u64,
     listen: SocketAddr,
     clock: Clock,
     analyzer: Analyzer,
@@ -94,7 +92,6 @@ impl Desk {
             analyzed: settings.analyzed,
         };
         Ok(Self {
-            cluster: settings.analyzer.cluster,
             listen: settings.listen,
             clock: settings.clock,
             analyzer: Analyzer::new(settings.analyzer),
@@ -160,7 +157,7 @@ impl Desk {
         let mut wait = Duration::from_millis(20);
         for _ in 0..BURST {
             match self.messages.recv_timeout(wait) {
-                Ok(message) => self.take(&message),
+                Ok(message) => self.take(message),
                 Err(RecvTimeoutError::Timeout) => break,
                 // The threads of the intake live as long as the process.
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -190,21 +187,19 @@ impl Desk {
             .release(now, |packet| outlets.put(packet, now));
     }
 
-    fn take(&mut self, message: &Message) {
+    fn take(&mut self, message: Message) {
         let now = self.clock.now();
-        let head = Head::decode(&message.bytes);
-        match head.map(|head| head.kind) {
-            Ok(Kind::Counts) => {
+        match message.content {
+            Content::Counts(part, report) => {
                 if let Some(dicap) = &self.dicap {
                     dicap.senders.take(message.from, now);
                 }
                 if let Some(exports) = &self.outlets.exports {
-                    exports.counts(&message.bytes);
+                    exports.counts(&report);
                 }
-                self.books
-                    .take(&message.bytes, self.cluster, &self.analyzer, now);
+                self.books.take(part, *report, &self.analyzer, now);
             }
-            Ok(Kind::Records) => match Batch::decode(&message.bytes) {
+            Content::Records(bytes) => match Batch::decode(&bytes) {
                 Ok(batch) => {
                     // A refusal is counted, and the sender need not send the batch again.
                     let _ = self.analyzer.take(&batch, now);
@@ -216,7 +211,6 @@ impl Desk {
                 }
                 Err(_) => self.garbage += 1,
             },
-            Ok(Kind::Ack) | Err(_) => self.garbage += 1,
         }
         if self.analyzer.is_full() {
             self.release(now);
@@ -304,6 +298,7 @@ impl Desk {
         Status {
             account: self.books.account(),
             clocks: self.books.clocks(),
+            ages: self.books.ages(self.clock.now()),
             blind: self.blind.clone(),
             missing,
             counters: Counters {

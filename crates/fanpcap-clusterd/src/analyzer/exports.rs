@@ -14,8 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use fanpcap_cluster::analyzer::Delivered;
-use fanpcap_cluster::record::decode_counts;
-use fanpcap_cluster::witness::{Assembly, Report};
+use fanpcap_cluster::witness::Report;
 use fanpcap_cluster::{NodeId, Revision};
 use fanpcap_ipfix::{Algorithm, Hash, Packet, Selector, Settings, Statistics};
 use fanpcap_linux::wait::clock::realtime_ns;
@@ -51,7 +50,7 @@ const BUCKETS: u32 = 4096;
 enum News {
     Packets(Vec<Owned>),
     Topology(Revision, Selection),
-    Counts(Vec<u8>),
+    Counts(Box<Report>),
 }
 
 /// A packet on its way to the thread.
@@ -154,10 +153,10 @@ impl Exports {
         is_told
     }
 
-    /// Takes a message with a part of what a node has counted.
-    pub(super) fn counts(&self, message: &[u8]) {
+    /// Takes what a node has counted.
+    pub(super) fn counts(&self, report: &Report) {
         // The next second has what is left out here.
-        self.tell(News::Counts(message.to_vec()));
+        self.tell(News::Counts(Box::new(report.clone())));
     }
 
     /// What became of packets.
@@ -198,7 +197,6 @@ struct Worker {
 #[derive(Default)]
 struct Domain {
     collectors: Vec<Collector>,
-    assembly: Assembly,
     report: Option<Report>,
     /// The topology whose selectors were exported.
     described: Option<Revision>,
@@ -215,7 +213,7 @@ impl Worker {
                     self.end_epoch();
                     self.topology = Some((revision, selection));
                 }
-                Ok(News::Counts(message)) => self.counts(&message),
+                Ok(News::Counts(report)) => self.counts(*report),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -269,17 +267,12 @@ impl Worker {
         }
     }
 
-    fn counts(&mut self, message: &[u8]) {
-        let Ok((_, chunk)) = decode_counts(message) else {
-            return;
-        };
+    fn counts(&mut self, report: Report) {
         let topology = self.topology;
-        let Some(domain) = self.domain(chunk.summary.node) else {
+        let Some(domain) = self.domain(report.summary.node) else {
             return;
         };
-        if let Some(report) = domain.assembly.take(&chunk) {
-            domain.report = Some(report);
-        }
+        domain.report = Some(report);
         if let Some((revision, selection)) = topology {
             domain.describe(revision, selection);
         }

@@ -10,7 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use fanpcap_cluster::record::{HEAD_BYTES, Head, Kind, encode_ack};
+use fanpcap_cluster::Part;
+use fanpcap_cluster::record::{CountsDecoder, HEAD_BYTES, Head, Kind, encode_ack};
+use fanpcap_cluster::witness::Report;
 use fanpcap_linux::backlog;
 use fanpcap_terminal::server::not_listening;
 
@@ -40,10 +42,19 @@ const IDLE: Duration = Duration::from_secs(60);
 /// after a second.
 const BACKLOG: i32 = 4096;
 
+/// What a connection brings.
+#[derive(Debug)]
+pub(super) enum Content {
+    /// What a node has counted of a part of the buckets.
+    Counts(Part, Box<Report>),
+    /// The bytes of a batch, or of garbage.
+    Records(Vec<u8>),
+}
+
 /// A message, and the place for the number of the first batch that the analyzer lacks.
 #[derive(Debug)]
 pub(super) struct Message {
-    pub(super) bytes: Vec<u8>,
+    pub(super) content: Content,
     /// Where the connection comes from.
     pub(super) from: IpAddr,
     pub(super) lacks: Arc<AtomicU64>,
@@ -139,6 +150,7 @@ fn serve(stream: TcpStream, place: &mut Place, post: &Post) -> Result<(), Ended>
     };
     limits(stream.stream()).map_err(failed)?;
     let mut acks = Acks::default();
+    let mut counts = CountsDecoder::default();
     loop {
         let until = (!place.is_proven()).then_some(proof);
         let mut bytes = vec![0; HEAD_BYTES];
@@ -159,11 +171,23 @@ fn serve(stream: TcpStream, place: &mut Place, post: &Post) -> Result<(), Ended>
             return Ok(());
         }
         prove(place, &post.refused)?;
-        if head.kind == Kind::Records {
-            acks.head = Some(head);
-        }
-        let lacks = Arc::clone(&acks.lacks);
-        if post.to.send(Message { bytes, from, lacks }).is_err() {
+        let content = match head.kind {
+            Kind::Counts => {
+                let (part, report) = counts.decode(&bytes).map_err(|_| Ended::foreign())?;
+                Content::Counts(part, Box::new(report))
+            }
+            Kind::Records => {
+                acks.head = Some(head);
+                Content::Records(bytes)
+            }
+            Kind::Ack => Content::Records(bytes),
+        };
+        let message = Message {
+            content,
+            from,
+            lacks: Arc::clone(&acks.lacks),
+        };
+        if post.to.send(message).is_err() {
             return Ok(());
         }
         acks.tell(&mut stream).map_err(failed)?;

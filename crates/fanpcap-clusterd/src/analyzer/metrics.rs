@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use fanpcap_cluster::NodeId;
 use fanpcap_cluster::witness::{NodeAccount, Verdict};
 use fanpcap_terminal::exposition::{Family, Kind, Label, Number};
 
@@ -102,7 +103,19 @@ impl Metrics {
             };
             nodes.iter().map(sample).collect()
         };
+        let age = |&(node, age): &(NodeId, u64)| {
+            let mut labels = self.cluster.clone();
+            labels.push(("node", node.to_string()));
+            let age = Duration::from_nanos(age).as_secs_f64();
+            (labels, Number::Seconds(age))
+        };
         vec![
+            Family {
+                name: "fanpcap_analyzer_node_report_age_seconds",
+                help: "Time since the node's last report.",
+                kind: Kind::Gauge,
+                samples: status.ages.iter().map(age).collect(),
+            },
             Family {
                 name: "fanpcap_analyzer_node_sound",
                 help: "1 if the node sees what the others see.",
@@ -283,7 +296,6 @@ fn fates(status: &Status) -> [Metric; 9] {
 
 #[cfg(test)]
 mod tests {
-    use fanpcap_cluster::NodeId;
     use fanpcap_cluster::analyzer::Counters;
     use fanpcap_cluster::witness::Account;
     use fanpcap_terminal::exposition::text;
@@ -311,6 +323,7 @@ mod tests {
         let status = Status {
             account,
             clocks: Vec::new(),
+            ages: vec![(NodeId(0xa2), 4_500_000_000)],
             blind: None,
             missing: std::collections::BTreeMap::new(),
             counters: Counters::default(),
@@ -337,6 +350,7 @@ mod tests {
             "nodes_apart_seconds{cluster=\"lab\"} 0.002",
             "unbelieved_messages_total{cluster=\"lab\",reason=\"seal\"} 5",
             "dicap_missing_headers{cluster=\"lab\"} 6",
+            "node_report_age_seconds{cluster=\"lab\",node=\"000000a2\"} 4.500",
             "node_sound{cluster=\"lab\",node=\"000000a1\"} 0",
             "node_mirror_loss_ppm{cluster=\"lab\",node=\"000000a1\"} 250",
             "node_mirror_lost_packets{cluster=\"lab\",node=\"000000a1\"} -4",

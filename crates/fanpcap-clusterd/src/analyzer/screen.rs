@@ -156,6 +156,7 @@ mod tests {
                 ..Account::default()
             },
             clocks: vec![(Some(NodeId(0xa1)), -12_000_000_000)],
+            ages: vec![(NodeId(0xa1), 3_000_000_000), (NodeId(0xa2), 7_900_000_000)],
             blind: None,
             missing: [(NodeId(0xa1), 2)].into(),
             counters: Counters {
@@ -187,5 +188,10 @@ mod tests {
             (&port["worst"], port["last"].as_u64()),
             (&"lossy".into(), Some(8_000_000_000))
         );
+        let lacks = |line: &&String| line.contains("no report");
+        let lacking: Vec<&String> = lines.iter().filter(lacks).collect();
+        assert_eq!(lacking, ["node 000000a2: no report for 7 s"]);
+        let lacking = serde_json::json!([{ "node": "000000a2", "ago": 7_900_000_000_u64 }]);
+        assert_eq!(json["lacking"], lacking);
     }
 }

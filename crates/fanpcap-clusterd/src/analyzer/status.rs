@@ -12,12 +12,17 @@ use serde_json::{Map, Value, json};
 use super::clock::rfc3339;
 use super::figure::Figure;
 
+/// A node whose last report is older, in nanoseconds, is named: nodes report every second.
+const LACKING: u64 = 3_000_000_000;
+
 /// All that is told.
 #[derive(Debug)]
 pub(super) struct Status {
     pub(super) account: Account,
     /// Clocks that differ from most others, by nanoseconds ahead; `None` is this machine's.
     pub(super) clocks: Vec<(Option<NodeId>, i64)>,
+    /// Nodes that are to report, and the nanoseconds since their last reports.
+    pub(super) ages: Vec<(NodeId, u64)>,
     /// Why no topology is followed.
     pub(super) blind: Option<String>,
     /// Packets that each node captured and that did not come.
@@ -38,6 +43,11 @@ impl Status {
     pub(super) fn mirror(&self) -> i64 {
         let mirrors = self.account.nodes.iter().map(|node| node.mirror);
         mirrors.fold(0, i64::saturating_add)
+    }
+
+    /// Nodes whose reports lack, and the nanoseconds since the last ones.
+    fn lacking(&self) -> impl Iterator<Item = (NodeId, u64)> + '_ {
+        self.ages.iter().copied().filter(|(_, age)| *age > LACKING)
     }
 
     /// What was lost on the way: in all, and by nodes that live.
@@ -132,6 +142,10 @@ impl Status {
                 "{who}: its clock is {seconds:.1} s {way} the others'"
             ));
         }
+        warnings.extend(self.lacking().map(|(node, age)| {
+            let seconds = Duration::from_nanos(age).as_secs();
+            format!("node {node}: no report for {seconds} s")
+        }));
         if let Some(apart) = self.account.apart {
             let apart = Duration::from_nanos(apart).as_secs_f64() * 1000.0;
             warnings.push(format!("nodes {apart:.1} ms apart"));
@@ -171,6 +185,10 @@ impl Status {
             .map(|(node, ahead)| {
                 json!({ "node": node.map(|node| node.to_string()), "ahead": ahead })
             })
+            .collect();
+        let lacking: Vec<Value> = self
+            .lacking()
+            .map(|(node, age)| json!({ "node": node.to_string(), "ago": age }))
             .collect();
         let nodes: Vec<Value> = (self.account.nodes.iter())
             .map(|node| {
@@ -218,6 +236,7 @@ impl Status {
             "crowded": counters.crowded_batches,
             "hurried": counters.hurried,
             "clocks": clocks,
+            "lacking": lacking,
             "no_topology": self.blind,
             "refused": self.refused + counters.refused_batches,
             "refusals": refusals,

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use fanpcap_cluster::Revision;
 use fanpcap_cluster::record::Record;
+use fanpcap_cluster::witness::Report;
 use fanpcap_linux::bpf::RingMapping;
 use fanpcap_linux::wait::clock;
 use fanpcap_ring::{Labelled, LinkInfo, Records};
@@ -39,8 +40,7 @@ enum News {
     /// The topology of the table with this mark.
     Mark(u32, Revision),
     Analyzers(Vec<SocketAddr>),
-    /// The messages of a report.
-    Report(Vec<Vec<u8>>),
+    Report(Box<Report>),
 }
 
 /// The thread that ships.
@@ -82,8 +82,8 @@ impl Capture {
     }
 
     /// Sends a report to the analyzers.
-    pub(super) fn report(&self, messages: Vec<Vec<u8>>) {
-        self.tell(News::Report(messages));
+    pub(super) fn report(&self, report: Report) {
+        self.tell(News::Report(Box::new(report)));
     }
 
     /// What has become of the records.
@@ -171,7 +171,7 @@ impl Worker {
                 self.marks.push_front((mark, revision));
                 self.marks.truncate(MARKS);
             }
-            News::Report(messages) => self.shipper.report(&messages),
+            News::Report(report) => self.shipper.report(*report),
             News::Analyzers(analyzers) => {
                 if let Err(error) = self.shipper.follow(&analyzers) {
                     say(&format!("records go where they went before: {error}"));

@@ -1,12 +1,11 @@
 //! Reports the node's counts to the analyzers, once a second.
 //!
 //! A report that does not reach an analyzer costs a second: counts only grow, and the next report
-//! has them all.
+//! has them all. Each analyzer gets its buckets.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use fanpcap_cluster::record::{Head, Kind, encode_counts};
 use fanpcap_cluster::witness::{Beacon, Report, Summary};
 use fanpcap_cluster::{Announcement, NodeId, Revision};
 use fanpcap_linux::wait::clock::{self, realtime_ns};
@@ -28,15 +27,10 @@ const AT_ONCE: u64 = 20_000_000;
 /// How often the counts are read for one report.
 const READINGS: usize = 5;
 
-/// Buckets of a message, which has less than 64 KiB.
-const BUCKETS: usize = 2048;
-
 /// Tells the analyzers what the node counts.
 #[derive(Debug)]
 pub(super) struct Reporter {
-    cluster: u64,
     announcement: Announcement,
-    session: u64,
     to: Way,
     last: Option<Instant>,
 }
@@ -51,11 +45,9 @@ pub(super) enum Way {
 }
 
 impl Reporter {
-    pub(super) fn new(cluster: u64, announcement: Announcement, to: Way) -> Self {
+    pub(super) fn new(announcement: Announcement, to: Way) -> Self {
         Self {
-            cluster,
             announcement,
-            session: realtime_ns(),
             to,
             last: None,
         }
@@ -101,15 +93,19 @@ impl Reporter {
             ..
         } = counts.causes;
         let report = self.report(kernel, revision, (counts, stamp))?;
-        self.send(&report);
-        Some(Sums {
+        let sums = Sums {
             beacons,
             updates,
             forged,
             seen: report.seen.iter().sum(),
             captured: report.captured.iter().sum(),
             ring: report.summary.ring,
-        })
+        };
+        match &mut self.to {
+            Way::Capture(capture) => capture.report(report),
+            Way::Counts(shipper) => shipper.report(report),
+        }
+        Some(sums)
     }
 
     fn report(
@@ -138,28 +134,6 @@ impl Reporter {
             captured: counts.captured,
             shared: counts.shared,
         })
-    }
-
-    /// What the node's messages begin with.
-    fn head(&self) -> Head {
-        Head {
-            kind: Kind::Counts,
-            length: 0,
-            cluster: self.cluster,
-            node: self.announcement.node,
-            boot: self.announcement.boot,
-            session: self.session,
-        }
-    }
-
-    fn send(&mut self, report: &Report) {
-        let head = self.head();
-        let chunks = report.chunks(BUCKETS);
-        let messages = chunks.map(|chunk| encode_counts(&head, &chunk)).collect();
-        match &mut self.to {
-            Way::Capture(capture) => capture.report(messages),
-            Way::Counts(shipper) => shipper.report(&messages),
-        }
     }
 }
 

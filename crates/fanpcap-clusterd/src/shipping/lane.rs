@@ -9,8 +9,9 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 
-use fanpcap_cluster::Revision;
-use fanpcap_cluster::record::{BatchBuilder, Head, Record};
+use fanpcap_cluster::record::{BatchBuilder, CountsEncoder, Head, Record};
+use fanpcap_cluster::witness::Report;
+use fanpcap_cluster::{Part, Revision};
 
 use super::Way;
 use super::line::{Line, Sent, Shared, WINDOW, lock};
@@ -77,7 +78,7 @@ impl Lane {
     pub(super) fn open(
         to: SocketAddr,
         way: Way,
-        head: Head,
+        (head, part): (Head, Part),
         link: u16,
         keyring: Arc<Keyring>,
     ) -> io::Result<Self> {
@@ -90,7 +91,8 @@ impl Lane {
         };
         let (batches, queue) = channel();
         let shared = Arc::new(Shared::default());
-        let line = Line::new(to, keyring, Arc::clone(&shared));
+        let counts = CountsEncoder::new(head, part);
+        let line = Line::new(to, keyring, Arc::clone(&shared), counts);
         let thread = thread::Builder::new().name("shipping".to_owned());
         Ok(Self {
             outlet,
@@ -137,9 +139,9 @@ impl Lane {
         }
     }
 
-    /// Sends the messages of a report, in place of those that wait.
-    pub(super) fn report(&self, messages: &[Vec<u8>]) {
-        *lock(&self.shared.report) = messages.to_vec();
+    /// Sends a report, in place of one that waits.
+    pub(super) fn report(&self, report: &Arc<Report>) {
+        *lock(&self.shared.report) = Some(Arc::clone(report));
     }
 
     fn send(&mut self, sequence: u64, records: u64, bytes: Vec<u8>) {

@@ -2,7 +2,6 @@
 //! newest report until it is sent.
 
 use std::collections::VecDeque;
-use std::mem;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -10,6 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fanpcap_cluster::record::CountsEncoder;
+use fanpcap_cluster::witness::Report;
 use fanpcap_terminal::streams;
 
 use super::link::{Link, LinkError};
@@ -42,8 +43,8 @@ pub(super) struct Sent {
 /// What a line's thread and its lane both know.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    /// The messages of the newest report, until they are sent.
-    pub(super) report: Mutex<Vec<Vec<u8>>>,
+    /// The newest report, until it is sent.
+    pub(super) report: Mutex<Option<Arc<Report>>>,
     /// Batches that wait for an acknowledgement.
     pub(super) held: AtomicUsize,
     /// Records that the analyzer has.
@@ -61,6 +62,7 @@ pub(super) struct Line {
     analyzer: SocketAddr,
     keyring: Arc<Keyring>,
     shared: Arc<Shared>,
+    counts: CountsEncoder,
     /// What is not acknowledged, the oldest first.
     waiting: VecDeque<Sent>,
     /// Batches of `waiting` that were sent over the link.
@@ -75,11 +77,17 @@ pub(super) struct Line {
 }
 
 impl Line {
-    pub(super) fn new(analyzer: SocketAddr, keyring: Arc<Keyring>, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(
+        analyzer: SocketAddr,
+        keyring: Arc<Keyring>,
+        shared: Arc<Shared>,
+        counts: CountsEncoder,
+    ) -> Self {
         Self {
             analyzer,
             keyring,
             shared,
+            counts,
             waiting: VecDeque::new(),
             sent: 0,
             link: None,
@@ -137,11 +145,10 @@ impl Line {
         let Some(link) = &mut self.link else {
             return;
         };
-        let report = mem::take(&mut *lock(&self.shared.report));
-        for message in report {
-            if let Err(error) = link.send(&message) {
-                return self.hang_up(&error.into());
-            }
+        let report = lock(&self.shared.report).take();
+        let sent = report.map_or(Ok(()), |report| link.send(&self.counts.encode(&report)));
+        if let Err(error) = sent {
+            return self.hang_up(&error.into());
         }
         for batch in self.waiting.iter().skip(self.sent).take(BURST) {
             if let Err(error) = link.send(&batch.bytes) {
@@ -155,7 +162,7 @@ impl Line {
     fn heed(&mut self) {
         let Some(link) = &mut self.link else {
             // An analyzer ends connections that bring nothing.
-            let has_work = !self.waiting.is_empty() || !lock(&self.shared.report).is_empty();
+            let has_work = !self.waiting.is_empty() || lock(&self.shared.report).is_some();
             if has_work && Instant::now() >= self.next_try {
                 self.connect();
             }
@@ -203,6 +210,7 @@ impl Line {
         match Link::open(self.analyzer, &self.keyring) {
             Ok(link) => {
                 self.link = Some(link);
+                self.counts.restart();
                 self.sent = 0;
                 self.connected = Instant::now();
                 self.heard = (0, Instant::now());

@@ -6,7 +6,8 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use fanpcap_cluster::dicap::headers_of;
-use fanpcap_cluster::record::{Batch, HEAD_BYTES, decode_ack, encode_ack};
+use fanpcap_cluster::record::{Batch, CountsDecoder, HEAD_BYTES, encode_ack};
+use fanpcap_cluster::witness::{Beacon, Summary};
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::loopback::free_address;
 
@@ -258,25 +259,67 @@ fn the_newest_report_is_sent_beside_batches_as_soon_as_there_is_a_connection() {
     let to = free_address();
     let mut shipper = Shipper::new(settings(Way::Dicap(None)), Arc::default());
     shipper.follow(&[to]).unwrap();
-    let report = |number| encode_ack(&head(), number);
-    shipper.report(&[report(1)]);
-    shipper.report(&[report(2), report(3)]);
+    shipper.report(report(1));
+    shipper.report(report(2));
     let listener = TcpListener::bind(to).unwrap();
-    let (mut stream, _) = listener.accept().unwrap();
-    let mut next = || decode_ack(&message(&mut stream).unwrap()).unwrap().1;
-    assert_eq!([next(), next()], [2, 3]);
-    shipper.report(&[report(4)]);
-    assert_eq!(next(), 4);
+    // Counts are whole again after a connection has broken.
+    for newest in [2, 5] {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut decoder = CountsDecoder::default();
+        let mut next = || decoder.decode(&message(&mut stream).unwrap()).unwrap();
+        assert_eq!(next(), (Part::WHOLE, report(newest)));
+        for later in [newest + 1, newest + 2] {
+            shipper.report(report(later));
+            assert_eq!(next(), (Part::WHOLE, report(later)));
+        }
+        drop(stream);
+        await_broken(&shipper, newest);
+        shipper.report(report(5));
+    }
 }
 
-fn head() -> Head {
-    Head {
-        kind: Kind::Ack,
-        length: 0,
-        cluster: 1,
-        node: NodeId(2),
-        boot: 3,
-        session: 4,
+/// Waits until the shipper has noticed that its connection is gone.
+fn await_broken(shipper: &Shipper, newest: u64) {
+    let until = std::time::Instant::now() + LIMIT;
+    while shipper.shipped().broken < 1 + u64::from(newest > 2) {
+        assert!(std::time::Instant::now() < until, "still connected");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A report in which every count is `number`, or its multiple.
+fn report(number: u64) -> Report {
+    Report {
+        summary: Summary {
+            node: NodeId(2),
+            boot: 3,
+            since: 0,
+            stamp: number,
+            revision: Revision(1),
+            ring: 0,
+            beacon: Beacon::default(),
+        },
+        seen: Box::new([3 * number; 4096]),
+        captured: Box::new([2 * number; 4096]),
+        shared: Box::new([number; 4096]),
+    }
+}
+
+#[test]
+fn each_analyzer_gets_the_counts_of_its_buckets() {
+    let analyzers = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
+    let addresses = analyzers.each_ref().map(|it| it.local_addr().unwrap());
+    shipper.follow(&addresses).unwrap();
+    shipper.report(report(1));
+    for (place, analyzer) in analyzers.iter().enumerate() {
+        let (mut stream, _) = analyzer.accept().unwrap();
+        let bytes = message(&mut stream).unwrap();
+        let (part, got) = CountsDecoder::default().decode(&bytes).unwrap();
+        assert_eq!(Part::of(addresses[place], &addresses), Some(part));
+        for (bucket, seen) in got.seen.iter().enumerate() {
+            assert_eq!(*seen, if bucket % 3 == place { 3 } else { 0 });
+        }
     }
 }
 
@@ -289,7 +332,7 @@ fn who_has_nothing_to_say_does_not_connect() {
     std::thread::sleep(Duration::from_millis(200));
     listener.accept().unwrap_err();
     listener.set_nonblocking(false).unwrap();
-    shipper.report(&[encode_ack(&head(), 1)]);
+    shipper.report(report(1));
     listener.accept().unwrap();
 }
 

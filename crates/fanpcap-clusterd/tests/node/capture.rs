@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use fanpcap_cluster::Revision;
-use fanpcap_cluster::record::{Batch, HEAD_BYTES, Head, decode_counts, encode_ack};
-use fanpcap_cluster::witness::Assembly;
+use fanpcap_cluster::record::{Batch, CountsDecoder, HEAD_BYTES, Head, encode_ack};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::mirror::HOST;
 use fanpcap_testkit::{netns, traffic};
@@ -108,7 +107,7 @@ fn take(got: &Mutex<Got>, stop: &AtomicBool, analyzer: &TcpListener) -> Result<(
 
 /// Takes a connection's messages until it ends, or until told to stop.
 fn take_messages(got: &Mutex<Got>, stop: &AtomicBool, mut stream: TcpStream) -> Result<()> {
-    let mut assembly = Assembly::default();
+    let mut counts = CountsDecoder::default();
     while !stop.load(Ordering::Relaxed) {
         let mut bytes = vec![0; HEAD_BYTES];
         if stream.read_exact(&mut bytes).is_err() {
@@ -127,12 +126,9 @@ fn take_messages(got: &Mutex<Got>, stop: &AtomicBool, mut stream: TcpStream) -> 
             }
             stream.write_all(&encode_ack(&batch.head, batch.origin.sequence + 1))?;
         } else {
-            let (_, chunk) = decode_counts(&bytes)?;
-            let sum = |counts: &[u64]| counts.iter().sum();
-            if let Some(report) = assembly.take(&chunk) {
-                let sums = (sum(&report.seen[..]), sum(&report.captured[..]));
-                got.reports.insert(chunk.summary.node.0, sums);
-            }
+            let (_, report) = counts.decode(&bytes)?;
+            let sums = (report.seen.iter().sum(), report.captured.iter().sum());
+            got.reports.insert(report.summary.node.0, sums);
         }
     }
     Ok(())

@@ -2,10 +2,14 @@
 
 use std::net::SocketAddr;
 
-use fanpcap_cluster::Revision;
+use fanpcap_buckets::Slot;
 use fanpcap_cluster::analyzer::AnalyzerSettings;
-use fanpcap_cluster::record::{Batch, BatchBuilder, Head, Kind, Record, encode_counts};
+use fanpcap_cluster::record::{
+    Batch, BatchBuilder, CountsDecoder, CountsEncoder, Head, Kind, Record,
+};
 use fanpcap_cluster::witness::{Beacon, Summary};
+use fanpcap_cluster::{Revision, Seat};
+use fanpcap_select::Selection;
 
 use super::*;
 
@@ -58,6 +62,17 @@ impl Both {
     /// A node's report of `seconds` after the begin, by a clock that is ahead: its counters are
     /// `age` nanoseconds old, and it saw and captured so many packets of each of eight buckets.
     fn report(&mut self, node: u32, at: Report8) {
+        let message = self.message(node, at);
+        self.take(&message, at.seconds);
+    }
+
+    fn take(&mut self, message: &[u8], seconds: u64) {
+        let (part, report) = CountsDecoder::default().decode(message).unwrap();
+        let now = BEGIN + seconds * SECOND;
+        self.books.take(part, report, &self.analyzer, now);
+    }
+
+    fn message(&self, node: u32, at: Report8) -> Vec<u8> {
         let now = BEGIN + at.seconds * SECOND;
         let clock = |time: u64| time.saturating_add_signed(at.ahead);
         let counts = |count: u64| Box::new(std::array::from_fn(|b| if b < 8 { count } else { 0 }));
@@ -80,10 +95,8 @@ impl Both {
             captured: counts(at.captured),
             shared: counts(at.captured),
         };
-        for chunk in report.chunks(80) {
-            let message = encode_counts(&head(node, Kind::Counts), &chunk);
-            self.books.take(&message, 1, &self.analyzer, now);
-        }
+        let mut encoder = CountsEncoder::new(head(node, Kind::Counts), self.books.part);
+        encoder.encode(&report)
     }
 
     /// So many records of a node for each of the eight buckets come.
@@ -345,6 +358,79 @@ fn two_analyzers_have_their_own_buckets_and_together_all() {
         assert_eq!(both.books.refused, 0);
     }
     assert_eq!(sums, (800, 784, 16));
+}
+
+#[test]
+fn reports_of_another_part_wait_for_the_same_list_of_analyzers() {
+    let parts: Vec<Part> = Part::each(2).collect();
+    let mut both = Both::new(parts[0]);
+    let at = |seconds: u64| Report8 {
+        seconds,
+        seen: 50 * seconds.min(8),
+        captured: 50 * seconds.min(8),
+        ..Report8::default()
+    };
+    for seconds in 0..12 {
+        both.report(1, at(seconds));
+        // A node with the list of later reports all buckets: of half of them the analyzer would
+        // know less than before.
+        let part = std::mem::replace(&mut both.books.part, Part::WHOLE);
+        let stranger = both.message(2, at(seconds));
+        both.books.part = part;
+        both.take(&stranger, seconds);
+        both.settle(seconds);
+    }
+    let account = both.books.account();
+    assert_eq!(exact(account.total.offered), 4 * 400);
+    assert_eq!((account.nodes.len(), both.books.refused), (1, 0));
+}
+
+#[test]
+fn nodes_whose_reports_lack_are_known() {
+    let mut both = Both::new(Part::WHOLE);
+    let seat = |slot: u8, node: u32| Seat {
+        slot: Slot(slot),
+        node: NodeId(node),
+        weight: 1,
+    };
+    let topology = |epoch: u64, seats: &[Seat]| Topology {
+        epoch,
+        selection: Selection::default(),
+        seats: seats.to_vec(),
+        owners: Box::new([Some(Slot(1)); BUCKETS]),
+        heirs: None,
+        analyzers: Vec::new(),
+    };
+    let seats = [seat(0, 1), seat(1, 2)];
+    both.books.know(Revision(1), topology(1, &seats));
+    let ages = |both: &Both, seconds: u64| -> Vec<(u32, u64)> {
+        let ages = both.books.ages(BEGIN + seconds * SECOND).into_iter();
+        ages.map(|(node, age)| (node.0, age / SECOND)).collect()
+    };
+    // Node 1 never reports; node 2 until 9 s, and node 3, which has no seat, until 4 s.
+    for seconds in 0..40 {
+        let at = Report8 {
+            seconds,
+            ..Report8::default()
+        };
+        for node in [(2, 10), (3, 5)] {
+            if seconds < node.1 {
+                both.report(node.0, at);
+            }
+        }
+        both.settle(seconds);
+        match seconds {
+            9 => assert_eq!(ages(&both, 9), [(1, 9), (2, 0), (3, 5)]),
+            // Node 3 counts as dead.
+            20 => assert_eq!(ages(&both, 20), [(1, 20), (2, 11)]),
+            30 => {
+                assert_eq!(ages(&both, 30), [(1, 30), (2, 21)]);
+                both.books.know(Revision(2), topology(2, &seats[1..]));
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(ages(&both, 39), [(2, 30)]);
 }
 
 #[test]

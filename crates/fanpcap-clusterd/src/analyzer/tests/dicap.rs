@@ -1,24 +1,27 @@
 //! The paper's datagrams, from a node's shipper to files.
 
-use fanpcap_cluster::record::{Head, Kind, encode_ack};
+use fanpcap_cluster::witness::{Beacon, Report, Summary};
 
 use super::super::figure::Figure;
 use super::*;
 
-/// A message with counts. Those who send one are nodes, although the account can't use this one.
-fn counts() -> Vec<u8> {
-    let head = Head {
-        kind: Kind::Counts,
-        length: 0,
-        cluster: 1,
-        node: NodeId(1),
-        boot: 1,
-        session: 1,
-    };
-    let mut message = encode_ack(&head, 1);
-    // The kind of counts.
-    message[5] = 6;
-    message
+/// Counts: those who send some are nodes.
+fn counts() -> Report {
+    let none = || Box::new([0; 4096]);
+    Report {
+        summary: Summary {
+            node: NodeId(1),
+            boot: 1,
+            since: now(),
+            stamp: now(),
+            revision: Revision(1),
+            ring: 0,
+            beacon: Beacon::default(),
+        },
+        seen: none(),
+        captured: none(),
+        shared: none(),
+    }
 }
 
 #[test]
@@ -40,9 +43,9 @@ fn headers_in_the_papers_datagrams_come_to_files() {
         let stranger = UdpSocket::bind(SocketAddr::from(([127, 0, 1, last], 0))).unwrap();
         stranger.send_to(&[1; 52], (listen.ip(), port)).unwrap();
     }
-    node.report(&[counts()]);
+    node.report(counts());
     work_until(&mut desk, |status| {
-        status.refused == 1 && figure(status, Figure::DicapRefused) == Some(254)
+        !status.ages.is_empty() && figure(status, Figure::DicapRefused) == Some(254)
     });
     ship(&mut node, 29);
     let short = UdpSocket::bind("127.0.0.1:0").unwrap();
