@@ -150,19 +150,37 @@ impl Mirror {
     }
 
     /// Makes a node drop each IPv4 packet that arrives from the control network. What it sends
-    /// still arrives elsewhere. The kernel may lack tc's `drop`, so packets leave by the mirror
-    /// port, at whose other end nobody listens.
+    /// still arrives elsewhere.
     ///
     /// # Errors
     /// `tc` failed; the message has its output.
     pub fn deafen(&self, node: usize) -> Result<()> {
-        let code = bytecode(0.0);
-        let filter = ["filter", "add", "dev", CONTROL, "ingress", "protocol", "ip"];
-        let select = ["bpf", "bytecode", &code];
+        self.drop_control(node, &["ingress"], 1.0)
+    }
+
+    /// Makes the control network drop the given share of the IPv4 packets that a node sends and
+    /// gets, at random.
+    ///
+    /// # Errors
+    /// `tc` or `ethtool` failed; the message has its output.
+    pub fn lose_control(&self, node: usize, share: f64) -> Result<()> {
+        // Else the packets that a node sends have up to 64 KiB, of many segments.
+        self.on_node(node, || veth::offloads_off(CONTROL))?;
+        self.drop_control(node, &["ingress", "egress"], share)
+    }
+
+    /// The kernel may lack tc's `drop`, so packets leave by the mirror port, at whose other end
+    /// nobody listens.
+    fn drop_control(&self, node: usize, sides: &[&str], share: f64) -> Result<()> {
+        let code = bytecode(1.0 - share);
+        let select = ["protocol", "ip", "bpf", "bytecode", &code];
         let action = ["action", "mirred", "egress", "redirect", "dev", MONITOR];
         self.on_node(node, || {
             veth::tc(&["qdisc", "add", "dev", CONTROL, "clsact"])?;
-            veth::tc(&[&filter[..], &select, &action].concat())
+            sides.iter().try_for_each(|side| {
+                let filter = ["filter", "add", "dev", CONTROL, side];
+                veth::tc(&[&filter[..], &select, &action].concat())
+            })
         })
     }
 

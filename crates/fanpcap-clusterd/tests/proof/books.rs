@@ -49,6 +49,12 @@ impl Line {
         serde_json::from_str(line).ok().map(Self)
     }
 
+    /// All whole lines of what an analyzer has printed.
+    pub(crate) fn all(printed: &str) -> Vec<Self> {
+        let lines = printed.lines().map(serde_json::from_str);
+        lines.map_while(Result::ok).map(Self).collect()
+    }
+
     /// A figure that is exact.
     pub(crate) fn number(&self, name: &str) -> Result<i64> {
         let value = self.0[name].as_i64();
@@ -72,6 +78,12 @@ impl Line {
     pub(crate) fn of_node(&self, node: &str, name: &str) -> Option<i64> {
         let nodes = self.0["nodes"].as_array()?;
         nodes.iter().find(|it| it["node"] == node)?[name].as_i64()
+    }
+
+    /// Whether it is said that a node's reports lack.
+    pub(crate) fn lacks(&self, node: &str) -> bool {
+        let lacking = self.0["lacking"].as_array();
+        lacking.is_some_and(|nodes| nodes.iter().any(|it| it["node"] == node))
     }
 
     /// Until when the account reaches, in nanoseconds since 1970.

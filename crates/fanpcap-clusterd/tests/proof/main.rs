@@ -10,4 +10,5 @@ mod changes;
 mod several;
 mod deaths;
 mod outages;
+mod reports;
 mod ports;

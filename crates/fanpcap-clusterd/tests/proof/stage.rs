@@ -356,6 +356,12 @@ impl Stage {
         Line::last(&fs::read_to_string(self.scratch.file("analyzer.json")).ok()?)
     }
 
+    /// All that the analyzer has said.
+    pub(crate) fn lines(&self) -> Result<Vec<Line>> {
+        let printed = fs::read_to_string(self.scratch.file("analyzer.json"))?;
+        Ok(Line::all(&printed))
+    }
+
     /// Waits until the analyzer says something.
     pub(crate) fn await_line(
         &self,
