@@ -1,8 +1,8 @@
 //! Ships a node's records and counts to the analyzers.
 //!
-//! Each analyzer has a lane with a connection and a session of its own. Records and counts of bucket
-//! `b` go to the analyzer `b` modulo their number. A lane never makes the capture wait: what does not fit is
-//! lost, and counted.
+//! Each analyzer has a lane with a connection and a session of its own. Records and counts of
+//! bucket `b` go to the analyzer `b` modulo their number. A lane never makes the capture wait: what
+//! does not fit is lost, and counted.
 
 mod secured;
 mod link;

@@ -81,7 +81,7 @@ impl CountsEncoder {
             let [seen, captured, shared] =
                 std::array::from_fn(|at| now[at].wrapping_sub(before[at]));
             let follow = captured != 0 || shared != 0;
-            put_varint(&mut message, seen << 1 | u64::from(follow));
+            put_varint(&mut message, (seen << 1) | u64::from(follow));
             if follow {
                 put_varint(&mut message, captured);
                 put_varint(&mut message, shared);
