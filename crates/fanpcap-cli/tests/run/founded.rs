@@ -215,9 +215,9 @@ fn a_served_group_waits_for_members_without_cap_bpf() {
             if round == 1 {
                 // A member that ends leaves the packets in its ring unread.
                 wait_until_taken(sent as u64)?;
-                members
-                    .iter()
-                    .try_for_each(|it| member::signal(it.0.id(), "INT"))?;
+                for member in &members {
+                    member::signal(member.0.id(), "INT")?;
+                }
                 await_for("each packet once", LIMIT, || {
                     Ok((counts().iter().sum::<usize>() == sent).then_some(()))
                 })?;
@@ -229,9 +229,7 @@ fn a_served_group_waits_for_members_without_cap_bpf() {
                 Ok((!seen.iter().any(|it| it.is_in(GROUP))).then_some(()))
             })?;
         }
-        member::signal(served.0.id(), "TERM")?;
-        thread::sleep(Duration::from_millis(100));
-        Ok(())
+        member::signal(served.0.id(), "TERM")
     })
     .unwrap();
 }
