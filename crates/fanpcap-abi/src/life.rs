@@ -186,17 +186,28 @@ impl Member for PcapHandle {
         let prepared = handles::with(self, |entry| entry.prepared.clone()).flatten();
         // If the statistics can't be read, zeros are reported.
         let counted = self.statistics().unwrap_or_default();
-        let member = join::join(JoinRequest {
+        let counted = MemberCounters {
+            received: counted.received.into(),
+            dropped: counted.dropped.into(),
+        };
+        // A handle that comes back has a new socket. What its library has counted is of the old
+        // one.
+        let is_new = self.is_away();
+        let mut member = join::join(JoinRequest {
             socket,
             choice,
             protocol: protocol(self),
-            before: MemberCounters {
-                received: counted.received.into(),
-                dropped: counted.dropped.into(),
+            before: if is_new {
+                MemberCounters::default()
+            } else {
+                counted
             },
             per_device: others.per_device(),
             engine: engine(self, prepared.as_deref()),
         })?;
+        if is_new {
+            member.follow(counted);
+        }
         let fd = socket.as_raw_fd();
         let prepared = handles::with_new(self, |entry| {
             entry.member = Some((member, fd));
@@ -312,11 +323,14 @@ impl Return for PcapHandle {
         };
         let socket = self.socket().ok_or("the handle has no socket")?;
         let (version, geometry) = ring::of(socket).map_err(failed)?;
-        // The system's library adds the socket's last counts to its own.
-        let _ = self.statistics();
-        let member = handles::with(self, |entry| entry.member.take()).flatten();
-        if let Some((member, _)) = &member {
+        // The system's library adds the socket's last counts to its own, so the page must have them.
+        let last = self.statistics();
+        let mut member = handles::with(self, |entry| entry.member.take()).flatten();
+        if let Some((member, _)) = &mut member {
             let engine = member.membership().and_then(|it| it.counted());
+            if let (None, Ok(last)) = (&engine, last) {
+                member.handle_stats(last.received, last.dropped);
+            }
             let past = engine.unwrap_or_else(|| member.read_so_far());
             handles::with(self, |entry| {
                 entry.past.received = entry.past.received.saturating_add(past.received);

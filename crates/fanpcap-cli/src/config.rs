@@ -6,6 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use fanpcap::overview::Overview;
 use fanpcap_config::settings::{Group, GroupChoice, Plan};
+use fanpcap_doctor::doctor::other_library;
 use fanpcap_linux::{ethtool, interface};
 use fanpcap_pcap::compile_expression;
 use fanpcap_terminal::{DeviceArgument, streams};
@@ -34,7 +35,9 @@ pub(crate) struct Arguments {
 /// Runs `fanpcap config`.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let told = Overview::read(arguments.device.name(), &compile_expression);
-    streams::print_as(arguments.json, &json::object(&told), || text::page(&told))?;
+    streams::print_as(arguments.json, &json::object(&told), || {
+        text::page(&told, other_library)
+    })?;
     Ok(streams::status(told.errors().is_empty()))
 }
 

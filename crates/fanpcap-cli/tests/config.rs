@@ -5,7 +5,7 @@
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_testkit::{Program, Scratch, Veth, member, netns};
+use fanpcap_testkit::{Program, Scratch, Veth, library, member, netns};
 use serde_json::Value;
 
 #[path = "pages/json.rs"]
@@ -112,6 +112,14 @@ fn each_value_has_its_place_and_what_is_in_vain_its_reason() {
         let output = config(&["ux1"], &variables)?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         ensure!(said.contains("ring         3 MiB "), "{said}");
+        let staged = library::library_dir()?;
+        let staged = staged.display().to_string();
+        for (loads, is_other) in [("", true), (staged.as_str(), false)] {
+            let output = config(&["ux1"], &[&variables[..], &[("LD_LIBRARY_PATH", loads)]].concat())?;
+            let said = String::from_utf8_lossy(&output.stdout).into_owned();
+            let told = said.contains("\nnot for applications started from here: they load another");
+            ensure!(told == is_other, "{said}");
+        }
         let output = config(&[], &variables)?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         for line in [

@@ -29,6 +29,7 @@ mod text;
 
 use cluster::Node;
 use finding::Finding;
+pub use library::other_library;
 use library::{Loads, Program};
 use user::AsUser;
 

@@ -86,6 +86,12 @@ impl Member {
         }
     }
 
+    /// Sets the totals of the system's library for earlier sockets of the handle. The member's
+    /// socket is new: its ring has had no packets before the join.
+    pub fn follow(&mut self, earlier: MemberCounters) {
+        self.by_library = earlier;
+    }
+
     /// Notes on the page why the member began its group with mode `hash` instead of `flow`.
     pub fn note_no_flow(&self, why: NoFlow) {
         self.words()[at::TITLE].set(why as u64);

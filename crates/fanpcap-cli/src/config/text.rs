@@ -11,8 +11,8 @@ use super::{group, rings};
 /// Longer values and origins are truncated: a value may be a whole steering program.
 const LONGEST: usize = 56;
 
-/// The whole text.
-pub(super) fn page(told: &Overview) -> String {
+/// The whole text. `other_library` returns the libpcap that applications load instead of fanpcap's.
+pub(super) fn page(told: &Overview, other_library: fn() -> Option<String>) -> String {
     let mut page = String::new();
     let file = match &told.file {
         Some((path, true)) => format!("{path} (named by PCAP_CONFIG)"),
@@ -34,6 +34,16 @@ pub(super) fn page(told: &Overview) -> String {
         page += &errors;
     }
     without_effect(&mut page, told);
+    let plans = told.devices.iter().flatten();
+    let mut plans = plans.filter_map(|device| device.explained.plan.as_ref().ok());
+    let is_needed = plans.any(|plan| plan.choice.is_some() || plan.on_engine.is_some());
+    if let Some(other) = is_needed.then(other_library).flatten() {
+        let _ = writeln!(
+            page,
+            "\nnot for applications started from here: they load another libpcap ({other})\n\
+             eval \"$(fanpcap enable)\" in this shell, or 'fanpcap enable --system', gives them fanpcap's"
+        );
+    }
     page
 }
 

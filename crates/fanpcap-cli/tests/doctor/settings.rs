@@ -26,13 +26,13 @@ fn a_variable_that_is_wrong_or_in_vain_is_found_and_unset() -> Result<()> {
     within(|_| {
         let shell = Shell::new("fdr1")?.set("PCAP_GROUP", "seven");
         assert_eq!(shell.mend("settings")?.fix, "unset PCAP_GROUP");
-        let shell = Shell::new("fdr1")?.set("PCAP_GROUP_fdr11", "7");
+        let shell = Shell::new("fdr1")?.set("PCAP_GROUP_fdrr1", "7");
         let found = shell.mend("set-in-vain")?;
         assert_eq!(
             (found.effect.as_str(), found.fix.as_str()),
             (
                 "distorts",
-                "export PCAP_GROUP_fdr1=\"$PCAP_GROUP_fdr11\"; unset PCAP_GROUP_fdr11"
+                "export PCAP_GROUP_fdr1=\"$PCAP_GROUP_fdrr1\"; unset PCAP_GROUP_fdrr1"
             )
         );
         Ok(())
@@ -43,7 +43,7 @@ fn a_variable_that_is_wrong_or_in_vain_is_found_and_unset() -> Result<()> {
 #[ignore = "needs root: a namespace"]
 fn a_line_for_a_misspelt_device_is_found_with_its_consequence_and_corrected() -> Result<()> {
     within(|scratch| {
-        let file = scratch.write("pcap.conf", "group = 5\nring@fdr11 = 2M\n")?;
+        let file = scratch.write("pcap.conf", "group = 5\nring@fdrr1 = 2M\n")?;
         let text = file.display().to_string();
         let shell = Shell::new("fdr1")?.set("PCAP_CONFIG", &text);
         let found = shell.mend("set-in-vain")?;
@@ -51,7 +51,7 @@ fn a_line_for_a_misspelt_device_is_found_with_its_consequence_and_corrected() ->
             (found.effect.as_str(), found.place),
             ("costs", format!("{text}:2"))
         );
-        let fix = format!("sed -i '2s/ring@fdr11/ring@fdr1/' {text}");
+        let fix = format!("sed -i '2s/ring@fdrr1/ring@fdr1/' {text}");
         assert_eq!(found.fix, fix);
         let mended = std::fs::read_to_string(&file)?;
         assert_eq!(mended, "group = 5\nring@fdr1 = 2M\n");

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::await_for::{LIMIT, await_for, within};
 use fanpcap_testkit::{Capture, Injector, Veth, netns, veth};
 
-use crate::captures::frames;
+use crate::captures::{frames, wait_until_taken};
 use crate::{FAR, GROUP, NEAR, Running};
 
 /// How long the device is away. Longer than the pauses before the first restarts.
@@ -138,6 +138,59 @@ fn copies_that_could_not_wait_are_named_at_the_start() {
         Ok(())
     })
     .unwrap();
+}
+
+/// The ledger counts what was in the rings when the device went, also for handles that come back.
+fn counts_what_was_unread(mode: &str) -> Result<()> {
+    Veth::new(NEAR, FAR, 1)?;
+    let group = GROUP.to_string();
+    let options = [
+        "-n",
+        "2",
+        "--group",
+        &group,
+        "--fanout",
+        mode,
+        "--merge",
+        "all.pcapng",
+    ];
+    let command = "env PCAP_GONE=wait tcpdump -n -Z root -w %i.pcap -i";
+    let command: Vec<&str> = command.split(' ').chain([FAR]).collect();
+    let running = Running::start(&options, &command)?;
+    running.wait_until_says("tcpdump: listening", 2)?;
+    // A copy gets its share when it reads for the first time.
+    thread::sleep(Duration::from_millis(300));
+    Injector::open(NEAR)?.send_all(&frames(3000)?)?;
+    veth::ip(&format!("link delete {NEAR}"))?;
+    thread::sleep(Duration::from_secs(1));
+    Veth::new(NEAR, FAR, 1)?;
+    thread::sleep(Duration::from_secs(1));
+    Injector::open(NEAR)?.send_all(&frames(2000)?)?;
+    wait_until_taken(2000)?;
+    let ended = running.stop()?;
+    let total = &ended.summary()["total"];
+    ensure!(
+        total["received"] == 5000 && total["taken"] == 5000,
+        "{total} {}",
+        ended.said()
+    );
+    ensure!(total["unread"] == 0, "{total} {}", ended.said());
+    ensure!(
+        ended.summary()["taken_not_written"] == 0,
+        "{}",
+        ended.said()
+    );
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn packets_in_the_ring_of_a_device_that_goes_are_counted() {
+    for mode in ["flow", "hash"] {
+        netns::within_new(|| counts_what_was_unread(mode))
+            .with_context(|| mode.to_owned())
+            .unwrap();
+    }
 }
 
 /// The copies end one after the other, so a message must not say that the others continue.

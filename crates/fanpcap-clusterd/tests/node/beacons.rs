@@ -60,9 +60,14 @@ fn a_port_without_beacons_is_named_while_there_is_no_traffic() {
             ensure!(stage.metric(node, "updates_total")? == 0, "an update");
         }
         stage.mirror.set_loss(2, 1.0)?;
-        await_line(&stage, "node 000000a3: blind", "")?;
+        await_line(&stage, "; node 000000a3: blind", "")?;
         stage.mirror.set_loss(2, 0.0)?;
-        await_line(&stage, "; nodes ", "blind")?;
+        // The line goes on to say that the port was blind.
+        await_line(
+            &stage,
+            "; history of node 000000a3: blind",
+            "; node 000000a3: blind",
+        )?;
         Ok(())
     })
     .unwrap();

@@ -170,11 +170,14 @@ impl Device {
         let alone = format!("echo {} > {}", mask(facts.cpus.len()), word(&file));
         let steers = |knob: &Knob| matches!(knob, Knob::Setting(Setting::Rps(0)));
         let tuned = self.nic.tune(&self.word(), steers, &alone);
+        let both = "gives this work a CPU without members; or gives it several CPUs";
+        let tuned = tuned.map(|it| it.replace("this alone", both));
         // The packets of a veth come to as many queues as its peer sends by.
         let queues = self.more_queues().filter(|_| facts.driver != "veth");
         let told = [
             "it has one receive queue, whose packets one CPU hands to all members".to_owned(),
-            "that CPU limits the rate to some 1 to 2 million packets a second, for any number of members"
+            "that CPU limits the rate to some 1 to 2 million packets a second, for any number of members, and to less if it runs \
+             a member, too"
                 .to_owned(),
             queues.or(tuned).unwrap_or(alone),
         ];

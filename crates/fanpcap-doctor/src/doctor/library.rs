@@ -156,21 +156,43 @@ impl Program {
     }
 }
 
+/// The libpcap that an application started from here loads, if it is not fanpcap's: the path, or
+/// `none`.
+pub fn other_library() -> Option<String> {
+    let loaded = loaded_from_here().or_else(loaded_by_all);
+    let is_ours = loaded.as_ref().is_some_and(|it| it.is_ours);
+    (!is_ours).then(|| path_or_none(loaded.as_ref()))
+}
+
+fn path_or_none(loaded: Option<&Loaded>) -> String {
+    loaded.map_or_else(|| "none".to_owned(), |it| it.path.display().to_string())
+}
+
+/// The libpcap that every program of the machine loads.
+fn loaded_by_all() -> Option<Loaded> {
+    system::loaded_by_all().ok().flatten().map(Loaded::of)
+}
+
+/// The libpcap that the environment gives to applications.
+fn loaded_from_here() -> Option<Loaded> {
+    let named = |name: &str| env::var_os(name).unwrap_or_default();
+    let preloaded = named("LD_PRELOAD").to_string_lossy().into_owned();
+    let mut preloaded = preloaded
+        .split([':', ' '])
+        .filter(|it| it.contains("libpcap"));
+    let path = named("LD_LIBRARY_PATH");
+    let mut in_path = env::split_paths(&path).map(|it| it.join(library::NAME));
+    let first = preloaded.next().map(PathBuf::from);
+    let first = first.or_else(|| in_path.find(|it| it.exists()));
+    first.map(Loaded::of)
+}
+
 impl Library {
     /// The facts for an application started from here. `program` is the value of --program.
     pub(super) fn read(program: Option<&Path>, now: &Snapshot, wanted: &[GroupSetting]) -> Self {
-        let by_all = system::loaded_by_all().ok().flatten().map(Loaded::of);
-        let named = |name: &str| env::var_os(name).unwrap_or_default();
-        let preloaded = named("LD_PRELOAD").to_string_lossy().into_owned();
-        let mut preloaded = preloaded
-            .split([':', ' '])
-            .filter(|it| it.contains("libpcap"));
-        let path = named("LD_LIBRARY_PATH");
-        let mut in_path = env::split_paths(&path).map(|it| it.join(library::NAME));
-        let first = preloaded.next().map(PathBuf::from);
-        let first = first.or_else(|| in_path.find(|it| it.exists()));
+        let by_all = loaded_by_all();
         Self {
-            from_here: first.map(Loaded::of).or_else(|| by_all.clone()),
+            from_here: loaded_from_here().or_else(|| by_all.clone()),
             by_all,
             program: program.map(Program::of),
             apparmor_hinders: system::apparmor_hinders(),
@@ -200,10 +222,7 @@ impl Library {
         if is_ours(&self.from_here) {
             return None;
         }
-        let other = self
-            .from_here
-            .as_ref()
-            .map_or_else(|| "none".to_owned(), |it| it.path.display().to_string());
+        let other = path_or_none(self.from_here.as_ref());
         let told = [
             format!("applications started from here load another libpcap: {other}"),
             "the settings have no effect on them: each copy captures every packet".to_owned(),

@@ -24,6 +24,7 @@ struct Class {
     /// The members' numbers, in the order in which the members joined.
     numbers: Vec<usize>,
     all: Members,
+    /// The number of the member that owns each bucket.
     owners: Vec<usize>,
 }
 
@@ -43,7 +44,7 @@ impl Roster {
             class.all = class.all.or(Members::one(number));
         }
         for class in roster.classes.values_mut() {
-            class.owners = owners(class.numbers.len());
+            class.owners = owners(&class.numbers);
         }
         roster
     }
@@ -69,7 +70,7 @@ impl Roster {
 
 impl Class {
     fn owner(&self, hash: u32) -> Members {
-        self.member(self.owners[layout::bucket(hash)])
+        Members::one(self.owners[layout::bucket(hash)])
     }
 
     fn member(&self, rank: usize) -> Members {
@@ -77,11 +78,15 @@ impl Class {
     }
 }
 
-/// The owner of each bucket among `members` members.
-fn owners(members: usize) -> Vec<usize> {
+/// The owner of each bucket among members with these numbers, which join in this order. A member's
+/// slot is the member's number in the whole group, not in its class.
+fn owners(numbers: &[usize]) -> Vec<usize> {
     let mut owners: Owners = [None; BUCKETS];
     let mut shares = Vec::new();
-    for slot in (0..=u8::MAX).take(members).map(Slot) {
+    let slots = numbers
+        .iter()
+        .filter_map(|&number| u8::try_from(number).ok());
+    for slot in slots.map(Slot) {
         shares.push(Share { slot, weight: 1 });
         for step in plan(&owners, &shares) {
             owners[step.bucket] = Some(step.to);
@@ -100,7 +105,7 @@ mod tests {
     #[test]
     fn each_member_owns_as_much() {
         for members in [1, 3, 256] {
-            let owners = owners(members);
+            let owners = owners(&(0..members).collect::<Vec<_>>());
             let owned = |member: usize| owners.iter().filter(|&&it| it == member).count();
             let least = BUCKETS / members;
             for member in 0..members {

@@ -95,7 +95,8 @@ fn one_queue_without_rps_is_found_where_members_share() {
     assert_eq!(found.name, "one-receiving-cpu");
     assert_eq!(
         found.fix,
-        "fanpcap tune eth0 --apply    # this alone: echo f > /sys/class/net/eth0/queues/rx-0/rps_cpus"
+        "fanpcap tune eth0 --apply    # gives this work a CPU without members; or gives it several \
+         CPUs: echo f > /sys/class/net/eth0/queues/rx-0/rps_cpus"
     );
     for fits in ["value rps.0 1,3\n", "value rps.0\nvalue rps.1\n", ""] {
         device.nic.facts = facts(fits);
