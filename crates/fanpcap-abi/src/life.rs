@@ -323,7 +323,7 @@ impl Return for PcapHandle {
         };
         let socket = self.socket().ok_or("the handle has no socket")?;
         let (version, geometry) = ring::of(socket).map_err(failed)?;
-        // The system's library adds the socket's last counts to its own, so the page must have them.
+        // The system's library adds the socket's last counts to its own. The page must have them.
         let last = self.statistics();
         let mut member = handles::with(self, |entry| entry.member.take()).flatten();
         if let Some((member, _)) = &mut member {
