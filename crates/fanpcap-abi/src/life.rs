@@ -206,7 +206,7 @@ impl Member for PcapHandle {
             engine: engine(self, prepared.as_deref()),
         })?;
         if is_new {
-            member.follow(counted);
+            member.note_earlier_sockets(counted);
         }
         let fd = socket.as_raw_fd();
         let prepared = handles::with_new(self, |entry| {

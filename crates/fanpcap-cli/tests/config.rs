@@ -115,9 +115,10 @@ fn each_value_has_its_place_and_what_is_in_vain_its_reason() {
         let staged = library::library_dir()?;
         let staged = staged.display().to_string();
         for (loads, is_other) in [("", true), (staged.as_str(), false)] {
-            let output = config(&["ux1"], &[&variables[..], &[("LD_LIBRARY_PATH", loads)]].concat())?;
+            let path = ("LD_LIBRARY_PATH", loads);
+            let output = config(&["ux1"], &[&variables[..], &[path]].concat())?;
             let said = String::from_utf8_lossy(&output.stdout).into_owned();
-            let told = said.contains("\nnot for applications started from here: they load another");
+            let told = said.contains("\nThese settings do not apply to applications started from here");
             ensure!(told == is_other, "{said}");
         }
         let output = config(&[], &variables)?;

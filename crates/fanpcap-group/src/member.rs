@@ -86,9 +86,9 @@ impl Member {
         }
     }
 
-    /// Sets the totals of the system's library for earlier sockets of the handle. The member's
-    /// socket is new: its ring has had no packets before the join.
-    pub fn follow(&mut self, earlier: MemberCounters) {
+    /// Notes what the system's library has counted for earlier sockets of the handle, for a member
+    /// whose socket is new. Its page begins with zeros.
+    pub fn note_earlier_sockets(&mut self, earlier: MemberCounters) {
         self.by_library = earlier;
     }
 

@@ -40,8 +40,9 @@ pub(super) fn page(told: &Overview, other_library: fn() -> Option<String>) -> St
     if let Some(other) = is_needed.then(other_library).flatten() {
         let _ = writeln!(
             page,
-            "\nnot for applications started from here: they load another libpcap ({other})\n\
-             eval \"$(fanpcap enable)\" in this shell, or 'fanpcap enable --system', gives them fanpcap's"
+            "\nThese settings do not apply to applications started from here, which load another \
+             libpcap: {other}\nTo give them fanpcap's: eval \"$(fanpcap enable)\" in this shell, \
+             or fanpcap enable --system"
         );
     }
     page

@@ -83,8 +83,8 @@ fn substitute(file: &str, line: usize, old: &str, new: &str) -> String {
 /// Whether a line of a file sets `name`.
 fn has(file: &str, name: &str) -> bool {
     let text = fs::read_to_string(file).unwrap_or_default();
-    let names = text.lines().filter_map(|line| line.split_once('='));
-    names.into_iter().any(|(found, _)| found.trim() == name)
+    let mut settings = text.lines().filter_map(|line| line.split_once('='));
+    settings.any(|(found, _)| found.trim() == name)
 }
 
 /// The command that gives a variable another name; `None` if a shell can't name one of both, if
