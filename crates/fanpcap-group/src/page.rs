@@ -74,7 +74,7 @@ impl Page {
         let pid = std::process::id();
         let name = group_dir::page_name(pid, member);
         let (directory, words) = make(group_dir, &name, content)?;
-        group_dir.sweep();
+        GroupDir::sweep(&group_dir.root);
         Ok(Self {
             directory,
             group_dir: group_dir.clone(),
@@ -177,6 +177,15 @@ fn make(
             named => named.map(|()| (directory, words)),
         }
     };
+    let passing = [io::ErrorKind::NotFound, io::ErrorKind::AlreadyExists];
+    retry(attempt, |kind| passing.contains(&kind))
+}
+
+/// Tries up to [`ATTEMPTS`] times, until there is no error or one that will not pass.
+fn retry<T>(
+    attempt: impl Fn() -> io::Result<T>,
+    is_passing: impl Fn(io::ErrorKind) -> bool,
+) -> io::Result<T> {
     for _ in 1..ATTEMPTS {
         match attempt() {
             Err(error) if is_passing(error.kind()) => {}
@@ -184,8 +193,4 @@ fn make(
         }
     }
     attempt()
-}
-
-fn is_passing(kind: io::ErrorKind) -> bool {
-    [io::ErrorKind::NotFound, io::ErrorKind::AlreadyExists].contains(&kind)
 }

@@ -11,11 +11,8 @@ use super::output::Output;
 
 /// Removes pages and puts back settings that no living process needs any more, if this process has
 /// the privilege.
-pub(super) fn tidy(group: u16, output: &Output) {
-    // Without a directory for pages, there are no pages.
-    if let Ok(directory) = GroupDir::of(0, group) {
-        directory.sweep();
-    }
+pub(super) fn tidy(output: &Output) {
+    GroupDir::sweep_all();
     // An error does no harm here: a user who may not enter the directory of the journals can't
     // have changed a setting.
     for ifindex in journal::journals().unwrap_or_default() {

@@ -215,7 +215,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
             program::code(&error)
         }
     };
-    left_behind::tidy(group, &output);
+    left_behind::tidy(&output);
     output.close();
     Ok(ExitCode::from(code))
 }

@@ -226,12 +226,13 @@ impl Summary {
         if let Some(merge) = &self.merge {
             let (file, packets, sources) = (merge.file.display(), merge.packets, merge.sources);
             let _ = write!(text, "{file}: {packets} packets of {sources} captures");
-            let noted = [
-                (merge.late, "out of order"),
-                (merge.cut as u64, "captures cut short in their last packet"),
-            ];
-            for (count, what) in noted.iter().filter(|(count, _)| *count > 0) {
-                let _ = write!(text, ", {count} {what}");
+            if merge.late > 0 {
+                let _ = write!(text, ", {} out of order", merge.late);
+            }
+            match merge.cut {
+                0 => {}
+                1 => text += ", one capture cut short in its last packet",
+                cut => _ = write!(text, ", {cut} captures cut short in their last packet"),
             }
             let _ = match self.taken_not_written {
                 Some(0) => writeln!(text, ", all that the copies took"),
@@ -360,7 +361,7 @@ mod tests {
             text.contains("unknown") && text.contains("signal 9"),
             "{text}"
         );
-        assert!(text.contains("1 captures cut short"), "{text}");
+        assert!(text.contains("one capture cut short"), "{text}");
         assert!(!text.contains("refused"), "{text}");
         assert!(text.lines().take(4).all(|line| line.len() < 80), "{text}");
         let json = serde_json::to_value(&summary).unwrap();
@@ -375,7 +376,7 @@ mod tests {
         assert!(
             summary
                 .text()
-                .ends_with(", 1 captures cut short in their last packet\n")
+                .ends_with(", one capture cut short in its last packet\n")
         );
     }
 

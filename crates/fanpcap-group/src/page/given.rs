@@ -8,7 +8,7 @@
 use fanpcap_engine::root;
 use fanpcap_linux::file::directory::{Access, Directory};
 use fanpcap_linux::file::lock;
-use fanpcap_linux::process;
+use fanpcap_linux::process::{self, child::is_lack_of_descriptors};
 use fanpcap_linux::wait::clock;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -29,22 +29,12 @@ const ASIDE: &str = "aside-";
 /// make any number of files, and every newcomer of root's comes here.
 const NAMES_MAX: usize = 1024;
 
-/// How often to try: another process may remove the directory before a file is in it.
-const ATTEMPTS: u32 = 8;
-
 /// Makes a group directory that belongs to a user and a group of users. Root's processes do not
 /// take it back while the result is open.
+///
+/// # Errors
+/// `ENOENT` if another process removed the directory before a file was in it.
 pub(super) fn give(netns: &Directory, name: &OsStr, to: (u32, u32)) -> io::Result<File> {
-    for _ in 1..ATTEMPTS {
-        match try_to_give(netns, name, to) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            given => return given,
-        }
-    }
-    try_to_give(netns, name, to)
-}
-
-fn try_to_give(netns: &Directory, name: &OsStr, to: (u32, u32)) -> io::Result<File> {
     if netns.about(name).is_ok() {
         remove(netns, name)?;
     }
@@ -86,7 +76,7 @@ pub(super) fn sweep(netns: &Directory) {
 /// Frees the name of a group directory.
 fn remove(netns: &Directory, name: &OsStr) -> io::Result<()> {
     let directory = netns.enter(name)?;
-    let names: Vec<_> = directory.names().take(NAMES_MAX).collect();
+    let names = names(&directory)?;
     ensure_dead(&directory, &names)?;
     let is_users = directory.metadata()?.uid() != 0;
     if is_users {
@@ -97,14 +87,18 @@ fn remove(netns: &Directory, name: &OsStr) -> io::Result<()> {
     }
 }
 
-/// Checks that none of the files is locked.
+/// Checks that none of the files is locked. A file that can't be opened because too many files are
+/// open may be locked.
 fn ensure_dead(directory: &Directory, names: &[OsString]) -> io::Result<()> {
     let exists = |reason: String| io::Error::new(io::ErrorKind::AlreadyExists, reason);
     if names.len() == NAMES_MAX {
         return Err(exists(format!("{NAMES_MAX} files or more are in it")));
     }
     for name in names {
-        let file = directory.file(name, Access::Read).ok().flatten();
+        let file = match directory.file(name, Access::Read) {
+            Err(error) if is_lack_of_descriptors(&error) => return Err(error),
+            opened => opened.ok().flatten(),
+        };
         let Some(file) = file.filter(|file| lock::is_taken(file).unwrap_or(true)) else {
             continue;
         };
@@ -127,8 +121,7 @@ fn move_aside(netns: &Directory, name: &OsStr) -> io::Result<()> {
     let aside = aside();
     netns.rename(name, &aside)?;
     let moved = netns.enter(&aside)?;
-    let names: Vec<_> = moved.names().take(NAMES_MAX).collect();
-    if let Err(error) = ensure_dead(&moved, &names) {
+    if let Err(error) = names(&moved).and_then(|names| ensure_dead(&moved, &names)) {
         // A process of the user, or another one of root's, has just begun the group.
         netns.rename(&aside, name)?;
         return Err(error);
@@ -143,9 +136,12 @@ fn move_aside(netns: &Directory, name: &OsStr) -> io::Result<()> {
 fn clear(netns: &Directory, name: &OsStr) -> io::Result<()> {
     netns.give(name, (0, 0))?;
     let directory = netns.enter(name)?;
-    let names: Vec<_> = directory.names().take(NAMES_MAX).collect();
-    empty(&directory, &names);
+    empty(&directory, &names(&directory)?);
     netns.remove_directory(name)
+}
+
+fn names(directory: &Directory) -> io::Result<Vec<OsString>> {
+    directory.read()?.take(NAMES_MAX).collect()
 }
 
 fn empty(directory: &Directory, names: &[OsString]) {

@@ -29,7 +29,7 @@ const TURNS: &str = "turns";
 /// the root, and checks each level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupDir {
-    root: Root,
+    pub(super) root: Root,
     netns: String,
     group: String,
 }
@@ -155,9 +155,12 @@ impl GroupDir {
     /// `EEXIST` if the group has a living member or founder; the errors of mkdirat(2) and chown(2).
     /// The message has the directory's path.
     pub fn give(&self, to: (u32, u32)) -> io::Result<File> {
-        let netns = root::enter_or_make(&self.root.make()?, &self.netns)?;
-        let given = given::give(&netns, OsStr::new(&self.group), to);
-        given.map_err(|error| {
+        let attempt = || {
+            let netns = root::enter_or_make(&self.root.make()?, &self.netns)?;
+            given::give(&netns, OsStr::new(&self.group), to)
+        };
+        let is_passing = |kind| kind == io::ErrorKind::NotFound;
+        super::retry(attempt, is_passing).map_err(|error| {
             let path = self.root.path().join(&self.netns).join(&self.group);
             io::Error::new(error.kind(), format!("{}: {error}", path.display()))
         })
@@ -303,8 +306,15 @@ impl GroupDir {
 
     /// Removes the files that members of any group left behind because they died, or had dropped
     /// the privilege to remove them. Removes what the calling process has the right to.
-    pub fn sweep(&self) {
-        let Ok(root) = self.root.open() else {
+    pub fn sweep_all() {
+        // Without a directory for pages, there are no pages.
+        if let Ok(root) = Root::find() {
+            Self::sweep(&root);
+        }
+    }
+
+    pub(super) fn sweep(root: &Root) {
+        let Ok(root) = root.open() else {
             return;
         };
         for (name, netns) in directories(&root) {

@@ -227,7 +227,7 @@ fn what_dead_members_leave_is_swept_and_the_living_stay() {
     let (gone, living) = (base.group_dir(4), base.group_dir(5));
     leave(&gone, "1.0", &dead());
     let page = create(&living);
-    page.group_dir.sweep();
+    GroupDir::sweep(&page.group_dir.root);
     assert!(!base.0.join("fanpcap/v7/4").exists());
     assert_eq!(living.records().len(), 1);
 }

@@ -96,9 +96,17 @@ impl Directory {
 
     /// Returns the names in the directory, in no order; no names if the directory can't be read.
     pub fn names(&self) -> impl Iterator<Item = OsString> + use<> {
+        self.read().into_iter().flatten().flatten()
+    }
+
+    /// Reads the names in the directory, in no order.
+    ///
+    /// # Errors
+    /// The errors of open(2) and getdents(2).
+    pub fn read(&self) -> io::Result<impl Iterator<Item = io::Result<OsString>> + use<>> {
         let own = format!("/proc/thread-self/fd/{}", self.fd());
-        let entries = fs::read_dir(own).into_iter().flatten().flatten();
-        entries.map(|entry| entry.file_name())
+        let entries = fs::read_dir(own)?;
+        Ok(entries.map(|entry| entry.map(|entry| entry.file_name())))
     }
 
     /// Returns a path to this name in the directory, for calls that take only paths. The path is
