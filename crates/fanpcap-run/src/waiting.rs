@@ -1,12 +1,12 @@
 //! Warns of copies that would not wait for their device, although a setting asks for it
-//! (`gone = wait`): tcpdump gives up the privilege when root starts it.
+//! (`gone = wait`): the program gives up the privilege when it has opened its device.
 
 use std::ffi::{OsStr, OsString};
 
 use fanpcap_linux::process::effective_user;
 
 use super::founding;
-use super::options;
+use super::options::{self, Known};
 
 /// The warning about copies on `device` in `group`; `None` if they can wait, or need not. `fanout`
 /// is the mode that an argument of the command gives.
@@ -16,23 +16,31 @@ pub(crate) fn warning(
     device: Option<&str>,
     fanout: Option<&str>,
 ) -> Option<String> {
-    let gives_up = effective_user() == 0 && gives_up_root(command);
-    let device = device.filter(|_| gives_up)?;
+    let (program, advice) = gives_up(command)?;
+    let device = device?;
     let plan = founding::explained(group, device, fanout)?.plan.ok()?;
     let origin = plan.waits_if_gone?;
     Some(format!(
-        "{origin}: the copies can't wait for {device}, because tcpdump gives up CAP_NET_RAW: \
-         start it with -Z root, or use --restart"
+        "{origin}: the copies can't wait for {device}, because {program} gives up CAP_NET_RAW: \
+         {advice}"
     ))
 }
 
-/// Whether the program is tcpdump, as root starts it: without the option -Z root, most
-/// distributions' tcpdump changes to a user of its own.
-fn gives_up_root(command: &[OsString]) -> bool {
-    let known = options::known_program(command).filter(|(known, _)| known.name == "tcpdump");
-    let Some((tcpdump, arguments)) = known else {
-        return false;
-    };
+/// The program if it gives up CAP_NET_RAW, and what helps. Dumpcap, which tshark starts, always
+/// does. Tcpdump does when root starts it: without the option -Z root, most distributions' tcpdump
+/// changes to a user of its own.
+fn gives_up(command: &[OsString]) -> Option<(&'static str, &'static str)> {
+    let (known, arguments) = options::known_program(command)?;
+    match known.name {
+        "dumpcap" | "tshark" => Some(("dumpcap", "use --restart")),
+        "tcpdump" if effective_user() == 0 && changes_user(&known, arguments) => {
+            Some(("tcpdump", "start it with -Z root, or use --restart"))
+        }
+        _ => None,
+    }
+}
+
+fn changes_user(tcpdump: &Known, arguments: &[OsString]) -> bool {
     let short = tcpdump.values(b'Z', arguments).into_iter().next_back();
     let user = relinquishes(arguments).map(OsStr::new).or(short);
     user.is_none_or(|user| user != "root")
@@ -64,7 +72,8 @@ mod tests {
     fn tcpdump_keeps_root_only_if_it_is_told() {
         let gives_up = |line: &str| {
             let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-            gives_up_root(&words)
+            let (tcpdump, arguments) = options::known_program(&words).unwrap();
+            changes_user(&tcpdump, arguments)
         };
         for line in [
             "tcpdump -ni eth0",
@@ -80,10 +89,21 @@ mod tests {
             "tcpdump -nZroot -i eth0",
             "tcpdump --relinquish-privileges root",
             "tcpdump --relinquish=root -i eth0",
-            "tshark -i eth0",
-            "other",
         ] {
             assert!(!gives_up(line), "{line}");
         }
+    }
+
+    #[test]
+    fn dumpcap_never_keeps_the_privilege() {
+        for line in ["dumpcap -i eth0", "nice tshark -ni eth0"] {
+            let words: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+            assert_eq!(
+                gives_up(&words),
+                Some(("dumpcap", "use --restart")),
+                "{line}"
+            );
+        }
+        assert_eq!(gives_up(&["other".into()]), None);
     }
 }
