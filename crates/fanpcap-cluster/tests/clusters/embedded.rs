@@ -16,7 +16,7 @@ use fanpcap_cluster::control::{
 use fanpcap_cluster::node::Orders;
 
 use crate::dice::Dice;
-use crate::fate::{END, Scene, Weather};
+use crate::fate::{Cut, END, Party, Scene, Weather};
 use crate::machines::Machine;
 use crate::proof::lineage::{self, Written};
 use crate::proof::{self, Broken, End, Run, Verdict};
@@ -75,6 +75,7 @@ pub(crate) struct Network {
     drained: Vec<bool>,
     /// What a cut takes from each node.
     ways: Vec<Ways>,
+    cuts: Vec<Cut>,
     outlast: Duration,
     /// All topologies that a leader has written, in the order of time.
     pub(crate) written: Vec<Written>,
@@ -113,6 +114,9 @@ impl Network {
         let mut blows = scene.blows(&mut network.dice);
         blows.sort_by_key(|(at, _)| *at);
         let mut blows = VecDeque::from(blows);
+        for cut in &network.cuts {
+            network.say(|| format!("{cut:?}"));
+        }
         while network.now < END {
             network.now += STEP;
             while blows.front().is_some_and(|(at, _)| *at <= network.now) {
@@ -176,6 +180,7 @@ impl Network {
             heard: VecDeque::new(),
             drained: vec![false; scene.nodes],
             ways: vec![Ways::Both; scene.nodes],
+            cuts: scene.cuts(seed),
             outlast,
             written: Vec::new(),
             dice,
@@ -247,7 +252,17 @@ impl Network {
             node.is_some_and(|node| node.cut > self.now)
                 || chair.is_some_and(|chair| chair.cut > self.now && from_all(chair))
         };
-        is_cut(from, to) || is_cut(to, from)
+        is_cut(from, to) || is_cut(to, from) || self.is_link_cut(from, to)
+    }
+
+    fn is_link_cut(&self, from: SocketAddr, to: SocketAddr) -> bool {
+        let address = |party| match party {
+            Party::Chair(at) => chair_at(at),
+            Party::Node(at) => node_at(at),
+        };
+        let is = |cut: &Cut| (address(cut.from), address(cut.to)) == (from, to);
+        let mut cuts = self.cuts.iter();
+        cuts.any(|cut| cut.times.contains(&self.now) && is(cut))
     }
 
     fn deliver(&mut self) {

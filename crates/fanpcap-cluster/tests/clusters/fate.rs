@@ -1,5 +1,7 @@
 //! What befalls a cluster: planned changes, or faults of all kinds.
 
+use std::ops::Range;
+
 use crate::dice::Dice;
 use crate::store::Time;
 
@@ -27,7 +29,24 @@ pub(crate) struct Scene {
     pub(crate) chairs: usize,
     late: usize,
     blows: u64,
+    /// Links that are cut, on the embedded engine.
+    cuts: u64,
     script: Vec<(Time, Blow)>,
+}
+
+/// One who sends and receives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Party {
+    Chair(usize),
+    Node(usize),
+}
+
+/// What the one sends to the other is lost for a time. The other way may be open.
+#[derive(Clone, Debug)]
+pub(crate) struct Cut {
+    pub(crate) times: Range<Time>,
+    pub(crate) from: Party,
+    pub(crate) to: Party,
 }
 
 /// What befalls it.
@@ -49,6 +68,19 @@ pub(crate) enum Blow {
     Leave { node: usize, lasts: Time },
 }
 
+/// When all faults are over.
+pub(crate) const OVER: Time = 38 * SECOND;
+
+/// When a fault begins, and how long it lasts.
+fn when(dice: &mut Dice) -> (Time, Time) {
+    let at = dice.between(4 * SECOND, 34 * SECOND);
+    let lasts = match dice.between(0, 3) {
+        0 => dice.between(1000, SECOND),
+        _ => dice.between(1000, 22 * SECOND),
+    };
+    (at, lasts.min(OVER - at))
+}
+
 impl Scene {
     pub(crate) fn of(seed: u64) -> Self {
         let mut dice = Dice::new(seed ^ 0xfa7e);
@@ -68,8 +100,17 @@ impl Scene {
                 Weather::Deaths => dice.between(1, 8),
                 Weather::Storm => dice.between(2, 25),
             },
+            cuts: match weather {
+                Weather::Calm | Weather::Deaths => 0,
+                Weather::Storm => dice.between(0, 13),
+            },
             script: Vec::new(),
         }
+    }
+
+    /// The same, with all links whole.
+    pub(crate) fn without_cuts(self) -> Self {
+        Self { cuts: 0, ..self }
     }
 
     /// A run in which just this happens.
@@ -80,6 +121,7 @@ impl Scene {
             chairs,
             late: 0,
             blows: 0,
+            cuts: 0,
             script: script.to_vec(),
         }
     }
@@ -93,15 +135,37 @@ impl Scene {
     pub(crate) fn blows(&self, dice: &mut Dice) -> Vec<(Time, Blow)> {
         let mut blows = self.script.clone();
         for _ in 0..self.blows {
-            let at = dice.between(4 * SECOND, 34 * SECOND);
-            let over = 38 * SECOND - at;
-            let lasts = match dice.between(0, 3) {
-                0 => dice.between(1000, SECOND),
-                _ => dice.between(1000, 22 * SECOND),
-            };
-            blows.push((at, self.blow(dice, lasts.min(over))));
+            let (at, lasts) = when(dice);
+            blows.push((at, self.blow(dice, lasts)));
         }
         blows
+    }
+
+    /// The links between coordinators, and between coordinators and nodes, that are cut: most of
+    /// them one way only. The seed's other events stay as they are.
+    pub(crate) fn cuts(&self, seed: u64) -> Vec<Cut> {
+        let mut dice = Dice::new(seed ^ 0xc075);
+        let mut cuts = Vec::new();
+        for _ in 0..self.cuts {
+            let (at, lasts) = when(&mut dice);
+            let chair = dice.place(self.chairs);
+            let other = match dice.place(self.chairs + self.nodes) {
+                other if other < self.chairs => Party::Chair(other),
+                other => Party::Node(other - self.chairs),
+            };
+            let way = dice.place(5);
+            let mut cut = |from, to| {
+                let times = at..at + lasts;
+                cuts.push(Cut { times, from, to });
+            };
+            if way < 3 {
+                cut(Party::Chair(chair), other);
+            }
+            if way > 1 {
+                cut(other, Party::Chair(chair));
+            }
+        }
+        cuts
     }
 
     fn blow(&self, dice: &mut Dice, lasts: Time) -> Blow {

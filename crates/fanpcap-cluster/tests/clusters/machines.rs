@@ -14,6 +14,8 @@ use crate::store::Time;
 #[derive(Clone)]
 pub(crate) struct Segment {
     pub(crate) from: Time,
+    /// Counts the machine's starts.
+    pub(crate) boot: u64,
     /// `None` while the machine is off or stands still, and until it has a table again.
     pub(crate) orders: Option<Rc<Orders>>,
 }
@@ -88,7 +90,8 @@ impl Machine {
             .table
             .clone()
             .filter(|_| self.is_on && self.frozen <= now);
-        self.segments.push(Segment { from: now, orders });
+        let (from, boot) = (now, self.boot);
+        self.segments.push(Segment { from, boot, orders });
     }
 
     pub(crate) fn announcement(&self) -> Announcement {

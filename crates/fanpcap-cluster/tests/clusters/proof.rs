@@ -16,7 +16,7 @@ use fanpcap_cluster::node::Orders;
 use fanpcap_cluster::{Phase, Revision, Topology};
 use fanpcap_select::Claim;
 
-use crate::fate::{END, Scene, Weather};
+use crate::fate::{END, OVER, Scene, Weather};
 use crate::machines::Machine;
 use crate::store::Time;
 
@@ -35,6 +35,8 @@ pub(crate) enum Broken {
     Unsettled { bucket: usize, owners: usize },
     /// Two topologies have one revision.
     Repeated(Revision),
+    /// A node that had not started again captured by an older topology than before.
+    Older { node: u32, revision: u64 },
     /// The run ends within a change, without a topology, or without one coordinator that leads.
     Unfinished,
 }
@@ -58,6 +60,9 @@ impl fmt::Display for Broken {
             }
             Self::Unsettled { bucket, owners } => {
                 write!(f, "bucket {bucket} has {owners} owners in the end")
+            }
+            Self::Older { node, revision } => {
+                write!(f, "node {node} went back to {revision}")
             }
             Self::Repeated(revision) => write!(f, "there are two topologies {revision}"),
             Self::Unfinished => write!(f, "the last topology is no stable one"),
@@ -83,6 +88,8 @@ pub(crate) struct Verdict {
     /// The longest loss while the owner's machine had started again and captured by an older
     /// topology than before; 0 for none.
     pub(crate) stale: Time,
+    /// How long after the end of all faults the last node captured by another topology.
+    pub(crate) settled: Time,
 }
 
 /// How a run ends.
@@ -123,7 +130,9 @@ pub(crate) fn judge(run: &Run<'_>, scene: &Scene) -> Result<Verdict, Broken> {
         longest: 0,
         forked: 0,
         stale: 0,
+        settled: last_change(machines).saturating_sub(OVER),
     };
+    forward(machines)?;
     marks(machines)?;
     let tables = tables(run);
     let serving: Vec<Spans> = machines
@@ -168,6 +177,29 @@ pub(crate) fn judge(run: &Run<'_>, scene: &Scene) -> Result<Verdict, Broken> {
     }
     settled(run)?;
     Ok(verdict)
+}
+
+/// Without a restart of its machine, no node goes back to an older topology.
+fn forward(machines: &[Machine]) -> Result<(), Broken> {
+    for machine in machines {
+        let held = machine.segments.iter();
+        let held = held.filter_map(|it| Some((it.boot, it.orders.as_ref()?.revision.0)));
+        let held: Vec<(u64, u64)> = held.collect();
+        let older = held.windows(2).find(|two| two[1] < two[0]);
+        if let Some(two) = older {
+            let (node, revision) = (machine.id.0, two[1].1);
+            return Err(Broken::Older { node, revision });
+        }
+    }
+    Ok(())
+}
+
+/// When a node captured by another topology than before for the last time.
+fn last_change(machines: &[Machine]) -> Time {
+    let segments = machines
+        .iter()
+        .filter_map(|machine| machine.segments.last());
+    segments.map(|segment| segment.from).max().unwrap_or(0)
 }
 
 /// The capture begins when all owners of the first topology have a table.

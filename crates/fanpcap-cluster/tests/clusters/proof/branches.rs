@@ -50,7 +50,8 @@ fn load(machine: &mut Machine, from: Time, of: &Written) {
         analyzers: Vec::new(),
     };
     let orders = Some(Rc::new(orders));
-    machine.segments.push(Segment { from, orders });
+    let boot = machine.boot;
+    machine.segments.push(Segment { from, boot, orders });
 }
 
 /// Node 1 has all until both nodes load a topology at these times, by which node 2 has all.
