@@ -20,6 +20,7 @@ mod account;
 mod ledger;
 mod balance;
 mod settle;
+mod stale;
 mod rest;
 mod turns;
 

@@ -58,6 +58,8 @@ pub struct Ledger {
     pub(super) lives: Vec<Life>,
     /// The node, boot and begin of lives that were given up last.
     pub(super) given_up: VecDeque<(NodeId, u64, u64)>,
+    /// The latest end of a life that was given up.
+    pub(super) over: u64,
     /// Up to where all live nodes' reports reach.
     pub(super) time: u64,
     /// Whether a life has been a witness.
@@ -88,6 +90,7 @@ impl Ledger {
             without_beacons: settings.skew,
             lives: Vec::new(),
             given_up: VecDeque::new(),
+            over: 0,
             time: 0,
             begun: false,
             floor: zeros(),

@@ -7,6 +7,7 @@ use fanpcap_buckets::layout::BUCKETS;
 use super::port::{Port, RECENT};
 use super::report::{Counts, Report, Summary};
 use super::span::{Span, signed};
+use super::stale::alone;
 use super::verdict::Verdict;
 use crate::identity::NodeId;
 
@@ -125,20 +126,19 @@ impl Life {
     pub(super) fn keep(&mut self, report: Report) {
         if self.reports.len() == KEPT {
             if self.reports[1].summary.stamp > self.compared {
-                self.note_stale(0);
+                self.note_oldest();
             }
             self.reports.pop_front();
         }
         self.reports.push_back(report);
     }
 
-    /// Notes that what it captured alone between a report and the next may be by a topology that
-    /// was replaced.
-    pub(super) fn note_stale(&mut self, at: usize) {
-        let [from, to] = [at, at + 1].map(|at| &self.reports[at]);
+    /// Counts what it captured alone in the oldest two reports' time as captured by a topology that
+    /// may have been replaced.
+    fn note_oldest(&mut self) {
+        let [from, to] = [0, 1].map(|at| &self.reports[at]);
         for (bucket, stale) in self.stale.iter_mut().enumerate() {
-            let alone = to.alone(bucket).saturating_sub(from.alone(bucket));
-            *stale = stale.saturating_add(alone);
+            *stale = stale.saturating_add(alone(from, to, bucket));
         }
         self.compared = to.summary.stamp;
     }

@@ -7,7 +7,7 @@ use super::judge::judge;
 use super::ledger::Ledger;
 use super::life::{Age, Around, Life, Spans, zeros};
 use super::span::{Span, signed, sum};
-use crate::identity::{NodeId, Revision};
+use crate::identity::NodeId;
 use crate::topology::NODES;
 
 /// A packet waits so long for its node's CPU, in nanoseconds: nodes were measured to be 100 ms
@@ -196,38 +196,6 @@ impl Ledger {
         }
     }
 
-    /// Finds out what lives captured by topologies that may have been replaced: between two reports
-    /// of which not both say the newest topology that any node had by then.
-    fn compare(&mut self) {
-        let (time, skew) = (self.time, self.settings.skew);
-        let follows = |life: &Life| -> Vec<(u64, Revision)> {
-            let reports = life.reports.iter().map(|report| report.summary);
-            reports
-                .map(|summary| (summary.stamp, summary.revision))
-                .collect()
-        };
-        let all: Vec<Vec<(u64, Revision)>> = self.lives.iter().map(follows).collect();
-        let newest = |by: u64| {
-            let of = |life: &Vec<(u64, Revision)>| {
-                let after = life.iter().find(|(stamp, _)| *stamp >= by);
-                after.or(life.last()).map(|(_, revision)| *revision)
-            };
-            all.iter().filter_map(of).max()
-        };
-        for (life, own) in self.lives.iter_mut().zip(&all) {
-            for (at, pair) in own.windows(2).enumerate() {
-                let [(_, from), (stamp, to)] = [pair[0], pair[1]];
-                if stamp <= life.compared || stamp > time {
-                    continue;
-                }
-                if from != to || newest(stamp.saturating_add(skew)) > Some(to) {
-                    life.note_stale(at);
-                }
-                life.compared = stamp;
-            }
-        }
-    }
-
     /// Notes of the lives whose end all reports have reached what they captured in all, and raises
     /// the floor to what they saw.
     fn reach_ends(&mut self) {
@@ -258,16 +226,15 @@ impl Ledger {
 
     /// Adds the counts of ended lives that will not go on to the sums.
     fn give_up(&mut self) {
-        let lives = std::mem::take(&mut self.lives);
         let is_over = |life: &Life| {
             let end = life.end.as_ref().filter(|end| end.is_reached);
             let newer = |other: &Life| other.node == life.node && other.since > life.since;
             end.is_some_and(|end| {
-                end.at.saturating_add(PATIENCE) <= self.time || lives.iter().any(newer)
+                let is_newer = self.lives.iter().any(newer) && self.is_compared(end);
+                end.at.saturating_add(PATIENCE) <= self.time || is_newer
             })
         };
-        let over: Vec<bool> = lives.iter().map(is_over).collect();
-        self.lives = lives;
+        let over: Vec<bool> = self.lives.iter().map(is_over).collect();
         if !over.contains(&true) {
             return;
         }
@@ -282,15 +249,18 @@ impl Ledger {
                 let life = share.life;
                 let parts: Vec<_> = (0..BUCKETS).map(part).collect();
                 let ring = life.last().summary.ring;
+                let end = life.end.as_ref().map_or(0, |end| end.at);
                 (
                     (life.node, life.boot, life.since),
+                    end,
                     ring,
                     share.captured,
                     parts,
                 )
             })
             .collect();
-        for (counters, ring, captured, parts) in gone {
+        for (counters, end, ring, captured, parts) in gone {
+            self.over = self.over.max(end);
             for (bucket, part) in parts.iter().enumerate() {
                 self.intervals[bucket].gone.add(part);
                 self.past[bucket] += captured[bucket];

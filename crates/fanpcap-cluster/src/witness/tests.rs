@@ -12,8 +12,19 @@ use proptest::prelude::*;
 use fate::Fate;
 use model::{Model, SECOND};
 
+/// A property's runs, if `FANPCAP_RUNS` does not say how many.
+fn runs(default: u32) -> ProptestConfig {
+    let set = std::env::var("FANPCAP_RUNS").ok();
+    let cases = set.map_or(default, |runs| runs.parse().expect("a number of runs"));
+    ProptestConfig {
+        failure_persistence: None,
+        max_shrink_iters: 200,
+        ..ProptestConfig::with_cases(cases)
+    }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(16) })]
+    #![proptest_config(runs(16))]
 
     #[test]
     fn spans_hold_the_truth_while_packets_come_and_are_exact_at_rest(
@@ -40,7 +51,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, max_shrink_iters: 200, ..ProptestConfig::with_cases(100) })]
+    #![proptest_config(runs(100))]
 
     #[test]
     fn without_an_analyzer_spans_hold_lost_and_doubles_and_are_no_wider_than_what_was_in_doubt(
@@ -54,7 +65,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, max_shrink_iters: 200, ..ProptestConfig::with_cases(60) })]
+    #![proptest_config(runs(60))]
 
     #[test]
     fn packets_in_turn_are_exact_or_spans_that_hold_lost_and_doubles(
@@ -78,6 +89,20 @@ proptest! {
         model.run(12 * SECOND, false);
         prop_assert_eq!(model.check_in_turn(), Ok(()));
     }
+}
+
+/// A node that is silent moves twice just before another dies.
+#[test]
+fn moves_of_a_silent_node_before_a_death_are_in_question() {
+    let fates = [
+        (Fate::Pause(0), false),
+        (Fate::Move(0, 100), false),
+        (Fate::Move(0, 32), false),
+        (Fate::Pause(0), false),
+        (Fate::Die(72), true),
+    ];
+    let result = hold_the_truth(3_766_671_495_901_319_755, 3, 1, fates.to_vec());
+    assert_eq!(result, Ok(()));
 }
 
 /// Runs a cluster in distribution mode. Says what the account says that is not so, or that is less

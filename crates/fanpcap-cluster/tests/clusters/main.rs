@@ -35,8 +35,9 @@ struct Sum {
     /// Runs in which a machine that had started again was given an older topology than before,
     /// which cost packets: the seed, and the longest such loss in milliseconds.
     stale: Vec<(u64, u64)>,
-    /// The longest time in milliseconds from the end of all faults to a node's last change.
-    settled: u64,
+    /// The longest time in milliseconds from the end of all faults to a node's last change, and the
+    /// seed.
+    settled: (u64, u64),
     /// The first seeds that broke a promise.
     broken: Vec<String>,
 }
@@ -51,7 +52,7 @@ impl Sum {
         self.lossy += usize::from(verdict.is_lossy);
         self.forked.extend(cost(verdict.forked));
         self.stale.extend(cost(verdict.stale));
-        self.settled = self.settled.max(verdict.settled / 1000);
+        self.settled = self.settled.max((verdict.settled / 1000, seed));
     }
 
     fn and(mut self, other: Self) -> Self {
