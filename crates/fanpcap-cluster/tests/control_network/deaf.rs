@@ -231,6 +231,17 @@ fn a_leader_leads_on_while_it_hears_a_refused_machine() {
     }
 }
 
+/// Machines that were cloned have the node id of another one, and ask the standby again and again.
+#[test]
+fn a_leader_that_refuses_machines_is_not_displaced() {
+    for seed in 140..144 {
+        let (mut network, leader, _) = settled(seed, 2, 4);
+        (1..4).for_each(|at| network.start_node_as(at, 1));
+        leads_on(&mut network, leader, 60);
+        assert_eq!(live(&mut network, leader), 1, "seed {seed}");
+    }
+}
+
 fn leads_on(network: &mut Network, leader: usize, seconds: u32) {
     for _ in 0..seconds * 10 {
         network.run(SECOND / 10);

@@ -298,7 +298,9 @@ impl CoordinatorEnd {
             self.see(now, body.term());
         }
         if !self.leads() {
-            if matches!(body, Body::Join(_)) {
+            // Whom the leader refuses, this coordinator would refuse in its place.
+            let known = || Members::inherited(now, self.knowledge.state.members.clone());
+            if matches!(&body, Body::Join(member) if known().refusal(member).is_none()) {
                 self.note_asked(now, node);
             }
             match body {
