@@ -106,12 +106,19 @@ proptest! {
     }
 
     #[test]
-    fn garbage_is_no_message(mut bytes in vec(any::<u8>(), 0..200), begins in any::<bool>()) {
+    fn garbage_is_no_message(
+        mut bytes in vec(any::<u8>(), 0..200),
+        begins in any::<bool>(),
+        kind in prop_oneof![3 => 1..=3u8, 1 => any::<u8>()],
+    ) {
         if begins && bytes.len() >= 12 {
             bytes[..5].copy_from_slice(b"FNPR\x01");
-            bytes[5] &= 3;
+            bytes[5] = kind;
             let length = u32::try_from(bytes.len()).unwrap();
             bytes[8..12].copy_from_slice(&length.to_be_bytes());
+            if bytes.len() >= HEAD_BYTES && !(1..=3).contains(&kind) {
+                prop_assert_eq!(Head::decode(&bytes), Err(MessageError::Kind(kind)));
+            }
         }
         if let Ok(batch) = Batch::decode(&bytes) {
             prop_assert_eq!(batch.records().count(), usize::from(batch.len()));

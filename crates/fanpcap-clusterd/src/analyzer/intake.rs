@@ -173,7 +173,7 @@ fn serve(stream: TcpStream, place: &mut Place, post: &Post) -> Result<(), Ended>
         prove(place, &post.refused)?;
         let content = match head.kind {
             Kind::Counts => {
-                let (part, report) = counts.decode(&bytes).map_err(|_| Ended::foreign())?;
+                let (part, report) = counts.decode(&bytes).map_err(Ended::unreadable)?;
                 Content::Counts(part, Box::new(report))
             }
             Kind::Records => {

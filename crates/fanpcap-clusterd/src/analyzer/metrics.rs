@@ -59,7 +59,7 @@ impl Metrics {
         };
         Family {
             name: "fanpcap_analyzer_unbelieved_messages_total",
-            help: "Messages and connections that did not prove to be a node's.",
+            help: "Connections that were ended, by reason.",
             kind: Kind::Counter,
             samples: status.refusals.iter().map(sample).collect(),
         }

@@ -25,16 +25,19 @@ pub(super) enum Reason {
     Unproven = 4,
     /// Too many have proven to be nodes'.
     Full = 5,
+    /// A message that begins as the cluster's do can't be read.
+    Unreadable = 6,
 }
 
 impl Reason {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Foreign,
         Self::Version,
         Self::Key,
         Self::Certificate,
         Self::Unproven,
         Self::Full,
+        Self::Unreadable,
     ];
 
     /// Its name in metrics and JSON.
@@ -46,6 +49,7 @@ impl Reason {
             Self::Certificate => "certificate",
             Self::Unproven => "unproven",
             Self::Full => "full",
+            Self::Unreadable => "unreadable",
         }
     }
 }
@@ -62,6 +66,11 @@ pub(super) enum Ended {
 impl Ended {
     pub(super) fn foreign() -> Self {
         Self::Refused(Reason::Foreign, "not a message of this cluster".to_owned())
+    }
+
+    /// A message of which the head is right as far as its version.
+    pub(super) fn unreadable(error: MessageError) -> Self {
+        Self::Refused(Reason::Unreadable, format!("it can't be read: {error}"))
     }
 
     /// Connections that have proven nothing are too many.
@@ -106,10 +115,10 @@ impl Ended {
                 Reason::Key,
                 "it speaks TLS: set the same 'key_file' in cluster.conf on both sides".to_owned(),
             ),
-            MessageError::Magic
-            | MessageError::Kind(_)
-            | MessageError::Length(_)
-            | MessageError::Body => Self::foreign(),
+            MessageError::Magic => Self::foreign(),
+            MessageError::Kind(_) | MessageError::Length(_) | MessageError::Body => {
+                Self::unreadable(error)
+            }
         }
     }
 }

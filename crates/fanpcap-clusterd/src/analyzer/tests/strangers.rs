@@ -61,6 +61,23 @@ fn who_begins_a_message_and_goes_on_slowly_is_cut_off() {
     assert!(is_ended(listen, &beginning()));
 }
 
+/// A report of another version of fanpcap, or a damaged one, is no stranger's.
+#[test]
+fn a_message_of_the_cluster_that_can_not_be_read_is_called_so() {
+    let listen = free_address();
+    let mut desk = desk(listen, &ring(None), None, 1 << 30);
+    let (mut report, mut kind) = (message(), message());
+    report[5] = 2;
+    kind[5] = 9;
+    for message in [report, kind] {
+        let mut stream = TcpStream::connect(listen).unwrap();
+        stream.write_all(&message).unwrap();
+    }
+    let status = work_until(&mut desk, |status| refused(status, Reason::Unreadable) == 2);
+    assert_eq!(refused(&status, Reason::Unreadable), 2);
+    assert_eq!(refused(&status, Reason::Foreign), 0);
+}
+
 #[test]
 fn who_shakes_hands_slowly_is_cut_off() {
     let listen = free_address();
