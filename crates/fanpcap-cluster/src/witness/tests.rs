@@ -105,6 +105,17 @@ fn moves_of_a_silent_node_before_a_death_are_in_question() {
     assert_eq!(result, Ok(()));
 }
 
+/// A node counts as dead by its silence, when its buckets have moved.
+#[test]
+fn what_a_silent_node_had_until_a_move_is_a_span() {
+    let fates = [Fate::Pause(0), Fate::Pause(0), Fate::Move(0, 188)];
+    let fates = fates.map(|fate| (fate, false)).to_vec();
+    assert_eq!(
+        hold_the_truth(4_565_674_561_575_965_425, 2, 0, fates),
+        Ok(())
+    );
+}
+
 /// Runs a cluster in distribution mode. Says what the account says that is not so, or that is less
 /// certain than it can be.
 fn hold_the_truth(

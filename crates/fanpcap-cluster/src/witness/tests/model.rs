@@ -73,6 +73,8 @@ struct Node {
     /// What it captures by, and when it takes which.
     table: Option<Table>,
     news: VecDeque<(u64, Table)>,
+    /// The topology of its last report.
+    reported: u64,
     heard: u64,
     is_ended: bool,
     next: u64,
@@ -83,6 +85,8 @@ pub(super) struct Model {
     now: u64,
     nodes: Vec<Node>,
     table: Table,
+    /// All tables that there were, with the present one.
+    tables: Vec<Table>,
     analyzed: bool,
     /// The turn of the next packet, if packets are captured in turn.
     turn: Option<usize>,
@@ -105,15 +109,17 @@ impl Model {
             analyzed,
         };
         let owners = std::array::from_fn(|bucket| bucket % nodes);
+        let table = Table {
+            revision: 1,
+            owners,
+            heirs: owners,
+        };
         let mut model = Self {
             random: Pcg64Mcg::seed_from_u64(seed),
             now: START,
             nodes: Vec::new(),
-            table: Table {
-                revision: 1,
-                owners,
-                heirs: owners,
-            },
+            table,
+            tables: vec![table],
             analyzed,
             turn: None,
             plain: true,
@@ -165,6 +171,7 @@ impl Model {
             hung: 0,
             table: Some(self.table),
             news: VecDeque::new(),
+            reported: self.table.revision,
             heard: self.now,
             is_ended: false,
             next: 0,
@@ -281,6 +288,7 @@ impl Model {
             node.next = now + pause;
             (node.heard, node.is_ended) = (now, false);
             let report = node.report(now);
+            node.reported = report.summary.revision.0;
             self.ledger.take(report).unwrap();
         }
         for at in 0..self.nodes.len() {

@@ -73,7 +73,7 @@ impl Model {
         if self.nodes.get(at).is_none_or(|node| !node.lives) || !self.is_judged(at, false) {
             return;
         }
-        let heard = self.heard();
+        let (heard, held) = (self.heard(), self.held(at));
         self.end(at);
         let (now, table) = (self.now, self.table);
         let node = &mut self.nodes[at];
@@ -85,10 +85,11 @@ impl Model {
         node.ring = 0;
         node.news.clear();
         (node.table, node.hung, node.silent) = (Some(table), 0, 0);
+        node.reported = table.revision;
         (node.lives, node.is_ended, node.heard) = (true, false, now);
         // Until its first reports it is not known by which topology it captures.
         self.run(2 * SECOND, true);
-        self.doubt(|bucket| table.owners[bucket] == at, heard);
+        self.doubt(|bucket| held[bucket], heard);
     }
 
     pub(super) fn end(&mut self, at: usize) {
@@ -97,14 +98,22 @@ impl Model {
             .analyzed
             .then(|| Box::new(self.nodes[at].captured.map(exactly)));
         self.plain = false;
+        let held = self.held(at);
+        let owned = |bucket: usize| bucket < USED && held[bucket];
         let node = &mut self.nodes[at];
-        let table = node.table;
-        let owned = |bucket: usize| {
-            bucket < USED && table.is_none_or(|table| table.shares(at, bucket).is_some())
-        };
         self.ledger
             .end(node.id, self.now + node.ahead, captured, owned);
         (node.lives, node.is_ended) = (false, true);
+    }
+
+    /// The buckets that a node may have captured since its last report: by the topology of then, or
+    /// by a newer one.
+    fn held(&self, at: usize) -> [bool; USED] {
+        let reported = self.nodes[at].reported;
+        let tables = self.tables.iter();
+        let tables: Vec<&Table> = tables.filter(|it| it.revision >= reported).collect();
+        let shares = |bucket| tables.iter().any(|it| it.shares(at, bucket).is_some());
+        std::array::from_fn(shares)
     }
 
     fn die(&mut self, at: usize) {
@@ -112,14 +121,13 @@ impl Model {
             return;
         }
         self.plain = false;
-        let (heard, table) = (self.heard(), self.nodes[at].table);
+        let (heard, held) = (self.heard(), self.held(at));
         self.nodes[at].lives = false;
         self.run(3 * SECOND, true);
         if !self.nodes[at].is_ended {
             self.end(at);
         }
-        let owns = |bucket| table.is_none_or(|table| table.shares(at, bucket).is_some());
-        self.doubt(owns, heard);
+        self.doubt(|bucket| held[bucket], heard);
         self.reassign(at, 0);
     }
 
@@ -173,6 +181,7 @@ impl Model {
             owners,
             heirs,
         };
+        self.tables.push(self.table);
         for at in 0..self.nodes.len() {
             let late = self.draw(SECOND / 4);
             let (now, table) = (self.now, self.table);
