@@ -22,7 +22,6 @@ mod pcapng;
 mod frames;
 mod hold;
 pub mod selector;
-pub mod export;
 mod node;
 mod cluster;
 mod coordinator;

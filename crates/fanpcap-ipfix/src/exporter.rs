@@ -1,17 +1,18 @@
 //! An exporting process of one observation domain: records into messages, numbered, with templates.
 
-use std::fmt;
 use std::time::Duration;
 
 use crate::flow::{FLOW_4, FLOW_6, Flow};
-use crate::message::{Header, Message, OVERHEAD};
+use crate::message::{Header, Message};
 use crate::record::{Packet, Selector, Statistics};
-use crate::report::{self, HASH, HASH_INITIAL, STATISTICS, SYSTEMATIC};
+use crate::report::{self, HASH, STATISTICS, SYSTEMATIC};
 use crate::section::{self, SECTION};
 use crate::template::Template;
 
-/// The shortest limit of messages: all templates are in one.
-pub const MESSAGE_LEAST: u16 = 512;
+/// Over UDP, templates are sent again before a message if so much time has passed, or so many
+/// messages were sent, since the last: a collector may have lost them, or may have begun later.
+const RESEND_TIME: Duration = Duration::from_secs(20);
+const RESEND_MESSAGES: u32 = 4096;
 
 /// How packets are exported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -25,67 +26,14 @@ pub enum Form {
     Flows,
 }
 
-/// When templates are sent again. Over UDP a collector may have lost them, or may have begun later.
+/// How messages get to the collector.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Resend {
-    /// Never: a connection loses nothing. [`Exporter::restart`] begins the next one.
-    Never,
-    /// Before a message if so much time has passed, or so many messages were sent, since the last.
-    After {
-        /// So much time.
-        time: Duration,
-        /// So many messages.
-        messages: u32,
-    },
+pub enum Transport {
+    /// A datagram a message. What is lost on the way, the collector counts.
+    Udp,
+    /// A connection, which loses nothing. [`Exporter::restart`] begins the next one.
+    Tcp,
 }
-
-/// How to export.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Settings {
-    /// The observation domain. Each exporter of a cluster has its own: collectors count lost
-    /// records by domain.
-    pub domain: u32,
-    /// The most bytes of a message, from [`MESSAGE_LEAST`]. Over UDP it should fit into a frame.
-    pub message_max: u16,
-    /// How packets are exported.
-    pub form: Form,
-    /// When templates are sent again.
-    pub resend: Resend,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            domain: 0,
-            message_max: 1400,
-            form: Form::Sections,
-            resend: Resend::After {
-                time: Duration::from_secs(20),
-                messages: 4096,
-            },
-        }
-    }
-}
-
-/// Why there is no exporter with such settings.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SettingsError {
-    /// Messages would be so short, below [`MESSAGE_LEAST`].
-    Message(u16),
-}
-
-impl fmt::Display for SettingsError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Message(max) => write!(
-                f,
-                "messages of {max} bytes: IPFIX messages are given {MESSAGE_LEAST} bytes or more"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for SettingsError {}
 
 /// What was exported so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -96,8 +44,6 @@ pub struct Totals {
     pub left_out: u64,
     /// Packets of which less than was captured fits into a message.
     pub cut: u64,
-    /// Messages handed out.
-    pub messages: u64,
 }
 
 /// An exporting process of one observation domain.
@@ -105,47 +51,42 @@ pub struct Totals {
 /// Times are since the Unix epoch. A clock that is set back has templates sent at once.
 #[derive(Debug)]
 pub struct Exporter {
-    settings: Settings,
+    domain: u32,
+    form: Form,
+    transport: Transport,
     message: Message,
     /// Data records in messages that were handed out, and in the one under construction.
     sequence: u32,
     pending: u32,
     /// When templates were sent last, and how many messages since.
     described: Option<(Duration, u32)>,
-    section_max: usize,
     totals: Totals,
 }
 
 impl Exporter {
-    /// An exporter that has sent nothing yet.
-    ///
-    /// # Errors
-    /// The settings allow no messages.
-    pub fn new(settings: Settings) -> Result<Self, SettingsError> {
-        let limit = settings.message_max;
-        if limit < MESSAGE_LEAST {
-            return Err(SettingsError::Message(limit));
-        }
-        Ok(Self {
-            settings,
-            message: Message::new(limit),
+    /// An exporter that has sent nothing yet. Each exporter of a cluster has an observation domain
+    /// of its own: collectors count lost records by domain.
+    pub fn new(domain: u32, form: Form, transport: Transport) -> Self {
+        Self {
+            domain,
+            form,
+            transport,
+            message: Message::new(),
             sequence: 0,
             pending: 0,
             described: None,
-            section_max: section::longest(usize::from(limit) - OVERHEAD),
             totals: Totals::default(),
-        })
+        }
     }
 
     /// Exports a packet. Full messages go to `send`.
     pub fn packet(&mut self, now: Duration, packet: &Packet<'_>, send: &mut impl FnMut(&[u8])) {
-        match self.settings.form {
+        match self.form {
             Form::Sections => {
-                let max = self.section_max;
-                self.totals.cut += u64::from(packet.frame.len() > max);
-                let len = section::len(packet, max);
-                let bytes = self.room(now, &SECTION, len, send);
-                section::encode(packet, max, bytes);
+                let section = section::of(packet.frame);
+                self.totals.cut += u64::from(section.len() < packet.frame.len());
+                let bytes = self.room(now, &SECTION, section::len(section), send);
+                section::encode(packet, section, bytes);
             }
             Form::Flows => {
                 let Some(flow) = Flow::of(packet) else {
@@ -163,7 +104,7 @@ impl Exporter {
     /// Exports how a bucket's packets are selected: for each bucket that the node has, with every
     /// topology, and over UDP again from time to time. Nothing as [`Form::Flows`].
     pub fn selector(&mut self, now: Duration, selector: &Selector, send: &mut impl FnMut(&[u8])) {
-        if self.settings.form == Form::Flows {
+        if self.form == Form::Flows {
             return;
         }
         let template = report::template(selector);
@@ -178,7 +119,7 @@ impl Exporter {
         statistics: &Statistics,
         send: &mut impl FnMut(&[u8]),
     ) {
-        if self.settings.form == Form::Flows {
+        if self.form == Form::Flows {
             return;
         }
         let bytes = self.room(now, &STATISTICS, STATISTICS.fixed_len(), send);
@@ -191,17 +132,16 @@ impl Exporter {
     /// threads may else look at the first records before it has looked at the templates, and drops
     /// them, as `GoFlow2` does.
     pub fn describe(&mut self, now: Duration, send: &mut impl FnMut(&[u8])) {
-        let templates: &[&Template] = match self.settings.form {
-            Form::Sections => &[&SECTION, &SYSTEMATIC, &HASH, &HASH_INITIAL, &STATISTICS],
+        let templates: &[&Template] = match self.form {
+            Form::Sections => &[&SECTION, &SYSTEMATIC, &HASH, &STATISTICS],
             Form::Flows => &[&FLOW_4, &FLOW_6],
         };
-        let mut message = Message::new(self.settings.message_max);
+        let mut message = Message::new();
         for template in templates {
             template.describe(&mut message);
         }
         message.finish(self.header(now), send);
         self.described = Some((now, 0));
-        self.totals.messages += 1;
     }
 
     /// Hands out what waits for a message to be full. The caller does so at least once a second.
@@ -216,7 +156,6 @@ impl Exporter {
         self.message.finish(header, send);
         self.sequence = self.sequence.wrapping_add(self.pending);
         self.pending = 0;
-        self.totals.messages += 1;
         if let Some((_, messages)) = &mut self.described {
             *messages = messages.saturating_add(1);
         }
@@ -250,13 +189,10 @@ impl Exporter {
 
     /// Whether templates go out before the next message.
     fn is_due(&self, now: Duration) -> bool {
-        match (self.described, self.settings.resend) {
-            (None, _) => true,
-            (Some(_), Resend::Never) => false,
-            (Some((last, sent)), Resend::After { time, messages }) => {
-                now < last || now - last >= time || sent >= messages
-            }
-        }
+        self.described.is_none_or(|(last, sent)| {
+            let is_long = now < last || now - last >= RESEND_TIME || sent >= RESEND_MESSAGES;
+            self.transport == Transport::Udp && is_long
+        })
     }
 
     fn header(&self, now: Duration) -> Header {
@@ -266,7 +202,7 @@ impl Exporter {
                 .try_into()
                 .unwrap_or(0),
             sequence: self.sequence,
-            domain: self.settings.domain,
+            domain: self.domain,
         }
     }
 }

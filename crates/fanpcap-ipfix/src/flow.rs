@@ -12,49 +12,31 @@ use crate::template::{FIRST_ID, Field, Template};
 pub(crate) const FLOW_4: Template = Template {
     id: FIRST_ID + 1,
     scope: 0,
-    fields: &[
-        (8, 4),
-        (12, 4),
-        SOURCE_PORT,
-        DESTINATION_PORT,
-        PROTOCOL,
-        TCP_FLAGS,
-        CLASS_OF_SERVICE,
-        OCTETS,
-        PACKETS,
-        START_MILLISECONDS,
-        END_MILLISECONDS,
-    ],
+    fields: &fields((8, 4), (12, 4)),
 };
 
 /// A flow over IPv6.
 pub(crate) const FLOW_6: Template = Template {
     id: FIRST_ID + 2,
     scope: 0,
-    fields: &[
-        (27, 16),
-        (28, 16),
-        SOURCE_PORT,
-        DESTINATION_PORT,
-        PROTOCOL,
-        TCP_FLAGS,
-        CLASS_OF_SERVICE,
-        OCTETS,
-        PACKETS,
-        START_MILLISECONDS,
-        END_MILLISECONDS,
-    ],
+    fields: &fields((27, 16), (28, 16)),
 };
 
-const SOURCE_PORT: Field = (7, 2);
-const DESTINATION_PORT: Field = (11, 2);
-const PROTOCOL: Field = (4, 1);
-const TCP_FLAGS: Field = (6, 1);
-const CLASS_OF_SERVICE: Field = (5, 1);
-const OCTETS: Field = (1, 8);
-const PACKETS: Field = (2, 8);
-const START_MILLISECONDS: Field = (152, 8);
-const END_MILLISECONDS: Field = (153, 8);
+const fn fields(source: Field, destination: Field) -> [Field; 11] {
+    [
+        source,
+        destination,
+        (7, 2),   // sourceTransportPort
+        (11, 2),  // destinationTransportPort
+        (4, 1),   // protocolIdentifier
+        (6, 1),   // tcpControlBits
+        (5, 1),   // ipClassOfService
+        (1, 8),   // octetDeltaCount
+        (2, 8),   // packetDeltaCount
+        (152, 8), // flowStartMilliseconds
+        (153, 8), // flowEndMilliseconds
+    ]
+}
 
 /// A packet that is a flow of its own.
 #[derive(Debug)]

@@ -14,9 +14,9 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use fanpcap_ipfix::{Exporter, Packet, Settings};
+//! use fanpcap_ipfix::{Exporter, Form, Packet, Transport};
 //!
-//! let mut exporter = Exporter::new(Settings { domain: 7, ..Settings::default() })?;
+//! let mut exporter = Exporter::new(7, Form::Sections, Transport::Udp);
 //! let mut messages: Vec<Vec<u8>> = Vec::new();
 //! let mut send = |message: &[u8]| messages.push(message.to_vec());
 //! let now = Duration::from_secs(1_700_000_000);
@@ -27,7 +27,6 @@
 //! exporter.flush(now, &mut send);
 //! // The templates, then the packet.
 //! assert_eq!(messages.len(), 2);
-//! # Ok::<(), fanpcap_ipfix::SettingsError>(())
 //! ```
 #![forbid(unsafe_code)]
 
@@ -39,5 +38,5 @@ mod flow;
 mod report;
 mod exporter;
 
-pub use exporter::{Exporter, Form, MESSAGE_LEAST, Resend, Settings, SettingsError, Totals};
-pub use record::{Algorithm, Hash, Packet, Selector, Statistics};
+pub use exporter::{Exporter, Form, Totals, Transport};
+pub use record::{Algorithm, Packet, Selector, Statistics};

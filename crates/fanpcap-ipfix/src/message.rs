@@ -11,8 +11,11 @@ const HEADER_LEN: usize = 16;
 /// A set's id and length.
 const SET_LEN: usize = 4;
 
-/// What stands before the first record in a message.
-pub(crate) const OVERHEAD: usize = HEADER_LEN + SET_LEN;
+/// Most bytes of a message: over UDP it fits into an Ethernet frame.
+const MESSAGE_MAX: usize = 1400;
+
+/// Most bytes of a record: one that has a message for itself.
+pub(crate) const RECORD_MAX: usize = MESSAGE_MAX - HEADER_LEN - SET_LEN;
 
 /// The fields of a message's header, besides version and length.
 #[derive(Clone, Copy, Debug)]
@@ -27,21 +30,16 @@ pub(crate) struct Header {
 #[derive(Debug)]
 pub(crate) struct Message {
     bytes: Vec<u8>,
-    limit: usize,
     /// The id of the last set, and where it begins.
     set: Option<(u16, usize)>,
 }
 
 impl Message {
-    /// An empty message of at most `limit` bytes when it is done.
-    pub(crate) fn new(limit: u16) -> Self {
-        let mut bytes = Vec::with_capacity(limit.into());
+    /// An empty message.
+    pub(crate) fn new() -> Self {
+        let mut bytes = Vec::with_capacity(MESSAGE_MAX);
         bytes.resize(HEADER_LEN, 0);
-        Self {
-            bytes,
-            limit: limit.into(),
-            set: None,
-        }
+        Self { bytes, set: None }
     }
 
     /// Whether nothing is in it.
@@ -53,7 +51,7 @@ impl Message {
     pub(crate) fn has_room(&self, set: u16, len: usize) -> bool {
         let is_open = self.set.is_some_and(|(id, _)| id == set);
         let needed = if is_open { len } else { len + SET_LEN };
-        self.bytes.len() + needed <= self.limit
+        self.bytes.len() + needed <= MESSAGE_MAX
     }
 
     /// Where the next record or template of the set with this id goes.

@@ -41,20 +41,13 @@ pub enum Algorithm {
         /// How many are not, after them.
         space: u32,
     },
-    /// The hash function BOB (6).
-    Bob(Hash),
-}
-
-/// Hash-based selection: the packets whose hash, modulo `modulus`, is the bucket.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Hash {
-    /// How many buckets there are.
-    pub modulus: u32,
-    /// How many bytes of the IP packet's payload go into the hash, from its first.
-    pub payload_len: u32,
-    /// The initial value. With it, anybody can recompute which node captures a packet, and can also
-    /// make packets that all go to one node. `None` keeps it secret.
-    pub initial: Option<u32>,
+    /// The hash function BOB (6): packets are selected whose hash, modulo `modulus`, is the bucket.
+    Bob {
+        /// How many buckets there are.
+        modulus: u32,
+        /// How many bytes of the IP packet's payload go into the hash, from its first.
+        payload_len: u32,
+    },
 }
 
 /// What the node counted for a bucket.

@@ -1,6 +1,6 @@
 //! How packets were selected and how many: PSAMP's report interpretations (RFC 5476, 6.5).
 
-use crate::record::{Algorithm, Hash, Selector, Statistics};
+use crate::record::{Algorithm, Selector, Statistics};
 use crate::section::{SELECTION_SEQUENCE_ID, SELECTOR_ID};
 use crate::template::{FIRST_ID, Field, Template};
 
@@ -17,7 +17,7 @@ pub(crate) const SYSTEMATIC: Template = Template {
     ],
 };
 
-/// A hash whose initial value is secret.
+/// A hash. Its initial value is secret: with it, anybody can make packets that all go to one node.
 pub(crate) const HASH: Template = Template {
     id: FIRST_ID + 4,
     scope: 2,
@@ -25,32 +25,13 @@ pub(crate) const HASH: Template = Template {
         SELECTION_SEQUENCE_ID,
         SELECTOR_ID,
         SELECTOR_ALGORITHM,
-        PAYLOAD_OFFSET,
-        PAYLOAD_SIZE,
-        OUTPUT_MIN,
-        OUTPUT_MAX,
-        SELECTED_MIN,
-        SELECTED_MAX,
-        DIGEST_OUTPUT,
-    ],
-};
-
-/// A hash whose initial value is told.
-pub(crate) const HASH_INITIAL: Template = Template {
-    id: FIRST_ID + 5,
-    scope: 2,
-    fields: &[
-        SELECTION_SEQUENCE_ID,
-        SELECTOR_ID,
-        SELECTOR_ALGORITHM,
-        PAYLOAD_OFFSET,
-        PAYLOAD_SIZE,
-        OUTPUT_MIN,
-        OUTPUT_MAX,
-        SELECTED_MIN,
-        SELECTED_MAX,
-        DIGEST_OUTPUT,
-        INITIAL_VALUE,
+        (327, 4), // hashIPPayloadOffset
+        (328, 4), // hashIPPayloadSize
+        (329, 4), // hashOutputRangeMin
+        (330, 4), // hashOutputRangeMax
+        (331, 4), // hashSelectedRangeMin
+        (332, 4), // hashSelectedRangeMax
+        (333, 1), // hashDigestOutput
     ],
 };
 
@@ -68,14 +49,6 @@ pub(crate) const STATISTICS: Template = Template {
 };
 
 const SELECTOR_ALGORITHM: Field = (304, 2);
-const PAYLOAD_OFFSET: Field = (327, 4);
-const PAYLOAD_SIZE: Field = (328, 4);
-const OUTPUT_MIN: Field = (329, 4);
-const OUTPUT_MAX: Field = (330, 4);
-const SELECTED_MIN: Field = (331, 4);
-const SELECTED_MAX: Field = (332, 4);
-const DIGEST_OUTPUT: Field = (333, 1);
-const INITIAL_VALUE: Field = (334, 4);
 
 const COUNT_BASED: u16 = 1;
 const BOB: u16 = 6;
@@ -86,10 +59,7 @@ const TRUE: u8 = 1;
 pub(crate) fn template(selector: &Selector) -> &'static Template {
     match selector.algorithm {
         Algorithm::Systematic { .. } => &SYSTEMATIC,
-        Algorithm::Bob(Hash { initial: None, .. }) => &HASH,
-        Algorithm::Bob(Hash {
-            initial: Some(_), ..
-        }) => &HASH_INITIAL,
+        Algorithm::Bob { .. } => &HASH,
     }
 }
 
@@ -103,20 +73,18 @@ pub(crate) fn encode_selector(selector: &Selector, bytes: &mut Vec<u8>) {
             bytes.extend(interval.to_be_bytes());
             bytes.extend(space.to_be_bytes());
         }
-        Algorithm::Bob(hash) => encode_hash(&hash, selector.bucket, bytes),
-    }
-}
-
-fn encode_hash(hash: &Hash, bucket: u16, bytes: &mut Vec<u8>) {
-    bytes.extend(BOB.to_be_bytes());
-    let bucket = u32::from(bucket);
-    let last = hash.modulus.saturating_sub(1);
-    for number in [0, hash.payload_len, 0, last, bucket, bucket] {
-        bytes.extend(u32::to_be_bytes(number));
-    }
-    bytes.push(TRUE);
-    if let Some(initial) = hash.initial {
-        bytes.extend(initial.to_be_bytes());
+        Algorithm::Bob {
+            modulus,
+            payload_len,
+        } => {
+            bytes.extend(BOB.to_be_bytes());
+            let bucket = u32::from(selector.bucket);
+            let last = modulus.saturating_sub(1);
+            for number in [0, payload_len, 0, last, bucket, bucket] {
+                bytes.extend(u32::to_be_bytes(number));
+            }
+            bytes.push(TRUE);
+        }
     }
 }
 

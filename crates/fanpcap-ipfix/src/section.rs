@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::message::RECORD_MAX;
 use crate::record::Packet;
 use crate::template::{FIRST_ID, Field, Template, VARIABLE};
 
@@ -11,41 +12,36 @@ pub(crate) const SECTION: Template = Template {
     id: FIRST_ID,
     scope: 0,
     fields: &[
-        OBSERVATION_TIME_NANOSECONDS,
+        (325, 8), // observationTimeNanoseconds
         SELECTION_SEQUENCE_ID,
         SELECTOR_ID,
-        DIGEST_HASH_VALUE,
-        DATA_LINK_FRAME_TYPE,
-        DATA_LINK_FRAME_SIZE,
-        DATA_LINK_FRAME_SECTION,
+        (326, 4),        // digestHashValue
+        (408, 2),        // dataLinkFrameType
+        (312, 2),        // dataLinkFrameSize
+        (315, VARIABLE), // dataLinkFrameSection
     ],
 };
 
-const OBSERVATION_TIME_NANOSECONDS: Field = (325, 8);
 pub(crate) const SELECTION_SEQUENCE_ID: Field = (301, 8);
 /// 64 bits that fewer bytes hold (RFC 7011, 6.2), as do those of the digest.
 pub(crate) const SELECTOR_ID: Field = (302, 2);
-const DIGEST_HASH_VALUE: Field = (326, 4);
-const DATA_LINK_FRAME_TYPE: Field = (408, 2);
-const DATA_LINK_FRAME_SIZE: Field = (312, 2);
-const DATA_LINK_FRAME_SECTION: Field = (315, VARIABLE);
 
 /// `dataLinkFrameType`.
 const ETHERNET: u16 = 1;
 
-/// How long the packet's record is, with at most `section_max` bytes of the frame.
-pub(crate) fn len(packet: &Packet<'_>, section_max: usize) -> usize {
-    let section = packet.frame.len().min(section_max);
-    SECTION.fixed_len() + prefix_len(section) + section
+/// As much of a frame as fits into a record.
+pub(crate) fn of(frame: &[u8]) -> &[u8] {
+    let max = RECORD_MAX - SECTION.fixed_len() - LONG_PREFIX;
+    &frame[..frame.len().min(max)]
 }
 
-/// The longest section that fits into a record of `room` bytes.
-pub(crate) fn longest(room: usize) -> usize {
-    room.saturating_sub(SECTION.fixed_len() + LONG_PREFIX)
+/// How long a packet's record is, with this section of its frame.
+pub(crate) fn len(section: &[u8]) -> usize {
+    SECTION.fixed_len() + prefix_len(section.len()) + section.len()
 }
 
 /// Appends the packet's record.
-pub(crate) fn encode(packet: &Packet<'_>, section_max: usize, bytes: &mut Vec<u8>) {
+pub(crate) fn encode(packet: &Packet<'_>, section: &[u8], bytes: &mut Vec<u8>) {
     bytes.extend(ntp(packet.time).to_be_bytes());
     bytes.extend(packet.revision.to_be_bytes());
     bytes.extend(packet.bucket.to_be_bytes());
@@ -53,7 +49,6 @@ pub(crate) fn encode(packet: &Packet<'_>, section_max: usize, bytes: &mut Vec<u8
     bytes.extend(ETHERNET.to_be_bytes());
     let size = u16::try_from(packet.wire_len).unwrap_or(u16::MAX);
     bytes.extend(size.to_be_bytes());
-    let section = &packet.frame[..packet.frame.len().min(section_max)];
     let len = u16::try_from(section.len()).unwrap_or(u16::MAX);
     let [high, low] = len.to_be_bytes();
     match prefix_len(section.len()) {

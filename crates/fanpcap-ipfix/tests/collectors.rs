@@ -9,9 +9,7 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail, ensure};
-use fanpcap_ipfix::{
-    Algorithm, Exporter, Form, Hash, Packet, Selector, Settings, Statistics, Totals,
-};
+use fanpcap_ipfix::{Algorithm, Exporter, Form, Packet, Selector, Statistics, Totals, Transport};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::{Scratch, netns, traffic};
 use serde_json::Value;
@@ -157,12 +155,7 @@ impl Sent {
     fn everything(form: Form, lost: u64) -> Result<Self> {
         let socket = UdpSocket::bind("127.0.0.1:0")?;
         socket.connect(("127.0.0.1", PORT))?;
-        let settings = Settings {
-            domain: 7,
-            form,
-            ..Settings::default()
-        };
-        let mut exporter = Exporter::new(settings)?;
+        let mut exporter = Exporter::new(7, form, Transport::Udp);
         let mut messages = 0;
         let mut send = |message: &[u8]| {
             messages += 1;
@@ -208,15 +201,14 @@ impl Sent {
 
 /// Exports how a bucket is selected, and what was counted for it.
 fn report(exporter: &mut Exporter, bucket: u16, send: &mut impl FnMut(&[u8])) {
-    let hash = Hash {
+    let algorithm = Algorithm::Bob {
         modulus: 4096,
         payload_len: 16,
-        initial: None,
     };
     let selector = Selector {
         revision: 1,
         bucket,
-        algorithm: Algorithm::Bob(hash),
+        algorithm,
     };
     exporter.selector(now(), &selector, send);
     let statistics = Statistics {

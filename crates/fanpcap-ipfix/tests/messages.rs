@@ -5,12 +5,12 @@ mod collector;
 use std::time::Duration;
 
 use collector::{Collector, Record};
-use fanpcap_ipfix::{
-    Algorithm, Exporter, Form, Hash, MESSAGE_LEAST, Packet, Resend, Selector, Settings,
-    SettingsError, Statistics,
-};
+use fanpcap_ipfix::{Algorithm, Exporter, Form, Packet, Selector, Statistics, Transport};
 use proptest::collection::vec;
 use proptest::prelude::*;
+
+/// Most bytes of a message.
+const MESSAGE_MAX: usize = 1400;
 
 /// What an exporter is given, with the frame on its own.
 #[derive(Clone, Debug)]
@@ -46,12 +46,9 @@ fn given() -> impl Strategy<Value = Given> {
     });
     let algorithm = prop_oneof![
         any::<(u32, u32)>().prop_map(|(interval, space)| Algorithm::Systematic { interval, space }),
-        any::<(u32, u32, Option<u32>)>().prop_map(|(modulus, payload_len, initial)| {
-            Algorithm::Bob(Hash {
-                modulus,
-                payload_len,
-                initial,
-            })
+        any::<(u32, u32)>().prop_map(|(modulus, payload_len)| Algorithm::Bob {
+            modulus,
+            payload_len,
         }),
     ];
     let selector = (any::<(u64, u16)>(), algorithm).prop_map(|((revision, bucket), algorithm)| {
@@ -78,18 +75,14 @@ proptest! {
     #[test]
     fn a_collector_reads_what_was_given(
         all in vec(given(), 0..60),
-        message_max in MESSAGE_LEAST..4000,
         domain: u32,
-        messages in 1..5_u32,
     ) {
-        let resend = Resend::After { time: Duration::from_secs(9), messages };
-        let settings = Settings { domain, message_max, resend, form: Form::Sections };
-        let mut exporter = Exporter::new(settings).unwrap();
+        let mut exporter = Exporter::new(domain, Form::Sections, Transport::Udp);
         let mut collector = Collector::default();
         for (second, given) in (0..).zip(&all) {
             let now = Duration::from_secs(u64::from(second));
             export(&mut exporter, now, given, &mut |message| {
-                assert!(message.len() <= message_max.into());
+                assert!(message.len() <= MESSAGE_MAX);
                 collector.read(message).unwrap();
                 assert_eq!((collector.domain, collector.export_seconds), (domain, second));
             });
@@ -97,10 +90,9 @@ proptest! {
         exporter.flush(Duration::ZERO, &mut |message| collector.read(message).unwrap());
         let records: Vec<&Given> = all.iter().filter(|g| !matches!(g, Given::Flush)).collect();
         prop_assert_eq!(collector.records.len(), records.len());
-        let room = usize::from(message_max);
         let mut cut = 0;
         for (record, given) in collector.records.iter().zip(records) {
-            cut += u64::from(compare(record, given, room)?);
+            cut += u64::from(compare(record, given)?);
         }
         prop_assert_eq!(exporter.totals().cut, cut);
     }
@@ -116,7 +108,7 @@ fn export(exporter: &mut Exporter, now: Duration, given: &Given, send: &mut impl
 }
 
 /// Compares a record with what it was made of. Says whether the frame was cut.
-fn compare(record: &Record, given: &Given, room: usize) -> Result<bool, TestCaseError> {
+fn compare(record: &Record, given: &Given) -> Result<bool, TestCaseError> {
     let scope = [record.number(301), record.number(302)];
     match given {
         Given::Packet(packet, frame) => {
@@ -133,7 +125,7 @@ fn compare(record: &Record, given: &Given, room: usize) -> Result<bool, TestCase
             prop_assert_eq!(section, &frame[..section.len()]);
             // A section is cut only where a message has no room for more.
             let is_cut = section.len() < frame.len();
-            prop_assert!(!is_cut || section.len() > room - 64);
+            prop_assert!(!is_cut || section.len() > MESSAGE_MAX - 64);
             return Ok(is_cut);
         }
         Given::Selector(selector) => {
@@ -172,13 +164,16 @@ fn compare_algorithm(record: &Record, selector: &Selector) -> Result<(), TestCas
                 [interval, space].map(|n| Some(n.into()))
             );
         }
-        Algorithm::Bob(hash) => {
+        Algorithm::Bob {
+            modulus,
+            payload_len,
+        } => {
             prop_assert_eq!(number(304), Some(6));
             prop_assert_eq!(
                 [number(327), number(328)],
-                [0, hash.payload_len].map(|n| Some(n.into()))
+                [0, payload_len].map(|n| Some(n.into()))
             );
-            let last = hash.modulus.saturating_sub(1);
+            let last = modulus.saturating_sub(1);
             prop_assert_eq!(
                 [number(329), number(330)],
                 [0, last].map(|n| Some(n.into()))
@@ -188,7 +183,6 @@ fn compare_algorithm(record: &Record, selector: &Selector) -> Result<(), TestCas
                 [Some(selector.bucket.into()); 2]
             );
             prop_assert_eq!(number(333), Some(1));
-            prop_assert_eq!(number(334), hash.initial.map(u64::from));
         }
     }
     Ok(())
@@ -220,11 +214,7 @@ fn packet(frame: &[u8]) -> Packet<'_> {
 
 #[test]
 fn a_packet_may_be_a_flow() {
-    let settings = Settings {
-        form: Form::Flows,
-        ..Settings::default()
-    };
-    let mut exporter = Exporter::new(settings).unwrap();
+    let mut exporter = Exporter::new(7, Form::Flows, Transport::Udp);
     let mut collector = Collector::default();
     let mut send = |message: &[u8]| collector.read(message).unwrap();
     let frame = tcp_frame();
@@ -268,12 +258,8 @@ fn a_packet_may_be_a_flow() {
 }
 
 /// At which of `times` templates are sent, if a packet is at each.
-fn described(resend: Resend, times: &[u64]) -> Vec<u64> {
-    let settings = Settings {
-        resend,
-        ..Settings::default()
-    };
-    let mut exporter = Exporter::new(settings).expect("settings that are fine");
+fn described(transport: Transport, times: &[u64]) -> Vec<u64> {
+    let mut exporter = Exporter::new(7, Form::Sections, transport);
     let mut described = Vec::new();
     for time in times {
         let now = Duration::from_secs(*time);
@@ -290,22 +276,18 @@ fn described(resend: Resend, times: &[u64]) -> Vec<u64> {
 
 #[test]
 fn templates_are_sent_again() {
-    let time = Duration::from_secs(10);
-    let after = |messages| Resend::After { time, messages };
-    assert_eq!(described(Resend::Never, &[1, 99, 5]), [1]);
-    assert_eq!(described(after(100), &[1, 5, 10, 11, 12, 22]), [1, 11, 22]);
+    use Transport::{Tcp, Udp};
+    assert_eq!(described(Tcp, &[1, 99, 5]), [1]);
+    assert_eq!(described(Udp, &[1, 10, 20, 21, 22, 42]), [1, 21, 42]);
     // The clock was set back.
-    assert_eq!(described(after(100), &[20, 21, 3, 4]), [20, 3]);
-    assert_eq!(described(after(2), &[1, 2, 3, 4, 5]), [1, 3, 5]);
+    assert_eq!(described(Udp, &[20, 21, 3, 4]), [20, 3]);
+    assert_eq!(described(Udp, &[1; 4096]), [1]);
+    assert_eq!(described(Udp, &[1; 8193]), [1, 1, 1]);
 }
 
 #[test]
 fn a_connection_begins_with_templates_and_number_0() {
-    let settings = Settings {
-        resend: Resend::Never,
-        ..Settings::default()
-    };
-    let mut exporter = Exporter::new(settings).unwrap();
+    let mut exporter = Exporter::new(7, Form::Sections, Transport::Tcp);
     exporter.packet(Duration::ZERO, &packet(&[1]), &mut |_| ());
     exporter.flush(Duration::ZERO, &mut |_| ());
     exporter.packet(Duration::ZERO, &packet(&[2]), &mut |_| ());
@@ -315,18 +297,4 @@ fn a_connection_begins_with_templates_and_number_0() {
         collector.read(message).unwrap();
     });
     assert_eq!(collector.records[0].bytes(315), Some(&[2_u8][..]));
-}
-
-#[test]
-fn messages_have_room_for_the_templates() {
-    let short = Settings {
-        message_max: MESSAGE_LEAST - 1,
-        ..Settings::default()
-    };
-    let error = Exporter::new(short).unwrap_err();
-    assert_eq!(error, SettingsError::Message(511));
-    assert_eq!(
-        error.to_string(),
-        "messages of 511 bytes: IPFIX messages are given 512 bytes or more"
-    );
 }

@@ -4,8 +4,10 @@
 //! not read, or a thread that can't keep up, loses packets here and never holds the analyzer up.
 
 mod target;
+mod collector;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -16,13 +18,13 @@ use anyhow::{Context, Result};
 use fanpcap_cluster::analyzer::Delivered;
 use fanpcap_cluster::witness::Report;
 use fanpcap_cluster::{NodeId, Revision};
-use fanpcap_ipfix::{Algorithm, Hash, Packet, Selector, Settings, Statistics};
+use fanpcap_ipfix::{Algorithm, Packet, Selector, Statistics};
 use fanpcap_linux::wait::clock::realtime_ns;
 use fanpcap_select::{Key, PAYLOAD, Selection, digest};
 use fanpcap_terminal::streams;
 use fanpcap_wire::Frame;
 
-use crate::export::Collector;
+use collector::Collector;
 pub(super) use target::Target;
 
 /// What may wait for the thread.
@@ -292,7 +294,8 @@ impl Worker {
             collectors.for_each(|it| it.tend(time()));
             let collectors = domain.collectors.iter();
             let now = collectors.fold((0, 0), |(packets, lost), it| {
-                (packets + it.totals().packets, lost + it.delivery().lost)
+                let (more, further) = it.counts();
+                (packets + more, lost + further)
             });
             let (packets, lost) = std::mem::replace(&mut domain.told, now);
             let exported = &self.exported;
@@ -360,11 +363,10 @@ fn rest(number: u32) {
 /// PSAMP's name for a selection, if it has one.
 fn algorithm(selection: Selection) -> Option<Algorithm> {
     match selection.key {
-        Key::Packet => Some(Algorithm::Bob(Hash {
+        Key::Packet => Some(Algorithm::Bob {
             modulus: BUCKETS,
             payload_len: u32::try_from(PAYLOAD).expect("few bytes"),
-            initial: None,
-        })),
+        }),
         Key::RoundRobin => Some(Algorithm::Systematic {
             interval: 1,
             space: BUCKETS - 1,
@@ -375,21 +377,15 @@ fn algorithm(selection: Selection) -> Option<Algorithm> {
 
 /// The way to a collector. A collector that is not there yet is waited for.
 fn open(target: &Target, node: NodeId) -> Option<Collector> {
-    let settings = Settings {
-        domain: node.0,
-        form: target.form,
-        ..Settings::default()
+    let opened = Collector::open(target, node.0, time());
+    let failed = |error: &io::Error| {
+        let address = target.address;
+        streams::note(&format!(
+            "fanpcap analyzer: no export to {address} of node {node}: a socket to {address}: \
+             {error}\n"
+        ));
     };
-    match Collector::open(target.transport, target.address, settings, time()) {
-        Ok(collector) => Some(collector),
-        Err(error) => {
-            let address = target.address;
-            streams::note(&format!(
-                "fanpcap analyzer: no export to {address} of node {node}: {error}\n"
-            ));
-            None
-        }
-    }
+    opened.inspect_err(failed).ok()
 }
 
 /// Time since 1970.

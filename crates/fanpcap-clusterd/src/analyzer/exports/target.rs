@@ -3,9 +3,7 @@
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use anyhow::{Context, Result, bail};
-use fanpcap_ipfix::Form;
-
-use crate::export::Transport;
+use fanpcap_ipfix::{Form, Transport};
 
 /// A collector: how it is to be reached, and what it reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

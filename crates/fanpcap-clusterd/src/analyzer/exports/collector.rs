@@ -5,34 +5,17 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
-use fanpcap_ipfix::{Exporter, Packet, Resend, Selector, Settings, Statistics, Totals};
+use fanpcap_ipfix::{Exporter, Packet, Selector, Statistics, Transport};
 
-/// How messages get to the collector.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Transport {
-    /// A datagram a message. What is lost on the way, the collector counts.
-    Udp,
-    /// A connection. While there is none, messages are lost and counted here.
-    Tcp,
-}
+use super::Target;
 
 /// A collector, and the exporter that sends to it.
 #[derive(Debug)]
-pub struct Collector {
+pub(super) struct Collector {
     exporter: Exporter,
     line: Line,
     /// When a message was sent last that was not full.
     flushed: Duration,
-}
-
-/// What became of messages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Delivery {
-    /// Handed to the kernel.
-    pub sent: u64,
-    /// Not sent: the collector refused or did not read, or there was no connection.
-    pub lost: u64,
 }
 
 /// How long records wait at most for a message to be full.
@@ -45,39 +28,28 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const HEAD_START: Duration = Duration::from_millis(100);
 
 impl Collector {
-    /// Opens the way to a collector. Over UDP that takes 100 ms. Over TCP `resend` does not count:
-    /// each connection begins with the templates.
+    /// Opens the way to a collector, for an observation domain. Over UDP that takes 100 ms.
     ///
     /// # Errors
-    /// The settings allow no messages, or a socket can't be opened. A collector that is not there
-    /// yet is none.
-    pub fn open(
-        transport: Transport,
-        address: SocketAddr,
-        settings: Settings,
-        now: Duration,
-    ) -> Result<Self> {
-        let (link, resend) = match transport {
-            Transport::Tcp => (Link::Tcp(None), Resend::Never),
-            Transport::Udp => {
-                let socket = udp(address);
-                let socket = socket.map_err(|error| anyhow!("a socket to {address}: {error}"))?;
-                (Link::Udp(socket), settings.resend)
-            }
+    ///
+    /// A socket can't be opened. A collector that is not there yet is no error.
+    pub(super) fn open(target: &Target, domain: u32, now: Duration) -> io::Result<Self> {
+        let link = match target.transport {
+            Transport::Tcp => Link::Tcp(None),
+            Transport::Udp => Link::Udp(udp(target.address)?),
         };
-        let settings = Settings { resend, ..settings };
         let mut collector = Self {
-            exporter: Exporter::new(settings)?,
+            exporter: Exporter::new(domain, target.form, target.transport),
             line: Line {
-                address,
+                address: target.address,
                 link,
                 next_try: Duration::ZERO,
-                delivery: Delivery::default(),
+                lost: 0,
             },
             flushed: now,
         };
         collector.connect(now);
-        if transport == Transport::Udp {
+        if target.transport == Transport::Udp {
             let line = &mut collector.line;
             collector
                 .exporter
@@ -88,7 +60,7 @@ impl Collector {
     }
 
     /// Exports a packet.
-    pub fn packet(&mut self, now: Duration, packet: &Packet<'_>) {
+    pub(super) fn packet(&mut self, now: Duration, packet: &Packet<'_>) {
         let line = &mut self.line;
         self.exporter
             .packet(now, packet, &mut |message| line.send(message));
@@ -96,14 +68,14 @@ impl Collector {
     }
 
     /// Exports how a bucket is selected.
-    pub fn selector(&mut self, now: Duration, selector: &Selector) {
+    pub(super) fn selector(&mut self, now: Duration, selector: &Selector) {
         let line = &mut self.line;
         self.exporter
             .selector(now, selector, &mut |message| line.send(message));
     }
 
     /// Exports what was counted for a bucket.
-    pub fn statistics(&mut self, now: Duration, statistics: &Statistics) {
+    pub(super) fn statistics(&mut self, now: Duration, statistics: &Statistics) {
         let line = &mut self.line;
         self.exporter
             .statistics(now, statistics, &mut |message| line.send(message));
@@ -111,7 +83,7 @@ impl Collector {
 
     /// Sends what has waited for long enough, and connects again where there is no connection. The
     /// caller does so at least twice a second.
-    pub fn tend(&mut self, now: Duration) {
+    pub(super) fn tend(&mut self, now: Duration) {
         self.connect(now);
         // A clock that was set back sends at once.
         if now < self.flushed || now - self.flushed >= FLUSH {
@@ -120,20 +92,16 @@ impl Collector {
     }
 
     /// Sends what waits for a message to be full.
-    pub fn flush(&mut self, now: Duration) {
+    pub(super) fn flush(&mut self, now: Duration) {
         let line = &mut self.line;
         self.exporter.flush(now, &mut |message| line.send(message));
         self.flushed = now;
     }
 
-    /// What was exported.
-    pub fn totals(&self) -> Totals {
-        self.exporter.totals()
-    }
-
-    /// What became of the messages.
-    pub fn delivery(&self) -> Delivery {
-        self.line.delivery
+    /// Packets in messages, and messages that were lost: the collector refused or did not read, or
+    /// there was no connection.
+    pub(super) fn counts(&self) -> (u64, u64) {
+        (self.exporter.totals().packets, self.line.lost)
     }
 
     fn connect(&mut self, now: Duration) {
@@ -149,7 +117,7 @@ struct Line {
     address: SocketAddr,
     link: Link,
     next_try: Duration,
-    delivery: Delivery,
+    lost: u64,
 }
 
 #[derive(Debug)]
@@ -173,8 +141,7 @@ impl Line {
                 sent
             }
         };
-        let Delivery { sent: all, lost } = &mut self.delivery;
-        *(if sent { all } else { lost }) += 1;
+        self.lost += u64::from(!sent);
     }
 
     /// Connects if it is time to. Says whether there is a new connection.
@@ -216,7 +183,18 @@ mod tests {
     use std::io::Read;
     use std::net::TcpListener;
 
+    use fanpcap_ipfix::Form;
+
     use super::*;
+
+    fn open(transport: Transport, address: SocketAddr) -> Collector {
+        let target = Target {
+            transport,
+            address,
+            form: Form::Sections,
+        };
+        Collector::open(&target, 0, at(0)).unwrap()
+    }
 
     fn packet(frame: &[u8]) -> Packet<'_> {
         Packet {
@@ -250,15 +228,14 @@ mod tests {
             .set_read_timeout(Some(Duration::from_secs(20)))
             .unwrap();
         let address = socket.local_addr().unwrap();
-        let open = Collector::open(Transport::Udp, address, Settings::default(), at(0));
-        let mut collector = open.unwrap();
+        let mut collector = open(Transport::Udp, address);
         for number in 0..3 {
             collector.packet(at(number), &packet(&[1; 60]));
         }
         let mut message = [0; 1500];
         let templates = socket.recv(&mut message).unwrap();
         assert_eq!(message[16..18], [0, 2], "{templates} bytes");
-        assert_eq!(collector.delivery(), Delivery { sent: 1, lost: 0 });
+        assert_eq!(collector.counts(), (3, 0));
         collector.tend(at(501));
         socket.recv(&mut message).unwrap();
         assert_eq!(header(&message), (10, 0));
@@ -266,15 +243,14 @@ mod tests {
         collector.flush(at(503));
         socket.recv(&mut message).unwrap();
         assert_eq!(header(&message), (10, 3));
-        assert_eq!(collector.totals().packets, 4);
+        assert_eq!(collector.counts(), (4, 0));
     }
 
     #[test]
     fn a_collector_that_comes_back_gets_the_templates_again() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let open = Collector::open(Transport::Tcp, address, Settings::default(), at(0));
-        let mut collector = open.unwrap();
+        let mut collector = open(Transport::Tcp, address);
         let first = || {
             let mut stream = listener.accept().unwrap().0;
             let mut begin = [0; 18];
@@ -286,7 +262,7 @@ mod tests {
         assert_eq!(first(), ((10, 0), vec![0, 2]));
         // The collector is gone: the kernel says so with the second message at the latest.
         let mut time = 1;
-        while collector.delivery().lost == 0 {
+        while collector.counts().1 == 0 {
             time += 10;
             assert!(time < 500, "no message was refused");
             thread::sleep(Duration::from_millis(10));
@@ -305,11 +281,9 @@ mod tests {
             .unwrap()
             .local_addr()
             .unwrap();
-        let open = Collector::open(Transport::Tcp, gone, Settings::default(), at(0));
-        let mut collector = open.unwrap();
+        let mut collector = open(Transport::Tcp, gone);
         collector.packet(at(0), &packet(&[1]));
         collector.flush(at(1));
-        let Delivery { sent, lost } = collector.delivery();
-        assert!(sent == 0 && lost > 0);
+        assert!(collector.counts().1 > 0);
     }
 }
