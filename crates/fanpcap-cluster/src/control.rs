@@ -21,7 +21,7 @@ pub mod stream;
 
 pub use avp::Avp;
 pub use body::{Body, Leader, Member, State, Status, TooManyWishes, Wish};
-pub use coordinator::{CoordinatorEnd, CoordinatorSettings, Refused, WriteRefused};
+pub use coordinator::{CoordinatorEnd, CoordinatorSettings, Refused};
 pub use endpoint::{Cause, Endpoint, Incoming};
 pub use envelope::{
     ClusterId, DATAGRAM, Envelope, KEY_BYTES, Key, Keys, OpenError, Peer, Role, VERSION,

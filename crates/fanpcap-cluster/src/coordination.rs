@@ -1,6 +1,7 @@
 //! Messages of a coordination engine (embedded protocol, or etcd) to nodes and coordinators.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::error::Error;
 use std::fmt;
 use std::net::SocketAddr;
 use std::num::ParseIntError;
@@ -138,3 +139,45 @@ pub struct View {
     /// What the operator wants.
     pub wishes: Wishes,
 }
+
+/// How a cluster is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Picture {
+    /// What the coordinator sees.
+    pub view: View,
+    /// Which coordinator leads, as it calls itself; `None` if none does.
+    pub leader: Option<String>,
+    /// What an operator should know or do, a sentence each.
+    pub notes: Vec<String>,
+}
+
+/// Why a topology was not written.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// Another coordinator leads.
+    NotLeading,
+    /// The cluster's topology is another by now. Poll, then plan anew.
+    Changed,
+    /// The engine was out of reach afterwards: it may have the topology. Poll, then plan anew.
+    Unknown,
+    /// The coordinator could not store the topology, so nobody hears of it. It is stored and sent
+    /// later, or never.
+    Unstored,
+    /// The engine does not serve: what it refuses, or which system call failed.
+    Engine(Box<dyn Error + Send + Sync>),
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotLeading => f.write_str("another coordinator leads"),
+            Self::Changed => f.write_str("the topology has changed in the meantime"),
+            Self::Unknown => f.write_str("the coordination engine did not say whether it wrote"),
+            Self::Unstored => f.write_str("the coordinator's file can't be written"),
+            Self::Engine(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for WriteError {}

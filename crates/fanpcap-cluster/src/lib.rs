@@ -18,7 +18,9 @@ pub mod reshape;
 pub mod coordinator;
 pub mod node;
 
-pub use coordination::{Announcement, Live, NodeEvent, Refusal, Setup, Version, View, Wishes};
+pub use coordination::{
+    Announcement, Live, NodeEvent, Picture, Refusal, Setup, Version, View, Wishes, WriteError,
+};
 pub use encoding::{DecodeError, MOST_ENCODED};
 pub use identity::{NodeId, Revision};
 pub use part::Part;

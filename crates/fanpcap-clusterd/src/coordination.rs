@@ -4,11 +4,10 @@
 //! call fails only where waiting mends nothing: a wrong key, a missing permission, a mistake in
 //! settings.
 
-use std::fmt;
 use std::time::Duration;
 
 use fanpcap_cluster::control::Wish;
-use fanpcap_cluster::{Announcement, NodeEvent, Revision, Topology, View};
+use fanpcap_cluster::{Announcement, NodeEvent, Picture, Revision, Topology, View, WriteError};
 
 use crate::conf::Conf;
 
@@ -112,45 +111,3 @@ pub trait OperatorSide {
     /// The engine is out of reach, or refuses.
     fn wish(&mut self, wish: &Wish) -> anyhow::Result<()>;
 }
-
-/// How a cluster is.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Picture {
-    /// What the coordinator sees.
-    pub view: View,
-    /// Which coordinator leads, as it calls itself; `None` if none does.
-    pub leader: Option<String>,
-    /// What an operator should know or do, a sentence each.
-    pub notes: Vec<String>,
-}
-
-/// Why a topology was not written.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum WriteError {
-    /// Another coordinator leads.
-    NotLeading,
-    /// The cluster's topology is another by now. Poll, then plan anew.
-    Changed,
-    /// The engine was out of reach afterwards: it may have the topology. Poll, then plan anew.
-    Unknown,
-    /// The coordinator could not store the topology, so nobody hears of it. It is stored and sent
-    /// later, or never.
-    Unstored,
-    /// The engine does not serve: what it refuses, or which system call failed.
-    Engine(anyhow::Error),
-}
-
-impl fmt::Display for WriteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotLeading => f.write_str("another coordinator leads"),
-            Self::Changed => f.write_str("the topology has changed in the meantime"),
-            Self::Unknown => f.write_str("the coordination engine did not say whether it wrote"),
-            Self::Unstored => f.write_str("the coordinator's file can't be written"),
-            Self::Engine(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for WriteError {}

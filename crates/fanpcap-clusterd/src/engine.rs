@@ -9,7 +9,7 @@ use fanpcap_cluster::{Announcement, Topology, Wishes};
 use crate::conf::{Conf, Engine};
 use crate::coordination::{CoordinatorSide, NodeSide, OperatorSide};
 use crate::embedded::{EmbeddedCoordinator, EmbeddedNode, EmbeddedOperator};
-use crate::etcd::{EtcdCoordinator, EtcdKeys, EtcdNode};
+use crate::etcd::{self, EtcdKeys};
 use crate::fixed::{Fixed, FixedOperator};
 
 /// The default directory of a coordinator's state; systemd may name another.
@@ -26,7 +26,7 @@ pub fn node_side(conf: &Conf, announcement: &Announcement) -> Result<Box<dyn Nod
         Engine::Embedded(embedded) => {
             Ok(Box::new(EmbeddedNode::new(conf, embedded, *announcement)?))
         }
-        Engine::Etcd(etcd) => Ok(Box::new(EtcdNode::new(&conf.cluster, etcd)?)),
+        Engine::Etcd(etcd) => Ok(Box::new(etcd::node(&conf.cluster, etcd)?)),
     }
 }
 
@@ -49,7 +49,7 @@ pub fn coordinator_side(
             Ok(Box::new(side))
         }
         Engine::Etcd(etcd) => {
-            let side = EtcdCoordinator::new(&conf.cluster, etcd, who, wishes)?;
+            let side = etcd::coordinator(&conf.cluster, etcd, who, wishes)?;
             Ok(Box::new(side))
         }
     }

@@ -7,52 +7,36 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use fanpcap_cluster::control::Wish;
-use fanpcap_cluster::{Announcement, NodeEvent, Revision, Topology, View, Wishes};
-use fanpcap_etcd::coordination::{self, CoordinatorLink, Desired, Look, Names, NodeLink};
+use fanpcap_cluster::{
+    Announcement, NodeEvent, Picture, Revision, Topology, View, Wishes, WriteError,
+};
+use fanpcap_etcd::coordination::{self, CoordinatorLink, Desired, Names, NodeLink};
 use fanpcap_etcd::{CallError, Client, Credentials, Settings, TlsFiles};
 
 use crate::conf::{Etcd, Placed};
-use crate::coordination::{CoordinatorSide, NodeSide, OperatorSide, Picture, WriteError};
+use crate::coordination::{CoordinatorSide, NodeSide, OperatorSide};
 
-/// A node's side.
-#[derive(Debug)]
-pub struct EtcdNode(NodeLink);
-
-/// A coordinator's side.
-#[derive(Debug)]
-pub struct EtcdCoordinator(CoordinatorLink);
-
-/// A cluster's keys, for who is neither node nor coordinator.
-#[derive(Debug)]
-pub struct EtcdKeys {
-    client: Client,
-    names: Names,
+/// Connects a node with the cluster of this name. An etcd that is out of reach is waited for.
+///
+/// # Errors
+///
+/// The settings are no good, or a file can't be read.
+pub fn node(cluster: &str, conf: &Etcd) -> Result<NodeLink> {
+    let client = Arc::new(client(conf)?);
+    Ok(NodeLink::start(client, Names::new(cluster), conf.lease))
 }
 
-impl EtcdNode {
-    /// Connects with the cluster of this name. An etcd that is out of reach is waited for.
-    ///
-    /// # Errors
-    ///
-    /// The settings are no good, or a file can't be read.
-    pub fn new(cluster: &str, conf: &Etcd) -> Result<Self> {
-        let client = Arc::new(client(conf)?);
-        let names = Names::new(cluster);
-        Ok(Self(NodeLink::start(client, names, conf.lease)))
-    }
-}
-
-impl NodeSide for EtcdNode {
+impl NodeSide for NodeLink {
     fn announce(&mut self, announcement: &Announcement) {
-        self.0.announce(*announcement);
+        Self::announce(self, *announcement);
     }
 
     fn poll(&mut self, wait: Duration) -> Result<Vec<NodeEvent>> {
-        self.0.poll(wait).map_err(refused)
+        Self::poll(self, wait).map_err(refused)
     }
 
     fn acknowledge(&mut self, revision: Revision) {
-        self.0.acknowledge(revision);
+        Self::acknowledge(self, revision);
     }
 }
 
@@ -61,25 +45,27 @@ impl NodeSide for EtcdNode {
 const SOONER: Duration = Duration::from_secs(1);
 const LEAST: Duration = Duration::from_secs(2);
 
-impl EtcdCoordinator {
-    /// Stands for election in the cluster of this name. `who` is seen by who looks at the election.
-    /// `wishes` are those of the settings; drained nodes and weights come from etcd.
-    ///
-    /// # Errors
-    ///
-    /// The settings are no good, or a file can't be read.
-    pub fn new(cluster: &str, conf: &Etcd, who: &str, wishes: Wishes) -> Result<Self> {
-        let client = Arc::new(client(conf)?);
-        let names = Names::new(cluster);
-        let ttl = conf.lease.saturating_sub(SOONER).max(LEAST);
-        let link = CoordinatorLink::start(client, names, ttl, who, wishes);
-        Ok(Self(link))
-    }
+/// Stands for election in the cluster of this name. `who` is seen by who looks at the election.
+/// `wishes` are those of the settings; drained nodes and weights come from etcd.
+///
+/// # Errors
+///
+/// The settings are no good, or a file can't be read.
+pub fn coordinator(
+    cluster: &str,
+    conf: &Etcd,
+    who: &str,
+    wishes: Wishes,
+) -> Result<CoordinatorLink> {
+    let client = Arc::new(client(conf)?);
+    let names = Names::new(cluster);
+    let ttl = conf.lease.saturating_sub(SOONER).max(LEAST);
+    Ok(CoordinatorLink::start(client, names, ttl, who, wishes))
 }
 
-impl CoordinatorSide for EtcdCoordinator {
+impl CoordinatorSide for CoordinatorLink {
     fn poll(&mut self, wait: Duration) -> Result<&View> {
-        self.0.poll(wait).map_err(refused)
+        Self::poll(self, wait).map_err(refused)
     }
 
     fn write(
@@ -87,22 +73,23 @@ impl CoordinatorSide for EtcdCoordinator {
         topology: &Topology,
         replaces: Option<Revision>,
     ) -> Result<Revision, WriteError> {
-        let written = self.0.write(topology, replaces);
-        written.map_err(|error| match error {
-            coordination::WriteError::NotLeading => WriteError::NotLeading,
-            coordination::WriteError::Changed => WriteError::Changed,
-            coordination::WriteError::Unknown(_) => WriteError::Unknown,
-            coordination::WriteError::Refused(error) => WriteError::Engine(refused(error)),
-        })
+        Self::write(self, topology, replaces)
     }
 
     fn troubles(&self) -> Vec<String> {
-        self.0.denied().map(str::to_owned).into_iter().collect()
+        self.denied().map(str::to_owned).into_iter().collect()
     }
 
     fn resign(&mut self) {
-        self.0.resign();
+        Self::resign(self);
     }
+}
+
+/// A cluster's keys, for who is neither node nor coordinator.
+#[derive(Debug)]
+pub struct EtcdKeys {
+    client: Client,
+    names: Names,
 }
 
 impl EtcdKeys {
@@ -117,39 +104,17 @@ impl EtcdKeys {
             names: Names::new(cluster),
         })
     }
-
-    /// The present view, and who the coordinator that leads says it is.
-    ///
-    /// # Errors
-    ///
-    /// etcd is out of reach, or refuses.
-    pub fn look(&self, wishes: &Wishes) -> Result<Look> {
-        Ok(coordination::look(&self.client, &self.names, wishes)?)
-    }
-
-    /// Changes which nodes are drained and what weights they have. `change` may be called again.
-    ///
-    /// # Errors
-    ///
-    /// etcd is out of reach, or refuses.
-    pub fn change(&self, change: impl Fn(&mut Desired)) -> Result<Desired> {
-        Ok(Desired::change(&self.client, &self.names, change)?)
-    }
 }
 
 impl OperatorSide for EtcdKeys {
     fn look(&mut self) -> Result<Picture> {
-        let look = Self::look(self, &Wishes::default())?;
-        Ok(Picture {
-            view: look.view,
-            leader: look.leader,
-            notes: look.notes,
-        })
+        let wishes = Wishes::default();
+        Ok(coordination::look(&self.client, &self.names, &wishes)?)
     }
 
     fn wish(&mut self, wish: &Wish) -> Result<()> {
         let refused = Cell::new(None);
-        self.change(|desired| {
+        Desired::change(&self.client, &self.names, |desired| {
             let mut wishes = Wishes {
                 drained: std::mem::take(&mut desired.drained),
                 weights: std::mem::take(&mut desired.weights),
@@ -187,9 +152,5 @@ fn client(conf: &Etcd) -> Result<Client> {
 }
 
 fn refused(error: CallError) -> anyhow::Error {
-    let (CallError::Unreachable { endpoint, .. }
-    | CallError::Certificate { endpoint, .. }
-    | CallError::Refused { endpoint, .. }
-    | CallError::Answer { endpoint, .. }) = &error;
-    anyhow!("{endpoint}: {error}")
+    anyhow!("{}: {error}", error.endpoint)
 }

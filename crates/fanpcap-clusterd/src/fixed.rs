@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use fanpcap_cluster::control::Wish;
-use fanpcap_cluster::{Announcement, NodeEvent, Revision, Topology, View};
+use fanpcap_cluster::{Announcement, NodeEvent, Picture, Revision, Topology, View};
 
-use crate::coordination::{NodeSide, OperatorSide, Picture};
+use crate::coordination::{NodeSide, OperatorSide};
 
 /// The revision of a fixed topology.
 pub const FIXED: Revision = Revision(1);

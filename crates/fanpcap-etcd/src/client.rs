@@ -50,7 +50,11 @@ impl Client {
     ///
     /// The settings are no good, or a certificate's file can't be read.
     pub fn new(settings: &Settings) -> Result<Self, SetupError> {
-        settings.check()?;
+        let has_tls = settings.tls.is_some();
+        let mut endpoints = settings.endpoints.iter();
+        if endpoints.len() == 0 || endpoints.any(|it| it.is_tls != has_tls) {
+            return Err(SetupError::Endpoints);
+        }
         Ok(Self {
             gateway: Gateway::new(settings)?,
             endpoints: settings.endpoints.clone(),
@@ -75,11 +79,8 @@ impl Client {
         let deadline = Instant::now() + self.limits.call;
         let body = body.to_string();
         self.by_some_endpoint(deadline, |endpoint, within| {
-            let ask = |token: Option<&str>| self.gateway.call(endpoint, path, &body, token, within);
-            let answer = self.with_token(deadline, ask)?;
-            serde_json::from_value(answer).map_err(|error| CallError::Answer {
-                endpoint: endpoint.to_string(),
-                reason: format!("{path}: {error}"),
+            self.with_token(deadline, |token| {
+                self.gateway.call(endpoint, path, &body, token, within)
             })
         })
     }
@@ -153,11 +154,7 @@ impl Client {
         let body = json!({"name": user.user, "password": user.password}).to_string();
         let path = "/v3/auth/authenticate";
         let answer = self.by_some_endpoint(deadline, |endpoint, within| {
-            let answer = self.gateway.call(endpoint, path, &body, None, within)?;
-            serde_json::from_value(answer).map_err(|error| CallError::Answer {
-                endpoint: endpoint.to_string(),
-                reason: format!("{path}: {error}"),
-            })
+            self.gateway.call(endpoint, path, &body, None, within)
         });
         match answer {
             Ok(Authenticated { token }) => Ok(Token::Given(token)),
@@ -179,6 +176,8 @@ impl Token {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Failure;
+    use crate::settings::TlsFiles;
 
     fn client(endpoints: &[&str]) -> Client {
         let settings = Settings {
@@ -189,18 +188,32 @@ mod tests {
     }
 
     fn told() -> CallError {
-        CallError::Certificate {
-            endpoint: "a".to_owned(),
-            reason: "of the authority".to_owned(),
-        }
+        CallError::new(Failure::Certificate, "a", "of the authority")
     }
 
     fn cut_off(within: Duration) -> CallError {
         thread::sleep(within);
-        CallError::Unreachable {
-            endpoint: "b".to_owned(),
-            reason: "too late".to_owned(),
-        }
+        CallError::new(Failure::Unreachable, "b", "too late")
+    }
+
+    #[test]
+    fn certificates_and_plain_endpoints_exclude_each_other() {
+        let mut settings = Settings {
+            endpoints: vec!["https://a:1".parse().unwrap()],
+            ..Settings::default()
+        };
+        let refused = |settings: &Settings| Client::new(settings).unwrap_err().to_string();
+        let endpoints = SetupError::Endpoints.to_string();
+        assert_eq!(refused(&settings), endpoints);
+        settings.tls = Some(TlsFiles {
+            ca: "/nowhere/ca.pem".into(),
+            own: None,
+        });
+        assert!(refused(&settings).contains("/nowhere/ca.pem"));
+        settings.endpoints.push("http://b:1".parse().unwrap());
+        assert_eq!(refused(&settings), endpoints);
+        settings.endpoints.clear();
+        assert_eq!(refused(&settings), endpoints);
     }
 
     #[test]
@@ -228,6 +241,6 @@ mod tests {
             let is_first = endpoint.authority.ends_with(":1");
             Err::<(), _>(if is_first { told() } else { cut_off(within) })
         });
-        assert!(matches!(answer, Err(CallError::Unreachable { .. })));
+        assert_eq!(answer.unwrap_err().failure, Failure::Unreachable);
     }
 }

@@ -18,10 +18,9 @@ mod record;
 mod view;
 mod registration;
 mod node;
-mod candidacy;
 mod coordinator;
 
-pub use coordinator::{CoordinatorLink, Look, WriteError, look};
+pub use coordinator::{CoordinatorLink, look};
 pub use names::Names;
 pub use node::NodeLink;
 pub use record::Desired;

@@ -17,46 +17,47 @@ pub(crate) mod code {
 
 /// Why a call failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum CallError {
+pub struct CallError {
+    /// What kind of failure it is.
+    pub failure: Failure,
+    /// The endpoint that was asked last.
+    pub endpoint: String,
+    /// What happened there; etcd's own words if it refused.
+    pub reason: String,
+}
+
+/// Kinds of failures of calls.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failure {
     /// The endpoint did not answer, or not in time.
-    Unreachable {
-        /// The endpoint that was asked last.
-        endpoint: String,
-        /// What happened there.
-        reason: String,
-    },
+    Unreachable,
     /// The client does not trust the endpoint's certificate, or the endpoint not the client's.
-    Certificate {
-        /// The endpoint that was asked last.
-        endpoint: String,
-        /// What is wrong with the certificate.
-        reason: String,
-    },
-    /// etcd refused the call.
-    Refused {
-        /// The endpoint that was asked last.
-        endpoint: String,
-        /// gRPC's status code.
-        code: u32,
-        /// etcd's own words.
-        message: String,
-    },
+    Certificate,
+    /// etcd refused the call, with this one of gRPC's status codes.
+    Refused(u32),
     /// The answer is not etcd's.
-    Answer {
-        /// The endpoint that was asked last.
-        endpoint: String,
-        /// What is wrong with the answer.
-        reason: String,
-    },
+    Answer,
 }
 
 impl CallError {
+    pub(crate) fn new(
+        failure: Failure,
+        endpoint: impl fmt::Display,
+        reason: impl fmt::Display,
+    ) -> Self {
+        Self {
+            failure,
+            endpoint: endpoint.to_string(),
+            reason: reason.to_string(),
+        }
+    }
+
     /// Whether another endpoint may do what this one did not.
     pub(crate) fn is_elsewhere(&self) -> bool {
-        match self {
-            Self::Unreachable { .. } | Self::Certificate { .. } | Self::Answer { .. } => true,
-            Self::Refused { code, .. } => matches!(
-                *code,
+        match self.failure {
+            Failure::Unreachable | Failure::Certificate | Failure::Answer => true,
+            Failure::Refused(code) => matches!(
+                code,
                 code::DEADLINE_EXCEEDED
                     | code::RESOURCE_EXHAUSTED
                     | code::ABORTED
@@ -67,16 +68,13 @@ impl CallError {
 
     /// Whether waiting mends nothing: somebody must change settings, etcd's or the client's.
     pub(crate) fn is_lasting(&self) -> bool {
-        match self {
-            Self::Certificate { .. } | Self::Refused { .. } => true,
-            Self::Unreachable { .. } | Self::Answer { .. } => false,
-        }
+        matches!(self.failure, Failure::Certificate | Failure::Refused(_))
     }
 
     /// Whether etcd wants a new token: it forgets all tokens when it restarts, and holds those for
     /// old that are older than the last change of users or roles (`ErrAuthOldRevision`).
     pub(crate) fn wants_token(&self) -> bool {
-        let Self::Refused { code, message, .. } = self else {
+        let Failure::Refused(code) = self.failure else {
             return false;
         };
         let texts = [
@@ -84,31 +82,26 @@ impl CallError {
             "revision of auth store is old",
             "revision in header is old",
         ];
-        *code == code::UNAUTHENTICATED || texts.iter().any(|text| message.contains(text))
+        code == code::UNAUTHENTICATED || texts.iter().any(|text| self.reason.contains(text))
     }
 
     /// Whether etcd was asked for a token, but has authentication turned off.
     pub(crate) fn is_auth_off(&self) -> bool {
-        matches!(self, Self::Refused { code: code::FAILED_PRECONDITION, message, .. }
-            if message.contains("authentication is not enabled"))
+        self.failure == Failure::Refused(code::FAILED_PRECONDITION)
+            && self.reason.contains("authentication is not enabled")
     }
 }
 
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreachable { endpoint, reason } => {
-                write!(f, "etcd at {endpoint} is not in reach: {reason}")
-            }
-            Self::Certificate { endpoint, reason } => {
+        let (endpoint, reason) = (&self.endpoint, &self.reason);
+        match self.failure {
+            Failure::Unreachable => write!(f, "etcd at {endpoint} is not in reach: {reason}"),
+            Failure::Certificate => {
                 write!(f, "etcd at {endpoint}: certificates do not match: {reason}")
             }
-            Self::Refused {
-                endpoint, message, ..
-            } => write!(f, "etcd at {endpoint} refuses: {message}"),
-            Self::Answer { endpoint, reason } => {
-                write!(f, "{endpoint} does not answer as etcd does: {reason}")
-            }
+            Failure::Refused(_) => write!(f, "etcd at {endpoint} refuses: {reason}"),
+            Failure::Answer => write!(f, "{endpoint} does not answer as etcd does: {reason}"),
         }
     }
 }
@@ -118,14 +111,10 @@ impl std::error::Error for CallError {}
 /// Why a client can't be made.
 #[derive(Debug)]
 pub enum SetupError {
-    /// There are no endpoints, or more than [`crate::Settings::ENDPOINTS`].
+    /// There are no endpoints, or not all are `https` with certificates and `http` without.
     Endpoints,
     /// An endpoint's text is not `http://HOST:PORT` or `https://HOST:PORT`.
     Endpoint(String),
-    /// An endpoint is `https`, and no CA was named.
-    NoCa(String),
-    /// Certificates, or a password, would go over a connection that is not encrypted.
-    Plain(String),
     /// A file of certificates or keys can't be read.
     File(PathBuf, io::Error),
     /// A file has no certificate or no key in PEM form.
@@ -138,17 +127,15 @@ pub enum SetupError {
 impl fmt::Display for SetupError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Endpoints => write!(f, "etcd needs between 1 and 16 endpoints"),
+            Self::Endpoints => {
+                write!(
+                    f,
+                    "etcd needs endpoints, all by https and with a CA, or none"
+                )
+            }
             Self::Endpoint(text) => write!(
                 f,
                 "etcd endpoint {text:?}: write http://HOST:PORT or https://HOST:PORT"
-            ),
-            Self::NoCa(text) => {
-                write!(f, "etcd endpoint {text}: https needs the CA's certificate")
-            }
-            Self::Plain(text) => write!(
-                f,
-                "etcd endpoint {text}: certificates are set, so write https in the place of http"
             ),
             Self::File(path, error) => write!(f, "reading {}: {error}", path.display()),
             Self::Pem(path, what) => write!(f, "{}: no {what} in PEM form", path.display()),

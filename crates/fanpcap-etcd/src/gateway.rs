@@ -5,11 +5,12 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use ureq::tls::TlsConfig;
 use ureq::{Agent, BodyReader};
 
-use crate::error::{CallError, SetupError};
+use crate::error::{CallError, Failure, SetupError};
 use crate::settings::{Endpoint, Limits, Settings, TlsFiles};
 use crate::tls::{self, Stamp};
 
@@ -35,17 +36,6 @@ struct Current {
     looked: Instant,
 }
 
-/// How etcd words an error: `error` up to 3.5, `message` since.
-#[derive(Deserialize)]
-struct Failure {
-    #[serde(default)]
-    error: Value,
-    #[serde(default)]
-    message: String,
-    #[serde(default)]
-    code: u32,
-}
-
 impl Gateway {
     pub(crate) fn new(settings: &Settings) -> Result<Self, SetupError> {
         let stamps = settings.tls.as_ref().map(tls::stamps).unwrap_or_default();
@@ -62,14 +52,14 @@ impl Gateway {
     }
 
     /// The answer of `endpoint` to a call.
-    pub(crate) fn call(
+    pub(crate) fn call<T: DeserializeOwned>(
         &self,
         endpoint: &Endpoint,
         path: &str,
         body: &str,
         token: Option<&str>,
         within: Duration,
-    ) -> Result<Value, CallError> {
+    ) -> Result<T, CallError> {
         let request = self.post(endpoint, path, token);
         let request = request.config().timeout_global(Some(within)).build();
         let response = request.send(body);
@@ -79,12 +69,10 @@ impl Gateway {
         let body = body.read_to_vec();
         let body = body.map_err(|error| unreachable(endpoint, &error))?;
         if !status.is_success() {
-            return Err(failure(endpoint, status.as_u16(), &body));
+            return Err(refused(endpoint, status.as_u16(), &body));
         }
-        serde_json::from_slice(&body).map_err(|error| CallError::Answer {
-            endpoint: endpoint.to_string(),
-            reason: error.to_string(),
-        })
+        serde_json::from_slice(&body)
+            .map_err(|error| CallError::new(Failure::Answer, endpoint, format!("{path}: {error}")))
     }
 
     /// The answer of `endpoint` as it comes, for as long as something comes.
@@ -107,7 +95,7 @@ impl Gateway {
             let mut body = Vec::new();
             // If the body can't be read, only the status is reported.
             let _ = (&mut reader).take(ANSWER).read_to_end(&mut body);
-            return Err(failure(endpoint, status.as_u16(), &body));
+            return Err(refused(endpoint, status.as_u16(), &body));
         }
         Ok(BufReader::new(reader))
     }
@@ -163,11 +151,11 @@ fn agent(limits: &Limits, tls: Option<TlsConfig>) -> Agent {
 }
 
 fn unreachable(endpoint: &Endpoint, error: &ureq::Error) -> CallError {
-    let (endpoint, reason) = (endpoint.to_string(), error.to_string());
-    match is_of_tls(error) {
-        true => CallError::Certificate { endpoint, reason },
-        false => CallError::Unreachable { endpoint, reason },
-    }
+    let failure = match is_of_tls(error) {
+        true => Failure::Certificate,
+        false => Failure::Unreachable,
+    };
+    CallError::new(failure, endpoint, error)
 }
 
 /// Whether it is rustls that ended the connection, or its peer by an alert.
@@ -181,19 +169,23 @@ fn is_of_tls(error: &ureq::Error) -> bool {
 }
 
 /// The error that an answer with this status tells.
-fn failure(endpoint: &Endpoint, status: u16, body: &[u8]) -> CallError {
-    let endpoint = endpoint.to_string();
-    let Ok(failure) = serde_json::from_slice::<Failure>(body) else {
-        let reason = format!("HTTP status {status}");
-        return CallError::Answer { endpoint, reason };
-    };
-    let message = match failure.error.as_str() {
-        Some(error) if failure.message.is_empty() => error.to_owned(),
-        _ => failure.message,
-    };
-    CallError::Refused {
-        endpoint,
-        code: failure.code,
-        message,
+fn refused(endpoint: &Endpoint, status: u16, body: &[u8]) -> CallError {
+    /// How etcd words an error: `error` up to 3.5, `message` since.
+    #[derive(Deserialize)]
+    struct Refusal {
+        #[serde(default)]
+        error: Value,
+        #[serde(default)]
+        message: String,
+        #[serde(default)]
+        code: u32,
     }
+    let Ok(refusal) = serde_json::from_slice::<Refusal>(body) else {
+        return CallError::new(Failure::Answer, endpoint, format!("HTTP status {status}"));
+    };
+    let words = match refusal.error.as_str() {
+        Some(error) if refusal.message.is_empty() => error,
+        _ => &refusal.message,
+    };
+    CallError::new(Failure::Refused(refusal.code), endpoint, words)
 }

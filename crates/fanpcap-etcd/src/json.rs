@@ -2,72 +2,66 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
 use serde::de::{Deserializer, Error};
-use serde::{Deserialize, Serialize, Serializer};
 
-/// Bytes: base64 in JSON.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub(crate) struct Bytes(pub(crate) Vec<u8>);
+/// Bytes as JSON has them.
+pub(crate) fn encode(bytes: &[u8]) -> String {
+    STANDARD.encode(bytes)
+}
 
-impl Serialize for Bytes {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&STANDARD.encode(&self.0))
+/// Reads bytes.
+pub(crate) fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    STANDARD.decode(text).map_err(D::Error::custom)
+}
+
+/// Reads a 64-bit number. The gateway takes plain numbers too, and so does this.
+pub(crate) fn number<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Form {
+        Text(String),
+        Plain(i64),
+    }
+    match Form::deserialize(deserializer)? {
+        Form::Text(text) => text.parse().map_err(D::Error::custom),
+        Form::Plain(number) => Ok(number),
     }
 }
 
-impl<'de> Deserialize<'de> for Bytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = String::deserialize(deserializer)?;
-        STANDARD.decode(text).map(Self).map_err(D::Error::custom)
+/// Reads the store's revision in the header of an answer about keys. One without it is not etcd's.
+pub(crate) fn revision<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    #[derive(Deserialize)]
+    struct Header {
+        #[serde(deserialize_with = "number")]
+        revision: i64,
     }
-}
-
-/// A 64-bit number: a string in JSON. The gateway takes plain numbers too, and so does this.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
-pub(crate) struct Number(pub(crate) i64);
-
-impl Serialize for Number {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for Number {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged)]
-        enum Form {
-            Text(String),
-            Plain(i64),
-        }
-        match Form::deserialize(deserializer)? {
-            Form::Text(text) => text.parse().map(Self).map_err(D::Error::custom),
-            Form::Plain(number) => Ok(Self(number)),
-        }
-    }
-}
-
-/// What every answer about keys begins with. One without a revision is not etcd's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
-pub(crate) struct Header {
-    /// The store's revision when it answered.
-    pub(crate) revision: Number,
+    Header::deserialize(deserializer).map(|header| header.revision)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    #[derive(Debug, Deserialize, PartialEq)]
+    struct Pair(
+        #[serde(deserialize_with = "number")] i64,
+        #[serde(deserialize_with = "bytes")] Vec<u8>,
+    );
+
     #[test]
     fn numbers_are_strings_and_bytes_are_base64() {
-        let text = serde_json::to_string(&(Number(-7), Bytes(b"a\xff".to_vec()))).unwrap();
-        assert_eq!(text, r#"["-7","Yf8="]"#);
-        let back: (Number, Bytes) = serde_json::from_str(&text).unwrap();
-        assert_eq!(back, (Number(-7), Bytes(b"a\xff".to_vec())));
-        assert_eq!(serde_json::from_str::<Number>("5").unwrap(), Number(5));
-        for text in ["\"x\"", "1.5", "\"99999999999999999999\"", "null"] {
-            assert!(serde_json::from_str::<Number>(text).is_err(), "{text}");
+        assert_eq!(encode(b"a\xff"), "Yf8=");
+        let read = |text: &str| serde_json::from_str::<Pair>(text);
+        assert_eq!(
+            read(r#"["-7","Yf8="]"#).unwrap(),
+            Pair(-7, b"a\xff".to_vec())
+        );
+        assert_eq!(read(r#"[5,""]"#).unwrap(), Pair(5, Vec::new()));
+        for number in ["\"x\"", "1.5", "\"99999999999999999999\"", "null"] {
+            assert!(read(&format!("[{number},\"\"]")).is_err(), "{number}");
         }
-        assert!(serde_json::from_str::<Bytes>("\"?\"").is_err());
+        assert!(read(r#"["5","?"]"#).is_err());
     }
 }

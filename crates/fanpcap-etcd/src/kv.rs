@@ -1,48 +1,32 @@
 //! Keys and values: range, replace, transaction.
 
 use serde::Deserialize;
+use serde::de::Deserializer;
 use serde_json::{Value, json};
 
 use crate::client::Client;
 use crate::error::CallError;
-use crate::json::{Bytes, Header, Number};
+use crate::json;
 
 /// A key with its value and revisions.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(default)]
 pub struct KeyValue {
     /// The key.
+    #[serde(deserialize_with = "json::bytes")]
     pub key: Vec<u8>,
     /// Its value.
+    #[serde(deserialize_with = "json::bytes")]
     pub value: Vec<u8>,
     /// The revision that created it.
+    #[serde(deserialize_with = "json::number")]
     pub create_revision: i64,
     /// The revision that changed it last.
+    #[serde(deserialize_with = "json::number")]
     pub mod_revision: i64,
     /// The lease that it is under; 0 for none.
+    #[serde(deserialize_with = "json::number")]
     pub lease: i64,
-}
-
-/// The gateway's form of a key with its value.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct WireKeyValue {
-    key: Bytes,
-    value: Bytes,
-    create_revision: Number,
-    mod_revision: Number,
-    lease: Number,
-}
-
-impl From<WireKeyValue> for KeyValue {
-    fn from(wire: WireKeyValue) -> Self {
-        Self {
-            key: wire.key.0,
-            value: wire.value.0,
-            create_revision: wire.create_revision.0,
-            mod_revision: wire.mod_revision.0,
-            lease: wire.lease.0,
-        }
-    }
 }
 
 /// One key, or all that begin alike.
@@ -58,10 +42,10 @@ impl Keys {
     /// The fields `key` and `range_end` of a request.
     pub(crate) fn fields(&self) -> Value {
         match self {
-            Self::One(key) => json!({"key": Bytes(key.clone())}),
+            Self::One(key) => json!({"key": json::encode(key)}),
             Self::Prefix(prefix) => {
-                let end = Bytes(after_prefix(prefix));
-                json!({"key": Bytes(prefix.clone()), "range_end": end})
+                let end = json::encode(&after_prefix(prefix));
+                json!({"key": json::encode(prefix), "range_end": end})
             }
         }
     }
@@ -80,28 +64,14 @@ fn after_prefix(prefix: &[u8]) -> Vec<u8> {
 }
 
 /// What a range had at a revision.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct Range {
     /// The store's revision.
+    #[serde(rename = "header", deserialize_with = "json::revision")]
     pub revision: i64,
     /// The keys, in the order of their bytes.
-    pub kvs: Vec<KeyValue>,
-}
-
-#[derive(Deserialize)]
-struct WireRange {
-    header: Header,
     #[serde(default)]
-    kvs: Vec<WireKeyValue>,
-}
-
-impl From<WireRange> for Range {
-    fn from(wire: WireRange) -> Self {
-        Self {
-            revision: wire.header.revision.0,
-            kvs: wire.kvs.into_iter().map(KeyValue::from).collect(),
-        }
-    }
+    pub kvs: Vec<KeyValue>,
 }
 
 /// A condition of a transaction: this key has exactly that.
@@ -111,26 +81,18 @@ pub enum Compare {
     CreateRevision(Vec<u8>, i64),
     /// The revision that changed the key last; 0 if there is no such key.
     ModRevision(Vec<u8>, i64),
-    /// The key's value.
-    Value(Vec<u8>, Vec<u8>),
 }
 
 impl Compare {
     fn to_json(&self) -> Value {
-        match self {
-            Self::CreateRevision(key, revision) => json!({
-                "key": Bytes(key.clone()), "target": "CREATE", "result": "EQUAL",
-                "create_revision": Number(*revision),
-            }),
-            Self::ModRevision(key, revision) => json!({
-                "key": Bytes(key.clone()), "target": "MOD", "result": "EQUAL",
-                "mod_revision": Number(*revision),
-            }),
-            Self::Value(key, value) => json!({
-                "key": Bytes(key.clone()), "target": "VALUE", "result": "EQUAL",
-                "value": Bytes(value.clone()),
-            }),
-        }
+        let (key, target, field, revision) = match self {
+            Self::CreateRevision(key, revision) => (key, "CREATE", "create_revision", revision),
+            Self::ModRevision(key, revision) => (key, "MOD", "mod_revision", revision),
+        };
+        json!({
+            "key": json::encode(key), "target": target, "result": "EQUAL",
+            field: revision.to_string(),
+        })
     }
 }
 
@@ -155,15 +117,15 @@ pub enum Operation {
 impl Operation {
     fn to_json(&self) -> Value {
         match self {
-            Self::Put { key, value, lease } => json!({"request_put": put(key, value, *lease)}),
+            Self::Put { key, value, lease } => json!({"request_put": {
+                "key": json::encode(key),
+                "value": json::encode(value),
+                "lease": lease.to_string(),
+            }}),
             Self::Delete(keys) => json!({"request_delete_range": keys.fields()}),
             Self::Get(keys) => json!({"request_range": keys.fields()}),
         }
     }
-}
-
-fn put(key: &[u8], value: &[u8], lease: i64) -> Value {
-    json!({"key": Bytes(key.to_vec()), "value": Bytes(value.to_vec()), "lease": Number(lease)})
 }
 
 /// What [`Client::replace`] came to.
@@ -176,28 +138,26 @@ pub enum Replaced {
 }
 
 /// What a transaction came to.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct Txn {
     /// Whether all conditions held.
+    #[serde(default)]
     pub succeeded: bool,
     /// The store's revision: that of the transaction's own writes if it wrote.
+    #[serde(rename = "header", deserialize_with = "json::revision")]
     pub revision: i64,
     /// What [`Operation::Get`] read, in the order of the operations.
+    #[serde(default, rename = "responses", deserialize_with = "ranges")]
     pub ranges: Vec<Range>,
 }
 
-#[derive(Deserialize)]
-struct WireTxn {
-    header: Header,
-    #[serde(default)]
-    succeeded: bool,
-    #[serde(default)]
-    responses: Vec<WireResponse>,
-}
-
-#[derive(Deserialize)]
-struct WireResponse {
-    response_range: Option<WireRange>,
+fn ranges<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Range>, D::Error> {
+    #[derive(Deserialize)]
+    struct Response {
+        response_range: Option<Range>,
+    }
+    let all = Vec::<Response>::deserialize(deserializer)?.into_iter();
+    Ok(all.filter_map(|response| response.response_range).collect())
 }
 
 impl Client {
@@ -207,8 +167,7 @@ impl Client {
     ///
     /// No endpoint answered in time, or etcd refused.
     pub fn range(&self, keys: &Keys) -> Result<Range, CallError> {
-        self.call::<WireRange>("/v3/kv/range", &keys.fields())
-            .map(Range::from)
+        self.call("/v3/kv/range", &keys.fields())
     }
 
     /// Stores a value in the place of the one of revision `replaces`; 0 for no value.
@@ -262,13 +221,7 @@ impl Client {
             "success": list(then),
             "failure": list(otherwise),
         });
-        let wire: WireTxn = self.call("/v3/kv/txn", &body)?;
-        let ranges = wire.responses.into_iter().filter_map(|r| r.response_range);
-        Ok(Txn {
-            succeeded: wire.succeeded,
-            revision: wire.header.revision.0,
-            ranges: ranges.map(Range::from).collect(),
-        })
+        self.call("/v3/kv/txn", &body)
     }
 }
 

@@ -1,71 +1,58 @@
 //! Leases: keys that vanish when their owner does.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::Client;
-use crate::error::CallError;
-use crate::json::Number;
-
-/// A lease that etcd granted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Lease {
-    /// Its number.
-    pub id: i64,
-    /// How long it lasts without being kept alive. etcd grants at least 1.5 times its election
-    /// timeout, and starts each lease anew when its leader changes.
-    pub ttl: Duration,
-}
+use crate::error::{CallError, Failure};
+use crate::json;
 
 #[derive(Deserialize)]
 struct Granted {
-    #[serde(rename = "ID")]
-    id: Number,
-    #[serde(rename = "TTL", default)]
-    ttl: Number,
-}
-
-#[derive(Deserialize)]
-struct Kept {
-    result: Granted,
-}
-
-impl Granted {
-    fn lease(&self) -> Option<Lease> {
-        let seconds = u64::try_from(self.ttl.0).ok().filter(|ttl| *ttl > 0)?;
-        Some(Lease {
-            id: self.id.0,
-            ttl: Duration::from_secs(seconds),
-        })
-    }
+    #[serde(rename = "ID", deserialize_with = "json::number")]
+    id: i64,
+    /// In seconds; 0 for a lease that is gone.
+    #[serde(rename = "TTL", default, deserialize_with = "json::number")]
+    ttl: i64,
 }
 
 impl Client {
-    /// A new lease that lasts at least so long, in whole seconds.
+    /// A new lease that lasts at least so long, in whole seconds, without being kept alive. etcd
+    /// grants at least 1.5 times its election timeout, and starts each lease anew when its leader
+    /// changes.
     ///
     /// # Errors
     ///
     /// No endpoint answered in time, or etcd refused. A lease of a lost answer ends by itself.
-    pub fn grant(&self, ttl: Duration) -> Result<Lease, CallError> {
+    pub fn grant(&self, ttl: Duration) -> Result<i64, CallError> {
         let seconds = ttl.as_secs() + u64::from(ttl.subsec_nanos() > 0);
-        let body = json!({"TTL": Number(i64::try_from(seconds).unwrap_or(i64::MAX))});
+        let body = json!({"TTL": seconds.to_string()});
         let granted: Granted = self.call("/v3/lease/grant", &body)?;
-        granted.lease().ok_or_else(|| CallError::Answer {
-            endpoint: "lease/grant".to_owned(),
-            reason: "a lease without a time".to_owned(),
-        })
+        match granted.ttl > 0 {
+            true => Ok(granted.id),
+            false => Err(CallError::new(
+                Failure::Answer,
+                "lease/grant",
+                "a lease without a time",
+            )),
+        }
     }
 
-    /// Starts a lease's time anew; `None` if etcd has no such lease any more.
+    /// Starts a lease's time anew. Returns whether etcd has such a lease.
     ///
     /// # Errors
     ///
     /// No endpoint answered in time, or etcd refused.
-    pub fn keep_alive(&self, id: i64) -> Result<Option<Lease>, CallError> {
-        let kept: Kept = self.call("/v3/lease/keepalive", &json!({"ID": Number(id)}))?;
-        Ok(kept.result.lease())
+    pub fn keep_alive(&self, id: i64) -> Result<bool, CallError> {
+        #[derive(Deserialize)]
+        struct Kept {
+            result: Granted,
+        }
+        let kept: Kept = self.call("/v3/lease/keepalive", &json!({"ID": id.to_string()}))?;
+        Ok(kept.result.ttl > 0)
     }
 
     /// Ends a lease, and so the keys under it. One that is gone already is fine.
@@ -74,13 +61,32 @@ impl Client {
     ///
     /// No endpoint answered in time, or etcd refused.
     pub fn revoke(&self, id: i64) -> Result<(), CallError> {
-        let revoked =
-            self.call::<serde_json::Value>("/v3/lease/revoke", &json!({"ID": Number(id)}));
-        match revoked {
-            Err(CallError::Refused { message, .. }) if message.contains("lease not found") => {
-                Ok(())
-            }
-            other => other.map(|_| ()),
+        let body = json!({"ID": id.to_string()});
+        match self.call::<Value>("/v3/lease/revoke", &body) {
+            Err(error) if error.reason.contains("lease not found") => Ok(()),
+            other => other.map(drop),
         }
+    }
+}
+
+/// A lease that is granted anew as often as it is lost.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    pub(crate) client: Arc<Client>,
+    pub(crate) ttl: Duration,
+    pub(crate) id: Option<i64>,
+}
+
+impl Lease {
+    /// Keeps it alive. Returns its number, and whether it is a new one.
+    pub(crate) fn keep(&mut self) -> Result<(i64, bool), CallError> {
+        if let Some(id) = self.id {
+            if self.client.keep_alive(id)? {
+                return Ok((id, false));
+            }
+        }
+        let id = self.client.grant(self.ttl)?;
+        self.id = Some(id);
+        Ok((id, true))
     }
 }

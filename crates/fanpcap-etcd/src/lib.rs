@@ -20,9 +20,8 @@ pub mod coordination;
 
 pub use client::Client;
 pub use election::{Candidate, leader};
-pub use error::{CallError, SetupError};
+pub use error::{CallError, Failure, SetupError};
 pub use follow::Follower;
 pub use kv::{Compare, KeyValue, Keys, Operation, Range, Replaced, Txn};
-pub use lease::Lease;
 pub use settings::{Credentials, Endpoint, Limits, Settings, TlsFiles};
 pub use watch::{Change, Changes, Watch, WatchEnd};

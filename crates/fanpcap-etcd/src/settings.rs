@@ -121,31 +121,6 @@ pub struct Settings {
     pub limits: Limits,
 }
 
-impl Settings {
-    /// Most endpoints.
-    pub const ENDPOINTS: usize = 16;
-
-    /// Checks what can be checked without reading a file.
-    ///
-    /// # Errors
-    ///
-    /// The first setting that is no good.
-    pub fn check(&self) -> Result<(), SetupError> {
-        if self.endpoints.is_empty() || self.endpoints.len() > Self::ENDPOINTS {
-            return Err(SetupError::Endpoints);
-        }
-        for endpoint in &self.endpoints {
-            if endpoint.is_tls && self.tls.is_none() {
-                return Err(SetupError::NoCa(endpoint.to_string()));
-            }
-            if !endpoint.is_tls && self.tls.is_some() {
-                return Err(SetupError::Plain(endpoint.to_string()));
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,23 +148,5 @@ mod tests {
         for text in bad {
             assert!(text.parse::<Endpoint>().is_err(), "{text}");
         }
-    }
-
-    #[test]
-    fn certificates_and_plain_endpoints_exclude_each_other() {
-        let mut settings = Settings {
-            endpoints: vec!["https://a:1".parse().unwrap()],
-            ..Settings::default()
-        };
-        assert!(matches!(settings.check(), Err(SetupError::NoCa(_))));
-        settings.tls = Some(TlsFiles {
-            ca: "ca.pem".into(),
-            own: None,
-        });
-        assert!(settings.check().is_ok());
-        settings.endpoints.push("http://b:1".parse().unwrap());
-        assert!(matches!(settings.check(), Err(SetupError::Plain(_))));
-        settings.endpoints.clear();
-        assert!(matches!(settings.check(), Err(SetupError::Endpoints)));
     }
 }

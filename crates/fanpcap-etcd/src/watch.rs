@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use ureq::BodyReader;
 
 use crate::client::Client;
-use crate::error::{CallError, code};
-use crate::json::Number;
-use crate::kv::{KeyValue, Keys, WireKeyValue};
+use crate::error::{CallError, Failure, code};
+use crate::json;
+use crate::kv::{KeyValue, Keys};
 use crate::settings::Endpoint;
 
 /// Longest message of a watch, in bytes. etcd splits what is longer than its own limit of 1.5 MB.
@@ -67,7 +67,8 @@ struct Outcome {
     created: bool,
     canceled: bool,
     cancel_reason: String,
-    compact_revision: Number,
+    #[serde(deserialize_with = "json::number")]
+    compact_revision: i64,
     events: Vec<Event>,
 }
 
@@ -75,22 +76,22 @@ struct Outcome {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct LastHeader {
-    revision: Number,
+    #[serde(deserialize_with = "json::number")]
+    revision: i64,
 }
 
 #[derive(Deserialize)]
 struct Event {
     #[serde(rename = "type", default)]
     kind: String,
-    kv: WireKeyValue,
+    kv: KeyValue,
 }
 
 impl From<Event> for Change {
     fn from(event: Event) -> Self {
-        let kv = KeyValue::from(event.kv);
         match event.kind.as_str() {
-            "DELETE" => Self::Delete(kv.key, kv.mod_revision),
-            _ => Self::Put(kv),
+            "DELETE" => Self::Delete(event.kv.key, event.kv.mod_revision),
+            _ => Self::Put(event.kv),
         }
     }
 }
@@ -113,7 +114,7 @@ impl Client {
     /// No endpoint answered in time, or etcd refused.
     pub fn watch(&self, keys: &Keys, from: i64) -> Result<Watch, CallError> {
         let mut request = keys.fields();
-        request["start_revision"] = json!(Number(from));
+        request["start_revision"] = json!(from.to_string());
         let body = json!({"create_request": request}).to_string();
         let deadline = Instant::now() + self.limits().call;
         self.by_some_endpoint(deadline, |endpoint, _| {
@@ -134,12 +135,12 @@ impl Client {
             began: 0,
         };
         let first = watch.message()?;
-        watch.began = first.header.revision.0;
+        watch.began = first.header.revision;
         if first.canceled {
-            return Err(watch.refused(first.cancel_reason));
+            return Err(watch.refused(&first.cancel_reason));
         }
         if !first.created {
-            return Err(watch.no_answer("a watch that does not begin"));
+            return Err(watch.failed(Failure::Answer, "a watch that does not begin"));
         }
         Ok(watch)
     }
@@ -153,11 +154,11 @@ impl Watch {
     /// The watch has ended.
     pub fn wait(&mut self) -> Result<Changes, WatchEnd> {
         let outcome = self.message().map_err(WatchEnd::Broken)?;
-        if outcome.compact_revision.0 > 0 {
+        if outcome.compact_revision > 0 {
             return Err(WatchEnd::Compacted);
         }
         if outcome.canceled {
-            return Err(WatchEnd::Broken(self.refused(outcome.cancel_reason)));
+            return Err(WatchEnd::Broken(self.refused(&outcome.cancel_reason)));
         }
         let changes: Vec<_> = outcome.events.into_iter().map(Change::from).collect();
         // The header's revision may be ahead of changes that come with the next message.
@@ -175,44 +176,34 @@ impl Watch {
             .take(MESSAGE)
             .read_until(b'\n', &mut line);
         if let Err(error) = read {
-            return Err(self.unreachable(&error.to_string()));
+            return Err(self.failed(Failure::Unreachable, error));
         }
         if line.last() != Some(&b'\n') {
-            return Err(self.unreachable("the connection ended"));
+            return Err(self.failed(Failure::Unreachable, "the connection ended"));
         }
         let message: Message =
-            serde_json::from_slice(&line).map_err(|error| self.no_answer(&error.to_string()))?;
+            serde_json::from_slice(&line).map_err(|error| self.failed(Failure::Answer, error))?;
         match message.result {
             Some(outcome) => Ok(outcome),
-            None => Err(self.unreachable(&format!("the watch failed: {}", message.error))),
+            None => {
+                let reason = format!("the watch failed: {}", message.error);
+                Err(self.failed(Failure::Unreachable, reason))
+            }
         }
     }
 
-    fn unreachable(&self, reason: &str) -> CallError {
-        CallError::Unreachable {
-            endpoint: self.endpoint.clone(),
-            reason: reason.to_owned(),
-        }
-    }
-
-    fn no_answer(&self, reason: &str) -> CallError {
-        CallError::Answer {
-            endpoint: self.endpoint.clone(),
-            reason: reason.to_owned(),
-        }
+    fn failed(&self, failure: Failure, reason: impl fmt::Display) -> CallError {
+        CallError::new(failure, &self.endpoint, reason)
     }
 
     /// The error of a watch that etcd cancels: 3.4 answers so where it has no right to the keys,
     /// and where it does not know the token.
-    fn refused(&self, message: String) -> CallError {
-        CallError::Refused {
-            endpoint: self.endpoint.clone(),
-            code: match message.contains("permission denied") {
-                true => code::PERMISSION_DENIED,
-                false => code::UNAUTHENTICATED,
-            },
-            message,
-        }
+    fn refused(&self, reason: &str) -> CallError {
+        let code = match reason.contains("permission denied") {
+            true => code::PERMISSION_DENIED,
+            false => code::UNAUTHENTICATED,
+        };
+        self.failed(Failure::Refused(code), reason)
     }
 }
 

@@ -11,7 +11,6 @@ mod touch;
 mod requests;
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ use super::body::{Body, Leader, State};
 use super::endpoint::{Cause, Endpoint, Incoming};
 use super::envelope::{Peer, Role};
 use super::outbox::Outbox;
-use crate::coordination::{View, Wishes};
+use crate::coordination::{View, Wishes, WriteError};
 use crate::identity::{NodeId, Revision};
 use crate::topology::Topology;
 
@@ -79,32 +78,6 @@ impl CoordinatorSettings {
         }
     }
 }
-
-/// Why a topology was not written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum WriteRefused {
-    /// This coordinator does not lead.
-    NotLeading,
-    /// The cluster's topology is another than the one to replace.
-    Changed,
-    /// What this coordinator knows can't be stored.
-    Unstored,
-    /// The term has given all its revisions, or the topology is none that nodes can follow.
-    Unfit,
-}
-
-impl fmt::Display for WriteRefused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotLeading => write!(f, "this coordinator does not lead"),
-            Self::Changed => write!(f, "the cluster's topology has changed in the meantime"),
-            Self::Unstored => write!(f, "the coordinator's file can't be written"),
-            Self::Unfit => write!(f, "no node could follow the topology"),
-        }
-    }
-}
-
-impl std::error::Error for WriteRefused {}
 
 /// A coordinator's side of the control protocol.
 #[derive(Debug)]
@@ -218,20 +191,22 @@ impl CoordinatorEnd {
         now: Duration,
         topology: &Topology,
         replaces: Option<Revision>,
-    ) -> Result<Revision, WriteRefused> {
+    ) -> Result<Revision, WriteError> {
         let Stance::Leading { leader, .. } = &self.election.stance else {
-            return Err(WriteRefused::NotLeading);
+            return Err(WriteError::NotLeading);
         };
         if !self.knowledge.is_stored() {
-            return Err(WriteRefused::Unstored);
+            return Err(WriteError::Unstored);
         }
         if self.knowledge.revision() != replaces {
-            return Err(WriteRefused::Changed);
+            return Err(WriteError::Changed);
         }
-        topology.check().map_err(|_| WriteRefused::Unfit)?;
+        let why = "the control protocol: no node could follow the topology";
+        let unfit = || WriteError::Engine(why.into());
+        topology.check().map_err(|_| unfit())?;
         let last = replaces.max(self.members.newest());
         let revision = leader.term.after(last, self.endpoint.begin());
-        let revision = revision.ok_or(WriteRefused::Unfit)?;
+        let revision = revision.ok_or_else(unfit)?;
         self.stand(now, revision, Box::new(topology.clone()));
         self.synchronise_all();
         self.deliver(now);

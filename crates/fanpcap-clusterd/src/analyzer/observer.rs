@@ -136,7 +136,7 @@ mod tests {
     use fanpcap_cluster::{NodeId, View};
 
     use super::*;
-    use crate::coordination::Picture;
+    use fanpcap_cluster::Picture;
 
     /// An engine that writes nothing, and that is out of reach at every second look.
     struct Fake {

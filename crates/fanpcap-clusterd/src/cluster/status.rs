@@ -7,14 +7,13 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use fanpcap_cluster::{Live, NodeId, Phase, Revision, Setup, Topology, View};
+use fanpcap_cluster::{Live, NodeId, Phase, Picture, Revision, Setup, Topology, View};
 use fanpcap_terminal::streams;
 use serde_json::{Value, json};
 
 use self::sums::Sums;
 use super::waiting::Notice;
 use crate::conf::{Conf, PATH};
-use crate::coordination::Picture;
 use crate::engine;
 use crate::fixed::UNKNOWN;
 

@@ -88,7 +88,7 @@ mod tests {
     use fanpcap_select::Selection;
 
     use super::*;
-    use crate::coordination::Picture;
+    use fanpcap_cluster::Picture;
 
     /// A cluster in memory.
     #[derive(Default)]

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use fanpcap_cluster::Revision;
+use anyhow::{Context, Result, anyhow};
 use fanpcap_cluster::coordinator::{Coordinator, Note, TICK, Write};
+use fanpcap_cluster::{Revision, WriteError};
 
 use super::beacons::Beacons;
 use super::metrics::Metrics;
 use crate::conf::Conf;
-use crate::coordination::{CoordinatorSide, WriteError};
+use crate::coordination::CoordinatorSide;
 use crate::frames;
 
 #[cfg(test)]
@@ -125,7 +125,9 @@ impl<S: FnMut(&str)> Driver<S> {
                 self.written += 1;
                 return Ok(());
             }
-            Err(WriteError::Engine(error)) => return Err(error).context("writing a topology"),
+            Err(WriteError::Engine(error)) => {
+                return Err(anyhow!(error).context("writing a topology"));
+            }
             Err(error) => error,
         };
         let failed = (write.replaces, error.to_string());

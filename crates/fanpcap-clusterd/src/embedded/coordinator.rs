@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fanpcap_cluster::control::{
-    COORDINATORS, Cause, ClusterId, CoordinatorEnd, CoordinatorSettings, Peer, Role, WriteRefused,
+    COORDINATORS, Cause, ClusterId, CoordinatorEnd, CoordinatorSettings, Peer, Role,
 };
-use fanpcap_cluster::{Revision, Topology, View, Wishes};
+use fanpcap_cluster::{Revision, Topology, View, Wishes, WriteError};
 use fanpcap_terminal::server::not_listening;
 
 use super::access;
 use super::store::Store;
 use super::wire::Wire;
 use crate::conf::{Conf, Embedded};
-use crate::coordination::{CoordinatorSide, WriteError};
+use crate::coordination::CoordinatorSide;
 
 /// A coordinator's side.
 #[derive(Debug)]
@@ -178,14 +178,7 @@ impl CoordinatorSide for EmbeddedCoordinator {
         if self.unstored.is_some() {
             return Err(WriteError::Unstored);
         }
-        written.map_err(|refused| match refused {
-            WriteRefused::NotLeading => WriteError::NotLeading,
-            WriteRefused::Unstored => WriteError::Unstored,
-            WriteRefused::Changed => WriteError::Changed,
-            WriteRefused::Unfit => {
-                WriteError::Engine(anyhow::Error::new(refused).context("the control protocol"))
-            }
-        })
+        written
     }
 
     fn troubles(&self) -> Vec<String> {

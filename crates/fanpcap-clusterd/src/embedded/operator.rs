@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fanpcap_cluster::control::{OperatorEnd, Peer, Reply, Request, Role, Status, Wish};
-use fanpcap_cluster::{Live, View};
+use fanpcap_cluster::{Live, Picture, View};
 
 use super::access;
 use super::wire::Wire;
 use crate::conf::{Conf, Embedded};
-use crate::coordination::{OperatorSide, Picture};
+use crate::coordination::OperatorSide;
 use crate::keyring::random;
 
 /// How long a command waits for the active coordinator: an election and more.

@@ -75,7 +75,7 @@ fn a_node_that_was_cut_off_comes_back_and_no_packet_is_there_twice() {
 ///
 /// Each agent keeps its lease alive at a time of its own, and a node whose lease ends 100 ms before
 /// the other's counts as dead by itself. etcd starts all leases anew when it is started
-/// ([`fanpcap_etcd::Lease::ttl`]): so these two end at once.
+/// ([`fanpcap_etcd::Client::grant`]): so these two end at once.
 fn hang(stage: &mut Stage, nodes: [usize; 2]) -> Result<()> {
     for node in nodes {
         stage.signal(node, "STOP")?;

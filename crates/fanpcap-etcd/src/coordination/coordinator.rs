@@ -1,22 +1,21 @@
 //! A coordinator's side: one thread stands for election, one follows the cluster's keys.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use fanpcap_cluster::{Revision, Topology, View, Wishes};
+use fanpcap_cluster::{Picture, Revision, Topology, View, Wishes, WriteError};
 
-use super::candidacy::{Candidacy, Term};
 use super::names::Names;
 use super::view::{CopyOfKeys, candidates, notes, revision, view};
 use crate::client::Client;
-use crate::election::leader;
+use crate::election::{Candidate, leader};
 use crate::error::CallError;
 use crate::follow::Follower;
 use crate::kv::{Compare, Keys, Operation};
+use crate::lease::Lease;
 
 /// A pause after a call that failed.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -28,6 +27,13 @@ enum News {
     Term(Term),
     Refused(CallError),
     Unreached(CallError),
+}
+
+/// A candidate, and until when its lease lasts at least.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Term {
+    candidate: Candidate,
+    until: Instant,
 }
 
 /// A coordinator's connection with its cluster.
@@ -47,31 +53,6 @@ pub struct CoordinatorLink {
     denied: Option<String>,
 }
 
-/// Why a topology was not written.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum WriteError {
-    /// Another coordinator leads.
-    NotLeading,
-    /// The cluster's topology is another by now.
-    Changed,
-    /// etcd did not answer: it may have the topology.
-    Unknown(CallError),
-    /// etcd refuses the topology.
-    Refused(CallError),
-}
-
-impl fmt::Display for WriteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotLeading => f.write_str("another coordinator leads"),
-            Self::Changed => f.write_str("the topology has changed in the meantime"),
-            Self::Unknown(error) | Self::Refused(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for WriteError {}
-
 impl CoordinatorLink {
     /// Starts the threads. `value` says who the coordinator is, for who looks at the election;
     /// `wishes` are those of the settings.
@@ -86,10 +67,17 @@ impl CoordinatorLink {
         let (order, orders) = mpsc::channel();
         let ended = Arc::new(AtomicBool::new(false));
         follow(&client, &names, outbox.clone(), Arc::clone(&ended));
-        let value = value.as_bytes().to_vec();
-        let candidacy = Candidacy::new(Arc::clone(&client), names.election(), value, ttl);
+        let candidacy = Candidacy {
+            lease: Lease {
+                client: Arc::clone(&client),
+                ttl,
+                id: None,
+            },
+            election: names.election(),
+            value: value.as_bytes().to_vec(),
+        };
         let keeper = thread::spawn(move || {
-            stand(candidacy, ttl, &orders, &outbox);
+            candidacy.run(&orders, &outbox);
             ended.store(true, Ordering::Relaxed);
         });
         Self {
@@ -188,8 +176,8 @@ impl CoordinatorLink {
         let reads = [key, candidate.key.clone()].map(|key| Operation::Get(Keys::One(key)));
         let txn = self.client.txn(&conditions, &[put], &reads);
         let txn = txn.map_err(|error| match error.is_elsewhere() {
-            true => WriteError::Unknown(error),
-            false => WriteError::Refused(error),
+            true => WriteError::Unknown,
+            false => WriteError::Engine(error.into()),
         })?;
         if txn.succeeded {
             return Ok(revision(txn.revision));
@@ -218,28 +206,17 @@ impl CoordinatorLink {
     }
 }
 
-/// A cluster's keys at one time.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Look {
-    /// The view of somebody who does not lead.
-    pub view: View,
-    /// Who the coordinator that leads says it is.
-    pub leader: Option<String>,
-    /// What an operator should know, a sentence each.
-    pub notes: Vec<String>,
-}
-
 /// Reads a cluster's keys once.
 ///
 /// # Errors
 ///
 /// No endpoint answered in time, or etcd refused.
-pub fn look(client: &Client, names: &Names, wishes: &Wishes) -> Result<Look, CallError> {
+pub fn look(client: &Client, names: &Names, wishes: &Wishes) -> Result<Picture, CallError> {
     let kvs = client.range(&names.all())?.kvs.into_iter();
     let keys: CopyOfKeys = kvs.map(|kv| (kv.key.clone(), kv)).collect();
     let leading = leader(candidates(names, &keys));
     let leading = leading.map(|kv| String::from_utf8_lossy(&kv.value).into_owned());
-    Ok(Look {
+    Ok(Picture {
         view: view(names, &keys, wishes),
         leader: leading,
         notes: notes(names, &keys),
@@ -247,29 +224,49 @@ pub fn look(client: &Client, names: &Names, wishes: &Wishes) -> Result<Look, Cal
 }
 
 /// The thread that stands for election.
-fn stand(mut candidacy: Candidacy, ttl: Duration, orders: &Receiver<()>, outbox: &Sender<News>) {
-    let mut next = Instant::now();
-    loop {
-        match orders.recv_timeout(next.saturating_duration_since(Instant::now())) {
-            Err(RecvTimeoutError::Timeout) => {}
-            Ok(()) => {
-                // The lease ends by itself where etcd is out of reach.
-                let _ = candidacy.resign();
+struct Candidacy {
+    lease: Lease,
+    election: String,
+    /// What the coordinator's key holds: who it is.
+    value: Vec<u8>,
+}
+
+impl Candidacy {
+    fn run(mut self, orders: &Receiver<()>, outbox: &Sender<News>) {
+        let mut next = Instant::now();
+        loop {
+            match orders.recv_timeout(next.saturating_duration_since(Instant::now())) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(()) => {
+                    // Another candidate leads then. The lease ends by itself where etcd is out of
+                    // reach.
+                    let _ = self.lease.id.map(|id| self.lease.client.revoke(id));
+                    return;
+                }
+                // The caller is gone without a word, as if it had died.
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            let begun = Instant::now();
+            let (news, pause) = match self.round() {
+                Ok(term) => (News::Term(term), self.lease.ttl * 3 / 10),
+                Err(error) if error.is_lasting() => (News::Refused(error), self.lease.ttl * 3 / 10),
+                Err(error) => (News::Unreached(error), PAUSE),
+            };
+            next = begun + pause;
+            if outbox.send(news).is_err() {
                 return;
             }
-            // The caller is gone without a word, as if it had died.
-            Err(RecvTimeoutError::Disconnected) => return,
         }
-        let begun = Instant::now();
-        let (news, pause) = match candidacy.round() {
-            Ok(term) => (Some(News::Term(term)), ttl * 3 / 10),
-            Err(error) if error.is_lasting() => (Some(News::Refused(error)), ttl * 3 / 10),
-            Err(error) => (Some(News::Unreached(error)), PAUSE),
-        };
-        next = begun + pause;
-        if news.is_some_and(|news| outbox.send(news).is_err()) {
-            return;
-        }
+    }
+
+    /// Keeps the lease alive. Stands again where the lease was lost, or somebody has deleted the
+    /// coordinator's key.
+    fn round(&mut self) -> Result<Term, CallError> {
+        let until = Instant::now() + self.lease.ttl;
+        let (lease, _) = self.lease.keep()?;
+        let client = &self.lease.client;
+        let candidate = client.stand(&self.election, lease, &self.value)?;
+        Ok(Term { candidate, until })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use fanpcap_cluster::{Announcement, NodeEvent, Refusal, Revision, Topology};
@@ -29,7 +29,6 @@ const PATIENCE: u32 = 3;
 pub struct NodeLink {
     orders: Sender<Order>,
     news: Receiver<News>,
-    keeper: Option<JoinHandle<()>>,
     has_reached: bool,
     /// The last refusal. It is told once.
     denied: Option<String>,
@@ -40,7 +39,6 @@ pub struct NodeLink {
 enum Order {
     Announce(Announcement),
     Acknowledge(Revision),
-    Leave,
 }
 
 /// What the threads tell.
@@ -65,10 +63,10 @@ impl NodeLink {
             ended: Arc::new(AtomicBool::new(false)),
             follows: false,
         };
+        thread::spawn(move || keeper.run());
         Self {
             orders,
             news,
-            keeper: Some(thread::spawn(move || keeper.run())),
             has_reached: false,
             denied: None,
         }
@@ -76,12 +74,13 @@ impl NodeLink {
 
     /// Sets what the node says of itself.
     pub fn announce(&self, announcement: Announcement) {
-        self.order(Order::Announce(announcement));
+        // A thread that panicked makes `poll` wait for ever, as an etcd that is out of reach.
+        let _ = self.orders.send(Order::Announce(announcement));
     }
 
     /// Sets the newest topology that the node captures by.
     pub fn acknowledge(&self, revision: Revision) {
-        self.order(Order::Acknowledge(revision));
+        let _ = self.orders.send(Order::Acknowledge(revision));
     }
 
     /// Waits at most `wait` for news, and returns them, the oldest first.
@@ -93,7 +92,7 @@ impl NodeLink {
     pub fn poll(&mut self, wait: Duration) -> Result<Vec<NodeEvent>, CallError> {
         let mut events = Vec::new();
         let first = self.news.recv_timeout(wait);
-        // The threads have ended after `leave`.
+        // A thread has panicked.
         if first == Err(RecvTimeoutError::Disconnected) {
             thread::sleep(wait);
         }
@@ -117,20 +116,6 @@ impl NodeLink {
             }
         }
         Ok(events)
-    }
-
-    /// Ends the node's lease, so that the coordinator sees at once that it is gone.
-    pub fn leave(&mut self) {
-        self.order(Order::Leave);
-        if let Some(keeper) = self.keeper.take() {
-            // A thread that panicked keeps nothing alive.
-            let _ = keeper.join();
-        }
-    }
-
-    fn order(&self, order: Order) {
-        // The thread ends only after `Leave`.
-        let _ = self.orders.send(order);
     }
 }
 
@@ -160,12 +145,7 @@ impl Keeper {
                 Ok(Order::Announce(announcement)) => self.registration.announce(announcement),
                 Ok(Order::Acknowledge(revision)) => self.registration.acknowledge(revision),
                 Err(RecvTimeoutError::Timeout) => {}
-                Ok(Order::Leave) => {
-                    // The lease ends by itself where etcd is out of reach.
-                    let _ = self.registration.leave();
-                    break;
-                }
-                // The caller is gone without a word, as if it had died.
+                // The node is gone. Its lease ends by itself.
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             let begun = Instant::now();

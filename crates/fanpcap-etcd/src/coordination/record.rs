@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::names::Names;
 use crate::client::Client;
-use crate::error::CallError;
+use crate::error::{CallError, Failure};
 use crate::kv::{Keys, Replaced};
 
 /// Largest value but for a topology, in bytes.
@@ -128,9 +128,9 @@ impl Desired {
         let Some(kv) = client.range(&Keys::One(key.clone()))?.kvs.pop() else {
             return Ok((Self::default(), 0));
         };
-        let desired = Self::from_value(&kv.value).ok_or_else(|| CallError::Answer {
-            endpoint: String::from_utf8_lossy(&key).into_owned(),
-            reason: "the value is not one of this version's".to_owned(),
+        let reason = "the value is not one of this version's";
+        let desired = Self::from_value(&kv.value).ok_or_else(|| {
+            CallError::new(Failure::Answer, String::from_utf8_lossy(&key), reason)
         })?;
         Ok((desired, kv.mod_revision))
     }
@@ -158,10 +158,9 @@ impl Desired {
                 return Ok(desired);
             }
         }
-        Err(CallError::Unreachable {
-            endpoint: String::from_utf8_lossy(&key).into_owned(),
-            reason: "others change this key all the time".to_owned(),
-        })
+        let reason = "others change this key all the time";
+        let key = String::from_utf8_lossy(&key);
+        Err(CallError::new(Failure::Unreachable, key, reason))
     }
 
     /// The value that stands for it.

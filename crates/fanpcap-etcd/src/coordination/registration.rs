@@ -10,6 +10,7 @@ use super::record;
 use crate::client::Client;
 use crate::error::CallError;
 use crate::kv::{Keys, Operation, Replaced};
+use crate::lease::Lease;
 
 /// Every this many rounds, the node's key is checked: somebody may have deleted it.
 const LOOK: u32 = 10;
@@ -33,10 +34,8 @@ pub(super) enum Standing {
 /// What a node has in etcd, brought up to date a round at a time.
 #[derive(Debug)]
 pub(super) struct Registration {
-    client: Arc<Client>,
+    lease: Lease,
     names: Names,
-    ttl: Duration,
-    lease: Option<i64>,
     said: Stored<Announcement>,
     acked: Stored<Revision>,
     rounds: u32,
@@ -75,10 +74,12 @@ impl<T: Copy + PartialEq> Stored<T> {
 impl Registration {
     pub(super) fn new(client: Arc<Client>, names: Names, ttl: Duration) -> Self {
         Self {
-            client,
+            lease: Lease {
+                client,
+                ttl,
+                id: None,
+            },
             names,
-            ttl,
-            lease: None,
             said: Stored::default(),
             acked: Stored::default(),
             rounds: 0,
@@ -119,45 +120,33 @@ impl Registration {
         })
     }
 
-    /// Ends the lease, and with it the node's keys.
-    pub(super) fn leave(&mut self) -> Result<(), CallError> {
-        match self.lease.take() {
-            Some(lease) => self.client.revoke(lease),
-            None => Ok(()),
-        }
-    }
-
     /// Leaves a key for who looks at the cluster, while the node is refused because its id is
     /// taken.
     pub(super) fn note_clone(&mut self, refusal: Option<Refusal>) -> Result<(), CallError> {
         let is_clone = refusal == Some(Refusal::TakenId);
-        let Some((announcement, lease)) = self.said.wanted.zip(self.lease) else {
+        let Some((announcement, lease)) = self.said.wanted.zip(self.lease.id) else {
             return Ok(());
         };
         let key = self.names.clone_of(announcement.node, announcement.boot);
         if is_clone && !self.has_noted {
             let value = record::node(&announcement);
-            self.client.replace(&key, &value, lease, 0)?;
+            self.lease.client.replace(&key, &value, lease, 0)?;
         } else if !is_clone && self.has_noted {
             let delete = Operation::Delete(Keys::One(key));
-            self.client.txn(&[], &[delete], &[])?;
+            self.lease.client.txn(&[], &[delete], &[])?;
         }
         self.has_noted = is_clone;
         Ok(())
     }
 
-    /// The lease; a new one if etcd does not know the old one any more.
+    /// The lease; a new one, which has no keys yet, if etcd does not know the old one any more.
     fn keep_lease(&mut self) -> Result<i64, CallError> {
-        if let Some(lease) = self.lease {
-            if self.client.keep_alive(lease)?.is_some() {
-                return Ok(lease);
-            }
+        let (lease, is_new) = self.lease.keep()?;
+        if is_new {
+            self.said.stored = None;
+            self.acked.stored = None;
+            self.has_noted = false;
         }
-        let lease = self.client.grant(self.ttl)?.id;
-        self.lease = Some(lease);
-        self.said.stored = None;
-        self.acked.stored = None;
-        self.has_noted = false;
         Ok(lease)
     }
 
@@ -166,9 +155,9 @@ impl Registration {
         self.rounds = self.rounds.wrapping_add(1);
         if self.rounds % LOOK == 0 && self.said.stored.is_some() {
             let key = self.names.node(announcement.node);
-            let all = self.client.range(&self.names.nodes())?.kvs;
+            let all = self.lease.client.range(&self.names.nodes())?.kvs;
             let own = all.iter().find(|kv| kv.key == key);
-            if own.map(|kv| kv.lease) != self.lease {
+            if own.map(|kv| kv.lease) != self.lease.id {
                 self.said.stored = None;
                 self.acked.stored = None;
             }
@@ -186,10 +175,8 @@ impl Registration {
         let key = self.names.node(announcement.node);
         let value = record::node(&announcement);
         for _ in 0..TRIES {
-            match self
-                .client
-                .replace(&key, &value, lease, self.said.revision)?
-            {
+            let replaces = self.said.revision;
+            match self.lease.client.replace(&key, &value, lease, replaces)? {
                 Replaced::Stored(revision) => {
                     self.said.revision = revision;
                     self.said.stored = Some(announcement);
@@ -218,10 +205,8 @@ impl Registration {
         let key = self.names.ack(announcement.node);
         let value = record::ack(revision);
         for _ in 0..TRIES {
-            match self
-                .client
-                .replace(&key, &value, lease, self.acked.revision)?
-            {
+            let replaces = self.acked.revision;
+            match self.lease.client.replace(&key, &value, lease, replaces)? {
                 Replaced::Stored(stored) => {
                     self.acked.revision = stored;
                     self.acked.stored = Some(revision);

@@ -3,7 +3,7 @@
 use std::slice;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use fanpcap_etcd::{CallError, Client, Compare, Keys, Operation, Settings};
 use fanpcap_testkit::{Etcd, netns};
 
@@ -93,8 +93,8 @@ fn a_transaction_does_one_or_the_other() -> Result<()> {
         ensure!(!again.succeeded && again.ranges[0].kvs[0].value == b"1");
         ensure!(again.ranges[0].kvs[0].mod_revision == made.revision);
         let known = Compare::ModRevision(key.to_vec(), made.revision);
-        let value = Compare::Value(key.to_vec(), b"1".to_vec());
-        let next = client.txn(&[known.clone(), value], &[put(key, b"2")], &read)?;
+        let created = Compare::CreateRevision(key.to_vec(), made.revision);
+        let next = client.txn(&[known.clone(), created], &[put(key, b"2")], &read)?;
         ensure!(next.succeeded && next.revision > made.revision);
         ensure!(!client.txn(&[known], &[put(key, b"3")], &[])?.succeeded);
         Ok(())
@@ -108,17 +108,16 @@ fn a_lease_ends_with_its_keys_unless_it_is_kept() -> Result<()> {
         let etcd = Etcd::start(1, &[])?;
         let client = client(&etcd)?;
         let lease = client.grant(Duration::from_secs(2))?;
-        ensure!(lease.ttl >= Duration::from_secs(2));
-        client.put(b"/node", b"x", lease.id)?;
+        client.put(b"/node", b"x", lease)?;
         for _ in 0..4 {
             std::thread::sleep(Duration::from_secs(1));
-            client.keep_alive(lease.id)?.context("it was kept")?;
+            ensure!(client.keep_alive(lease)?);
         }
         let found = client.range(&Keys::One(b"/node".to_vec()))?;
-        ensure!(found.kvs[0].lease == lease.id);
-        client.revoke(lease.id)?;
-        client.revoke(lease.id)?;
-        ensure!(client.keep_alive(lease.id)?.is_none());
+        ensure!(found.kvs[0].lease == lease);
+        client.revoke(lease)?;
+        client.revoke(lease)?;
+        ensure!(!client.keep_alive(lease)?);
         ensure!(client.range(&Keys::One(b"/node".to_vec()))?.kvs.is_empty());
         Ok(())
     })

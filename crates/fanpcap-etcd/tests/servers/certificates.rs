@@ -7,7 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_etcd::{CallError, Client, Keys, Limits, Settings, SetupError, TlsFiles};
+use fanpcap_etcd::{Client, Failure, Keys, Limits, Settings, SetupError, TlsFiles};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::{Etcd, Scratch, netns};
 
@@ -127,7 +127,7 @@ fn both_sides_prove_who_they_are_and_new_certificates_are_taken() -> Result<()> 
         ensure!(stranger.range(&key).is_err());
         let trusts_other = Client::new(&settings(&etcd, &other, &node)?)?;
         let refused = trusts_other.range(&key);
-        let is_told = matches!(refused, Err(CallError::Certificate { .. }));
+        let is_told = matches!(&refused, Err(error) if error.failure == Failure::Certificate);
         ensure!(is_told, "{refused:?}");
         let mut link = crate::cluster::node(&settings(&etcd, &other, &node)?, TTL, 1)?;
         ensure!((0..200).any(|_| link.poll(Duration::from_millis(100)).is_err()));

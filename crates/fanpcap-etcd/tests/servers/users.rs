@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_etcd::coordination::Desired;
-use fanpcap_etcd::{CallError, Client, Credentials, Keys, Settings};
+use fanpcap_etcd::{CallError, Client, Credentials, Failure, Keys, Settings};
 use fanpcap_testkit::{Etcd, netns};
 
 use crate::calls::{Unconditional as _, settings};
@@ -91,8 +91,10 @@ fn a_node_may_write_no_topology_and_no_wishes() -> Result<()> {
         let etcd = Etcd::start(1, &[])?;
         set_up(&etcd)?;
         let is_denied = |result: Result<i64, CallError>| {
-            matches!(result, Err(CallError::Refused { message, .. })
-                if message.contains("permission denied"))
+            result.is_err_and(|error| {
+                let is_refused = matches!(error.failure, Failure::Refused(_));
+                is_refused && error.reason.contains("permission denied")
+            })
         };
         let names = names();
         let node = Client::new(&as_user(&etcd, "node", "node")?)?;

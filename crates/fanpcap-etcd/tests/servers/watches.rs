@@ -136,14 +136,14 @@ fn the_oldest_candidate_leads_and_etcdctl_sees_it() -> Result<()> {
         let keys = Keys::Prefix(b"/e/".to_vec());
         let first = client.grant(Duration::from_secs(5))?;
         let second = client.grant(Duration::from_secs(5))?;
-        let one = client.stand("/e", first.id, b"one")?;
-        let two = client.stand("/e", second.id, b"two")?;
-        ensure!(client.stand("/e", first.id, b"one")? == one);
+        let one = client.stand("/e", first, b"one")?;
+        let two = client.stand("/e", second, b"two")?;
+        ensure!(client.stand("/e", first, b"one")? == one);
         let candidates = client.range(&keys)?.kvs;
         ensure!(one.leads(&candidates) && !two.leads(&candidates));
         let observed = etcd.observe("/e")?;
         ensure!(observed.contains("one"), "{observed}");
-        client.revoke(first.id)?;
+        client.revoke(first)?;
         let candidates = client.range(&keys)?.kvs;
         ensure!(two.leads(&candidates) && !one.leads(&candidates));
         let put = fanpcap_etcd::Operation::Put {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use fanpcap_cluster::Topology;
-use fanpcap_cluster::control::{CoordinatorEnd, CoordinatorSettings, Role, State, WriteRefused};
+use fanpcap_cluster::control::{CoordinatorEnd, CoordinatorSettings, Role, State};
 use fanpcap_cluster::coordinator::{Coordinator, Note, Timing};
+use fanpcap_cluster::{Topology, WriteError};
 
 use super::{HEARTBEAT, MILLI, NEVER, Network, OFFLINE, Ways, chair_at};
 use crate::proof::lineage::Written;
@@ -125,7 +125,7 @@ impl Network {
                     replaces: write.replaces,
                     topology: write.topology,
                 }),
-                Err(error) => assert_ne!(error, WriteRefused::Unfit),
+                Err(error) => assert!(!matches!(error, WriteError::Engine(_)), "{error}"),
             }
         }
         for line in story {

@@ -6,11 +6,11 @@ use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::thread::{self, ScopedJoinHandle};
 
+use fanpcap_cluster::Picture;
 use fanpcap_terminal::streams;
 use serde_json::{Value, json};
 
 use super::{look, rows};
-use crate::coordination::Picture;
 
 /// What can be seen of several clusters.
 #[derive(Default)]

@@ -150,7 +150,7 @@ fn who_comes_late_looks_again() {
 #[test]
 fn an_engine_that_refuses_ends_the_coordinator() {
     let shared = shared(true, &[1]);
-    let error = anyhow::anyhow!("writing: permission denied");
+    let error = "writing: permission denied".into();
     shared.borrow_mut().fails = Some(WriteError::Engine(error));
     let (_, done) = run(&shared, 2000);
     done.unwrap_err();
