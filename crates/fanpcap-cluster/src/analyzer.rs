@@ -9,7 +9,6 @@ mod timeline;
 mod twins;
 mod tenure;
 mod counters;
-mod refusal;
 mod sessions;
 
 use std::collections::BTreeMap;
@@ -21,9 +20,8 @@ use crate::record::{Batch, Head, Record};
 use crate::topology::{NODES, Topology};
 use crate::witness::Counts;
 pub use counters::Counters;
-pub use refusal::Refusal;
 pub use stream::Quiet;
-use stream::{Place, Stream};
+use stream::Stream;
 use tenure::{Claim, Standing, Tenures};
 use timeline::{Held, SPAN, Sender, Timeline};
 pub use twins::Twins;
@@ -65,6 +63,19 @@ pub struct AnalyzerSettings {
 /// Nanoseconds. A node that hung or was cut off may send its packets this much later, and their
 /// duplicates are still found.
 const LATE: u64 = 120_000_000_000;
+
+/// Why a batch was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// It is another cluster's.
+    Cluster,
+    /// The analyzer follows as many nodes or sessions as it can.
+    Full,
+    /// The batch came before.
+    Again,
+    /// It is too old to know whether it came before.
+    Old,
+}
 
 /// A packet of the cluster's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -172,7 +183,7 @@ impl Analyzer {
             .begin(self.time(now).saturating_sub(self.settings.hold));
         match taken {
             Ok(number) => self.hold(batch, number),
-            Err(Refusal::Again) => self.rules.counters.repeated_batches += 1,
+            Err(Refusal::Again) => {}
             Err(Refusal::Full) => self.rules.counters.crowded_batches += 1,
             Err(Refusal::Cluster | Refusal::Old) => self.rules.counters.refused_batches += 1,
         }
@@ -195,11 +206,7 @@ impl Analyzer {
             .streams
             .entry(key)
             .or_insert_with(|| Stream::new(batch, from_begin));
-        match stream.note(batch, now) {
-            Place::Again => return Err(Refusal::Again),
-            Place::Old => return Err(Refusal::Old),
-            Place::New => {}
-        }
+        stream.note(batch, now)?;
         let newest = batch.records().map(|record| record.stamp).max();
         let newest = newest.unwrap_or(batch.stamp());
         stream.ahead = (newest as i64).wrapping_sub(now as i64);

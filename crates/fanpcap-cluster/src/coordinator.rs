@@ -29,10 +29,9 @@ use fanpcap_select::{Key, Selection};
 
 use crate::coordination::{Live, View, Wishes};
 use crate::identity::{NodeId, Revision};
-use crate::reshape::{self, Goal, Knowledge, Member};
+use crate::reshape::{self, Goal, Member};
 use crate::topology::{Seat, Topology};
 
-mod pace;
 mod presence;
 mod absence;
 mod answers;
@@ -43,12 +42,11 @@ mod tests;
 use absence::Absences;
 use answers::Answers;
 pub use notes::{Change, Note, Stage};
-use pace::Pace;
 use presence::Presences;
 
 /// Call [`Coordinator::step`] at least this often. Of a longer pause, only twice this counts as
 /// time.
-pub const TICK: Duration = pace::TICK;
+pub const TICK: Duration = Duration::from_millis(100);
 
 /// How long a union of packets in turn lasts at least: until the update in the stream has come.
 const UPDATE: Duration = Duration::from_secs(2);
@@ -117,7 +115,10 @@ pub struct Step {
 #[derive(Debug)]
 pub struct Coordinator {
     timing: Timing,
-    pace: Pace,
+    /// When the last step was.
+    last: Option<Duration>,
+    /// The coordinator's own time: counts what passes between steps, and trusts no jump of a clock.
+    now: Duration,
     /// Since when it leads.
     leads: Option<Duration>,
     presences: Presences,
@@ -134,7 +135,8 @@ impl Coordinator {
     pub fn new(timing: Timing) -> Self {
         Self {
             timing,
-            pace: Pace::default(),
+            last: None,
+            now: Duration::ZERO,
             leads: None,
             presences: Presences::default(),
             absences: Absences::default(),
@@ -152,18 +154,17 @@ impl Coordinator {
     /// Looks at the engine's view at the time `now`, which must be from a clock that is not set:
     /// `CLOCK_MONOTONIC`. A jump of the clock counts as two ticks at most.
     pub fn step(&mut self, view: &View, now: Duration) -> Step {
-        let now = self.pace.advance(now);
-        let mut conditions = BTreeSet::new();
+        let last = self.last.replace(now).unwrap_or(now);
+        self.now += now.saturating_sub(last).min(2 * TICK);
+        let before = std::mem::take(&mut self.conditions);
         let write = match view.leads {
-            true => self.lead(view, now, &mut conditions),
+            true => self.lead(view),
             false => {
                 self.stand_by();
                 None
             }
         };
-        let new = conditions.difference(&self.conditions);
-        let notes = new.cloned().collect();
-        self.conditions = conditions;
+        let notes = self.conditions.difference(&before).cloned().collect();
         Step { write, notes }
     }
 
@@ -176,97 +177,84 @@ impl Coordinator {
         self.served = None;
     }
 
-    fn lead(
-        &mut self,
-        view: &View,
-        now: Duration,
-        conditions: &mut BTreeSet<Note>,
-    ) -> Option<Write> {
-        let since = *self.leads.get_or_insert(now);
-        conditions.insert(Note::Leads);
-        self.presences.update(&view.live, now, &self.timing);
+    fn lead(&mut self, view: &View) -> Option<Write> {
+        let since = *self.leads.get_or_insert(self.now);
+        self.conditions.insert(Note::Leads);
+        self.presences.update(&view.live, self.now, &self.timing);
         let Some((revision, topology)) = &view.topology else {
-            return self.begin_cluster(view, now, conditions);
+            return self.begin_cluster(view);
         };
         let is_known = self.answers.are_to(*revision);
         if let Some(error) = topology.check().err().filter(|_| !is_known) {
-            conditions.insert(Note::BadTopology(error));
+            self.conditions.insert(Note::BadTopology(error));
             return None;
         }
-        self.answers.update(*revision, topology, &view.live, now);
+        self.answers
+            .update(*revision, topology, &view.live, self.now);
         if view.is_outrun {
             let again = reshape::again(topology);
             return Some(write(again, *revision, topology, &BTreeSet::new()));
         }
-        let absent = self.believed_absent(view, topology, since, now, conditions);
-        let members = self.members(view, topology, &absent, now, conditions);
-        if self.is_settled(topology, now) {
+        let absent = self.believed_absent(view, topology, since);
+        let members = self.members(view, topology, &absent);
+        if self.is_settled(topology) {
             let is_member = |node| members.iter().any(|member| member.node == node);
             let next = reshape::complete(topology, is_member)?;
             return Some(write(next, *revision, topology, &absent));
         }
-        self.change(view, &members, &absent, now, conditions)
+        self.change(view, members, &absent)
     }
 
     /// The union that begins a change, if the topology in force is not on its way to the goal.
     fn change(
         &mut self,
         view: &View,
-        members: &[Member],
+        members: Vec<Member>,
         absent: &BTreeSet<NodeId>,
-        now: Duration,
-        conditions: &mut BTreeSet<Note>,
     ) -> Option<Write> {
         let (revision, topology) = view.topology.as_ref()?;
         let served = Served {
             revision: *revision,
-            members: members.to_vec(),
+            members,
             selection: view.wishes.selection,
             analyzers: view.wishes.analyzers.clone(),
         };
+        let members = &served.members;
         if self.served.as_ref() == Some(&served) {
-            self.report_waiting(topology, members, now, conditions);
+            self.report_waiting(topology, members);
             return None;
         }
-        let wishes = &view.wishes;
-        let goal = Goal::new(Some(topology), members, wishes.selection, &wishes.analyzers);
-        let Some(goal) = goal else {
-            conditions.insert(Note::Nobody);
-            return None;
-        };
+        let goal = self.goal(view, members)?;
         if goal.is_of(topology) {
+            self.report_waiting(topology, members);
             self.served = Some(served);
-            self.report_waiting(topology, members, now, conditions);
             return None;
         }
-        let judged = Judged {
-            absent,
-            answers: &self.answers,
-        };
-        if judged.owners_are_gone(topology) && self.answers.is_ripening(now, self.timing.dwell) {
+        let is_ripening = self.answers.is_ripening(self.now, self.timing.dwell);
+        if is_ripening && owners_are_absent(topology, absent) {
             return None;
         }
-        let next = reshape::begin(topology, &goal, &judged);
+        let next = reshape::begin(topology, &goal, absent, |node| self.answers.has(node));
         Some(write(next, *revision, topology, absent))
     }
 
+    /// The goal for these members; notes if there is nobody to give a bucket to.
+    fn goal(&mut self, view: &View, members: &[Member]) -> Option<Goal> {
+        let topology = view.topology.as_ref().map(|(_, topology)| &**topology);
+        let wishes = &view.wishes;
+        let goal = Goal::new(topology, members, wishes.selection, &wishes.analyzers);
+        if goal.is_none() {
+            self.conditions.insert(Note::Nobody);
+        }
+        goal
+    }
+
     /// The first topology, for the nodes that have lived through their hold-down.
-    fn begin_cluster(
-        &self,
-        view: &View,
-        now: Duration,
-        conditions: &mut BTreeSet<Note>,
-    ) -> Option<Write> {
-        let ready = |live: &&Live| self.presences.is_admitted(live, now, &self.timing);
+    fn begin_cluster(&mut self, view: &View) -> Option<Write> {
+        let ready = |live: &&Live| self.presences.is_admitted(live, self.now, &self.timing);
         let members = view.live.iter().filter(ready);
         let members: Vec<Member> = members.map(|live| member(live, &view.wishes)).collect();
-        let wishes = &view.wishes;
-        let goal = Goal::new(None, &members, wishes.selection, &wishes.analyzers);
-        let Some(goal) = goal else {
-            conditions.insert(Note::Nobody);
-            return None;
-        };
-        let topology = Box::new(reshape::first(&goal));
+        let topology = Box::new(reshape::first(&self.goal(view, &members)?));
         let change = Change::between(None, &topology, &BTreeSet::new());
         Some(Write {
             topology,
@@ -281,9 +269,8 @@ impl Coordinator {
         view: &View,
         topology: &Topology,
         since: Duration,
-        now: Duration,
-        conditions: &mut BTreeSet<Note>,
     ) -> BTreeSet<NodeId> {
+        let now = self.now;
         let live: BTreeSet<NodeId> = view
             .live
             .iter()
@@ -301,7 +288,7 @@ impl Coordinator {
         let timing = &self.timing;
         let is_mass = self.absences.is_mass(&lost, all, &live, now, timing);
         if is_mass {
-            conditions.insert(Note::MassExpiry {
+            self.conditions.insert(Note::MassExpiry {
                 nodes: lost.iter().copied().collect(),
                 limit: self.absences.is_half_heard().then_some(timing.outlast),
             });
@@ -321,12 +308,10 @@ impl Coordinator {
     /// Who shares the buckets: the topology's nodes that are not held for dead, and newcomers that
     /// have lived through their hold-down.
     fn members(
-        &self,
+        &mut self,
         view: &View,
         topology: &Topology,
         absent: &BTreeSet<NodeId>,
-        now: Duration,
-        conditions: &mut BTreeSet<Note>,
     ) -> Vec<Member> {
         let mut members = BTreeMap::new();
         for seat in topology
@@ -344,10 +329,10 @@ impl Coordinator {
             let takes_part = topology
                 .seat(node)
                 .is_some_and(|seat| seat.weight > 0 || !self.presences.was_gone(node));
-            if takes_part || self.presences.is_admitted(live, now, &self.timing) {
+            if takes_part || self.presences.is_admitted(live, self.now, &self.timing) {
                 members.insert(node, weight);
             } else if weight > 0 {
-                conditions.insert(Note::HeldDown(node));
+                self.conditions.insert(Note::HeldDown(node));
             }
         }
         let members = members.into_iter();
@@ -356,30 +341,24 @@ impl Coordinator {
             .collect()
     }
 
-    fn is_settled(&self, topology: &Topology, now: Duration) -> bool {
+    fn is_settled(&self, topology: &Topology) -> bool {
         let dwell = match topology.selection.key {
             Key::RoundRobin => self.timing.dwell.max(UPDATE),
             Key::Packet | Key::Flow | Key::Identification => self.timing.dwell,
         };
-        topology.heirs.is_some() && self.answers.are_complete(now, dwell)
+        topology.heirs.is_some() && self.answers.are_complete(self.now, dwell)
     }
 
     /// Notes what keeps the topology from being what all wait for.
-    fn report_waiting(
-        &self,
-        topology: &Topology,
-        members: &[Member],
-        now: Duration,
-        conditions: &mut BTreeSet<Note>,
-    ) {
+    fn report_waiting(&mut self, topology: &Topology, members: &[Member]) {
         let has_place = |member: &&Member| topology.seat(member.node).is_some();
         let outside = members.len() - members.iter().filter(has_place).count();
         if outside > 0 {
-            conditions.insert(Note::Full(outside));
+            self.conditions.insert(Note::Full(outside));
         }
         let nodes = self.answers.missing();
-        if !nodes.is_empty() && self.answers.waited(now) >= self.timing.patience {
-            conditions.insert(Note::Waiting(nodes));
+        if !nodes.is_empty() && self.answers.waited(self.now) >= self.timing.patience {
+            self.conditions.insert(Note::Waiting(nodes));
         }
     }
 }
@@ -419,29 +398,9 @@ fn write(
     }
 }
 
-/// The nodes as a new union needs to know them.
-struct Judged<'a> {
-    absent: &'a BTreeSet<NodeId>,
-    answers: &'a Answers,
-}
-
-impl Judged<'_> {
-    /// Whether a node that is held for dead is the owner of a bucket that moves.
-    fn owners_are_gone(&self, topology: &Topology) -> bool {
-        topology.heirs.is_some() && {
-            let owning = |seat: &&Seat| topology.owners.contains(&Some(seat.slot));
-            let mut owners = topology.seats.iter().filter(owning);
-            owners.any(|seat| self.absent.contains(&seat.node))
-        }
-    }
-}
-
-impl Knowledge for Judged<'_> {
-    fn is_live(&self, node: NodeId) -> bool {
-        !self.absent.contains(&node)
-    }
-
-    fn follows(&self, node: NodeId) -> bool {
-        self.answers.has(node)
-    }
+/// Whether an absent node is the owner of a bucket that moves.
+fn owners_are_absent(topology: &Topology, absent: &BTreeSet<NodeId>) -> bool {
+    let owning = |seat: &&Seat| topology.owners.contains(&Some(seat.slot));
+    let mut owners = topology.seats.iter().filter(owning);
+    topology.heirs.is_some() && owners.any(|seat| absent.contains(&seat.node))
 }

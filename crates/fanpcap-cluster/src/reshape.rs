@@ -27,14 +27,6 @@ pub struct Member {
     pub weight: u16,
 }
 
-/// What is known of the nodes while a topology is in force.
-pub trait Knowledge {
-    /// Whether the node is held for alive.
-    fn is_live(&self, node: NodeId) -> bool;
-    /// Whether the node captures by the topology in force.
-    fn follows(&self, node: NodeId) -> bool;
-}
-
 /// Where a cluster is to end: a stable table, and the nodes that share it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Goal {
@@ -102,12 +94,6 @@ impl Goal {
                 .filter(leaves)
                 .all(|seat| stays(&seat))
     }
-
-    /// How many buckets get another owner between the topology's goal and this one.
-    pub fn moves_from(&self, topology: &Topology) -> usize {
-        let table = topology.heirs.as_ref().unwrap_or(&topology.owners);
-        moves(table, &self.table)
-    }
 }
 
 /// The first topology of a cluster. Nobody captured before, so it needs no union.
@@ -125,8 +111,15 @@ pub fn first(goal: &Goal) -> Topology {
 /// The topology that begins a change to `goal`, from a stable topology or in the midst of a change.
 ///
 /// The owners stay, with one exception: a dead owner whose heir already captures is replaced by
-/// that heir. Another heir could leave the bucket without anybody for a while.
-pub fn begin(current: &Topology, goal: &Goal, nodes: &impl Knowledge) -> Topology {
+/// that heir. Another heir could leave the bucket without anybody for a while. `follows`: whether a
+/// node captures by the present topology.
+pub fn begin(
+    current: &Topology,
+    goal: &Goal,
+    dead: &BTreeSet<NodeId>,
+    follows: impl Fn(NodeId) -> bool,
+) -> Topology {
+    let captures = |node: NodeId| !dead.contains(&node) && follows(node);
     let mut next = Topology {
         epoch: current.epoch + 1,
         ..first(goal)
@@ -134,8 +127,18 @@ pub fn begin(current: &Topology, goal: &Goal, nodes: &impl Knowledge) -> Topolog
     if goal.selection != current.selection {
         return next;
     }
+    let node = |slot: Option<Slot>| {
+        let seat = current.seats.iter().find(|seat| Some(seat.slot) == slot);
+        seat.map(|seat| seat.node)
+    };
     for bucket in 0..BUCKETS {
-        next.owners[bucket] = holder(current, bucket, nodes);
+        let owner = current.owners[bucket];
+        let heir = current.heirs.as_ref().map_or(owner, |heirs| heirs[bucket]);
+        let owner_lives = node(owner).is_some_and(|node| !dead.contains(&node));
+        next.owners[bucket] = match !owner_lives && node(heir).is_some_and(captures) {
+            true => heir,
+            false => owner,
+        };
     }
     if next.owners != goal.table {
         next.heirs = Some(goal.table.clone());
@@ -224,22 +227,6 @@ fn present(topology: &Topology, shares: &[Share]) -> Box<Owners> {
 /// In how many buckets two tables differ.
 pub fn moves(from: &Owners, to: &Owners) -> usize {
     from.iter().zip(to).filter(|(from, to)| from != to).count()
-}
-
-/// The node that captures the bucket for sure, unless it is dead.
-fn holder(current: &Topology, bucket: usize, nodes: &impl Knowledge) -> Option<Slot> {
-    let owner = current.owners[bucket];
-    let heir = current.heirs.as_ref().map_or(owner, |heirs| heirs[bucket]);
-    let node = |slot: Option<Slot>| {
-        let seat = current.seats.iter().find(|seat| Some(seat.slot) == slot);
-        seat.map(|seat| seat.node)
-    };
-    let captures = |node: NodeId| nodes.is_live(node) && nodes.follows(node);
-    let owner_lives = node(owner).is_some_and(|node| nodes.is_live(node));
-    match !owner_lives && node(heir).is_some_and(captures) {
-        true => heir,
-        false => owner,
-    }
 }
 
 /// How packets are selected after `current`. The initial value of the hash stays while the key

@@ -26,8 +26,6 @@ pub struct Counters {
     pub ahead: u64,
     /// Milliseconds whose records waited less than they should, for lack of memory.
     pub hurried: u64,
-    /// Batches that came twice.
-    pub repeated_batches: u64,
     /// Batches of another cluster, and batches so old that nobody knows whether they came before.
     pub refused_batches: u64,
     /// Batches of more nodes or sessions than an analyzer follows.

@@ -29,7 +29,7 @@ impl Analyzer {
 
     /// Since and until when a node has had nothing to send; `None` if it has something.
     pub fn quiet(&self, node: NodeId, boot: u64) -> Option<Quiet> {
-        self.newest(node, boot)?.quiet()
+        self.newest(node, boot)?.quiet
     }
 
     /// The time up to which all packets of a node have come, or never will, except those that its

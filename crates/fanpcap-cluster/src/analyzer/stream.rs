@@ -2,6 +2,7 @@
 
 use fanpcap_buckets::layout::BUCKETS;
 
+use super::Refusal;
 use crate::record::Batch;
 use crate::witness::Counts;
 
@@ -35,8 +36,8 @@ pub(super) struct Stream {
     pub(super) ahead: i64,
     /// All records that came are given out with so many slots of the timeline.
     pub(super) until: u64,
-    /// Since the newest batch with records.
-    quiet: Option<Quiet>,
+    /// Since and until when it has had nothing to send, if its newest batch says so.
+    pub(super) quiet: Option<Quiet>,
 }
 
 /// A time in which a session had nothing to send, in nanoseconds since 1970 by the node's clock.
@@ -48,16 +49,6 @@ pub struct Quiet {
     pub until: u64,
     /// The stamp of the newest empty batch: when the next one was made, nothing of before was left.
     newest: u64,
-}
-
-/// What a batch is to its session.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Place {
-    New,
-    /// It came before.
-    Again,
-    /// It is too old to say.
-    Old,
 }
 
 impl Stream {
@@ -84,21 +75,16 @@ impl Stream {
         }
     }
 
-    /// Since and until when the session has had nothing to send, if its newest batch says so.
-    pub(super) fn quiet(&self) -> Option<Quiet> {
-        self.quiet
-    }
-
-    /// Notes that a batch came at `now`.
-    pub(super) fn note(&mut self, batch: &Batch<'_>, now: u64) -> Place {
+    /// Notes that a batch came at `now`, unless it came before, or is too old to say.
+    pub(super) fn note(&mut self, batch: &Batch<'_>, now: u64) -> Result<(), Refusal> {
         let sequence = batch.origin.sequence;
         if sequence.saturating_add(WINDOW) < self.next {
-            return Place::Old;
+            return Err(Refusal::Old);
         }
         self.reach(sequence);
         let (word, bit) = Self::at(sequence);
         if self.came[word] & bit != 0 {
-            return Place::Again;
+            return Err(Refusal::Again);
         }
         self.came[word] |= bit;
         let end = batch.origin.first.saturating_add(u64::from(batch.len()));
@@ -114,7 +100,7 @@ impl Stream {
             until: self.quiet.map_or(0, |quiet| quiet.newest),
             newest: batch.stamp(),
         });
-        Place::New
+        Ok(())
     }
 
     /// Goes on for another session of the same node, which is forgotten.

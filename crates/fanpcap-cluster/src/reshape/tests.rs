@@ -11,12 +11,16 @@ struct Nodes {
     late: Vec<u32>,
 }
 
-impl Knowledge for Nodes {
-    fn is_live(&self, node: NodeId) -> bool {
-        !self.dead.contains(&node.0)
-    }
-    fn follows(&self, node: NodeId) -> bool {
-        !self.late.contains(&node.0)
+fn begin(current: &Topology, goal: &Goal, nodes: &Nodes) -> Topology {
+    let dead = nodes.dead.iter().map(|node| NodeId(*node)).collect();
+    super::begin(current, goal, &dead, |node| !nodes.late.contains(&node.0))
+}
+
+impl Goal {
+    /// How many buckets get another owner between the topology's goal and this one.
+    fn moves_from(&self, topology: &Topology) -> usize {
+        let table = topology.heirs.as_ref().unwrap_or(&topology.owners);
+        moves(table, &self.table)
     }
 }
 

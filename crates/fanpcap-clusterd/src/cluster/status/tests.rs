@@ -5,23 +5,12 @@ use std::io::{self, ErrorKind};
 use std::net::TcpListener;
 use std::thread;
 
-use fanpcap_cluster::reshape::{self, Goal, Knowledge, Member};
+use fanpcap_cluster::reshape::{self, Goal, Member};
 use fanpcap_cluster::{Announcement, Revision, Version, View, Wishes};
 use fanpcap_select::{Key, Selection};
 use fanpcap_testkit::Scratch;
 
 use super::*;
-
-struct All;
-
-impl Knowledge for All {
-    fn is_live(&self, _: NodeId) -> bool {
-        true
-    }
-    fn follows(&self, _: NodeId) -> bool {
-        true
-    }
-}
 
 fn goal(current: Option<&Topology>, nodes: &[u32]) -> Goal {
     let member = |node: &u32| Member {
@@ -42,7 +31,12 @@ const SETUP: Setup = Setup {
 /// version.
 fn picture() -> Picture {
     let two = reshape::first(&goal(None, &[1, 2]));
-    let union = reshape::begin(&two, &goal(Some(&two), &[1, 2, 3]), &All);
+    let union = reshape::begin(
+        &two,
+        &goal(Some(&two), &[1, 2, 3]),
+        &BTreeSet::new(),
+        |_| true,
+    );
     let live = |node, revision: Option<u64>| Live {
         announcement: Announcement {
             node: NodeId(node),
