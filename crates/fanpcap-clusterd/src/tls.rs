@@ -2,6 +2,7 @@
 //! a public key that is derived from the cluster's key.
 
 mod raw_keys;
+mod words;
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -14,9 +15,9 @@ use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{
-    AlertDescription, CertificateError, ClientConfig, Error, RootCertStore, ServerConfig,
-};
+use rustls::{ClientConfig, Error, RootCertStore, ServerConfig};
+
+pub use words::words;
 
 /// Largest file of certificates, in bytes.
 const FILE: u64 = 1 << 20;
@@ -135,91 +136,4 @@ fn read(path: &Path) -> Result<Vec<u8>> {
         return Err(error(io::ErrorKind::FileTooLarge.into()));
     }
     Ok(bytes)
-}
-
-/// What TLS says of a connection that failed: why, and what to do. `None`: it was not TLS.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "the library has some dozens of errors, and more with each version"
-)]
-pub fn words(error: &io::Error) -> Option<String> {
-    let error = error.get_ref()?.downcast_ref::<Error>()?;
-    Some(match error {
-        Error::InvalidCertificate(CertificateError::ApplicationVerificationFailure) => {
-            "it has another key: compare 'key_file' in cluster.conf on both sides".to_owned()
-        }
-        Error::InvalidCertificate(why) => format!("its certificate {}", of_certificate(why)),
-        Error::NoCertificatesPresented => {
-            "it has no certificate: set 'records_certificate' there".to_owned()
-        }
-        Error::AlertReceived(alert) => match of_alert(*alert) {
-            Some(why) => format!("it refuses this side: {why}"),
-            None => format!("it ends the connection: {error}"),
-        },
-        Error::InvalidMessage(_) => {
-            "it does not speak TLS: set the same 'key_file' in cluster.conf on both sides, and \
-             update fanpcap where it is older"
-                .to_owned()
-        }
-        Error::PeerIncompatible(_) => MIXED.to_owned(),
-        error => error.to_string(),
-    })
-}
-
-const MIXED: &str = "one side has certificates, the other one has 'key_file' alone: set \
-    'records_certificate' in cluster.conf on both sides, or on neither";
-
-/// What is wrong with the other side's certificate.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "the library has some dozens of errors, and more with each version"
-)]
-fn of_certificate(error: &CertificateError) -> String {
-    match error {
-        CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-            "has expired: give it a new one ('records_certificate') and send it SIGHUP".to_owned()
-        }
-        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-            "is not valid yet: compare the clocks".to_owned()
-        }
-        CertificateError::UnknownIssuer => {
-            "is not signed by an authority in 'records_ca': compare that file on both sides"
-                .to_owned()
-        }
-        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-            "is another machine's: its subjectAltName must have the IP address in 'analyzers'"
-                .to_owned()
-        }
-        error => format!("is no good: {error}"),
-    }
-}
-
-/// Why the other side refuses this side, if it says so.
-#[expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "the library has some dozens of errors, and more with each version"
-)]
-fn of_alert(alert: AlertDescription) -> Option<&'static str> {
-    match alert {
-        AlertDescription::CertificateExpired => Some(
-            "its certificate has expired: write a new one ('records_certificate') and send SIGHUP",
-        ),
-        AlertDescription::UnknownCA => Some(
-            "no authority in its 'records_ca' has signed the certificate: compare that file on \
-             both sides",
-        ),
-        AlertDescription::CertificateRequired => {
-            Some("it wants a certificate: set 'records_certificate'")
-        }
-        AlertDescription::HandshakeFailure => Some(MIXED),
-        AlertDescription::AccessDenied => {
-            Some("it has another key: compare 'key_file' in cluster.conf on both sides")
-        }
-        AlertDescription::BadCertificate
-        | AlertDescription::CertificateUnknown
-        | AlertDescription::CertificateRevoked
-        | AlertDescription::UnsupportedCertificate
-        | AlertDescription::DecryptError => Some("see what it says itself"),
-        _ => None,
-    }
 }

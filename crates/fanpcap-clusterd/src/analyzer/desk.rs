@@ -18,7 +18,7 @@ use fanpcap_terminal::streams;
 use super::books::Books;
 use super::clock::Clock;
 use super::exports::Exports;
-use super::figure::Figure;
+use super::figure::{self, Figure};
 use super::files::Rotation;
 use super::intake::{self, Content, Message};
 use super::observer::Sight;
@@ -249,33 +249,36 @@ impl Desk {
         let mut figures = Vec::new();
         if let Some(removed) = self.outlets.removed() {
             figures.extend([
-                (Figure::RemovedFiles, removed.files),
-                (Figure::RemovedBytes, removed.bytes),
+                (figure::REMOVED_FILES, removed.files),
+                (figure::REMOVED_BYTES, removed.bytes),
             ]);
         }
         if let Some(compressed) = self.outlets.compressed() {
             figures.extend([
-                (Figure::CompressedFiles, compressed.files),
-                (Figure::CompressedSaved, compressed.saved),
+                (figure::COMPRESSED_FILES, compressed.files),
+                (figure::COMPRESSED_SAVED, compressed.saved),
             ]);
         }
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         if let Some(exports) = &self.outlets.exports {
             let exported = exports.exported();
             figures.extend([
-                (Figure::Exported, read(&exported.packets)),
-                (Figure::ExportLost, read(&exported.lost)),
-                (Figure::ExportSkipped, read(&exported.skipped)),
+                (figure::EXPORTED, read(&exported.packets)),
+                (figure::EXPORT_LOST, read(&exported.lost)),
+                (figure::EXPORT_SKIPPED, read(&exported.skipped)),
             ]);
         }
         if let Some(dicap) = &self.dicap {
             let captured = self.books.account().total.captured.least;
             let captured = u64::try_from(captured).unwrap_or(0);
             figures.extend([
-                (Figure::DicapHeaders, dicap.headers),
-                (Figure::DicapRefused, read(&dicap.counts.refused)),
-                (Figure::DicapDropped, read(&dicap.counts.dropped)),
-                (Figure::DicapMissing, captured.saturating_sub(dicap.headers)),
+                (figure::DICAP_HEADERS, dicap.headers),
+                (figure::DICAP_REFUSED, read(&dicap.counts.refused)),
+                (figure::DICAP_DROPPED, read(&dicap.counts.dropped)),
+                (
+                    figure::DICAP_MISSING,
+                    captured.saturating_sub(dicap.headers),
+                ),
             ]);
         }
         figures

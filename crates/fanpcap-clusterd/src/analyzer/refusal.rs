@@ -30,28 +30,16 @@ pub(super) enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 7] = [
-        Self::Foreign,
-        Self::Version,
-        Self::Key,
-        Self::Certificate,
-        Self::Unproven,
-        Self::Full,
-        Self::Unreadable,
+    /// Their names in metrics and JSON.
+    pub(super) const NAMES: [&str; 7] = [
+        "foreign",
+        "version",
+        "key",
+        "certificate",
+        "unproven",
+        "full",
+        "unreadable",
     ];
-
-    /// Its name in metrics and JSON.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Foreign => "foreign",
-            Self::Version => "version",
-            Self::Key => "key",
-            Self::Certificate => "certificate",
-            Self::Unproven => "unproven",
-            Self::Full => "full",
-            Self::Unreadable => "unreadable",
-        }
-    }
 }
 
 /// Why a connection was ended here.
@@ -129,7 +117,7 @@ pub(super) struct Refused {
     /// Connections that broke.
     connections: AtomicU64,
     /// Connections that were ended, by reason.
-    reasons: [AtomicU64; Reason::ALL.len()],
+    reasons: [AtomicU64; Reason::NAMES.len()],
 }
 
 impl Refused {
@@ -141,11 +129,9 @@ impl Refused {
 
     /// What was not believed, by the names of the reasons.
     pub(super) fn reasons(&self) -> Vec<(&'static str, u64)> {
-        let count = |reason: Reason| {
-            let count = &self.reasons[reason as usize];
-            (reason.name(), count.load(Ordering::Relaxed))
-        };
-        Reason::ALL.into_iter().map(count).collect()
+        let counts = self.reasons.iter();
+        let counts = counts.map(|count| count.load(Ordering::Relaxed));
+        Reason::NAMES.into_iter().zip(counts).collect()
     }
 
     /// Counts a connection. Says the first, second, fourth, eighth refusal and so on.

@@ -97,7 +97,7 @@ impl Status {
             let _ = write!(line, "; refused ({name}): {count}");
         }
         for (figure, count) in &self.figures {
-            let name = figure.name();
+            let name = figure.name;
             let _ = write!(line, "; {}: {count}", name.replace('_', " "));
         }
         line + "\n"
@@ -207,7 +207,7 @@ impl Status {
             .map(|&(name, count)| (name.to_owned(), count.into()))
             .collect();
         let figures: Map<String, Value> = (self.figures.iter())
-            .map(|&(figure, count)| (figure.name().to_owned(), count.into()))
+            .map(|&(figure, count)| (figure.name.to_owned(), count.into()))
             .collect();
         let value = json!({
             "since": self.account.since,

@@ -13,7 +13,7 @@ use fanpcap_cluster::record::CountsEncoder;
 use fanpcap_cluster::witness::Report;
 use fanpcap_terminal::streams;
 
-use super::link::{Link, LinkError};
+use super::link::{CLOSED, Link, LinkError, SILENT};
 use crate::keyring::Keyring;
 
 /// Batches that may wait for an acknowledgement, 256 MiB of them: an analyzer acknowledges what it
@@ -148,11 +148,11 @@ impl Line {
         let report = lock(&self.shared.report).take();
         let sent = report.map_or(Ok(()), |report| link.send(&self.counts.encode(&report)));
         if let Err(error) = sent {
-            return self.hang_up(&error.into());
+            return self.hang_up(error.into());
         }
         for batch in self.waiting.iter().skip(self.sent).take(BURST) {
             if let Err(error) = link.send(&batch.bytes) {
-                return self.hang_up(&error.into());
+                return self.hang_up(error.into());
             }
             self.sent += 1;
         }
@@ -171,7 +171,7 @@ impl Line {
         let (lacks, is_over) = (link.lacks(), link.is_over());
         self.forget(lacks);
         if is_over {
-            self.hang_up(&LinkError::closed());
+            self.hang_up(LinkError(CLOSED.to_owned()));
         } else if lacks != self.heard.0 || self.waiting.is_empty() {
             self.heard = (lacks, Instant::now());
             // A connection without batches is refused at once, or not at all.
@@ -179,7 +179,7 @@ impl Line {
                 self.trouble().clear();
             }
         } else if self.heard.1.elapsed() > PATIENCE {
-            self.hang_up(&LinkError::silent());
+            self.hang_up(LinkError(SILENT.to_owned()));
         }
     }
 
@@ -195,11 +195,11 @@ impl Line {
     }
 
     /// Ends the connection. If the analyzer has not given a reason, it is `otherwise`.
-    fn hang_up(&mut self, otherwise: &LinkError) {
+    fn hang_up(&mut self, otherwise: LinkError) {
         if let Some(link) = self.link.take() {
             let (lacks, error) = link.close();
             self.forget(lacks);
-            self.say(error.as_ref().unwrap_or(otherwise));
+            self.say(error.unwrap_or(otherwise));
             self.shared.broken.fetch_add(1, Ordering::Relaxed);
         }
         self.next_try = Instant::now() + RETRY;
@@ -216,14 +216,14 @@ impl Line {
                 self.heard = (0, Instant::now());
             }
             Err(error) => {
-                self.say(&error);
+                self.say(error);
                 self.next_try = Instant::now() + RETRY;
             }
         }
     }
 
     /// Says why there is no connection, once.
-    fn say(&mut self, LinkError(error): &LinkError) {
+    fn say(&mut self, LinkError(error): LinkError) {
         let said = format!("analyzer {}: {error}", self.analyzer);
         let mut trouble = self.trouble();
         if *trouble != said {

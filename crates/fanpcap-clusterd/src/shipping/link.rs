@@ -36,7 +36,7 @@ impl From<io::Error> for LinkError {
             return Self(format!("TLS with the analyzer: {why}"));
         }
         if has_closed(error.kind()) {
-            return Self::closed();
+            return Self(CLOSED.to_owned());
         }
         let check = match error.kind() {
             io::ErrorKind::ConnectionRefused => {
@@ -54,18 +54,6 @@ impl From<io::Error> for LinkError {
     }
 }
 
-impl LinkError {
-    /// The analyzer has closed the connection without a reason.
-    pub(super) fn closed() -> Self {
-        Self(CLOSED.to_owned())
-    }
-
-    /// The connection is there, and the analyzer acknowledges nothing.
-    pub(super) fn silent() -> Self {
-        Self(SILENT.to_owned())
-    }
-}
-
 /// Whether a connection failed because the other side has ended it.
 fn has_closed(kind: io::ErrorKind) -> bool {
     let closed = [
@@ -76,10 +64,12 @@ fn has_closed(kind: io::ErrorKind) -> bool {
     closed.contains(&kind)
 }
 
-const SILENT: &str = "the analyzer acknowledges nothing; it may hang, or its disk be too slow: see \
+/// The connection is there, and the analyzer acknowledges nothing.
+pub(super) const SILENT: &str = "the analyzer acknowledges nothing; it may hang, or its disk be too slow: see \
     its status";
 
-const CLOSED: &str = "the analyzer closed the connection; if it does so again, compare 'key_file' \
+/// The analyzer has closed the connection without a reason.
+pub(super) const CLOSED: &str = "the analyzer closed the connection; if it does so again, compare 'key_file' \
     and 'records_certificate' in cluster.conf, and fanpcap's version, on both sides";
 
 /// A connection, and the first batch that the analyzer lacks.

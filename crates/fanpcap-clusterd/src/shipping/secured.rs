@@ -2,10 +2,12 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, TcpStream};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
+
+use super::line::lock;
 
 /// Bytes that are read at once.
 const READ: usize = 4096;
@@ -103,8 +105,4 @@ impl Read for Reader {
             }
         }
     }
-}
-
-fn lock(session: &Mutex<ClientConnection>) -> MutexGuard<'_, ClientConnection> {
-    session.lock().unwrap_or_else(PoisonError::into_inner)
 }

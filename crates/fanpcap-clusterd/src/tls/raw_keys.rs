@@ -86,22 +86,40 @@ impl Known {
             false => Err(CertificateError::ApplicationVerificationFailure.into()),
         }
     }
-
-    fn verify(
-        &self,
-        message: &[u8],
-        shown: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let key = SubjectPublicKeyInfoDer::from(&shown[..]);
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature_with_raw_key(message, &key, signed, algorithms)
-    }
 }
 
-/// Raw public keys are used with TLS 1.3 only, so no side asks for a signature of TLS 1.2.
-fn no_tls12() -> Result<HandshakeSignatureValid, Error> {
-    Err(Error::General("raw public keys need TLS 1.3".to_owned()))
+/// What both sides check alike: the library has a trait for each.
+macro_rules! signatures {
+    () => {
+        /// Raw public keys are used with TLS 1.3 only, so no side asks for this.
+        fn verify_tls12_signature(
+            &self,
+            _: &[u8],
+            _: &CertificateDer<'_>,
+            _: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            Err(Error::General("raw public keys need TLS 1.3".to_owned()))
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            shown: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            let key = SubjectPublicKeyInfoDer::from(&shown[..]);
+            let algorithms = &self.provider.signature_verification_algorithms;
+            verify_tls13_signature_with_raw_key(message, &key, signed, algorithms)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            vec![SignatureScheme::ED25519]
+        }
+
+        fn requires_raw_public_keys(&self) -> bool {
+            true
+        }
+    };
 }
 
 impl ServerCertVerifier for Known {
@@ -116,31 +134,7 @@ impl ServerCertVerifier for Known {
         self.check(shown).map(|()| ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        no_tls12()
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        shown: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verify(message, shown, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    signatures!();
 }
 
 impl ClientCertVerifier for Known {
@@ -157,29 +151,5 @@ impl ClientCertVerifier for Known {
         self.check(shown).map(|()| ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        no_tls12()
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        shown: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.verify(message, shown, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    signatures!();
 }

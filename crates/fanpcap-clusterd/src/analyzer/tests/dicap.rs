@@ -2,7 +2,7 @@
 
 use fanpcap_cluster::witness::{Beacon, Report, Summary};
 
-use super::super::figure::Figure;
+use super::super::figure::{self, Figure};
 use super::*;
 
 /// Counts: those who send some are nodes.
@@ -45,17 +45,17 @@ fn headers_in_the_papers_datagrams_come_to_files() {
     }
     node.report(counts());
     work_until(&mut desk, |status| {
-        !status.ages.is_empty() && figure(status, Figure::DicapRefused) == Some(254)
+        !status.ages.is_empty() && figure(status, figure::DICAP_REFUSED) == Some(254)
     });
     ship(&mut node, 29);
     let short = UdpSocket::bind("127.0.0.1:0").unwrap();
     short.send_to(&[1; 53], (listen.ip(), port)).unwrap();
     let status = work_until(&mut desk, |status| {
-        figure(status, Figure::DicapHeaders) == Some(29)
-            && figure(status, Figure::DicapRefused) == Some(255)
+        figure(status, figure::DICAP_HEADERS) == Some(29)
+            && figure(status, figure::DICAP_REFUSED) == Some(255)
     });
-    assert_eq!(figure(&status, Figure::DicapHeaders), Some(29));
-    assert_eq!(figure(&status, Figure::DicapRefused), Some(255));
+    assert_eq!(figure(&status, figure::DICAP_HEADERS), Some(29));
+    assert_eq!(figure(&status, figure::DICAP_REFUSED), Some(255));
     assert_eq!((status.written, status.unwritten), (29, 0));
     assert!(status.json().contains("\"dicap_headers\":29"));
     let (packets, _) = packets(&directory);
