@@ -16,7 +16,7 @@ fuzz_target!(|bytes: &[u8]| {
     }
     let mut assembly = Assembly::default();
     for bytes in bytes.chunks(64) {
-        let Ok(message) = Message::decode(bytes) else {
+        let Some(message) = Message::decode(bytes) else {
             continue;
         };
         let mut again = Vec::new();

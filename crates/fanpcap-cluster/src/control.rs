@@ -22,12 +22,12 @@ pub mod stream;
 pub use avp::Avp;
 pub use body::{Body, Leader, Member, State, Status, TooManyWishes, Wish};
 pub use coordinator::{CoordinatorEnd, CoordinatorSettings, Refused};
-pub use endpoint::{Cause, Endpoint, Incoming};
+pub use endpoint::{Endpoint, Incoming};
 pub use envelope::{
-    ClusterId, DATAGRAM, Envelope, KEY_BYTES, Key, Keys, OpenError, Peer, Role, VERSION,
+    Cause, ClusterId, DATAGRAM, Envelope, KEY_BYTES, Key, Keys, Peer, Role, VERSION,
 };
 pub use fields::{BodyError, Fields};
-pub use message::{FrameError, Kind, Message};
+pub use message::{Kind, Message};
 pub use node::{NodeEnd, NodeSettings};
 pub use operator::{OperatorEnd, Reply, Request};
 pub use parts::{Assembly, divide};

@@ -5,8 +5,6 @@
 //! lengths and sequence numbers are not in the format, so an analyzer can't count what was lost on
 //! the way.
 
-use std::fmt;
-
 /// Bytes that the paper keeps of a packet.
 pub const HEADER_BYTES: usize = 52;
 
@@ -48,34 +46,9 @@ impl DatagramBuilder {
     }
 }
 
-/// Why a datagram is none of the paper's.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DatagramError {
-    /// Bytes of the datagram.
-    pub length: usize,
-}
-
-impl fmt::Display for DatagramError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "a datagram of {} bytes; DiCAP's has 1 to {HEADERS} headers of {HEADER_BYTES} bytes",
-            self.length
-        )
-    }
-}
-
-impl std::error::Error for DatagramError {}
-
-/// The headers of a datagram, in order.
-///
-/// # Errors
-///
-/// The datagram is empty, too long, or does not end with a header.
-pub fn headers_of(datagram: &[u8]) -> Result<std::slice::ChunksExact<'_, u8>, DatagramError> {
+/// The headers of a datagram, in order; `None`: it is empty, too long, or does not end with a header.
+pub fn headers_of(datagram: &[u8]) -> Option<std::slice::ChunksExact<'_, u8>> {
     let length = datagram.len();
-    if length == 0 || length > DATAGRAM_BYTES || length % HEADER_BYTES != 0 {
-        return Err(DatagramError { length });
-    }
-    Ok(datagram.chunks_exact(HEADER_BYTES))
+    let is_whole = (1..=DATAGRAM_BYTES).contains(&length) && length % HEADER_BYTES == 0;
+    is_whole.then(|| datagram.chunks_exact(HEADER_BYTES))
 }

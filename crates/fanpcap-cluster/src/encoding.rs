@@ -14,7 +14,6 @@
 //! | 512 | which buckets move: bucket `b` is bit `b % 8` of byte `b / 8` |
 //! | 1 each | the slot of the next owner of each bucket that moves |
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use fanpcap_buckets::layout::BUCKETS;
@@ -22,7 +21,7 @@ use fanpcap_buckets::{Owners, Slot};
 use fanpcap_select::{Key, Selection};
 
 use crate::identity::NodeId;
-use crate::topology::{ANALYZERS, NODES, Seat, Topology, TopologyError};
+use crate::topology::{ANALYZERS, NODES, Seat, Topology};
 
 #[cfg(test)]
 mod tests;
@@ -36,43 +35,8 @@ const MAP: usize = BUCKETS / 8;
 /// Most bytes that a topology is encoded in.
 pub const MOST_ENCODED: usize = 16 + 7 * NODES + 19 * ANALYZERS + BUCKETS + MAP + BUCKETS;
 
-/// Why bytes are no topology.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DecodeError {
-    /// They end before the topology does.
-    Short,
-    /// They go on after the topology, or exceed [`MOST_ENCODED`].
-    Long,
-    /// Another version of the encoding.
-    Version(u8),
-    /// A key, phase or address family of an unknown number.
-    Unknown,
-    /// Bytes that no encoder writes: a union in which no bucket moves, or one moves to its owner.
-    Odd,
-    /// A topology that no node can follow.
-    Topology(TopologyError),
-}
-
-impl fmt::Display for DecodeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Short => write!(f, "the topology's bytes end too early"),
-            Self::Long => write!(f, "there are bytes after the topology"),
-            Self::Version(version) => write!(
-                f,
-                "the topology has version {version}, this fanpcap reads {VERSION}: update it"
-            ),
-            Self::Unknown => write!(
-                f,
-                "the topology has a key, phase or address that is unknown"
-            ),
-            Self::Odd => write!(f, "the topology is a union without changes"),
-            Self::Topology(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for DecodeError {}
+/// The keys that packets are selected by, by their numbers.
+const KEYS: [Key; 4] = [Key::Packet, Key::Flow, Key::RoundRobin, Key::Identification];
 
 impl Topology {
     /// The topology as bytes, at most [`MOST_ENCODED`]. Of IPv6 addresses neither flow label nor
@@ -81,7 +45,8 @@ impl Topology {
         let mut to = Vec::with_capacity(MOST_ENCODED);
         to.push(VERSION);
         to.extend(self.epoch.to_be_bytes());
-        to.push(number(self.selection.key));
+        let key = KEYS.iter().position(|key| *key == self.selection.key);
+        to.push(count(key.unwrap_or(usize::MAX)));
         to.extend(self.selection.initial.to_be_bytes());
         to.push(count(self.seats.len()));
         for seat in &self.seats {
@@ -101,38 +66,26 @@ impl Topology {
         to
     }
 
-    /// Reads a topology that [`Topology::encode`] has written.
-    ///
-    /// # Errors
-    ///
-    /// Why the bytes are no topology that nodes can follow.
-    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        if bytes.len() > MOST_ENCODED {
-            return Err(DecodeError::Long);
-        }
+    /// Reads a topology that [`Topology::encode`] has written; `None`: the bytes are none that nodes
+    /// can follow, or of another version.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Reader(bytes);
-        match from.byte()? {
-            VERSION => (),
-            version => return Err(DecodeError::Version(version)),
+        if from.byte()? != VERSION {
+            return None;
         }
         let epoch = u64::from_be_bytes(from.array()?);
-        let key = key(from.byte()?)?;
+        let key = *KEYS.get(usize::from(from.byte()?))?;
         let initial = u32::from_be_bytes(from.array()?);
-        let seats = (0..from.byte()?)
-            .map(|_| from.seat())
-            .collect::<Result<_, _>>()?;
-        let analyzers = (0..from.byte()?)
-            .map(|_| from.address())
-            .collect::<Result<_, _>>()?;
+        let seats = (0..from.byte()?).map(|_| from.seat());
+        let seats = seats.collect::<Option<_>>()?;
+        let analyzers = (0..from.byte()?).map(|_| from.address());
+        let analyzers = analyzers.collect::<Option<_>>()?;
         let owners = from.owners()?;
         let heirs = match from.byte()? {
             0 => None,
             1 => Some(from.heirs(&owners)?),
-            _ => return Err(DecodeError::Unknown),
+            _ => return None,
         };
-        if !from.0.is_empty() {
-            return Err(DecodeError::Long);
-        }
         let topology = Self {
             epoch,
             selection: Selection { key, initial },
@@ -141,12 +94,11 @@ impl Topology {
             heirs,
             analyzers,
         };
-        topology.check().map_err(DecodeError::Topology)?;
-        Ok(topology)
+        (from.0.is_empty() && topology.check().is_ok()).then_some(topology)
     }
 }
 
-/// A number of nodes or analyzers; both are below 256.
+/// A number of nodes or analyzers, or of a key; all are below 256.
 fn count(len: usize) -> u8 {
     u8::try_from(len).unwrap_or(u8::MAX)
 }
@@ -181,75 +133,54 @@ fn put_heirs(to: &mut Vec<u8>, owners: &Owners, heirs: &Owners) {
     to.extend(moves().map(|bucket| slot_byte(heirs[bucket])));
 }
 
-fn number(key: Key) -> u8 {
-    match key {
-        Key::Packet => 0,
-        Key::Flow => 1,
-        Key::RoundRobin => 2,
-        Key::Identification => 3,
-    }
-}
-
-fn key(number: u8) -> Result<Key, DecodeError> {
-    Ok(match number {
-        0 => Key::Packet,
-        1 => Key::Flow,
-        2 => Key::RoundRobin,
-        3 => Key::Identification,
-        _ => return Err(DecodeError::Unknown),
-    })
-}
-
 /// The bytes that are not read yet.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
-        let (head, rest) = self.0.split_first_chunk().ok_or(DecodeError::Short)?;
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (head, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
-        Ok(*head)
+        Some(*head)
     }
 
-    fn byte(&mut self) -> Result<u8, DecodeError> {
+    fn byte(&mut self) -> Option<u8> {
         self.array().map(|[byte]| byte)
     }
 
-    fn seat(&mut self) -> Result<Seat, DecodeError> {
-        Ok(Seat {
+    fn seat(&mut self) -> Option<Seat> {
+        Some(Seat {
             slot: Slot(self.byte()?),
             node: NodeId(u32::from_be_bytes(self.array()?)),
             weight: u16::from_be_bytes(self.array()?),
         })
     }
 
-    fn address(&mut self) -> Result<SocketAddr, DecodeError> {
+    fn address(&mut self) -> Option<SocketAddr> {
         let ip = match self.byte()? {
             4 => IpAddr::from(self.array::<4>()?),
             6 => IpAddr::from(self.array::<16>()?),
-            _ => return Err(DecodeError::Unknown),
+            _ => return None,
         };
-        Ok(SocketAddr::new(ip, u16::from_be_bytes(self.array()?)))
+        Some(SocketAddr::new(ip, u16::from_be_bytes(self.array()?)))
     }
 
-    fn owners(&mut self) -> Result<Box<Owners>, DecodeError> {
+    fn owners(&mut self) -> Option<Box<Owners>> {
         let slots: [u8; BUCKETS] = self.array()?;
-        Ok(Box::new(slots.map(|slot| Some(Slot(slot)))))
+        Some(Box::new(slots.map(|slot| Some(Slot(slot)))))
     }
 
-    fn heirs(&mut self, owners: &Owners) -> Result<Box<Owners>, DecodeError> {
+    fn heirs(&mut self, owners: &Owners) -> Option<Box<Owners>> {
         let map: [u8; MAP] = self.array()?;
         let mut heirs = Box::new(*owners);
         for (bucket, heir) in heirs.iter_mut().enumerate() {
             if map[bucket / 8] & (1 << (bucket % 8)) != 0 {
                 let owner = heir.replace(Slot(self.byte()?));
                 if *heir == owner {
-                    return Err(DecodeError::Odd);
+                    return None;
                 }
             }
         }
-        match map == [0; MAP] {
-            true => Err(DecodeError::Odd),
-            false => Ok(heirs),
-        }
+        // No encoder writes a union in which no bucket moves, or one moves to its owner.
+        (map != [0; MAP]).then_some(heirs)
     }
 }

@@ -21,7 +21,7 @@ pub mod node;
 pub use coordination::{
     Announcement, Live, NodeEvent, Picture, Refusal, Setup, Version, View, Wishes, WriteError,
 };
-pub use encoding::{DecodeError, MOST_ENCODED};
+pub use encoding::MOST_ENCODED;
 pub use identity::{NodeId, Revision};
 pub use part::Part;
 pub use topology::{ANALYZERS, NODES, Phase, Seat, Topology, TopologyError};

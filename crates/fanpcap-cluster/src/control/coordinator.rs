@@ -15,8 +15,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::body::{Body, Leader, State};
-use super::endpoint::{Cause, Endpoint, Incoming};
-use super::envelope::{Peer, Role};
+use super::endpoint::{Endpoint, Incoming};
+use super::envelope::{Cause, Peer, Role};
 use super::outbox::Outbox;
 use crate::coordination::{View, Wishes, WriteError};
 use crate::identity::{NodeId, Revision};

@@ -13,7 +13,7 @@ use std::time::Duration;
 use hmac::Mac;
 
 use super::body::{Body, Leader};
-use super::envelope::{ClusterId, Envelope, Keys, OpenError, Peer, VERSION, first_eight, mac};
+use super::envelope::{Cause, ClusterId, Envelope, Keys, Peer, VERSION, first_eight, mac};
 use super::message::{Kind, Message};
 use super::parts::{Assembly, divide};
 use super::term::Term;
@@ -26,64 +26,6 @@ const PEERS: usize = 512;
 /// The least time between a peer's challenges that count, so that two processes with the same
 /// number can't keep a third one busy.
 const APART: Duration = Duration::from_millis(100);
-
-/// Why a datagram was not taken.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Cause {
-    /// It is no control message of this cluster, or too long.
-    Foreign = 0,
-    /// It is sealed with a key that is not valid here.
-    Key = 1,
-    /// Its seal is wrong: forged or changed.
-    Seal = 2,
-    /// It is sealed rightly, and no message that this version knows.
-    Body = 3,
-    /// It came before.
-    Replay = 4,
-    /// It is not known to be new. The sender is challenged.
-    Stale = 5,
-    /// Its version is not supported.
-    Version = 6,
-    /// It has a term that no coordinator can have: its sender's clock is far ahead.
-    Term = 7,
-}
-
-impl Cause {
-    /// All causes, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
-        Self::Foreign,
-        Self::Key,
-        Self::Seal,
-        Self::Body,
-        Self::Replay,
-        Self::Stale,
-        Self::Version,
-        Self::Term,
-    ];
-
-    /// What was wrong with such datagrams.
-    fn fault(self) -> &'static str {
-        match self {
-            Self::Foreign => "no control messages of this cluster",
-            Self::Key => "sealed with another key",
-            Self::Seal => "forged or damaged",
-            Self::Body => "not understood",
-            Self::Replay => "old",
-            Self::Stale => "not known to be new",
-            Self::Version => "of another version",
-            Self::Term => "of an impossible term",
-        }
-    }
-
-    fn of(error: OpenError) -> Self {
-        match error {
-            OpenError::Shape | OpenError::Cluster => Self::Foreign,
-            OpenError::Key => Self::Key,
-            OpenError::Seal => Self::Seal,
-            OpenError::Role | OpenError::Frame(_) => Self::Body,
-        }
-    }
-}
 
 /// What comes of a datagram.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -135,7 +77,7 @@ pub struct Endpoint {
     sequence: u64,
     generation: u64,
     peers: BTreeMap<Peer, Association>,
-    refused: [u64; Cause::ALL.len()],
+    refused: [u64; Cause::FAULTS.len()],
 }
 
 impl Endpoint {
@@ -152,7 +94,7 @@ impl Endpoint {
             sequence: 0,
             generation: 0,
             peers: BTreeMap::new(),
-            refused: [0; Cause::ALL.len()],
+            refused: [0; Cause::FAULTS.len()],
         }
     }
 
@@ -185,11 +127,16 @@ impl Endpoint {
         self.refused[cause as usize]
     }
 
+    /// The same of each cause, by the causes' numbers.
+    pub(super) fn all_refused(&self) -> impl Iterator<Item = (u32, u64)> {
+        (0..).zip(self.refused)
+    }
+
     /// Which datagrams were refused, with their numbers; empty for none.
     pub(super) fn told_refused(&self) -> String {
-        let refused = Cause::ALL.iter().map(|cause| (self.refused(*cause), cause));
-        let refused = refused.filter(|(count, _)| *count > 0);
-        let told = refused.map(|(count, cause)| format!("{count} {}", cause.fault()));
+        let refused = self.refused.iter().zip(Cause::FAULTS);
+        let refused = refused.filter(|(count, _)| **count > 0);
+        let told = refused.map(|(count, fault)| format!("{count} {fault}"));
         told.collect::<Vec<_>>().join(", ")
     }
 
@@ -272,7 +219,7 @@ impl Endpoint {
     }
 
     fn try_open(&mut self, now: Duration, datagram: &[u8]) -> Result<Incoming, Cause> {
-        let envelope = Envelope::open(datagram, self.cluster, &self.keys).map_err(Cause::of)?;
+        let envelope = Envelope::open(datagram, self.cluster, &self.keys)?;
         if envelope.sender == self.me && envelope.session == self.session {
             return Ok(Incoming::Nothing);
         }

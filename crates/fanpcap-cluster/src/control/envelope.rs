@@ -8,7 +8,7 @@ use std::fmt;
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 
-use super::message::{AVPS, FrameError, Message};
+use super::message::{AVPS, Message};
 
 const MAGIC: [u8; 4] = *b"fpcc";
 
@@ -109,7 +109,7 @@ pub struct Keys {
 
 impl Keys {
     /// Checks the seal of `sealed`, which was made with a key of this id.
-    pub(crate) fn check(&self, id: u8, sealed: &[u8], seal: &[u8]) -> Result<(), OpenError> {
+    pub(crate) fn check(&self, id: u8, sealed: &[u8], seal: &[u8]) -> Result<(), Cause> {
         let all = [Some(&self.current), self.other.as_ref()];
         let mut keys = all
             .into_iter()
@@ -117,11 +117,11 @@ impl Keys {
             .filter(|key| key.id == id)
             .peekable();
         if keys.peek().is_none() {
-            return Err(OpenError::Key);
+            return Err(Cause::Key);
         }
         match keys.any(|key| key.mac(sealed).verify_slice(seal).is_ok()) {
             true => Ok(()),
-            false => Err(OpenError::Seal),
+            false => Err(Cause::Seal),
         }
     }
 }
@@ -145,40 +145,40 @@ pub struct Envelope {
     pub message: Message,
 }
 
-/// Why a datagram is not taken for a message of this cluster.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OpenError {
-    /// It is too short, too long, or has another first word.
-    Shape,
-    /// It is of another cluster.
-    Cluster,
+/// Why a datagram was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Cause {
+    /// It is no control message of this cluster, or too long.
+    Foreign = 0,
     /// It is sealed with a key that is not valid here.
-    Key,
-    /// Its seal is wrong: somebody without the key made it, or changed it.
-    Seal,
-    /// The sender has a role that there is not.
-    Role,
-    /// What the envelope has is no message of this version.
-    Frame(FrameError),
+    Key = 1,
+    /// Its seal is wrong: forged or changed.
+    Seal = 2,
+    /// It is sealed rightly, and no message that this version knows.
+    Body = 3,
+    /// It came before.
+    Replay = 4,
+    /// It is not known to be new. The sender is challenged.
+    Stale = 5,
+    /// Its version is not supported.
+    Version = 6,
+    /// It has a term that no coordinator can have: its sender's clock is far ahead.
+    Term = 7,
 }
 
-impl fmt::Display for OpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Shape => write!(f, "the datagram is no control message"),
-            Self::Cluster => write!(f, "the control message is of another cluster"),
-            Self::Key => write!(
-                f,
-                "the control message is sealed with a key that is unknown here"
-            ),
-            Self::Seal => write!(f, "the seal of the control message is wrong"),
-            Self::Role => write!(f, "the sender of the control message has an unknown role"),
-            Self::Frame(error) => error.fmt(f),
-        }
-    }
+impl Cause {
+    /// What was wrong with such datagrams, by the causes' numbers.
+    pub(super) const FAULTS: [&str; 8] = [
+        "no control messages of this cluster",
+        "sealed with another key",
+        "forged or damaged",
+        "not understood",
+        "old",
+        "not known to be new",
+        "of another version",
+        "of an impossible term",
+    ];
 }
-
-impl std::error::Error for OpenError {}
 
 impl Envelope {
     /// The datagram with this message, sealed with the current key.
@@ -204,18 +204,18 @@ impl Envelope {
     ///
     /// It does not belong to this cluster. Nothing behind the header is looked at before the seal
     /// is found right; comparing seals takes the same time wherever they differ.
-    pub fn open(bytes: &[u8], cluster: ClusterId, keys: &Keys) -> Result<Self, OpenError> {
+    pub fn open(bytes: &[u8], cluster: ClusterId, keys: &Keys) -> Result<Self, Cause> {
         if bytes.len() < HEADER + SEAL || bytes.len() > DATAGRAM || bytes[..4] != MAGIC {
-            return Err(OpenError::Shape);
+            return Err(Cause::Foreign);
         }
         if first_eight(&bytes[8..]) != cluster.0 {
-            return Err(OpenError::Cluster);
+            return Err(Cause::Foreign);
         }
         let (sealed, seal) = bytes.split_at(bytes.len() - SEAL);
         keys.check(bytes[5], sealed, seal)?;
         let roles = [Role::Node, Role::Coordinator, Role::Operator];
         let role = roles.into_iter().find(|role| *role as u8 == sealed[6]);
-        let role = role.ok_or(OpenError::Role)?;
+        let role = role.ok_or(Cause::Body)?;
         let id = super::avp::word(&sealed[16..20]);
         let number = |at: usize| first_eight(&sealed[at..]);
         Ok(Self {
@@ -225,7 +225,7 @@ impl Envelope {
             sequence: number(28),
             echo: number(36),
             offer: number(44),
-            message: Message::decode(&sealed[HEADER..]).map_err(OpenError::Frame)?,
+            message: Message::decode(&sealed[HEADER..]).ok_or(Cause::Body)?,
         })
     }
 }

@@ -1,7 +1,5 @@
 //! The paper's control message (DiCAP, Fig. 2): a type, a count, and so many AVPs.
 
-use std::fmt;
-
 use super::avp::Avp;
 
 /// Most AVPs of a message: its count has 8 bits.
@@ -84,29 +82,6 @@ pub struct Message {
     pub avps: Vec<Avp>,
 }
 
-/// Why bytes are no control message.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FrameError {
-    /// There is no type or no count.
-    Short,
-    /// The type is not one of this version.
-    Kind(u8),
-    /// The count says another length than there is.
-    Length,
-}
-
-impl fmt::Display for FrameError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Short => write!(f, "the control message has no type or no count"),
-            Self::Kind(number) => write!(f, "control messages of type {number} are unknown"),
-            Self::Length => write!(f, "the control message is not as long as its count says"),
-        }
-    }
-}
-
-impl std::error::Error for FrameError {}
-
 impl Message {
     /// A message that says no more than its type.
     pub fn bare(kind: Kind) -> Self {
@@ -122,18 +97,14 @@ impl Message {
         avps.iter().for_each(|avp| avp.write(out));
     }
 
-    /// Reads a message that is all of `bytes`.
-    ///
-    /// # Errors
-    ///
-    /// It is none.
-    pub fn decode(bytes: &[u8]) -> Result<Self, FrameError> {
-        let (&[kind, count], avps) = bytes.split_first_chunk().ok_or(FrameError::Short)?;
-        let kind = Kind::of(kind).ok_or(FrameError::Kind(kind))?;
-        if avps.len() != usize::from(count) * Avp::BYTES {
-            return Err(FrameError::Length);
-        }
-        let avps = Avp::read_all(avps).collect();
-        Ok(Self { kind, avps })
+    /// Reads a message that is all of `bytes`; `None`: they are no message of this version.
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let (&[kind, count], avps) = bytes.split_first_chunk()?;
+        let kind = Kind::of(kind)?;
+        let is_whole = avps.len() == usize::from(count) * Avp::BYTES;
+        is_whole.then(|| Self {
+            kind,
+            avps: Avp::read_all(avps).collect(),
+        })
     }
 }

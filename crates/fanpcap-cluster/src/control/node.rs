@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::body::{Body, Leader, Member};
-use super::endpoint::{Cause, Endpoint, Incoming};
-use super::envelope::{Peer, Role};
+use super::endpoint::{Endpoint, Incoming};
+use super::envelope::{Cause, Peer, Role};
 use super::outbox::Outbox;
 use super::term::Term;
 use crate::coordination::{Announcement, NodeEvent, Refusal};

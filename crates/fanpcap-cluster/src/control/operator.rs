@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::body::{Body, Status, TooManyWishes, Wish};
-use super::endpoint::{Cause, Endpoint, Incoming};
-use super::envelope::{Peer, Role};
+use super::endpoint::{Endpoint, Incoming};
+use super::envelope::{Cause, Peer, Role};
 use super::outbox::Outbox;
 
 /// Between attempts.

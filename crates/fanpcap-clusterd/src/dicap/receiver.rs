@@ -122,7 +122,7 @@ impl Receiver {
                     thread::sleep(REST);
                     continue;
                 };
-                let headers = headers_of(&buffer[..length]).ok();
+                let headers = headers_of(&buffer[..length]);
                 let Some(headers) = headers.filter(|_| believed.has(from.ip())) else {
                     of_thread.refused.fetch_add(1, Ordering::Relaxed);
                     continue;

@@ -245,7 +245,7 @@ impl Keeper {
 
 /// The event of a topology. Bytes that are none, as those of a later version, change nothing.
 fn topology_event(revision: i64, value: &[u8]) -> Option<NodeEvent> {
-    let topology = Topology::decode(value).ok()?;
+    let topology = Topology::decode(value)?;
     let revision = Revision(u64::try_from(revision).ok()?);
     Some(NodeEvent::Topology(revision, Box::new(topology)))
 }

@@ -40,7 +40,7 @@ pub fn view(names: &Names, keys: &CopyOfKeys, wishes: &Wishes) -> View {
                 nodes.extend(said.map(|said| (kv.create_revision, said)));
             }
             Some(Kind::Topology) => {
-                let topology = Topology::decode(&kv.value).ok();
+                let topology = Topology::decode(&kv.value);
                 view.topology = topology.map(|one| (revision(kv.mod_revision), Box::new(one)));
             }
             Some(Kind::Desired) => {

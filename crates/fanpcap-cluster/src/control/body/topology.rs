@@ -50,7 +50,7 @@ pub(super) fn write(to: &mut List, revision: Revision, topology: &Topology) {
 pub(super) fn read(from: Fields<'_>) -> Result<(Revision, Topology), BodyError> {
     let revision = joined(from.one(code::TERM)?, from.one(code::VALIDITY_START)?);
     let bytes = from.bytes(MOST_ENCODED)?;
-    let topology = Topology::decode(&bytes).map_err(|_| BodyError::Value(code::BYTES))?;
+    let topology = Topology::decode(&bytes).ok_or(BodyError::Value(code::BYTES))?;
     let nodes = topology.seats.iter().map(|seat| seat.node.0);
     if !nodes.eq(from.all(code::NODE_ID)) {
         return Err(BodyError::Value(code::NODE_ID));

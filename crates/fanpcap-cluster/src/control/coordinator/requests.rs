@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::super::body::{Body, Status, TooManyWishes, Wish};
-use super::super::endpoint::Cause;
 use super::super::envelope::Peer;
 use super::CoordinatorEnd;
 use crate::coordination::Refusal;
@@ -53,10 +52,9 @@ impl CoordinatorEnd {
 
     /// How the cluster is; `None` if another coordinator leads.
     pub fn status(&self, now: Duration) -> Option<Status> {
-        let count = |cause: Cause| u32::try_from(self.refused(cause)).unwrap_or(u32::MAX);
-        let refused = Cause::ALL
-            .into_iter()
-            .map(|cause| (cause as u32, count(cause)));
+        let refused = self.endpoint.all_refused();
+        let refused =
+            refused.map(|(cause, count)| (cause, u32::try_from(count).unwrap_or(u32::MAX)));
         Some(Status {
             leader: self.election.known.filter(|_| self.leads())?,
             topology: self.knowledge.state.topology.clone(),
