@@ -51,42 +51,36 @@ pub const TICK: Duration = Duration::from_millis(100);
 /// How long a union of packets in turn lasts at least: until the update in the stream has come.
 const UPDATE: Duration = Duration::from_secs(2);
 
+/// How long a node must be absent before it loses its buckets, beyond the lease. Nodes that the
+/// engine loses together are seen together then.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// After how long a union that does not end is reported.
+const PATIENCE: Duration = Duration::from_secs(3);
+
 /// How long a coordinator waits for what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
     /// After how long without a sign of life the engine holds a node for dead.
     pub lease: Duration,
-    /// How long a node must be absent before it loses its buckets, beyond the lease. Nodes that the
-    /// engine loses together are seen together then.
-    pub settle: Duration,
     /// How long nodes that vanished at once must stay away before they count as dead, if at least
     /// half of the nodes are heard.
     pub outlast: Duration,
-    /// How long a newcomer must live before it gets buckets, so that nodes that start together
-    /// share them at once.
-    pub arrival: Duration,
-    /// The same for a node that was gone before. It doubles with each further departure.
+    /// How long a node that was gone must live before it gets buckets. It doubles with each further
+    /// departure.
     pub hold_down: Duration,
-    /// The longest hold-down.
-    pub hold_down_most: Duration,
     /// How long a union lasts after all its gainers capture: longer than any packet waits in a
     /// node's receive queue.
     pub dwell: Duration,
-    /// After how long a union that does not end is reported.
-    pub patience: Duration,
 }
 
 impl Default for Timing {
     fn default() -> Self {
         Self {
             lease: Duration::from_secs(5),
-            settle: Duration::from_millis(100),
             outlast: Duration::from_secs(300),
-            arrival: Duration::from_secs(1),
             hold_down: Duration::from_secs(1),
-            hold_down_most: Duration::from_secs(300),
             dwell: Duration::from_millis(250),
-            patience: Duration::from_secs(3),
         }
     }
 }
@@ -294,7 +288,7 @@ impl Coordinator {
             });
         }
         let is_old = |node: NodeId| match self.presences.left(node) {
-            Some(left) => now.saturating_sub(left) >= timing.settle,
+            Some(left) => now.saturating_sub(left) >= SETTLE,
             None => now.saturating_sub(since) >= timing.lease,
         };
         let believed = |node: &NodeId| is_old(*node) && !(is_mass && lost.contains(node));
@@ -357,7 +351,7 @@ impl Coordinator {
             self.conditions.insert(Note::Full(outside));
         }
         let nodes = self.answers.missing();
-        if !nodes.is_empty() && self.answers.waited(self.now) >= self.timing.patience {
+        if !nodes.is_empty() && self.answers.waited(self.now) >= PATIENCE {
             self.conditions.insert(Note::Waiting(nodes));
         }
     }

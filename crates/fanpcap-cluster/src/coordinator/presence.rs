@@ -8,6 +8,13 @@ use crate::coordination::Live;
 use crate::identity::NodeId;
 use crate::topology::NODES;
 
+/// How long a newcomer must live before it gets buckets, so that nodes that start together share
+/// them at once.
+const ARRIVAL: Duration = Duration::from_secs(1);
+
+/// The longest hold-down of a node that was gone before, unless the first is longer.
+const HOLD_DOWN_MOST: Duration = Duration::from_secs(300);
+
 /// Most nodes that are remembered.
 const MOST: usize = 4 * NODES;
 
@@ -48,7 +55,7 @@ impl Presences {
         for live in live {
             self.see(live, now);
         }
-        let forgotten = timing.hold_down_most * FORGIVEN;
+        let forgotten = HOLD_DOWN_MOST * FORGIVEN;
         self.nodes
             .retain(|_, node| node.lives || now.saturating_sub(node.since) < forgotten);
         while self.nodes.len() > MOST {
@@ -112,10 +119,10 @@ impl Presence {
     /// How long it waits before it gets buckets.
     fn hold(&self, timing: &Timing) -> Duration {
         let Some(doubled) = self.departures.checked_sub(1) else {
-            return timing.arrival;
+            return ARRIVAL;
         };
         let doubled = doubled.min(20);
         let hold = timing.hold_down.saturating_mul(1 << doubled);
-        hold.min(timing.hold_down_most.max(timing.hold_down))
+        hold.min(HOLD_DOWN_MOST.max(timing.hold_down))
     }
 }

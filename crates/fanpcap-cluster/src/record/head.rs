@@ -36,11 +36,11 @@ const VERSION: u8 = 1;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Packets.
-    Records,
+    Records = 1,
     /// What a node has counted.
-    Counts,
+    Counts = 2,
     /// From an analyzer: which batches it has.
-    Ack,
+    Ack = 3,
 }
 
 /// What all messages begin with.
@@ -114,12 +114,9 @@ impl Head {
         if head[4] != VERSION {
             return Err(MessageError::Version(head[4]));
         }
-        let kind = match head[5] {
-            1 => Kind::Records,
-            2 => Kind::Counts,
-            3 => Kind::Ack,
-            other => return Err(MessageError::Kind(other)),
-        };
+        let mut kinds = [Kind::Records, Kind::Counts, Kind::Ack].into_iter();
+        let kind = kinds.find(|kind| *kind as u8 == head[5]);
+        let kind = kind.ok_or(MessageError::Kind(head[5]))?;
         let length = read_u32(head, 8) as usize;
         if !(HEAD_BYTES..=MESSAGE_BYTES).contains(&length) {
             return Err(MessageError::Length(length));
@@ -149,12 +146,7 @@ impl Head {
     /// Appends the head to `to`, with the length as it is now. [`complete`] corrects the length.
     pub(super) fn encode(&self, to: &mut Vec<u8>) {
         to.extend_from_slice(&MAGIC);
-        let kind = match self.kind {
-            Kind::Records => 1,
-            Kind::Counts => 2,
-            Kind::Ack => 3,
-        };
-        to.extend_from_slice(&[VERSION, kind, 0, 0, 0, 0, 0, 0]);
+        to.extend_from_slice(&[VERSION, self.kind as u8, 0, 0, 0, 0, 0, 0]);
         to.extend_from_slice(&self.node.0.to_be_bytes());
         to.extend_from_slice(&self.cluster.to_be_bytes());
         to.extend_from_slice(&self.boot.to_be_bytes());

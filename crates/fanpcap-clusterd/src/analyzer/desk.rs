@@ -19,7 +19,7 @@ use super::books::Books;
 use super::clock::Clock;
 use super::exports::Exports;
 use super::figure::{self, Figure};
-use super::files::Rotation;
+use super::files::{Files, Rotation};
 use super::intake::{self, Content, Message};
 use super::observer::Sight;
 use super::outlets::Outlets;
@@ -247,13 +247,14 @@ impl Desk {
     /// Figures of what not every analyzer does.
     fn figures(&self) -> Vec<(Figure, u64)> {
         let mut figures = Vec::new();
-        if let Some(removed) = self.outlets.removed() {
+        let files = self.outlets.files.as_ref();
+        if let Some(removed) = files.map(Files::removed) {
             figures.extend([
                 (figure::REMOVED_FILES, removed.files),
                 (figure::REMOVED_BYTES, removed.bytes),
             ]);
         }
-        if let Some(compressed) = self.outlets.compressed() {
+        if let Some(compressed) = files.and_then(Files::compressed) {
             figures.extend([
                 (figure::COMPRESSED_FILES, compressed.files),
                 (figure::COMPRESSED_SAVED, compressed.saved),
@@ -296,7 +297,7 @@ impl Desk {
     }
 
     fn status(&self) -> Status {
-        let (written, unwritten) = self.outlets.counts();
+        let files = self.outlets.files.as_ref();
         let (missing, export_lost) = self.books.missing(&self.analyzer);
         Status {
             account: self.books.account(),
@@ -308,12 +309,12 @@ impl Desk {
                 export_lost,
                 ..self.analyzer.counters()
             },
-            written,
-            unwritten,
+            written: files.map_or(0, |it| it.written),
+            unwritten: files.map_or(0, |it| it.unwritten),
             refused: self.garbage + self.books.refused + self.refused.all(),
             refusals: self.refused.reasons(),
             figures: self.figures(),
-            trouble: self.outlets.trouble(),
+            trouble: files.and_then(|it| it.trouble.clone()),
         }
     }
 }

@@ -20,8 +20,7 @@ use fanpcap_cluster::analyzer::Delivered;
 use fanpcap_cluster::{NodeId, Revision};
 
 use crate::pcapng;
-pub(super) use compressor::Compressed;
-use compressor::Compressor;
+use compressor::{Compressed, Compressor};
 use kept::Kept;
 pub(super) use kept::{Removed, Retention};
 use written::Written;

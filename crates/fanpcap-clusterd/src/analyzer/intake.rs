@@ -167,7 +167,7 @@ fn serve(stream: TcpStream, place: &mut Place, post: &Post) -> Result<(), Ended>
             return Err(Ended::Broken);
         }
         // A key or certificate that was taken away: whoever has the new one connects again.
-        if !is_same(tls.as_ref(), post.keyring.tls().as_ref()) {
+        if tls.as_ref().map(Arc::as_ptr) != post.keyring.tls().as_ref().map(Arc::as_ptr) {
             return Ok(());
         }
         prove(place, &post.refused)?;
@@ -204,14 +204,6 @@ fn prove(place: &mut Place, refused: &Refused) -> Result<(), Ended> {
         refused.count(&Ended::full(), other);
     }
     Ok(())
-}
-
-fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
-    match (one, other) {
-        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-        (None, None) => true,
-        (Some(_), None) | (None, Some(_)) => false,
-    }
 }
 
 /// The acknowledgements that a connection's sender has got.

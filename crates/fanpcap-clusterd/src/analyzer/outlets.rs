@@ -6,12 +6,12 @@ use anyhow::Result;
 use fanpcap_cluster::analyzer::Delivered;
 
 use super::exports::Exports;
-use super::files::{Compressed, Files, Removed, Rotation};
+use super::files::{Files, Rotation};
 
 /// Each packet goes to all of them.
 #[derive(Debug)]
 pub(super) struct Outlets {
-    files: Option<Files>,
+    pub(super) files: Option<Files>,
     pub(super) exports: Option<Exports>,
 }
 
@@ -43,27 +43,6 @@ impl Outlets {
         if let Some(exports) = &mut self.exports {
             exports.flush();
         }
-    }
-
-    /// Records that were written, and those that there was no room for.
-    pub(super) fn counts(&self) -> (u64, u64) {
-        let files = self.files.as_ref();
-        files.map_or((0, 0), |files| (files.written, files.unwritten))
-    }
-
-    /// The files that were removed; `None`: files are not written.
-    pub(super) fn removed(&self) -> Option<Removed> {
-        self.files.as_ref().map(Files::removed)
-    }
-
-    /// The files that were compressed; `None`: none is.
-    pub(super) fn compressed(&self) -> Option<Compressed> {
-        self.files.as_ref()?.compressed()
-    }
-
-    /// Why the last write failed, while it is so.
-    pub(super) fn trouble(&self) -> Option<String> {
-        self.files.as_ref()?.trouble.clone()
     }
 }
 
@@ -116,7 +95,8 @@ mod tests {
         };
         outlets.put(&packet, 1);
         outlets.flush(1);
-        assert_eq!(outlets.counts(), (0, 1));
+        let files = outlets.files.as_ref().unwrap();
+        assert_eq!((files.written, files.unwritten), (0, 1));
         outlets.exports = None;
         let mut message = [0; 2000];
         let mut has_packet = || {

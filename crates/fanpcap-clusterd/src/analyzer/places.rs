@@ -19,10 +19,10 @@ const ENDING: usize = 32;
 const FEW: usize = 2;
 
 /// Places that are shared out.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Places(Arc<Shared>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Shared {
     taken: Mutex<Taken>,
     ended: Condvar,
@@ -49,7 +49,6 @@ struct Connection {
 }
 
 /// A connection's place. It is free again when this is dropped.
-#[derive(Debug)]
 pub(super) struct Place {
     places: Places,
     from: IpAddr,
@@ -213,16 +212,6 @@ impl Drop for Place {
             taken.ending -= 1;
             self.places.0.ended.notify_one();
         }
-    }
-}
-
-impl std::fmt::Debug for Taken {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Taken")
-            .field("proven", &self.proven.0.len())
-            .field("unproven", &self.unproven.0.len())
-            .field("ending", &self.ending)
-            .finish_non_exhaustive()
     }
 }
 

@@ -10,6 +10,7 @@ use fanpcap_cluster::NodeId;
 use fanpcap_linux::file::directory::open_regular;
 
 use crate::conf;
+use crate::keyring::random;
 
 /// Where the id is kept.
 pub(crate) const PATH: &str = "/var/lib/fanpcap/node-id";
@@ -66,14 +67,10 @@ fn read(path: &Path) -> Result<Option<NodeId>> {
 }
 
 fn draw() -> Result<NodeId> {
-    let mut bytes = [0; 4];
-    let mut random = File::open("/dev/urandom").context("opening /dev/urandom")?;
     loop {
-        random
-            .read_exact(&mut bytes)
-            .context("reading /dev/urandom")?;
-        if bytes != [0; 4] {
-            return Ok(NodeId(u32::from_ne_bytes(bytes)));
+        let id = u32::from_ne_bytes(random().context("reading /dev/urandom")?);
+        if id != 0 {
+            return Ok(NodeId(id));
         }
     }
 }
