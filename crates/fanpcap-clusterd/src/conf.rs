@@ -21,7 +21,7 @@ use file::Entry;
 
 pub(crate) use keys::SELECTIONS;
 pub use secret::Secret;
-pub(crate) use value::{WEIGHT_MAX, node};
+pub(crate) use value::{WEIGHT_MAX, devices, node};
 
 /// The default path of cluster.conf.
 pub const PATH: &str = "/etc/fanpcap/cluster.conf";
@@ -44,8 +44,8 @@ pub struct Conf {
     pub address: Option<IpAddr>,
     /// How many buckets this node is due, compared with the others.
     pub weight: u16,
-    /// The monitored device.
-    pub device: Option<String>,
+    /// The monitored devices.
+    pub devices: Vec<String>,
     /// Where the active coordinator sends beacons; `None`: it sends none.
     pub beacon: Option<String>,
     /// What the node does with its packets.

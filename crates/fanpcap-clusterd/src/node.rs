@@ -1,7 +1,8 @@
-//! `fanpcap node`: follows the topology and selects on the monitored device.
+//! `fanpcap node`: follows the topology and selects on the monitored devices.
 
 mod identity;
 mod device;
+mod attachment;
 mod kernel;
 mod capture;
 mod report;
@@ -14,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
 use fanpcap_cluster::control::ClusterId;
 use fanpcap_cluster::{Announcement, NodeId, Setup};
@@ -30,9 +31,10 @@ use crate::keyring::Keyring;
 use crate::shipping::{Shipper, ShipperSettings};
 use crate::textfile;
 use agent::Agent;
+use attachment::{Attachment, Detached};
 use capture::Capture;
 use device::Device;
-use kernel::{Detached, Kernel};
+use kernel::Kernel;
 use metrics::Metrics;
 use report::{Reporter, Way};
 use stream::Stream;
@@ -40,7 +42,8 @@ use stream::Stream;
 /// Captures this machine's part of a mirrored link (as root)
 #[derive(Args, Debug)]
 #[command(mut_arg("device", |it| {
-    it.help("The device that receives the mirrored packets, instead of the settings' device")
+    it.help("The device that receives the mirrored packets, instead of the settings' device; with \
+             commas between several")
 }))]
 pub(crate) struct Arguments {
     #[command(flatten)]
@@ -59,7 +62,7 @@ pub(crate) struct Arguments {
     /// node_exporter's textfile collector
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
-    /// Removes the selection from the device and ends; other nodes' packets are no longer dropped
+    /// Removes the selection from the devices and ends; other nodes' packets are no longer dropped
     #[arg(long)]
     detach: bool,
 }
@@ -67,18 +70,19 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let conf = Conf::load(&arguments.config)?;
     conf.check_files(Role::Node)?;
-    let name = arguments.device.name().or(conf.device.as_deref());
-    let name = name.context(
-        "no device: name it, as in 'fanpcap node eth1', or 'device = NAME' in the settings",
-    )?;
-    let device = Device::find(name)?;
+    let devices = devices(&conf, arguments)?;
     if arguments.detach {
-        return detach(&conf, device);
+        devices.into_iter().try_for_each(detach)?;
+        return Ok(ExitCode::SUCCESS);
     }
-    device.check_ethernet()?;
-    if !arguments.force {
-        device.check()?;
+    for device in &devices {
+        device.check_ethernet()?;
+        if !arguments.force {
+            device.check()?;
+        }
     }
+    let names: Vec<&str> = devices.iter().map(|it| it.name.as_str()).collect();
+    let names = names.join(", ");
     textfile::check(arguments.metrics.as_deref())?;
     stop::on_signals().context("catching signals")?;
     let keyring = credentials::keyring(&conf, Role::Node)?;
@@ -87,12 +91,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
         say(credentials::OPEN);
     }
     let announcement = announcement(&conf, arguments)?;
-    warn(&device)?;
-    let kernel = Kernel::take(device, frames::cluster(&conf), action(&conf))?;
+    warn();
+    let kernel = Kernel::take(devices, frames::cluster(&conf), action(&conf))?;
     let stream = Stream::new(frames::numbers(&conf)?);
     let engine = engine::node_side(&conf, &announcement)?;
     say(&format!(
-        "node {} of cluster {} on {name}, topologies come from {}",
+        "node {} of cluster {} on {names}, topologies come from {}",
         announcement.node,
         conf.cluster,
         conf.engine.place()
@@ -107,16 +111,34 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     // Until a topology says where records and counts go.
     reporter.follow(&conf.analyzers);
     let metrics = arguments.metrics.clone();
-    let metrics = metrics.map(|file| Metrics::new(file, &conf.cluster, announcement.node, name));
+    let metrics = metrics.map(|file| Metrics::new(file, &conf.cluster, announcement.node, &names));
     let mut agent = Agent::new(engine, kernel, stream, reporter, metrics, reloader);
     agent.run(&announcement)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn detach(conf: &Conf, device: Device) -> Result<ExitCode> {
+/// The devices that the command line names, or the settings.
+fn devices(conf: &Conf, arguments: &Arguments) -> Result<Vec<Device>> {
+    let named = arguments.device.name().map(crate::conf::devices);
+    let names = named.transpose()?.unwrap_or_else(|| conf.devices.clone());
+    ensure!(
+        !names.is_empty(),
+        "no device: name it, as in 'fanpcap node eth1', or 'device = NAME' in the settings"
+    );
+    let devices: Result<Vec<Device>> = names.iter().map(|name| Device::find(name)).collect();
+    let devices = devices?;
+    for (at, device) in devices.iter().enumerate() {
+        let twice = devices[..at].iter().find(|it| it.ifindex == device.ifindex);
+        if let Some(twice) = twice {
+            bail!("{} and {} are one device", twice.name, device.name);
+        }
+    }
+    Ok(devices)
+}
+
+fn detach(device: Device) -> Result<()> {
     let name = device.name.clone();
-    let kernel = Kernel::take(device, frames::cluster(conf), action(conf))?;
-    let had = kernel.detach()?;
+    let had = Attachment::take(device)?.detach()?;
     say(&match had {
         Detached::Nothing => format!("{name} had no selection"),
         Detached::Selection | Detached::SelectionBeforeEngine => {
@@ -129,7 +151,7 @@ fn detach(conf: &Conf, device: Device) -> Result<ExitCode> {
              start them again"
         ));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Ships this node's records and counts.
@@ -198,18 +220,13 @@ fn towards_etcd(conf: &Conf) -> Option<IpAddr> {
 }
 
 /// Warns of unsuitable settings without refusing them.
-fn warn(device: &Device) -> Result<()> {
-    if !device.is_up()? {
-        let name = &device.name;
-        say(&format!("{name} is down: 'ip link set {name} up'"));
-    }
+fn warn() {
     let [own, first] = ["self", "1"].map(|it| std::fs::read_link(format!("/proc/{it}/ns/mnt")));
     if let (Ok(own), Ok(first)) = (own, first) {
         if own != first {
             say("the agent has mounts of its own: the selection ends with the last process there");
         }
     }
-    Ok(())
 }
 
 /// One line on standard error, where systemd's journal has it.

@@ -2,13 +2,15 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use anyhow::{Result, anyhow};
 use fanpcap_bpf::{MapKind, Object, ProgramKind};
 use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_linux::bpf::{
-    self, Attached, Hook, LoadError, Loaded, LoadedProgram, ObjectArray, RingBuffer, Table,
+    self, Attached, Hook, LoadError, Loaded, LoadedProgram, ObjectArray, ObjectId, RingBuffer,
+    Table,
 };
 use fanpcap_select::in_line::{Kind, place};
 use fanpcap_select::layout::{
@@ -17,25 +19,25 @@ use fanpcap_select::layout::{
 use fanpcap_select::native::Causes;
 use fanpcap_select::{Action, Claim, Claims, Control, Program};
 
-/// A node's selection. It goes on, if it is attached, while its link, its program array and its
-/// ring buffers are open in some process.
+/// A node's selection on one of its devices, which all have the same maps. It goes on, if it is
+/// attached, while its link, its program array and its ring buffers are open in some process.
 #[derive(Debug)]
 pub struct Selector {
     program: LoadedProgram,
-    control: Table,
-    counts: Table,
+    control: Arc<Table>,
+    counts: Arc<Table>,
     lanes: Lanes,
     ends: Ends,
 }
 
 /// Where this node's packets go.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Ends {
     Host,
     /// To a BPF program, or to the host.
-    Next(ObjectArray),
+    Next(Arc<ObjectArray>),
     /// To ring buffers, one a lane.
-    Rings(ObjectArray, Vec<RingBuffer>),
+    Rings(Arc<(ObjectArray, Vec<RingBuffer>)>),
 }
 
 /// What a node has counted since its selection was loaded.
@@ -82,7 +84,24 @@ impl Selector {
     /// It can't be compiled, a bug, or the kernel does not load it.
     pub fn load_before(program: &Program, next: ObjectArray) -> Result<Self> {
         let object = compiled(program)?;
-        Self::load_ends(&object, program.lanes, Ends::Next(next))
+        Self::load_ends(&object, program.lanes, Ends::Next(next.into()))
+    }
+
+    /// Loads the selection of one more device: the same table selects there, and all is counted
+    /// together. `next` is as in [`Selector::load_before`], and another device has another one.
+    ///
+    /// # Errors
+    /// As [`Selector::load`].
+    pub fn load_beside(&self, program: &Program, next: Option<ObjectArray>) -> Result<Self> {
+        let tables = (Arc::clone(&self.control), Arc::clone(&self.counts));
+        let ends = next.map_or_else(|| self.ends.clone(), |next| Ends::Next(next.into()));
+        Self::load_on(&compiled(program)?, program.lanes, tables, ends)
+    }
+
+    /// Whether both select by the same table.
+    pub fn is_beside(&self, other: &Self) -> bool {
+        let [own, others] = [self, other].map(|it| ObjectId::of_map(it.control.as_fd()).ok());
+        own.is_some() && own == others
     }
 
     /// As [`Selector::load`], with another BPF program on the same maps: for trials.
@@ -101,11 +120,20 @@ impl Selector {
         };
         let control = table(CONTROL_MAP, control::LEN).map_err(of_map)?;
         let counts = table(COUNTS_MAP, counts::len(lanes)).map_err(of_map)?;
+        Self::load_on(object, lanes, (control.into(), counts.into()), ends)
+    }
+
+    fn load_on(
+        object: &Object,
+        lanes: Lanes,
+        (control, counts): (Arc<Table>, Arc<Table>),
+        ends: Ends,
+    ) -> Result<Self> {
         let mut given = vec![(CONTROL_MAP, control.as_fd()), (COUNTS_MAP, counts.as_fd())];
         match &ends {
             Ends::Host => {}
             Ends::Next(next) => given.push((NEXT_MAP, next.as_fd())),
-            Ends::Rings(array, _) => given.push((RINGS_MAP, array.as_fd())),
+            Ends::Rings(rings) => given.push((RINGS_MAP, rings.0.as_fd())),
         }
         let loaded = Loaded::load_with(object, NAME, &given).map_err(of_kernel)?;
         Ok(Self {
@@ -133,20 +161,22 @@ impl Selector {
         let entries = u32::try_from(lanes.rings()).map_err(|_| io::ErrorKind::InvalidData)?;
         let ends = match action {
             Action::Pass => Ends::Host,
-            Action::PassToNext => Ends::Next(ObjectArray::open(next()?, MapKind::ProgArray, 1)?),
+            Action::PassToNext => {
+                Ends::Next(ObjectArray::open(next()?, MapKind::ProgArray, 1)?.into())
+            }
             Action::Ship { .. } => {
                 let array = ObjectArray::open(next()?, MapKind::RingArray, entries)?;
                 let rings = all.map(RingBuffer::open).collect::<io::Result<Vec<_>>>()?;
                 if rings.len() != lanes.rings() {
                     return Err(io::ErrorKind::InvalidData.into());
                 }
-                Ends::Rings(array, rings)
+                Ends::Rings((array, rings).into())
             }
         };
         let opened = Self {
             program: LoadedProgram::open(program, ProgramKind::Xdp)?,
-            control: table(control, control::LEN)?,
-            counts: table(counts, counts::len(lanes))?,
+            control: table(control, control::LEN)?.into(),
+            counts: table(counts, counts::len(lanes))?.into(),
             lanes,
             ends,
         };
@@ -164,9 +194,9 @@ impl Selector {
         match &self.ends {
             Ends::Host => {}
             Ends::Next(next) => all.push(next.as_fd()),
-            Ends::Rings(array, rings) => {
-                all.push(array.as_fd());
-                all.extend(rings.iter().map(AsFd::as_fd));
+            Ends::Rings(rings) => {
+                all.push(rings.0.as_fd());
+                all.extend(rings.1.iter().map(AsFd::as_fd));
             }
         }
         all
@@ -190,7 +220,7 @@ impl Selector {
     pub fn rings(&self) -> &[RingBuffer] {
         match &self.ends {
             Ends::Host | Ends::Next(_) => &[],
-            Ends::Rings(_, rings) => rings,
+            Ends::Rings(rings) => &rings.1,
         }
     }
 
@@ -451,7 +481,8 @@ impl Ends {
         match program.action {
             Action::Pass => return Ok(Self::Host),
             Action::PassToNext => {
-                return ObjectArray::create(NAME, MapKind::ProgArray, 1).map(Self::Next);
+                let next = ObjectArray::create(NAME, MapKind::ProgArray, 1)?;
+                return Ok(Self::Next(next.into()));
             }
             Action::Ship { .. } => {}
         }
@@ -462,6 +493,6 @@ impl Ends {
         let rings = rings.collect::<io::Result<Vec<_>>>()?;
         let fds: Vec<BorrowedFd<'_>> = rings.iter().map(AsFd::as_fd).collect();
         array.put(0, &fds)?;
-        Ok(Self::Rings(array, rings))
+        Ok(Self::Rings((array, rings).into()))
     }
 }

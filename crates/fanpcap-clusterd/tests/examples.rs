@@ -20,7 +20,7 @@ fn each_engine_has_an_example_without_a_mistake() -> Result<()> {
             Engine::Fixed(_) => "fixed",
         };
         ensure!(engine == name, "{name}: {engine}");
-        ensure!(conf.device.is_some(), "{name}: it names no device");
+        ensure!(!conf.devices.is_empty(), "{name}: it names no device");
     }
     Ok(())
 }

@@ -111,11 +111,16 @@ pub mod counts {
     }
 }
 
-/// Lanes of a device: counters and a ring buffer for each receive queue, which the driver serves on
-/// one CPU at a time. So a lane's counters need no atomic additions. Queues without a lane of their
-/// own share one more lane of counters, which has them, and the first ring buffer.
+/// Lanes of a node's devices, as the BPF program of one of them uses them: counters and a ring
+/// buffer for each receive queue, which the driver serves on one CPU at a time. So a lane's counters
+/// need no atomic additions. Queues without a lane of their own share one more lane of counters,
+/// which has them, and the first ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lanes(u8);
+pub struct Lanes {
+    own: u8,
+    first: u8,
+    queues: u8,
+}
 
 /// Most lanes with a queue of their own.
 const QUEUES_MAX: u8 = 64;
@@ -123,12 +128,43 @@ const QUEUES_MAX: u8 = 64;
 impl Lanes {
     /// No queue has a lane of its own: for a hook where several CPUs may serve a queue (the
     /// kernel's generic XDP).
-    pub const SHARED: Self = Self(0);
+    pub const SHARED: Self = Self {
+        own: 0,
+        first: 0,
+        queues: 0,
+    };
 
     /// The lanes of a device with so many receive queues.
     pub fn for_queues(queues: u32) -> Self {
         let queues = u8::try_from(queues).unwrap_or(u8::MAX);
-        Self(queues.clamp(1, QUEUES_MAX))
+        let queues = queues.clamp(1, QUEUES_MAX);
+        Self {
+            own: queues,
+            first: 0,
+            queues,
+        }
+    }
+
+    /// The lanes for each of several devices with so many receive queues, all in the same maps: a
+    /// queue of one device is not a queue of another. With a 0, no queue has a lane of its own.
+    pub fn of_devices(queues: &[u32]) -> Vec<Self> {
+        if queues.contains(&0) {
+            return vec![Self::SHARED; queues.len()];
+        }
+        let devices = u8::try_from(queues.len()).unwrap_or(u8::MAX);
+        let most = (QUEUES_MAX / devices.max(1)).max(1);
+        let mut all = Vec::new();
+        let mut own = 0_u8;
+        for queues in queues {
+            let queues = Self::for_queues(*queues).queues.min(most);
+            let queues = queues.min(QUEUES_MAX - own);
+            all.push((own, queues));
+            own += queues;
+        }
+        let lanes = all
+            .into_iter()
+            .map(|(first, queues)| Self { own, first, queues });
+        lanes.collect()
     }
 
     /// The lanes of which so many are a queue's own: see [`Lanes::own`].
@@ -140,9 +176,19 @@ impl Lanes {
         }
     }
 
-    /// Queues that have a lane of their own, from queue 0 on.
+    /// Queues that have a lane of their own, of all devices.
     pub const fn own(self) -> usize {
-        self.0 as usize
+        self.own as usize
+    }
+
+    /// The lane of the device's queue 0.
+    pub(crate) const fn first(self) -> usize {
+        self.first as usize
+    }
+
+    /// The device's queues that have a lane of their own, from queue 0 on.
+    pub(crate) const fn queues(self) -> usize {
+        self.queues as usize
     }
 
     /// Lanes of counters.
@@ -152,7 +198,7 @@ impl Lanes {
 
     /// Ring buffers.
     pub const fn rings(self) -> usize {
-        if self.0 == 0 { 1 } else { self.own() }
+        if self.own == 0 { 1 } else { self.own() }
     }
 }
 
@@ -189,5 +235,19 @@ mod tests {
             assert_eq!(found, [own, own + 1, own]);
         }
         assert_eq!((Lanes::SHARED.counters(), Lanes::SHARED.rings()), (1, 1));
+    }
+
+    #[test]
+    fn queues_of_several_devices_have_different_lanes() {
+        let of = |queues: &[u32]| -> Vec<_> {
+            let lanes = Lanes::of_devices(queues).into_iter();
+            lanes
+                .map(|it| (it.own(), it.first(), it.queues()))
+                .collect()
+        };
+        assert_eq!(of(&[7]), [(7, 0, 7)]);
+        assert_eq!(of(&[2, 1, 3]), [(6, 0, 2), (6, 2, 1), (6, 3, 3)]);
+        assert_eq!(of(&[100, 4]), [(36, 0, 32), (36, 32, 4)]);
+        assert_eq!(of(&[4, 0]), [(0, 0, 0); 2]);
     }
 }

@@ -53,16 +53,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 /// Notes about devices that this machine lacks. The file may be meant for other machines, too.
 fn missing(conf: &Conf) -> String {
-    let devices = [("device", &conf.device), ("beacon", &conf.beacon)];
-    let missing = devices.into_iter().filter_map(|(key, device)| {
-        let name = device
-            .as_ref()
-            .filter(|it| interface::index(it).is_none())?;
-        Some(format!(
+    let devices = conf.devices.iter().map(|name| ("device", name));
+    let devices = devices.chain(conf.beacon.iter().map(|name| ("beacon", name)));
+    let missing = devices.filter(|(_, name)| interface::index(name).is_none());
+    let note = |(key, name)| {
+        format!(
             "note: '{key} = {name}': this machine has no such device: 'ip link' lists its devices\n"
-        ))
-    });
-    missing.collect()
+        )
+    };
+    missing.map(note).collect()
 }
 
 #[cfg(test)]
@@ -90,7 +89,7 @@ mod tests {
             Conf::parse(&text, "c").unwrap()
         };
         assert_eq!(missing(&conf("lo")), "");
-        assert!(missing(&conf("no-such-dev")).starts_with("note: 'device = no-such-dev': "));
+        assert!(missing(&conf("lo, no-such-dev")).starts_with("note: 'device = no-such-dev': "));
     }
 
     #[test]

@@ -31,7 +31,7 @@ struct Facts {
     file: String,
     /// What is wrong with the settings, or with the files that they name.
     mistake: Option<Report>,
-    device: Option<Device>,
+    devices: Vec<Device>,
     /// Devices with a selection that no agent has.
     orphans: Vec<String>,
     /// Whether a cluster's stamps are taken here, and nothing keeps the clock in step.
@@ -50,7 +50,7 @@ struct Node {
     selects_by: Key,
 }
 
-/// The device that the settings name.
+/// A device that the settings name.
 #[derive(Debug, Default)]
 struct Device {
     name: String,
@@ -120,7 +120,8 @@ impl Facts {
             }
         };
         facts.is_adrift = !clock::is_synchronized();
-        facts.device = conf.device.as_deref().map(Device::read).transpose()?;
+        let devices: Result<Vec<Device>> = conf.devices.iter().map(|it| Device::read(it)).collect();
+        facts.devices = devices?;
         let (cluster, by_file) = (conf.cluster.clone(), conf.selection.key);
         let mut selects_by = None;
         match conf.check_files(Role::Node) {
@@ -130,9 +131,10 @@ impl Facts {
             },
             Err(mistake) => facts.mistake = Some(mistake),
         }
-        let device = facts.device.as_ref().filter(|it| it.has_agent);
-        facts.node = device.map(|it| Node {
-            device: it.name.clone(),
+        let with_agent = facts.devices.iter().filter(|it| it.has_agent);
+        let names: Vec<&str> = with_agent.map(|it| it.name.as_str()).collect();
+        facts.node = (!names.is_empty()).then(|| Node {
+            device: names.join(", "),
             cluster,
             selects_by: selects_by.unwrap_or(by_file),
         });
@@ -142,7 +144,7 @@ impl Facts {
     fn findings(&self) -> Vec<Finding> {
         let mut all = Vec::new();
         all.extend(self.mistake.as_ref().map(|it| mistake(it, &self.file)));
-        all.extend(self.device.as_ref().and_then(Device::finding));
+        all.extend(self.devices.iter().filter_map(Device::finding));
         all.extend(self.orphans.iter().map(|name| orphan(name)));
         all.extend(self.unled.as_ref().map(|why| {
             Finding {
@@ -351,7 +353,7 @@ mod tests {
                 has_agent: false,
             };
             Facts {
-                device: Some(device),
+                devices: vec![device],
                 ..Facts::default()
             }
         };

@@ -29,7 +29,7 @@ pub(super) fn conf(entries: &[Entry], source: &str) -> Result<Conf, Report> {
         node: found.value(Key::Node).and_then(node),
         address: found.value(Key::Address).and_then(ip),
         weight: found.number(Key::Weight, 1),
-        device: found.name(Key::Device),
+        devices: found.devices(),
         beacon: found.name(Key::Beacon),
         mode: found.mode(),
         header: found.number(Key::Header, 52),
@@ -43,6 +43,7 @@ pub(super) fn conf(entries: &[Entry], source: &str) -> Result<Conf, Report> {
     found.check_mode(&conf)?;
     found.check_beacon(&conf)?;
     found.check_node(&conf)?;
+    found.check_turns(&conf)?;
     Ok(conf)
 }
 
@@ -69,6 +70,13 @@ impl<'a> Found<'a> {
             return None;
         };
         Some(name.clone())
+    }
+
+    fn devices(&self) -> Vec<String> {
+        match self.value(Key::Device) {
+            Some(Value::Names(names)) => names.clone(),
+            _ => Vec::new(),
+        }
     }
 
     fn word(&self, key: Key) -> Option<&'static str> {
@@ -377,6 +385,18 @@ impl<'a> Found<'a> {
         let hint = "add it there on all machines, or name one of 'nodes'";
         let fault = Fault::new("cluster-settings-bad", message).hint(hint);
         Err(self.blame(fault, self.entry(Key::Node)))
+    }
+
+    /// Refuses packets in turn from several devices: nodes would see them in different orders.
+    fn check_turns(&self, conf: &Conf) -> Result<(), Report> {
+        if conf.devices.len() < 2 || conf.selection.key != SelectionKey::RoundRobin {
+            return Ok(());
+        }
+        let message = "'select = round_robin' with several devices: packets of several come in no \
+                       certain order";
+        let hint = "name one device, or write 'select = packet' or 'select = flow'";
+        let fault = Fault::new("cluster-settings-bad", message).hint(hint);
+        Err(self.blame(fault, self.entry(Key::Device)))
     }
 
     /// Whether both keys are set. One without the other is a mistake.

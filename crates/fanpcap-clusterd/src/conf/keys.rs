@@ -116,7 +116,7 @@ pub(crate) static KEYS: [Row; 34] = [
     row(Key::Node, "node", Takes::Node),
     row(Key::Address, "address", Takes::Ip),
     row(Key::Weight, "weight", Takes::Number(1, WEIGHT_MAX)),
-    row(Key::Device, "device", Takes::Device),
+    row(Key::Device, "device", Takes::Devices),
     row(Key::Beacon, "beacon", Takes::Device),
     row(Key::Mode, "mode", Takes::Choice(MODES)),
     row(Key::Header, "header", Takes::Number(34, 234)),

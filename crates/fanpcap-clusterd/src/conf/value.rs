@@ -13,6 +13,7 @@ use fanpcap_steer::nearest::nearest;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Value {
     Name(String),
+    Names(Vec<String>),
     Path(PathBuf),
     Number(u32),
     Time(Duration),
@@ -31,6 +32,8 @@ pub(crate) enum Takes {
     Name,
     /// A device's name.
     Device,
+    /// Names of devices.
+    Devices,
     /// An absolute path.
     Path,
     /// A number from the first to the second.
@@ -59,6 +62,8 @@ const ENDPOINTS: usize = 16;
 const NAME_MAX: usize = 64;
 /// Longest name of a device, in bytes (linux/if.h, IFNAMSIZ).
 const DEVICE_MAX: usize = 15;
+/// Most devices of a node.
+const DEVICES: usize = 8;
 /// Greatest weight of a node.
 pub(crate) const WEIGHT_MAX: u32 = 1000;
 
@@ -68,6 +73,7 @@ impl Takes {
         match self {
             Self::Name => name(text).map(Value::Name),
             Self::Device => device(text).map(Value::Name),
+            Self::Devices => devices(text).map(Value::Names),
             Self::Path => path(text).map(Value::Path),
             Self::Number(min, max) => number(text, min, max).map(Value::Number),
             Self::Time(min, max) => time(text, min, max).map(Value::Time),
@@ -102,6 +108,23 @@ fn device(text: &str) -> Result<String, Fault> {
     }
     let message = format!("{} is no device name", quote(text));
     Err(Fault::new("device-name-bad", message).hint("write one such as eth0"))
+}
+
+/// Parses the names of a node's devices.
+///
+/// # Errors
+///
+/// One is no name, or is there twice; or there are too many.
+pub(crate) fn devices(text: &str) -> Result<Vec<String>, Fault> {
+    let names = list(text, DEVICES, device)?;
+    let is_twice = |at: &usize| names[..*at].contains(&names[*at]);
+    match (0..names.len()).find(is_twice) {
+        None => Ok(names),
+        Some(at) => Err(fault(
+            format!("device {} is named twice", quote(&names[at])),
+            "name each one once",
+        )),
+    }
 }
 
 fn path(text: &str) -> Result<PathBuf, Fault> {
@@ -285,6 +308,8 @@ mod tests {
         );
         assert!(Takes::Group.value("239.255.70.1:7700").is_ok());
         assert!(Takes::Path.value("/etc/x").is_ok());
+        let devices = ["eth1", "eth2"].map(str::to_owned).to_vec();
+        assert_eq!(Takes::Devices.value("eth1,eth2"), Ok(Value::Names(devices)));
     }
 
     #[test]
@@ -314,6 +339,9 @@ mod tests {
             (Takes::Name, "a b"),
             (Takes::Device, "eth0/1"),
             (Takes::Device, "abcdefghijklmnop"),
+            (Takes::Devices, "eth1,"),
+            (Takes::Devices, "eth1, eth2, eth1"),
+            (Takes::Devices, "1, 2, 3, 4, 5, 6, 7, 8, 9"),
             (Takes::Path, "x"),
             (Takes::Ip, "10.0.0"),
             (Takes::Group, "10.0.0.1:5"),

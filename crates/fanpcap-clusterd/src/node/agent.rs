@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail};
 use fanpcap_cluster::Announcement;
 use fanpcap_cluster::node::{Command, Node, Orders};
 use fanpcap_linux::wait::{clock, stop};
@@ -33,6 +33,8 @@ pub(super) struct Agent {
     reloader: Reloader,
     notify: Notify,
     begun: Instant,
+    /// The devices that get no packets, and why, as they were told.
+    silent: Vec<(String, &'static str)>,
 }
 
 impl Agent {
@@ -54,6 +56,7 @@ impl Agent {
             reloader,
             notify: Notify::from_environment(),
             begun: Instant::now(),
+            silent: Vec::new(),
         }
     }
 
@@ -89,11 +92,10 @@ impl Agent {
             let due = self.core.tick(self.begun.elapsed());
             self.obey(due)?;
             self.attend()?;
-            let attached = self.kernel.is_attached()?;
-            ensure!(
-                attached,
-                "the device is gone, or its selection was taken off"
-            );
+            if let Some(name) = self.kernel.lost()? {
+                bail!("the device {name} is gone, or its selection was taken off");
+            }
+            self.watch();
             self.report();
             self.reload();
             self.notify.alive();
@@ -101,6 +103,21 @@ impl Agent {
         self.notify.stopping();
         say("the agent ends; the selection goes on without it ('--detach' takes it off)");
         Ok(())
+    }
+
+    /// Says which devices get no packets, and which do again.
+    fn watch(&mut self) {
+        let silent = self.kernel.silent();
+        let silent: Vec<_> = silent.map(|(name, why)| (name.to_owned(), why)).collect();
+        for (name, why) in silent.iter().filter(|it| !self.silent.contains(it)) {
+            say(&format!("{name} {why}: this node misses its packets"));
+        }
+        for (name, _) in &self.silent {
+            if silent.iter().all(|(still, _)| still != name) {
+                say(&format!("{name} has its link again"));
+            }
+        }
+        self.silent = silent;
     }
 
     /// Takes new keys after a SIGHUP.
@@ -152,6 +169,9 @@ impl Agent {
         let mut line = format!(
             "topology {revision}: {seen} packets seen, {captured} captured, {ring} lost in rings"
         );
+        for (name, why) in &self.silent {
+            line += &format!(", {name} {why}");
+        }
         if forged > 0 {
             line += &format!(", {forged} forged frames");
         }

@@ -1,4 +1,4 @@
-//! The monitored device: whether a selection may go there, and its promiscuous mode.
+//! A monitored device: whether a selection may go there, and its promiscuous mode.
 
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
@@ -6,7 +6,6 @@ use std::os::fd::AsFd;
 use anyhow::{Context, Result, bail, ensure};
 use fanpcap_linux::netlink::{address, link, route};
 use fanpcap_linux::{bpf, ethtool, interface};
-use fanpcap_select::layout::Lanes;
 
 /// A device that receives mirrored packets.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -74,12 +73,13 @@ impl Device {
         }
     }
 
-    /// The lanes for the receive queues that the device has now.
-    pub(crate) fn lanes(&self) -> Lanes {
+    /// The receive queues that the device has now, each served by one CPU at a time; 0: several
+    /// CPUs may serve a queue.
+    pub(crate) fn queues(&self) -> u32 {
         let device = ethtool::Device::find(self.ifindex).ok();
         let queues = device.and_then(|device| device.receive_queues());
         let kind = link::get(self.ifindex).map(|link| link.kind);
-        lanes(&kind.unwrap_or_default(), queues.unwrap_or(1))
+        queues_of(&kind.unwrap_or_default(), queues.unwrap_or(1))
     }
 
     /// Sets the promiscuous mode, which outlives the agent. Returns whether that changed anything.
@@ -90,20 +90,24 @@ impl Device {
         set.with_context(|| format!("setting the promiscuous mode of {}", self.name))
     }
 
-    /// Whether the device is up.
-    pub(crate) fn is_up(&self) -> Result<bool> {
-        let found = link::get(self.ifindex).context("reading the device")?;
-        Ok(found.flags & IFF_UP != 0)
+    /// Why no packet can come, if that is so: in words behind the device's name.
+    pub(crate) fn silence(&self) -> Option<&'static str> {
+        let flags = link::get(self.ifindex).map_or(0, |found| found.flags);
+        match (flags & IFF_UP, flags & IFF_RUNNING) {
+            (0, _) => Some("is down"),
+            (_, 0) => Some("has no link"),
+            _ => None,
+        }
     }
 }
 
-/// The lanes of a device of this kind with so many receive queues. The kernel runs a bond's BPF
+/// The queues of a device of this kind with so many receive queues. The kernel runs a bond's BPF
 /// program at its ports. Each port numbers its queues from 0, so several CPUs may serve queues with
 /// the same number.
-fn lanes(kind: &str, queues: u32) -> Lanes {
+fn queues_of(kind: &str, queues: u32) -> u32 {
     match kind {
-        "bond" => Lanes::SHARED,
-        _ => Lanes::for_queues(queues),
+        "bond" => 0,
+        _ => queues.max(1),
     }
 }
 
@@ -117,15 +121,16 @@ const ARPHRD_ETHER: u16 = 1;
 
 /// linux/if.h.
 const IFF_UP: u32 = 1;
+const IFF_RUNNING: u32 = 1 << 6;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_ports_of_a_bond_share_a_lane_that_several_cpus_may_write() {
-        assert_eq!(lanes("bond", 16), Lanes::SHARED);
-        assert_eq!(lanes("veth", 4), Lanes::for_queues(4));
-        assert_eq!(lanes("", 0), Lanes::for_queues(1));
+    fn several_cpus_may_serve_the_queues_of_a_bond() {
+        assert_eq!(queues_of("bond", 16), 0);
+        assert_eq!(queues_of("veth", 4), 4);
+        assert_eq!(queues_of("", 0), 1);
     }
 }

@@ -1,39 +1,34 @@
-//! The node's selection in the kernel: taken over, switched, replaced, taken off.
+//! The node's selection in the kernel, on all of its devices: taken over, switched, replaced.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use fanpcap_cluster::Revision;
 use fanpcap_cluster::node::Orders;
-use fanpcap_linux::bpf::{Attached, Hook, RingBuffer, RingMapping};
+use fanpcap_linux::bpf::{RingBuffer, RingMapping};
 use fanpcap_linux::wait::clock::realtime_ns;
 use fanpcap_select::layout::Lanes;
-use fanpcap_select::{Action, Claims, Program};
+use fanpcap_select::{Action, Claims, Key, Program};
 
+use super::attachment::Attachment;
 use super::device::Device;
-use crate::hold::{Hold, Left, Set, State};
+use crate::hold::Set;
 use crate::selector::Selector;
 
-/// The selection of a device.
+/// The selection of the node's devices: one table, one set of counters, and a BPF program for each
+/// device.
 #[derive(Debug)]
 pub(crate) struct Kernel {
-    device: Device,
-    hold: Hold,
-    state: State,
+    devices: Vec<Attachment>,
     /// The parameters for loading a BPF program, besides the selection.
     cluster: u32,
     action: Action,
-    link: Option<Attached>,
-    selector: Option<Selector>,
     switched: Option<Instant>,
     /// A table may wait for the update in the stream.
     is_prepared: bool,
-    /// The driver has no place for a BPF program: several CPUs may serve a queue.
-    is_generic: bool,
 }
 
 /// A table that waits for the update in the stream.
@@ -45,91 +40,67 @@ pub(crate) struct Prepared {
     pub(crate) is_new: bool,
 }
 
-/// What a device had.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Detached {
-    Nothing,
-    Selection,
-    /// Whether applications behind the selection capture with the XDP engine.
-    SelectionBeforeEngine,
-}
-
-/// Bytes of all ring buffers of a device together.
+/// Bytes of all ring buffers of a node together.
 const RINGS_LEN: usize = 64 << 20;
 
 /// Least time between two switches of a table.
 const APART: Duration = Duration::from_millis(2);
 
 impl Kernel {
-    /// Takes over what an earlier agent has left on the device.
-    pub(crate) fn take(device: Device, cluster: u32, action: Action) -> Result<Self> {
-        let hold = Hold::take(device.ifindex)?;
-        let left = hold.left()?;
-        let state = hold.state()?.unwrap_or_default();
-        let own = left
-            .as_ref()
-            .map(|left| left.link.program_id())
-            .transpose()?;
-        device.check_xdp(own)?;
+    /// Takes over what an earlier agent has left on these devices.
+    pub(crate) fn take(devices: Vec<Device>, cluster: u32, action: Action) -> Result<Self> {
+        let devices: Result<Vec<Attachment>> = devices.into_iter().map(Attachment::take).collect();
         let mut kernel = Self {
-            device,
-            hold,
-            state,
+            devices: devices?,
             cluster,
             action,
-            link: None,
-            selector: None,
             switched: None,
             is_prepared: true,
-            is_generic: false,
         };
-        match left {
-            Some(left) => kernel.adopt(left),
-            // The device is another one, or its selection was taken off.
-            None => {
-                kernel.state.set = None;
-                kernel.state.loaded.clear();
-            }
+        let selectors = || kernel.devices.iter().map(|it| it.selector.as_ref());
+        let first = kernel.selector();
+        let is_one = |it: Option<&Selector>| first.zip(it).is_some_and(|(a, b)| a.is_beside(b));
+        if !selectors().all(is_one) {
+            kernel.forget();
         }
         Ok(kernel)
     }
 
-    /// Goes on with an earlier agent's link, and with its maps if this build knows them. An agent
-    /// that died while it replaced the BPF program has written down another one than the link runs.
-    fn adopt(&mut self, left: Left) {
-        let runs = left.link.program_id().ok();
-        let set = self.state.set.filter(|set| Some(set.program) == runs);
-        self.selector = set.and_then(|set| open(&left, &set).ok());
-        self.is_generic = set.is_some_and(|set| set.lanes == 0);
-        self.link = Some(left.link);
+    /// Forgets the maps. The devices go on with what they run until that is replaced.
+    fn forget(&mut self) {
+        for device in &mut self.devices {
+            device.selector = None;
+        }
     }
 
     /// Whether an earlier agent's BPF program selects, by a table that this one does not know.
     pub(crate) fn is_taken_over(&self) -> bool {
-        self.link.is_some() && self.selector.is_none()
+        self.selector().is_none() && self.devices.iter().any(|it| it.link.is_some())
     }
 
     /// The topology by which the kernel selects, if that is known.
     pub(crate) fn revision(&self) -> Option<Revision> {
-        let control = self.selector.as_ref()?.control();
+        let control = self.selector()?.control();
         control.generation()?;
-        self.state.revision(control.mark())
+        self.devices.first()?.state.revision(control.mark())
     }
 
-    /// The selection, once there is one.
+    /// The selection, once there is one: that of the first device, whose table and counters are
+    /// those of all.
     pub(crate) fn selector(&self) -> Option<&Selector> {
-        self.selector.as_ref()
+        self.devices.first()?.selector.as_ref()
     }
 
     /// The topologies of the tables' marks, as far as they are known.
     pub(crate) fn marks(&self) -> impl Iterator<Item = (u32, Revision)> + '_ {
-        self.state.loaded.iter().copied()
+        let loaded = self.devices.first().map(|it| it.state.loaded.iter());
+        loaded.into_iter().flatten().copied()
     }
 
     /// The mark of the next table. Takes back what was prepared: else the update in the stream
     /// could begin that table, with the same mark.
     pub(crate) fn next_mark(&mut self) -> u32 {
-        if let Some(selector) = self.selector.as_ref().filter(|_| self.is_prepared) {
+        if let Some(selector) = self.selector().filter(|_| self.is_prepared) {
             selector.take_back();
         }
         self.is_prepared = false;
@@ -138,46 +109,50 @@ impl Kernel {
 
     /// The mark of the table that counts.
     fn mark(&self) -> u32 {
-        match &self.selector {
+        match self.selector() {
             Some(selector) => selector.control().mark(),
-            None => self.state.loaded.last().map_or(0, |(mark, _)| *mark),
+            None => self.marks().last().map_or(0, |(mark, _)| mark),
         }
     }
 
     /// Maps the ring buffers, for one reader; there are none in distribution mode.
     pub(crate) fn rings(&self) -> Result<Vec<RingMapping>> {
-        let rings = self.selector.iter().flat_map(Selector::rings);
+        let rings = self.selector().into_iter().flat_map(Selector::rings);
         let mapped: io::Result<Vec<RingMapping>> = rings.map(RingBuffer::map).collect();
         mapped.context("mapping the ring buffers")
     }
 
     /// When the counters were 0, in nanoseconds since 1970.
     pub(crate) fn since(&self) -> u64 {
-        self.state.set.map_or(0, |set| set.since)
+        let set = self.devices.first().and_then(|it| it.state.set);
+        set.map_or(0, |set| set.since)
     }
 
-    /// Whether the device still has the selection that this agent or an earlier one put there.
-    pub(crate) fn is_attached(&self) -> Result<bool> {
-        match &self.link {
-            Some(link) => Ok(link.ifindex()? == self.device.ifindex),
-            None => Ok(true),
+    /// The device that no longer has the selection that this agent or an earlier one put there.
+    pub(crate) fn lost(&self) -> Result<Option<&str>> {
+        for it in &self.devices {
+            if !it.is_attached()? {
+                return Ok(Some(&it.device.name));
+            }
         }
+        Ok(None)
     }
 
-    /// Has the kernel select by these orders from now on. Returns whether a BPF program was loaded
+    /// The devices that get no packets, and why: in words behind the name.
+    pub(crate) fn silent(&self) -> impl Iterator<Item = (&str, &'static str)> {
+        let devices = self.devices.iter().map(|it| &it.device);
+        devices.filter_map(|device| Some((device.name.as_str(), device.silence()?)))
+    }
+
+    /// Has the kernel select by these orders from now on. Returns whether BPF programs were loaded
     /// for that.
     pub(crate) fn load(&mut self, orders: &Orders) -> Result<bool> {
-        let program = self.program(orders);
-        let code = code(&program)?;
-        let is_same = self.state.set.is_some_and(|set| set.code == code);
-        if self.selector.is_none() || !is_same {
-            return self.replace(&program, code, orders).map(|()| true);
+        let programs = self.programs(orders)?;
+        if self.selector().is_none() || !self.has(&programs) {
+            return self.replace(&programs, orders).map(|()| true);
         }
-        let mark = self.next_mark();
-        self.state.begin(mark, orders.revision, self.mark());
-        self.hold.set_state(&self.state)?;
-        self.wait_for_switch();
-        if let Some(selector) = &self.selector {
+        let mark = self.begin(orders.revision)?;
+        if let Some(selector) = self.selector() {
             selector.switch(&orders.claims, mark);
         }
         Ok(false)
@@ -187,153 +162,110 @@ impl Kernel {
     /// Until then it goes on as it did; where it has no BPF program yet, it captures nothing.
     /// `None` if it needs another BPF program than it has, which can't wait.
     pub(crate) fn prepare(&mut self, orders: &Orders, goal: &Claims) -> Result<Option<Prepared>> {
-        let program = self.program(orders);
-        let code = code(&program)?;
-        let is_new = self.selector.is_none();
+        let programs = self.programs(orders)?;
+        let is_new = self.selector().is_none();
         if is_new {
             let nothing = Orders {
                 claims: Claims::none(),
                 ..orders.clone()
             };
-            self.replace(&program, code, &nothing)?;
-        } else if self.state.set.is_none_or(|set| set.code != code) {
+            self.replace(&programs, &nothing)?;
+        } else if !self.has(&programs) {
             return Ok(None);
         }
-        let mark = self.next_mark();
-        self.state.begin(mark, orders.revision, self.mark());
-        self.hold.set_state(&self.state)?;
-        self.wait_for_switch();
-        if let Some(selector) = &self.selector {
+        let mark = self.begin(orders.revision)?;
+        if let Some(selector) = self.selector() {
             selector.prepare(goal, mark);
             self.is_prepared = true;
         }
         Ok(Some(Prepared { mark, is_new }))
     }
 
-    /// The BPF program that these orders need.
-    fn program(&self, orders: &Orders) -> Program {
-        let lanes = if self.is_generic {
-            Lanes::SHARED
-        } else {
-            self.device.lanes()
+    /// The BPF programs that these orders need, one for each device, each with its hash.
+    fn programs(&self, orders: &Orders) -> Result<Vec<(Program, u64)>> {
+        ensure!(
+            self.devices.len() == 1 || orders.selection.key != Key::RoundRobin,
+            "the cluster has 'select = round_robin', which needs one device: packets of several \
+             come in no certain order"
+        );
+        let queues: Vec<u32> = self.devices.iter().map(Attachment::queues).collect();
+        let program = |lanes| {
+            let program = Program {
+                selection: orders.selection,
+                cluster: self.cluster,
+                action: self.action,
+                lanes,
+            };
+            Ok((program, code(&program)?))
         };
-        Program {
-            selection: orders.selection,
-            cluster: self.cluster,
-            action: self.action,
-            lanes,
-        }
+        let lanes = Lanes::of_devices(&queues).into_iter();
+        lanes.map(program).collect()
     }
 
-    /// Two switches are to be farther apart than a BPF program runs.
-    fn wait_for_switch(&mut self) {
+    /// Whether the devices run these BPF programs.
+    fn has(&self, programs: &[(Program, u64)]) -> bool {
+        let mut both = self.devices.iter().zip(programs);
+        both.all(|(it, (_, code))| it.state.set.is_some_and(|set| set.code == *code))
+    }
+
+    /// Writes down that a topology is about to count, and waits until it may. Returns its mark.
+    fn begin(&mut self, revision: Revision) -> Result<u32> {
+        let (mark, current) = (self.next_mark(), self.mark());
+        for device in &mut self.devices {
+            device.begin(mark, revision, current)?;
+        }
+        // Two switches are to be farther apart than a BPF program runs.
         let passed = self.switched.map_or(APART, |switched| switched.elapsed());
         thread::sleep(APART.saturating_sub(passed));
         self.switched = Some(Instant::now());
+        Ok(mark)
     }
 
-    /// Loads a BPF program with its table, and has the device run it in the place of what is there.
-    fn replace(&mut self, program: &Program, code: u64, orders: &Orders) -> Result<()> {
-        let selector = match program.action {
-            Action::PassToNext => Selector::load_before(program, self.hold.next()?)?,
-            Action::Pass | Action::Ship { .. } => Selector::load(program, ring_len(program.lanes))?,
-        };
-        let id = selector
-            .program()
-            .id()
-            .context("the BPF program's number")?;
-        let set = Set {
-            program: id,
-            code,
-            lanes: u32::try_from(program.lanes.own())?,
-            bytes: bytes(program.action),
-            since: realtime_ns(),
-        };
+    /// Loads BPF programs with their table, and has the devices run them in the place of what is
+    /// there.
+    fn replace(&mut self, programs: &[(Program, u64)], orders: &Orders) -> Result<()> {
+        let selectors = self.load_programs(programs)?;
         let mark = self.next_mark();
-        selector.switch(&orders.claims, mark);
-        let all = selector.descriptors();
-        let names: Vec<String> = (0..all.len()).map(|at| at.to_string()).collect();
-        let objects: Vec<_> = names.iter().map(String::as_str).zip(all).collect();
-        self.hold.keep(id, &objects)?;
-        let state = State {
-            set: Some(set),
-            loaded: vec![(mark, orders.revision)],
-            promiscuous: self.state.promiscuous || self.device.set_promiscuous(true)?,
-        };
-        self.hold.set_state(&state)?;
-        self.state = state;
-        match &self.link {
-            Some(link) => link
-                .replace(selector.program())
-                .context("replacing the selection")?,
-            None => {
-                let attached = self.attach(&selector);
-                if !matches!(attached, Ok(Some(_))) {
-                    // Nothing runs it.
-                    self.hold.forget_all_but(None)?;
-                }
-                let Some(link) = attached? else {
-                    return self.load(orders).map(drop);
-                };
-                self.hold.keep_link(link.as_fd())?;
-                self.link = Some(link);
+        if let Some(first) = selectors.first() {
+            first.switch(&orders.claims, mark);
+        }
+        let since = realtime_ns();
+        let all = || selectors.iter().zip(programs);
+        for (device, (selector, (program, code))) in self.devices.iter_mut().zip(all()) {
+            let id = selector.program().id();
+            let set = Set {
+                program: id.context("the BPF program's number")?,
+                code: *code,
+                lanes: u32::try_from(program.lanes.own())?,
+                bytes: bytes(program.action),
+                since,
+            };
+            device.keep(selector, set, (mark, orders.revision))?;
+        }
+        self.forget();
+        for (device, selector) in self.devices.iter_mut().zip(&selectors) {
+            if !device.run(selector)? {
+                return self.load(orders).map(drop);
             }
         }
-        self.hold.forget_all_but(Some(id))?;
-        self.selector = Some(selector);
+        for (device, selector) in self.devices.iter_mut().zip(selectors) {
+            device.selector = Some(selector);
+        }
         Ok(())
     }
 
-    /// Attaches the selection in the driver, or behind it where the driver has no place for that:
-    /// `None` if another BPF program is to be loaded first.
-    fn attach(&mut self, selector: &Selector) -> Result<Option<Attached>> {
-        let name = &self.device.name;
-        let hook = if self.is_generic {
-            Hook::Generic
-        } else {
-            Hook::Driver
-        };
-        match selector.attach(self.device.ifindex, hook) {
-            Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) && !self.is_generic => {
-                self.is_generic = true;
-                Ok(None)
-            }
-            link => link
-                .map(Some)
-                .with_context(|| format!("attaching the selection to {name}")),
+    fn load_programs(&self, programs: &[(Program, u64)]) -> Result<Vec<Selector>> {
+        let mut loaded: Vec<Selector> = Vec::new();
+        for (device, (program, _)) in self.devices.iter().zip(programs) {
+            let next = device.next(program.action)?;
+            loaded.push(match (loaded.first(), next) {
+                (Some(first), next) => first.load_beside(program, next)?,
+                (None, Some(next)) => Selector::load_before(program, next)?,
+                (None, None) => Selector::load(program, ring_len(program.lanes))?,
+            });
         }
+        Ok(loaded)
     }
-
-    /// Takes the selection off the device: packets of other nodes pass again.
-    pub(crate) fn detach(self) -> Result<Detached> {
-        let had = match (&self.link, self.hold.has_engine()?) {
-            (None, _) => Detached::Nothing,
-            (Some(_), false) => Detached::Selection,
-            (Some(_), true) => Detached::SelectionBeforeEngine,
-        };
-        if self.state.promiscuous {
-            self.device.set_promiscuous(false)?;
-        }
-        if let Some(link) = &self.link {
-            link.detach().context("detaching the selection")?;
-        }
-        self.hold.remove()?;
-        self.hold.end()?;
-        Ok(had)
-    }
-}
-
-/// Opens the maps that an earlier agent has left.
-fn open(left: &Left, set: &Set) -> io::Result<Selector> {
-    let lanes = Lanes::with_own(set.lanes);
-    let (action, ends) = match set.bytes {
-        0 => (Action::PassToNext, 1),
-        bytes => (Action::Ship { bytes }, 1 + lanes.rings()),
-    };
-    // The BPF program, the control map, the counters, and where packets go.
-    let fds = (0..3 + ends).map(|at| left.open(&at.to_string()));
-    let fds = fds.collect::<io::Result<Vec<OwnedFd>>>()?;
-    Selector::open(fds, lanes, action)
 }
 
 /// A hash of the BPF program's code.
@@ -355,9 +287,6 @@ fn ring_len(lanes: Lanes) -> u32 {
     let len = RINGS_LEN / lanes.rings().next_power_of_two();
     u32::try_from(len).unwrap_or(1 << 20)
 }
-
-/// errno(3).
-const EOPNOTSUPP: i32 = 95;
 
 #[cfg(test)]
 mod tests;

@@ -14,18 +14,21 @@ pub(super) const MAP_COUNTS: usize = 1;
 pub(super) const MAP_ENDS: usize = 2;
 
 impl Program {
-    /// Loads the packet's queue into a register. Jumps to `shared` if the queue has no lane of its
-    /// own.
-    pub(super) fn queue(&self, asm: &mut Assembler, target: Register, shared: Label) {
+    /// Loads the lane of the packet's queue into a register. Jumps to `shared` if the queue has no
+    /// lane of its own.
+    pub(super) fn lane(&self, asm: &mut Assembler, target: Register, shared: Label) {
         asm.load(Width::Word, target, R6, xdp::RX_QUEUE_INDEX);
-        let own = offset(self.lanes.own());
-        asm.jump_if(target.at_least(own), shared);
+        let queues = offset(self.lanes.queues());
+        asm.jump_if(target.at_least(queues), shared);
+        if self.lanes.first() > 0 {
+            asm.alu(Op::Add, target, offset(self.lanes.first()));
+        }
     }
 
     /// Counts a cause. Clobbers r1 and r2.
     pub(super) fn count(&self, asm: &mut Assembler, cause: usize) {
         let [shared, lane] = asm.labels();
-        self.queue(asm, R2, shared);
+        self.lane(asm, R2, shared);
         asm.jump(lane);
         asm.bind(shared);
         asm.set(R2, offset(self.lanes.own()));

@@ -67,7 +67,7 @@ impl Program {
     /// Clobbers r1, r2 and r7.
     fn seen(&self, asm: &mut Assembler) {
         let [shared, done] = asm.labels();
-        self.queue(asm, R1, shared);
+        self.lane(asm, R1, shared);
         asm.value(R7, MAP_COUNTS, 0);
         asm.alu(Op::Left, R1, shift(counts::SHORT_LANE));
         asm.alu(Op::Add, R7, R1);
@@ -77,7 +77,7 @@ impl Program {
         asm.alu(Op::Add, R1, 1);
         asm.store(Width::Half, R7, 0, R1);
         asm.jump_if(R1.has_any((1 << counts::HALF) - 1), done);
-        self.queue(asm, R1, done);
+        self.lane(asm, R1, done);
         asm.alu(Op::Right, R2, shift(size_of::<u16>()));
         self.long(asm);
         asm.set(R1, 1);
@@ -117,7 +117,7 @@ impl Program {
         let lost = asm.label();
         asm.store(Width::Double, R10, WORD, R9);
         let [first, found] = asm.labels();
-        self.queue(asm, R1, first);
+        self.lane(asm, R1, first);
         asm.jump(found);
         asm.bind(first);
         asm.set(R1, 0);

@@ -47,7 +47,7 @@ fn a_mark_is_given_once() {
     netns::within_new(|| {
         let veth = Veth::new("near", "far", 1)?;
         let device = Device::find(veth.far)?;
-        let mut kernel = Kernel::take(device, CLUSTER, Action::PassToNext)?;
+        let mut kernel = Kernel::take(vec![device], CLUSTER, Action::PassToNext)?;
         let goal = Claims::none();
         let first = kernel.prepare(&orders(1), &goal)?.context("prepared")?;
         let before = mark(&kernel);
@@ -72,7 +72,10 @@ fn a_mark_is_given_once() {
         );
         update(&kernel, 7);
         assert_eq!(kernel.revision(), Some(Revision(4)));
-        kernel.detach()?;
+        kernel
+            .devices
+            .into_iter()
+            .try_for_each(|it| it.detach().map(drop))?;
         Ok(())
     })
     .unwrap();

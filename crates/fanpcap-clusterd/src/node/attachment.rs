@@ -1,0 +1,206 @@
+//! One of the node's devices: the link that runs the selection there, and what is pinned for it.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use anyhow::{Context, Result};
+use fanpcap_cluster::Revision;
+use fanpcap_linux::bpf::{Attached, Hook, ObjectArray};
+use fanpcap_select::Action;
+use fanpcap_select::layout::Lanes;
+
+use super::device::Device;
+use crate::hold::{Hold, Left, Set, State};
+use crate::selector::Selector;
+
+/// A device, and the selection that it runs.
+#[derive(Debug)]
+pub(super) struct Attachment {
+    pub(super) device: Device,
+    hold: Hold,
+    pub(super) state: State,
+    pub(super) link: Option<Attached>,
+    /// Either all devices of the node have one, or none has.
+    pub(super) selector: Option<Selector>,
+    /// The driver has no place for a BPF program: several CPUs may serve a queue.
+    is_generic: bool,
+}
+
+/// What a device had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Detached {
+    Nothing,
+    Selection,
+    /// Whether applications behind the selection capture with the XDP engine.
+    SelectionBeforeEngine,
+}
+
+impl Attachment {
+    /// Takes over what an earlier agent has left on the device.
+    pub(super) fn take(device: Device) -> Result<Self> {
+        let hold = Hold::take(device.ifindex).with_context(|| device.name.clone())?;
+        let left = hold.left()?;
+        let state = hold.state()?.unwrap_or_default();
+        let own = left
+            .as_ref()
+            .map(|left| left.link.program_id())
+            .transpose()?;
+        device.check_xdp(own)?;
+        let mut attachment = Self {
+            device,
+            hold,
+            state,
+            link: None,
+            selector: None,
+            is_generic: false,
+        };
+        match left {
+            Some(left) => attachment.adopt(left),
+            // The device is another one, or its selection was taken off.
+            None => {
+                attachment.state.set = None;
+                attachment.state.loaded.clear();
+            }
+        }
+        Ok(attachment)
+    }
+
+    /// Goes on with an earlier agent's link, and with its maps if this build knows them. An agent
+    /// that died while it replaced the BPF program has written down another one than the link runs.
+    fn adopt(&mut self, left: Left) {
+        let runs = left.link.program_id().ok();
+        let set = self.state.set.filter(|set| Some(set.program) == runs);
+        self.selector = set.and_then(|set| open(&left, &set).ok());
+        self.is_generic = set.is_some_and(|set| set.lanes == 0);
+        self.link = Some(left.link);
+    }
+
+    /// The receive queues, each served by one CPU at a time; 0: several CPUs may serve a queue.
+    pub(super) fn queues(&self) -> u32 {
+        match self.is_generic {
+            true => 0,
+            false => self.device.queues(),
+        }
+    }
+
+    /// Whether the device still has the selection that this agent or an earlier one put there.
+    pub(super) fn is_attached(&self) -> Result<bool> {
+        match &self.link {
+            Some(link) => Ok(link.ifindex()? == self.device.ifindex),
+            None => Ok(true),
+        }
+    }
+
+    /// Where the BPF program of the XDP engine is, if packets pass to it.
+    pub(super) fn next(&self, action: Action) -> Result<Option<ObjectArray>> {
+        match action {
+            Action::PassToNext => self.hold.next().map(Some),
+            Action::Pass | Action::Ship { .. } => Ok(None),
+        }
+    }
+
+    /// Writes down that the table of a topology is about to have this mark, in the place of
+    /// `current`.
+    pub(super) fn begin(&mut self, mark: u32, revision: Revision, current: u32) -> Result<()> {
+        self.state.begin(mark, revision, current);
+        self.hold.set_state(&self.state)
+    }
+
+    /// Pins a selection that is about to run, and writes down what it is.
+    pub(super) fn keep(
+        &mut self,
+        selector: &Selector,
+        set: Set,
+        loaded: (u32, Revision),
+    ) -> Result<()> {
+        let all = selector.descriptors();
+        let names: Vec<String> = (0..all.len()).map(|at| at.to_string()).collect();
+        let objects: Vec<_> = names.iter().map(String::as_str).zip(all).collect();
+        self.hold.keep(set.program, &objects)?;
+        let state = State {
+            set: Some(set),
+            loaded: vec![loaded],
+            promiscuous: self.state.promiscuous || self.device.set_promiscuous(true)?,
+        };
+        self.hold.set_state(&state)?;
+        self.state = state;
+        Ok(())
+    }
+
+    /// Has the device run a selection that is pinned, in the place of what is there. `false`: the
+    /// driver has no place for it, and another one is to be loaded.
+    pub(super) fn run(&mut self, selector: &Selector) -> Result<bool> {
+        let program = selector.program();
+        match &self.link {
+            Some(link) => link.replace(program).context("replacing the selection")?,
+            None => {
+                let attached = self.attach(selector);
+                if !matches!(attached, Ok(Some(_))) {
+                    // Nothing runs it.
+                    self.hold.forget_all_but(None)?;
+                }
+                let Some(link) = attached? else {
+                    return Ok(false);
+                };
+                self.hold.keep_link(link.as_fd())?;
+                self.link = Some(link);
+            }
+        }
+        let id = program.id().context("the BPF program's number")?;
+        self.hold.forget_all_but(Some(id)).map(|()| true)
+    }
+
+    /// Attaches the selection in the driver, or behind it where the driver has no place for that:
+    /// `None` if another BPF program is to be loaded first.
+    fn attach(&mut self, selector: &Selector) -> Result<Option<Attached>> {
+        let name = &self.device.name;
+        let hook = if self.is_generic {
+            Hook::Generic
+        } else {
+            Hook::Driver
+        };
+        match selector.attach(self.device.ifindex, hook) {
+            Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) && !self.is_generic => {
+                self.is_generic = true;
+                Ok(None)
+            }
+            link => link
+                .map(Some)
+                .with_context(|| format!("attaching the selection to {name}")),
+        }
+    }
+
+    /// Takes the selection off the device: packets of other nodes pass again.
+    pub(super) fn detach(self) -> Result<Detached> {
+        let had = match (&self.link, self.hold.has_engine()?) {
+            (None, _) => Detached::Nothing,
+            (Some(_), false) => Detached::Selection,
+            (Some(_), true) => Detached::SelectionBeforeEngine,
+        };
+        if self.state.promiscuous {
+            self.device.set_promiscuous(false)?;
+        }
+        if let Some(link) = &self.link {
+            link.detach().context("detaching the selection")?;
+        }
+        self.hold.remove()?;
+        self.hold.end()?;
+        Ok(had)
+    }
+}
+
+/// Opens the maps that an earlier agent has left.
+fn open(left: &Left, set: &Set) -> io::Result<Selector> {
+    let lanes = Lanes::with_own(set.lanes);
+    let (action, ends) = match set.bytes {
+        0 => (Action::PassToNext, 1),
+        bytes => (Action::Ship { bytes }, 1 + lanes.rings()),
+    };
+    // The BPF program, the control map, the counters, and where packets go.
+    let fds = (0..3 + ends).map(|at| left.open(&at.to_string()));
+    let fds = fds.collect::<io::Result<Vec<OwnedFd>>>()?;
+    Selector::open(fds, lanes, action)
+}
+
+/// errno(3).
+const EOPNOTSUPP: i32 = 95;
