@@ -14,14 +14,20 @@ pub const WIRE: &str = "wire";
 /// The device in each node's namespace on which the traffic arrives. It has no address.
 pub const MONITOR: &str = "mon";
 
+/// As [`WIRE`] and [`MONITOR`], of the second leg: see [`Mirror::add_leg`].
+pub const WIRE2: &str = "wire2";
+/// See [`WIRE2`].
+pub const MONITOR2: &str = "mon2";
+
 /// The device in each node's namespace for everything else: control messages, records.
 pub const CONTROL: &str = "ctl";
 
 /// The address of the calling thread's namespace on the control network.
 pub const HOST: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 254);
 
-/// The other end of [`WIRE`].
+/// The other ends of [`WIRE`] and [`WIRE2`].
 const INLET: &str = "inlet";
+const INLET2: &str = "inlet2";
 /// The bridge that joins the control devices of all nodes.
 const BRIDGE: &str = "control";
 const ADDRESS: &str = "02:00:00:00:00:fe";
@@ -58,8 +64,7 @@ impl Mirror {
         veth::ip(&format!("address add {HOST}/24 dev {BRIDGE}"))?;
         veth::ip(&format!("link set {BRIDGE} up"))?;
         veth::ip(&format!("route add 224.0.0.0/4 dev {BRIDGE}"))?;
-        veth::Veth::new(WIRE, INLET, 1)?;
-        veth::tc(&["qdisc", "add", "dev", INLET, "clsact"])?;
+        wire(WIRE, INLET)?;
         let mut mirror = Self { nodes: Vec::new() };
         for _ in 0..count {
             mirror.add()?;
@@ -85,22 +90,48 @@ impl Mirror {
         let theirs = theirs?;
         let path = format!("/proc/{}/fd/{}", process::id(), theirs.as_raw_fd());
         self.nodes.push(theirs);
-        let (port, link) = (port(node), link(node));
-        veth::ip(&format!(
-            "link add {port} type veth peer name {MONITOR} netns {path}"
-        ))?;
+        let link = link(node);
         veth::ip(&format!(
             "link add {link} type veth peer name {CONTROL} netns {path}"
         ))?;
-        veth::offloads_off(&port)?;
-        veth::queue(&port)?;
-        veth::ip(&format!("link set {port} arp off up"))?;
         veth::ip(&format!("link set {link} master {BRIDGE} up"))?;
         self.on_node(node, || configure(address(node)))?;
-        veth::await_up(&port)?;
+        self.add_port(node, &port(node), MONITOR)?;
         veth::await_up(&link)?;
         self.set_loss(node, 0.0)?;
         Ok(node)
+    }
+
+    /// Gives the mirror a second leg, as a tap has, to each node that there is: each frame sent on
+    /// [`WIRE2`] arrives at [`MONITOR2`] of each of these nodes.
+    ///
+    /// # Errors
+    /// The devices can't be created.
+    pub fn add_leg(&self) -> Result<()> {
+        wire(WIRE2, INLET2)?;
+        for node in 0..self.count() {
+            let port = port2(node);
+            self.add_port(node, &port, MONITOR2)?;
+            copy(INLET2, node, &port, 0.0)?;
+        }
+        Ok(())
+    }
+
+    /// Adds a mirror port, with its device in the node's namespace.
+    fn add_port(&self, node: usize, port: &str, monitor: &str) -> Result<()> {
+        let theirs = self.nodes.get(node).context("no such node")?;
+        let path = format!("/proc/{}/fd/{}", process::id(), theirs.as_raw_fd());
+        veth::ip(&format!(
+            "link add {port} type veth peer name {monitor} netns {path}"
+        ))?;
+        veth::offloads_off(port)?;
+        veth::queue(port)?;
+        veth::ip(&format!("link set {port} arp off up"))?;
+        self.on_node(node, || {
+            veth::offloads_off(monitor)?;
+            veth::ip(&format!("link set {monitor} arp off up"))
+        })?;
+        veth::await_up(port)
     }
 
     /// Runs `work` in a node's network namespace. Processes that `work` starts stay there.
@@ -122,16 +153,7 @@ impl Mirror {
     /// # Errors
     /// `tc` failed; the message has its output.
     pub fn set_loss(&self, node: usize, share: f64) -> Result<()> {
-        let (preference, port) = ((node + 1).to_string(), port(node));
-        let code = bytecode(share);
-        let filter = ["filter", "replace", "dev", INLET, "ingress"];
-        let place = ["pref", &preference, "handle", "1", "protocol", "all"];
-        let select = ["bpf", "bytecode", &code];
-        // After `continue` the next node's filter gets the frame.
-        let copy = [
-            "action", "mirred", "egress", "mirror", "dev", &port, "continue",
-        ];
-        veth::tc(&[&filter[..], &place, &select, &copy].concat())
+        copy(INLET, node, &port(node), share)
     }
 
     /// Cuts a node off the control network, or joins it again. After a join, both ends can send.
@@ -219,15 +241,37 @@ fn port(node: usize) -> String {
     format!("port{node}")
 }
 
+/// The host's end of a node's second mirror port.
+pub fn port2(node: usize) -> String {
+    format!("port{node}b")
+}
+
+/// Creates a device on which frames are sent, and the other end, from which they are copied.
+fn wire(name: &'static str, inlet: &'static str) -> Result<()> {
+    veth::Veth::new(name, inlet, 1)?;
+    veth::tc(&["qdisc", "add", "dev", inlet, "clsact"])
+}
+
+/// Copies frames to a node's mirror port, but for a share that is dropped at random.
+fn copy(inlet: &str, node: usize, port: &str, share: f64) -> Result<()> {
+    let (preference, code) = ((node + 1).to_string(), bytecode(share));
+    let filter = ["filter", "replace", "dev", inlet, "ingress"];
+    let place = ["pref", &preference, "handle", "1", "protocol", "all"];
+    let select = ["bpf", "bytecode", &code];
+    // After `continue` the next node's filter gets the frame.
+    let copy = [
+        "action", "mirred", "egress", "mirror", "dev", port, "continue",
+    ];
+    veth::tc(&[&filter[..], &place, &select, &copy].concat())
+}
+
 /// The host's end of a node's control link.
 fn link(node: usize) -> String {
     format!("link{node}")
 }
 
-/// Configures the devices of a node, in its namespace.
+/// Configures the control device of a node, in its namespace.
 fn configure(address: Ipv4Addr) -> Result<()> {
-    veth::offloads_off(MONITOR)?;
-    veth::ip(&format!("link set {MONITOR} arp off up"))?;
     veth::ip(&format!("address add {address}/24 dev {CONTROL}"))?;
     veth::ip(&format!("link set {CONTROL} up"))?;
     veth::ip(&format!("route add 224.0.0.0/4 dev {CONTROL}"))

@@ -183,6 +183,7 @@ impl Agent {
                 shipped,
                 forged: self.engine.forged(),
                 is_synchronized: clock::is_synchronized(),
+                silent: self.silent.len(),
             });
         }
         if let Some(shipped) = shipped {

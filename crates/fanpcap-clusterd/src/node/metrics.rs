@@ -21,6 +21,8 @@ pub(super) struct Told {
     pub(super) forged: u64,
     /// Whether something keeps this machine's clock in step.
     pub(super) is_synchronized: bool,
+    /// Devices that get no packets.
+    pub(super) silent: usize,
 }
 
 /// Writes a node's metrics to a file.
@@ -31,7 +33,7 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    /// Metrics of this node and device.
+    /// Metrics of this node and its devices.
     pub(super) fn new(file: PathBuf, cluster: &str, node: NodeId, device: &str) -> Self {
         let labels = vec![
             ("cluster", cluster.to_owned()),
@@ -57,7 +59,7 @@ impl Metrics {
     }
 }
 
-fn gauges(told: &Told) -> [Metric; 2] {
+fn gauges(told: &Told) -> [Metric; 3] {
     [
         (
             "fanpcap_node_topology_revision",
@@ -68,6 +70,11 @@ fn gauges(told: &Told) -> [Metric; 2] {
             "fanpcap_node_clock_synchronized",
             "1 while something keeps this machine's clock in step.",
             u64::from(told.is_synchronized),
+        ),
+        (
+            "fanpcap_node_silent_devices",
+            "Devices of the node that are down or have no link.",
+            told.silent as u64,
         ),
     ]
 }
@@ -164,6 +171,7 @@ mod tests {
             shipped: Some(shipped),
             forged: 4,
             is_synchronized: false,
+            silent: 1,
         };
         let text = text(&metrics.families(&told));
         let labels = "{cluster=\"lab\",node=\"000000a1\",device=\"eth1\"}";
@@ -175,12 +183,13 @@ mod tests {
             ("shipped_records_total", 29),
             ("forged_messages_total", 4),
             ("clock_synchronized", 0),
+            ("silent_devices", 1),
         ] {
             let line = format!("\nfanpcap_node_{name}{labels} {number}\n");
             assert!(text.contains(&line), "{line} in {text}");
         }
         assert_documented("fanpcap_node_", &metrics.families(&told));
         told.shipped = None;
-        assert_eq!(metrics.families(&told).len(), 10);
+        assert_eq!(metrics.families(&told).len(), 11);
     }
 }

@@ -11,3 +11,4 @@ mod embedded;
 mod beacons;
 mod in_turn;
 mod wires;
+mod legs;

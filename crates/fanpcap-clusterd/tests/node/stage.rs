@@ -86,11 +86,16 @@ impl Stage {
 
     /// Starts the agent of a node. What it says goes to a file, behind what earlier ones said.
     pub(crate) fn start(&mut self, node: usize) -> Result<()> {
+        self.start_with(node, &["-i", MONITOR])
+    }
+
+    /// The same, with these words.
+    pub(crate) fn start_with(&mut self, node: usize, words: &[&str]) -> Result<()> {
         let log = File::options()
             .create(true)
             .append(true)
             .open(self.log(node))?;
-        let mut command = self.agent(node, &["-i", MONITOR]);
+        let mut command = self.agent(node, words);
         command.arg("--metrics").arg(self.metrics(node));
         command.stderr(log).stdin(Stdio::null());
         let child = self.mirror.on_node(node, || Ok(command.spawn()?))?;
@@ -102,6 +107,12 @@ impl Stage {
     pub(crate) fn run(&self, node: usize, words: &[&str]) -> Result<Output> {
         self.mirror
             .on_node(node, || Ok(self.agent(node, words).output()?))
+    }
+
+    /// Waits until the agent of a node has ended by itself.
+    pub(crate) fn await_end(&mut self, node: usize) -> Result<()> {
+        let mut child = self.agents[node].take().context("an agent")?;
+        await_for("the agent's end", LIMIT, || Ok(child.try_wait()?)).map(drop)
     }
 
     /// Ends the agent of a node: at once and for good.

@@ -153,12 +153,15 @@ fn distribution(engine: Engine) -> Result<()> {
 
 /// Asserts that the merge of what tcpdump has kept on the nodes has each packet once, and that the
 /// command says so.
-fn assert_merged(stage: &Stage, truth: Truth) -> Result<()> {
+pub(crate) fn assert_merged(stage: &Stage, truth: Truth) -> Result<()> {
     let merged = stage.scratch.file("merged.pcap");
-    let paths = [stage.kept(0), stage.kept(1), stage.kept(2), merged.clone()];
+    let of_node = |node| stage.devices.iter().map(move |it| stage.kept(node, it));
+    let mut paths: Vec<_> = (0..3).flat_map(of_node).collect();
+    paths.push(merged.clone());
     let names: Option<Vec<_>> = paths.iter().map(|path| path.to_str()).collect();
     let names = names.context("a path that is no UTF-8")?;
-    stage.cluster(&[&["merge"], &names[..3], &["--output", names[3]]].concat())?;
+    let (to, from) = names.split_last().context("no paths")?;
+    stage.cluster(&[&["merge"], from, &["--output", to]].concat())?;
     let left = Truth::of(stage.sent, files::numbers_of_pcap(&merged)?)?;
     ensure!(
         (left.captured, left.doubles, left.missed) == (stage.sent, 0, 0),

@@ -12,3 +12,4 @@ mod deaths;
 mod outages;
 mod reports;
 mod ports;
+mod legs;

@@ -9,7 +9,6 @@ use std::thread;
 
 use anyhow::{Context, Result};
 use fanpcap_testkit::Mirror;
-use fanpcap_testkit::mirror::MONITOR;
 
 use crate::wire;
 
@@ -20,12 +19,12 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Starts tcpdump on a node. What it writes is kept in a new file.
-    pub(crate) fn start(mirror: &Mirror, node: usize, kept: &Path) -> Result<Self> {
+    /// Starts tcpdump on a node's device. What it writes is kept in a new file.
+    pub(crate) fn start(mirror: &Mirror, node: usize, device: &str, kept: &Path) -> Result<Self> {
         let mut command = Command::new("tcpdump");
         command
             .args(["-n", "-U", "-Z", "root", "-s", "80", "-B", "65536", "-i"])
-            .args([MONITOR, "-w", "-"])
+            .args([device, "-w", "-"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null());

@@ -11,12 +11,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::await_for::LIMIT;
-use fanpcap_testkit::mirror::{HOST, MONITOR, WIRE};
+use fanpcap_testkit::mirror::HOST;
 use fanpcap_testkit::{Etcd, Mirror, Scratch, await_for, member, veth};
 use serde_json::Value;
 
 use crate::books::{Line, Truth};
 use crate::files;
+use crate::legs;
 use crate::readers::Reader;
 use crate::wire::Sender;
 
@@ -48,16 +49,19 @@ pub(crate) struct Stage {
     pub(crate) scratch: Scratch,
     pub(crate) etcd: Option<Etcd>,
     agents: Vec<Option<Child>>,
-    readers: Vec<Reader>,
+    /// Of each device of each node.
+    pub(crate) readers: Vec<Reader>,
     coordinators: Vec<Child>,
     analyzer: Option<Child>,
-    sender: Option<Sender>,
+    pub(crate) sender: Option<Sender>,
     /// How many packets were sent.
     pub(crate) sent: u64,
     /// For how long packets were sent.
     lasted: Duration,
     /// Whether an analyzer takes the packets, or tcpdump on each node.
     ships: bool,
+    /// The nodes' devices: one, or two legs of a tap.
+    pub(crate) devices: &'static [&'static str],
     /// While packets come.
     alone: Option<RwLockWriteGuard<'static, ()>>,
 }
@@ -83,16 +87,19 @@ impl Stage {
         prepare(&stage.records())?;
         stage.start_coordinator()?;
         stage.start_analyzer()?;
+        legs::add_nodes(&mut stage.mirror, stage.devices)?;
         for node in 0..3 {
-            stage.mirror.add()?;
             stage.agents.push(None);
             stage.start(node)?;
         }
         stage.await_owners(&[0, 1, 2])?;
         if !stage.ships {
             for node in 0..3 {
-                let reader = Reader::start(&stage.mirror, node, &stage.kept(node))?;
-                stage.readers.push(reader);
+                for device in stage.devices {
+                    let kept = stage.kept(node, device);
+                    let reader = Reader::start(&stage.mirror, node, device, &kept)?;
+                    stage.readers.push(reader);
+                }
             }
         }
         stage.await_line("all nodes' reports", |line| {
@@ -151,6 +158,7 @@ impl Stage {
             sent: 0,
             lasted: Duration::ZERO,
             ships: more.contains("mode = capture"),
+            devices: legs::devices(more),
             alone: None,
         })
     }
@@ -210,7 +218,8 @@ impl Stage {
     pub(crate) fn start(&mut self, node: usize) -> Result<()> {
         let name = format!("agent{node}");
         let id = id(node);
-        let mut command = self.program(&name, &["node", "-i", MONITOR, "--node", &id])?;
+        let devices = self.devices.join(",");
+        let mut command = self.program(&name, &["node", "-i", &devices, "--node", &id])?;
         let child = self.mirror.on_node(node, || Ok(command.spawn()?))?;
         self.agents[node] = Some(child);
         Ok(())
@@ -238,7 +247,7 @@ impl Stage {
     /// Packets come from now on, and the machine is this cluster's until they [`Stage::rest`].
     pub(crate) fn send(&mut self) {
         self.alone = Some(MACHINE.write().unwrap_or_else(PoisonError::into_inner));
-        self.sender = Some(Sender::start(WIRE, self.sent));
+        self.sender = Some(legs::sender(self.devices, self.sent));
     }
 
     /// No packets come any more. Returns how many came in all.
@@ -429,9 +438,9 @@ impl Stage {
         self.scratch.file("records")
     }
 
-    /// The pcap file of all that a node's tcpdump has written.
-    pub(crate) fn kept(&self, node: usize) -> PathBuf {
-        self.scratch.file(&format!("{}.pcap", id(node)))
+    /// The pcap file of all that tcpdump has written of a device of a node.
+    pub(crate) fn kept(&self, node: usize, device: &str) -> PathBuf {
+        self.scratch.file(&format!("{}-{device}.pcap", id(node)))
     }
 
     /// What all programs have said.
@@ -463,7 +472,8 @@ impl Drop for Stage {
             let _ = end(child);
         }
         for node in 0..self.mirror.count() {
-            let words = ["node", "-i", MONITOR, "--detach"];
+            let devices = self.devices.join(",");
+            let words = ["node", "-i", &devices, "--detach"];
             if let Ok(mut command) = self.program("detach", &words) {
                 let _ = self.mirror.on_node(node, || Ok(command.status()?));
             }

@@ -1,9 +1,10 @@
 //! Packets that carry their number, 40,000 a second, until they are stopped.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_gen::headers::{self, IPV4, Ipv4};
 use fanpcap_select::{Keys, Selection};
 use fanpcap_testkit::Injector;
+use fanpcap_testkit::mirror::{WIRE, WIRE2};
 use fanpcap_wire::Frame;
 
 /// Packets a second.
@@ -25,8 +27,12 @@ const TICK: Duration = Duration::from_micros(500);
 /// A sender at work.
 pub(crate) struct Sender {
     stop: Arc<AtomicBool>,
+    next: Arc<AtomicU64>,
     thread: JoinHandle<Result<(u64, Duration)>>,
 }
+
+/// Connections whose packets come by two legs, one for each direction.
+const FLOWS: u64 = 512;
 
 impl Sender {
     /// Sends packets with numbers from `first` on, on a device of the calling thread's namespace.
@@ -34,12 +40,28 @@ impl Sender {
         Self::of_few(device, first, u64::MAX)
     }
 
+    /// Sends packets of connections by two legs: one direction by [`WIRE`], with even numbers, and
+    /// the other by [`WIRE2`].
+    pub(crate) fn of_two_legs(first: u64) -> Self {
+        Self::on(&[WIRE, WIRE2], first, u64::MAX)
+    }
+
     /// The same; there are `few` different packets only, which come again and again.
     pub(crate) fn of_few(device: &'static str, first: u64, few: u64) -> Self {
+        Self::on(&[device], first, few)
+    }
+
+    fn on(devices: &[&'static str], first: u64, few: u64) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let until = Arc::clone(&stop);
-        let thread = thread::spawn(move || send(device, (first, few), &until));
-        Self { stop, thread }
+        let next = Arc::new(AtomicU64::new(first));
+        let (until, at, devices) = (Arc::clone(&stop), Arc::clone(&next), devices.to_vec());
+        let thread = thread::spawn(move || send(&devices, (&at, few), &until));
+        Self { stop, next, thread }
+    }
+
+    /// The number of the next packet.
+    pub(crate) fn next(&self) -> u64 {
+        self.next.load(Ordering::Relaxed)
     }
 
     /// Ends it. Returns the number that would have been the next, and how long it has sent.
@@ -50,10 +72,16 @@ impl Sender {
     }
 }
 
-fn send(device: &str, (first, few): (u64, u64), stop: &AtomicBool) -> Result<(u64, Duration)> {
-    let injector = Injector::open(device)?;
+fn send(
+    devices: &[&str],
+    (at, few): (&AtomicU64, u64),
+    stop: &AtomicBool,
+) -> Result<(u64, Duration)> {
+    let opened = devices.iter().map(|it| Injector::open(it));
+    let injectors = opened.collect::<io::Result<Vec<Injector>>>()?;
     let template = template();
     let begun = Instant::now();
+    let first = at.load(Ordering::Relaxed);
     let mut next = first;
     while !stop.load(Ordering::Relaxed) {
         let due = first + u64::try_from(begun.elapsed().as_micros())? * RATE / 1_000_000;
@@ -61,9 +89,17 @@ fn send(device: &str, (first, few): (u64, u64), stop: &AtomicBool) -> Result<(u6
         if next < due {
             let end = due.min(next + BURST);
             let numbers = (next..end).map(|it| first + (it - first) % few);
-            let frames: Vec<Vec<u8>> = numbers.map(|it| numbered(&template, it)).collect();
-            injector.send_all(&frames)?;
+            if let [injector] = injectors.as_slice() {
+                let frames: Vec<Vec<u8>> = numbers.map(|it| numbered(&template, it)).collect();
+                injector.send_all(&frames)?;
+            } else {
+                for number in numbers {
+                    let leg = usize::from(number % 2 == 1);
+                    injectors[leg].send_all(&[directed(&template, number)])?;
+                }
+            }
             next = end;
+            at.store(next, Ordering::Relaxed);
         }
         thread::sleep(TICK);
     }
@@ -95,6 +131,21 @@ fn numbered(template: &[u8], number: u64) -> Vec<u8> {
     let mut frame = template.to_vec();
     frame[NUMBER..NUMBER + 8].copy_from_slice(&number.to_le_bytes());
     frame[NUMBER + 12..NUMBER + 20].copy_from_slice(&number.to_be_bytes());
+    frame
+}
+
+/// A numbered packet of one of [`FLOWS`]: there with an even number, back with an odd one.
+fn directed(template: &[u8], number: u64) -> Vec<u8> {
+    let mut frame = numbered(template, number);
+    // The sum of the header stays when its addresses change places.
+    let flow = u16::try_from(number / 2 % FLOWS).unwrap_or(0);
+    frame[NUMBER - 8..NUMBER - 6].copy_from_slice(&(40_000 + flow).to_be_bytes());
+    if number % 2 == 1 {
+        for (at, len) in [(0, 6), (NUMBER - 16, 4), (NUMBER - 8, 2)] {
+            let (one, other) = frame[at..at + 2 * len].split_at_mut(len);
+            one.swap_with_slice(other);
+        }
+    }
     frame
 }
 

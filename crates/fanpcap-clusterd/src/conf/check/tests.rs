@@ -188,3 +188,16 @@ fn no_secret_goes_by_http_unless_a_key_says_so() {
     assert!(said(&no).contains("unencrypted"));
     parsed(&format!("{ETCD}{login}"));
 }
+
+#[test]
+fn packets_in_turn_come_by_one_device() {
+    let two = format!("{EMBEDDED}device = eth1, eth2\n");
+    assert_eq!(parsed(&two).devices, ["eth1", "eth2"]);
+    let of_turns = said(&format!("{two}select = round_robin\nbeacon = eth3\n"));
+    assert!(
+        of_turns.contains("c:4:1: 'select = round_robin' with several devices"),
+        "{of_turns}"
+    );
+    let twice = said(&format!("{EMBEDDED}device = eth1, eth1\n"));
+    assert!(twice.contains("device 'eth1' is named twice"), "{twice}");
+}

@@ -1,0 +1,99 @@
+//! A node with two devices, the legs of a tap: one selection, one account.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_linux::bpf::{Attached, Hook, open_pinned};
+use fanpcap_linux::interface;
+use fanpcap_testkit::mirror::{MONITOR, MONITOR2, WIRE, WIRE2, port2};
+use fanpcap_testkit::{Injector, netns, veth};
+
+use crate::refusals::{netns_of, refused};
+use crate::stage::Stage;
+
+/// Sends the frames of these numbers by both legs in turn.
+fn send(numbers: std::ops::Range<u64>) -> Result<()> {
+    let frames = Stage::frames(numbers)?;
+    for (leg, wire) in [WIRE, WIRE2].into_iter().enumerate() {
+        let of_leg: Vec<_> = frames.iter().skip(leg).step_by(2).collect();
+        Injector::open(wire)?.send_all(&of_leg)?;
+    }
+    Ok(())
+}
+
+/// Takes the selection off a device, as another program could.
+fn take_off(stage: &Stage, device: &str) -> Result<()> {
+    let netns = netns_of(stage, 0)?;
+    let index = stage
+        .mirror
+        .on_node(0, || interface::index(device).context("no such device"))?;
+    let bases = ["/run", "/dev/shm"].map(Path::new).into_iter();
+    let mut found = bases.filter_map(|base| {
+        let pins = base.join("fanpcap-state/cluster/bpf");
+        open_pinned(&pins.join(format!("{netns}-{index}")).join("link")).ok()
+    });
+    let link = found.next().context("the pinned link")?;
+    Attached::open(link, Hook::Driver)?.detach()?;
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn the_legs_of_a_tap_have_one_selection_and_one_account() {
+    netns::within_new(|| {
+        let mut stage = Stage::bare(2)?;
+        stage.mirror.add_leg()?;
+        stage.settings("device = mon, mon2\n")?;
+        refused(&stage, "mon,mon", "device 'mon' is named twice")?;
+        for node in 0..2 {
+            stage.start_with(node, &[])?;
+            stage.await_said(node, "on mon, mon2")?;
+            stage.await_said(node, "loaded topology 1")?;
+        }
+        send(0..200)?;
+        stage.kill(0)?;
+        send(200..400)?;
+        stage.start_with(0, &[])?;
+        stage.await_said(0, "topology 1 goes on: an earlier agent has loaded it")?;
+        stage.await_said(0, "switched to topology 1")?;
+        send(400..600)?;
+        let mut captured = 0;
+        for node in 0..2 {
+            stage.await_metric(node, "seen_packets_total", 600)?;
+            let own = stage.metric(node, "captured_packets_total")?;
+            ensure!((100..500).contains(&own), "{own} of 600 captured");
+            captured += own;
+        }
+        ensure!(captured == 600, "{captured} captured");
+        Ok(stage_down(stage)?)
+    })
+    .unwrap();
+}
+
+/// A leg without its link is told; a node ends without the selection of one; and is taken off both.
+fn stage_down(mut stage: Stage) -> Result<()> {
+    let port = port2(0);
+    veth::ip(&format!("link set {port} down"))?;
+    stage.await_said(0, "mon2 has no link: this node misses its packets")?;
+    stage.await_metric(0, "silent_devices", 1)?;
+    veth::ip(&format!("link set {port} up"))?;
+    stage.await_said(0, "mon2 has its link again")?;
+    take_off(&stage, MONITOR2)?;
+    stage.await_end(0)?;
+    stage.await_said(0, "the device mon2 is gone, or its selection was taken off")?;
+    // One of two devices is another selection.
+    stage.start_with(0, &["-i", MONITOR])?;
+    stage.await_said(
+        0,
+        "what an earlier agent has loaded selects until the first",
+    )?;
+    send(600..800)?;
+    stage.kill(1)?;
+    for (node, devices) in [(0, [MONITOR2].as_slice()), (1, &[MONITOR, MONITOR2])] {
+        for device in devices {
+            let done = stage.run(node, &["-i", device, "--detach"])?;
+            ensure!(done.status.success(), "{done:?}");
+        }
+    }
+    Ok(())
+}
