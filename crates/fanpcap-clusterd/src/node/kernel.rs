@@ -196,7 +196,7 @@ impl Kernel {
                 action: self.action,
                 lanes,
             };
-            Ok((program, code(&program)?))
+            Ok((program, code(&program, queues.len())?))
         };
         let lanes = Lanes::of_devices(&queues).into_iter();
         lanes.map(program).collect()
@@ -268,11 +268,15 @@ impl Kernel {
     }
 }
 
-/// A hash of the BPF program's code.
-fn code(program: &Program) -> Result<u64> {
+/// A hash of the BPF program's code, and of the number of devices: maps of two devices are not for
+/// one of them, which another agent may have.
+fn code(program: &Program, devices: usize) -> Result<u64> {
     let object = program.object()?;
     let mut hasher = DefaultHasher::new();
     hasher.write(format!("{object:?}").as_bytes());
+    if devices > 1 {
+        hasher.write_usize(devices);
+    }
     Ok(hasher.finish())
 }
 

@@ -1,10 +1,12 @@
 //! A node with two devices, the legs of a tap: one selection, one account.
 
+use std::ops::Range;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_linux::bpf::{Attached, Hook, open_pinned};
 use fanpcap_linux::interface;
+use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::mirror::{MONITOR, MONITOR2, WIRE, WIRE2, port2};
 use fanpcap_testkit::{Injector, netns, veth};
 
@@ -12,7 +14,7 @@ use crate::refusals::{netns_of, refused};
 use crate::stage::Stage;
 
 /// Sends the frames of these numbers by both legs in turn.
-fn send(numbers: std::ops::Range<u64>) -> Result<()> {
+fn send(numbers: Range<u64>) -> Result<()> {
     let frames = Stage::frames(numbers)?;
     for (leg, wire) in [WIRE, WIRE2].into_iter().enumerate() {
         let of_leg: Vec<_> = frames.iter().skip(leg).step_by(2).collect();
@@ -65,13 +67,13 @@ fn the_legs_of_a_tap_have_one_selection_and_one_account() {
             captured += own;
         }
         ensure!(captured == 600, "{captured} captured");
-        Ok(stage_down(stage)?)
+        one_leg(stage)
     })
     .unwrap();
 }
 
 /// A leg without its link is told; a node ends without the selection of one; and is taken off both.
-fn stage_down(mut stage: Stage) -> Result<()> {
+fn one_leg(mut stage: Stage) -> Result<()> {
     let port = port2(0);
     veth::ip(&format!("link set {port} down"))?;
     stage.await_said(0, "mon2 has no link: this node misses its packets")?;
@@ -81,19 +83,23 @@ fn stage_down(mut stage: Stage) -> Result<()> {
     take_off(&stage, MONITOR2)?;
     stage.await_end(0)?;
     stage.await_said(0, "the device mon2 is gone, or its selection was taken off")?;
-    // One of two devices is another selection.
+    // One of two devices is another selection, with counters of its own.
     stage.start_with(0, &["-i", MONITOR])?;
-    stage.await_said(
-        0,
-        "what an earlier agent has loaded selects until the first",
-    )?;
+    await_for("the selection of one device", LIMIT, || {
+        let loaded = stage.said(0).matches("loaded topology 1 ").count();
+        Ok((loaded == 2).then_some(()))
+    })?;
     send(600..800)?;
-    stage.kill(1)?;
-    for (node, devices) in [(0, [MONITOR2].as_slice()), (1, &[MONITOR, MONITOR2])] {
-        for device in devices {
-            let done = stage.run(node, &["-i", device, "--detach"])?;
-            ensure!(done.status.success(), "{done:?}");
-        }
+    await_for("the packets of one leg", LIMIT, || {
+        Ok((stage.metric(0, "seen_packets_total")? == 100).then_some(()))
+    })?;
+    for node in 0..2 {
+        stage.kill(node)?;
+        let done = stage.run(node, &["--detach"])?;
+        let said = String::from_utf8_lossy(&done.stderr);
+        let had = ["had no selection", "has no selection any more"][node];
+        ensure!(said.contains(&format!("mon2 {had}")), "{said}");
+        ensure!(said.contains("mon has no selection any more"), "{said}");
     }
     Ok(())
 }
