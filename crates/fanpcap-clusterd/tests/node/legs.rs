@@ -103,3 +103,27 @@ fn one_leg(mut stage: Stage) -> Result<()> {
     }
     Ok(())
 }
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn a_driver_without_xdp_on_one_of_two_devices_is_no_hindrance() {
+    netns::within_new(|| {
+        let mut stage = Stage::bare(1)?;
+        stage
+            .mirror
+            .on_node(0, || veth::ip("link add none up type bridge"))?;
+        stage.settings("device = mon, none\n")?;
+        for agents in 1..=2 {
+            stage.start_with(0, &[])?;
+            stage.await_said(0, "loaded topology 1 ")?;
+            stage.send(0..200)?;
+            stage.await_metric(0, "captured_packets_total", 200 * agents)?;
+            stage.kill(0)?;
+        }
+        stage.await_said(0, "topology 1 goes on")?;
+        let done = stage.run(0, &["--detach"])?;
+        ensure!(done.status.success(), "{done:?}");
+        Ok(())
+    })
+    .unwrap();
+}
