@@ -101,7 +101,10 @@ fn written(conf: &Conf) -> String {
     file.set("node", conf.node);
     file.set("address", conf.address);
     file.set("weight", Some(conf.weight));
-    file.set("device", conf.device.as_ref());
+    file.set(
+        "device",
+        (!conf.devices.is_empty()).then(|| conf.devices.join(", ")),
+    );
     file.set("beacon", conf.beacon.as_ref());
     let select = match conf.selection.key {
         Key::Packet => "packet",

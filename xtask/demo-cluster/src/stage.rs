@@ -1,5 +1,6 @@
 //! The demo's machines: a mirror port, nodes in namespaces, an etcd of three members, coordinators.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, TcpListener};
@@ -9,8 +10,10 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use fanpcap_cluster::{Live, NodeId, Wishes};
+use fanpcap_cluster::control::Wish;
+use fanpcap_cluster::{Live, NodeId};
 use fanpcap_clusterd::conf::{Conf, Engine};
+use fanpcap_clusterd::coordination::OperatorSide;
 use fanpcap_clusterd::etcd::EtcdKeys;
 use fanpcap_select::Selection;
 use fanpcap_terminal::streams;
@@ -36,7 +39,7 @@ pub(crate) struct Stage {
     pub(crate) etcd: Etcd,
     scratch: Scratch,
     config: PathBuf,
-    keys: EtcdKeys,
+    keys: RefCell<EtcdKeys>,
     nodes: Vec<Node>,
     coordinators: Vec<Child>,
 }
@@ -74,7 +77,7 @@ impl Stage {
             bail!("the engine is etcd");
         };
         let stage = Self {
-            keys: EtcdKeys::new(&conf.cluster, settings)?,
+            keys: EtcdKeys::new(&conf.cluster, settings)?.into(),
             mirror,
             etcd,
             scratch,
@@ -116,7 +119,7 @@ impl Stage {
     /// # Errors
     /// etcd does not answer.
     pub(crate) fn leader(&self) -> Result<Option<String>> {
-        Ok(self.keys.look(&Wishes::default())?.leader)
+        Ok(self.keys.borrow_mut().look()?.leader)
     }
 
     /// The cluster's selection, from the present topology.
@@ -124,7 +127,7 @@ impl Stage {
     /// # Errors
     /// The cluster has no topology yet.
     pub(crate) fn selection(&self) -> Result<Selection> {
-        let view = self.keys.look(&Wishes::default())?.view;
+        let view = self.keys.borrow_mut().look()?.view;
         let (_, topology) = view.topology.context("no topology")?;
         Ok(topology.selection)
     }
@@ -199,10 +202,7 @@ impl Stage {
     /// # Errors
     /// etcd does not accept the operator's wish.
     pub(crate) fn drain(&self, node: NodeId) -> Result<()> {
-        let drained = self.keys.change(|desired| {
-            desired.drained.insert(node);
-        });
-        drained.map(drop)
+        self.keys.borrow_mut().wish(&Wish::Drain(node))
     }
 
     /// Waits until only these nodes have buckets, in a stable topology that all of them have
@@ -212,7 +212,7 @@ impl Stage {
     /// There is no such topology at the time limit.
     pub(crate) fn await_owners(&self, owners: &[NodeId]) -> Result<()> {
         await_for("the topology", PATIENCE, || {
-            let view = self.keys.look(&Wishes::default())?.view;
+            let view = self.keys.borrow_mut().look()?.view;
             let Some((revision, topology)) = view.topology else {
                 return Ok(None);
             };
