@@ -310,7 +310,7 @@ fn the_programs_of_the_documentation_compile() {
         compiled(program);
         count += 1;
     }
-    assert_eq!(count, 16);
+    assert_eq!(count, 17);
 }
 
 #[test]

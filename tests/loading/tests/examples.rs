@@ -302,6 +302,7 @@ fn command_of_unit(device: &str, directory: &Path) -> Result<String> {
         )
         .replace("/var/lib/fanpcap/", &directory)
         .replace("%I", device)
+        .replace("$$", "$")
         .replace("%%", "%"))
 }
 
