@@ -112,9 +112,9 @@ pub mod counts {
 }
 
 /// Lanes of a node's devices, as the BPF program of one of them uses them: counters and a ring
-/// buffer for each receive queue, which the driver serves on one CPU at a time. So a lane's counters
-/// need no atomic additions. Queues without a lane of their own share one more lane of counters,
-/// which has them, and the first ring buffer.
+/// buffer for each receive queue, which the driver serves on one CPU at a time. So the counters of
+/// a lane need no atomic additions. Queues without a lane of their own share one more lane of
+/// counters, which has them, and the first ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lanes {
     own: u8,
