@@ -46,7 +46,8 @@ impl DatagramBuilder {
     }
 }
 
-/// The headers of a datagram, in order; `None`: it is empty, too long, or does not end with a header.
+/// The headers of a datagram, in order; `None`: it is empty, too long, or does not end with a
+/// header.
 pub fn headers_of(datagram: &[u8]) -> Option<std::slice::ChunksExact<'_, u8>> {
     let length = datagram.len();
     let is_whole = (1..=DATAGRAM_BYTES).contains(&length) && length % HEADER_BYTES == 0;

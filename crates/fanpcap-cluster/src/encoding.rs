@@ -66,8 +66,8 @@ impl Topology {
         to
     }
 
-    /// Reads a topology that [`Topology::encode`] has written; `None`: the bytes are none that nodes
-    /// can follow, or of another version.
+    /// Reads a topology that [`Topology::encode`] has written; `None`: the bytes are none that
+    /// nodes can follow, or of another version.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Reader(bytes);
         if from.byte()? != VERSION {

@@ -14,7 +14,8 @@ use fanpcap_cluster::witness::Report;
 use fanpcap_cluster::{Part, Revision};
 
 use super::Way;
-use super::line::{Line, Sent, Shared, WINDOW, lock};
+use super::line::{Line, Sent, Shared, WINDOW};
+use super::secured::lock;
 use crate::dicap;
 use crate::keyring::Keyring;
 

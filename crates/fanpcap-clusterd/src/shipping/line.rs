@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use fanpcap_cluster::witness::Report;
 use fanpcap_terminal::streams;
 
 use super::link::{CLOSED, Link, LinkError, SILENT};
+use super::secured::lock;
 use crate::keyring::Keyring;
 
 /// Batches that may wait for an acknowledgement, 256 MiB of them: an analyzer acknowledges what it
@@ -235,8 +236,4 @@ impl Line {
     fn trouble(&self) -> MutexGuard<'_, String> {
         lock(&self.shared.trouble)
     }
-}
-
-pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

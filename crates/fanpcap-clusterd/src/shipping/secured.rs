@@ -2,12 +2,10 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, TcpStream};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection};
-
-use super::line::lock;
 
 /// Bytes that are read at once.
 const READ: usize = 4096;
@@ -105,4 +103,8 @@ impl Read for Reader {
             }
         }
     }
+}
+
+pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
