@@ -13,7 +13,7 @@ use std::time::Duration;
 use hmac::Mac;
 
 use super::body::{Body, Leader};
-use super::envelope::{Cause, ClusterId, Envelope, Keys, Peer, VERSION, first_eight, mac};
+use super::envelope::{Cause, ClusterId, Envelope, Keys, Peer, Role, VERSION, first_eight, mac};
 use super::message::{Kind, Message};
 use super::parts::{Assembly, divide};
 use super::term::Term;
@@ -26,6 +26,10 @@ const PEERS: usize = 512;
 /// The least time between a peer's challenges that count, so that two processes with the same
 /// number can't keep a third one busy.
 const APART: Duration = Duration::from_millis(100);
+
+/// An operator's command that lasts longer is challenged again. A wish that somebody kept back must
+/// not undo a newer one much later.
+const COMMAND: Duration = Duration::from_secs(10);
 
 /// What comes of a datagram.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -45,6 +49,8 @@ pub enum Incoming {
 /// What an endpoint knows of a peer.
 #[derive(Debug, Default)]
 struct Association {
+    /// When it began.
+    since: Duration,
     /// The version that both speak.
     version: u8,
     /// The session that its messages are taken of, and the token that they carry; 0: none yet.
@@ -230,7 +236,8 @@ impl Endpoint {
         if envelope.version + 1 < self.version {
             return Err(Cause::Version);
         }
-        self.meet(&envelope);
+        self.forget_command(now, envelope.sender);
+        self.meet(now, &envelope);
         if self.is_new(&envelope) {
             return self.take(envelope);
         }
@@ -241,8 +248,16 @@ impl Endpoint {
         }
     }
 
+    /// Forgets an operator's command that began a while ago.
+    fn forget_command(&mut self, now: Duration, peer: Peer) {
+        let is_old = |with: &Association| now >= with.since.saturating_add(COMMAND);
+        if peer.role == Role::Operator && self.peers.get(&peer).is_some_and(is_old) {
+            self.peers.remove(&peer);
+        }
+    }
+
     /// Makes an association with the sender, if there is none.
-    fn meet(&mut self, envelope: &Envelope) {
+    fn meet(&mut self, now: Duration, envelope: &Envelope) {
         self.generation += 1;
         if self.peers.len() >= PEERS && !self.peers.contains_key(&envelope.sender) {
             let oldest = self.peers.iter().min_by_key(|(_, with)| with.used);
@@ -251,6 +266,7 @@ impl Endpoint {
             }
         }
         let fresh = || Association {
+            since: now,
             version: self.version,
             generation: self.generation,
             ..Association::default()

@@ -320,6 +320,36 @@ fn without_the_key_nobody_is_heard() {
     assert_eq!(network.nodes[0].follows, Some(revision));
 }
 
+/// Somebody keeps an operator's datagram back until the wish has been taken back.
+#[test]
+fn a_wish_that_was_kept_back_undoes_no_newer_one() {
+    let (mut network, leader, _) = settled(91, 2, 2);
+    let (here, to) = (node_at(51), coordinator_at(leader));
+    let endpoint = network.endpoint(Role::Operator, 76);
+    let drain = Request::Wish(Wish::Drain(NodeId(1)));
+    let mut operator = OperatorEnd::new(vec![to], endpoint, drain);
+    operator.tick(network.now);
+    let (_, first) = operator.outgoing().expect("it asks");
+    network.hand(here, to, &first);
+    let end = network.coordinators[leader].end.as_mut();
+    let end = end.expect("it leads");
+    let mut out = std::iter::from_fn(|| end.outgoing());
+    let challenge = out.find(|(to, _)| *to == here).expect("a challenge").1;
+    let taken = operator.receive(network.now, to, &challenge);
+    taken.expect("it is new");
+    let (_, kept) = operator.outgoing().expect("it asks again");
+    for node in [1, 2] {
+        let restore = Request::Wish(Wish::Restore(NodeId(node)));
+        assert!(ask(&mut network, restore).is_some());
+    }
+    network.run(11 * SECOND);
+    network.hand(here, to, &kept);
+    let now = network.now;
+    let end = network.coordinators[leader].end.as_mut();
+    let view = end.expect("it leads").view(now);
+    assert!(view.leads && view.wishes.drained.is_empty());
+}
+
 /// Sends a request to all coordinators until there is a reply.
 fn ask(network: &mut Network, request: Request) -> Option<Reply> {
     let endpoint = network.endpoint(Role::Operator, 77);
