@@ -168,6 +168,14 @@ fn a_lost_topology_leaves_no_bucket_with_two_owners() {
     }
 }
 
+/// The only coordinator stands still while it waits for a topology that nobody can show any more.
+#[test]
+fn a_coordinator_that_stood_still_waits_no_longer_for_a_lost_topology() {
+    let seed = 27_263;
+    let (_, verdict) = on_embedded(seed, &Scene::of(seed), false);
+    assert!(verdict.is_ok(), "{:?}", verdict.err());
+}
+
 #[expect(clippy::print_stdout, reason = "a run's story")]
 fn tell(simulate: Simulation) {
     let seed = number("SEED", 0);

@@ -231,7 +231,9 @@ impl CoordinatorEnd {
     /// nothing.
     pub(super) fn hear_again(&mut self, now: Duration) {
         self.settle_again(now);
-        if let Stance::Leading { settled, .. } = &mut self.election.stance {
+        if let Stance::Leading { settled, asked, .. } = &mut self.election.stance {
+            // A newer topology that nobody has shown is waited for anew.
+            *asked = None;
             if !self.members.is_empty() {
                 *settled = Duration::MAX;
             }
