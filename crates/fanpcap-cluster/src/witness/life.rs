@@ -7,7 +7,6 @@ use fanpcap_buckets::layout::BUCKETS;
 use super::port::{Port, RECENT};
 use super::report::{Counts, Report, Summary};
 use super::span::{Span, signed};
-use super::stale::alone;
 use super::verdict::Verdict;
 use crate::identity::NodeId;
 
@@ -219,4 +218,9 @@ impl Around<'_> {
         let most = self.after.map_or(least, |report| signed(count(report)));
         Span { least, most }
     }
+}
+
+/// Packets of a bucket captured outside unions between two reports.
+pub(super) fn alone(from: &Report, to: &Report, bucket: usize) -> u64 {
+    to.alone(bucket).saturating_sub(from.alone(bucket))
 }

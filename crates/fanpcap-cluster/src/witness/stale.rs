@@ -3,8 +3,7 @@
 use std::ptr;
 
 use super::ledger::Ledger;
-use super::life::{Around, End, Life};
-use super::report::Report;
+use super::life::{Around, End, Life, alone};
 use crate::identity::Revision;
 
 impl Ledger {
@@ -99,9 +98,4 @@ fn captured(life: &Life, around: &Around<'_>, bucket: usize) -> u64 {
     let after = around.after.unwrap_or(life.last());
     let before = around.before.map_or(0, |report| report.captured[bucket]);
     after.captured[bucket].saturating_sub(before)
-}
-
-/// Packets of a bucket captured outside unions between two reports.
-pub(super) fn alone(from: &Report, to: &Report, bucket: usize) -> u64 {
-    to.alone(bucket).saturating_sub(from.alone(bucket))
 }

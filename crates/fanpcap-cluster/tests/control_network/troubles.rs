@@ -10,7 +10,8 @@ use fanpcap_cluster::control::{
 use fanpcap_cluster::{Announcement, NodeEvent, NodeId, Refusal, Revision, WriteError};
 
 use crate::network::{Network, coordinator_at, node_at, part};
-use crate::{SECOND, ask, settled};
+use crate::wishes::ask;
+use crate::{SECOND, settled};
 
 /// The coordinators' files and the agents' memory are gone. The tables in the nodes' kernels are
 /// not.
