@@ -27,6 +27,7 @@ fn topology(node: NodeId) -> Topology {
             Some(Slot(u8::from(bucket % 2 == 0)))
         }))),
         analyzers: Vec::new(),
+        filter: None,
     }
 }
 

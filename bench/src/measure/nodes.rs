@@ -158,6 +158,7 @@ impl Node {
             cluster: 0,
             action: Action::Pass,
             lanes: Lanes::for_queues(1),
+            filter: None,
         };
         let selector = Selector::load(&program, 4096)?;
         let claims = Claims::new(|bucket| match bucket % nodes == node {

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::num::ParseIntError;
 use std::str::FromStr;
 
-use fanpcap_select::{Key, Selection};
+use fanpcap_select::{Filter, Key, Selection};
 
 use crate::identity::{NodeId, Revision};
 use crate::topology::Topology;
@@ -118,6 +118,8 @@ pub struct Wishes {
     pub selection: Selection,
     /// Where records go; empty in distribution mode.
     pub analyzers: Vec<SocketAddr>,
+    /// Which packets are captured; `None`: all. The active coordinator has it of its own settings.
+    pub filter: Option<Filter>,
     /// Nodes that are to have no buckets.
     pub drained: BTreeSet<NodeId>,
     /// Weights that count in the place of what nodes say.

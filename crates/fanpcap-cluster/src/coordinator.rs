@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use fanpcap_select::{Key, Selection};
+use fanpcap_select::{Filter, Key, Selection};
 
 use crate::coordination::{Live, View, Wishes};
 use crate::identity::{NodeId, Revision};
@@ -212,6 +212,7 @@ impl Coordinator {
             members,
             selection: view.wishes.selection,
             analyzers: view.wishes.analyzers.clone(),
+            filter: view.wishes.filter.clone(),
         };
         let members = &served.members;
         if self.served.as_ref() == Some(&served) {
@@ -240,7 +241,7 @@ impl Coordinator {
         if goal.is_none() {
             self.conditions.insert(Note::Nobody);
         }
-        goal
+        goal.map(|goal| goal.filtered(wishes.filter.as_ref()))
     }
 
     /// The first topology, for the nodes that have lived through their hold-down.
@@ -364,6 +365,7 @@ struct Served {
     members: Vec<Member>,
     selection: Selection,
     analyzers: Vec<SocketAddr>,
+    filter: Option<Filter>,
 }
 
 /// The share of a live node, as the operator or else the node itself has it.

@@ -4,7 +4,8 @@
 //!
 //! | bytes | what |
 //! | --- | --- |
-//! | 1 | version of the encoding |
+//! | 1 | version of the encoding: 1, or 2 with a filter |
+//! | 2 and its length, 2 and 8 each | of version 2: the filter's text, its instructions |
 //! | 8 | epoch |
 //! | 1, 4 | selection: key, initial value |
 //! | 1, then 7 each | nodes: slot, node id, weight |
@@ -18,22 +19,26 @@ use std::net::{IpAddr, SocketAddr};
 
 use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_buckets::{Owners, Slot};
-use fanpcap_select::{Key, Selection};
+use fanpcap_select::{Classic, Filter, Key, Selection};
 
 use crate::identity::NodeId;
-use crate::topology::{ANALYZERS, NODES, Seat, Topology};
+use crate::topology::{ANALYZERS, FILTER_CODE, FILTER_TEXT, NODES, Seat, Topology};
 
 #[cfg(test)]
 mod tests;
 
-/// Version of the encoding that [`Topology::encode`] writes, and the only one that is read.
-const VERSION: u8 = 1;
+/// Version of the encoding of topologies without a filter.
+const PLAIN: u8 = 1;
+
+/// Version of the encoding of topologies with a filter, which nodes must not ignore.
+const VERSION: u8 = 2;
 
 /// Bytes of a map of moving buckets.
 const MAP: usize = BUCKETS / 8;
 
 /// Most bytes that a topology is encoded in.
-pub const MOST_ENCODED: usize = 16 + 7 * NODES + 19 * ANALYZERS + BUCKETS + MAP + BUCKETS;
+pub const MOST_ENCODED: usize =
+    16 + 7 * NODES + 19 * ANALYZERS + BUCKETS + MAP + BUCKETS + 4 + FILTER_TEXT + 8 * FILTER_CODE;
 
 /// The keys that packets are selected by, by their numbers.
 const KEYS: [Key; 4] = [Key::Packet, Key::Flow, Key::RoundRobin, Key::Identification];
@@ -43,7 +48,10 @@ impl Topology {
     /// scope is kept.
     pub fn encode(&self) -> Vec<u8> {
         let mut to = Vec::with_capacity(MOST_ENCODED);
-        to.push(VERSION);
+        match &self.filter {
+            None => to.push(PLAIN),
+            Some(filter) => put_filter(&mut to, filter),
+        }
         to.extend(self.epoch.to_be_bytes());
         let key = KEYS.iter().position(|key| *key == self.selection.key);
         to.push(count(key.unwrap_or(usize::MAX)));
@@ -70,9 +78,11 @@ impl Topology {
     /// nodes can follow, or of another version.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Reader(bytes);
-        if from.byte()? != VERSION {
-            return None;
-        }
+        let filter = match from.byte()? {
+            PLAIN => None,
+            VERSION => Some(from.filter()?),
+            _ => return None,
+        };
         let epoch = u64::from_be_bytes(from.array()?);
         let key = *KEYS.get(usize::from(from.byte()?))?;
         let initial = u32::from_be_bytes(from.array()?);
@@ -93,6 +103,7 @@ impl Topology {
             owners,
             heirs,
             analyzers,
+            filter,
         };
         (from.0.is_empty() && topology.check().is_ok()).then_some(topology)
     }
@@ -106,6 +117,23 @@ fn count(len: usize) -> u8 {
 /// The slot of an owner. A bucket without an owner gets a slot that no node can have.
 fn slot_byte(owner: Option<Slot>) -> u8 {
     owner.map_or(u8::MAX, |slot| slot.0)
+}
+
+fn put_filter(to: &mut Vec<u8>, filter: &Filter) {
+    to.push(VERSION);
+    to.extend(length(filter.text.len()).to_be_bytes());
+    to.extend(filter.text.bytes());
+    to.extend(length(filter.code.len()).to_be_bytes());
+    for &Classic { code, jt, jf, k } in &filter.code {
+        to.extend(code.to_be_bytes());
+        to.extend([jt, jf]);
+        to.extend(k.to_be_bytes());
+    }
+}
+
+/// A length of a filter; both are below 65,536.
+fn length(len: usize) -> u16 {
+    u16::try_from(len).unwrap_or(u16::MAX)
 }
 
 fn put_address(to: &mut Vec<u8>, address: &SocketAddr) {
@@ -145,6 +173,24 @@ impl Reader<'_> {
 
     fn byte(&mut self) -> Option<u8> {
         self.array().map(|[byte]| byte)
+    }
+
+    fn filter(&mut self) -> Option<Filter> {
+        let len = usize::from(u16::from_be_bytes(self.array()?));
+        let (text, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        let text = std::str::from_utf8(text).ok()?.to_owned();
+        let len = u16::from_be_bytes(self.array()?);
+        let code = (0..len).map(|_| self.instruction());
+        let code = code.collect::<Option<_>>()?;
+        Some(Filter { text, code })
+    }
+
+    fn instruction(&mut self) -> Option<Classic> {
+        let code = u16::from_be_bytes(self.array()?);
+        let [jt, jf] = self.array()?;
+        let k = u32::from_be_bytes(self.array()?);
+        Some(Classic { code, jt, jf, k })
     }
 
     fn seat(&mut self) -> Option<Seat> {

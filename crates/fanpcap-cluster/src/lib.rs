@@ -24,4 +24,6 @@ pub use coordination::{
 pub use encoding::MOST_ENCODED;
 pub use identity::{NodeId, Revision};
 pub use part::Part;
-pub use topology::{ANALYZERS, NODES, Phase, Seat, Topology, TopologyError};
+pub use topology::{
+    ANALYZERS, FILTER_CODE, FILTER_TEXT, NODES, Phase, Seat, Topology, TopologyError,
+};

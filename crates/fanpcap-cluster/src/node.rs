@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use fanpcap_buckets::Slot;
-use fanpcap_select::{Claims, Selection};
+use fanpcap_select::{Claims, Filter, Selection};
 
 use crate::coordination::{NodeEvent, Refusal};
 use crate::identity::{NodeId, Revision};
@@ -39,6 +39,8 @@ pub struct Orders {
     pub goal: Option<Claims>,
     /// Where records go, by bucket; empty in distribution mode.
     pub analyzers: Vec<SocketAddr>,
+    /// Which of its packets it captures; `None`: all.
+    pub filter: Option<Filter>,
 }
 
 /// What a node has to do.
@@ -239,6 +241,7 @@ impl Node {
             claims: slot.map_or_else(Claims::none, |slot| topology.claims(slot)),
             goal: topology.goal(slot),
             analyzers: topology.analyzers.clone(),
+            filter: topology.filter.clone(),
         })))
     }
 }

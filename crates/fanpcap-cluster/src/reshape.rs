@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 
 use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_buckets::{Owners, Share, Slot, plan};
-use fanpcap_select::{Key, Selection, in_turn};
+use fanpcap_select::{Filter, Key, Selection, in_turn};
 
 use crate::identity::NodeId;
 use crate::topology::{NODES, Seat, Topology};
@@ -38,6 +38,8 @@ pub struct Goal {
     pub selection: Selection,
     /// Where records are to go.
     pub analyzers: Vec<SocketAddr>,
+    /// Which packets are to be captured; `None`: all.
+    pub filter: Option<Filter>,
 }
 
 impl Goal {
@@ -76,7 +78,17 @@ impl Goal {
             table,
             selection,
             analyzers: analyzers.to_vec(),
+            filter: None,
         })
+    }
+
+    /// The same goal with this filter.
+    #[must_use]
+    pub fn filtered(self, filter: Option<&Filter>) -> Self {
+        Self {
+            filter: filter.cloned(),
+            ..self
+        }
     }
 
     /// Whether the topology is on its way to this goal, or there.
@@ -87,6 +99,7 @@ impl Goal {
         self.table == *table
             && self.selection == topology.selection
             && self.analyzers == topology.analyzers
+            && self.filter == topology.filter
             && self.seats.iter().all(|seat| topology.seats.contains(seat))
             && topology
                 .seats
@@ -105,6 +118,7 @@ pub fn first(goal: &Goal) -> Topology {
         owners: goal.table.clone(),
         heirs: None,
         analyzers: goal.analyzers.clone(),
+        filter: goal.filter.clone(),
     }
 }
 

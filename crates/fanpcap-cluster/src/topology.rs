@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use fanpcap_buckets::{Owners, Slot};
-use fanpcap_select::{Claim, Claims, Selection};
+use fanpcap_select::{Claim, Claims, Filter, Selection};
 
 use crate::identity::NodeId;
 
@@ -13,6 +13,12 @@ pub const NODES: usize = 128;
 
 /// Most analyzers of a cluster.
 pub const ANALYZERS: usize = 16;
+
+/// Most bytes of a filter's text.
+pub const FILTER_TEXT: usize = 2048;
+
+/// Most instructions of a filter.
+pub const FILTER_CODE: usize = 1024;
 
 /// The stage of a change: `stable`, `union`, `stable`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +56,8 @@ pub struct Topology {
     /// Where records go: bucket `b` to the analyzer `b` modulo their number. Empty in distribution
     /// mode.
     pub analyzers: Vec<SocketAddr>,
+    /// Which packets the nodes capture of their own; `None`: all.
+    pub filter: Option<Filter>,
 }
 
 /// Why a topology is no good.
@@ -63,6 +71,8 @@ pub enum TopologyError {
     Owners,
     /// It has more than [`ANALYZERS`] analyzers.
     Analyzers,
+    /// Its filter is longer than [`FILTER_TEXT`] bytes or [`FILTER_CODE`] instructions.
+    Filter,
 }
 
 impl fmt::Display for TopologyError {
@@ -72,6 +82,10 @@ impl fmt::Display for TopologyError {
             Self::Seats => write!(f, "each node has a slot below {NODES} and an id of its own"),
             Self::Owners => write!(f, "each bucket belongs to a node of the topology"),
             Self::Analyzers => write!(f, "a topology has at most {ANALYZERS} analyzers"),
+            Self::Filter => write!(
+                f,
+                "a filter has at most {FILTER_TEXT} bytes, and {FILTER_CODE} instructions"
+            ),
         }
     }
 }
@@ -147,6 +161,10 @@ impl Topology {
         if self.analyzers.len() > ANALYZERS {
             return Err(TopologyError::Analyzers);
         }
+        let is_short = |it: &Filter| it.text.len() <= FILTER_TEXT && it.code.len() <= FILTER_CODE;
+        if !self.filter.as_ref().is_none_or(is_short) {
+            return Err(TopologyError::Filter);
+        }
         Ok(())
     }
 
@@ -181,6 +199,7 @@ mod tests {
             owners: Box::new([Some(Slot(0)); BUCKETS]),
             heirs: None,
             analyzers: Vec::new(),
+            filter: None,
         }
     }
 

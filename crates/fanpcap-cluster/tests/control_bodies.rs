@@ -62,7 +62,7 @@ prop_compose! {
         drained in btree_set(any::<u32>().prop_map(NodeId), 0..20),
         weights in btree_map(any::<u32>().prop_map(NodeId), any::<u16>(), 0..20),
     ) -> Wishes {
-        Wishes { selection, analyzers, drained, weights }
+        Wishes { selection, analyzers, filter: None, drained, weights }
     }
 }
 
@@ -88,7 +88,7 @@ prop_compose! {
             heirs[*bucket] = heirs[(bucket + 1) % BUCKETS];
         }
         let heirs = (heirs != owners).then_some(heirs);
-        Topology { epoch, selection, seats, owners, heirs, analyzers }
+        Topology { epoch, selection, seats, owners, heirs, analyzers, filter: None }
     }
 }
 

@@ -5,6 +5,7 @@ mod keys;
 mod file;
 mod secret;
 mod check;
+mod filter;
 
 use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
@@ -54,6 +55,8 @@ pub struct Conf {
     pub header: u16,
     /// How packets are selected. The coordinator draws the initial value, but for `fixed`.
     pub selection: Selection,
+    /// The pcap filter that packets must pass.
+    pub filter: Option<Placed<String>>,
     /// Where counts go, and records in capture mode.
     pub analyzers: Vec<SocketAddr>,
     /// How records get to the analyzers.

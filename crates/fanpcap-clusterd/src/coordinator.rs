@@ -49,6 +49,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let wishes = Wishes {
         selection: selection(&conf).context("drawing the hash's initial value")?,
         analyzers: conf.analyzers.clone(),
+        filter: conf.filter()?,
         ..Wishes::default()
     };
     let side = engine::coordinator_side(&conf, &name(), wishes)?;

@@ -87,7 +87,7 @@ fn fixed_topology(conf: &Conf) -> Result<Topology> {
     members.sort_unstable_by_key(|member| member.node);
     let goal = Goal::new(None, &members, conf.selection, &conf.analyzers);
     let goal = goal.context("the cluster has no node that may have packets")?;
-    Ok(reshape::first(&goal))
+    Ok(reshape::first(&goal.filtered(conf.filter()?.as_ref())))
 }
 
 #[cfg(test)]

@@ -87,6 +87,7 @@ mod tests {
             owners: Box::new([Some(fanpcap_buckets::Slot(0)); fanpcap_buckets::layout::BUCKETS]),
             heirs: None,
             analyzers: Vec::new(),
+            filter: None,
         };
         let mut engine = Fixed::new(topology.clone());
         let news = engine.poll(Duration::ZERO).unwrap();

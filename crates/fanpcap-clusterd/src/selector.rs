@@ -393,6 +393,7 @@ impl Selector {
                 others: self.cause(counts::OTHERS),
                 lost: self.cause(counts::LOST),
                 shared: all_shared,
+                filtered: self.cause(counts::FILTERED),
             },
         }
     }

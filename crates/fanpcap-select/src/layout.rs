@@ -89,6 +89,8 @@ pub mod counts {
     pub const OTHERS: usize = 24;
     /// Packets that found no room in a ring.
     pub const LOST: usize = 32;
+    /// This node's packets that did not pass the cluster's filter.
+    pub const FILTERED: usize = 40;
 
     /// Where the counters of 64 bits of lane 0 are.
     pub const fn long(lanes: Lanes) -> usize {

@@ -24,6 +24,8 @@ pub mod native;
 pub use claims::{Claim, Claims, in_turn};
 pub use control::Control;
 pub use digest::{PAYLOAD, digest};
+pub use fanpcap_bpf::Classic;
+pub use fanpcap_steer::ir::Filter;
 pub use keys::{Keys, Number};
 pub use program::{Action, Program};
 pub use selection::{Key, Selection};

@@ -1,5 +1,7 @@
 //! A node's selection in user space: what the BPF program does, packet by packet.
 
+use fanpcap_steer::ir::Filter;
+use fanpcap_steer::native::Packet;
 use fanpcap_wire::Frame;
 
 use crate::in_line::{Announced, InLine, Kind, decode};
@@ -19,6 +21,11 @@ pub enum Verdict {
         /// The claim. The node drops the packet if it is [`Claim::Elsewhere`].
         claim: Claim,
     },
+    /// A packet of this bucket, which is this node's, and which the cluster's filter drops.
+    Filtered {
+        /// The bucket.
+        bucket: usize,
+    },
 }
 
 /// A node's counters besides those of buckets.
@@ -36,6 +43,8 @@ pub struct Causes {
     pub lost: u64,
     /// Packets that were this node's and another's too, in a union.
     pub shared: u64,
+    /// Packets that were this node's and did not pass the cluster's filter.
+    pub filtered: u64,
 }
 
 /// A node.
@@ -43,6 +52,7 @@ pub struct Causes {
 pub struct Node {
     cluster: u32,
     keys: Keys,
+    filter: Option<Filter>,
     tables: [Claims; 2],
     control: Control,
     /// The control word that counts from the next topology update in the stream.
@@ -58,6 +68,7 @@ impl Node {
         Self {
             cluster,
             keys: Keys::new(selection),
+            filter: None,
             tables: [Claims::none(), Claims::none()],
             control: Control::default(),
             next: None,
@@ -65,6 +76,11 @@ impl Node {
             last_beacon: None,
             causes: Causes::default(),
         }
+    }
+
+    /// Drops what does not pass this filter from now on.
+    pub fn filter(&mut self, filter: Option<Filter>) {
+        self.filter = filter;
     }
 
     /// Puts these claims in force, and withdraws a prepared table.
@@ -108,6 +124,11 @@ impl Node {
         self.causes.others += u64::from(number.is_other);
         let (bucket, claim) = (number.bucket, self.tables[generation].of(number.bucket));
         self.causes.shared += u64::from(claim == Claim::Shared);
+        let accepts = |filter: &Filter| filter.accepts(&Packet::of(*frame));
+        if claim != Claim::Elsewhere && !self.filter.as_ref().is_none_or(accepts) {
+            self.causes.filtered += 1;
+            return Verdict::Filtered { bucket };
+        }
         Verdict::Packet { bucket, claim }
     }
 

@@ -14,6 +14,7 @@ mod key;
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::{MapSpec, Object};
 use fanpcap_steer::ebpf::{self, EbpfError, Keyed};
+use fanpcap_steer::ir::Filter;
 
 use crate::keys::flow_tree;
 use crate::layout::{self, Lanes};
@@ -36,7 +37,7 @@ pub enum Action {
 }
 
 /// A node's BPF program.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Program {
     /// How the cluster selects.
     pub selection: Selection,
@@ -46,6 +47,8 @@ pub struct Program {
     pub action: Action,
     /// The device's lanes.
     pub lanes: Lanes,
+    /// Which of this node's packets it drops: what the filter rejects.
+    pub filter: Option<Filter>,
 }
 
 impl Program {
@@ -97,9 +100,16 @@ impl Keyed for Program {
         key::by_content(self, asm);
     }
 
-    fn leave(&self, asm: &mut Assembler) {
+    fn filter(&self) -> Option<&Filter> {
+        self.filter.as_ref()
+    }
+
+    fn leave(&self, asm: &mut Assembler, filter: Option<Label>) {
         self.bucket(asm);
         self.claim(asm);
+        if let Some(filter) = filter {
+            self.pass_filter(asm, filter);
+        }
         match self.action {
             Action::Pass => self.pass_own(asm),
             Action::PassToNext => {

@@ -43,6 +43,7 @@ fn topology(owner: u8, heir: Option<u8>) -> Topology {
         owners: table(owner),
         heirs: heir.map(table),
         analyzers: Vec::new(),
+        filter: None,
     }
 }
 

@@ -8,7 +8,7 @@ use super::message::{Kind, Message};
 const SHARE: usize = 250;
 
 /// Most parts of a list. The longest list is a coordinator's state in a full cluster.
-const PARTS: usize = 80;
+const PARTS: usize = 96;
 
 /// The messages that carry a list: one, or its parts. `transfer` tells this list from the sender's
 /// others of the type.

@@ -100,6 +100,8 @@ pub struct Change {
     pub moving: usize,
     /// Whether records go to other analyzers than before.
     pub redirects: bool,
+    /// Whether other packets pass the filter than before.
+    pub filters: bool,
     /// Whether it is the last topology once more, for nodes that follow one which is lost.
     pub repeats: bool,
 }
@@ -135,6 +137,7 @@ impl Change {
             weighed: weighed.map(|seat| (seat.node, seat.weight)).collect(),
             moving: heirs.map_or(0, |heirs| reshape::moves(&after.owners, heirs)),
             redirects: before.is_some_and(|before| before.analyzers != after.analyzers),
+            filters: before.is_some_and(|before| before.filter != after.filter),
             repeats: before.is_some_and(|before| reshape::again(before) == *after),
         }
     }
@@ -154,6 +157,7 @@ impl Change {
             ("drain", self.weighed.iter().any(|(_, weight)| *weight == 0)),
             ("weight", self.weighed.iter().any(|(_, weight)| *weight > 0)),
             ("analyzers", self.redirects),
+            ("filter", self.filters),
             ("again", self.repeats),
         ];
         let causes = causes.into_iter().filter(|(_, holds)| *holds);

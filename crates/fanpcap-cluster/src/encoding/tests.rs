@@ -10,12 +10,13 @@ fn topologies() -> impl Strategy<Value = Topology> {
     let analyzers = proptest::collection::vec(address, 0..=ANALYZERS);
     let rest = (
         any::<u64>(),
+        proptest::option::of(filters()),
         0_u8..4,
         any::<u32>(),
         any::<u64>(),
         any::<Option<u64>>(),
     );
-    (seats, analyzers, rest).prop_map(|(weights, analyzers, (epoch, by, initial, a, b))| {
+    (seats, analyzers, rest).prop_map(|(weights, analyzers, (epoch, filter, by, initial, a, b))| {
         let slots: Vec<Slot> = weights.keys().map(|&slot| Slot(slot)).collect();
         let table = |seed: u64| -> Box<Owners> {
             Box::new(std::array::from_fn(|bucket| {
@@ -37,8 +38,16 @@ fn topologies() -> impl Strategy<Value = Topology> {
             heirs: b.map(table).filter(|heirs| *heirs != owners),
             owners,
             analyzers,
+            filter,
         }
     })
+}
+
+/// Any filter, which need not be a filter's code.
+fn filters() -> impl Strategy<Value = Filter> {
+    let one = any::<(u16, u8, u8, u32)>().prop_map(|(code, jt, jf, k)| Classic { code, jt, jf, k });
+    let code = proptest::collection::vec(one, 0..=FILTER_CODE);
+    (".{0,99}", code).prop_map(|(text, code)| Filter { text, code })
 }
 
 proptest! {
@@ -74,9 +83,9 @@ proptest! {
     }
 }
 
-#[test]
-fn what_no_encoder_writes_is_refused() {
-    let pair = Topology {
+/// Two nodes, of which one gets all buckets of the other.
+fn pair() -> Topology {
+    Topology {
         epoch: 9,
         selection: Selection::default(),
         seats: vec![
@@ -94,12 +103,32 @@ fn what_no_encoder_writes_is_refused() {
         owners: Box::new([Some(Slot(1)); BUCKETS]),
         heirs: Some(Box::new([Some(Slot(2)); BUCKETS])),
         analyzers: Vec::new(),
-    };
-    let good = pair.encode();
-    assert_eq!(Topology::decode(&good), Some(pair));
+        filter: None,
+    }
+}
+
+#[test]
+fn only_a_filter_needs_the_newer_version() {
+    let mut topology = pair();
+    assert_eq!(topology.encode()[0], 1);
+    topology.filter = Some(Filter {
+        text: "ip".to_owned(),
+        code: vec![Classic::keep(1); FILTER_CODE],
+    });
+    assert_eq!(topology.encode()[0], 2);
+    assert_eq!(Topology::decode(&topology.encode()), Some(topology.clone()));
+    let filter = topology.filter.as_mut().expect("a filter");
+    filter.code.push(Classic::keep(1));
+    assert_eq!(Topology::decode(&topology.encode()), None);
+}
+
+#[test]
+fn what_no_encoder_writes_is_refused() {
+    let good = pair().encode();
+    assert_eq!(Topology::decode(&good), Some(pair()));
     // The version, the key, a slot, an owner, the phase, and an heir who is the owner.
     let others = [
-        (0, 2),
+        (0, 3),
         (9, 5),
         (15, 2),
         (30, 7),

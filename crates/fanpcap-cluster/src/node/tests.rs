@@ -17,6 +17,7 @@ fn alone(epoch: u64, node: u32) -> Box<Topology> {
         owners: Box::new([Some(Slot(3)); BUCKETS]),
         heirs: None,
         analyzers: Vec::new(),
+        filter: None,
     })
 }
 

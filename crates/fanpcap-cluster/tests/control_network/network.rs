@@ -95,6 +95,7 @@ pub(crate) fn topology(epoch: u64, nodes: &[NodeId]) -> Topology {
         owners: Box::new(owners),
         heirs: None,
         analyzers: Vec::new(),
+        filter: None,
     }
 }
 

@@ -36,6 +36,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let conf = Conf::load(file)?;
     conf.check_files(Role::Node)?;
+    conf.filter()?;
     let (file, cluster) = (file.display(), &conf.cluster);
     if conf.selection.key == Key::RoundRobin && conf.beacon.is_none() {
         bail!(

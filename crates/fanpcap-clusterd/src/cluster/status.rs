@@ -217,11 +217,13 @@ fn table(cluster: &str, picture: &Picture) -> String {
     let mut text = format!("cluster {cluster}, coordinator {leader}\n");
     let topology = picture.view.topology.as_ref();
     text += &topology.map_or("no topology yet\n".to_owned(), |(revision, topology)| {
+        let filter = topology.filter.as_ref();
         format!(
-            "topology {revision}, epoch {}, {}, select = {}\n",
+            "topology {revision}, epoch {}, {}, select = {}\n{}",
             topology.epoch,
             phase(topology),
-            topology.selection.key.name()
+            topology.selection.key.name(),
+            filter.map_or_else(String::new, |it| format!("filter = {}\n", it.text))
         )
     });
     let _ = writeln!(
@@ -264,6 +266,7 @@ fn object(cluster: &str, picture: &Picture) -> Value {
             "epoch": topology.epoch,
             "phase": phase(topology),
             "select": topology.selection.key.name(),
+            "filter": topology.filter.as_ref().map(|it| &it.text),
         })
     });
     let nodes = rows(&picture.view).into_iter().map(|row| {

@@ -63,6 +63,7 @@ fn object(revision: Revision, topology: &Topology) -> Value {
         "revision": revision.0,
         "epoch": topology.epoch,
         "key": topology.selection.key.name(),
+        "filter": topology.filter.as_ref().map(|it| &it.text),
         "nodes": nodes.collect::<Vec<_>>(),
         "analyzers": analyzers.collect::<Vec<_>>(),
         "owners": slots(&topology.owners),

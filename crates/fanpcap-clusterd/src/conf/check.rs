@@ -34,6 +34,7 @@ pub(super) fn conf(entries: &[Entry], source: &str) -> Result<Conf, Report> {
         mode: found.mode(),
         header: found.number(Key::Header, 52),
         selection: found.selection(),
+        filter: found.filter(),
         analyzers: found.addresses(Key::Analyzers),
         transport: found.transport(),
         records: found.records()?,
@@ -77,6 +78,12 @@ impl<'a> Found<'a> {
             Some(Value::Names(names)) => names.clone(),
             _ => Vec::new(),
         }
+    }
+
+    fn filter(&self) -> Option<Placed<String>> {
+        let place = self.entry(Key::Filter)?.at.clone();
+        let value = self.name(Key::Filter)?;
+        Some(Placed { value, place })
     }
 
     fn word(&self, key: Key) -> Option<&'static str> {
@@ -334,7 +341,15 @@ impl<'a> Found<'a> {
                 let fault = fault.hint("remove it, or write 'transport = dicap'");
                 Err(self.blame(fault, self.entry(Key::DicapPort)))
             }
-            Mode::Capture => Ok(()),
+            Mode::Capture => match self.entry(Key::Filter) {
+                Some(entry) => {
+                    let message = "'filter' is for mode 'distribution', not 'capture'";
+                    let fault = Fault::new("cluster-settings-bad", message);
+                    let fault = fault.hint("remove it, and filter the analyzers' files");
+                    Err(self.blame(fault, Some(entry)))
+                }
+                None => Ok(()),
+            },
             Mode::Distribution => match OF_CAPTURE.into_iter().find_map(|key| self.entry(key)) {
                 Some(entry) => {
                     let name = quote(entry.row.name);

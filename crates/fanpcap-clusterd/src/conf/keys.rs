@@ -31,6 +31,7 @@ pub(crate) enum Key {
     Mode,
     Header,
     Select,
+    Filter,
     Analyzers,
     Transport,
     RecordsCa,
@@ -89,7 +90,7 @@ impl Row {
 }
 
 /// All keys. A test compares the table with cluster.conf(5).
-pub(crate) static KEYS: [Row; 34] = [
+pub(crate) static KEYS: [Row; 35] = [
     row(Key::Cluster, "cluster", Takes::Name),
     row(Key::Secrets, "key_file", Takes::Path).times(2),
     row(Key::Engine, "engine", Takes::Choice(ENGINES)),
@@ -121,6 +122,7 @@ pub(crate) static KEYS: [Row; 34] = [
     row(Key::Mode, "mode", Takes::Choice(MODES)),
     row(Key::Header, "header", Takes::Number(34, 234)),
     row(Key::Select, "select", Takes::Choice(SELECTIONS)),
+    row(Key::Filter, "filter", Takes::Text),
     row(Key::Analyzers, "analyzers", Takes::Addresses),
     row(Key::Transport, "transport", Takes::Choice(TRANSPORTS)),
     row(Key::RecordsCa, "records_ca", Takes::Path),

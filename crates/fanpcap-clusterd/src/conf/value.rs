@@ -34,6 +34,8 @@ pub(crate) enum Takes {
     Device,
     /// Names of devices.
     Devices,
+    /// A pcap filter.
+    Text,
     /// An absolute path.
     Path,
     /// A number from the first to the second.
@@ -74,6 +76,7 @@ impl Takes {
             Self::Name => name(text).map(Value::Name),
             Self::Device => device(text).map(Value::Name),
             Self::Devices => devices(text).map(Value::Names),
+            Self::Text => Ok(Value::Name(text.to_owned())),
             Self::Path => path(text).map(Value::Path),
             Self::Number(min, max) => number(text, min, max).map(Value::Number),
             Self::Time(min, max) => time(text, min, max).map(Value::Time),

@@ -19,7 +19,7 @@ pub(crate) struct State {
 pub(crate) struct Set {
     /// The kernel's number of the BPF program.
     pub(crate) program: u32,
-    /// A hash of the BPF program's code, to see whether another one is needed.
+    /// A hash of the BPF program's code but for the filter, to see whether another one is needed.
     pub(crate) code: u64,
     /// Receive queues that it counts apart.
     pub(crate) lanes: u32,
@@ -27,6 +27,8 @@ pub(crate) struct Set {
     pub(crate) bytes: u16,
     /// When its counters were 0, in nanoseconds since 1970.
     pub(crate) since: u64,
+    /// A hash of the filter; 0 without one.
+    pub(crate) filter: u64,
 }
 
 const HEAD: &str = "fanpcap node 1";
@@ -54,8 +56,12 @@ impl State {
                 lanes,
                 bytes,
                 since,
+                filter,
             } = set;
             text += &format!("set {program} {code} {lanes} {bytes} {since}\n");
+            if *filter != 0 {
+                text += &format!("filter {filter}\n");
+            }
         }
         for (mark, revision) in &self.loaded {
             text += &format!("loaded {mark} {revision}\n");
@@ -81,8 +87,10 @@ impl State {
                         lanes: lanes.parse().ok()?,
                         bytes: bytes.parse().ok()?,
                         since: since.parse().ok()?,
+                        filter: 0,
                     });
                 }
+                ["filter", filter] => state.set.as_mut()?.filter = filter.parse().ok()?,
                 ["loaded", mark, revision] => {
                     let revision = Revision(revision.parse().ok()?);
                     state.loaded.push((mark.parse().ok()?, revision));
@@ -107,9 +115,11 @@ mod tests {
             lanes: 16,
             bytes: 52,
             since: 7,
+            filter: 0,
         };
+        let other = Set { filter: 8, ..set };
         let loaded = vec![(u32::MAX, Revision(u64::MAX)), (0, Revision(1))];
-        for set in [None, Some(set)] {
+        for set in [None, Some(set), Some(other)] {
             for promiscuous in [false, true] {
                 let loaded = loaded.clone();
                 let state = State {

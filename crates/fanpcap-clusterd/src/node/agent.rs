@@ -162,6 +162,7 @@ impl Agent {
         let Sums {
             seen,
             captured,
+            filtered,
             ring,
             forged,
             ..
@@ -169,6 +170,9 @@ impl Agent {
         let mut line = format!(
             "topology {revision}: {seen} packets seen, {captured} captured, {ring} lost in rings"
         );
+        if filtered > 0 {
+            line += &format!(", {filtered} filtered");
+        }
         for (name, why) in &self.silent {
             line += &format!(", {name} {why}");
         }

@@ -111,7 +111,7 @@ impl Attachment {
         &mut self,
         selector: &Selector,
         set: Set,
-        loaded: (u32, Revision),
+        loaded: Vec<(u32, Revision)>,
     ) -> Result<()> {
         let all = selector.descriptors();
         let names: Vec<String> = (0..all.len()).map(|at| at.to_string()).collect();
@@ -119,7 +119,7 @@ impl Attachment {
         self.hold.keep(set.program, &objects)?;
         let state = State {
             set: Some(set),
-            loaded: vec![loaded],
+            loaded,
             promiscuous: self.state.promiscuous || self.device.set_promiscuous(true)?,
         };
         self.hold.set_state(&state)?;

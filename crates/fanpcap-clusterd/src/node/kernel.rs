@@ -1,5 +1,6 @@
 //! The node's selection in the kernel, on all of its devices: taken over, switched, replaced.
 
+use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hasher};
 use std::io;
 use std::thread;
@@ -151,6 +152,7 @@ impl Kernel {
         if self.selector().is_none() || !self.has(&programs) {
             return self.replace(&programs, orders).map(|()| true);
         }
+        self.refilter(&programs)?;
         let mark = self.begin(orders.revision)?;
         if let Some(selector) = self.selector() {
             selector.switch(&orders.claims, mark);
@@ -173,6 +175,7 @@ impl Kernel {
         } else if !self.has(&programs) {
             return Ok(None);
         }
+        self.refilter(&programs)?;
         let mark = self.begin(orders.revision)?;
         if let Some(selector) = self.selector() {
             selector.prepare(goal, mark);
@@ -188,6 +191,10 @@ impl Kernel {
             "the cluster has 'select = round_robin', which needs one device: packets of several \
              come in no certain order"
         );
+        ensure!(
+            orders.filter.is_none() || !matches!(self.action, Action::Ship { .. }),
+            "the cluster has a filter, which is for mode 'distribution', not 'capture'"
+        );
         let queues: Vec<u32> = self.devices.iter().map(Attachment::queues).collect();
         let program = |lanes| {
             let program = Program {
@@ -195,8 +202,10 @@ impl Kernel {
                 cluster: self.cluster,
                 action: self.action,
                 lanes,
+                filter: orders.filter.clone(),
             };
-            Ok((program, code(&program, queues.len())?))
+            let code = code(&program, queues.len())?;
+            Ok((program, code))
         };
         let lanes = Lanes::of_devices(&queues).into_iter();
         lanes.map(program).collect()
@@ -221,6 +230,29 @@ impl Kernel {
         Ok(mark)
     }
 
+    /// Has the devices run the same selection with another filter, if it has another one. The maps
+    /// stay, so all counts go on, and no packet is missed.
+    fn refilter(&mut self, programs: &[(Program, u64)]) -> Result<()> {
+        for (device, (program, _)) in self.devices.iter_mut().zip(programs) {
+            let filter = filter(program);
+            let set = device.state.set.filter(|set| set.filter != filter);
+            let Some((set, selector)) = set.zip(device.selector.as_ref()) else {
+                continue;
+            };
+            let other = selector.load_beside(program, None)?;
+            let id = other.program().id();
+            let set = Set {
+                program: id.context("the BPF program's number")?,
+                filter,
+                ..set
+            };
+            device.keep(&other, set, device.state.loaded.clone())?;
+            device.run(&other)?;
+            device.selector = Some(other);
+        }
+        Ok(())
+    }
+
     /// Loads BPF programs with their table, and has the devices run them in the place of what is
     /// there.
     fn replace(&mut self, programs: &[(Program, u64)], orders: &Orders) -> Result<()> {
@@ -239,8 +271,9 @@ impl Kernel {
                 lanes: u32::try_from(program.lanes.own())?,
                 bytes: bytes(program.action),
                 since,
+                filter: filter(program),
             };
-            device.keep(selector, set, (mark, orders.revision))?;
+            device.keep(selector, set, vec![(mark, orders.revision)])?;
         }
         self.forget();
         for (device, selector) in self.devices.iter_mut().zip(&selectors) {
@@ -268,16 +301,30 @@ impl Kernel {
     }
 }
 
-/// A hash of the BPF program's code, and of the number of devices: maps of two devices are not for
-/// one of them, which another agent may have.
+/// A hash of the BPF program's code but for the filter, and of the number of devices: maps of two
+/// devices are not for one of them, which another agent may have.
 fn code(program: &Program, devices: usize) -> Result<u64> {
-    let object = program.object()?;
-    let mut hasher = DefaultHasher::new();
-    hasher.write(format!("{object:?}").as_bytes());
+    let program = Program {
+        filter: None,
+        ..program.clone()
+    };
+    let mut hasher = hashed(&program.object()?);
     if devices > 1 {
         hasher.write_usize(devices);
     }
     Ok(hasher.finish())
+}
+
+/// A hash of the filter; 0 without one.
+fn filter(program: &Program) -> u64 {
+    let filter = program.filter.as_ref();
+    filter.map_or(0, |it| hashed(&it.code).finish())
+}
+
+fn hashed(what: &impl Debug) -> DefaultHasher {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(format!("{what:?}").as_bytes());
+    hasher
 }
 
 fn bytes(action: Action) -> u16 {

@@ -80,7 +80,7 @@ fn gauges(told: &Told) -> [Metric; 3] {
 }
 
 /// Values that only grow, until the selection is loaded again.
-fn counters(told: &Told) -> [Metric; 8] {
+fn counters(told: &Told) -> [Metric; 9] {
     let sums = &told.sums;
     [
         (
@@ -94,9 +94,15 @@ fn counters(told: &Told) -> [Metric; 8] {
             sums.captured,
         ),
         (
+            "fanpcap_node_filtered_packets_total",
+            "Packets of this node that the cluster's filter dropped.",
+            sums.filtered,
+        ),
+        (
             "fanpcap_node_elsewhere_packets_total",
             "Packets that other nodes have to capture.",
-            sums.seen.saturating_sub(sums.captured + sums.ring),
+            sums.seen
+                .saturating_sub(sums.captured + sums.filtered + sums.ring),
         ),
         (
             "fanpcap_node_ring_lost_packets_total",
@@ -154,7 +160,8 @@ mod tests {
         let metrics = Metrics::new("/absent".into(), "lab", NodeId(0xa1), "eth1");
         let sums = Sums {
             seen: 100,
-            captured: 30,
+            captured: 20,
+            filtered: 10,
             ring: 2,
             beacons: 5,
             updates: 3,
@@ -178,6 +185,7 @@ mod tests {
         for (name, number) in [
             ("topology_revision", 7),
             ("seen_packets_total", 100),
+            ("filtered_packets_total", 10),
             ("elsewhere_packets_total", 68),
             ("beacons_total", 5),
             ("shipped_records_total", 29),
@@ -190,6 +198,6 @@ mod tests {
         }
         assert_documented("fanpcap_node_", &metrics.families(&told));
         told.shipped = None;
-        assert_eq!(metrics.families(&told).len(), 11);
+        assert_eq!(metrics.families(&told).len(), 12);
     }
 }

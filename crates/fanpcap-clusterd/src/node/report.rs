@@ -90,6 +90,7 @@ impl Reporter {
             beacons,
             updates,
             forged,
+            filtered,
             ..
         } = counts.causes;
         let report = self.report(kernel, revision, (counts, stamp))?;
@@ -98,7 +99,8 @@ impl Reporter {
             updates,
             forged,
             seen: report.seen.iter().sum(),
-            captured: report.captured.iter().sum(),
+            captured: report.captured.iter().sum::<u64>().saturating_sub(filtered),
+            filtered,
             ring: report.summary.ring,
         };
         match &mut self.to {
@@ -156,6 +158,8 @@ fn at_one_time<T>(
 pub(super) struct Sums {
     pub(super) seen: u64,
     pub(super) captured: u64,
+    /// Packets that were the node's, and that the cluster's filter dropped.
+    pub(super) filtered: u64,
     pub(super) ring: u64,
     pub(super) beacons: u64,
     pub(super) updates: u64,

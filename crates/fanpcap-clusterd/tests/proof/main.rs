@@ -13,3 +13,4 @@ mod outages;
 mod reports;
 mod ports;
 mod legs;
+mod filter;

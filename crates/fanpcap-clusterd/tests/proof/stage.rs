@@ -182,10 +182,12 @@ impl Stage {
         Ok(())
     }
 
-    /// Kills the coordinator that leads. Returns its name.
+    /// Kills the coordinator that leads. Returns its name. The embedded engine's is the only one.
     pub(crate) fn kill_coordinator(&mut self) -> Result<String> {
         let name = self.leader()?.context("no coordinator leads")?;
-        let of_process = |child: &&mut Child| name.ends_with(&format!("/{}", child.id()));
+        let is_only = self.etcd.is_none();
+        let of_process =
+            |child: &&mut Child| is_only || name.ends_with(&format!("/{}", child.id()));
         let child = self.coordinators.iter_mut().find(of_process);
         end(child.with_context(|| format!("coordinator {name} is none of ours"))?)?;
         Ok(name)
@@ -220,6 +222,8 @@ impl Stage {
         let id = id(node);
         let devices = self.devices.join(",");
         let mut command = self.program(&name, &["node", "-i", &devices, "--node", &id])?;
+        let metrics = self.scratch.file(&format!("node{node}.prom"));
+        command.arg("--metrics").arg(metrics);
         let child = self.mirror.on_node(node, || Ok(command.spawn()?))?;
         self.agents[node] = Some(child);
         Ok(())
@@ -423,7 +427,12 @@ impl Stage {
             Ok((count() >= captured).then_some(()))
         });
         all.with_context(|| format!("tcpdump has {} of {captured}", count()))?;
-        Truth::of(self.sent, self.readers.iter().flat_map(Reader::numbers))
+        Truth::of(self.sent, self.numbers())
+    }
+
+    /// What all tcpdumps have captured so far.
+    pub(crate) fn numbers(&self) -> Vec<u64> {
+        self.readers.iter().flat_map(Reader::numbers).collect()
     }
 
     /// What is in the files of an analyzer that was killed while packets come.

@@ -5,7 +5,7 @@ use std::thread;
 
 use fanpcap_clusterd::selector::Selector;
 use fanpcap_select::layout::Lanes;
-use fanpcap_select::{Action, Claim, Claims, Key, Program, Selection};
+use fanpcap_select::{Action, Claim, Claims, Filter, Key, Program, Selection};
 use fanpcap_testkit::frames;
 
 use super::both::{Both, CLUSTER, elsewhere, events};
@@ -18,7 +18,15 @@ pub(crate) fn program(key: Key, initial: u32) -> Program {
         cluster: CLUSTER,
         action: Action::Pass,
         lanes: Lanes::for_queues(1),
+        filter: None,
     }
+}
+
+/// A filter that half of the drawn packets pass, more or less.
+fn filter() -> Filter {
+    let text = "ip or (vlan and udp)".to_owned();
+    let code = fanpcap_pcap::compile_expression(&text).unwrap();
+    Filter { text, code }
 }
 
 /// Runs one packet so often that counters of 16 bits begin anew, while another thread reads them.
@@ -77,7 +85,7 @@ fn kernel_and_user_space_select_the_same() {
     let packets = std::env::var("FANPCAP_PROOF_PACKETS");
     let packets: usize = packets.map_or(100_000, |packets| packets.parse().unwrap());
     for key in KEYS {
-        let mut verdicts = [0; 4];
+        let mut verdicts = [0; 5];
         for seed in 0..u32::try_from(packets.div_ceil(PACKETS)).unwrap() {
             let mut program = program(key, 0x1234_5678_u32.wrapping_mul(seed + 1));
             program.lanes = match seed % 3 {
@@ -85,6 +93,7 @@ fn kernel_and_user_space_select_the_same() {
                 1 => Lanes::for_queues(4),
                 _ => Lanes::SHARED,
             };
+            program.filter = (seed % 2 == 1).then(filter);
             let mut both = Both::new(Selector::load(&program, 0).unwrap(), &program);
             for event in events(seed.into(), PACKETS) {
                 if let Err(difference) = both.happens(&event) {
@@ -98,8 +107,11 @@ fn kernel_and_user_space_select_the_same() {
                 *sum += one;
             }
         }
-        let [idle, in_line, elsewhere, captured] = verdicts;
+        let [idle, in_line, elsewhere, captured, filtered] = verdicts;
         println!("{key:?}: {idle} idle, {in_line} in-line, {elsewhere} elsewhere, {captured} own");
-        assert!(idle > 0 && in_line > 100 && elsewhere > captured / 2 && captured > elsewhere / 2);
+        println!("{key:?}: {filtered} filtered");
+        assert!(idle > 0 && in_line > 100 && filtered > 1000 && captured > filtered);
+        let own = captured + filtered;
+        assert!(elsewhere > own / 2 && own > elsewhere / 2);
     }
 }

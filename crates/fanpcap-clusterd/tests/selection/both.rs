@@ -24,8 +24,8 @@ pub(crate) struct Both {
     begin: Instant,
     /// A device with two queues, which get packets in turn; 0: packets have no device.
     pub(crate) device: u32,
-    /// Idle, in-line, elsewhere, own.
-    pub(crate) verdicts: [u64; 4],
+    /// Idle, in-line, elsewhere, own, filtered.
+    pub(crate) verdicts: [u64; 5],
 }
 
 /// Something that happens to a node.
@@ -51,12 +51,16 @@ impl Both {
     pub(crate) fn new(kernel: Selector, program: &Program) -> Self {
         Self {
             kernel,
-            native: Node::new(program.cluster, program.selection),
+            native: {
+                let mut node = Node::new(program.cluster, program.selection);
+                node.filter(program.filter.clone());
+                node
+            },
             seen: Box::new([0; BUCKETS]),
             captured: Box::new([0; BUCKETS]),
             begin: Instant::now(),
             device: 0,
-            verdicts: [0; 4],
+            verdicts: [0; 5],
         }
     }
 
@@ -95,6 +99,11 @@ impl Both {
         let (kind, expected) = match native {
             Verdict::Idle => (0, XDP_PASS),
             Verdict::InLine(_) => (1, XDP_DROP),
+            Verdict::Filtered { bucket } => {
+                self.seen[bucket] += 1;
+                self.captured[bucket] += 1;
+                (4, XDP_DROP)
+            }
             Verdict::Packet { bucket, claim } => {
                 self.seen[bucket] += 1;
                 if claim == Claim::Elsewhere {

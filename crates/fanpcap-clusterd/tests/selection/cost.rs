@@ -72,8 +72,8 @@ impl Keyed for Varied {
         self.0.key(asm, keyed);
     }
 
-    fn leave(&self, asm: &mut Assembler) {
-        self.0.leave(asm);
+    fn leave(&self, asm: &mut Assembler, filter: Option<Label>) {
+        self.0.leave(asm, filter);
     }
 }
 
@@ -96,7 +96,7 @@ fn eighth() -> Claims {
 
 fn selection(program: Program) -> Selector {
     let varied = Varied(program);
-    let object = match program.selection.key {
+    let object = match varied.0.selection.key {
         Key::Flow => {
             let source = fanpcap_steer::modes::source("flow").unwrap();
             let tree = fanpcap_steer::tree(source, &|_| Err(String::new())).unwrap();
@@ -104,7 +104,7 @@ fn selection(program: Program) -> Selector {
         }
         Key::Packet | Key::RoundRobin | Key::Identification => ebpf::xdp_by_headers(&varied),
     };
-    let selector = Selector::load_object(&object.unwrap(), &program, 1 << 16).unwrap();
+    let selector = Selector::load_object(&object.unwrap(), &varied.0, 1 << 16).unwrap();
     selector.switch(&eighth(), 1);
     selector
 }
@@ -133,7 +133,7 @@ fn the_selection_costs_little() {
     };
     ways.push(("Packet, shipped until the ring is full".to_owned(), shipped));
     let baseline = Loaded::load(&parsed(), "parsed").unwrap();
-    let selectors: Vec<_> = ways.iter().map(|(_, it)| selection(*it)).collect();
+    let selectors: Vec<_> = ways.iter().map(|(_, it)| selection(it.clone())).collect();
     let mut times = vec![Vec::new(); 1 + ways.len()];
     for _ in 0..ROUNDS {
         times[0].push(baseline.time(&packet, PACKETS).unwrap().1);

@@ -63,7 +63,10 @@ fn records_are_of_this_nodes_packets() {
         };
         let expected = match node.judge(&frame, 0) {
             Verdict::Packet { bucket, claim } if claim != Claim::Elsewhere => Some((bucket, claim)),
-            Verdict::Packet { .. } | Verdict::Idle | Verdict::InLine(_) => None,
+            Verdict::Packet { .. }
+            | Verdict::Filtered { .. }
+            | Verdict::Idle
+            | Verdict::InLine(_) => None,
         };
         assert_eq!(records.open(), expected.is_some(), "{frame:02x?}");
         let Some((bucket, claim)) = expected else {

@@ -45,6 +45,7 @@ pub(crate) fn topology(epoch: u64) -> Topology {
         owners: Box::new([Some(Slot(0)); BUCKETS]),
         heirs: None,
         analyzers: Vec::new(),
+        filter: None,
     }
 }
 

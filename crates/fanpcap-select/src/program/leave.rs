@@ -54,6 +54,19 @@ impl Program {
         asm.alu(Op::Or, R8, R3);
     }
 
+    /// Ends with a packet that is not this node's, or that the filter rejects. The claim stays in
+    /// r3.
+    pub(super) fn pass_filter(&self, asm: &mut Assembler, filter: Label) {
+        asm.when(R3.is(0), |asm| end(asm, XDP_DROP));
+        asm.set(R7, R3);
+        asm.call_function(filter, (R6, 0, 0));
+        asm.when(R0.is(0), |asm| {
+            self.count(asm, counts::FILTERED);
+            end(asm, XDP_DROP);
+        });
+        asm.set(R3, R7);
+    }
+
     /// Passes this node's packets on and drops others. Outside a union it does so without a jump,
     /// which no CPU could foretell: the verdict of a claim is the number after it.
     pub(super) fn pass_own(&self, asm: &mut Assembler) {

@@ -1,6 +1,6 @@
 //! BPF programs that compute a key of each packet.
 
-use super::emitter::{Emitter, Plain};
+use super::emitter::{Emitter, Plain, Routine};
 use super::keyed::Keyed;
 use super::needs::Needs;
 use super::view::{DISTANCE_MASK, IPV4, IPV6, NETWORK_MASK, NETWORK_SHIFT, PROTOCOL_MASK};
@@ -29,7 +29,8 @@ impl<'a> Emitter<'a> {
         }
         self.asm.bind(keyed);
         self.asm.note("leave");
-        by.leave(&mut self.asm);
+        let filter = by.filter().map(|_| self.routine_label(Routine::Own));
+        by.leave(&mut self.asm, filter);
     }
 
     /// Replaces the view in r7 by the registers that [`Keyed::key`] expects.

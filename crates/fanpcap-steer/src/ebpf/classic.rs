@@ -9,6 +9,7 @@ mod device;
 
 use super::EbpfError;
 use super::emitter::Emitter;
+use crate::ir::Filter;
 use fanpcap_bpf::assembler::*;
 use fanpcap_bpf::classic::opcode::*;
 use fanpcap_bpf::{Classic, ProgramKind};
@@ -59,12 +60,17 @@ fn memory(index: u32) -> i16 {
 
 impl Emitter<'_> {
     /// Emits [`super::emitter::Routine::Pcap`].
-    pub(super) fn pcap_routine(&mut self, index: usize) -> Made {
-        let tree = self.tree;
-        let Some(filter) = tree.filters.get(index) else {
-            self.asm.exit_with(0);
-            return Ok(());
+    pub(super) fn pcap_routine(&mut self, filter: Option<&Filter>) {
+        let Some(filter) = filter else {
+            return self.asm.exit_with(0);
         };
+        if let Err(error) = self.tagged_and_not(filter) {
+            self.fail(error);
+        }
+    }
+
+    /// The code of a pcap filter for packets with a tag beside the frame, and for others.
+    fn tagged_and_not(&mut self, filter: &Filter) -> Made {
         let untagged = self.asm.label();
         self.tag_beside(untagged);
         if self.asm.is_live() {

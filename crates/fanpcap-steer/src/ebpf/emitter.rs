@@ -69,6 +69,8 @@ pub(super) enum Routine {
     Fragments,
     /// r1: context. Returns whether the pcap filter of this index accepts the frame.
     Pcap(usize),
+    /// The same of the filter of [`Keyed::filter`].
+    Own,
 }
 
 /// The addresses and ports from which a hash is made (the ends of `hash.rs`).
@@ -363,13 +365,18 @@ impl<'a> Emitter<'a> {
     /// Calls a BPF function, which is emitted after the main code. The verifier requires all three
     /// arguments, even if the function does not read them.
     pub(super) fn routine(&mut self, routine: Routine, arguments: impl Arguments) {
+        let label = self.routine_label(routine);
+        self.asm.call_function(label, arguments);
+    }
+
+    /// The label of a BPF function, which is emitted after the main code.
+    pub(super) fn routine_label(&mut self, routine: Routine) -> Label {
         let known = self.routines.iter().find(|(known, _)| *known == routine);
-        let label = known.map(|&(_, label)| label).unwrap_or_else(|| {
+        known.map(|&(_, label)| label).unwrap_or_else(|| {
             let label = self.asm.label();
             self.routines.push((routine, label));
             label
-        });
-        self.asm.call_function(label, arguments);
+        })
     }
 
     fn routines(&mut self) {
@@ -387,9 +394,10 @@ impl<'a> Emitter<'a> {
                 Routine::Quoted => self.quoted_routine(),
                 Routine::Hash(ends) => self.hash_routine(ends),
                 Routine::Fragments => self.fragments_routine(),
-                Routine::Pcap(filter) => {
-                    if let Err(error) = self.pcap_routine(filter) {
-                        self.fail(error);
+                Routine::Pcap(filter) => self.pcap_routine(self.tree.filters.get(filter)),
+                Routine::Own => {
+                    if let Role::Keyed { by, .. } = self.role {
+                        self.pcap_routine(by.filter());
                     }
                 }
             }

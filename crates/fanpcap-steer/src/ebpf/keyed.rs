@@ -2,6 +2,7 @@
 //! a tree, or [`Keyed::key`] makes the key from the headers that the walk has found.
 
 use super::view::{IPV4, IPV6};
+use crate::ir::Filter;
 use fanpcap_bpf::MapSpec;
 use fanpcap_bpf::assembler::*;
 
@@ -29,8 +30,15 @@ pub trait Keyed {
     /// all tags. The code continues after its last instruction, or jumps to `keyed`.
     fn key(&self, asm: &mut Assembler, keyed: Label);
 
-    /// Ends the BPF program for a packet with the key in the lower half of r8.
-    fn leave(&self, asm: &mut Assembler);
+    /// Ends the BPF program for a packet with the key in the lower half of r8. `filter` is the BPF
+    /// function of [`Keyed::filter`]: its r1 is the context, and it returns 0 for a packet that the
+    /// filter rejects.
+    fn leave(&self, asm: &mut Assembler, filter: Option<Label>);
+
+    /// A pcap filter that [`Keyed::leave`] calls.
+    fn filter(&self) -> Option<&Filter> {
+        None
+    }
 }
 
 /// The bit in r7 for [`Keyed::key`] that says that the packet is IPv4.

@@ -3,13 +3,16 @@
 //! These filters load no metadata. Shifts work as in the kernel, because the kernel runs the same
 //! filters.
 
-use fanpcap_bpf::{Classic, Packet, Shifts};
+use crate::ir::Filter;
+use fanpcap_bpf::{Packet, Shifts};
 use fanpcap_wire::Frame;
 
-/// Number of the frame's bytes that the filter keeps. 0 means that the filter rejects the packet.
-/// `length` is the frame's length on the wire, without the tag beside the frame.
-pub(super) fn run(code: &[Classic], frame: &Frame<'_>, length: u32) -> u32 {
-    fanpcap_bpf::run(code, &Tagged::of(frame, length), Shifts::Modulo)
+impl Filter {
+    /// Whether the filter accepts the packet.
+    pub fn accepts(&self, packet: &super::Packet<'_>) -> bool {
+        let frame = Tagged::of(&packet.frame, packet.length);
+        fanpcap_bpf::run(&self.code, &frame, Shifts::Modulo) != 0
+    }
 }
 
 /// A frame into which the tag beside it is inserted, at the place where the tag was on the wire.

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use fanpcap_wire::{Ip, Layers, Link, Udp};
 
-use super::{Packet, address, classic, key};
+use super::{Packet, address, key};
 use crate::hash;
 use crate::ir::{Comparison, Header, Predicate, Property, Side, Tree};
 
@@ -45,9 +45,10 @@ impl<'q> Question<'q> {
                 address.is_ipv6() == *ipv6 && self.is_member(cut, *set)
             }),
             Predicate::Port(side, number) => self.port(*side, *number),
-            Predicate::Pcap(filter) => self.program.filters.get(*filter).is_some_and(|filter| {
-                classic::run(&filter.code, &self.packet.frame, self.packet.length) != 0
-            }),
+            Predicate::Pcap(filter) => {
+                let filter = self.program.filters.get(*filter);
+                filter.is_some_and(|filter| filter.accepts(self.packet))
+            }
             Predicate::Share { index, of, key } => key::hash_of(self.layers, *key, hash::SHARE)
                 .is_some_and(|hash| hash.checked_rem(*of) == Some(*index)),
             Predicate::Rtp => self.udp().and_then(Udp::rtp).is_some(),

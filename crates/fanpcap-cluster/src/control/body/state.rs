@@ -16,7 +16,7 @@ const NOTES: usize = 16;
 const NOTE_BYTES: usize = 400;
 
 /// Most AVPs of a state in a file.
-const MOST_AVPS: usize = 20_000;
+const MOST_AVPS: usize = 24_000;
 
 /// What a standby has to know to become the active coordinator.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -132,6 +132,7 @@ pub(super) fn write_all(to: &mut List, wishes: &Wishes) {
     let Wishes {
         selection,
         analyzers,
+        filter: _,
         drained,
         weights,
     } = wishes;
@@ -156,6 +157,7 @@ pub(super) fn read_all(from: Fields<'_>) -> Result<Wishes, BodyError> {
             initial: from.one(code::INITIAL)?,
         },
         analyzers: from.addresses(ANALYZER, ANALYZERS)?,
+        filter: None,
         drained: from.all(code::DRAINED).map(NodeId).collect(),
         weights: weighted(from).collect::<Result<_, _>>()?,
     };

@@ -191,6 +191,8 @@ impl CoordinatorEnd {
         state.wishes.selection = self.settings.wishes.selection;
         let analyzers = &self.settings.wishes.analyzers;
         state.wishes.analyzers.clone_from(analyzers);
+        let filter = &self.settings.wishes.filter;
+        state.wishes.filter.clone_from(filter);
         self.knowledge.changed();
         self.knowledge.topologys = self.knowledge.transfers;
         self.members = Members::inherited(now, known);

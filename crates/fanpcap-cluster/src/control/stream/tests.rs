@@ -46,6 +46,7 @@ fn view() -> View {
         owners,
         heirs: None,
         analyzers: Vec::new(),
+        filter: None,
     };
     View {
         leads: true,

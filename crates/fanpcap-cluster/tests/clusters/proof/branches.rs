@@ -29,6 +29,7 @@ fn written(revision: u64, replaces: Option<u64>, owner: u32) -> Written {
         owners: Box::new([Some(seat.slot); BUCKETS]),
         heirs: None,
         analyzers: Vec::new(),
+        filter: None,
     };
     Written {
         revision: Revision(revision),
@@ -48,6 +49,7 @@ fn load(machine: &mut Machine, from: Time, of: &Written) {
         claims: slot.map_or_else(Claims::none, |slot| topology.claims(slot)),
         goal: None,
         analyzers: Vec::new(),
+        filter: None,
     };
     let orders = Some(Rc::new(orders));
     let boot = machine.boot;

@@ -153,7 +153,9 @@ fn the_object_has_the_same() {
         "mode": "distribution", "header": null, "select": "packet",
     });
     assert_eq!(object["nodes"][0], one);
-    let topology = json!({"revision": 9, "epoch": 2, "phase": "union", "select": "packet"});
+    let topology = json!({
+        "revision": 9, "epoch": 2, "phase": "union", "select": "packet", "filter": null,
+    });
     assert_eq!(object["topology"], topology);
     assert_eq!(object["nodes"][3]["state"], "waiting");
     assert_eq!(object["notes"][0], "something is wrong");

@@ -1,7 +1,7 @@
 //! Marks, while updates come in the stream.
 
 use fanpcap_select::in_line::{InLine, Kind};
-use fanpcap_select::{Claim, Selection};
+use fanpcap_select::{Claim, Classic, Filter, Selection};
 use fanpcap_testkit::{Veth, netns};
 
 use super::*;
@@ -17,6 +17,7 @@ fn orders(revision: u64) -> Orders {
         claims: Claims::new(|_| Claim::Mine),
         goal: None,
         analyzers: Vec::new(),
+        filter: None,
     }
 }
 
@@ -76,6 +77,67 @@ fn a_mark_is_given_once() {
             .devices
             .into_iter()
             .try_for_each(|it| it.detach().map(drop))?;
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// Orders with a filter that passes all packets, or none.
+fn filtered(revision: u64, keep: u32) -> Orders {
+    let filter = Filter {
+        text: keep.to_string(),
+        code: vec![Classic::keep(keep)],
+    };
+    Orders {
+        filter: Some(filter),
+        ..orders(revision)
+    }
+}
+
+/// A packet comes. Returns the verdict, and the packets seen and filtered since the begin.
+fn packet(kernel: &Kernel) -> (u32, [u64; 2]) {
+    let selector = kernel.selector().unwrap();
+    let run = selector.program().run(&[9; 60], &[], 1).unwrap();
+    let counts = selector.counts();
+    (
+        run.verdict,
+        [counts.seen.iter().sum(), counts.causes.filtered],
+    )
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn counts_go_on_with_another_filter_and_another_agent() {
+    netns::within_new(|| {
+        let veth = Veth::new("near", "far", 1)?;
+        let take = || Kernel::take(vec![Device::find(veth.far)?], CLUSTER, Action::PassToNext);
+        let (dropped, pass) = (1, 2);
+        let mut kernel = take()?;
+        assert!(kernel.load(&orders(1))?);
+        assert_eq!(packet(&kernel), (pass, [1, 0]));
+        assert!(!kernel.load(&filtered(2, 0))?, "the same selection");
+        assert_eq!(packet(&kernel), (dropped, [2, 1]));
+        let since = kernel.since();
+        drop(kernel);
+        let mut kernel = take()?;
+        assert_eq!(kernel.revision(), Some(Revision(2)));
+        assert_eq!(packet(&kernel), (dropped, [3, 2]));
+        assert!(!kernel.load(&filtered(3, 9))?);
+        assert_eq!(packet(&kernel), (pass, [4, 2]));
+        assert!(!kernel.load(&orders(4))?);
+        assert_eq!(packet(&kernel), (pass, [5, 2]));
+        assert_eq!(kernel.since(), since);
+        kernel
+            .devices
+            .into_iter()
+            .try_for_each(|it| it.detach().map(drop))?;
+        let mut ships = Kernel::take(
+            vec![Device::find(veth.far)?],
+            CLUSTER,
+            Action::Ship { bytes: 80 },
+        )?;
+        let refused = ships.load(&filtered(5, 9)).unwrap_err().to_string();
+        assert!(refused.contains("not 'capture'"), "{refused}");
         Ok(())
     })
     .unwrap();

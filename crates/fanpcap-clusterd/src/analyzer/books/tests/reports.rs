@@ -46,6 +46,7 @@ fn nodes_whose_reports_lack_are_known() {
         owners: Box::new([Some(Slot(1)); BUCKETS]),
         heirs: None,
         analyzers: Vec::new(),
+        filter: None,
     };
     let seats = [seat(0, 1), seat(1, 2)];
     both.books.know(Revision(1), topology(1, &seats));
