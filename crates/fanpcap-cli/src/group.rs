@@ -80,7 +80,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let source = Source::new(device.as_deref());
     let snapshot = source
         .map_err(|error| without_device(error, device.as_deref()))?
-        .take_only()?;
+        .take()?;
     let asked = device.clone();
     let (Some(device), Some(number)) = (device, number) else {
         ensure!(

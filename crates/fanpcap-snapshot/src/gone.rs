@@ -10,11 +10,13 @@ use fanpcap_linux::packet::ETH_P_SILENT;
 
 use crate::snapshot::{Device, Socket};
 
-/// What the previous snapshot has shown.
+/// What the previous look has shown.
 #[derive(Debug, Default)]
 pub(crate) struct Gone {
     /// The inodes of the unbound sockets.
     unbound: BTreeSet<u32>,
+    /// A socket was unbound for the first time.
+    has_new: bool,
     /// The devices on which a process captures, by process ID. While a socket of the process has
     /// lost its device, this includes the lost device.
     devices: BTreeMap<u32, BTreeSet<String>>,
@@ -24,7 +26,7 @@ impl Gone {
     /// Counts the sockets of handles that wait for their device among those whose device is gone.
     /// Leaves out founders' sockets whose device is gone: they have no meaning any more.
     ///
-    /// A handle that waits is unbound at this snapshot and the previous one. A handle that is not
+    /// A handle that waits is unbound at this look and the previous one. A handle that is not
     /// bound yet is unbound at one of them: every libpcap binds a handle as soon as it has made the
     /// ring.
     pub(crate) fn sort(&mut self, seen: Vec<RosterEntry>) -> Vec<RosterEntry> {
@@ -32,6 +34,7 @@ impl Gone {
         let unbound = unbound.filter(|it| it.ifindex == 0 && is_unbound(it));
         let unbound: BTreeSet<u32> = unbound.map(|it| it.inode).collect();
         let earlier = mem::replace(&mut self.unbound, unbound);
+        self.has_new = !self.unbound.is_subset(&earlier);
         let sorted = |mut seen: RosterEntry| {
             let socket = &mut seen.socket;
             let is_founders = socket.fanout.is_none() && socket.protocol == ETH_P_SILENT;
@@ -46,9 +49,10 @@ impl Gone {
         seen.into_iter().filter_map(sorted).collect()
     }
 
-    /// Whether the last snapshot had sockets that may wait for their device.
-    pub(crate) fn has_unbound(&self) -> bool {
-        !self.unbound.is_empty()
+    /// Whether the last look had sockets of which only another look shows whether they wait for
+    /// their device.
+    pub(crate) fn may_wait(&self) -> bool {
+        self.has_new
     }
 
     /// Notes on which devices processes capture.
@@ -158,23 +162,22 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_waits_that_is_unbound_at_two_snapshots() {
+    fn a_handle_waits_that_is_unbound_at_two_looks() {
         let mut gone = Gone::default();
         let founder = entry(4, u32::MAX, ETH_P_SILENT, false);
-        let mut look = |seen: &[RosterEntry]| -> Vec<(u32, u32)> {
+        let mut look = |seen: &[RosterEntry]| -> (Vec<(u32, u32)>, bool) {
             let sorted = gone.sort(seen.to_vec()).into_iter();
-            sorted
-                .map(|it| (it.socket.inode, it.socket.ifindex))
-                .collect()
+            let sockets = sorted.map(|it| (it.socket.inode, it.socket.ifindex));
+            (sockets.collect(), gone.may_wait())
         };
         let (waits, sends) = (entry(1, 0, 0, true), entry(2, 0, 0, false));
         let starts = entry(3, 0, 0, true);
-        assert_eq!(look(&[starts, sends.clone()]), [(3, 0), (2, 0)]);
+        assert_eq!(look(&[starts, sends.clone()]), (vec![(3, 0), (2, 0)], true));
         let bound = entry(3, 5, 3, true);
         let seen = [waits.clone(), sends.clone(), bound.clone(), founder];
-        assert_eq!(look(&seen), [(1, 0), (2, 0), (3, 5)]);
+        assert_eq!(look(&seen), (vec![(1, 0), (2, 0), (3, 5)], true));
         let seen = [waits, sends, bound];
-        assert_eq!(look(&seen), [(1, u32::MAX), (2, 0), (3, 5)]);
+        assert_eq!(look(&seen), (vec![(1, u32::MAX), (2, 0), (3, 5)], false));
     }
 
     #[test]

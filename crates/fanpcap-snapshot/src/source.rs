@@ -61,11 +61,23 @@ impl Source {
         })
     }
 
-    /// Takes a snapshot.
+    /// Takes a snapshot. If a socket may wait for its device, which only a second look shows, the
+    /// result is the second look's.
     ///
     /// # Errors
     /// The kernel does not list packet sockets or devices.
     pub fn take(&mut self) -> Result<Snapshot> {
+        let first = self.look()?;
+        match self.gone.may_wait() {
+            true => {
+                thread::sleep(BINDS_WITHIN);
+                self.look()
+            }
+            false => Ok(first),
+        }
+    }
+
+    fn look(&mut self) -> Result<Snapshot> {
         let links = link::links().context("listing devices")?;
         let seen = roster::entries().context(
             "listing packet sockets (this needs packet diag in the kernel: CONFIG_PACKET_DIAG)",
@@ -102,22 +114,6 @@ impl Source {
             sockets,
             tables,
         })
-    }
-
-    /// Takes the only snapshot of this source. If a socket may wait for its device, which only a
-    /// second look shows, the result is the second snapshot.
-    ///
-    /// # Errors
-    /// As for [`Source::take`].
-    pub fn take_only(&mut self) -> Result<Snapshot> {
-        let first = self.take()?;
-        match self.gone.has_unbound() {
-            true => {
-                thread::sleep(BINDS_WITHIN);
-                self.take()
-            }
-            false => Ok(first),
-        }
     }
 
     fn devices(&self, links: &[link::Link], seen: &[RosterEntry]) -> Vec<Device> {
@@ -227,7 +223,7 @@ impl Source {
 /// The message about a device that does not exist, and about members that wait for a device.
 fn missing(name: &str) -> String {
     let message = interface::missing(name);
-    let seen = Source::new(None).and_then(|mut source| source.take_only());
+    let seen = Source::new(None).and_then(|mut source| source.take());
     match seen.map_or(0, |snapshot| snapshot.waiting_members()) {
         0 => message,
         waiting => format!("{message}; {}", members_wait(waiting, None)),

@@ -168,7 +168,7 @@ fn device_labels(snapshot: &Snapshot, ifindex: u32) -> Vec<Label> {
     vec![("device", name), ("ifindex", ifindex.to_string())]
 }
 
-fn devices(snapshot: &Snapshot) -> [Family; 6] {
+fn devices(snapshot: &Snapshot) -> [Family; 7] {
     let each = |figures: &[Figure<Counters>]| -> Vec<Sample> {
         let of_device = |device: &Device| {
             let counters = device.counters.as_ref()?;
@@ -220,12 +220,25 @@ fn devices(snapshot: &Snapshot) -> [Family; 6] {
             }),
         ),
         gauge(
+            "fanpcap_device_waiting_members",
+            "Members that wait until a device is back (gone = wait); the label device is gone. No sample if no member waits.",
+            waiting(snapshot),
+        ),
+        gauge(
             "fanpcap_device_stolen_from_host",
             "1 while a member on the XDP engine steals the device's packets from the host (steal = yes), and the host or \
              a container has begun to use the device; otherwise 0.",
             of(&|device| device.stolen_from_host.is_some().into()),
         ),
     ]
+}
+
+/// The number of members that wait for a device that is gone, if any wait.
+fn waiting(snapshot: &Snapshot) -> Vec<Sample> {
+    let gone = snapshot.sockets.iter().find(|it| it.waits_for_device);
+    let labels = gone.map(|it| device_labels(snapshot, it.ifindex));
+    let waiting = Number::Whole(snapshot.waiting_members() as u64);
+    labels.into_iter().map(|it| (it, waiting)).collect()
 }
 
 fn counter(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Family {

@@ -70,6 +70,14 @@ fn say_who_waits() -> Result<()> {
     let [line, _] = said(&["group", "--json"])?;
     let told: Value = serde_json::from_str(&line)?;
     ensure!(told["device"] == "gone" && told["waiting_members_total"] == 2);
+    let [families, _] = said(&["metrics"])?;
+    let waiting = "\nfanpcap_device_waiting_members{device=\"gone\",ifindex=\"4294967295\"} 2\n";
+    ensure!(families.contains(waiting), "{families}");
+    ensure!(!families.contains("\"any\""), "{families}");
+    let [families, _] = said(&["metrics", "any"])?;
+    ensure!(families.is_empty(), "{families}");
+    let [view, _] = said(&["top", "any", "--once", "--json", "--interval", "0.1"])?;
+    ensure!(!view.contains("\"any\""), "{view}");
     for words in [["group", "ftop1"], ["metrics", "ftop1"]] {
         let [_, error] = said(&words)?;
         ensure!(error.contains("no device 'ftop1' "), "{error}");

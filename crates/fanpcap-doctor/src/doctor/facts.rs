@@ -85,7 +85,7 @@ pub(super) fn read(
     // because the groups of all devices are examined. If members wait for a device that is gone,
     // doctor reports them.
     if let Err(error) = Source::new(asked) {
-        let seen = Source::new(None)?.take_only()?;
+        let seen = Source::new(None)?.take()?;
         ensure!(seen.waiting_members() > 0, error);
     }
     let mut source = Source::new(None)?;

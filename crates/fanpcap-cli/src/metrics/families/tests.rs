@@ -72,6 +72,26 @@ fn a_stalled_member_has_no_backlog_and_one_that_waits_has_none_waiting() {
 }
 
 #[test]
+fn members_that_wait_for_their_device_are_counted() {
+    let mut snapshot = fixture::after();
+    let waiting = |snapshot: &Snapshot| {
+        let text = exposition::text(&of(snapshot));
+        let mut lines = text.lines();
+        let line = lines.find(|line| line.starts_with("fanpcap_device_waiting_members{"));
+        line.map(str::to_owned)
+    };
+    assert_eq!(waiting(&snapshot), None);
+    let gone = fixture::device(u32::MAX, "gone", [0; 4]);
+    snapshot.devices.push(gone);
+    for socket in &mut snapshot.sockets[..2] {
+        (socket.ifindex, socket.group) = (u32::MAX, None);
+        socket.waits_for_device = true;
+    }
+    let expected = "fanpcap_device_waiting_members{device=\"gone\",ifindex=\"4294967295\"} 2";
+    assert_eq!(waiting(&snapshot).as_deref(), Some(expected));
+}
+
+#[test]
 fn a_device_named_any_is_not_all_devices() {
     let mut snapshot = fixture::look(1);
     snapshot.devices = [0, 5]
