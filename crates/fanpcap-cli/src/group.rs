@@ -12,7 +12,7 @@ use fanpcap_group::view::GroupTable;
 use fanpcap_group::weight::{self, Drained, WeighError};
 use fanpcap_linux::process::effective_user;
 use fanpcap_linux::wait::clock;
-use fanpcap_snapshot::{Snapshot, Source};
+use fanpcap_snapshot::{Snapshot, Socket, Source};
 use fanpcap_terminal::{group_number, seconds, streams};
 
 use shown::{Shown, Slot};
@@ -134,7 +134,7 @@ fn without_device(error: anyhow::Error, device: Option<&str>) -> anyhow::Error {
     anyhow!("{error}; a group's number follows its device: 'fanpcap group {device} {group}'")
 }
 
-/// A group that has members.
+/// A group that has members or a founder.
 struct Group {
     ifindex: u32,
     shown: Shown,
@@ -257,9 +257,9 @@ fn say(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Checks that the group has a socket on the device.
+/// Checks that the group has a member or a founder on the device.
 fn ensure_there(snapshot: &Snapshot, device: &str, group: u16) -> Result<()> {
-    let groups = snapshot.sockets.iter().filter_map(|it| it.group.as_ref());
+    let groups = snapshot.sockets.iter().filter_map(Socket::of_group);
     let mut groups: Vec<u16> = groups.map(|it| it.number).collect();
     groups.sort_unstable();
     groups.dedup();

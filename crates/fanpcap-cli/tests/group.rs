@@ -229,6 +229,59 @@ fgrp1       7  flow        2  tcpdump
     })
 }
 
+/// `fanpcap serve` has founded the group, first without a member and then with one.
+#[test]
+#[ignore = "needs root: packet sockets in a namespace"]
+fn a_founded_group_is_shown_with_its_founder() -> Result<()> {
+    within(|scratch| {
+        let mut serve = Command::new(COMMAND);
+        serve.args(["serve", "7@fgrp1"]);
+        let mut served = serve.env("PCAP_CONFIG", "/dev/null").spawn()?;
+        let shown = show_founded(scratch, served.id());
+        served.kill()?;
+        served.wait()?;
+        shown
+    })
+}
+
+fn show_founded(scratch: &Scratch, pid: u32) -> Result<()> {
+    let run = |line: &str| Command::new(COMMAND).args(line.split(' ')).output();
+    let founder = format!("founded by fanpcap (process {pid})");
+    let rows = format!(
+        "DEVICE  GROUP  MODE  MEMBERS  PROGRAMS\nfgrp1       7  flow        0  {founder}\n"
+    );
+    await_for("the founder", LIMIT, || {
+        let told = said(&run("group")?, true)?;
+        Ok((told == rows).then_some(()))
+    })?;
+    let told = said(&group(&[])?, true)?;
+    let expected = format!("fgrp1 group 7: flow, 0 members\n{founder}, waits for members\n");
+    ensure!(told == expected, "{told}");
+    let told = group_json()?;
+    let fields = ["members_total", "founder_pid"].map(|it| told[it].as_u64());
+    ensure!(fields == [Some(0), Some(pid.into())], "{told:#}");
+    ensure!(told["slots"] == Value::Array(Vec::new()), "{told:#}");
+    let told = said(&group(&["--drain", "1"])?, false)?;
+    ensure!(told.contains("the group has no member yet"), "{told}");
+    let told = said(&run("group fgrp1 8")?, false)?;
+    ensure!(told.contains("it has 7"), "{told}");
+    let told = String::from_utf8(run("doctor fgrp1")?.stdout)?;
+    ensure!(told.contains("(groups: 1, members: 0)"), "{told}");
+    ensure!(!told.contains("No group uses"), "{told}");
+    let told = said(&run("metrics fgrp1")?, true)?;
+    let is_empty = |it: &str| it.starts_with("fanpcap_group_members{") && it.ends_with("} 0");
+    ensure!(told.lines().any(is_empty), "{told}");
+    let _member = start(scratch, 1, "flow")?;
+    let told = said(&run("group")?, true)?;
+    ensure!(
+        told.ends_with(&format!("1  tcpdump; {founder}\n")),
+        "{told}"
+    );
+    let told = said(&group(&[])?, true)?;
+    ensure!(told.contains(&format!("1 member\n{founder}\n")), "{told}");
+    Ok(())
+}
+
 /// A newcomer is stopped while it holds the group's lock and changes the group.
 #[test]
 #[ignore = "needs root: packet sockets in a namespace"]

@@ -32,6 +32,7 @@ use crate::group;
 ///
 /// Members join as always, for example by 'group_eth0 = 5' in /etc/pcap.conf. They must be in the
 /// network namespace of this command, and run as the same user. Root names another user by --user.
+/// 'fanpcap group' shows the group with its founder, also while it has no member.
 ///
 /// The group stays when its last member ends, and its members stay when this command ends. If the
 /// device is removed, this command ends with an error: a unit starts it again.

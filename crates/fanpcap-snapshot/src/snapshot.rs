@@ -154,6 +154,11 @@ pub fn percent(buckets: usize) -> f64 {
 }
 
 impl Socket {
+    /// The group that the socket is in, or that its process has founded.
+    pub fn of_group(&self) -> Option<&Group> {
+        self.group.as_ref().or(self.founds.as_ref())
+    }
+
     /// Seconds since the steering program's counters were read; `None` if they are unknown.
     pub fn program_counters_age(&self, at_ns: u64) -> Option<f64> {
         let known = self.program_counters.as_ref();

@@ -23,7 +23,7 @@ type Groups<'a> = BTreeMap<(u32, u16), Vec<&'a Socket>>;
 pub(super) fn run(snapshot: &Snapshot, device: Option<&str>, is_json: bool) -> Result<ExitCode> {
     let mut groups = Groups::new();
     for socket in &snapshot.sockets {
-        if let Some(group) = &socket.group {
+        if let Some(group) = socket.of_group() {
             let key = (socket.ifindex, group.number);
             groups.entry(key).or_default().push(socket);
         }
@@ -108,18 +108,21 @@ fn text(snapshot: &Snapshot, groups: &Groups<'_>) -> String {
 
 fn row(snapshot: &Snapshot, (ifindex, number): (u32, u16), sockets: &[&Socket]) -> Vec<String> {
     let device = shown::device(snapshot, ifindex);
-    let mode = sockets.iter().find_map(|it| it.group.as_ref());
     let gone = sockets.iter().filter(|it| it.is_placeholder).count();
-    let members = sockets.iter().filter(|it| !it.is_placeholder);
-    let processes = members.filter_map(|it| it.process.as_ref());
+    let is_member = |it: &&&Socket| it.group.is_some() && !it.is_placeholder;
+    let members = sockets.iter().filter(is_member);
+    let processes = members.clone().filter_map(|it| it.process.as_ref());
     let programs: BTreeSet<&str> = processes.map(|it| it.program.as_str()).collect();
     let programs: Vec<&str> = programs.into_iter().collect();
+    let founder = shown::founder(sockets).map(|it| format!("founded by {}", shown::name(it)));
+    let told = Some(programs.join(", ")).filter(|it| !it.is_empty());
+    let told: Vec<String> = told.into_iter().chain(founder).collect();
     vec![
         device.map_or_else(String::new, |it| it.name.clone()),
         number.to_string(),
-        mode.map_or_else(String::new, |it| it.mode.clone()),
-        (sockets.len() - gone).to_string(),
+        shown::mode(sockets),
+        members.count().to_string(),
         gone.to_string(),
-        programs.join(", "),
+        told.join("; "),
     ]
 }

@@ -40,6 +40,7 @@ pub(super) fn find<'a>(slots: &'a [Slot], which: &str) -> Result<&'a Slot> {
     };
     match found.as_slice() {
         [one] => Ok(one),
+        [] if members.is_empty() => bail!("no member '{which}': the group has no member yet"),
         [] => bail!("no member '{which}'; there are {}", list(&members)),
         several => bail!(
             "'{which}' is several members: {}; name one by 'slot:N'",

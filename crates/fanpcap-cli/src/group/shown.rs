@@ -5,7 +5,7 @@ use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_group::page::MemberId;
 use fanpcap_group::view::{Elephant, FinalCounters, Leveled, Place, State, UnderWay, View};
 use fanpcap_linux::process::stat::Stat;
-use fanpcap_snapshot::{Device, Offered, Snapshot, Socket, percent, rounded, seconds};
+use fanpcap_snapshot::{Device, Offered, Process, Snapshot, Socket, percent, rounded, seconds};
 use serde::Serialize;
 
 /// Version of the JSON format. A new field does not change the version; a changed or removed field
@@ -24,6 +24,11 @@ pub(super) struct Shown {
     pub(super) mode: String,
     /// Which member began the group with mode `hash` instead of `flow`, and why.
     pub(super) hash_because: Option<String>,
+    /// The process that has founded the group and keeps it.
+    pub(super) founder_pid: Option<u32>,
+    /// The founder, as texts name it.
+    #[serde(skip)]
+    pub(super) founder: Option<String>,
     /// Why the host may need the device's packets, if a member steals them.
     pub(super) stolen_from_host: Option<&'static str>,
     /// Whether the group has a table.
@@ -129,17 +134,20 @@ impl Shown {
         now_ns: u64,
     ) -> Self {
         let is_in = |it: &&Socket| {
-            it.ifindex == ifindex && it.group.as_ref().is_some_and(|it| it.number == group)
+            it.ifindex == ifindex && it.of_group().is_some_and(|it| it.number == group)
         };
         let sockets: Vec<&Socket> = snapshot.sockets.iter().filter(is_in).collect();
-        let mode = sockets.iter().find_map(|it| it.group.as_ref());
+        let founder = founder(&sockets);
         let device = device(snapshot, ifindex);
         let slots: Vec<Slot> = match view {
             Some(view) => {
                 let places = view.places.iter();
                 places.map(|it| of_place(it, &sockets, now_ns)).collect()
             }
-            None => sockets.iter().map(|it| of_socket(it)).collect(),
+            None => {
+                let members = sockets.iter().filter(|it| it.group.is_some());
+                members.map(|it| of_socket(it)).collect()
+            }
         };
         let moved = view.and_then(|view| view.moved);
         let placeholders = slots.iter().filter(|it| !it.is_member);
@@ -150,8 +158,10 @@ impl Shown {
             device: device.map_or_else(String::new, |it| it.name.clone()),
             ifindex,
             group,
-            mode: mode.map_or_else(String::new, |it| it.mode.clone()),
+            mode: mode(&sockets),
             hash_because: hash_because(&sockets),
+            founder_pid: founder.and_then(|it| it.pid),
+            founder: founder.map(name),
             stolen_from_host: device.and_then(|it| it.stolen_from_host),
             is_steered: view.is_some(),
             members_total: slots.iter().filter(|it| it.is_member).count(),
@@ -174,6 +184,25 @@ impl Shown {
             slots,
         }
     }
+}
+
+/// The mode of the group of these sockets.
+pub(super) fn mode(sockets: &[&Socket]) -> String {
+    let of_members = sockets.iter().find_map(|it| it.group.as_ref());
+    let group = of_members.or_else(|| sockets.iter().find_map(|it| it.founds.as_ref()));
+    group.map_or_else(String::new, |it| it.mode.clone())
+}
+
+/// The process that has founded the group of these sockets.
+pub(super) fn founder<'a>(sockets: &[&'a Socket]) -> Option<&'a Process> {
+    let founder = sockets.iter().find(|it| it.founds.is_some())?;
+    founder.process.as_ref()
+}
+
+/// A process, as texts name it.
+pub(super) fn name(process: &Process) -> String {
+    let pid = process.pid.map(|pid| format!(" (process {pid})"));
+    format!("{}{}", process.program, pid.unwrap_or_default())
 }
 
 /// Which member began the group with mode `hash` instead of `flow`, and why.

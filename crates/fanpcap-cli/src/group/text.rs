@@ -16,7 +16,16 @@ const TITLES: [&str; 11] = [
 /// The whole text.
 pub(super) fn page(shown: &Shown) -> String {
     let mut lines = vec![headline(shown)];
-    lines.extend(table(shown));
+    if let Some(founder) = &shown.founder {
+        let waits = match shown.members_total {
+            0 => ", waits for members",
+            _ => "",
+        };
+        lines.push(format!("founded by {founder}{waits}"));
+    }
+    if !shown.slots.is_empty() {
+        lines.extend(table(shown));
+    }
     if let (Some(buckets), Some(ago)) = (shown.last_moved_buckets, shown.last_moved_seconds_ago) {
         lines.push(match buckets {
             0 => format!("last change {} ago: no bucket moved", age(ago)),

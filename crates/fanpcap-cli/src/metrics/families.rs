@@ -145,7 +145,7 @@ fn program_counters(snapshot: &Snapshot) -> Vec<Sample> {
 /// members. `None` for sockets without a group or a process. A founder has the labels of its group,
 /// because it has counters of the group's steering program.
 fn member_labels(snapshot: &Snapshot, socket: &Socket) -> Option<Vec<Label>> {
-    let group = socket.group.as_ref().or(socket.founds.as_ref())?;
+    let group = socket.of_group()?;
     let process = socket.process.as_ref()?;
     let pid = process.pid.map(|pid| pid.to_string());
     let mut labels = device_labels(snapshot, socket.ifindex);

@@ -54,11 +54,14 @@ pub(super) struct Member {
 /// reading.
 const SILENT_SECONDS: f64 = 10.0;
 
-/// The groups of a snapshot. `before` is the snapshot of doctor's first reading.
+/// The groups of a snapshot. A group that only a founder keeps has no members. `before` is the
+/// snapshot of doctor's first reading.
 pub(super) fn groups(before: &Snapshot, now: &Snapshot) -> Vec<Group> {
     let mut groups: BTreeMap<(u32, u16), Group> = BTreeMap::new();
     for socket in now.sockets.iter().filter(|it| !it.is_placeholder) {
-        let Some(group) = &socket.group else { continue };
+        let Some(group) = socket.of_group() else {
+            continue;
+        };
         let key = (socket.ifindex, group.number);
         let entry = groups.entry(key).or_insert_with(|| Group {
             ifindex: socket.ifindex,
@@ -68,6 +71,10 @@ pub(super) fn groups(before: &Snapshot, now: &Snapshot) -> Vec<Group> {
             members: Vec::new(),
             holder: None,
         });
+        if socket.group.is_none() {
+            continue;
+        }
+        entry.mode.clone_from(&group.mode);
         let same = before.sockets.iter().find(|it| it.inode == socket.inode);
         entry.members.push(member(same, socket));
     }

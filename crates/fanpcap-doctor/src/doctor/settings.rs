@@ -113,7 +113,9 @@ impl GroupSetting {
     /// `groups` are the groups of the network namespace.
     pub(super) fn findings(&self, groups: &[Group]) -> Vec<Finding> {
         let of_number = || groups.iter().filter(|it| it.number == self.group);
-        if let Some(other) = of_number().find(|it| it.ifindex != self.ifindex) {
+        // The kernel does not know a group that only a founder keeps.
+        let is_elsewhere = |it: &&Group| it.ifindex != self.ifindex && !it.members.is_empty();
+        if let Some(other) = of_number().find(is_elsewhere) {
             return vec![self.elsewhere(other, groups)];
         }
         let Some(own) = of_number().find(|it| it.ifindex == self.ifindex) else {

@@ -15,11 +15,18 @@ pub(super) fn of(snapshot: &Snapshot) -> impl Iterator<Item = Family> {
 }
 
 fn groups(snapshot: &Snapshot) -> [Family; 4] {
-    let mut groups: BTreeMap<(u32, u16, &str), OfGroup> = BTreeMap::new();
+    let mut groups: BTreeMap<(u32, u16), OfGroup<'_>> = BTreeMap::new();
     for socket in &snapshot.sockets {
-        if let Some(group) = &socket.group {
-            let entry = groups.entry((socket.ifindex, group.number, &group.mode));
+        if let Some(group) = socket.of_group() {
+            let entry = groups.entry((socket.ifindex, group.number));
             let of_group = entry.or_default();
+            let is_founder = socket.group.is_none();
+            if !is_founder || of_group.mode.is_empty() {
+                of_group.mode = &group.mode;
+            }
+            if is_founder {
+                continue;
+            }
             if socket.is_placeholder {
                 of_group.placeholders += 1;
                 of_group.placeholder_bytes += socket.ring_bytes.unwrap_or(0);
@@ -29,11 +36,11 @@ fn groups(snapshot: &Snapshot) -> [Family; 4] {
             }
         }
     }
-    let samples = |number: fn(&OfGroup) -> u64| -> Vec<Sample> {
-        let sample = |(group, numbers): (&(u32, u16, &str), _)| {
-            let (ifindex, group, mode) = group;
+    let samples = |number: fn(&OfGroup<'_>) -> u64| -> Vec<Sample> {
+        let sample = |((ifindex, group), numbers): (&(u32, u16), &OfGroup<'_>)| {
             let mut labels = device_labels(snapshot, *ifindex);
-            labels.extend([("group", group.to_string()), ("mode", (*mode).to_owned())]);
+            let mode = numbers.mode.to_owned();
+            labels.extend([("group", group.to_string()), ("mode", mode)]);
             (labels, Number::Whole(number(numbers)))
         };
         groups.iter().map(sample).collect()
@@ -41,7 +48,7 @@ fn groups(snapshot: &Snapshot) -> [Family; 4] {
     [
         gauge(
             "fanpcap_group_members",
-            "Packet sockets in the fan-out group, of any program.",
+            "Packet sockets in the fan-out group, of any program; 0 while the group has only a founder.",
             samples(|numbers| numbers.members),
         ),
         gauge(
@@ -179,7 +186,8 @@ fn of_tables(
 
 /// The numbers of a group.
 #[derive(Default)]
-struct OfGroup {
+struct OfGroup<'a> {
+    mode: &'a str,
     members: u64,
     /// Members with counters.
     counted: u64,

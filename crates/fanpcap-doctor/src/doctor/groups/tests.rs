@@ -205,9 +205,20 @@ fn sockets_become_groups_with_what_they_lost_in_between() {
         ..Snapshot::default()
     };
     let before = snapshot(vec![socket(1, 5)]);
-    let now = snapshot(vec![socket(1, 8), socket(2, 30), socket(9, 0)]);
+    let founder = Socket {
+        founds: Some(fanpcap_snapshot::Group {
+            number: 8,
+            mode: "flow".to_owned(),
+            no_flow: None,
+        }),
+        group: None,
+        ..socket(3, 0)
+    };
+    let now = snapshot(vec![socket(1, 8), socket(2, 30), socket(9, 0), founder]);
     let groups = groups(&before, &now);
-    assert_eq!(groups.len(), 1);
+    // A group that only a founder keeps has no members.
+    assert_eq!(groups.len(), 2);
+    assert!(groups[1].members.is_empty() && groups[1].findings(&[0, 1], &[]).is_empty());
     let dropped: Vec<u64> = groups[0].members.iter().map(|it| it.dropped).collect();
     let shares: Vec<bool> = groups[0].members.iter().map(|it| it.has_no_share).collect();
     assert_eq!(shares, [false, true]);
