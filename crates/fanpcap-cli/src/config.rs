@@ -9,6 +9,7 @@ use fanpcap_config::settings::{Group, GroupChoice, Plan};
 use fanpcap_doctor::doctor::other_library;
 use fanpcap_linux::{ethtool, interface};
 use fanpcap_pcap::compile_expression;
+use fanpcap_snapshot::Source;
 use fanpcap_terminal::{DeviceArgument, streams};
 
 mod json;
@@ -34,11 +35,18 @@ pub(crate) struct Arguments {
 
 /// Runs `fanpcap config`.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let told = Overview::read(arguments.device.name(), &compile_expression);
+    let device = arguments.device.name();
+    let told = Overview::read(device, members_wait, &compile_expression);
     streams::print_as(arguments.json, &json::object(&told), || {
         text::page(&told, other_library)
     })?;
     Ok(streams::status(told.errors().is_empty()))
+}
+
+/// Whether members wait for a device that is gone.
+fn members_wait() -> bool {
+    let seen = Source::new(None).and_then(|mut source| source.take_only());
+    seen.is_ok_and(|it| it.waiting_members() > 0)
 }
 
 /// The sizes in bytes of the ring, or of an engine's rings for received packets, and of an engine's

@@ -48,6 +48,7 @@ fn members_that_wait_for_their_device_are_told() {
         let once = String::from_utf8_lossy(&once).into_owned();
         ensure!(once.contains("\ngone: 2 members wait  "), "{once}");
         say_who_waits()?;
+        keep_the_devices_settings(&scratch)?;
         Veth::new("ftop0", "ftop1", 1)?;
         look_until("two members again", &captures)?;
         live.kill()?;
@@ -94,5 +95,36 @@ fn say_who_waits() -> Result<()> {
     }
     let [lo, _] = said(&["doctor", "lo"])?;
     ensure!(!lo.contains("members wait"), "{lo}");
+    Ok(())
+}
+
+/// Checks that no command calls a setting of ftop1 without effect while members wait for it, and
+/// that a setting for an unused group is still without effect.
+fn keep_the_devices_settings(scratch: &Scratch) -> Result<()> {
+    let text =
+        format!("gone@ftop1 = wait\ngroup_ftop1 = {GROUP}\nring@ftop1 = 32M\nfanout@9 = lb\n");
+    let file = scratch.write("pcap.conf", &text)?;
+    let asked = |words: &[&str]| -> Result<Value> {
+        let mut command = Command::new(COMMAND);
+        let output = command.args(words).env("PCAP_CONFIG", &file).output()?;
+        serde_json::from_slice(&output.stdout).context(format!("{words:?}"))
+    };
+    for device in ["ftop1", "lo"] {
+        let told = asked(&["doctor", device, "--json"])?;
+        let found = told["findings"].as_array().context("findings")?;
+        let vain = found.iter().filter(|it| it["name"] == "set-in-vain");
+        let places: Vec<&str> = vain.filter_map(|it| it["place"].as_str()).collect();
+        ensure!(places == [format!("{}:4", file.display())], "{told}");
+        let told = asked(&["config", device, "--json"])?;
+        let vain = told["without_effect"].as_array().context("an array")?;
+        ensure!(
+            vain.iter().all(|it| it["reason"] != "no-such-device"),
+            "{told}"
+        );
+        ensure!(
+            vain.iter().any(|it| it["reason"] == "nobodys-group"),
+            "{told}"
+        );
+    }
     Ok(())
 }

@@ -98,11 +98,12 @@ pub(super) fn read(
         name => (now.links.iter().find(|it| it.name == name)).map(|it| it.index),
     };
     let is_there = asked.is_none_or(|name| index(name).is_some());
+    let waiting = now.snapshot.waiting_members();
     let waiting_members = match asked {
         Some(_) if is_there => 0,
-        _ => now.snapshot.waiting_members(),
+        _ => waiting,
     };
-    let settings = Settings::read(asked, index);
+    let settings = Settings::read(asked, waiting > 0, index);
     let library = Library::read(program, &now.snapshot, &settings.wanted);
     let mut groups = groups::groups(&before.snapshot, &now.snapshot);
     for group in &mut groups {
