@@ -13,7 +13,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
-use fanpcap_linux::bpf;
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::process::pidfd::Process;
 use fanpcap_linux::wait::stop;
@@ -23,6 +22,7 @@ use fanpcap_nic::facts::Facts;
 use fanpcap_nic::journal::{Hold, Journal, Undone, Wish};
 use fanpcap_nic::plan::{self, Wishes};
 use fanpcap_nic::settings::Settings;
+use fanpcap_snapshot::Source;
 use fanpcap_terminal::{DeviceArgument, streams};
 
 use crate::doctor::long_packets;
@@ -167,11 +167,12 @@ fn show(device: &Device, facts: &Facts, wishes: Wishes) -> Result<ExitCode> {
 /// A note about a problem that no plan fixes: the XDP engine captures the host's packets before the
 /// kernel or the NIC segments them.
 fn unsegmented(device: &Device) -> Option<String> {
-    let links = link::links().ok()?;
-    let own = links.iter().find(|it| it.index == device.ifindex)?;
-    let program = bpf::program_name(own.xdp?.program).ok()?;
-    let is_engine = ["fanpcap_xdp", "fanpcap_root"].contains(&&*program);
-    let cut = long_packets::cut(device.ifindex, &links).filter(|_| is_engine)?;
+    let seen = Source::new(Some(&device.name)).and_then(|mut source| source.take());
+    let mut sockets = seen.ok()?.sockets.into_iter();
+    if !sockets.any(|it| it.captures_sent_by_engine()) {
+        return None;
+    }
+    let cut = long_packets::cut(device.ifindex, &link::links().ok()?)?;
     Some(format!(
         "note: an application captures on the XDP engine, which captures the host's packets before \
          they are cut into segments; '{cut}' makes TCP send packets of the wire's length\n"

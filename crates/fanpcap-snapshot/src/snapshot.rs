@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_group::view::{Place, View};
 use fanpcap_linux::netlink::link;
+use fanpcap_linux::packet::ETH_P_SILENT;
 
 use crate::tables::GroupKey;
 
@@ -94,6 +95,21 @@ pub struct Socket {
     pub class: Option<u8>,
     /// The process that owns the socket; `None` if /proc hides it.
     pub process: Option<Process>,
+}
+
+impl Socket {
+    /// Whether the XDP engine fills the member's rings.
+    pub fn is_on_engine(&self) -> bool {
+        self.group.is_some() && self.protocol == ETH_P_SILENT
+    }
+
+    /// Whether the XDP engine captures packets that the host sends for this member. The engine then
+    /// makes a further ring of half a ring's size. The other rings, whose number and sizes are
+    /// powers of two, have together a power of two of bytes.
+    pub fn captures_sent_by_engine(&self) -> bool {
+        let has_more = |bytes: u64| !bytes.is_power_of_two();
+        self.is_on_engine() && self.ring_bytes.is_some_and(has_more)
+    }
 }
 
 impl Snapshot {

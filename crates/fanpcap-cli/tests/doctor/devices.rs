@@ -72,6 +72,10 @@ fn one_receiving_cpu_is_found_and_its_packets_are_spread() -> Result<()> {
         ensure!(before.contains(advice), "{before}");
         let shell = Shell::new("fdr3")?.set("PCAP_GROUP", "7");
         assert_eq!(shell.mend("one-receiving-cpu")?.effect, "costs");
+        // The RPS of this fix has no effect on the XDP engine.
+        let on_xdp = shell.set("PCAP_DRIVER", "xdp");
+        let fix = on_xdp.mend("one-receiving-cpu")?.fix;
+        ensure!(fix.contains(" --threads "), "{fix}");
         let two_queues = Shell::new("fdr1")?.set("PCAP_GROUP", "7");
         assert!(two_queues.find("", "one-receiving-cpu")?.is_none());
         Ok(())
@@ -207,6 +211,38 @@ fn long_packets_of_a_host_behind_a_bridge_are_found_and_cut() -> Result<()> {
             ensure!(longest > 1514, "{longest}");
             let longest = longest_sent(&hosts, &scratch, || shell.mend("unsegmented").map(drop))?;
             ensure!(longest == 1514, "{longest}");
+            Ok(())
+        })
+    })
+}
+
+#[test]
+#[ignore = "needs root: devices in a namespace"]
+fn long_packets_are_no_finding_where_only_received_packets_are_captured() -> Result<()> {
+    mounts::where_possible(|| {
+        netns::within_new(|| {
+            let (_hosts, scratch) = (Hosts::on("fdr1")?, Scratch::new()?);
+            veth::offloads_on("fdr1")?;
+            for (settings, is_found) in [
+                ("", true),
+                ("steal@fdr1 = force\n", false),
+                ("outgoing@fdr1 = no\n", false),
+            ] {
+                let file = scratch.write("pcap.conf", settings)?.display().to_string();
+                let program = Program::tcpdump("fdr1", scratch.new_file("pcap"))?;
+                let program = program.set("PCAP_DRIVER", "xdp").set("PCAP_CONFIG", &file);
+                let member = program.start(&scratch)?;
+                let shell = Shell::new("fdr1")?;
+                let found = shell.find("", "unsegmented")?;
+                assert_eq!(found.is_some(), is_found, "{settings}");
+                let (_, tunes) = shell.run("fanpcap tune fdr1")?;
+                assert_eq!(tunes.contains("gso_max_segs"), is_found, "{tunes}");
+                member.stop()?;
+                // The same by the settings of applications that start later.
+                let shell = shell.set("PCAP_DRIVER", "xdp").set("PCAP_CONFIG", &file);
+                let found = shell.find("", "unsegmented")?;
+                assert_eq!(found.is_some(), is_found, "{settings}");
+            }
             Ok(())
         })
     })

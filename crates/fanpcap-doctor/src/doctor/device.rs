@@ -27,6 +27,10 @@ pub(super) struct Device {
     pub(super) is_shared: bool,
     /// A member steals the device's packets from the host, which may need them.
     pub(super) is_stolen: bool,
+    /// Members read the XDP engine on the device, or would by the settings.
+    pub(super) is_on_engine: bool,
+    /// The XDP engine captures the packets that the host sends, or would by the settings.
+    pub(super) captures_sent: bool,
     /// The device's driver.
     pub(super) nic: Nic,
 }
@@ -50,6 +54,8 @@ impl Device {
             missed: since(|it| it.counters.rx_missed) + since(|it| it.counters.rx_fifo),
             is_shared: false,
             is_stolen: false,
+            is_on_engine: false,
+            captures_sent: false,
             link: link.clone(),
         }
     }
@@ -98,12 +104,6 @@ impl Device {
             ),
         };
         Some(self.finding("no-link", Effect::Loses, [what, why.to_owned(), fix]))
-    }
-
-    /// Whether the XDP engine runs on the device.
-    pub(super) fn has_engine(&self) -> bool {
-        let name = self.xdp_name.as_deref().unwrap_or_default();
-        ["fanpcap_xdp", "fanpcap_root"].contains(&name)
     }
 
     fn xdp(&self) -> Option<Finding> {
@@ -159,29 +159,67 @@ impl Device {
 
     fn one_cpu(&self) -> Option<Finding> {
         let facts = &self.nic.facts;
+        let rps = facts.value(Setting::Rps(0));
         // A device with several queues has an rps_cpus file for each queue. If a file contains
-        // CPUs, the packets of its queue already move to these CPUs.
-        let is_steered = facts.value(Setting::Rps(0)) != Some("");
-        let is_alone = !is_steered && facts.value(Setting::Rps(1)).is_none();
-        if !self.is_shared || !is_alone || facts.cpus.len() < 2 {
+        // CPUs, the packets of its queue move to these CPUs behind the XDP engine.
+        let is_moved = match self.is_on_engine {
+            true => facts.value(Knob::Threaded) == Some("on"),
+            false => rps != Some(""),
+        };
+        let has_one_queue = rps.is_some() && facts.value(Setting::Rps(1)).is_none();
+        if !self.is_shared || is_moved || !has_one_queue || facts.cpus.len() < 2 {
             return None;
         }
-        let file = format!("/sys/class/net/{}/queues/rx-0/rps_cpus", self.link.name);
-        let alone = format!("echo {} > {}", mask(facts.cpus.len()), word(&file));
-        let steers = |knob: &Knob| matches!(knob, Knob::Setting(Setting::Rps(0)));
-        let tuned = self.nic.tune(&self.word(), steers, &alone);
-        let both = "gives this work a CPU without members; or gives it several CPUs";
-        let tuned = tuned.map(|it| it.replace("this alone", both));
+        let (rate, repair) = match self.is_on_engine {
+            true => (
+                "that CPU limits the rate for any number of members, and to less if it runs a member, too; RPS has no effect, \
+                 because the XDP engine gets the packets first",
+                self.threads(),
+            ),
+            false => (
+                "that CPU limits the rate to some 1 to 2 million packets a second, for any number of members, and to less if it runs \
+                 a member, too",
+                self.steer(),
+            ),
+        };
         // The packets of a veth come to as many queues as its peer sends by.
         let queues = self.more_queues().filter(|_| facts.driver != "veth");
         let told = [
             "it has one receive queue, whose packets one CPU hands to all members".to_owned(),
-            "that CPU limits the rate to some 1 to 2 million packets a second, for any number of members, and to less if it runs \
-             a member, too"
-                .to_owned(),
-            queues.or(tuned).unwrap_or(alone),
+            rate.to_owned(),
+            queues.unwrap_or(repair),
         ];
         Some(self.finding("one-receiving-cpu", Effect::Costs, told))
+    }
+
+    /// The command that moves packets to other CPUs by RPS.
+    fn steer(&self) -> String {
+        let file = format!("/sys/class/net/{}/queues/rx-0/rps_cpus", self.link.name);
+        let alone = format!("echo {} > {}", mask(self.nic.facts.cpus.len()), word(&file));
+        let steers = |knob: &Knob| matches!(knob, Knob::Setting(Setting::Rps(0)));
+        let tuned = self.nic.tune(&self.word(), steers, &alone);
+        let both = "gives this work a CPU without members; or gives it several CPUs";
+        tuned.map_or(alone, |it| it.replace("this alone", both))
+    }
+
+    /// The command that makes a thread of the kernel poll the device.
+    fn threads(&self) -> String {
+        let wishes = Wishes {
+            threads: true,
+            ..Wishes::default()
+        };
+        let is_it = |step: &plan::Step| step.target == plan::Target::Knob(Knob::Threaded);
+        let plan = plan::plan(&self.nic.facts, wishes);
+        match plan.is_ok_and(|plan| plan.steps.iter().any(is_it)) {
+            true => format!(
+                "fanpcap tune {} --apply --threads    # a thread does this work on a CPU without members",
+                self.word()
+            ),
+            false => {
+                let file = format!("/sys/class/net/{}/threaded", self.link.name);
+                format!("echo 1 > {}", word(&file))
+            }
+        }
     }
 
     /// The `fanpcap tune` command that gives the device queues on two CPUs; `None` if the device

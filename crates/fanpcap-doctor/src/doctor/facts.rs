@@ -13,7 +13,7 @@ use fanpcap_linux::process::cpu;
 use fanpcap_linux::wait::stop;
 use fanpcap_nic::facts as nic;
 use fanpcap_nic::plan::{self, Wishes};
-use fanpcap_snapshot::{Snapshot, Source};
+use fanpcap_snapshot::{Snapshot, Socket, Source};
 
 use super::cluster::Cluster;
 use super::device::{self, Device};
@@ -149,6 +149,13 @@ fn devices(
         let is_wanted = wanted.into_iter().any(|it| it.ifindex == link.index);
         let has_several = |it: &Group| it.ifindex == link.index && it.members.len() > 1;
         device.is_shared = is_wanted || groups.iter().any(has_several);
+        let is_named = |all: &[String]| all.contains(&link.name);
+        let here = || (now.snapshot.sockets.iter()).filter(|it| it.ifindex == link.index);
+        let mut on_xdp = settings.on_xdp.iter();
+        device.is_on_engine =
+            on_xdp.any(|it| it.0 == link.name) || here().any(Socket::is_on_engine);
+        device.captures_sent =
+            is_named(&settings.sent) || here().any(Socket::captures_sent_by_engine);
         let mut seen = now.snapshot.devices.iter();
         let is_stolen = |it: &fanpcap_snapshot::Device| it.stolen_from_host.is_some();
         device.is_stolen = seen.any(|it| it.ifindex == link.index && is_stolen(it));
@@ -227,7 +234,7 @@ impl Facts {
             is_on_xdp: self.settings.on_xdp.iter().any(of_device),
             may_steal: self.settings.stolen.contains(&device.link.name),
             is_stolen: device.is_stolen,
-            has_engine: device.has_engine(),
+            captures_sent: device.captures_sent,
             kernel: self.kernel,
             irqbalance: self.irqbalance.as_deref(),
             cpus: &self.cpus,

@@ -33,6 +33,8 @@ pub(super) struct Member {
     pub(super) program: String,
     /// The member reads through our library.
     pub(super) is_ours: bool,
+    /// The XDP engine fills the member's rings.
+    pub(super) is_on_engine: bool,
     /// The library that the member's process has loaded; `None` if it is unknown.
     pub(super) library: Option<Library>,
     /// A signal or a debugger has stopped the member's process.
@@ -95,6 +97,7 @@ fn member(before: Option<&Socket>, now: &Socket) -> Member {
         pid: process.pid,
         program: process.program,
         is_ours: now.has_page,
+        is_on_engine: now.is_on_engine(),
         library: process.library,
         is_stopped: process.is_stopped,
         unread_seconds: now.unread_seconds,

@@ -45,8 +45,8 @@ pub(super) struct Use<'a> {
     pub(super) may_steal: bool,
     /// A capture steals the packets from the host now.
     pub(super) is_stolen: bool,
-    /// The XDP engine runs on the device now.
-    pub(super) has_engine: bool,
+    /// The XDP engine captures the packets that the host sends, or would by the settings.
+    pub(super) captures_sent: bool,
     /// The kernel's version.
     pub(super) kernel: (u32, u32),
     /// The interrupts that the options of irqbalance(1) ban; `None` if no irqbalance runs.
@@ -59,6 +59,12 @@ impl Use<'_> {
     /// Whether the kernel is older than this version.
     fn is_before(&self, version: (u32, u32)) -> bool {
         self.kernel != (0, 0) && self.kernel < version
+    }
+
+    /// Whether all captures read the XDP engine, or would by the settings.
+    fn is_read_on_xdp(&self) -> bool {
+        let mut members = self.groups.iter().flat_map(|it| &it.members).peekable();
+        self.is_on_xdp || members.peek().is_some() && members.all(|it| it.is_on_engine)
     }
 }
 
@@ -196,7 +202,9 @@ impl Nic {
             ("rx-gro-hw", "rx-gro-hw"),
             ("rx-gro", "gro"),
         ];
-        let merging = merging.iter().take(if used.is_on_xdp { 2 } else { 3 });
+        let merging = merging
+            .iter()
+            .take(if used.is_read_on_xdp() { 2 } else { 3 });
         let is_fixed = |name: &str| self.facts.fixed.iter().any(|it| it == name);
         let is_on = |name: &str| self.is_on(name) && !is_fixed(name);
         let found: Vec<&str> = merging
@@ -226,8 +234,7 @@ impl Nic {
     /// The XDP engine captures the host's packets before the kernel or the NIC segments them. A
     /// port that serves only captures has no finding: its own packets are of no interest.
     fn unsegmented(&self, used: &Use<'_>) -> Option<Finding> {
-        let is_on_xdp = used.is_on_xdp || used.has_engine;
-        let cut = self.cut.as_ref().filter(|_| is_on_xdp)?;
+        let cut = self.cut.as_ref().filter(|_| used.captures_sent)?;
         let told = [
             "the engine on XDP captures the host's packets before they are cut into segments".to_owned(),
             "captures have packets of up to 64 KB that are never on a wire; ethtool's tso and gso have no effect on this"

@@ -27,6 +27,8 @@ pub(super) struct Settings {
     pub(super) on_xdp: Vec<(String, String)>,
     /// The devices whose packets the host must not get (`steal = yes`).
     pub(super) stolen: Vec<String>,
+    /// The devices on which the XDP engine would capture the packets that the host sends.
+    pub(super) sent: Vec<String>,
 }
 
 /// A device and the group that the settings name for it.
@@ -53,7 +55,8 @@ impl Settings {
         let seen = Overview::read(device, || members_wait, &compile_expression);
         let errors = seen.errors().into_iter().cloned().collect();
         let vain = seen.ignored().into_iter().cloned().collect();
-        let (mut wanted, mut on_xdp, mut stolen) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut wanted, mut on_xdp) = (Vec::new(), Vec::new());
+        let (mut stolen, mut sent) = (Vec::new(), Vec::new());
         for entry in seen.devices.iter().flatten() {
             let device = &entry.explained.device;
             let Ok(plan) = &entry.explained.plan else {
@@ -62,6 +65,7 @@ impl Settings {
             if let Some(xdp) = &plan.on_engine {
                 on_xdp.push((device.clone(), xdp.origin.clone()));
                 stolen.extend((xdp.steal == Steal::Yes).then(|| device.clone()));
+                sent.extend(xdp.outgoing.then(|| device.clone()));
             }
             let base = device.split(':').next().unwrap_or_default();
             if let Some((joined, ifindex)) = plan.choice.as_ref().zip(ifindex(base)) {
@@ -74,6 +78,7 @@ impl Settings {
             wanted,
             on_xdp,
             stolen,
+            sent,
         }
     }
 

@@ -112,6 +112,29 @@ fn one_queue_without_rps_is_found_where_members_share() {
 }
 
 #[test]
+fn rps_is_no_remedy_on_the_xdp_engine() {
+    let facts = |text: &str| {
+        let cpus = "cpu 0 0 0\ncpu 1 1 0\nallowed 0-1\nup\n";
+        Facts::parse(&(cpus.to_owned() + text)).unwrap()
+    };
+    let mut device = healthy();
+    device.is_on_engine = true;
+    device.nic.facts = facts("driver veth\nvalue rps.0 1\nvalue threaded off\n");
+    let found = only(&device);
+    assert_eq!(found.name, "one-receiving-cpu");
+    assert!(found.why.contains("RPS has no effect"), "{found:?}");
+    assert!(!found.why.contains("million"), "{found:?}");
+    let fix = "fanpcap tune eth0 --apply --threads    # ";
+    assert!(found.fix.starts_with(fix), "{found:?}");
+    device.nic.facts.has_default_route = true;
+    assert_eq!(only(&device).fix, "echo 1 > /sys/class/net/eth0/threaded");
+    device.nic.facts = facts("value rps.0\nvalue threaded on\n");
+    assert!(device.findings().is_empty());
+    device.nic.facts = facts("value rps.0\nvalue rps.1\nvalue threaded off\n");
+    assert!(device.findings().is_empty());
+}
+
+#[test]
 fn masks_are_in_words() {
     for (cpus, expected) in [
         (2, "3"),

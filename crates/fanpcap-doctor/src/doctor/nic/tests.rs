@@ -86,7 +86,7 @@ fn found_beside(
         is_on_xdp: false,
         may_steal: false,
         is_stolen: false,
-        has_engine: false,
+        captures_sent: false,
         kernel: (6, 1),
         irqbalance: None,
         cpus: &[0, 1, 2, 3],
@@ -111,19 +111,19 @@ fn what_the_host_sends_in_long_packets_is_found_where_xdp_captures_it() {
     let mut nic = nic();
     nic.cut = Some("ip link set br0 gso_max_segs 1".to_owned());
     let group = group("flow", &[0]);
-    let found_by = |nic: &Nic, is_on_xdp: bool, has_engine: bool| {
+    let found_by = |nic: &Nic, captures_sent: bool| {
         let change = |it: &mut Use<'_>| {
-            (it.is_on_xdp, it.has_engine, it.kernel) = (is_on_xdp, has_engine, (6, 18));
+            (it.is_on_xdp, it.captures_sent, it.kernel) = (true, captures_sent, (6, 18));
         };
         let found = found(nic, &group, change).into_iter();
         found.map(|it| (it.name, it.fix)).collect::<Vec<_>>()
     };
     let expected = [("unsegmented", "ip link set br0 gso_max_segs 1".to_owned())];
-    assert_eq!(found_by(&nic, true, false), expected);
-    assert_eq!(found_by(&nic, false, true), expected);
-    assert!(found_by(&nic, false, false).is_empty());
+    assert_eq!(found_by(&nic, true), expected);
+    // `steal` and `outgoing = no`: the engine captures no packet that the host sends.
+    assert!(found_by(&nic, false).is_empty());
     nic.cut = None;
-    assert!(found_by(&nic, true, false).is_empty());
+    assert!(found_by(&nic, true).is_empty());
 }
 
 #[test]
@@ -136,12 +136,17 @@ fn merged_segments_are_found_where_the_driver_gives_a_choice() {
         "merged-frames",
         "ethtool -K eth0 lro off gro off".to_owned(),
     );
-    assert_eq!(names(&nic, &group("flow", &[])), [expected]);
+    assert_eq!(names(&nic, &group("flow", &[])), [expected.clone()]);
     // The kernel merges segments only after the XDP engine has captured them.
     let on_xdp = found(&nic, &group("flow", &[]), |it| {
         (it.is_on_xdp, it.kernel) = (true, (6, 16));
     });
     assert_eq!(on_xdp[0].fix, "ethtool -K eth0 lro off");
+    let mut running = group("flow on xdp", &[]);
+    running.members[0].is_on_engine = true;
+    assert_eq!(names(&nic, &running)[0].1, "ethtool -K eth0 lro off");
+    running.members.push(Member::default());
+    assert_eq!(names(&nic, &running)[0].1, expected.1);
     nic.facts.has_default_route = false;
     let tuned = names(&nic, &group("flow", &[])).remove(0).1;
     assert_eq!(
@@ -322,7 +327,7 @@ fn devices_that_the_engine_on_xdp_can_t_have_are_found() {
             is_on_xdp: true,
             may_steal: false,
             is_stolen: false,
-            has_engine: false,
+            captures_sent: false,
             kernel,
             irqbalance: None,
             cpus: &[],
@@ -355,7 +360,7 @@ fn a_device_that_is_stolen_from_a_host_that_uses_it_is_found() {
             is_on_xdp: true,
             may_steal,
             is_stolen,
-            has_engine: false,
+            captures_sent: false,
             kernel: (6, 16),
             irqbalance: None,
             cpus: &[],
