@@ -241,7 +241,10 @@ fn refuse_option(written: &str, name: &str) -> Fault {
         let message = format!("option {quoted} takes no value");
         return Fault::new("option-with-value", message).hint(format!("write '+{name}'"));
     }
-    let near = nearest(name, NAMES).map(|name| format!("+{name}"));
+    let near = nearest(name, NAMES).map(|near| {
+        let value = written.find('=').filter(|_| !WITHOUT_VALUE.contains(&near));
+        format!("+{near}{}", value.map_or("", |at| &written[at..]))
+    });
     Fault::new("option-unknown", format!("unknown option {quoted}")).nearest(near, OPTIONS)
 }
 

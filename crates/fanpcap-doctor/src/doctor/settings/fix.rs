@@ -4,6 +4,7 @@
 use std::{env, fs};
 
 use fanpcap_config::report::{Place, Report, proposed};
+use fanpcap_config::settings::file::without_comment;
 use fanpcap_config::settings::{Ignored, Reason};
 
 use crate::doctor::finding::word;
@@ -37,30 +38,54 @@ pub(super) fn of_vain(ignored: &Ignored) -> String {
     }
 }
 
-/// The command that puts the proposed name in the place of the wrong one; `None` if the error
-/// proposes none.
+/// The command that writes the proposed text in the place of the wrong one; `None` if the error has
+/// no certain proposal.
 fn renamed(report: &Report, place: &Place) -> Option<String> {
-    let meant = proposed(report.hint.as_ref()?)?;
+    if report.message.starts_with("no '=' behind ") {
+        let (old, new) = (without_comment(&place.text).trim(), written(report)?);
+        return (!old.is_empty()).then(|| substitute(&place.source, place.line, old, new));
+    }
+    let meant = meant(report)?;
     let mut quoted = report.message.split('\'');
     let wrong = quoted.nth(1)?;
     // With more quotes, it is not clear where the wrong name ends.
     quoted.next().filter(|_| quoted.next().is_none())?;
     let (name, value) = place.text.split_once('=').unwrap_or_default();
-    if place.source == "environment" {
-        return match name == wrong {
-            true => rename(name, meant),
-            // A longer value, such as a steering program, may have lines that the place lacks.
-            false => (value == wrong && place.line == 1)
-                .then(|| format!("export {name}={}", word(meant))),
-        };
+    let is_variable = place.source == "environment";
+    if is_variable && name == wrong {
+        return rename(name, meant);
     }
-    let before = place
-        .text
-        .chars()
-        .take(place.column - 1)
-        .collect::<String>();
-    let is_first = place.text.find(wrong) == Some(before.len());
-    is_first.then(|| substitute(&place.source, place.line, wrong, meant))
+    let before = place.text.chars().take(place.column - 1);
+    let column: usize = before.map(char::len_utf8).sum();
+    // The column of an option is that of its name, behind the `+`.
+    let at = place.text.find(wrong)?;
+    if !(at..at + wrong.len()).contains(&column) {
+        return None;
+    }
+    if !is_variable {
+        return Some(substitute(&place.source, place.line, wrong, meant));
+    }
+    // A longer value, such as a steering program, may have lines that the place lacks.
+    let is_whole = value == wrong || env::var(name).is_ok_and(|it| it == value);
+    let right = value.replacen(wrong, meant, 1);
+    (is_whole && at > name.len()).then(|| format!("export {name}={}", word(&right)))
+}
+
+/// The text that was certainly meant in the place of the wrong one.
+fn meant(report: &Report) -> Option<&str> {
+    let hint = report.hint.as_ref()?;
+    let flow = || {
+        let rest = hint.strip_prefix("did you mean '")?;
+        rest.strip_suffix("', or 'hash' (without CAP_BPF)?")
+    };
+    let option = || written(report).filter(|_| report.slug == "option-with-value");
+    proposed(hint).or_else(flow).or_else(option)
+}
+
+/// The text that a hint says to write.
+fn written(report: &Report) -> Option<&str> {
+    let hint = report.hint.as_ref()?;
+    hint.strip_prefix("write '")?.strip_suffix('\'')
 }
 
 /// The command that replaces the first `old` in a line of a file by `new`.
@@ -127,6 +152,7 @@ fn remove(file: &str, line: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fanpcap_config::settings::{Environment, Settings};
     use std::process::Command;
 
     fn report(text: &str, wrong: &str, line: usize, hint: &str) -> Report {
@@ -182,6 +208,46 @@ mod tests {
         assert_eq!(of_error(&later), remove("/etc/pcap.conf", 2));
     }
 
+    /// The line of a config file after the fix of the library's own error in this line.
+    fn corrected(line: &str) -> String {
+        let scratch = fanpcap_testkit::Scratch::new().unwrap();
+        let text = format!("def_group = 7\n{line}\n");
+        let file = scratch.write("pcap.conf", &text).unwrap();
+        let environment = Environment {
+            variables: Vec::new(),
+            secure: false,
+            system_config: file.clone(),
+        };
+        let error = Settings::load(&environment).unwrap_err();
+        let fix = of_error(&error);
+        let done = Command::new("sh").args(["-c", &fix]).status().unwrap();
+        assert!(done.success(), "{fix}");
+        let text = std::fs::read_to_string(&file).unwrap();
+        assert!(Settings::load(&environment).is_ok(), "{text}");
+        text.lines().nth(1).unwrap().to_owned()
+    }
+
+    #[test]
+    fn the_text_that_the_library_proposes_is_written() {
+        for (line, right) in [
+            ("fanout@7 = flow +stikcy", "fanout@7 = flow +sticky"),
+            ("fanout@7 = flow+stikcy=2048", "fanout@7 = flow+sticky=2048"),
+            ("fanout@7 = hash+defarg", "fanout@7 = hash+defrag"),
+            ("fanout@7 = hash+defrag=1", "fanout@7 = hash+defrag"),
+            ("fanout@7 = flwo # mine", "fanout@7 = flow # mine"),
+            (" group_eth0 : 7 # a: b", " group_eth0 = 7 # a: b"),
+            ("group_eth0: 7", "group_eth0 = 7"),
+            ("ring@eth0 32M", "ring@eth0 = 32M"),
+        ] {
+            assert_eq!(corrected(line), right);
+        }
+        assert_eq!(corrected("group_eth0"), "# group_eth0");
+        assert_eq!(
+            corrected("fanout@7 = flow defrag"),
+            "# fanout@7 = flow defrag"
+        );
+    }
+
     #[test]
     fn odd_letters_are_neither_seds_nor_the_shells() {
         let (line, wrong, meant) = ("> main = x'/*^$.[", "x'/*^$.[", r"a&'\/$(id)");
@@ -212,6 +278,15 @@ mod tests {
                 "did you mean 'defrag'?"
             ),
             "unset PCAP_FANOUT"
+        );
+        // A variable of this process has no more lines than the place.
+        assert_eq!(
+            fix(
+                "CARGO_PKG_NAME=fanpcap-doctor",
+                "doctor",
+                "did you mean 'it s'?"
+            ),
+            "export CARGO_PKG_NAME='fanpcap-it s'"
         );
         assert_eq!(
             fix("PCAP_IRQ=7", "PCAP_IRQ", "did you mean 'PCAP_IRQ_dev_N'?"),
