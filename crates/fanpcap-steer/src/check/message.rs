@@ -50,6 +50,7 @@ impl<'a> Checker<'_, 'a> {
         let text = self.source[span.clone()].trim_end();
         let near = |name: String| format!("did you mean '{name}'?");
         let is_word = text.chars().all(is_of_word);
+        let bare = |gives| move |it: &table::Entry| it.gives == gives && it.takes.is_empty();
         match (value, want.kind) {
             (Value::Function(_) | Value::Partial(_), Kind::Predicate)
                 if want.role.is_none() && !is_word =>
@@ -73,9 +74,12 @@ impl<'a> Checker<'_, 'a> {
                     return Some(hint.to_owned());
                 }
                 let write = if is_word { text } else { "(...)" };
-                Some(twin(text, Type::Function).map_or(format!("write 'filter {write}'"), near))
+                Some(
+                    twin(text, bare(Type::Function))
+                        .map_or(format!("write 'filter {write}'"), near),
+                )
             }
-            (Value::Function(_), Kind::Predicate) => twin(text, Type::Predicate).map(near),
+            (Value::Function(_), Kind::Predicate) => twin(text, bare(Type::Predicate)).map(near),
             (Value::Property(_), Kind::Predicate | Kind::Function) => {
                 Some("compare it with a number: 'ip_ttl .< 64'".to_owned())
             }
@@ -105,9 +109,9 @@ impl Want {
     }
 }
 
-/// For a predicate's name, the function of the table with a similar name (`is_tcp` and `tcp`); for
-/// a function's name, the predicate.
-fn twin(name: &str, gives: Type) -> Option<String> {
+/// For a predicate's name, the function of the table with a similar name (`is_tcp` and `tcp`), if
+/// it `fits`; for a function's name, the predicate.
+fn twin(name: &str, fits: impl Fn(&table::Entry) -> bool) -> Option<String> {
     let stripped = ["is_", "has_"]
         .iter()
         .filter_map(|prefix| name.strip_prefix(prefix));
@@ -115,9 +119,24 @@ fn twin(name: &str, gives: Type) -> Option<String> {
         .iter()
         .map(|prefix| format!("{prefix}{name}"));
     let mut names = stripped.map(str::to_owned).chain(longer);
-    names.find(|name| {
-        table::find(name).is_some_and(|entry| entry.gives == gives && entry.takes.is_empty())
-    })
+    names.find(|name| table::find(name).is_some_and(&fits))
+}
+
+/// The hint about an unknown name that is similar to `near`, a function of the table with another
+/// type than the expected one. Proposes the twin of `near` that has the expected type and takes the
+/// same arguments, as `port` for `has_port`.
+pub(super) fn of_other_type(near: &str, want: Kind) -> Option<String> {
+    let entry = table::find(near)?;
+    let fits = |it: &table::Entry| want.fits(it.gives) && it.takes == entry.takes;
+    if let Some(twin) = twin(near, fits) {
+        return Some(format!("did you mean '{twin}'?"));
+    }
+    let (word, example) = (entry.gives.word(), entry.example);
+    let example = match example {
+        "" => String::new(),
+        example => format!(", as in '{example}'"),
+    };
+    Some(format!("did you mean the {word} '{near}'{example}?"))
 }
 
 /// Whether the expression is a `filter` whose pcap expression lacks quotes, as on tcpdump's command

@@ -1,7 +1,7 @@
 //! Resolves names.
 
 use super::value::{Callee, Partial, Value, Want};
-use super::{Checker, Locals};
+use super::{Checker, Locals, message};
 use crate::Error;
 use crate::ast::{Expression, Form, Span};
 use crate::error::quote;
@@ -118,11 +118,15 @@ impl<'p, 'a> Checker<'p, 'a> {
         let of_type = of_type
             .flat_map(table::Entry::names)
             .map(|name| -> &'n str { name });
-        let near = nearest(name, own.into_iter().chain(of_type))
-            .or_else(|| nearest(name, table::entries().flat_map(table::Entry::names)));
+        let near = nearest(name, own.into_iter().chain(of_type)).map(str::to_owned);
+        let other = || {
+            let near = nearest(name, table::entries().flat_map(table::Entry::names))?;
+            message::of_other_type(near, want?.kind)
+        };
         let module = self.program.modules.first();
         error.hinted(
             near.map(|near| format!("did you mean '{near}'?"))
+                .or_else(other)
                 .or_else(|| {
                     module.map(|module| {
                         format!(
