@@ -45,7 +45,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 
 /// Whether members wait for a device that is gone.
 fn members_wait() -> bool {
-    let seen = Source::new(None).and_then(|mut source| source.take_only());
+    let seen = Source::new(None).and_then(|mut source| source.take());
     seen.is_ok_and(|it| it.waiting_members() > 0)
 }
 

@@ -9,7 +9,8 @@ use fanpcap_testkit::netns;
 
 use crate::books::{Line, Truth};
 use crate::files;
-use crate::stage::{Engine, Owners, Stage, id};
+use crate::owners::Owners;
+use crate::stage::{Engine, Stage, id};
 
 /// A planned change of one node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

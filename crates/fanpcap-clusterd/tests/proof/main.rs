@@ -6,6 +6,7 @@ mod readers;
 mod files;
 mod books;
 mod stage;
+mod owners;
 mod changes;
 mod several;
 mod deaths;
