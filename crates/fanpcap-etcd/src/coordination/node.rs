@@ -243,9 +243,27 @@ impl Keeper {
     }
 }
 
-/// The event of a topology. Bytes that are none, as those of a later version, change nothing.
+/// The event of a topology. Bytes that are none, as those of a later version, change nothing, but
+/// the operator is told.
 fn topology_event(revision: i64, value: &[u8]) -> Option<NodeEvent> {
-    let topology = Topology::decode(value)?;
     let revision = Revision(u64::try_from(revision).ok()?);
-    Some(NodeEvent::Topology(revision, Box::new(topology)))
+    Some(match Topology::decode(value) {
+        Some(topology) => NodeEvent::Topology(revision, Box::new(topology)),
+        None => NodeEvent::Denied(format!(
+            "topology {revision} can't be read: a later version has written it; update this one"
+        )),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_topology_of_a_later_version_is_told() {
+        let event = topology_event(7, &[9; 40]);
+        let told =
+            matches!(event, Some(NodeEvent::Denied(said)) if said.contains("topology 7 can't"));
+        assert!(told);
+    }
 }
