@@ -136,7 +136,10 @@ fn merged_segments_are_found_where_the_driver_gives_a_choice() {
         "merged-frames",
         "ethtool -K eth0 lro off gro off".to_owned(),
     );
-    assert_eq!(names(&nic, &group("flow", &[])), [expected.clone()]);
+    assert_eq!(
+        names(&nic, &group("flow", &[])),
+        std::slice::from_ref(&expected)
+    );
     // The kernel merges segments only after the XDP engine has captured them.
     let on_xdp = found(&nic, &group("flow", &[]), |it| {
         (it.is_on_xdp, it.kernel) = (true, (6, 16));
