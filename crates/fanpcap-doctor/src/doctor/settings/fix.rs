@@ -280,13 +280,10 @@ mod tests {
             "unset PCAP_FANOUT"
         );
         // A variable of this process has no more lines than the place.
+        let path = std::env::var("PATH").unwrap();
         assert_eq!(
-            fix(
-                "CARGO_PKG_NAME=fanpcap-doctor",
-                "doctor",
-                "did you mean 'it s'?"
-            ),
-            "export CARGO_PKG_NAME='fanpcap-it s'"
+            fix(&format!("PATH={path}"), &path, "did you mean 'it s'?"),
+            "export PATH='it s'"
         );
         assert_eq!(
             fix("PCAP_IRQ=7", "PCAP_IRQ", "did you mean 'PCAP_IRQ_dev_N'?"),
