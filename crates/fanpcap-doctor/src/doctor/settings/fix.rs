@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_variable_with_a_proposed_name_is_renamed() {
-        let fix = |text, wrong, hint: &str| of_error(&report(text, wrong, 0, hint));
+        let fix = |text: &str, wrong: &str, hint: &str| of_error(&report(text, wrong, 0, hint));
         assert_eq!(
             fix("PCAP_GRUOP=7", "PCAP_GRUOP", "did you mean 'PCAP_GROUP'?"),
             "export PCAP_GROUP=\"$PCAP_GRUOP\"; unset PCAP_GRUOP"
