@@ -1,6 +1,7 @@
 /* The any device: its two link types, all header fields, packets of several devices, both directions. */
 #include <pcap/dlt.h>
 #include "../wire.h"
+#include "../pinned.h"
 
 static void print_packet(u_char *user, const struct pcap_pkthdr *header, const u_char *bytes)
 {
@@ -41,6 +42,7 @@ int main(void)
 	static const int links[] = { DLT_LINUX_SLL, DLT_LINUX_SLL2 };
 	static const int snaplens[] = { 262144, 30, 10 };
 	int wire = port_of(near), back = port_of(far), loopback = port_of("lo");
+	stay_on_cpu();
 	for (int i = 0; i < 12; i++) {
 		int link = links[i % 2], snaplen = snaplens[i / 2 % 3], version = 2 + i / 6;
 		pcap_t *p = created("any", version);

@@ -1,6 +1,7 @@
 /* Filters on direction and interface, which only the kernel can check, after the queue is drained. */
 #include "../wire.h"
 #include "../tags.h"
+#include "../pinned.h"
 
 static void send_some(int in, int out)
 {
@@ -34,6 +35,7 @@ int main(void)
 	static const char *const expressions[] = { "inbound", "outbound", "inbound and vlan", "ifindex 2", "ifindex 3",
 		                                   "ifindex 99", "outbound and ip" };
 	int in = port_of(near), out = port_of(far);
+	stay_on_cpu();
 	for (int version = 2; version <= 3; version++)
 		for (size_t i = 0; i < sizeof expressions / sizeof expressions[0]; i++) {
 			if (version == 3 || i % 2)

@@ -2,6 +2,7 @@
 #include <pcap/dlt.h>
 #include "../wire.h"
 #include "../tags.h"
+#include "../pinned.h"
 
 static void send_some(int in, int out)
 {
@@ -41,6 +42,7 @@ int main(void)
 		                                   "ether proto 0x88b5", "len > 100", "ip[8] = 64", "link[0] = 8",
 		                                   "greater 120" };
 	int in = port_of(near), out = port_of(far);
+	stay_on_cpu();
 	for (size_t i = 0; i < sizeof expressions / sizeof expressions[0]; i++) {
 		if (i % 2 == 0)
 			replace(in, out, DLT_LINUX_SLL, expressions[i]);
