@@ -27,7 +27,11 @@ const BURST: usize = 64;
 /// How long the line waits for a batch before it looks for acknowledgements.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Between two attempts to connect.
+/// Between the first two attempts to connect. The time doubles with each further one: strangers
+/// may take an analyzer's places for moments.
+const FIRST_RETRY: Duration = Duration::from_millis(50);
+
+/// The longest time between two attempts.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// After so long without an acknowledgement the connection is given up, and the rest at the end.
@@ -71,6 +75,8 @@ pub(super) struct Line {
     link: Option<Link>,
     /// Not before then there is another connection.
     next_try: Instant,
+    /// How long the next failure defers an attempt.
+    pause: Duration,
     /// When the link was made.
     connected: Instant,
     /// What the analyzer lacked, and when that changed last.
@@ -93,6 +99,7 @@ impl Line {
             sent: 0,
             link: None,
             next_try: Instant::now(),
+            pause: FIRST_RETRY,
             connected: Instant::now(),
             heard: (0, Instant::now()),
         }
@@ -178,6 +185,7 @@ impl Line {
             // A connection without batches is refused at once, or not at all.
             if lacks > 0 || self.connected.elapsed() > PATIENCE {
                 self.trouble().clear();
+                self.pause = FIRST_RETRY;
             }
         } else if self.heard.1.elapsed() > PATIENCE {
             self.hang_up(LinkError(SILENT.to_owned()));
@@ -203,7 +211,13 @@ impl Line {
             self.say(error.unwrap_or(otherwise));
             self.shared.broken.fetch_add(1, Ordering::Relaxed);
         }
-        self.next_try = Instant::now() + RETRY;
+        self.wait();
+    }
+
+    /// Defers the next attempt.
+    fn wait(&mut self) {
+        self.next_try = Instant::now() + self.pause;
+        self.pause = RETRY.min(2 * self.pause);
     }
 
     /// Connects. All that is not acknowledged is sent again.
@@ -218,7 +232,7 @@ impl Line {
             }
             Err(error) => {
                 self.say(error);
-                self.next_try = Instant::now() + RETRY;
+                self.wait();
             }
         }
     }
