@@ -27,11 +27,7 @@ const BURST: usize = 64;
 /// How long the line waits for a batch before it looks for acknowledgements.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Between the first two attempts to connect. The time doubles with each further one: strangers
-/// may take an analyzer's places for moments.
-const FIRST_RETRY: Duration = Duration::from_millis(50);
-
-/// The longest time between two attempts.
+/// Between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// After so long without an acknowledgement the connection is given up, and the rest at the end.
@@ -75,8 +71,6 @@ pub(super) struct Line {
     link: Option<Link>,
     /// Not before then there is another connection.
     next_try: Instant,
-    /// How long the next failure defers an attempt.
-    pause: Duration,
     /// When the link was made.
     connected: Instant,
     /// What the analyzer lacked, and when that changed last.
@@ -99,7 +93,6 @@ impl Line {
             sent: 0,
             link: None,
             next_try: Instant::now(),
-            pause: FIRST_RETRY,
             connected: Instant::now(),
             heard: (0, Instant::now()),
         }
@@ -185,7 +178,6 @@ impl Line {
             // A connection without batches is refused at once, or not at all.
             if lacks > 0 || self.connected.elapsed() > PATIENCE {
                 self.trouble().clear();
-                self.pause = FIRST_RETRY;
             }
         } else if self.heard.1.elapsed() > PATIENCE {
             self.hang_up(LinkError(SILENT.to_owned()));
@@ -211,13 +203,7 @@ impl Line {
             self.say(error.unwrap_or(otherwise));
             self.shared.broken.fetch_add(1, Ordering::Relaxed);
         }
-        self.wait();
-    }
-
-    /// Defers the next attempt.
-    fn wait(&mut self) {
-        self.next_try = Instant::now() + self.pause;
-        self.pause = RETRY.min(2 * self.pause);
+        self.next_try = Instant::now() + RETRY;
     }
 
     /// Connects. All that is not acknowledged is sent again.
@@ -232,7 +218,7 @@ impl Line {
             }
             Err(error) => {
                 self.say(error);
-                self.wait();
+                self.next_try = Instant::now() + RETRY;
             }
         }
     }
