@@ -249,6 +249,35 @@ fn the_dockerfiles_commands_make_an_image_that_works() -> Result<()> {
 
 #[test]
 #[ignore = "needs root: a Debian in a directory"]
+fn removal_takes_back_what_tune_has_changed() -> Result<()> {
+    let Some(root) = Root::with_package()? else {
+        return Ok(());
+    };
+    // Use a separate thread, because the hosts move it to their network namespace.
+    let removed = thread::scope(|scope| {
+        let remove = || -> Result<()> {
+            let _hosts = Hosts::new()?;
+            let line = format!(
+                "mount -o remount,rw /sys && mount -t tmpfs tmpfs /run && \
+                 cd /sys/class/net/{DEVICE}/queues/rx-0 && \
+                 before=$(cat rps_cpus) && fanpcap tune {DEVICE} --apply && \
+                 test $(cat rps_cpus) != $before && dpkg --remove fanpcap && \
+                 test $(cat rps_cpus) = $before && echo taken back"
+            );
+            let said = root.run(&line)?;
+            ensure!(
+                said.contains("as before") && said.ends_with("taken back\n"),
+                "{said}"
+            );
+            Ok(())
+        };
+        scope.spawn(remove).join()
+    });
+    removed.expect("no panic")
+}
+
+#[test]
+#[ignore = "needs root: a Debian in a directory"]
 fn two_plain_tcpdumps_share_once_enabled() -> Result<()> {
     let Some(root) = Root::with_package()? else {
         return Ok(());

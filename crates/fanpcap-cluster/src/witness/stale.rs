@@ -52,7 +52,7 @@ impl Ledger {
         let others: Vec<(&Life, Around<'_>)> = others
             .map(|other| (other, self.around_both(other, times)))
             .collect();
-        // What lives captured that are given up is not known by time.
+        // Of lives that were given up, only the sum of what they captured is known.
         let is_known = self.over.saturating_add(skew.saturating_mul(2)) <= times[0];
         let captured = |bucket: usize| {
             if !is_known {
