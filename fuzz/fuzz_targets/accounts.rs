@@ -3,7 +3,7 @@
 #![no_main]
 
 use fanpcap_buckets::layout::BUCKETS;
-use fanpcap_cluster::witness::{Beacon, Ledger, LedgerSettings, Report, Summary};
+use fanpcap_cluster::loss_account::{Beacon, Ledger, LedgerSettings, Report, Summary};
 use fanpcap_cluster::{NodeId, Revision};
 use libfuzzer_sys::fuzz_target;
 

@@ -3,15 +3,15 @@
 
 use fanpcap_buckets::Slot;
 use fanpcap_cluster::analyzer::{Analyzer, AnalyzerSettings};
+use fanpcap_cluster::loss_account::{Ledger, LedgerSettings};
 use fanpcap_cluster::record::{Batch, CountsDecoder};
-use fanpcap_cluster::witness::{Ledger, LedgerSettings};
-use fanpcap_cluster::{NodeId, Revision, Seat, Topology};
+use fanpcap_cluster::{NodeEntry, NodeId, Revision, Topology};
 use fanpcap_select::Selection;
 use libfuzzer_sys::fuzz_target;
 
 /// A topology of two nodes in which some buckets move from one to the other.
 fn topology(node: NodeId) -> Topology {
-    let seat = |slot: u8, node: u32| Seat {
+    let entry = |slot: u8, node: u32| NodeEntry {
         slot: Slot(slot),
         node: NodeId(node),
         weight: 1,
@@ -19,11 +19,11 @@ fn topology(node: NodeId) -> Topology {
     Topology {
         epoch: 1,
         selection: Selection::default(),
-        seats: vec![seat(0, node.0), seat(1, node.0.wrapping_add(1))],
+        nodes: vec![entry(0, node.0), entry(1, node.0.wrapping_add(1))],
         owners: Box::new(std::array::from_fn(|bucket| {
             Some(Slot(u8::from(bucket % 3 == 0)))
         })),
-        heirs: Some(Box::new(std::array::from_fn(|bucket| {
+        new_owners: Some(Box::new(std::array::from_fn(|bucket| {
             Some(Slot(u8::from(bucket % 2 == 0)))
         }))),
         analyzers: Vec::new(),

@@ -2,8 +2,8 @@
 //! with a place that exists in the text.
 #![no_main]
 
-use fanpcap_clusterd::conf::{Conf, Engine, Mode, Placed};
-use fanpcap_clusterd::shipping::Way;
+use fanpcap_clusterd::conf::{Conf, Engine, Located, Mode};
+use fanpcap_clusterd::shipping::RecordTransport;
 use fanpcap_config::report::{Place, Report};
 use fanpcap_select::Key;
 use libfuzzer_sys::fuzz_target;
@@ -71,7 +71,7 @@ fn check_place(text: &str, place: &Place) {
 
 /// The places of all values that have one.
 fn places(conf: &mut Conf) -> Vec<&mut Place> {
-    let mut files: Vec<&mut Placed<PathBuf>> = conf.key_files.iter_mut().collect();
+    let mut files: Vec<&mut Located<PathBuf>> = conf.key_files.iter_mut().collect();
     if let Some(records) = &mut conf.records {
         files.extend([&mut records.ca, &mut records.certificate, &mut records.key]);
     }
@@ -135,7 +135,7 @@ impl File {
         }
     }
 
-    fn path(&mut self, key: &str, file: Option<&Placed<PathBuf>>) {
+    fn path(&mut self, key: &str, file: Option<&Located<PathBuf>>) {
         self.set(key, file.map(|file| file.value.display()));
     }
 
@@ -183,8 +183,8 @@ impl File {
         self.set("mode", Some("capture"));
         self.set("header", Some(conf.header));
         let (way, port) = match conf.transport {
-            Way::Tcp => ("tcp", None),
-            Way::Dicap(port) => ("dicap", port),
+            RecordTransport::Tcp => ("tcp", None),
+            RecordTransport::Dicap(port) => ("dicap", port),
         };
         self.set("transport", Some(way));
         self.set("dicap_port", port);

@@ -1,7 +1,7 @@
 //! The keys and values of a cluster in etcd. The first byte selects the key, the rest is the value.
 #![no_main]
 
-use fanpcap_cluster::{NodeId, Wishes};
+use fanpcap_cluster::{DesiredState, NodeId};
 use fanpcap_etcd::KeyValue;
 use fanpcap_etcd::coordination::{CopyOfKeys, Names, view};
 use libfuzzer_sys::fuzz_target;
@@ -24,5 +24,5 @@ fuzz_target!(|input: &[u8]| {
         ..KeyValue::default()
     };
     let keys = CopyOfKeys::from([(kv.key.clone(), kv)]);
-    let _ = view(&names, &keys, &Wishes::default());
+    let _ = view(&names, &keys, &DesiredState::default());
 });

@@ -2,7 +2,7 @@
 //! nodes can follow and that is encoded as the same bytes.
 #![no_main]
 
-use fanpcap_cluster::reshape::{self, Goal, Member};
+use fanpcap_cluster::reshape::{self, ChangeTarget, Member};
 use fanpcap_cluster::{NodeId, Topology};
 use fanpcap_select::Selection;
 use libfuzzer_sys::fuzz_target;
@@ -17,13 +17,13 @@ fn good() -> [Vec<u8>; 2] {
         node: NodeId(node),
         weight: 1,
     });
-    let goal = Goal::new(None, &members, Selection::default(), &[]);
-    let stable = reshape::first(&goal.expect("a goal"));
-    let mut heirs = stable.owners.clone();
-    let slots = stable.seats.iter().map(|seat| Some(seat.slot));
-    heirs[0] = slots.rev().find(|slot| *slot != heirs[0]).flatten();
+    let target = ChangeTarget::new(None, &members, Selection::default(), &[]);
+    let stable = reshape::first(&target.expect("a goal"));
+    let mut new_owners = stable.owners.clone();
+    let slots = stable.nodes.iter().map(|entry| Some(entry.slot));
+    new_owners[0] = slots.rev().find(|slot| *slot != new_owners[0]).flatten();
     let union = Topology {
-        heirs: Some(heirs),
+        new_owners: Some(new_owners),
         ..stable.clone()
     };
     let good = [stable.encode(), union.encode()];

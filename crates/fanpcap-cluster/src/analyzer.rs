@@ -6,8 +6,8 @@
 
 mod stream;
 mod timeline;
-mod twins;
-mod tenure;
+mod deduplicator;
+mod topology_history;
 mod counters;
 mod sessions;
 
@@ -16,15 +16,15 @@ use std::collections::BTreeMap;
 use fanpcap_buckets::layout::BUCKETS;
 
 use crate::identity::{NodeId, Revision};
+use crate::loss_account::Counts;
 use crate::record::{Batch, Head, Record};
 use crate::topology::{NODES, Topology};
-use crate::witness::Counts;
 pub use counters::Counters;
-pub use stream::Quiet;
+pub use deduplicator::Deduplicator;
+pub use stream::IdleTime;
 use stream::Stream;
-use tenure::{Claim, Standing, Tenures};
-use timeline::{Held, SPAN, Sender, Timeline};
-pub use twins::Twins;
+use timeline::{BatchFields, SPAN, Timeline, WaitingRecord};
+use topology_history::{OwnershipCheck, RecordOrigin, TopologyHistory};
 
 /// Sessions that are remembered.
 const SESSIONS: usize = 1024;
@@ -111,8 +111,8 @@ pub struct Analyzer {
 #[derive(Debug)]
 struct Rules {
     skew: u64,
-    tenures: Tenures,
-    twins: Twins,
+    topologies: TopologyHistory,
+    deduplicator: Deduplicator,
     /// For each bucket the time in which it moved.
     moved: Vec<(u64, u64)>,
     /// All topologies of until then are known.
@@ -140,8 +140,9 @@ impl Analyzer {
             timeline: Timeline::new(),
             rules: Rules {
                 skew: settings.skew,
-                tenures: Tenures::default(),
-                twins: Twins::new(settings.skew, settings.seed).with_late(LATE, settings.begin),
+                topologies: TopologyHistory::default(),
+                deduplicator: Deduplicator::new(settings.skew, settings.seed)
+                    .with_late(LATE, settings.begin),
                 moved: vec![(u64::MAX, 0); BUCKETS],
                 known: 0,
                 since: settings.begin,
@@ -154,7 +155,7 @@ impl Analyzer {
 
     /// The cluster has a new topology.
     pub fn follow(&mut self, revision: Revision, topology: Topology) {
-        self.rules.tenures.follow(revision, topology);
+        self.rules.topologies.follow(revision, topology);
     }
 
     /// All topologies that the cluster had until `time` are known, in nanoseconds since 1970. An
@@ -241,7 +242,7 @@ impl Analyzer {
             .map(|(at, (node, _))| (at, *node))
             .ok_or(Refusal::Full)?;
         self.numbers.remove(&node);
-        self.rules.tenures.forget(node);
+        self.rules.topologies.forget(node);
         let lost = &mut self.rules.counters.export_lost;
         self.streams.retain(|(of, _, _), stream| {
             if *of == node {
@@ -275,14 +276,14 @@ impl Analyzer {
 
     fn hold(&mut self, batch: &Batch<'_>, number: u16) {
         let (node, revision) = (batch.head.node, batch.origin.revision);
-        let sender = Sender {
+        let sender = BatchFields {
             revision: revision.0,
             node: number,
             link: batch.origin.link,
         };
         let is_newest = self
             .rules
-            .tenures
+            .topologies
             .newest()
             .is_none_or(|newest| newest == revision);
         let counters = &mut self.rules.counters;
@@ -307,7 +308,7 @@ impl Analyzer {
                 moved.1 = moved.1.max(record.stamp.saturating_add(self.settings.skew));
             }
         }
-        self.rules.tenures.note(node, revision, first);
+        self.rules.topologies.note(node, revision, first);
     }
 
     /// Gives out all records that have waited long enough, the oldest first. `now` is in
@@ -315,7 +316,7 @@ impl Analyzer {
     pub fn release(&mut self, now: u64, mut give: impl FnMut(&Delivered<'_>)) {
         let until = self.time(now).saturating_sub(self.settings.hold);
         let (rules, nodes) = (&mut self.rules, &self.nodes);
-        let mut judge = |held: &Held, captured: &[u8]| {
+        let mut judge = |held: &WaitingRecord, captured: &[u8]| {
             rules.judge(held, nodes[usize::from(held.node)].0, captured, &mut give);
         };
         self.timeline.release(until, &mut judge);
@@ -344,7 +345,7 @@ impl Analyzer {
     /// Gives out everything, as before an end.
     pub fn flush(&mut self, mut give: impl FnMut(&Delivered<'_>)) {
         let (rules, nodes) = (&mut self.rules, &self.nodes);
-        let mut judge = |held: &Held, captured: &[u8]| {
+        let mut judge = |held: &WaitingRecord, captured: &[u8]| {
             rules.judge(held, nodes[usize::from(held.node)].0, captured, &mut give);
         };
         while self.timeline.bytes() > 0 {
@@ -376,7 +377,7 @@ impl Analyzer {
 
     /// A topology that records were captured by and that is newer than all that are known.
     pub fn unheard(&self) -> Option<Revision> {
-        self.rules.tenures.unheard()
+        self.rules.topologies.unheard()
     }
 
     /// What the analyzer has counted.
@@ -401,26 +402,26 @@ impl Rules {
     /// Gives a record out, or counts why not.
     fn judge(
         &mut self,
-        held: &Held,
+        held: &WaitingRecord,
         node: NodeId,
         captured: &[u8],
         give: &mut impl FnMut(&Delivered<'_>),
     ) {
         let bucket = usize::from(held.bucket);
-        let claim = Claim {
+        let claim = RecordOrigin {
             node,
             revision: Revision(held.revision),
             bucket,
             stamp: held.stamp,
         };
-        let standing = self.tenures.standing(&claim, self.skew);
+        let check = self.topologies.check(&claim, self.skew);
         let counts = held.stamp >= self.since;
-        let refused = match standing {
-            Standing::Owner | Standing::Shared => None,
-            Standing::Unknown if held.stamp.saturating_add(self.skew) >= self.known => None,
-            Standing::Unknown => Some(&mut self.counters.unknown),
-            Standing::Fenced => Some(&mut self.counters.fenced),
-            Standing::Foreign => Some(&mut self.counters.foreign),
+        let refused = match check {
+            OwnershipCheck::Owner | OwnershipCheck::Shared => None,
+            OwnershipCheck::Unknown if held.stamp.saturating_add(self.skew) >= self.known => None,
+            OwnershipCheck::Unknown => Some(&mut self.counters.unknown),
+            OwnershipCheck::Fenced => Some(&mut self.counters.fenced),
+            OwnershipCheck::Foreign => Some(&mut self.counters.foreign),
         };
         if let Some(refused) = refused {
             *refused += 1;
@@ -428,16 +429,17 @@ impl Rules {
             return;
         }
         let (from, until) = self.moved[bucket];
-        let is_shared =
-            standing != Standing::Owner || held.marked || self.tenures.is_new(&claim, self.skew);
+        let is_shared = check != OwnershipCheck::Owner
+            || held.marked
+            || self.topologies.is_new(&claim, self.skew);
         if is_shared || (from <= held.stamp && held.stamp <= until) {
             let packet = (held.bucket, held.wire_length, captured);
-            if self.twins.is_double(held.stamp, held.node, packet) {
+            if self.deduplicator.is_double(held.stamp, held.node, packet) {
                 self.counters.doubles += 1;
                 self.doubles[bucket] += u64::from(counts);
                 return;
             }
-            let unchecked = held.late && self.twins.has_forgotten(held.stamp);
+            let unchecked = held.late && self.deduplicator.has_forgotten(held.stamp);
             self.counters.unchecked += u64::from(unchecked);
         }
         self.counters.delivered += 1;
@@ -458,7 +460,7 @@ impl Rules {
 
     /// Forgets what no record after `time` can have to do with.
     fn forget(&mut self, time: u64) {
-        self.twins.forget(time);
+        self.deduplicator.forget(time);
         let time = time.saturating_sub(2 * self.skew);
         for moved in &mut self.moved {
             if moved.1 < time {

@@ -20,7 +20,7 @@ mod operator;
 pub mod stream;
 
 pub use avp::Avp;
-pub use body::{Body, Leader, Member, State, Status, TooManyWishes, Wish};
+pub use body::{Body, Leader, Member, OperatorChange, State, Status, TooManyChanges};
 pub use coordinator::{CoordinatorEnd, CoordinatorSettings, Refused};
 pub use endpoint::{Endpoint, Incoming};
 pub use envelope::{

@@ -104,7 +104,7 @@ impl fmt::Display for Refusal {
 
 /// A node that the engine holds for alive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Live {
+pub struct LiveNode {
     /// What it says of itself.
     pub announcement: Announcement,
     /// The newest topology that it captures by.
@@ -113,7 +113,7 @@ pub struct Live {
 
 /// What the operator wants.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Wishes {
+pub struct DesiredState {
     /// How packets are selected.
     pub selection: Selection,
     /// Where records go; empty in distribution mode.
@@ -132,19 +132,19 @@ pub struct View {
     /// Whether this coordinator is the active one.
     pub leads: bool,
     /// The nodes that are alive.
-    pub live: Vec<Live>,
+    pub live: Vec<LiveNode>,
     /// The cluster's topology.
     pub topology: Option<(Revision, Box<Topology>)>,
     /// Whether nodes may capture by a newer topology, which nobody has any more. They come back to
     /// this one only if it is written again.
     pub is_outrun: bool,
     /// What the operator wants.
-    pub wishes: Wishes,
+    pub desired: DesiredState,
 }
 
 /// How a cluster is.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Picture {
+pub struct ClusterStatus {
     /// What the coordinator sees.
     pub view: View,
     /// Which coordinator leads, as it calls itself; `None` if none does.

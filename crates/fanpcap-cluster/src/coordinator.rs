@@ -27,22 +27,22 @@ use std::time::Duration;
 
 use fanpcap_select::{Filter, Key, Selection};
 
-use crate::coordination::{Live, View, Wishes};
+use crate::coordination::{DesiredState, LiveNode, View};
 use crate::identity::{NodeId, Revision};
-use crate::reshape::{self, Goal, Member};
-use crate::topology::{Seat, Topology};
+use crate::reshape::{self, ChangeTarget, Member};
+use crate::topology::{NodeEntry, Topology};
 
 mod presence;
 mod absence;
-mod answers;
-mod notes;
+mod acknowledgements;
+mod messages;
 #[cfg(test)]
 mod tests;
 
 use absence::Absences;
-use answers::Answers;
-pub use notes::{Change, Note, Stage};
-use presence::Presences;
+use acknowledgements::Acknowledgements;
+pub use messages::{Change, Condition, Stage};
+use presence::SeenNodes;
 
 /// Call [`Coordinator::step`] at least this often. Of a longer pause, only twice this counts as
 /// time.
@@ -102,7 +102,7 @@ pub struct Step {
     /// What to write, if anything. Until the view has it, the next steps say it again.
     pub write: Option<Write>,
     /// What holds now and did not at the last step.
-    pub notes: Vec<Note>,
+    pub notes: Vec<Condition>,
 }
 
 /// A coordinator, active or standing by.
@@ -115,13 +115,13 @@ pub struct Coordinator {
     now: Duration,
     /// Since when it leads.
     leads: Option<Duration>,
-    presences: Presences,
+    presences: SeenNodes,
     absences: Absences,
-    answers: Answers,
+    acknowledgements: Acknowledgements,
     /// What the topology in force is the goal of.
-    served: Option<Served>,
+    served: Option<TargetInputs>,
     /// What holds now, for an operator to know.
-    conditions: BTreeSet<Note>,
+    conditions: BTreeSet<Condition>,
 }
 
 impl Coordinator {
@@ -132,16 +132,16 @@ impl Coordinator {
             last: None,
             now: Duration::ZERO,
             leads: None,
-            presences: Presences::default(),
+            presences: SeenNodes::default(),
             absences: Absences::default(),
-            answers: Answers::default(),
+            acknowledgements: Acknowledgements::default(),
             served: None,
             conditions: BTreeSet::new(),
         }
     }
 
     /// What holds now, for an operator to know.
-    pub fn conditions(&self) -> impl Iterator<Item = &Note> {
+    pub fn conditions(&self) -> impl Iterator<Item = &Condition> {
         self.conditions.iter()
     }
 
@@ -165,25 +165,25 @@ impl Coordinator {
     /// Forgets what it saw as the leader: it sees no more who lives.
     fn stand_by(&mut self) {
         self.leads = None;
-        self.presences = Presences::default();
+        self.presences = SeenNodes::default();
         self.absences = Absences::default();
-        self.answers = Answers::default();
+        self.acknowledgements = Acknowledgements::default();
         self.served = None;
     }
 
     fn lead(&mut self, view: &View) -> Option<Write> {
         let since = *self.leads.get_or_insert(self.now);
-        self.conditions.insert(Note::Leads);
+        self.conditions.insert(Condition::Leads);
         self.presences.update(&view.live, self.now, &self.timing);
         let Some((revision, topology)) = &view.topology else {
             return self.begin_cluster(view);
         };
-        let is_known = self.answers.are_to(*revision);
+        let is_known = self.acknowledgements.are_to(*revision);
         if let Some(error) = topology.check().err().filter(|_| !is_known) {
-            self.conditions.insert(Note::BadTopology(error));
+            self.conditions.insert(Condition::BadTopology(error));
             return None;
         }
-        self.answers
+        self.acknowledgements
             .update(*revision, topology, &view.live, self.now);
         if view.is_outrun {
             let again = reshape::again(topology);
@@ -207,49 +207,53 @@ impl Coordinator {
         absent: &BTreeSet<NodeId>,
     ) -> Option<Write> {
         let (revision, topology) = view.topology.as_ref()?;
-        let served = Served {
+        let served = TargetInputs {
             revision: *revision,
             members,
-            selection: view.wishes.selection,
-            analyzers: view.wishes.analyzers.clone(),
-            filter: view.wishes.filter.clone(),
+            selection: view.desired.selection,
+            analyzers: view.desired.analyzers.clone(),
+            filter: view.desired.filter.clone(),
         };
         let members = &served.members;
         if self.served.as_ref() == Some(&served) {
             self.report_waiting(topology, members);
             return None;
         }
-        let goal = self.goal(view, members)?;
-        if goal.is_of(topology) {
+        let target = self.target(view, members)?;
+        if target.is_of(topology) {
             self.report_waiting(topology, members);
             self.served = Some(served);
             return None;
         }
-        let is_ripening = self.answers.is_ripening(self.now, self.timing.dwell);
+        let is_ripening = self
+            .acknowledgements
+            .is_ripening(self.now, self.timing.dwell);
         if is_ripening && owners_are_absent(topology, absent) {
             return None;
         }
-        let next = reshape::begin(topology, &goal, absent, |node| self.answers.has(node));
+        let next = reshape::begin(topology, &target, absent, |node| {
+            self.acknowledgements.has(node)
+        });
         Some(write(next, *revision, topology, absent))
     }
 
     /// The goal for these members; notes if there is nobody to give a bucket to.
-    fn goal(&mut self, view: &View, members: &[Member]) -> Option<Goal> {
+    fn target(&mut self, view: &View, members: &[Member]) -> Option<ChangeTarget> {
         let topology = view.topology.as_ref().map(|(_, topology)| &**topology);
-        let wishes = &view.wishes;
-        let goal = Goal::new(topology, members, wishes.selection, &wishes.analyzers);
-        if goal.is_none() {
-            self.conditions.insert(Note::Nobody);
+        let desired = &view.desired;
+        let target = ChangeTarget::new(topology, members, desired.selection, &desired.analyzers);
+        if target.is_none() {
+            self.conditions.insert(Condition::Nobody);
         }
-        goal.map(|goal| goal.filtered(wishes.filter.as_ref()))
+        target.map(|target| target.filtered(desired.filter.as_ref()))
     }
 
     /// The first topology, for the nodes that have lived through their hold-down.
     fn begin_cluster(&mut self, view: &View) -> Option<Write> {
-        let ready = |live: &&Live| self.presences.is_admitted(live, self.now, &self.timing);
+        let ready = |live: &&LiveNode| self.presences.is_admitted(live, self.now, &self.timing);
         let members = view.live.iter().filter(ready);
-        let members: Vec<Member> = members.map(|live| member(live, &view.wishes)).collect();
-        let topology = Box::new(reshape::first(&self.goal(view, &members)?));
+        let members: Vec<Member> = members.map(|live| member(live, &view.desired)).collect();
+        let topology = Box::new(reshape::first(&self.target(view, &members)?));
         let change = Change::between(None, &topology, &BTreeSet::new());
         Some(Write {
             topology,
@@ -272,18 +276,18 @@ impl Coordinator {
             .map(|live| live.announcement.node)
             .collect();
         let missing = topology
-            .seats
+            .nodes
             .iter()
-            .filter(|seat| !live.contains(&seat.node));
-        let missing: Vec<Seat> = missing.copied().collect();
-        let drained = &view.wishes.drained;
-        let due = |seat: &&Seat| seat.weight > 0 && !drained.contains(&seat.node);
-        let lost: BTreeSet<NodeId> = missing.iter().filter(due).map(|seat| seat.node).collect();
-        let all = topology.seats.iter().filter(due).count();
+            .filter(|entry| !live.contains(&entry.node));
+        let missing: Vec<NodeEntry> = missing.copied().collect();
+        let drained = &view.desired.drained;
+        let due = |entry: &&NodeEntry| entry.weight > 0 && !drained.contains(&entry.node);
+        let lost: BTreeSet<NodeId> = missing.iter().filter(due).map(|entry| entry.node).collect();
+        let all = topology.nodes.iter().filter(due).count();
         let timing = &self.timing;
         let is_mass = self.absences.is_mass(&lost, all, &live, now, timing);
         if is_mass {
-            self.conditions.insert(Note::MassExpiry {
+            self.conditions.insert(Condition::MassExpiry {
                 nodes: lost.iter().copied().collect(),
                 limit: self.absences.is_half_heard().then_some(timing.outlast),
             });
@@ -293,7 +297,7 @@ impl Coordinator {
             None => now.saturating_sub(since) >= timing.lease,
         };
         let believed = |node: &NodeId| is_old(*node) && !(is_mass && lost.contains(node));
-        let absent = missing.iter().map(|seat| seat.node).filter(believed);
+        let absent = missing.iter().map(|entry| entry.node).filter(believed);
         let absent: BTreeSet<NodeId> = absent.collect();
         let gone = absent.intersection(&lost);
         self.absences.note_dead(gone.copied(), now);
@@ -309,25 +313,25 @@ impl Coordinator {
         absent: &BTreeSet<NodeId>,
     ) -> Vec<Member> {
         let mut members = BTreeMap::new();
-        for seat in topology
-            .seats
+        for entry in topology
+            .nodes
             .iter()
-            .filter(|seat| !absent.contains(&seat.node))
+            .filter(|entry| !absent.contains(&entry.node))
         {
-            let is_drained = view.wishes.drained.contains(&seat.node);
-            let weight = if is_drained { 0 } else { seat.weight };
-            members.insert(seat.node, weight);
+            let is_drained = view.desired.drained.contains(&entry.node);
+            let weight = if is_drained { 0 } else { entry.weight };
+            members.insert(entry.node, weight);
         }
         for live in &view.live {
-            let Member { node, weight } = member(live, &view.wishes);
+            let Member { node, weight } = member(live, &view.desired);
             // A union for its death, begun by a leader that did not hear it, counts for nothing.
             let takes_part = topology
-                .seat(node)
-                .is_some_and(|seat| seat.weight > 0 || !self.presences.was_gone(node));
+                .entry(node)
+                .is_some_and(|entry| entry.weight > 0 || !self.presences.was_gone(node));
             if takes_part || self.presences.is_admitted(live, self.now, &self.timing) {
                 members.insert(node, weight);
             } else if weight > 0 {
-                self.conditions.insert(Note::HeldDown(node));
+                self.conditions.insert(Condition::HeldDown(node));
             }
         }
         let members = members.into_iter();
@@ -341,26 +345,26 @@ impl Coordinator {
             Key::RoundRobin => self.timing.dwell.max(UPDATE),
             Key::Packet | Key::Flow | Key::Identification => self.timing.dwell,
         };
-        topology.heirs.is_some() && self.answers.are_complete(self.now, dwell)
+        topology.new_owners.is_some() && self.acknowledgements.are_complete(self.now, dwell)
     }
 
     /// Notes what keeps the topology from being what all wait for.
     fn report_waiting(&mut self, topology: &Topology, members: &[Member]) {
-        let has_place = |member: &&Member| topology.seat(member.node).is_some();
+        let has_place = |member: &&Member| topology.entry(member.node).is_some();
         let outside = members.len() - members.iter().filter(has_place).count();
         if outside > 0 {
-            self.conditions.insert(Note::Full(outside));
+            self.conditions.insert(Condition::Full(outside));
         }
-        let nodes = self.answers.missing();
-        if !nodes.is_empty() && self.answers.waited(self.now) >= PATIENCE {
-            self.conditions.insert(Note::Waiting(nodes));
+        let nodes = self.acknowledgements.missing();
+        if !nodes.is_empty() && self.acknowledgements.waited(self.now) >= PATIENCE {
+            self.conditions.insert(Condition::Waiting(nodes));
         }
     }
 }
 
 /// What decides the goal. While it is the same, the goal is.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Served {
+struct TargetInputs {
     revision: Revision,
     members: Vec<Member>,
     selection: Selection,
@@ -369,13 +373,13 @@ struct Served {
 }
 
 /// The share of a live node, as the operator or else the node itself has it.
-fn member(live: &Live, wishes: &Wishes) -> Member {
-    let Live { announcement, .. } = live;
+fn member(live: &LiveNode, desired: &DesiredState) -> Member {
+    let LiveNode { announcement, .. } = live;
     let node = announcement.node;
-    let wished = wishes.weights.get(&node).copied();
-    let weight = match wishes.drained.contains(&node) {
+    let changed = desired.weights.get(&node).copied();
+    let weight = match desired.drained.contains(&node) {
         true => 0,
-        false => wished.unwrap_or(announcement.weight),
+        false => changed.unwrap_or(announcement.weight),
     };
     Member { node, weight }
 }
@@ -396,7 +400,7 @@ fn write(
 
 /// Whether an absent node is the owner of a bucket that moves.
 fn owners_are_absent(topology: &Topology, absent: &BTreeSet<NodeId>) -> bool {
-    let owning = |seat: &&Seat| topology.owners.contains(&Some(seat.slot));
-    let mut owners = topology.seats.iter().filter(owning);
-    topology.heirs.is_some() && owners.any(|seat| absent.contains(&seat.node))
+    let owning = |entry: &&NodeEntry| topology.owners.contains(&Some(entry.slot));
+    let mut owners = topology.nodes.iter().filter(owning);
+    topology.new_owners.is_some() && owners.any(|entry| absent.contains(&entry.node))
 }

@@ -22,7 +22,7 @@ use fanpcap_buckets::{Owners, Slot};
 use fanpcap_select::{Classic, Filter, Key, Selection};
 
 use crate::identity::NodeId;
-use crate::topology::{ANALYZERS, FILTER_CODE, FILTER_TEXT, NODES, Seat, Topology};
+use crate::topology::{ANALYZERS, FILTER_CODE, FILTER_TEXT, NODES, NodeEntry, Topology};
 
 #[cfg(test)]
 mod tests;
@@ -56,20 +56,20 @@ impl Topology {
         let key = KEYS.iter().position(|key| *key == self.selection.key);
         to.push(count(key.unwrap_or(usize::MAX)));
         to.extend(self.selection.initial.to_be_bytes());
-        to.push(count(self.seats.len()));
-        for seat in &self.seats {
-            to.push(seat.slot.0);
-            to.extend(seat.node.0.to_be_bytes());
-            to.extend(seat.weight.to_be_bytes());
+        to.push(count(self.nodes.len()));
+        for entry in &self.nodes {
+            to.push(entry.slot.0);
+            to.extend(entry.node.0.to_be_bytes());
+            to.extend(entry.weight.to_be_bytes());
         }
         to.push(count(self.analyzers.len()));
         for analyzer in &self.analyzers {
             put_address(&mut to, analyzer);
         }
         to.extend(self.owners.iter().map(|&owner| slot_byte(owner)));
-        match &self.heirs {
+        match &self.new_owners {
             None => to.push(0),
-            Some(heirs) => put_heirs(&mut to, &self.owners, heirs),
+            Some(new_owners) => put_new_owners(&mut to, &self.owners, new_owners),
         }
         to
     }
@@ -86,22 +86,22 @@ impl Topology {
         let epoch = u64::from_be_bytes(from.array()?);
         let key = *KEYS.get(usize::from(from.byte()?))?;
         let initial = u32::from_be_bytes(from.array()?);
-        let seats = (0..from.byte()?).map(|_| from.seat());
-        let seats = seats.collect::<Option<_>>()?;
+        let entries = (0..from.byte()?).map(|_| from.entry());
+        let entries = entries.collect::<Option<_>>()?;
         let analyzers = (0..from.byte()?).map(|_| from.address());
         let analyzers = analyzers.collect::<Option<_>>()?;
         let owners = from.owners()?;
-        let heirs = match from.byte()? {
+        let new_owners = match from.byte()? {
             0 => None,
-            1 => Some(from.heirs(&owners)?),
+            1 => Some(from.new_owners(&owners)?),
             _ => return None,
         };
         let topology = Self {
             epoch,
             selection: Selection { key, initial },
-            seats,
+            nodes: entries,
             owners,
-            heirs,
+            new_owners,
             analyzers,
             filter,
         };
@@ -150,15 +150,15 @@ fn put_address(to: &mut Vec<u8>, address: &SocketAddr) {
     to.extend(address.port().to_be_bytes());
 }
 
-fn put_heirs(to: &mut Vec<u8>, owners: &Owners, heirs: &Owners) {
-    let moves = || (0..BUCKETS).filter(|&bucket| owners[bucket] != heirs[bucket]);
+fn put_new_owners(to: &mut Vec<u8>, owners: &Owners, new_owners: &Owners) {
+    let moves = || (0..BUCKETS).filter(|&bucket| owners[bucket] != new_owners[bucket]);
     let mut map = [0_u8; MAP];
     for bucket in moves() {
         map[bucket / 8] |= 1 << (bucket % 8);
     }
     to.push(1);
     to.extend(map);
-    to.extend(moves().map(|bucket| slot_byte(heirs[bucket])));
+    to.extend(moves().map(|bucket| slot_byte(new_owners[bucket])));
 }
 
 /// The bytes that are not read yet.
@@ -193,8 +193,8 @@ impl Reader<'_> {
         Some(Classic { code, jt, jf, k })
     }
 
-    fn seat(&mut self) -> Option<Seat> {
-        Some(Seat {
+    fn entry(&mut self) -> Option<NodeEntry> {
+        Some(NodeEntry {
             slot: Slot(self.byte()?),
             node: NodeId(u32::from_be_bytes(self.array()?)),
             weight: u16::from_be_bytes(self.array()?),
@@ -215,18 +215,18 @@ impl Reader<'_> {
         Some(Box::new(slots.map(|slot| Some(Slot(slot)))))
     }
 
-    fn heirs(&mut self, owners: &Owners) -> Option<Box<Owners>> {
+    fn new_owners(&mut self, owners: &Owners) -> Option<Box<Owners>> {
         let map: [u8; MAP] = self.array()?;
-        let mut heirs = Box::new(*owners);
-        for (bucket, heir) in heirs.iter_mut().enumerate() {
+        let mut new_owners = Box::new(*owners);
+        for (bucket, new_owner) in new_owners.iter_mut().enumerate() {
             if map[bucket / 8] & (1 << (bucket % 8)) != 0 {
-                let owner = heir.replace(Slot(self.byte()?));
-                if *heir == owner {
+                let owner = new_owner.replace(Slot(self.byte()?));
+                if *new_owner == owner {
                     return None;
                 }
             }
         }
         // No encoder writes a union in which no bucket moves, or one moves to its owner.
-        (map != [0; MAP]).then_some(heirs)
+        (map != [0; MAP]).then_some(new_owners)
     }
 }

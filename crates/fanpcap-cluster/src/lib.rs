@@ -9,7 +9,7 @@ mod topology;
 mod encoding;
 mod part;
 mod coordination;
-pub mod witness;
+pub mod loss_account;
 pub mod record;
 pub mod dicap;
 pub mod analyzer;
@@ -19,11 +19,12 @@ pub mod coordinator;
 pub mod node;
 
 pub use coordination::{
-    Announcement, Live, NodeEvent, Picture, Refusal, Setup, Version, View, Wishes, WriteError,
+    Announcement, ClusterStatus, DesiredState, LiveNode, NodeEvent, Refusal, Setup, Version, View,
+    WriteError,
 };
 pub use encoding::MOST_ENCODED;
 pub use identity::{NodeId, Revision};
 pub use part::Part;
 pub use topology::{
-    ANALYZERS, FILTER_CODE, FILTER_TEXT, NODES, Phase, Seat, Topology, TopologyError,
+    ANALYZERS, FILTER_CODE, FILTER_TEXT, NODES, NodeEntry, Phase, Topology, TopologyError,
 };

@@ -24,7 +24,7 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// What a node captures by a topology.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Orders {
+pub struct Assignment {
     /// The topology's revision. It is in every record.
     pub revision: Revision,
     /// The topology's epoch.
@@ -36,7 +36,7 @@ pub struct Orders {
     /// Which buckets are the node's.
     pub claims: Claims,
     /// Which are its after the union; `None` by a stable topology.
-    pub goal: Option<Claims>,
+    pub target: Option<Claims>,
     /// Where records go, by bucket; empty in distribution mode.
     pub analyzers: Vec<SocketAddr>,
     /// Which of its packets it captures; `None`: all.
@@ -47,16 +47,16 @@ pub struct Orders {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Command {
     /// Capture by these orders from now on, then say [`Node::loaded`].
-    Load(Box<Orders>),
+    Load(Box<Assignment>),
     /// Tell the engine that the node captures by the topology of this revision.
     Acknowledge(Revision),
     /// Tell the operator.
-    Say(Remark),
+    Say(NodeNotice),
 }
 
 /// What an operator should know of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Remark {
+pub enum NodeNotice {
     /// The engine offers a topology that is older than the one the node captures by.
     Older {
         /// What it offers.
@@ -80,7 +80,7 @@ pub enum Remark {
     NotLoaded(Revision),
 }
 
-impl fmt::Display for Remark {
+impl fmt::Display for NodeNotice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Older { offered, newest } => write!(
@@ -153,10 +153,10 @@ impl Node {
     pub fn take(&mut self, event: NodeEvent) -> Vec<Command> {
         match event {
             NodeEvent::Topology(revision, topology) => self.consider(revision, topology),
-            NodeEvent::Denied(said) => vec![Command::Say(Remark::Denied(said))],
-            NodeEvent::Refused(refusal) => vec![Command::Say(Remark::Refused(refusal))],
+            NodeEvent::Denied(said) => vec![Command::Say(NodeNotice::Denied(said))],
+            NodeEvent::Refused(refusal) => vec![Command::Say(NodeNotice::Refused(refusal))],
             NodeEvent::Reach(reach) => {
-                let mut commands = vec![Command::Say(Remark::Reach(reach))];
+                let mut commands = vec![Command::Say(NodeNotice::Reach(reach))];
                 if let Some(current) = self.current.filter(|_| reach) {
                     commands.push(Command::Acknowledge(current));
                 }
@@ -179,7 +179,7 @@ impl Node {
     pub fn not_loaded(&mut self, revision: Revision, now: Duration) -> Vec<Command> {
         self.loading = None;
         self.retry = Some(now.saturating_add(RETRY));
-        vec![Command::Say(Remark::NotLoaded(revision))]
+        vec![Command::Say(NodeNotice::NotLoaded(revision))]
     }
 
     /// What is due at the time `now`.
@@ -195,7 +195,7 @@ impl Node {
         let newest = accepted.max(self.current).unwrap_or_default();
         if revision < newest {
             let offered = revision;
-            let mut commands = vec![Command::Say(Remark::Older { offered, newest })];
+            let mut commands = vec![Command::Say(NodeNotice::Older { offered, newest })];
             // An engine whose data are an old copy has an old acknowledgement, too.
             commands.extend(self.current.map(Command::Acknowledge));
             return commands;
@@ -209,15 +209,15 @@ impl Node {
             return match *known == topology {
                 true if is_current => vec![Command::Acknowledge(revision)],
                 true => Vec::new(),
-                false => vec![Command::Say(Remark::Ambiguous(revision))],
+                false => vec![Command::Say(NodeNotice::Ambiguous(revision))],
             };
         }
         if let Err(error) = topology.check() {
-            return vec![Command::Say(Remark::Bad(revision, error))];
+            return vec![Command::Say(NodeNotice::Bad(revision, error))];
         }
         let mut commands = Vec::new();
-        if topology.seat(self.id).is_none() {
-            commands.push(Command::Say(Remark::Unseated(revision)));
+        if topology.entry(self.id).is_none() {
+            commands.push(Command::Say(NodeNotice::Unseated(revision)));
         }
         self.accepted = Some((revision, topology));
         commands.extend(self.load());
@@ -232,14 +232,14 @@ impl Node {
         }
         self.retry = None;
         self.loading = Some(*revision);
-        let slot = topology.seat(self.id).map(|seat| seat.slot);
-        Some(Command::Load(Box::new(Orders {
+        let slot = topology.entry(self.id).map(|entry| entry.slot);
+        Some(Command::Load(Box::new(Assignment {
             revision: *revision,
             epoch: topology.epoch,
             slot,
             selection: topology.selection,
             claims: slot.map_or_else(Claims::none, |slot| topology.claims(slot)),
-            goal: topology.goal(slot),
+            target: topology.target(slot),
             analyzers: topology.analyzers.clone(),
             filter: topology.filter.clone(),
         })))

@@ -13,7 +13,7 @@ use fanpcap_buckets::{Owners, Share, Slot, plan};
 use fanpcap_select::{Filter, Key, Selection, in_turn};
 
 use crate::identity::NodeId;
-use crate::topology::{NODES, Seat, Topology};
+use crate::topology::{NODES, NodeEntry, Topology};
 
 #[cfg(test)]
 mod tests;
@@ -29,9 +29,9 @@ pub struct Member {
 
 /// Where a cluster is to end: a stable table, and the nodes that share it.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Goal {
+pub struct ChangeTarget {
     /// The members that found a slot, in the order of slots.
-    pub seats: Vec<Seat>,
+    pub nodes: Vec<NodeEntry>,
     /// Who is to own each bucket.
     pub table: Box<Owners>,
     /// How packets are to be selected.
@@ -42,7 +42,7 @@ pub struct Goal {
     pub filter: Option<Filter>,
 }
 
-impl Goal {
+impl ChangeTarget {
     /// The goal for these members. `None` if no member has a weight: then there is nobody to give a
     /// bucket to.
     ///
@@ -57,12 +57,12 @@ impl Goal {
         selection: Selection,
         analyzers: &[SocketAddr],
     ) -> Option<Self> {
-        let seats = seats(current, members);
-        let shares: Vec<Share> = seats
+        let entries = entries(current, members);
+        let shares: Vec<Share> = entries
             .iter()
-            .map(|seat| Share {
-                slot: seat.slot,
-                weight: seat.weight,
+            .map(|entry| Share {
+                slot: entry.slot,
+                weight: entry.weight,
             })
             .collect();
         if shares.iter().all(|share| share.weight == 0) {
@@ -74,7 +74,7 @@ impl Goal {
             Key::RoundRobin | Key::Identification => in_turn(&due(&shares)),
         };
         Some(Self {
-            seats,
+            nodes: entries,
             table,
             selection,
             analyzers: analyzers.to_vec(),
@@ -93,94 +93,103 @@ impl Goal {
 
     /// Whether the topology is on its way to this goal, or there.
     pub fn is_of(&self, topology: &Topology) -> bool {
-        let table = topology.heirs.as_ref().unwrap_or(&topology.owners);
-        let leaves = |seat: &&Seat| topology.heirs.is_none() || seat.weight > 0;
-        let stays = |seat: &&Seat| self.seats.contains(seat);
+        let table = topology.new_owners.as_ref().unwrap_or(&topology.owners);
+        let leaves = |entry: &&NodeEntry| topology.new_owners.is_none() || entry.weight > 0;
+        let stays = |entry: &&NodeEntry| self.nodes.contains(entry);
         self.table == *table
             && self.selection == topology.selection
             && self.analyzers == topology.analyzers
             && self.filter == topology.filter
-            && self.seats.iter().all(|seat| topology.seats.contains(seat))
+            && self
+                .nodes
+                .iter()
+                .all(|entry| topology.nodes.contains(entry))
             && topology
-                .seats
+                .nodes
                 .iter()
                 .filter(leaves)
-                .all(|seat| stays(&seat))
+                .all(|entry| stays(&entry))
     }
 }
 
 /// The first topology of a cluster. Nobody captured before, so it needs no union.
-pub fn first(goal: &Goal) -> Topology {
+pub fn first(target: &ChangeTarget) -> Topology {
     Topology {
         epoch: 1,
-        selection: goal.selection,
-        seats: goal.seats.clone(),
-        owners: goal.table.clone(),
-        heirs: None,
-        analyzers: goal.analyzers.clone(),
-        filter: goal.filter.clone(),
+        selection: target.selection,
+        nodes: target.nodes.clone(),
+        owners: target.table.clone(),
+        new_owners: None,
+        analyzers: target.analyzers.clone(),
+        filter: target.filter.clone(),
     }
 }
 
-/// The topology that begins a change to `goal`, from a stable topology or in the midst of a change.
+/// The topology that begins a change to `target`, from a stable topology or in the midst of a change.
 ///
 /// The owners stay, with one exception: a dead owner whose heir already captures is replaced by
 /// that heir. Another heir could leave the bucket without anybody for a while. `follows`: whether a
 /// node captures by the present topology.
 pub fn begin(
     current: &Topology,
-    goal: &Goal,
+    target: &ChangeTarget,
     dead: &BTreeSet<NodeId>,
     follows: impl Fn(NodeId) -> bool,
 ) -> Topology {
     let captures = |node: NodeId| !dead.contains(&node) && follows(node);
     let mut next = Topology {
         epoch: current.epoch + 1,
-        ..first(goal)
+        ..first(target)
     };
-    if goal.selection != current.selection {
+    if target.selection != current.selection {
         return next;
     }
     let node = |slot: Option<Slot>| {
-        let seat = current.seats.iter().find(|seat| Some(seat.slot) == slot);
-        seat.map(|seat| seat.node)
+        let entry = current.nodes.iter().find(|entry| Some(entry.slot) == slot);
+        entry.map(|entry| entry.node)
     };
     for bucket in 0..BUCKETS {
         let owner = current.owners[bucket];
-        let heir = current.heirs.as_ref().map_or(owner, |heirs| heirs[bucket]);
+        let new_owner = current
+            .new_owners
+            .as_ref()
+            .map_or(owner, |new_owners| new_owners[bucket]);
         let owner_lives = node(owner).is_some_and(|node| !dead.contains(&node));
-        next.owners[bucket] = match !owner_lives && node(heir).is_some_and(captures) {
-            true => heir,
+        next.owners[bucket] = match !owner_lives && node(new_owner).is_some_and(captures) {
+            true => new_owner,
             false => owner,
         };
     }
-    if next.owners != goal.table {
-        next.heirs = Some(goal.table.clone());
+    if next.owners != target.table {
+        next.new_owners = Some(target.table.clone());
     }
     let needed: BTreeSet<Slot> = next.owners.iter().flatten().copied().collect();
-    for seat in &current.seats {
-        let is_member = goal.seats.iter().any(|other| other.slot == seat.slot);
-        if needed.contains(&seat.slot) && !is_member {
-            next.seats.push(Seat { weight: 0, ..*seat });
+    for entry in &current.nodes {
+        let is_member = target.nodes.iter().any(|other| other.slot == entry.slot);
+        if needed.contains(&entry.slot) && !is_member {
+            next.nodes.push(NodeEntry {
+                weight: 0,
+                ..*entry
+            });
         }
     }
-    next.seats.sort_unstable_by_key(|seat| seat.slot);
+    next.nodes.sort_unstable_by_key(|entry| entry.slot);
     next
 }
 
 /// The stable topology that ends the union `current`. Only nodes that own a bucket or are members
 /// keep their slot. `None` if the topology is no union.
 pub fn complete(current: &Topology, is_member: impl Fn(NodeId) -> bool) -> Option<Topology> {
-    let owners = current.heirs.clone()?;
+    let owners = current.new_owners.clone()?;
     let owning: BTreeSet<Slot> = owners.iter().flatten().copied().collect();
     let mut next = Topology {
         epoch: current.epoch + 1,
         owners,
-        heirs: None,
+        new_owners: None,
         ..current.clone()
     };
-    let seats = &mut next.seats;
-    seats.retain(|seat| owning.contains(&seat.slot) || is_member(seat.node));
+    let entries = &mut next.nodes;
+    entries.retain(|entry| owning.contains(&entry.slot) || is_member(entry.node));
     Some(next)
 }
 
@@ -194,15 +203,15 @@ pub fn again(current: &Topology) -> Topology {
 
 /// The nodes that get buckets in a union. It ends once they all capture by it.
 pub fn gainers(topology: &Topology) -> BTreeSet<NodeId> {
-    let Some(heirs) = &topology.heirs else {
+    let Some(new_owners) = &topology.new_owners else {
         return BTreeSet::new();
     };
-    let pairs = topology.owners.iter().zip(heirs.iter());
-    let moving = pairs.filter(|(owner, heir)| owner != heir);
-    let slots: BTreeSet<Slot> = moving.filter_map(|(_, heir)| *heir).collect();
-    let seats = topology.seats.iter();
-    let gaining = seats.filter(|seat| slots.contains(&seat.slot));
-    gaining.map(|seat| seat.node).collect()
+    let pairs = topology.owners.iter().zip(new_owners.iter());
+    let moving = pairs.filter(|(owner, new_owner)| owner != new_owner);
+    let slots: BTreeSet<Slot> = moving.filter_map(|(_, new_owner)| *new_owner).collect();
+    let entries = topology.nodes.iter();
+    let gaining = entries.filter(|entry| slots.contains(&entry.slot));
+    gaining.map(|entry| entry.node).collect()
 }
 
 /// The slots that are due buckets.
@@ -224,7 +233,7 @@ fn fewest_moves(current: Option<&Topology>, shares: &[Share]) -> Box<Owners> {
 /// Where the topology's goal has its buckets, so far as these shares can have them. A bucket whose
 /// heir has no share any more is its owner's again.
 fn present(topology: &Topology, shares: &[Share]) -> Box<Owners> {
-    let Some(heirs) = &topology.heirs else {
+    let Some(new_owners) = &topology.new_owners else {
         return topology.owners.clone();
     };
     let is_due = |slot: Slot| {
@@ -232,9 +241,9 @@ fn present(topology: &Topology, shares: &[Share]) -> Box<Owners> {
             .iter()
             .any(|share| share.slot == slot && share.weight > 0)
     };
-    let heir = |bucket: usize| heirs[bucket].filter(|heir| is_due(*heir));
+    let new_owner = |bucket: usize| new_owners[bucket].filter(|new_owner| is_due(*new_owner));
     Box::new(std::array::from_fn(|bucket| {
-        heir(bucket).or(topology.owners[bucket])
+        new_owner(bucket).or(topology.owners[bucket])
     }))
 }
 
@@ -247,25 +256,25 @@ pub fn moves(from: &Owners, to: &Owners) -> usize {
 /// does: coordinators may each have drawn one. Another key is a cut: nodes change to it one after
 /// the other, and in that time packets are missed and duplicated. So it waits for the end of a
 /// union.
-fn kept(current: &Topology, wished: Selection) -> Selection {
-    match current.heirs.is_none() && wished.key != current.selection.key {
-        true => wished,
+fn kept(current: &Topology, changed: Selection) -> Selection {
+    match current.new_owners.is_none() && changed.key != current.selection.key {
+        true => changed,
         false => current.selection,
     }
 }
 
 /// The seats of the members: slots that they have, then the lowest free ones. A slot of any present
 /// node counts as taken, for the union that follows has its seat too.
-fn seats(current: Option<&Topology>, members: &[Member]) -> Vec<Seat> {
-    let present = current.map_or(&[][..], |topology| &topology.seats);
-    let mut taken: BTreeSet<Slot> = present.iter().map(|seat| seat.slot).collect();
-    let mut seats = Vec::new();
+fn entries(current: Option<&Topology>, members: &[Member]) -> Vec<NodeEntry> {
+    let present = current.map_or(&[][..], |topology| &topology.nodes);
+    let mut taken: BTreeSet<Slot> = present.iter().map(|entry| entry.slot).collect();
+    let mut entries = Vec::new();
     let mut newcomers = Vec::new();
     for member in members {
-        match present.iter().find(|seat| seat.node == member.node) {
-            Some(seat) => seats.push(Seat {
+        match present.iter().find(|entry| entry.node == member.node) {
+            Some(entry) => entries.push(NodeEntry {
                 weight: member.weight,
-                ..*seat
+                ..*entry
             }),
             None => newcomers.push(member),
         }
@@ -276,12 +285,12 @@ fn seats(current: Option<&Topology>, members: &[Member]) -> Vec<Seat> {
             break;
         };
         taken.insert(slot);
-        seats.push(Seat {
+        entries.push(NodeEntry {
             slot,
             node: member.node,
             weight: member.weight,
         });
     }
-    seats.sort_unstable_by_key(|seat| seat.slot);
-    seats
+    entries.sort_unstable_by_key(|entry| entry.slot);
+    entries
 }

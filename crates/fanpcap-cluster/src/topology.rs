@@ -31,7 +31,7 @@ pub enum Phase {
 
 /// A node's place in a topology.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Seat {
+pub struct NodeEntry {
     /// The node's number in the tables, below [`NODES`]. It keeps it while it is in the topology.
     pub slot: Slot,
     /// Which node.
@@ -48,11 +48,11 @@ pub struct Topology {
     /// How packets are selected.
     pub selection: Selection,
     /// The nodes, in the order of their slots. A node's index is the paper's `Pi`.
-    pub seats: Vec<Seat>,
+    pub nodes: Vec<NodeEntry>,
     /// The owner of each bucket; in a union, the old owner.
     pub owners: Box<Owners>,
     /// In a union, the later owner of each bucket; `None` in a stable topology.
-    pub heirs: Option<Box<Owners>>,
+    pub new_owners: Option<Box<Owners>>,
     /// Where records go: bucket `b` to the analyzer `b` modulo their number. Empty in distribution
     /// mode.
     pub analyzers: Vec<SocketAddr>,
@@ -66,7 +66,7 @@ pub enum TopologyError {
     /// It has no nodes, or more than [`NODES`].
     Nodes,
     /// Two nodes share a slot or an id, a slot is too great, or slots are out of order.
-    Seats,
+    Slots,
     /// A bucket has no owner, or its owner has no seat.
     Owners,
     /// It has more than [`ANALYZERS`] analyzers.
@@ -79,7 +79,7 @@ impl fmt::Display for TopologyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nodes => write!(f, "a topology has between 1 and {NODES} nodes"),
-            Self::Seats => write!(f, "each node has a slot below {NODES} and an id of its own"),
+            Self::Slots => write!(f, "each node has a slot below {NODES} and an id of its own"),
             Self::Owners => write!(f, "each bucket belongs to a node of the topology"),
             Self::Analyzers => write!(f, "a topology has at most {ANALYZERS} analyzers"),
             Self::Filter => write!(
@@ -95,7 +95,7 @@ impl std::error::Error for TopologyError {}
 impl Topology {
     /// In which stage of a change it is.
     pub fn phase(&self) -> Phase {
-        if self.heirs.is_some() {
+        if self.new_owners.is_some() {
             Phase::Union
         } else {
             Phase::Stable
@@ -103,17 +103,20 @@ impl Topology {
     }
 
     /// The seat of `node`.
-    pub fn seat(&self, node: NodeId) -> Option<&Seat> {
-        self.seats.iter().find(|seat| seat.node == node)
+    pub fn entry(&self, node: NodeId) -> Option<&NodeEntry> {
+        self.nodes.iter().find(|entry| entry.node == node)
     }
 
     /// Whether the node in `slot` captures packets of `bucket`, and whether another may too.
     pub fn captures(&self, slot: Slot, bucket: usize) -> Option<Phase> {
         let owner = self.owners[bucket];
-        let heir = self.heirs.as_ref().map_or(owner, |heirs| heirs[bucket]);
-        if owner != Some(slot) && heir != Some(slot) {
+        let new_owner = self
+            .new_owners
+            .as_ref()
+            .map_or(owner, |new_owners| new_owners[bucket]);
+        if owner != Some(slot) && new_owner != Some(slot) {
             None
-        } else if owner == heir {
+        } else if owner == new_owner {
             Some(Phase::Stable)
         } else {
             Some(Phase::Union)
@@ -130,10 +133,10 @@ impl Topology {
     }
 
     /// The claims of the node in `slot` after a union; `None` for a stable topology.
-    pub fn goal(&self, slot: Option<Slot>) -> Option<Claims> {
-        let heirs = self.heirs.as_ref()?;
+    pub fn target(&self, slot: Option<Slot>) -> Option<Claims> {
+        let new_owners = self.new_owners.as_ref()?;
         Some(Claims::new(|bucket| match slot {
-            Some(_) if heirs[bucket] == slot => Claim::Mine,
+            Some(_) if new_owners[bucket] == slot => Claim::Mine,
             Some(_) | None => Claim::Elsewhere,
         }))
     }
@@ -144,16 +147,16 @@ impl Topology {
     ///
     /// What of it is no good. A node keeps what it has then.
     pub fn check(&self) -> Result<(), TopologyError> {
-        if self.seats.is_empty() || self.seats.len() > NODES {
+        if self.nodes.is_empty() || self.nodes.len() > NODES {
             return Err(TopologyError::Nodes);
         }
-        self.check_seats()?;
+        self.check_slots()?;
         let mut taken = [false; NODES];
-        for seat in &self.seats {
-            taken[usize::from(seat.slot.0)] = true;
+        for entry in &self.nodes {
+            taken[usize::from(entry.slot.0)] = true;
         }
         let sits = |slot: Slot| taken.get(usize::from(slot.0)) == Some(&true);
-        let tables = [Some(&self.owners), self.heirs.as_ref()];
+        let tables = [Some(&self.owners), self.new_owners.as_ref()];
         let mut owners = tables.into_iter().flatten().flat_map(|table| table.iter());
         if !owners.all(|owner| owner.is_some_and(sits)) {
             return Err(TopologyError::Owners);
@@ -168,13 +171,13 @@ impl Topology {
         Ok(())
     }
 
-    fn check_seats(&self) -> Result<(), TopologyError> {
-        for (at, seat) in self.seats.iter().enumerate() {
-            let before = &self.seats[..at];
-            let in_order = before.last().is_none_or(|last| last.slot < seat.slot);
-            let known = before.iter().any(|other| other.node == seat.node);
-            if !in_order || known || usize::from(seat.slot.0) >= NODES {
-                return Err(TopologyError::Seats);
+    fn check_slots(&self) -> Result<(), TopologyError> {
+        for (at, entry) in self.nodes.iter().enumerate() {
+            let before = &self.nodes[..at];
+            let in_order = before.last().is_none_or(|last| last.slot < entry.slot);
+            let known = before.iter().any(|other| other.node == entry.node);
+            if !in_order || known || usize::from(entry.slot.0) >= NODES {
+                return Err(TopologyError::Slots);
             }
         }
         Ok(())
@@ -187,7 +190,7 @@ mod tests {
     use fanpcap_buckets::layout::BUCKETS;
 
     fn pair() -> Topology {
-        let seat = |slot, node| Seat {
+        let entry = |slot, node| NodeEntry {
             slot: Slot(slot),
             node: NodeId(node),
             weight: 1,
@@ -195,9 +198,9 @@ mod tests {
         Topology {
             epoch: 1,
             selection: Selection::default(),
-            seats: vec![seat(0, 7), seat(2, 3)],
+            nodes: vec![entry(0, 7), entry(2, 3)],
             owners: Box::new([Some(Slot(0)); BUCKETS]),
-            heirs: None,
+            new_owners: None,
             analyzers: Vec::new(),
             filter: None,
         }
@@ -208,9 +211,9 @@ mod tests {
         let mut topology = pair();
         assert_eq!(topology.captures(Slot(0), 5), Some(Phase::Stable));
         assert_eq!(topology.captures(Slot(2), 5), None);
-        let mut heirs = topology.owners.clone();
-        heirs[5] = Some(Slot(2));
-        topology.heirs = Some(heirs);
+        let mut new_owners = topology.owners.clone();
+        new_owners[5] = Some(Slot(2));
+        topology.new_owners = Some(new_owners);
         assert_eq!(topology.phase(), Phase::Union);
         assert_eq!(topology.captures(Slot(0), 5), Some(Phase::Union));
         assert_eq!(topology.captures(Slot(2), 5), Some(Phase::Union));
@@ -222,28 +225,28 @@ mod tests {
             [Claim::Mine, Claim::Elsewhere]
         );
         assert_eq!(topology.check(), Ok(()));
-        let goal = |slot| topology.goal(slot).unwrap().of(5);
-        assert_eq!(goal(Some(Slot(0))), Claim::Elsewhere);
-        assert_eq!(goal(Some(Slot(2))), Claim::Mine);
-        assert_eq!(goal(None), Claim::Elsewhere);
-        assert!(pair().goal(Some(Slot(0))).is_none());
+        let target = |slot| topology.target(slot).unwrap().of(5);
+        assert_eq!(target(Some(Slot(0))), Claim::Elsewhere);
+        assert_eq!(target(Some(Slot(2))), Claim::Mine);
+        assert_eq!(target(None), Claim::Elsewhere);
+        assert!(pair().target(Some(Slot(0))).is_none());
     }
 
     #[test]
     fn what_no_node_can_follow_is_refused() {
         let empty = Topology {
-            seats: Vec::new(),
+            nodes: Vec::new(),
             ..pair()
         };
         assert_eq!(empty.check(), Err(TopologyError::Nodes));
         let mut twice = pair();
-        twice.seats[1].node = NodeId(7);
-        assert_eq!(twice.check(), Err(TopologyError::Seats));
+        twice.nodes[1].node = NodeId(7);
+        assert_eq!(twice.check(), Err(TopologyError::Slots));
         let mut lost = pair();
         lost.owners[4000] = None;
         assert_eq!(lost.check(), Err(TopologyError::Owners));
         let mut strange = pair();
-        strange.heirs = Some(Box::new([Some(Slot(1)); BUCKETS]));
+        strange.new_owners = Some(Box::new([Some(Slot(1)); BUCKETS]));
         assert_eq!(strange.check(), Err(TopologyError::Owners));
     }
 }

@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 
 use fanpcap_buckets::{Slot, layout::BUCKETS};
 use fanpcap_cluster::control::{
-    Assembly, Avp, Body, Kind, Leader, Member, State, Status, Term, Wish, divide,
+    Assembly, Avp, Body, Kind, Leader, Member, OperatorChange, State, Status, Term, divide,
 };
 use fanpcap_cluster::{
-    Announcement, NodeId, Refusal, Revision, Seat, Setup, Topology, Version, Wishes,
+    Announcement, DesiredState, NodeEntry, NodeId, Refusal, Revision, Setup, Topology, Version,
 };
 use fanpcap_select::{Key, Selection};
 use proptest::collection::{btree_map, btree_set, vec};
@@ -56,13 +56,13 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn wishes()(
+    fn desired()(
         selection in selection(),
         analyzers in vec(address(), 0..=16),
         drained in btree_set(any::<u32>().prop_map(NodeId), 0..20),
         weights in btree_map(any::<u32>().prop_map(NodeId), any::<u16>(), 0..20),
-    ) -> Wishes {
-        Wishes { selection, analyzers, filter: None, drained, weights }
+    ) -> DesiredState {
+        DesiredState { selection, analyzers, filter: None, drained, weights }
     }
 }
 
@@ -74,30 +74,31 @@ prop_compose! {
         analyzers in vec(address(), 0..=16),
         moves in vec(0..BUCKETS, 0..600),
     ) -> Topology {
-        let seat = |(at, (node, weight)): (u8, (u32, u16))| Seat {
+        let entry = |(at, (node, weight)): (u8, (u32, u16))| NodeEntry {
             slot: Slot(at),
             node: NodeId((node & !0xff) | u32::from(at)),
             weight,
         };
-        let seats: Vec<Seat> = (0..).zip(nodes).map(seat).collect();
-        let slots = seats.iter().map(|seat| Some(seat.slot)).cycle();
+        let entries: Vec<NodeEntry> = (0..).zip(nodes).map(entry).collect();
+        let slots = entries.iter().map(|entry| Some(entry.slot)).cycle();
         let owners: Vec<_> = slots.take(BUCKETS).collect();
         let owners = Box::new(<[_; BUCKETS]>::try_from(owners).expect("so many"));
-        let mut heirs = owners.clone();
+        let mut new_owners = owners.clone();
         for bucket in &moves {
-            heirs[*bucket] = heirs[(bucket + 1) % BUCKETS];
+            new_owners[*bucket] = new_owners[(bucket + 1) % BUCKETS];
         }
-        let heirs = (heirs != owners).then_some(heirs);
-        Topology { epoch, selection, seats, owners, heirs, analyzers, filter: None }
+        let new_owners = (new_owners != owners).then_some(new_owners);
+        Topology { epoch, selection, nodes: entries, owners, new_owners, analyzers, filter: None }
     }
 }
 
-fn wish() -> impl Strategy<Value = Wish> {
+fn change() -> impl Strategy<Value = OperatorChange> {
     let node = || any::<u32>().prop_map(NodeId);
     prop_oneof![
-        node().prop_map(Wish::Drain),
-        node().prop_map(Wish::Restore),
-        (node(), any::<Option<u16>>()).prop_map(|(node, weight)| Wish::Weight(node, weight)),
+        node().prop_map(OperatorChange::Drain),
+        node().prop_map(OperatorChange::Restore),
+        (node(), any::<Option<u16>>())
+            .prop_map(|(node, weight)| OperatorChange::Weight(node, weight)),
     ]
 }
 
@@ -120,7 +121,7 @@ fn small() -> impl Strategy<Value = Body> {
         (leader(), any::<u32>()).prop_map(|(leader, state)| Body::Pulse(leader, state)),
         any::<u32>().prop_map(|term| Body::Standby(Term(term))),
         (leader(), any::<u64>()).prop_map(|(leader, last)| Body::Elect(leader, Revision(last))),
-        wish().prop_map(Body::Wish),
+        change().prop_map(Body::OperatorChange),
         any::<[u64; 2]>().prop_map(Body::Challenge),
         select(&[Body::Fetch, Body::Query][..]),
     ]
@@ -131,35 +132,35 @@ fn large() -> impl Strategy<Value = Body> {
     let state = (
         any::<(u32, u32)>(),
         stands(),
-        wishes(),
+        desired(),
         vec(member(), 0..=128),
     );
     let members = vec((member(), any::<u32>()), 0..=128);
     let status = (
         leader(),
         stands(),
-        wishes(),
+        desired(),
         members,
         vec(any::<(u32, u32)>(), 0..9),
         vec("[a-zé]{0,200}", 0..=16),
     );
     prop_oneof![
         update.prop_map(|(to, topology)| Body::TopologyUpdate(Revision(to), Box::new(topology))),
-        state.prop_map(|((term, number), topology, wishes, members)| {
+        state.prop_map(|((term, number), topology, desired, members)| {
             let term = Term(term);
             Body::Synchronise(Box::new(State {
                 term,
                 number,
                 topology,
-                wishes,
+                desired,
                 members,
             }))
         }),
-        status.prop_map(|(leader, topology, wishes, members, refused, notes)| {
+        status.prop_map(|(leader, topology, desired, members, refused, notes)| {
             Body::Status(Box::new(Status {
                 leader,
                 topology,
-                wishes,
+                desired,
                 members,
                 refused,
                 notes,

@@ -3,8 +3,8 @@
 
 use std::net::SocketAddr;
 
-use fanpcap_cluster::control::{Avp, Body, Leader, Member, State, Status, Term, Wish};
-use fanpcap_cluster::{Announcement, NodeId, Refusal, Revision, Setup, Version, Wishes};
+use fanpcap_cluster::control::{Avp, Body, Leader, Member, OperatorChange, State, Status, Term};
+use fanpcap_cluster::{Announcement, DesiredState, NodeId, Refusal, Revision, Setup, Version};
 use fanpcap_select::Key;
 
 fn address() -> SocketAddr {
@@ -44,7 +44,7 @@ fn status(notes: Vec<String>) -> Body {
     Body::Status(Box::new(Status {
         leader: leader(),
         topology: None,
-        wishes: Wishes::default(),
+        desired: DesiredState::default(),
         members: vec![(member(Some(Revision(9))), 12)],
         refused: vec![(1, 2)],
         notes,
@@ -72,7 +72,7 @@ fn bodies() -> Vec<Body> {
         Body::Synchronise(Box::new(state)),
         Body::Elect(leader(), Revision(9)),
         Body::Standby(Term(77)),
-        Body::Wish(Wish::Weight(NodeId(5), Some(2))),
+        Body::OperatorChange(OperatorChange::Weight(NodeId(5), Some(2))),
         Body::Query,
         status(vec!["a note".to_owned()]),
     ]

@@ -1,11 +1,11 @@
 //! Neighbouring versions of what nodes send to analyzers: bytes that a later version may use are
 //! skipped, and another version of the messages is refused, with the reason.
 
+use fanpcap_cluster::loss_account::{Beacon, Report, Summary};
 use fanpcap_cluster::record::{
     Batch, BatchBuilder, CountsDecoder, CountsEncoder, Head, Kind, MessageError, Record,
     decode_ack, encode_ack,
 };
-use fanpcap_cluster::witness::{Beacon, Report, Summary};
 use fanpcap_cluster::{NodeId, Part, Revision};
 
 const CLUSTER: u64 = 7;

@@ -4,8 +4,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use fanpcap_cluster::dicap::{DatagramBuilder, HEADER_BYTES, headers_of};
+use fanpcap_cluster::loss_account::{Beacon, Report, Summary};
 use fanpcap_cluster::record::*;
-use fanpcap_cluster::witness::{Beacon, Report, Summary};
 use fanpcap_cluster::{NodeId, Part, Revision};
 
 fn head(kind: Kind) -> Head {

@@ -1,23 +1,23 @@
 //! `fanpcap analyzer`: takes the nodes' records and accounts for every packet.
 
 mod clock;
-mod figure;
+mod extra_counter;
 mod files;
 mod channel;
 mod exports;
-mod outlets;
-mod places;
+mod outputs;
+mod connection_limits;
 mod refusal;
 mod intake;
-mod receipts;
-mod offset;
-mod shortfall;
-mod books;
+mod pending_acks;
+mod clock_offset;
+mod missing_packets;
+mod node_reports;
 mod status;
 mod metrics;
 mod screen;
-mod observer;
-mod desk;
+mod topology_follower;
+mod analyzer_loop;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -39,16 +39,16 @@ use crate::conf::{Conf, Mode, PATH, Role};
 use crate::credentials::{self, Reloader};
 use crate::keyring::Keyring;
 use crate::notify::Notify;
-use crate::shipping::Way;
+use crate::shipping::RecordTransport;
 use crate::textfile;
-use clock::{Clock, Jumps};
-use desk::{Desk, DeskSettings};
+use analyzer_loop::{AnalyzerLoop, AnalyzerLoopSettings};
+use clock::{Clock, ClockJumps};
 use exports::{Exports, Target};
 use files::{Retention, Rotation};
 use metrics::Metrics;
-use observer::Observer;
-use screen::Screen;
+use screen::TerminalScreen;
 use status::Status;
+use topology_follower::TopologyFollower;
 
 /// Collects the nodes' records and accounts for every packet
 #[derive(Args, Debug)]
@@ -123,34 +123,36 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let targets = arguments.export.iter().map(|text| Target::read(text));
     let targets: Vec<Target> = targets.collect::<Result<_>>()?;
     let clock = Clock::start();
-    let settings = desk_settings(
+    let settings = loop_settings(
         arguments,
         &conf,
         rotation,
         (listen, part),
         (&keyring, clock),
     );
-    let mut desk = Desk::open(&settings)?;
+    let mut analyzer_loop = AnalyzerLoop::open(&settings)?;
     if !targets.is_empty() {
-        desk.export(Exports::start(targets)?);
+        analyzer_loop.export(Exports::start(targets)?);
     }
     let mut metrics = Metrics::new(arguments.metrics.clone(), &conf.cluster);
     let cluster = conf.cluster.clone();
-    let mut observer = Observer::start(conf, clock);
-    let mut jumps = Jumps::new(clock);
-    let screen = arguments.watch.then(Screen::open).transpose()?;
+    let mut topology_follower = TopologyFollower::start(conf, clock);
+    let mut jumps = ClockJumps::new(clock);
+    let screen = arguments.watch.then(TerminalScreen::open).transpose()?;
     let notify = Notify::from_environment();
     say(&on(arguments, listen, &cluster));
     notify.ready();
     while !stop::is_requested() {
         if let Some(conf) = reloader.due() {
-            observer.reload(conf);
+            topology_follower.reload(conf);
         }
-        observer.sights().for_each(|sight| desk.follow(sight));
-        if let Some(revision) = desk.unheard() {
-            observer.look_for(revision);
+        topology_follower
+            .updates()
+            .for_each(|update| analyzer_loop.follow(update));
+        if let Some(revision) = analyzer_loop.unheard() {
+            topology_follower.look_for(revision);
         }
-        if let Some(status) = desk.work() {
+        if let Some(status) = analyzer_loop.work() {
             jumps
                 .due(realtime_ns())
                 .into_iter()
@@ -163,7 +165,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     notify.stopping();
     drop(screen);
-    let status = desk.close();
+    let status = analyzer_loop.close();
     thread::sleep(FAREWELL);
     metrics.write(&status);
     show(&status, arguments.json, None)?;
@@ -214,15 +216,15 @@ fn rotation(arguments: &Arguments) -> Result<Rotation> {
 /// How many files are kept if no other limit is given.
 const FILES: usize = 168;
 
-fn desk_settings<'a>(
+fn loop_settings<'a>(
     arguments: &'a Arguments,
     conf: &Conf,
     rotation: Rotation,
     (listen, part): (SocketAddr, Part),
     (keyring, clock): (&'a Arc<Keyring>, Clock),
-) -> DeskSettings<'a> {
+) -> AnalyzerLoopSettings<'a> {
     let skew = arguments.skew.saturating_mul(1_000_000);
-    DeskSettings {
+    AnalyzerLoopSettings {
         listen,
         part,
         keyring,
@@ -238,11 +240,12 @@ fn desk_settings<'a>(
             begin: clock.now(),
         },
         // Of DiCAP's datagrams nobody knows whose packets are in them.
-        analyzed: conf.mode == Mode::Capture && !matches!(conf.transport, Way::Dicap(_)),
+        analyzed: conf.mode == Mode::Capture
+            && !matches!(conf.transport, RecordTransport::Dicap(_)),
         offline: OFFLINE,
         dicap_port: match conf.transport {
-            Way::Dicap(port) => port,
-            Way::Tcp => None,
+            RecordTransport::Dicap(port) => port,
+            RecordTransport::Tcp => None,
         },
     }
 }
@@ -258,7 +261,7 @@ fn say(line: &str) {
     streams::note(&format!("fanpcap analyzer: {line}\n"));
 }
 
-fn show(status: &Status, json: bool, screen: Option<&Screen>) -> Result<()> {
+fn show(status: &Status, json: bool, screen: Option<&TerminalScreen>) -> Result<()> {
     if let Some(screen) = screen {
         return screen.draw(status);
     }

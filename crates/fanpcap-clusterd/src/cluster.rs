@@ -6,7 +6,7 @@ mod check;
 mod waiting;
 pub(crate) mod status;
 mod topology;
-mod wish;
+mod change;
 mod merge;
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -27,8 +27,8 @@ pub(crate) struct Arguments {
 enum Command {
     Check(check::Arguments),
     Status(status::Arguments),
-    Drain(wish::Drain),
-    Weight(wish::Weight),
+    Drain(change::Drain),
+    Weight(change::Weight),
     Topology(topology::Arguments),
     Merge(merge::Arguments),
     #[cfg(feature = "parquet")]
@@ -39,8 +39,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     match &arguments.command {
         Command::Check(arguments) => check::run(arguments),
         Command::Status(arguments) => status::run(arguments),
-        Command::Drain(arguments) => wish::drain(arguments),
-        Command::Weight(arguments) => wish::weight(arguments),
+        Command::Drain(arguments) => change::drain(arguments),
+        Command::Weight(arguments) => change::weight(arguments),
         Command::Topology(arguments) => topology::run(arguments),
         Command::Merge(arguments) => merge::run(arguments),
         #[cfg(feature = "parquet")]

@@ -17,7 +17,7 @@ use fanpcap_config::report::{Fault, Place, Report};
 use fanpcap_linux::file::directory::open_regular;
 use fanpcap_select::Selection;
 
-use crate::shipping::Way;
+use crate::shipping::RecordTransport;
 use file::Entry;
 
 pub(crate) use keys::SELECTIONS;
@@ -36,7 +36,7 @@ pub struct Conf {
     /// The cluster's name: in each control message, and in etcd's keys.
     pub cluster: String,
     /// Files with the keys of control messages. The first signs; both are believed.
-    pub key_files: Vec<Placed<PathBuf>>,
+    pub key_files: Vec<Located<PathBuf>>,
     /// What coordinates the cluster.
     pub engine: Engine,
     /// This machine's node id; `None`: the one that is kept in the state directory.
@@ -56,11 +56,11 @@ pub struct Conf {
     /// How packets are selected. The coordinator draws the initial value, but for `fixed`.
     pub selection: Selection,
     /// The pcap filter that packets must pass.
-    pub filter: Option<Placed<String>>,
+    pub filter: Option<Located<String>>,
     /// Where counts go, and records in capture mode.
     pub analyzers: Vec<SocketAddr>,
     /// How records get to the analyzers.
-    pub transport: Way,
+    pub transport: RecordTransport,
     /// Certificates that records go by, by TLS.
     pub records: Option<Records>,
     /// How long a union lasts after the last acknowledgement.
@@ -71,7 +71,7 @@ pub struct Conf {
 
 /// A value with its place in the file, for errors that are found later.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Placed<T> {
+pub struct Located<T> {
     /// The value.
     pub value: T,
     /// Where it stands.
@@ -82,11 +82,11 @@ pub struct Placed<T> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Records {
     /// What signs the certificates of both sides.
-    pub ca: Placed<PathBuf>,
+    pub ca: Located<PathBuf>,
     /// Own certificate.
-    pub certificate: Placed<PathBuf>,
+    pub certificate: Located<PathBuf>,
     /// Its private key.
-    pub key: Placed<PathBuf>,
+    pub key: Located<PathBuf>,
 }
 
 /// Who reads the settings.
@@ -139,11 +139,11 @@ pub struct Etcd {
     /// `http://HOST:PORT` or `https://HOST:PORT` of each member.
     pub endpoints: Vec<String>,
     /// Certificates that the members' certificates are signed by.
-    pub ca: Option<Placed<PathBuf>>,
+    pub ca: Option<Located<PathBuf>>,
     /// Own certificate and its key.
-    pub identity: Option<(Placed<PathBuf>, Placed<PathBuf>)>,
+    pub identity: Option<(Located<PathBuf>, Located<PathBuf>)>,
     /// User, and the file with the password.
-    pub user: Option<(String, Placed<PathBuf>)>,
+    pub user: Option<(String, Located<PathBuf>)>,
     /// Time to live of a node's lease.
     pub lease: Duration,
 }
@@ -197,7 +197,7 @@ impl Conf {
     ///
     /// A file can't be read, is too short, or other users can read it.
     pub fn keys(&self) -> Result<Vec<Secret>, Report> {
-        let read = |file: &Placed<PathBuf>| file.secret(KEY_LEAST);
+        let read = |file: &Located<PathBuf>| file.secret(KEY_LEAST);
         self.key_files.iter().map(read).collect()
     }
 
@@ -216,7 +216,7 @@ impl Conf {
     /// The first that can't be read, or that other users can read and must not.
     pub fn check_files(&self, role: Role) -> Result<(), Report> {
         self.keys()?;
-        let mut files: Vec<(&Placed<PathBuf>, bool)> = Vec::new();
+        let mut files: Vec<(&Located<PathBuf>, bool)> = Vec::new();
         if let Some(Records {
             ca,
             certificate,
@@ -254,7 +254,7 @@ impl Etcd {
     }
 }
 
-impl Placed<PathBuf> {
+impl Located<PathBuf> {
     fn secret(&self, least: usize) -> Result<Secret, Report> {
         secret::read(&self.value, least).map_err(|why| self.report(why))
     }

@@ -6,8 +6,10 @@
 
 use std::time::Duration;
 
-use fanpcap_cluster::control::Wish;
-use fanpcap_cluster::{Announcement, NodeEvent, Picture, Revision, Topology, View, WriteError};
+use fanpcap_cluster::control::OperatorChange;
+use fanpcap_cluster::{
+    Announcement, ClusterStatus, NodeEvent, Revision, Topology, View, WriteError,
+};
 
 use crate::conf::Conf;
 
@@ -102,12 +104,12 @@ pub trait OperatorSide {
     /// # Errors
     ///
     /// The engine is out of reach, or refuses.
-    fn look(&mut self) -> anyhow::Result<Picture>;
+    fn look(&mut self) -> anyhow::Result<ClusterStatus>;
 
     /// Makes a wish stand. The wish holds until there is another, whichever coordinator is active.
     ///
     /// # Errors
     ///
     /// The engine is out of reach, or refuses.
-    fn wish(&mut self, wish: &Wish) -> anyhow::Result<()>;
+    fn change(&mut self, change: &OperatorChange) -> anyhow::Result<()>;
 }

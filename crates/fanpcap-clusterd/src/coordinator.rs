@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
-use fanpcap_cluster::Wishes;
+use fanpcap_cluster::DesiredState;
 use fanpcap_cluster::coordinator::{Coordinator, Timing};
 use fanpcap_linux::wait::stop;
 use fanpcap_select::Selection;
@@ -46,13 +46,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     stop::on_signals().context("catching signals")?;
     let keyring = credentials::keyring(&conf, Role::Coordinator)?;
     let mut reloader = Reloader::new(&arguments.config, Role::Coordinator, keyring, say)?;
-    let wishes = Wishes {
+    let desired = DesiredState {
         selection: selection(&conf).context("drawing the hash's initial value")?,
         analyzers: conf.analyzers.clone(),
         filter: conf.filter()?,
-        ..Wishes::default()
+        ..DesiredState::default()
     };
-    let side = engine::coordinator_side(&conf, &name(), wishes)?;
+    let side = engine::coordinator_side(&conf, &name(), desired)?;
     let notify = Notify::from_environment();
     say(&format!("cluster {}", conf.cluster));
     notify.ready();

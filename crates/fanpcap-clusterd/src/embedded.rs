@@ -1,7 +1,7 @@
 //! The embedded engine: the control protocol over UDP, without another server.
 
 mod access;
-mod wire;
+mod sockets;
 mod store;
 mod node;
 mod coordinator;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
-use fanpcap_cluster::reshape::{self, Goal, Member};
-use fanpcap_cluster::{Announcement, Topology, Wishes};
+use fanpcap_cluster::reshape::{self, ChangeTarget, Member};
+use fanpcap_cluster::{Announcement, DesiredState, Topology};
 
 use crate::conf::{Conf, Engine};
 use crate::coordination::{CoordinatorSide, NodeSide, OperatorSide};
@@ -38,18 +38,18 @@ pub fn node_side(conf: &Conf, announcement: &Announcement) -> Result<Box<dyn Nod
 pub fn coordinator_side(
     conf: &Conf,
     who: &str,
-    wishes: Wishes,
+    desired: DesiredState,
 ) -> Result<Box<dyn CoordinatorSide>> {
     match &conf.engine {
         Engine::Fixed(_) => bail!(
             "a cluster with 'engine = fixed' has no coordinator: its nodes follow their settings"
         ),
         Engine::Embedded(embedded) => {
-            let side = EmbeddedCoordinator::new(conf, embedded, wishes, &state_directory())?;
+            let side = EmbeddedCoordinator::new(conf, embedded, desired, &state_directory())?;
             Ok(Box::new(side))
         }
         Engine::Etcd(etcd) => {
-            let side = etcd::coordinator(&conf.cluster, etcd, who, wishes)?;
+            let side = etcd::coordinator(&conf.cluster, etcd, who, desired)?;
             Ok(Box::new(side))
         }
     }
@@ -85,9 +85,9 @@ fn fixed_topology(conf: &Conf) -> Result<Topology> {
         .map(|&(node, weight)| Member { node, weight })
         .collect();
     members.sort_unstable_by_key(|member| member.node);
-    let goal = Goal::new(None, &members, conf.selection, &conf.analyzers);
-    let goal = goal.context("the cluster has no node that may have packets")?;
-    Ok(reshape::first(&goal.filtered(conf.filter()?.as_ref())))
+    let target = ChangeTarget::new(None, &members, conf.selection, &conf.analyzers);
+    let target = target.context("the cluster has no node that may have packets")?;
+    Ok(reshape::first(&target.filtered(conf.filter()?.as_ref())))
 }
 
 #[cfg(test)]
@@ -109,7 +109,7 @@ mod tests {
                 .filter(|owner| **owner == Some(slot))
                 .count()
         };
-        assert_eq!(of(one.seats[1].slot), 2048);
+        assert_eq!(of(one.nodes[1].slot), 2048);
         let embedded = "cluster = a\nkey_file = /k\ncoordinators = 1.2.3.4:5";
         fixed_topology(&Conf::parse(embedded, "c").unwrap()).unwrap_err();
     }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use fanpcap_cluster::control::Wish;
+use fanpcap_cluster::control::OperatorChange;
 use fanpcap_cluster::{
-    Announcement, NodeEvent, Picture, Revision, Topology, View, Wishes, WriteError,
+    Announcement, ClusterStatus, DesiredState, NodeEvent, Revision, Topology, View, WriteError,
 };
 use fanpcap_etcd::coordination::{self, CoordinatorLink, Desired, Names, NodeLink};
 use fanpcap_etcd::{CallError, Client, Credentials, Settings, TlsFiles};
 
-use crate::conf::{Etcd, Placed};
+use crate::conf::{Etcd, Located};
 use crate::coordination::{CoordinatorSide, NodeSide, OperatorSide};
 
 /// Connects a node with the cluster of this name. An etcd that is out of reach is waited for.
@@ -46,7 +46,7 @@ const SOONER: Duration = Duration::from_secs(1);
 const LEAST: Duration = Duration::from_secs(2);
 
 /// Stands for election in the cluster of this name. `who` is seen by who looks at the election.
-/// `wishes` are those of the settings; drained nodes and weights come from etcd.
+/// `desired` are those of the settings; drained nodes and weights come from etcd.
 ///
 /// # Errors
 ///
@@ -55,12 +55,12 @@ pub fn coordinator(
     cluster: &str,
     conf: &Etcd,
     who: &str,
-    wishes: Wishes,
+    desired: DesiredState,
 ) -> Result<CoordinatorLink> {
     let client = Arc::new(client(conf)?);
     let names = Names::new(cluster);
     let ttl = conf.lease.saturating_sub(SOONER).max(LEAST);
-    Ok(CoordinatorLink::start(client, names, ttl, who, wishes))
+    Ok(CoordinatorLink::start(client, names, ttl, who, desired))
 }
 
 impl CoordinatorSide for CoordinatorLink {
@@ -107,22 +107,22 @@ impl EtcdKeys {
 }
 
 impl OperatorSide for EtcdKeys {
-    fn look(&mut self) -> Result<Picture> {
-        let wishes = Wishes::default();
-        Ok(coordination::look(&self.client, &self.names, &wishes)?)
+    fn look(&mut self) -> Result<ClusterStatus> {
+        let desired = DesiredState::default();
+        Ok(coordination::look(&self.client, &self.names, &desired)?)
     }
 
-    fn wish(&mut self, wish: &Wish) -> Result<()> {
+    fn change(&mut self, change: &OperatorChange) -> Result<()> {
         let refused = Cell::new(None);
         Desired::change(&self.client, &self.names, |desired| {
-            let mut wishes = Wishes {
+            let mut state = DesiredState {
                 drained: std::mem::take(&mut desired.drained),
                 weights: std::mem::take(&mut desired.weights),
-                ..Wishes::default()
+                ..DesiredState::default()
             };
-            refused.set(wish.grant(&mut wishes).err());
-            desired.drained = wishes.drained;
-            desired.weights = wishes.weights;
+            refused.set(change.grant(&mut state).err());
+            desired.drained = state.drained;
+            desired.weights = state.weights;
         })?;
         refused.get().map_or(Ok(()), |error| Err(error.into()))
     }
@@ -131,7 +131,7 @@ impl OperatorSide for EtcdKeys {
 /// The client that the settings ask for.
 fn client(conf: &Etcd) -> Result<Client> {
     let endpoints = conf.endpoints.iter().map(|text| text.parse());
-    let path = |file: &Placed<PathBuf>| file.value.clone();
+    let path = |file: &Located<PathBuf>| file.value.clone();
     let own = conf.identity.as_ref();
     let own = own.map(|(certificate, key)| (path(certificate), path(key)));
     let credentials = match (&conf.user, conf.password()?) {

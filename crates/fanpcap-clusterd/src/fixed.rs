@@ -4,8 +4,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use fanpcap_cluster::control::Wish;
-use fanpcap_cluster::{Announcement, NodeEvent, Picture, Revision, Topology, View};
+use fanpcap_cluster::control::OperatorChange;
+use fanpcap_cluster::{Announcement, ClusterStatus, NodeEvent, Revision, Topology, View};
 
 use crate::coordination::{NodeSide, OperatorSide};
 
@@ -27,9 +27,9 @@ pub struct Fixed {
 pub struct FixedOperator(pub Topology);
 
 impl OperatorSide for FixedOperator {
-    fn look(&mut self) -> Result<Picture> {
+    fn look(&mut self) -> Result<ClusterStatus> {
         let topology = Some((FIXED, Box::new(self.0.clone())));
-        Ok(Picture {
+        Ok(ClusterStatus {
             view: View {
                 topology,
                 ..View::default()
@@ -39,7 +39,7 @@ impl OperatorSide for FixedOperator {
         })
     }
 
-    fn wish(&mut self, _: &Wish) -> Result<()> {
+    fn change(&mut self, _: &OperatorChange) -> Result<()> {
         bail!("a cluster with 'engine = fixed' never changes: edit its settings on all machines");
     }
 }
@@ -69,7 +69,7 @@ impl NodeSide for Fixed {
 
 #[cfg(test)]
 mod tests {
-    use fanpcap_cluster::{NodeId, Seat};
+    use fanpcap_cluster::{NodeEntry, NodeId};
     use fanpcap_select::Selection;
 
     use super::*;
@@ -79,13 +79,13 @@ mod tests {
         let topology = Topology {
             epoch: 1,
             selection: Selection::default(),
-            seats: vec![Seat {
+            nodes: vec![NodeEntry {
                 slot: fanpcap_buckets::Slot(0),
                 node: NodeId(7),
                 weight: 1,
             }],
             owners: Box::new([Some(fanpcap_buckets::Slot(0)); fanpcap_buckets::layout::BUCKETS]),
-            heirs: None,
+            new_owners: None,
             analyzers: Vec::new(),
             filter: None,
         };

@@ -1,7 +1,7 @@
 //! What the settings say of the coordinator's frames in the mirrored stream.
 
 use fanpcap_cluster::control::ClusterId;
-use fanpcap_cluster::control::stream::Numbers;
+use fanpcap_cluster::control::stream::FrameNumbers;
 use fanpcap_config::report::Report;
 use fanpcap_linux::wait::clock::realtime_ns;
 
@@ -18,11 +18,11 @@ pub(crate) fn cluster(conf: &Conf) -> u32 {
 /// # Errors
 ///
 /// A key can't be read.
-pub(crate) fn numbers(conf: &Conf) -> Result<Vec<Numbers>, Report> {
+pub(crate) fn numbers(conf: &Conf) -> Result<Vec<FrameNumbers>, Report> {
     let id = ClusterId::of_name(&conf.cluster);
     let keys = conf.keys()?.into_iter();
     Ok(keys
-        .map(|key| Numbers::new(key.bytes().to_vec(), id))
+        .map(|key| FrameNumbers::new(key.bytes().to_vec(), id))
         .collect())
 }
 

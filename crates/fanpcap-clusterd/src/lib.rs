@@ -20,7 +20,7 @@ pub mod etcd;
 pub mod engine;
 mod pcapng;
 mod frames;
-mod hold;
+mod pins;
 pub mod selector;
 mod node;
 mod cluster;

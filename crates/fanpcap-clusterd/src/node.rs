@@ -36,7 +36,7 @@ use capture::Capture;
 use device::Device;
 use kernel::Kernel;
 use metrics::Metrics;
-use report::{Reporter, Way};
+use report::{ReportTransport, Reporter};
 use stream::Stream;
 
 /// Captures this machine's part of a mirrored link (as root)
@@ -104,8 +104,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let id = ClusterId::of_name(&conf.cluster);
     let shipper = shipper(&conf, &announcement, id, keyring);
     let to = match conf.mode {
-        Mode::Distribution => Way::Counts(Box::new(shipper)),
-        Mode::Capture => Way::Capture(Capture::start(shipper)?),
+        Mode::Distribution => ReportTransport::Counts(Box::new(shipper)),
+        Mode::Capture => ReportTransport::Capture(Capture::start(shipper)?),
     };
     let mut reporter = Reporter::new(announcement, to);
     // Until a topology says where records and counts go.
@@ -167,7 +167,7 @@ fn shipper(
         boot: announcement.boot,
         session: clock::monotonic_ns(),
         link: ETHERNET,
-        way: conf.transport,
+        transport: conf.transport,
     };
     Shipper::new(settings, keyring)
 }

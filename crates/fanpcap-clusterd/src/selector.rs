@@ -27,12 +27,12 @@ pub struct Selector {
     control: Arc<Table>,
     counts: Arc<Table>,
     lanes: Lanes,
-    ends: Ends,
+    ends: Destination,
 }
 
 /// Where this node's packets go.
 #[derive(Clone, Debug)]
-enum Ends {
+enum Destination {
     Host,
     /// To a BPF program, or to the host.
     Next(Arc<ObjectArray>),
@@ -84,7 +84,7 @@ impl Selector {
     /// It can't be compiled, a bug, or the kernel does not load it.
     pub fn load_before(program: &Program, next: ObjectArray) -> Result<Self> {
         let object = compiled(program)?;
-        Self::load_ends(&object, program.lanes, Ends::Next(next.into()))
+        Self::load_ends(&object, program.lanes, Destination::Next(next.into()))
     }
 
     /// Loads the selection of one more device: the same table selects there, and all is counted
@@ -94,7 +94,7 @@ impl Selector {
     /// As [`Selector::load`].
     pub fn load_beside(&self, program: &Program, next: Option<ObjectArray>) -> Result<Self> {
         let tables = (Arc::clone(&self.control), Arc::clone(&self.counts));
-        let ends = next.map_or_else(|| self.ends.clone(), |next| Ends::Next(next.into()));
+        let ends = next.map_or_else(|| self.ends.clone(), |next| Destination::Next(next.into()));
         Self::load_on(&compiled(program)?, program.lanes, tables, ends)
     }
 
@@ -109,11 +109,11 @@ impl Selector {
     /// # Errors
     /// It can't be compiled, a bug, or the kernel does not load it.
     pub fn load_object(object: &Object, program: &Program, ring_len: u32) -> Result<Self> {
-        let ends = Ends::create(program, ring_len).map_err(of_map)?;
+        let ends = Destination::create(program, ring_len).map_err(of_map)?;
         Self::load_ends(object, program.lanes, ends)
     }
 
-    fn load_ends(object: &Object, lanes: Lanes, ends: Ends) -> Result<Self> {
+    fn load_ends(object: &Object, lanes: Lanes, ends: Destination) -> Result<Self> {
         let table = |name, len: usize| {
             let len = u32::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
             Table::create_rows(name, len, 1)
@@ -127,13 +127,13 @@ impl Selector {
         object: &Object,
         lanes: Lanes,
         (control, counts): (Arc<Table>, Arc<Table>),
-        ends: Ends,
+        ends: Destination,
     ) -> Result<Self> {
         let mut given = vec![(CONTROL_MAP, control.as_fd()), (COUNTS_MAP, counts.as_fd())];
         match &ends {
-            Ends::Host => {}
-            Ends::Next(next) => given.push((NEXT_MAP, next.as_fd())),
-            Ends::Rings(rings) => given.push((RINGS_MAP, rings.0.as_fd())),
+            Destination::Host => {}
+            Destination::Next(next) => given.push((NEXT_MAP, next.as_fd())),
+            Destination::Rings(rings) => given.push((RINGS_MAP, rings.0.as_fd())),
         }
         let loaded = Loaded::load_with(object, NAME, &given).map_err(of_kernel)?;
         Ok(Self {
@@ -160,9 +160,9 @@ impl Selector {
         };
         let entries = u32::try_from(lanes.rings()).map_err(|_| io::ErrorKind::InvalidData)?;
         let ends = match action {
-            Action::Pass => Ends::Host,
+            Action::Pass => Destination::Host,
             Action::PassToNext => {
-                Ends::Next(ObjectArray::open(next()?, MapKind::ProgArray, 1)?.into())
+                Destination::Next(ObjectArray::open(next()?, MapKind::ProgArray, 1)?.into())
             }
             Action::Ship { .. } => {
                 let array = ObjectArray::open(next()?, MapKind::RingArray, entries)?;
@@ -170,7 +170,7 @@ impl Selector {
                 if rings.len() != lanes.rings() {
                     return Err(io::ErrorKind::InvalidData.into());
                 }
-                Ends::Rings((array, rings).into())
+                Destination::Rings((array, rings).into())
             }
         };
         let opened = Self {
@@ -192,9 +192,9 @@ impl Selector {
             self.counts.as_fd(),
         ];
         match &self.ends {
-            Ends::Host => {}
-            Ends::Next(next) => all.push(next.as_fd()),
-            Ends::Rings(rings) => {
+            Destination::Host => {}
+            Destination::Next(next) => all.push(next.as_fd()),
+            Destination::Rings(rings) => {
                 all.push(rings.0.as_fd());
                 all.extend(rings.1.iter().map(AsFd::as_fd));
             }
@@ -219,8 +219,8 @@ impl Selector {
     /// The ring buffers, one for each lane; none in distribution mode.
     pub fn rings(&self) -> &[RingBuffer] {
         match &self.ends {
-            Ends::Host | Ends::Next(_) => &[],
-            Ends::Rings(rings) => &rings.1,
+            Destination::Host | Destination::Next(_) => &[],
+            Destination::Rings(rings) => &rings.1,
         }
     }
 
@@ -477,7 +477,7 @@ fn of_kernel(error: LoadError) -> anyhow::Error {
     anyhow!("the kernel does not load the selection: {error}")
 }
 
-impl Ends {
+impl Destination {
     fn create(program: &Program, ring_len: u32) -> io::Result<Self> {
         match program.action {
             Action::Pass => return Ok(Self::Host),

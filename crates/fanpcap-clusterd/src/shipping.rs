@@ -5,29 +5,29 @@
 //! does not fit is lost, and counted.
 
 mod secured;
-mod link;
-mod line;
-mod lane;
+mod connection;
+mod shipping_thread;
+mod analyzer_queue;
 
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use fanpcap_cluster::loss_account::Report;
 use fanpcap_cluster::record::{Head, Kind, Record};
-use fanpcap_cluster::witness::Report;
 use fanpcap_cluster::{NodeId, Part, Revision};
 
 use crate::keyring::Keyring;
 
-pub use lane::Shipped;
-use lane::{Lane, Retired};
+pub use analyzer_queue::Shipped;
+use analyzer_queue::{AnalyzerQueue, RetiredQueue};
 
 /// Lanes that keep records for analyzers of earlier lists, each no more than 256 MiB.
 const RETIRED: usize = 8;
 
 /// How records get to an analyzer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Way {
+pub enum RecordTransport {
     /// The connection to the analyzer. Batches that it does not acknowledge are sent again.
     Tcp,
     /// DiCAP's own datagrams, to this port in the place of the analyzers' own: nobody can say which
@@ -49,7 +49,7 @@ pub struct ShipperSettings {
     /// Link type of the packets (`LINKTYPE_`).
     pub link: u16,
     /// How records get to the analyzers.
-    pub way: Way,
+    pub transport: RecordTransport,
 }
 
 /// Ships records.
@@ -58,11 +58,11 @@ pub struct Shipper {
     settings: ShipperSettings,
     keyring: Arc<Keyring>,
     analyzers: Vec<SocketAddr>,
-    lanes: Vec<Lane>,
+    queues: Vec<AnalyzerQueue>,
     /// Sessions that were begun.
     sessions: u64,
     /// Lanes to analyzers that are not followed any more, until all is acknowledged.
-    retired: Vec<Retired>,
+    retired: Vec<RetiredQueue>,
     /// What lanes that are gone have shipped.
     past: Shipped,
 }
@@ -75,7 +75,7 @@ impl Shipper {
             settings,
             keyring,
             analyzers: Vec::new(),
-            lanes: Vec::new(),
+            queues: Vec::new(),
             sessions: 0,
             retired: Vec::new(),
             past: Shipped::default(),
@@ -91,7 +91,7 @@ impl Shipper {
         if self.analyzers == analyzers {
             return Ok(());
         }
-        let mut lanes = Vec::new();
+        let mut queues = Vec::new();
         for (&analyzer, part) in analyzers.iter().zip(Part::each(analyzers.len())) {
             let settings = &self.settings;
             let head = Head {
@@ -104,24 +104,33 @@ impl Shipper {
             };
             self.sessions += 1;
             let keyring = Arc::clone(&self.keyring);
-            let lane = Lane::open(analyzer, settings.way, (head, part), settings.link, keyring);
-            lanes.push(lane?);
+            let queue = AnalyzerQueue::open(
+                analyzer,
+                settings.transport,
+                (head, part),
+                settings.link,
+                keyring,
+            );
+            queues.push(queue?);
         }
-        for mut lane in std::mem::replace(&mut self.lanes, lanes) {
-            lane.flush(Revision::default(), 0);
-            self.retired.push(lane.retire());
+        for mut queue in std::mem::replace(&mut self.queues, queues) {
+            queue.flush(Revision::default(), 0);
+            self.retired.push(queue.retire());
         }
         let surplus = self.retired.len().saturating_sub(RETIRED);
-        self.retired.iter().take(surplus).for_each(Retired::end);
+        self.retired
+            .iter()
+            .take(surplus)
+            .for_each(RetiredQueue::end);
         self.analyzers = analyzers.to_vec();
         Ok(())
     }
 
     /// Ships a record that was captured by the topology of `revision`.
     pub fn push(&mut self, revision: Revision, record: &Record<'_>) {
-        let count = self.lanes.len().max(1);
-        match self.lanes.get_mut(usize::from(record.bucket) % count) {
-            Some(lane) => lane.push(revision, record),
+        let count = self.queues.len().max(1);
+        match self.queues.get_mut(usize::from(record.bucket) % count) {
+            Some(queue) => queue.push(revision, record),
             None => self.past.lost += 1,
         }
     }
@@ -129,8 +138,8 @@ impl Shipper {
     /// Ships what waits for its batch to be full. Call it ten times a second: analyzers put the
     /// nodes' records in order by what each of them has said. `now` is in nanoseconds since 1970.
     pub fn flush(&mut self, revision: Revision, now: u64) {
-        for lane in &mut self.lanes {
-            lane.flush(revision, now);
+        for queue in &mut self.queues {
+            queue.flush(revision, now);
         }
         self.tend();
     }
@@ -139,15 +148,15 @@ impl Shipper {
     /// for a connection.
     pub fn report(&mut self, report: Report) {
         let report = Arc::new(report);
-        self.lanes.iter().for_each(|lane| lane.report(&report));
+        self.queues.iter().for_each(|queue| queue.report(&report));
         self.tend();
     }
 
     /// Forgets lanes that have nothing left to do.
     fn tend(&mut self) {
-        let (done, left) = self.retired.drain(..).partition(Retired::is_done);
+        let (done, left) = self.retired.drain(..).partition(RetiredQueue::is_done);
         self.retired = left;
-        let done: Vec<Retired> = done;
+        let done: Vec<RetiredQueue> = done;
         done.into_iter()
             .for_each(|retired| self.past += retired.close());
     }
@@ -155,26 +164,28 @@ impl Shipper {
     /// What became of the records.
     pub fn shipped(&self) -> Shipped {
         let mut all = self.past;
-        self.lanes.iter().for_each(|lane| all += lane.shipped());
-        self.retired.iter().for_each(|lane| all += lane.shipped());
+        self.queues.iter().for_each(|queue| all += queue.shipped());
+        self.retired.iter().for_each(|queue| all += queue.shipped());
         all
     }
 
     /// What is wrong with the connections to analyzers, in words; empty if nothing is.
     pub fn trouble(&self) -> String {
-        let troubles = self.lanes.iter().filter_map(Lane::trouble);
+        let troubles = self.queues.iter().filter_map(AnalyzerQueue::trouble);
         troubles.collect::<Vec<String>>().join("; ")
     }
 
     /// Ships what is left, and waits some seconds for what analyzers have not acknowledged.
     pub fn close(mut self) -> Shipped {
-        for mut lane in self.lanes.drain(..) {
-            lane.flush(Revision::default(), 0);
-            self.retired.push(lane.retire());
+        for mut queue in self.queues.drain(..) {
+            queue.flush(Revision::default(), 0);
+            self.retired.push(queue.retire());
         }
         let mut all = self.past;
-        self.retired.iter().for_each(Retired::end);
-        self.retired.drain(..).for_each(|lane| all += lane.close());
+        self.retired.iter().for_each(RetiredQueue::end);
+        self.retired
+            .drain(..)
+            .for_each(|queue| all += queue.close());
         all
     }
 }

@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use fanpcap_cluster::record::Record;
 use fanpcap_cluster::{NodeId, Revision};
 use fanpcap_clusterd::keyring::Keyring;
-use fanpcap_clusterd::shipping::{Shipper, ShipperSettings, Way};
+use fanpcap_clusterd::shipping::{RecordTransport, Shipper, ShipperSettings};
 use fanpcap_linux::wait::clock;
 use fanpcap_testkit::Scratch;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
@@ -107,7 +107,7 @@ fn cluster(scratch: &Scratch, listen: SocketAddr) -> Result<Shipper> {
         boot: 1,
         session: 1,
         link: 1,
-        way: Way::Tcp,
+        transport: RecordTransport::Tcp,
     };
     let mut node = Shipper::new(settings, Arc::new(Keyring::new(None)));
     node.follow(&[listen])?;

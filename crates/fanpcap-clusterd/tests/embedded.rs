@@ -13,7 +13,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_cluster::control::{Cause, ClusterId, Endpoint, Key, Keys, Peer, Role, Status, Wish};
+use fanpcap_cluster::control::{
+    Cause, ClusterId, Endpoint, Key, Keys, OperatorChange, Peer, Role, Status,
+};
 use fanpcap_cluster::{Announcement, NodeEvent, NodeId, Revision};
 use fanpcap_clusterd::conf::{Conf, Embedded, Engine};
 use fanpcap_clusterd::coordination::{NodeSide, OperatorSide};
@@ -95,8 +97,8 @@ fn node(
     mirror.on_node(at, || Ok(thread::spawn(work)))
 }
 
-/// Waits until all three nodes follow one topology in which `seats` nodes have buckets.
-fn await_topology(told: &Receiver<(usize, NodeEvent)>, seats: usize) -> Result<Revision> {
+/// Waits until all three nodes follow one topology in which `entries` nodes have buckets.
+fn await_topology(told: &Receiver<(usize, NodeEvent)>, entries: usize) -> Result<Revision> {
     let mut follows = [None; 3];
     let end = Instant::now() + LIMIT;
     loop {
@@ -105,9 +107,13 @@ fn await_topology(told: &Receiver<(usize, NodeEvent)>, seats: usize) -> Result<R
         ensure!(event != NodeEvent::Reach(false), "node {at} was cut off");
         if let NodeEvent::Topology(revision, topology) = event {
             let with = |slot| topology.owners.contains(&Some(slot));
-            let own = topology.seats.iter().filter(|seat| with(seat.slot)).count();
-            let stable = topology.heirs.is_none();
-            follows[at - 2] = (own == seats && stable).then_some(revision);
+            let own = topology
+                .nodes
+                .iter()
+                .filter(|entry| with(entry.slot))
+                .count();
+            let stable = topology.new_owners.is_none();
+            follows[at - 2] = (own == entries && stable).then_some(revision);
         }
         if let [Some(one), Some(two), Some(three)] = follows {
             if one == two && two == three {
@@ -127,7 +133,7 @@ fn forge(at: usize) -> Result<()> {
         role: Role::Operator,
         id: 1,
     };
-    let body = fanpcap_cluster::control::Body::Wish(Wish::Drain(NodeId(2)));
+    let body = fanpcap_cluster::control::Body::OperatorChange(OperatorChange::Drain(NodeId(2)));
     let mut forger = Endpoint::new(me, ClusterId::of_name("test"), keys, [1; 32]);
     let socket = UdpSocket::bind("0.0.0.0:0")?;
     for _ in 0..50 {
@@ -181,8 +187,8 @@ fn a_coordinator_that_can_not_receive_is_replaced() -> Result<()> {
     wait(20, &|status| {
         let topology = status.topology.as_ref();
         topology.is_some_and(|(_, topology)| {
-            let dead = topology.seat(NodeId(4)).map(|seat| seat.slot);
-            topology.heirs.is_none() && (dead.is_none() || !topology.owners.contains(&dead))
+            let dead = topology.entry(NodeId(4)).map(|entry| entry.slot);
+            topology.new_owners.is_none() && (dead.is_none() || !topology.owners.contains(&dead))
         })
     })?;
     ends.iter()
@@ -227,7 +233,7 @@ fn a_standby_takes_over_and_nobody_else_is_heard() -> Result<()> {
     };
     let [key, seal, foreign] = [Cause::Key, Cause::Seal, Cause::Foreign].map(refused);
     ensure!(key + seal == 50 && foreign == 50, "{key} {seal} {foreign}");
-    ensure!(status.wishes.drained.is_empty() && status.members.len() == 3);
+    ensure!(status.desired.drained.is_empty() && status.members.len() == 3);
 
     let killed = Instant::now();
     let victim = coordinators[leader].as_mut().ok().context("the leader")?;
@@ -246,7 +252,7 @@ fn a_standby_takes_over_and_nobody_else_is_heard() -> Result<()> {
             .is_some_and(|(revision, _)| revision >= first)
     );
 
-    operator.wish(&Wish::Drain(NodeId(3)))?;
+    operator.change(&OperatorChange::Drain(NodeId(3)))?;
     ensure!(
         await_topology(&told, 2)? > first,
         "the successor's topologies are newer"

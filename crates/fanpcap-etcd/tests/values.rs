@@ -1,6 +1,6 @@
 //! Any value of any key is read or left out.
 
-use fanpcap_cluster::{NodeId, Wishes};
+use fanpcap_cluster::{DesiredState, NodeId};
 use fanpcap_etcd::KeyValue;
 use fanpcap_etcd::coordination::{CopyOfKeys, Names, view};
 use proptest::prelude::*;
@@ -48,7 +48,7 @@ proptest! {
             lease: 0,
         };
         let keys = CopyOfKeys::from([(kv.key.clone(), kv)]);
-        let view = view(&names, &keys, &Wishes::default());
+        let view = view(&names, &keys, &DesiredState::default());
         prop_assert!(!view.leads && view.live.len() <= usize::from(which == 0));
         prop_assert!(view.live.iter().all(|one| one.announcement.node == node));
         prop_assert!(view.topology.is_none() || which == 2);

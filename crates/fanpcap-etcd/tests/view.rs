@@ -1,6 +1,6 @@
 //! No keys and values that a hostile or later node could write confuse a coordinator.
 
-use fanpcap_cluster::{NODES, NodeId, Wishes};
+use fanpcap_cluster::{DesiredState, NODES, NodeId};
 use fanpcap_etcd::KeyValue;
 use fanpcap_etcd::coordination::{CopyOfKeys, Names, view};
 use proptest::prelude::*;
@@ -41,7 +41,7 @@ proptest! {
                 (key, kv)
             })
             .collect();
-        let view = view(&names, &keys, &Wishes::default());
+        let view = view(&names, &keys, &DesiredState::default());
         prop_assert!(!view.leads && view.live.len() <= NODES);
         let ids: Vec<NodeId> = view.live.iter().map(|one| one.announcement.node).collect();
         prop_assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
@@ -63,7 +63,7 @@ fn an_intruder_with_many_nodes_displaces_nobody() {
     let intruders = (0..1000).map(|id| node(id, 100 + i64::from(id)));
     let kvs = intruders.chain([node(5000, 3)]);
     let keys: CopyOfKeys = kvs.map(|kv| (kv.key.clone(), kv)).collect();
-    let view = view(&names, &keys, &Wishes::default());
+    let view = view(&names, &keys, &DesiredState::default());
     assert_eq!(view.live.len(), NODES);
     assert_eq!(view.live[NODES - 1].announcement.node, NodeId(5000));
 }

@@ -12,8 +12,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use anyhow::Result;
 use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_cluster::NodeId;
+use fanpcap_cluster::loss_account::{Ledger, LedgerSettings, Report, Span};
 use fanpcap_cluster::record::{CountsDecoder, HEAD_BYTES, Head};
-use fanpcap_cluster::witness::{Ledger, LedgerSettings, Report, Span};
 use fanpcap_select::{Selection, digest};
 use fanpcap_wire::Frame;
 

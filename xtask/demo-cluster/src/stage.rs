@@ -10,8 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use fanpcap_cluster::control::Wish;
-use fanpcap_cluster::{Live, NodeId};
+use fanpcap_cluster::control::OperatorChange;
+use fanpcap_cluster::{LiveNode, NodeId};
 use fanpcap_clusterd::conf::{Conf, Engine};
 use fanpcap_clusterd::coordination::OperatorSide;
 use fanpcap_clusterd::etcd::EtcdKeys;
@@ -202,7 +202,7 @@ impl Stage {
     /// # Errors
     /// etcd does not accept the operator's wish.
     pub(crate) fn drain(&self, node: NodeId) -> Result<()> {
-        self.keys.borrow_mut().wish(&Wish::Drain(node))
+        self.keys.borrow_mut().change(&OperatorChange::Drain(node))
     }
 
     /// Waits until only these nodes have buckets, in a stable topology that all of them have
@@ -217,14 +217,14 @@ impl Stage {
                 return Ok(None);
             };
             let has = |slot| topology.owners.contains(&Some(slot));
-            let seats = topology.seats.iter().filter(|seat| has(seat.slot));
-            let found: BTreeSet<NodeId> = seats.map(|seat| seat.node).collect();
+            let entries = topology.nodes.iter().filter(|entry| has(entry.slot));
+            let found: BTreeSet<NodeId> = entries.map(|entry| entry.node).collect();
             let live = view.live.iter();
             let captures = |node: &NodeId| {
-                let of_node = |it: &&Live| it.announcement.node == *node;
+                let of_node = |it: &&LiveNode| it.announcement.node == *node;
                 live.clone().find(of_node).and_then(|it| it.acknowledged) == Some(revision)
             };
-            let settled = topology.heirs.is_none() && owners.iter().all(captures);
+            let settled = topology.new_owners.is_none() && owners.iter().all(captures);
             Ok((settled && found.iter().eq(owners)).then_some(()))
         })
         .with_context(|| self.said())

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use fanpcap_buckets::layout::BUCKETS;
 
 use super::Analyzer;
-use super::stream::{Quiet, Stream};
+use super::stream::{IdleTime, Stream};
 use crate::identity::NodeId;
-use crate::witness::Counts;
+use crate::loss_account::Counts;
 
 impl Analyzer {
     /// Records of each node that were sent and did not come.
@@ -28,7 +28,7 @@ impl Analyzer {
     }
 
     /// Since and until when a node has had nothing to send; `None` if it has something.
-    pub fn quiet(&self, node: NodeId, boot: u64) -> Option<Quiet> {
+    pub fn quiet(&self, node: NodeId, boot: u64) -> Option<IdleTime> {
         self.newest(node, boot)?.quiet
     }
 

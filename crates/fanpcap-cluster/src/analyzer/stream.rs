@@ -3,8 +3,8 @@
 use fanpcap_buckets::layout::BUCKETS;
 
 use super::Refusal;
+use crate::loss_account::Counts;
 use crate::record::Batch;
-use crate::witness::Counts;
 
 /// Batches may come out of order by this many. An older batch is refused, because it is unknown
 /// whether it came before.
@@ -37,12 +37,12 @@ pub(super) struct Stream {
     /// All records that came are given out with so many slots of the timeline.
     pub(super) until: u64,
     /// Since and until when it has had nothing to send, if its newest batch says so.
-    pub(super) quiet: Option<Quiet>,
+    pub(super) quiet: Option<IdleTime>,
 }
 
 /// A time in which a session had nothing to send, in nanoseconds since 1970 by the node's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Quiet {
+pub struct IdleTime {
     /// All records that came were captured before.
     pub since: u64,
     /// All that was captured before has come, or never comes; 0: nobody knows yet.
@@ -95,7 +95,7 @@ impl Stream {
             self.began = self.began.min(batch.stamp());
         }
         self.heard = now;
-        self.quiet = batch.is_empty().then(|| Quiet {
+        self.quiet = batch.is_empty().then(|| IdleTime {
             since: self.quiet.map_or(batch.stamp(), |quiet| quiet.since),
             until: self.quiet.map_or(0, |quiet| quiet.newest),
             newest: batch.stamp(),

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::record::{BatchBuilder, Head, Kind};
-use crate::topology::Seat;
+use crate::topology::NodeEntry;
 
 const MS: u64 = 1_000_000;
 const BEGIN: u64 = 1_000_000 * MS;
@@ -28,10 +28,10 @@ fn analyzer() -> Analyzer {
     })
 }
 
-/// A topology of the two nodes. `heir` is there in a union.
-fn topology(owner: u8, heir: Option<u8>) -> Topology {
+/// A topology of the two nodes. `new_owner` is there in a union.
+fn topology(owner: u8, new_owner: Option<u8>) -> Topology {
     let table = |slot| -> Box<Owners> { Box::new([Some(Slot(slot)); BUCKETS]) };
-    let seat = |slot, node| Seat {
+    let entry = |slot, node| NodeEntry {
         slot: Slot(slot),
         node,
         weight: 1,
@@ -39,9 +39,9 @@ fn topology(owner: u8, heir: Option<u8>) -> Topology {
     Topology {
         epoch: 1,
         selection: Selection::default(),
-        seats: vec![seat(0, OLD), seat(1, NEW)],
+        nodes: vec![entry(0, OLD), entry(1, NEW)],
         owners: table(owner),
-        heirs: heir.map(table),
+        new_owners: new_owner.map(table),
         analyzers: Vec::new(),
         filter: None,
     }
@@ -201,8 +201,8 @@ proptest! {
         let mut hears = plan.analyzer.into_iter().zip([(2, Some(1)), (3, None)]);
         let mut next = hears.next();
         for (come, batch) in batches(&plan) {
-            while let Some((_, (revision, heir))) = next.filter(|(at, _)| BEGIN + at * MS <= come) {
-                analyzer.follow(Revision(revision), topology(u8::from(heir.is_none()), heir));
+            while let Some((_, (revision, new_owner))) = next.filter(|(at, _)| BEGIN + at * MS <= come) {
+                analyzer.follow(Revision(revision), topology(u8::from(new_owner.is_none()), new_owner));
                 analyzer.know(BEGIN + if revision == 2 { 599 } else { 2000 } * MS);
                 next = hears.next();
             }
@@ -211,8 +211,8 @@ proptest! {
             prop_assert!(analyzer.take(&batch, come).is_err());
             analyzer.release(come, |delivered| out.put(delivered));
         }
-        for (_, (revision, heir)) in next.into_iter().chain(hears) {
-            analyzer.follow(Revision(revision), topology(u8::from(heir.is_none()), heir));
+        for (_, (revision, new_owner)) in next.into_iter().chain(hears) {
+            analyzer.follow(Revision(revision), topology(u8::from(new_owner.is_none()), new_owner));
         }
         analyzer.flush(|delivered| out.put(delivered));
         let mut offered: Vec<_> = plan.packets.iter().map(|(_, content)| vec![*content]).collect();
@@ -293,7 +293,7 @@ fn what_a_node_does_not_own_is_refused_and_so_is_an_unknown_topology() {
 
 /// The old node hung when the new one took over. What it captured comes ten seconds later.
 #[test]
-fn what_a_node_captured_before_it_hung_is_no_double_of_its_heirs() {
+fn what_a_node_captured_before_it_hung_is_no_double_of_its_new_owners() {
     let mut analyzer = analyzer();
     let mut out = Out::default();
     let contents: Vec<_> = (0..1000u64).map(u64::to_be_bytes).collect();

@@ -19,7 +19,7 @@ pub(super) const SPAN: u64 = SLOTS << SLOT_BITS;
 
 /// A record that waits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Held {
+pub(super) struct WaitingRecord {
     pub(super) stamp: u64,
     pub(super) revision: u64,
     at: u32,
@@ -35,7 +35,7 @@ pub(super) struct Held {
 
 /// What a batch's records have in common.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sender {
+pub(super) struct BatchFields {
     pub(super) revision: u64,
     pub(super) node: u16,
     pub(super) link: u16,
@@ -43,7 +43,7 @@ pub(super) struct Sender {
 
 /// Where a record was put.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Put {
+pub(super) struct Inserted {
     /// It came after its slot was given out.
     pub(super) late: bool,
     /// It is further ahead than there are slots.
@@ -53,18 +53,18 @@ pub(super) struct Put {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Slot {
-    held: Vec<Held>,
+struct TimeSlot {
+    waiting: Vec<WaitingRecord>,
     bytes: Vec<u8>,
 }
 
 /// Records by time.
 #[derive(Debug)]
 pub(super) struct Timeline {
-    slots: Vec<Slot>,
+    slots: Vec<TimeSlot>,
     /// Memory of slots that were given out: each time that a slot comes round it would keep as much
     /// as it ever held.
-    spare: Vec<Slot>,
+    spare: Vec<TimeSlot>,
     /// The first slot that was not given out.
     due: u64,
     /// Slots that were given out: grows whatever the time does.
@@ -75,7 +75,7 @@ pub(super) struct Timeline {
 impl Timeline {
     pub(super) fn new() -> Self {
         Self {
-            slots: (0..SLOTS).map(|_| Slot::default()).collect(),
+            slots: (0..SLOTS).map(|_| TimeSlot::default()).collect(),
             spare: Vec::new(),
             due: 0,
             given: 0,
@@ -95,7 +95,7 @@ impl Timeline {
 
     #[cfg(test)]
     pub(super) fn slots_with_memory(&self) -> usize {
-        let with = |slot: &&Slot| slot.held.capacity() > 0;
+        let with = |slot: &&TimeSlot| slot.waiting.capacity() > 0;
         self.slots.iter().chain(&self.spare).filter(with).count()
     }
 
@@ -112,17 +112,17 @@ impl Timeline {
     }
 
     /// Holds a record back. One that is late or too far ahead is kept all the same.
-    pub(super) fn hold(&mut self, sender: Sender, record: &Record<'_>) -> Put {
+    pub(super) fn hold(&mut self, sender: BatchFields, record: &Record<'_>) -> Inserted {
         let number = record.stamp >> SLOT_BITS;
         let late = number < self.due;
         let last = self.due + SLOTS - 1;
         let at = number.clamp(self.due, last);
         let slot = &mut self.slots[place(at)];
-        if slot.held.capacity() == 0 {
+        if slot.waiting.capacity() == 0 {
             *slot = self.spare.pop().unwrap_or_default();
         }
         let length = u16::try_from(record.captured.len()).unwrap_or(u16::MAX);
-        slot.held.push(Held {
+        slot.waiting.push(WaitingRecord {
             stamp: record.stamp,
             revision: sender.revision,
             at: u32::try_from(slot.bytes.len()).unwrap_or(u32::MAX),
@@ -135,8 +135,8 @@ impl Timeline {
             late,
         });
         slot.bytes.extend_from_slice(record.captured);
-        self.bytes += size_of::<Held>() + record.captured.len();
-        Put {
+        self.bytes += size_of::<WaitingRecord>() + record.captured.len();
+        Inserted {
             late,
             ahead: number > last,
             until: self.given + (at - self.due) + 1,
@@ -145,7 +145,7 @@ impl Timeline {
 
     /// Gives out what is older than `time`. Times that went back by more than the slots hold begin
     /// a new count: everything is given out before.
-    pub(super) fn release(&mut self, time: u64, give: &mut impl FnMut(&Held, &[u8])) {
+    pub(super) fn release(&mut self, time: u64, give: &mut impl FnMut(&WaitingRecord, &[u8])) {
         let until = time >> SLOT_BITS;
         if until + SLOTS < self.due || until > self.due + SLOTS {
             for _ in 0..SLOTS {
@@ -159,20 +159,20 @@ impl Timeline {
     }
 
     /// Gives out the oldest slot.
-    pub(super) fn release_one(&mut self, give: &mut impl FnMut(&Held, &[u8])) {
+    pub(super) fn release_one(&mut self, give: &mut impl FnMut(&WaitingRecord, &[u8])) {
         let mut slot = std::mem::take(&mut self.slots[place(self.due)]);
         self.due += 1;
         self.given += 1;
-        if slot.held.is_empty() {
+        if slot.waiting.is_empty() {
             return;
         }
-        slot.held.sort_by_key(|held| held.stamp);
-        for held in &slot.held {
-            let at = held.at as usize;
-            give(held, &slot.bytes[at..at + usize::from(held.length)]);
+        slot.waiting.sort_by_key(|waiting| waiting.stamp);
+        for waiting in &slot.waiting {
+            let at = waiting.at as usize;
+            give(waiting, &slot.bytes[at..at + usize::from(waiting.length)]);
         }
-        self.bytes -= slot.held.len() * size_of::<Held>() + slot.bytes.len();
-        slot.held.clear();
+        self.bytes -= slot.waiting.len() * size_of::<WaitingRecord>() + slot.bytes.len();
+        slot.waiting.clear();
         slot.bytes.clear();
         if self.spare.len() < SPARE {
             self.spare.push(slot);

@@ -2,7 +2,7 @@
 
 mod topology;
 mod member;
-mod wish;
+mod desired;
 mod state;
 
 use std::net::SocketAddr;
@@ -15,8 +15,8 @@ use crate::coordination::{Announcement, Refusal};
 use crate::identity::{NodeId, Revision};
 use crate::topology::Topology;
 
+pub use desired::{OperatorChange, TooManyChanges};
 pub use state::{State, Status};
-pub use wish::{TooManyWishes, Wish};
 
 /// What a control message says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,7 +54,7 @@ pub enum Body {
     /// A standby wants to become the active coordinator, and has a topology of this revision.
     Elect(Leader, Revision),
     /// What the operator wants.
-    Wish(Wish),
+    OperatorChange(OperatorChange),
     /// The operator asks how the cluster is.
     Query,
     /// How the cluster is.
@@ -125,7 +125,7 @@ impl Body {
             Self::Synchronise(..) => Kind::Synchronise,
             Self::Standby(..) => Kind::Standby,
             Self::Elect(..) => Kind::Elect,
-            Self::Wish(..) => Kind::Wish,
+            Self::OperatorChange(..) => Kind::OperatorChange,
             Self::Query => Kind::Query,
             Self::Status(..) => Kind::Status,
         }
@@ -153,7 +153,7 @@ impl Body {
             | Self::Challenge(_)
             | Self::Leave(_)
             | Self::Fetch
-            | Self::Wish(_)
+            | Self::OperatorChange(_)
             | Self::Query
             | Self::Status(_) => Term::default(),
         }
@@ -198,7 +198,7 @@ impl Body {
                 to.put_wide(code::FOLLOWS, revision.0);
             }
             Self::Synchronise(state) => state.write(&mut to),
-            Self::Wish(wish) => wish.write(&mut to),
+            Self::OperatorChange(change) => change.write(&mut to),
             Self::Status(status) => status.write(&mut to),
             Self::Challenge(of) => {
                 to.put_wide(code::CHALLENGED, of[0])
@@ -233,7 +233,7 @@ impl Body {
             Kind::Standby => Self::Standby(Term(from.one(code::TERM)?)),
             Kind::Elect => Self::Elect(Leader::read(from)?, Revision(from.wide(code::FOLLOWS)?)),
             Kind::Synchronise => Self::Synchronise(Box::new(State::read(from)?)),
-            Kind::Wish => Self::Wish(Wish::read(from)?),
+            Kind::OperatorChange => Self::OperatorChange(OperatorChange::read(from)?),
             Kind::Status => Self::Status(Box::new(Status::read(from)?)),
             Kind::Challenge => Self::Challenge(from.wides(code::CHALLENGED)?),
             Kind::Fetch => Self::Fetch,

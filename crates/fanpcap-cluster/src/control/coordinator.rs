@@ -6,8 +6,9 @@
 
 mod members;
 mod election;
+mod synchronisation;
 mod knowledge;
-mod touch;
+mod contact;
 mod requests;
 
 use std::collections::BTreeMap;
@@ -18,11 +19,11 @@ use super::body::{Body, Leader, State};
 use super::endpoint::{Endpoint, Incoming};
 use super::envelope::{Cause, Peer, Role};
 use super::outbox::Outbox;
-use crate::coordination::{View, Wishes, WriteError};
+use crate::coordination::{DesiredState, View, WriteError};
 use crate::identity::{NodeId, Revision};
 use crate::topology::Topology;
 
-use election::{Election, Stance};
+use election::{Election, ElectionRole};
 use knowledge::Knowledge;
 use members::Members;
 pub use members::Refused;
@@ -39,7 +40,7 @@ pub struct CoordinatorSettings {
     /// Where the active coordinator is announced to nodes that don't know it.
     pub multicast: Option<SocketAddr>,
     /// Selection and analyzers, and the wishes that hold until the operator changes them.
-    pub wishes: Wishes,
+    pub desired: DesiredState,
     /// Between pulses of the active coordinator.
     pub pulse: Duration,
     /// A standby that hears no pulse for so long starts an election.
@@ -67,7 +68,7 @@ impl CoordinatorSettings {
             address,
             others: Vec::new(),
             multicast: None,
-            wishes: Wishes::default(),
+            desired: DesiredState::default(),
             pulse: Duration::from_secs(1),
             silence: Duration::from_secs(3),
             ballot: Duration::from_secs(1),
@@ -106,7 +107,7 @@ impl CoordinatorEnd {
         stored: Option<State>,
     ) -> Self {
         let first = || State {
-            wishes: settings.wishes.clone(),
+            desired: settings.desired.clone(),
             ..State::default()
         };
         let knowledge = Knowledge::new(stored.unwrap_or_else(first));
@@ -151,7 +152,7 @@ impl CoordinatorEnd {
     /// What to store now, so that it is there in the next life; `None`: nothing new. Then say
     /// [`Self::stored`] or [`Self::not_stored`].
     pub fn to_store(&self) -> Option<State> {
-        (!self.knowledge.is_stored()).then(|| self.told())
+        (!self.knowledge.is_stored()).then(|| self.current_state())
     }
 
     /// Notes that this is stored.
@@ -171,7 +172,7 @@ impl CoordinatorEnd {
         let state = &self.knowledge.state;
         self.view.leads = self.election.is_settled(now) && self.knowledge.is_stored();
         self.view.live = self.members.live();
-        self.view.wishes.clone_from(&state.wishes);
+        self.view.desired.clone_from(&state.desired);
         let revision =
             |stands: &Option<(Revision, _)>| stands.as_ref().map(|(revision, _)| *revision);
         if revision(&self.view.topology) != revision(&state.topology) {
@@ -192,7 +193,7 @@ impl CoordinatorEnd {
         topology: &Topology,
         replaces: Option<Revision>,
     ) -> Result<Revision, WriteError> {
-        let Stance::Leading { leader, .. } = &self.election.stance else {
+        let ElectionRole::Leading { leader, .. } = &self.election.role else {
             return Err(WriteError::NotLeading);
         };
         if !self.knowledge.is_stored() {
@@ -222,15 +223,15 @@ impl CoordinatorEnd {
     /// Does what is due.
     pub fn tick(&mut self, now: Duration) {
         self.excuse_pause(now);
-        match &self.election.stance {
-            Stance::Standby { heard } => self.stand_by(now, *heard),
-            Stance::Candidate { leader, until } => {
+        match &self.election.role {
+            ElectionRole::Standby { heard } => self.stand_by(now, *heard),
+            ElectionRole::Candidate { leader, until } => {
                 if now >= *until {
                     self.lead(now, *leader);
                 }
             }
-            Stance::Leading { .. } if !self.is_in_touch(now) => self.resign(now),
-            Stance::Leading { .. } => {
+            ElectionRole::Leading { .. } if !self.is_in_touch(now) => self.resign(now),
+            ElectionRole::Leading { .. } => {
                 self.expire(now);
                 self.deliver(now);
                 self.pulse(now);
@@ -240,12 +241,14 @@ impl CoordinatorEnd {
 
     /// When [`CoordinatorEnd::tick`] is due at the latest.
     pub fn wake(&self) -> Duration {
-        match &self.election.stance {
-            Stance::Standby { heard } => self.question_at(*heard),
-            Stance::Candidate { until, .. } => *until,
-            Stance::Leading { .. } => self.next_delivery().map_or(self.election.pulse_at, |next| {
-                next.min(self.election.pulse_at)
-            }),
+        match &self.election.role {
+            ElectionRole::Standby { heard } => self.question_at(*heard),
+            ElectionRole::Candidate { until, .. } => *until,
+            ElectionRole::Leading { .. } => {
+                self.next_delivery().map_or(self.election.pulse_at, |next| {
+                    next.min(self.election.pulse_at)
+                })
+            }
         }
     }
 

@@ -139,7 +139,7 @@ impl Endpoint {
     }
 
     /// Which datagrams were refused, with their numbers; empty for none.
-    pub(super) fn told_refused(&self) -> String {
+    pub(super) fn refusals(&self) -> String {
         let refused = self.refused.iter().zip(Cause::FAULTS);
         let refused = refused.filter(|(count, _)| **count > 0);
         let told = refused.map(|(count, fault)| format!("{count} {fault}"));

@@ -49,7 +49,7 @@ kinds! {
     /// A standby wants to become the active coordinator.
     Elect = 25,
     /// What the operator wants. Number 26 was a node's counts, which go to analyzers now.
-    Wish = 27,
+    OperatorChange = 27,
     /// The operator asks how the cluster is.
     Query = 28,
     /// How the cluster is.

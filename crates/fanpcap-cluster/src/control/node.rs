@@ -185,7 +185,7 @@ impl NodeEnd {
             return;
         }
         self.limit = Duration::MAX;
-        let came = match self.endpoint.told_refused() {
+        let came = match self.endpoint.refusals() {
             none if none.is_empty() => "nothing came from any".to_owned(),
             refused => format!("refused messages: {refused}"),
         };

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::body::{Body, Status, TooManyWishes, Wish};
+use super::body::{Body, OperatorChange, Status, TooManyChanges};
 use super::endpoint::{Endpoint, Incoming};
 use super::envelope::{Cause, Peer, Role};
 use super::outbox::Outbox;
@@ -17,7 +17,7 @@ pub enum Request {
     /// How is the cluster?
     Status,
     /// This is wanted.
-    Wish(Wish),
+    OperatorChange(OperatorChange),
 }
 
 /// What the active coordinator replied.
@@ -28,7 +28,7 @@ pub enum Reply {
     /// The wish stands.
     Granted,
     /// The wish does not stand.
-    Refused(TooManyWishes),
+    Refused(TooManyChanges),
 }
 
 /// A command's side of the control protocol.
@@ -47,7 +47,7 @@ impl OperatorEnd {
     pub fn new(coordinators: Vec<SocketAddr>, endpoint: Endpoint, request: Request) -> Self {
         let request = match request {
             Request::Status => Body::Query,
-            Request::Wish(wish) => Body::Wish(wish),
+            Request::OperatorChange(change) => Body::OperatorChange(change),
         };
         Self {
             coordinators,
@@ -107,7 +107,7 @@ impl OperatorEnd {
             Incoming::New(peer, body) if peer.role == Role::Coordinator => match body {
                 Body::Status(status) => self.reply = Some(Reply::Status(status)),
                 Body::Acknowledge(_) => self.reply = Some(Reply::Granted),
-                Body::Refuse(..) => self.reply = Some(Reply::Refused(TooManyWishes)),
+                Body::Refuse(..) => self.reply = Some(Reply::Refused(TooManyChanges)),
                 Body::Announce(leader) if !self.coordinators.contains(&leader.address) => {
                     let id = u32::from(leader.number);
                     let role = Role::Coordinator;

@@ -23,18 +23,18 @@ mod tests;
 
 /// Computes the numbers of a cluster's frames.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Numbers {
+pub struct FrameNumbers {
     secret: Vec<u8>,
     cluster: ClusterId,
 }
 
-impl std::fmt::Debug for Numbers {
+impl std::fmt::Debug for FrameNumbers {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Numbers({:?})", self.cluster)
     }
 }
 
-impl Numbers {
+impl FrameNumbers {
     /// Those of a cluster with this key.
     pub fn new(secret: Vec<u8>, cluster: ClusterId) -> Self {
         Self { secret, cluster }
@@ -57,7 +57,7 @@ const LABEL: &[u8] = b"fanpcap frame in the stream";
 
 /// A frame, as the sender and the nodes know it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Due {
+pub struct DueFrame {
     /// What it is for.
     pub kind: Kind,
     /// Seconds since 1970, about: no two of a kind have the same.
@@ -72,17 +72,17 @@ const AGAIN: u64 = 8;
 
 /// Says what the active coordinator sends into the monitored link.
 #[derive(Debug)]
-pub struct Sender {
-    numbers: Numbers,
+pub struct FrameSender {
+    numbers: FrameNumbers,
     /// The last beacon's sequence.
     beacon: u64,
     /// The last topology update: its topology and its sequence.
     update: (Revision, u64),
 }
 
-impl Sender {
+impl FrameSender {
     /// A sender that has sent nothing.
-    pub fn new(numbers: Numbers) -> Self {
+    pub fn new(numbers: FrameNumbers) -> Self {
         Self {
             numbers,
             beacon: 0,
@@ -91,14 +91,14 @@ impl Sender {
     }
 
     /// Goes on with another key.
-    pub fn set_numbers(&mut self, numbers: Numbers) {
+    pub fn set_numbers(&mut self, numbers: FrameNumbers) {
         self.numbers = numbers;
     }
 
     /// The frames that are due at a time, in seconds since 1970: a beacon each second; and where
     /// packets are selected in turn, an update once all nodes of a topology wait for it, and every
     /// 8 seconds.
-    pub fn due(&mut self, view: &View, now: u64) -> Vec<Due> {
+    pub fn due(&mut self, view: &View, now: u64) -> Vec<DueFrame> {
         let mut due = Vec::new();
         if !view.leads {
             return due;
@@ -125,8 +125,8 @@ impl Sender {
         self.beacon.saturating_sub(now)
     }
 
-    fn frame(&self, kind: Kind, revision: Revision, sequence: u64) -> Due {
-        Due {
+    fn frame(&self, kind: Kind, revision: Revision, sequence: u64) -> DueFrame {
+        DueFrame {
             kind,
             sequence,
             number: self.numbers.of(kind, revision, sequence),
@@ -141,31 +141,31 @@ fn awaited(view: &View) -> Option<Revision> {
     if topology.selection.key != SelectionKey::RoundRobin {
         return None;
     }
-    let tables = [Some(&topology.owners), topology.heirs.as_ref()];
+    let tables = [Some(&topology.owners), topology.new_owners.as_ref()];
     let tables = tables.into_iter().flatten();
     let busy: BTreeSet<_> = tables.flat_map(|table| table.iter().flatten()).collect();
     let waits = |node| {
         let mut live = view.live.iter();
         match live.find(|live| live.announcement.node == node) {
             Some(live) => live.acknowledged == Some(*revision),
-            None => topology.heirs.is_some(),
+            None => topology.new_owners.is_some(),
         }
     };
-    let mut seats = topology.seats.iter();
-    let all = seats.all(|seat| !busy.contains(&seat.slot) || waits(seat.node));
+    let mut entries = topology.nodes.iter();
+    let all = entries.all(|entry| !busy.contains(&entry.slot) || waits(entry.node));
     all.then_some(*revision)
 }
 
 /// The last beacon that a node has taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Heard {
+pub struct HeardBeacon {
     /// Its sequence.
     pub sequence: u64,
     /// How long ago it came.
     pub ago: Duration,
 }
 
-impl Heard {
+impl HeardBeacon {
     /// Whether it is so recent that the sender is alive and the mirror works.
     pub fn is_recent(&self) -> bool {
         self.ago < SILENCE
@@ -184,9 +184,9 @@ const AHEAD: u64 = 32;
 
 /// Says which numbers a node's agent announces to its BPF program.
 #[derive(Debug)]
-pub struct Listener {
+pub struct FrameListener {
     /// By each of the cluster's keys.
-    numbers: Vec<Numbers>,
+    numbers: Vec<FrameNumbers>,
     /// Which of them is tried.
     key: usize,
     /// The sequence up to which numbers were announced, for this topology.
@@ -197,9 +197,9 @@ pub struct Listener {
     is_successor: bool,
 }
 
-impl Listener {
+impl FrameListener {
     /// A listener that has announced nothing.
-    pub fn new(numbers: Vec<Numbers>) -> Self {
+    pub fn new(numbers: Vec<FrameNumbers>) -> Self {
         Self {
             numbers,
             key: 0,
@@ -210,8 +210,8 @@ impl Listener {
     }
 
     /// Goes on with other keys, of which the sender's may still be the one that it had.
-    pub fn set_numbers(&mut self, numbers: Vec<Numbers>) {
-        let is_current = |other: &Numbers| Some(other) == self.numbers.get(self.key);
+    pub fn set_numbers(&mut self, numbers: Vec<FrameNumbers>) {
+        let is_current = |other: &FrameNumbers| Some(other) == self.numbers.get(self.key);
         match numbers.iter().position(is_current) {
             Some(key) => self.key = key,
             None => (self.key, self.announced) = (0, None),
@@ -231,13 +231,18 @@ impl Listener {
 
     /// The numbers to announce at a time, in seconds since 1970, for a node that last heard this
     /// beacon, and that follows, or waits for, the topology of this revision.
-    pub fn due(&mut self, now: u64, heard: Option<Heard>, revision: Revision) -> Vec<Due> {
+    pub fn due(
+        &mut self,
+        now: u64,
+        heard: Option<HeardBeacon>,
+        revision: Revision,
+    ) -> Vec<DueFrame> {
         self.choose_key(now, heard);
         let Some(numbers) = self.numbers.get(self.key) else {
             return Vec::new();
         };
         let guide = heard.filter(|heard| heard.ago < GUIDED);
-        let guided = |heard: Heard| heard.sequence.saturating_add(heard.ago.as_secs());
+        let guided = |heard: HeardBeacon| heard.sequence.saturating_add(heard.ago.as_secs());
         let end = guide.map_or(now, guided).saturating_add(AHEAD);
         let begin = end.saturating_sub(NUMBERS as u64 - 1);
         let before = self.last;
@@ -250,13 +255,13 @@ impl Listener {
             upto.min(end)
         };
         self.announced = Some((end.max(upto), revision));
-        let number = |kind, sequence| Due {
+        let number = |kind, sequence| DueFrame {
             kind,
             sequence,
             number: numbers.of(kind, revision, sequence),
         };
         // What was lost is not to come later. The update of a second comes behind its beacon.
-        let none = |kind, sequence| Due {
+        let none = |kind, sequence| DueFrame {
             kind,
             sequence,
             number: 0,
@@ -278,7 +283,7 @@ impl Listener {
     }
 
     /// While keys are changed, the coordinator may have another one first: each is tried in turn.
-    fn choose_key(&mut self, now: u64, heard: Option<Heard>) {
+    fn choose_key(&mut self, now: u64, heard: Option<HeardBeacon>) {
         let keys = self.numbers.len() as u64;
         if keys < 2 || heard.is_some_and(|heard| heard.is_recent()) {
             return;
@@ -291,6 +296,6 @@ impl Listener {
     }
 }
 
-fn sequence_of(heard: Option<Heard>) -> u64 {
+fn sequence_of(heard: Option<HeardBeacon>) -> u64 {
     heard.map_or(0, |heard| heard.sequence)
 }

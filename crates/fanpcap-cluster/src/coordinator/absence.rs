@@ -13,14 +13,14 @@ pub(super) struct Absences {
     /// the list is kept.
     dead: BTreeMap<NodeId, Duration>,
     /// Too many are absent.
-    mass: Option<Mass>,
+    mass: Option<MassAbsence>,
     /// Nodes that stayed away for so long that they count as dead, though too many went at once.
     given_up: BTreeSet<NodeId>,
 }
 
 /// Too many nodes that are absent at once.
 #[derive(Debug, Default)]
-struct Mass {
+struct MassAbsence {
     nodes: BTreeSet<NodeId>,
     /// Since when it is these nodes and no others.
     since: Duration,
@@ -69,7 +69,7 @@ impl Absences {
     }
 
     fn hold(&mut self, lost: BTreeSet<NodeId>, is_half_heard: bool, now: Duration) {
-        let mass = self.mass.get_or_insert_with(Mass::default);
+        let mass = self.mass.get_or_insert_with(MassAbsence::default);
         mass.better = None;
         if !lost.is_subset(&mass.nodes) {
             mass.since = now;
@@ -79,7 +79,7 @@ impl Absences {
     }
 
     fn outlasts(&self, now: Duration, outlast: Duration) -> bool {
-        let outlasts = |mass: &Mass| now.saturating_sub(mass.since) >= outlast;
+        let outlasts = |mass: &MassAbsence| now.saturating_sub(mass.since) >= outlast;
         self.is_half_heard() && self.mass.as_ref().is_some_and(outlasts)
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Timing;
-use crate::coordination::Live;
+use crate::coordination::LiveNode;
 use crate::identity::NodeId;
 use crate::topology::NODES;
 
@@ -23,32 +23,32 @@ const FORGIVEN: u32 = 4;
 
 /// The nodes that were seen.
 #[derive(Debug, Default)]
-pub(super) struct Presences {
-    nodes: BTreeMap<NodeId, Presence>,
+pub(super) struct SeenNodes {
+    nodes: BTreeMap<NodeId, SeenNode>,
 }
 
 /// What is remembered of a node.
 #[derive(Debug)]
-struct Presence {
+struct SeenNode {
     /// Which boot of its machine was seen last.
     boot: u64,
     /// Since when it lives, or since when it does not.
     since: Duration,
-    lives: bool,
+    runs: bool,
     /// How often it was gone lately.
     departures: u32,
 }
 
-impl Presences {
+impl SeenNodes {
     /// Notes which nodes live now.
-    pub(super) fn update(&mut self, live: &[Live], now: Duration, timing: &Timing) {
+    pub(super) fn update(&mut self, live: &[LiveNode], now: Duration, timing: &Timing) {
         for (node, presence) in &mut self.nodes {
             let is_live = live.iter().any(|live| live.announcement.node == *node);
-            if presence.lives && !is_live {
+            if presence.runs && !is_live {
                 presence.turn(false, now);
             }
             let hold = presence.hold(timing) * FORGIVEN;
-            if presence.lives && now.saturating_sub(presence.since) >= hold {
+            if presence.runs && now.saturating_sub(presence.since) >= hold {
                 presence.departures = 0;
             }
         }
@@ -57,9 +57,9 @@ impl Presences {
         }
         let forgotten = HOLD_DOWN_MOST * FORGIVEN;
         self.nodes
-            .retain(|_, node| node.lives || now.saturating_sub(node.since) < forgotten);
+            .retain(|_, node| node.runs || now.saturating_sub(node.since) < forgotten);
         while self.nodes.len() > MOST {
-            let away = self.nodes.iter().filter(|(_, node)| !node.lives);
+            let away = self.nodes.iter().filter(|(_, node)| !node.runs);
             let oldest = away.min_by_key(|(_, node)| node.since);
             let Some(oldest) = oldest.map(|(node, _)| *node) else {
                 break;
@@ -68,31 +68,31 @@ impl Presences {
         }
     }
 
-    fn see(&mut self, live: &Live, now: Duration) {
+    fn see(&mut self, live: &LiveNode, now: Duration) {
         let boot = live.announcement.boot;
         let presence = self
             .nodes
             .entry(live.announcement.node)
-            .or_insert(Presence {
+            .or_insert(SeenNode {
                 boot,
                 since: now,
-                lives: true,
+                runs: true,
                 departures: 0,
             });
-        if presence.boot != boot && presence.lives {
+        if presence.boot != boot && presence.runs {
             presence.turn(false, now);
         }
-        if !presence.lives {
+        if !presence.runs {
             presence.turn(true, now);
         }
         presence.boot = boot;
     }
 
     /// Whether the node has lived through its hold-down.
-    pub(super) fn is_admitted(&self, live: &Live, now: Duration, timing: &Timing) -> bool {
+    pub(super) fn is_admitted(&self, live: &LiveNode, now: Duration, timing: &Timing) -> bool {
         let presence = self.nodes.get(&live.announcement.node);
         presence.is_some_and(|presence| {
-            presence.lives && now.saturating_sub(presence.since) >= presence.hold(timing)
+            presence.runs && now.saturating_sub(presence.since) >= presence.hold(timing)
         })
     }
 
@@ -104,16 +104,16 @@ impl Presences {
 
     /// When the node left; `None` for one that lives or was never seen.
     pub(super) fn left(&self, node: NodeId) -> Option<Duration> {
-        let presence = self.nodes.get(&node).filter(|presence| !presence.lives)?;
+        let presence = self.nodes.get(&node).filter(|presence| !presence.runs)?;
         Some(presence.since)
     }
 }
 
-impl Presence {
-    fn turn(&mut self, lives: bool, now: Duration) {
-        self.lives = lives;
+impl SeenNode {
+    fn turn(&mut self, runs: bool, now: Duration) {
+        self.runs = runs;
         self.since = now;
-        self.departures = self.departures.saturating_add(u32::from(!lives));
+        self.departures = self.departures.saturating_add(u32::from(!runs));
     }
 
     /// How long it waits before it gets buckets.

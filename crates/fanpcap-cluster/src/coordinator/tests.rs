@@ -6,15 +6,15 @@ use crate::topology::Phase;
 use std::net::{Ipv4Addr, SocketAddr};
 
 /// An engine with a coordinator on it, at a time of its own.
-struct Lab {
+struct TestCluster {
     view: View,
     coordinator: Coordinator,
     now: Duration,
     changes: Vec<Change>,
-    notes: Vec<Note>,
+    notes: Vec<Condition>,
 }
 
-impl Lab {
+impl TestCluster {
     fn new() -> Self {
         Self {
             view: View {
@@ -35,14 +35,14 @@ impl Lab {
             lab.join(node);
         }
         lab.run(1200);
-        assert_eq!(lab.topology().seats.len(), nodes.len());
+        assert_eq!(lab.topology().nodes.len(), nodes.len());
         lab.changes.clear();
         lab.notes.clear();
         lab
     }
 
     fn join(&mut self, node: u32) {
-        self.view.live.push(Live {
+        self.view.live.push(LiveNode {
             announcement: Announcement {
                 node: NodeId(node),
                 boot: 1,
@@ -60,7 +60,7 @@ impl Lab {
             .retain(|live| live.announcement.node != NodeId(node));
     }
 
-    fn node(&mut self, node: u32) -> &mut Live {
+    fn node(&mut self, node: u32) -> &mut LiveNode {
         let mut live = self.view.live.iter_mut();
         live.find(|live| live.announcement.node == NodeId(node))
             .expect("a live node")
@@ -115,8 +115,8 @@ impl Lab {
     /// How many buckets the node is to have in the end.
     fn share(&self, node: u32) -> usize {
         let topology = self.topology();
-        let slot = topology.seat(NodeId(node)).map(|seat| seat.slot);
-        let table = topology.heirs.as_ref().unwrap_or(&topology.owners);
+        let slot = topology.entry(NodeId(node)).map(|entry| entry.slot);
+        let table = topology.new_owners.as_ref().unwrap_or(&topology.owners);
         table
             .iter()
             .filter(|owner| slot.is_some() && **owner == slot)
@@ -126,11 +126,11 @@ impl Lab {
 
 #[test]
 fn the_first_topology_has_all_that_come_within_the_hold_down() {
-    let mut lab = Lab::new();
+    let mut lab = TestCluster::new();
     lab.run(2000);
     assert_eq!(
         (lab.changes.len(), lab.notes.clone()),
-        (0, vec![Note::Leads, Note::Nobody])
+        (0, vec![Condition::Leads, Condition::Nobody])
     );
     lab.join(5);
     lab.run(900);
@@ -151,11 +151,11 @@ fn the_first_topology_has_all_that_come_within_the_hold_down() {
 
 #[test]
 fn a_union_ends_after_all_gainers_and_the_dwell() {
-    let mut lab = Lab::with(&[1, 2]);
+    let mut lab = TestCluster::with(&[1, 2]);
     lab.join(3);
     lab.run_but(4000, &[3]);
     assert_eq!(lab.stages(), [Stage::Union]);
-    let waiting = Note::Waiting(vec![NodeId(3)]);
+    let waiting = Condition::Waiting(vec![NodeId(3)]);
     assert!(!lab.notes.contains(&waiting));
     lab.run_but(4000, &[3]);
     assert_eq!(lab.notes.iter().filter(|note| **note == waiting).count(), 1);
@@ -167,7 +167,7 @@ fn a_union_ends_after_all_gainers_and_the_dwell() {
 
 #[test]
 fn a_gainer_that_boots_again_begins_its_dwell_anew() {
-    let mut lab = Lab::with(&[1, 2]);
+    let mut lab = TestCluster::with(&[1, 2]);
     lab.join(3);
     lab.run(1250);
     assert_eq!(lab.stages(), [Stage::Union]);
@@ -180,7 +180,7 @@ fn a_gainer_that_boots_again_begins_its_dwell_anew() {
 
 #[test]
 fn a_dead_nodes_buckets_go_to_the_others_at_once() {
-    let mut lab = Lab::with(&[1, 2, 3]);
+    let mut lab = TestCluster::with(&[1, 2, 3]);
     let before = lab.topology().owners.clone();
     lab.lose(2);
     lab.run(200);
@@ -191,12 +191,12 @@ fn a_dead_nodes_buckets_go_to_the_others_at_once() {
     lab.run(400);
     assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);
     assert_eq!([lab.share(1), lab.share(3)], [2048, 2048]);
-    assert_eq!(lab.topology().seat(NodeId(2)), None);
+    assert_eq!(lab.topology().entry(NodeId(2)), None);
 }
 
 #[test]
 fn a_death_in_a_union_gives_it_another_goal() {
-    let mut lab = Lab::with(&[1, 2, 3, 4]);
+    let mut lab = TestCluster::with(&[1, 2, 3, 4]);
     lab.join(5);
     lab.run_but(1500, &[5]);
     assert_eq!(lab.stages(), [Stage::Union]);
@@ -208,7 +208,7 @@ fn a_death_in_a_union_gives_it_another_goal() {
     assert_eq!(lab.topology().owners, owners);
     // So that the next death does not look like the same event.
     lab.run(5000);
-    lab.view.wishes.weights.insert(NodeId(1), 3);
+    lab.view.desired.weights.insert(NodeId(1), 3);
     lab.run_but(300, &[1]);
     lab.lose(2);
     lab.run_but(300, &[1]);
@@ -220,9 +220,9 @@ fn a_death_in_a_union_gives_it_another_goal() {
 }
 
 #[test]
-fn an_heir_that_has_just_acknowledged_replaces_no_dead_owner_yet() {
-    let mut lab = Lab::with(&[1, 2, 3, 4]);
-    lab.view.wishes.weights = [(NodeId(1), 3), (NodeId(3), 3)].into();
+fn a_new_owner_that_has_just_acknowledged_replaces_no_dead_owner_yet() {
+    let mut lab = TestCluster::with(&[1, 2, 3, 4]);
+    lab.view.desired.weights = [(NodeId(1), 3), (NodeId(3), 3)].into();
     lab.run_but(100, &[1, 3]);
     lab.lose(2);
     // Node 1 acknowledges 50 ms later, and node 2 is held for dead 50 ms after that.
@@ -235,14 +235,14 @@ fn an_heir_that_has_just_acknowledged_replaces_no_dead_owner_yet() {
 
 #[test]
 fn when_many_go_at_once_nothing_changes() {
-    let mut lab = Lab::with(&[1, 2, 3, 4, 5]);
+    let mut lab = TestCluster::with(&[1, 2, 3, 4, 5]);
     let nodes = lab.view.live.clone();
     for gone in [2, 3] {
         lab.lose(gone);
     }
     lab.run(60_000);
     assert_eq!(lab.stages(), []);
-    let note = Note::MassExpiry {
+    let note = Condition::MassExpiry {
         nodes: vec![NodeId(2), NodeId(3)],
         limit: Some(Duration::from_secs(300)),
     };
@@ -257,7 +257,7 @@ fn when_many_go_at_once_nothing_changes() {
 
 #[test]
 fn nodes_that_stay_away_are_dead_in_the_end_if_half_are_heard() {
-    let mut lab = Lab::with(&[1, 2, 3, 4, 5]);
+    let mut lab = TestCluster::with(&[1, 2, 3, 4, 5]);
     lab.lose(2);
     lab.run(100_000);
     lab.changes.clear();
@@ -285,14 +285,14 @@ fn nodes_that_stay_away_are_dead_in_the_end_if_half_are_heard() {
     );
     let text = lab.notes.last().expect("a note").to_string();
     assert!(text.contains("'fanpcap cluster drain NODE'"), "{text}");
-    lab.view.wishes.drained.insert(NodeId(5));
+    lab.view.desired.drained.insert(NodeId(5));
     lab.run(2000);
     assert_eq!(lab.share(1), 4096);
 }
 
 #[test]
 fn nodes_that_go_one_after_the_other_count_together() {
-    let mut lab = Lab::with(&[1, 2, 3]);
+    let mut lab = TestCluster::with(&[1, 2, 3]);
     lab.lose(1);
     lab.run(2000);
     assert_eq!(lab.changes[0].lost, [NodeId(1)]);
@@ -307,47 +307,47 @@ fn nodes_that_go_one_after_the_other_count_together() {
 
 #[test]
 fn what_is_drained_is_no_part_of_a_mass() {
-    let mut lab = Lab::with(&[1, 2, 3]);
+    let mut lab = TestCluster::with(&[1, 2, 3]);
     lab.lose(1);
     lab.lose(2);
     lab.run(10_000);
     assert_eq!(lab.stages(), []);
-    lab.view.wishes.drained.insert(NodeId(1));
+    lab.view.desired.drained.insert(NodeId(1));
     lab.run(10_000);
     assert_eq!([lab.share(1), lab.share(2), lab.share(3)], [0, 0, 4096]);
 }
 
 #[test]
 fn without_anybody_nothing_changes() {
-    let mut lab = Lab::with(&[1]);
+    let mut lab = TestCluster::with(&[1]);
     lab.lose(1);
     lab.run(10_000);
     assert_eq!(
         (lab.stages(), lab.notes.clone()),
-        (vec![], vec![Note::Nobody])
+        (vec![], vec![Condition::Nobody])
     );
     lab.join(1);
-    lab.view.wishes.drained.insert(NodeId(1));
+    lab.view.desired.drained.insert(NodeId(1));
     lab.run(10_000);
     assert_eq!(lab.stages(), []);
 }
 
 #[test]
 fn a_drained_node_gives_all_and_comes_back_without_a_hold_down() {
-    let mut lab = Lab::with(&[1, 2, 3]);
-    lab.view.wishes.drained.insert(NodeId(2));
+    let mut lab = TestCluster::with(&[1, 2, 3]);
+    lab.view.desired.drained.insert(NodeId(2));
     lab.run(500);
     assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);
     assert_eq!(lab.share(2), 0);
     assert_eq!(lab.changes[0].weighed, [(NodeId(2), 0)]);
-    lab.view.wishes.drained.clear();
+    lab.view.desired.drained.clear();
     lab.run(100);
     assert_eq!(lab.share(2), 1365);
 }
 
 #[test]
 fn a_new_leader_goes_on_with_the_union_and_believes_no_absence_at_first() {
-    let mut lab = Lab::with(&[1, 2, 3]);
+    let mut lab = TestCluster::with(&[1, 2, 3]);
     lab.join(4);
     lab.run_but(1500, &[4]);
     assert_eq!(lab.stages(), [Stage::Union]);
@@ -369,7 +369,7 @@ fn a_new_leader_goes_on_with_the_union_and_believes_no_absence_at_first() {
 
 #[test]
 fn who_comes_and_goes_waits_longer_each_time() {
-    let mut lab = Lab::with(&[1, 2, 3, 4, 5, 6, 7, 8]);
+    let mut lab = TestCluster::with(&[1, 2, 3, 4, 5, 6, 7, 8]);
     let mut waits = Vec::new();
     for _ in 0..5 {
         lab.lose(8);
@@ -393,7 +393,7 @@ fn who_comes_and_goes_waits_longer_each_time() {
 
 #[test]
 fn a_clock_that_jumps_ends_no_dwell() {
-    let mut lab = Lab::with(&[1, 2]);
+    let mut lab = TestCluster::with(&[1, 2]);
     lab.join(3);
     lab.run_but(1500, &[3]);
     lab.acknowledge_but(&[]);
@@ -409,23 +409,26 @@ fn a_clock_that_jumps_ends_no_dwell() {
 
 #[test]
 fn a_topology_that_is_no_good_is_not_written_over() {
-    let mut lab = Lab::with(&[1, 2]);
+    let mut lab = TestCluster::with(&[1, 2]);
     if let Some((revision, topology)) = &mut lab.view.topology {
         revision.0 += 1;
-        topology.seats.clear();
+        topology.nodes.clear();
     }
     lab.run(10_000);
-    assert_eq!(lab.notes, [Note::BadTopology(crate::TopologyError::Nodes)]);
+    assert_eq!(
+        lab.notes,
+        [Condition::BadTopology(crate::TopologyError::Nodes)]
+    );
     assert_eq!(lab.stages(), []);
 }
 
 /// A node captures by a newer topology than the coordinator's, and nobody can show it.
 #[test]
 fn a_topology_that_nodes_have_left_for_a_lost_one_is_written_again() {
-    let mut lab = Lab::with(&[1, 2]);
+    let mut lab = TestCluster::with(&[1, 2]);
     let before = lab.topology().clone();
     // Not even somebody to give buckets to is needed.
-    lab.view.wishes.drained = [NodeId(1), NodeId(2)].into();
+    lab.view.desired.drained = [NodeId(1), NodeId(2)].into();
     lab.run(100);
     assert_eq!(lab.stages(), []);
     lab.view.is_outrun = true;
@@ -447,9 +450,12 @@ fn a_topology_that_nodes_have_left_for_a_lost_one_is_written_again() {
 #[test]
 fn the_cluster_is_full_with_128_nodes() {
     let nodes: Vec<u32> = (1..=128).collect();
-    let mut lab = Lab::with(&nodes);
+    let mut lab = TestCluster::with(&nodes);
     lab.join(129);
     lab.run(3000);
     assert_eq!(lab.stages(), []);
-    assert_eq!(lab.notes, [Note::HeldDown(NodeId(129)), Note::Full(1)]);
+    assert_eq!(
+        lab.notes,
+        [Condition::HeldDown(NodeId(129)), Condition::Full(1)]
+    );
 }

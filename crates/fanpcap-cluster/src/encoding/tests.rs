@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 /// Any topology that nodes can follow.
 fn topologies() -> impl Strategy<Value = Topology> {
-    let seats = proptest::collection::btree_map(0_u8..128, any::<u16>(), 1..12);
+    let entries = proptest::collection::btree_map(0_u8..128, any::<u16>(), 1..12);
     let address = (any::<IpAddr>(), any::<u16>()).prop_map(|(ip, port)| SocketAddr::new(ip, port));
     let analyzers = proptest::collection::vec(address, 0..=ANALYZERS);
     let rest = (
@@ -16,31 +16,33 @@ fn topologies() -> impl Strategy<Value = Topology> {
         any::<u64>(),
         any::<Option<u64>>(),
     );
-    (seats, analyzers, rest).prop_map(|(weights, analyzers, (epoch, filter, by, initial, a, b))| {
-        let slots: Vec<Slot> = weights.keys().map(|&slot| Slot(slot)).collect();
-        let table = |seed: u64| -> Box<Owners> {
-            Box::new(std::array::from_fn(|bucket| {
-                let at = (bucket as u64).wrapping_mul(seed | 1) >> 7;
-                Some(slots[at as usize % slots.len()])
-            }))
-        };
-        let owners = table(a);
-        let seat = |(&slot, &weight)| Seat {
-            slot: Slot(slot),
-            node: NodeId(u32::from(slot) * 7919),
-            weight,
-        };
-        let key = KEYS[usize::from(by)];
-        Topology {
-            epoch,
-            selection: Selection { key, initial },
-            seats: weights.iter().map(seat).collect(),
-            heirs: b.map(table).filter(|heirs| *heirs != owners),
-            owners,
-            analyzers,
-            filter,
-        }
-    })
+    (entries, analyzers, rest).prop_map(
+        |(weights, analyzers, (epoch, filter, by, initial, a, b))| {
+            let slots: Vec<Slot> = weights.keys().map(|&slot| Slot(slot)).collect();
+            let table = |seed: u64| -> Box<Owners> {
+                Box::new(std::array::from_fn(|bucket| {
+                    let at = (bucket as u64).wrapping_mul(seed | 1) >> 7;
+                    Some(slots[at as usize % slots.len()])
+                }))
+            };
+            let owners = table(a);
+            let entry = |(&slot, &weight)| NodeEntry {
+                slot: Slot(slot),
+                node: NodeId(u32::from(slot) * 7919),
+                weight,
+            };
+            let key = KEYS[usize::from(by)];
+            Topology {
+                epoch,
+                selection: Selection { key, initial },
+                nodes: weights.iter().map(entry).collect(),
+                new_owners: b.map(table).filter(|new_owners| *new_owners != owners),
+                owners,
+                analyzers,
+                filter,
+            }
+        },
+    )
 }
 
 /// Any filter, which need not be a filter's code.
@@ -88,20 +90,20 @@ fn pair() -> Topology {
     Topology {
         epoch: 9,
         selection: Selection::default(),
-        seats: vec![
-            Seat {
+        nodes: vec![
+            NodeEntry {
                 slot: Slot(1),
                 node: NodeId(10),
                 weight: 1,
             },
-            Seat {
+            NodeEntry {
                 slot: Slot(2),
                 node: NodeId(20),
                 weight: 1,
             },
         ],
         owners: Box::new([Some(Slot(1)); BUCKETS]),
-        heirs: Some(Box::new([Some(Slot(2)); BUCKETS])),
+        new_owners: Some(Box::new([Some(Slot(2)); BUCKETS])),
         analyzers: Vec::new(),
         filter: None,
     }

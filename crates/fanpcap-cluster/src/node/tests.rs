@@ -1,7 +1,7 @@
 //! What a node loads, acknowledges and refuses.
 
 use super::*;
-use crate::topology::Seat;
+use crate::topology::NodeEntry;
 use fanpcap_buckets::layout::BUCKETS;
 
 /// A topology with one node, which has all buckets.
@@ -9,13 +9,13 @@ fn alone(epoch: u64, node: u32) -> Box<Topology> {
     Box::new(Topology {
         epoch,
         selection: Selection::default(),
-        seats: vec![Seat {
+        nodes: vec![NodeEntry {
             slot: Slot(3),
             node: NodeId(node),
             weight: 1,
         }],
         owners: Box::new([Some(Slot(3)); BUCKETS]),
-        heirs: None,
+        new_owners: None,
         analyzers: Vec::new(),
         filter: None,
     })
@@ -28,7 +28,7 @@ fn offer(node: &mut Node, revision: u64, topology: Box<Topology>) -> Vec<Command
 /// The revision and the number of buckets of the only command, a load.
 fn load(commands: &[Command]) -> (u64, usize) {
     match commands {
-        [Command::Load(orders)] => (orders.revision.0, orders.claims.count()),
+        [Command::Load(assignment)] => (assignment.revision.0, assignment.claims.count()),
         other => panic!("not a load: {other:?}"),
     }
 }
@@ -43,13 +43,13 @@ fn a_node_loads_acknowledges_and_refuses_what_is_older() {
     let acknowledged = [Command::Acknowledge(Revision(5))];
     assert_eq!(node.loaded(Revision(5)), acknowledged);
     assert_eq!(offer(&mut node, 5, alone(1, 7)), acknowledged);
-    let older = Remark::Older {
+    let older = NodeNotice::Older {
         offered: Revision(4),
         newest: Revision(5),
     };
     let said = [Command::Say(older), Command::Acknowledge(Revision(5))];
     assert_eq!(offer(&mut node, 4, alone(9, 7)), said);
-    let ambiguous = Command::Say(Remark::Ambiguous(Revision(5)));
+    let ambiguous = Command::Say(NodeNotice::Ambiguous(Revision(5)));
     assert_eq!(offer(&mut node, 5, alone(2, 7)), [ambiguous]);
     assert_eq!(node.current(), Some(Revision(5)));
 }
@@ -73,7 +73,7 @@ fn a_node_that_is_cut_off_refused_or_misled_goes_on() {
     node.loaded(Revision(5));
     let mut bad = alone(2, 7);
     bad.owners[77] = None;
-    let refused = Remark::Bad(Revision(6), TopologyError::Owners);
+    let refused = NodeNotice::Bad(Revision(6), TopologyError::Owners);
     assert_eq!(offer(&mut node, 6, bad), [Command::Say(refused)]);
     let events = [
         NodeEvent::Refused(Refusal::TakenId),
@@ -95,7 +95,7 @@ fn a_newer_topology_without_the_node_takes_all_from_it() {
     offer(&mut node, 5, alone(1, 7));
     node.loaded(Revision(5));
     let commands = offer(&mut node, 6, alone(2, 8));
-    assert_eq!(commands[0], Command::Say(Remark::Unseated(Revision(6))));
+    assert_eq!(commands[0], Command::Say(NodeNotice::Unseated(Revision(6))));
     assert_eq!(load(&commands[1..]), (6, 0));
 }
 
@@ -106,7 +106,7 @@ fn a_restarted_agent_loads_the_same_topology_again_and_none_that_is_older() {
     assert!(matches!(
         older[..],
         [
-            Command::Say(Remark::Older { .. }),
+            Command::Say(NodeNotice::Older { .. }),
             Command::Acknowledge(Revision(5))
         ]
     ));
@@ -121,7 +121,7 @@ fn a_load_that_failed_is_tried_again() {
     offer(&mut node, 5, alone(1, 7));
     let now = Duration::from_secs(60);
     let said = node.not_loaded(Revision(5), now);
-    assert_eq!(said, [Command::Say(Remark::NotLoaded(Revision(5)))]);
+    assert_eq!(said, [Command::Say(NodeNotice::NotLoaded(Revision(5)))]);
     assert_eq!(node.tick(now), []);
     assert_eq!(load(&node.tick(now + RETRY)), (5, BUCKETS));
     assert_eq!(node.tick(now + RETRY * 2), []);

@@ -14,8 +14,8 @@ use fanpcap_buckets::layout::BUCKETS;
 use super::head::{HEAD_BYTES, Head, Kind, MessageError};
 use super::head::{complete, read_u16, read_u64};
 use crate::identity::Revision;
+use crate::loss_account::{Beacon, Report, Summary};
 use crate::part::Part;
-use crate::witness::{Beacon, Report, Summary};
 
 const COUNTS_BYTES: usize = HEAD_BYTES + 56;
 

@@ -11,15 +11,15 @@ struct Nodes {
     late: Vec<u32>,
 }
 
-fn begin(current: &Topology, goal: &Goal, nodes: &Nodes) -> Topology {
+fn begin(current: &Topology, target: &ChangeTarget, nodes: &Nodes) -> Topology {
     let dead = nodes.dead.iter().map(|node| NodeId(*node)).collect();
-    super::begin(current, goal, &dead, |node| !nodes.late.contains(&node.0))
+    super::begin(current, target, &dead, |node| !nodes.late.contains(&node.0))
 }
 
-impl Goal {
+impl ChangeTarget {
     /// How many buckets get another owner between the topology's goal and this one.
     fn moves_from(&self, topology: &Topology) -> usize {
-        let table = topology.heirs.as_ref().unwrap_or(&topology.owners);
+        let table = topology.new_owners.as_ref().unwrap_or(&topology.owners);
         moves(table, &self.table)
     }
 }
@@ -31,22 +31,30 @@ fn member(node: u32, weight: u16) -> Member {
     }
 }
 
-fn goal(current: Option<&Topology>, members: &[Member]) -> Goal {
-    Goal::new(current, members, Selection::default(), &[]).expect("somebody has a weight")
+fn target(current: Option<&Topology>, members: &[Member]) -> ChangeTarget {
+    ChangeTarget::new(current, members, Selection::default(), &[]).expect("somebody has a weight")
 }
 
 /// How many buckets each node has in the end.
 fn shares(topology: &Topology) -> BTreeMap<u32, usize> {
     let mut shares = BTreeMap::new();
-    for slot in topology.heirs.as_ref().unwrap_or(&topology.owners).iter() {
-        let seat = topology.seats.iter().find(|seat| Some(seat.slot) == *slot);
-        *shares.entry(seat.expect("a seat").node.0).or_default() += 1;
+    for slot in topology
+        .new_owners
+        .as_ref()
+        .unwrap_or(&topology.owners)
+        .iter()
+    {
+        let entry = topology
+            .nodes
+            .iter()
+            .find(|entry| Some(entry.slot) == *slot);
+        *shares.entry(entry.expect("a seat").node.0).or_default() += 1;
     }
     shares
 }
 
 fn started(members: &[Member]) -> Topology {
-    let topology = first(&goal(None, members));
+    let topology = first(&target(None, members));
     assert_eq!(topology.check(), Ok(()));
     topology
 }
@@ -55,7 +63,7 @@ fn started(members: &[Member]) -> Topology {
 fn a_join_moves_only_what_the_newcomer_gets() {
     let two = started(&[member(7, 1), member(9, 1)]);
     assert_eq!(shares(&two), BTreeMap::from([(7, 2048), (9, 2048)]));
-    let three = goal(Some(&two), &[member(3, 1), member(7, 1), member(9, 1)]);
+    let three = target(Some(&two), &[member(3, 1), member(7, 1), member(9, 1)]);
     assert!(!three.is_of(&two));
     assert_eq!(three.moves_from(&two), 1365);
     let union = begin(&two, &three, &Nodes::default());
@@ -68,44 +76,50 @@ fn a_join_moves_only_what_the_newcomer_gets() {
     assert!(three.is_of(&stable));
     assert_eq!(complete(&stable, |_| true), None);
     // Nobody's slot has changed.
-    assert_eq!(stable.seat(NodeId(7)).map(|seat| seat.slot), Some(Slot(0)));
-    assert_eq!(stable.seat(NodeId(3)).map(|seat| seat.slot), Some(Slot(2)));
+    assert_eq!(
+        stable.entry(NodeId(7)).map(|entry| entry.slot),
+        Some(Slot(0))
+    );
+    assert_eq!(
+        stable.entry(NodeId(3)).map(|entry| entry.slot),
+        Some(Slot(2))
+    );
 }
 
 #[test]
-fn a_dead_owner_stays_in_name_until_its_heirs_capture() {
+fn a_dead_owner_stays_in_name_until_its_new_owners_capture() {
     let three = started(&[member(1, 1), member(2, 1), member(3, 1)]);
     let nodes = Nodes {
         dead: vec![2],
         late: vec![],
     };
-    let two = goal(Some(&three), &[member(1, 1), member(3, 1)]);
+    let two = target(Some(&three), &[member(1, 1), member(3, 1)]);
     assert_eq!(two.moves_from(&three), 1365);
     let union = begin(&three, &two, &nodes);
     assert_eq!(union.check(), Ok(()));
     assert_eq!(union.owners, three.owners);
-    assert_eq!(union.seat(NodeId(2)).map(|seat| seat.weight), Some(0));
+    assert_eq!(union.entry(NodeId(2)).map(|entry| entry.weight), Some(0));
     assert!(two.is_of(&union));
     let stable = complete(&union, |node| node != NodeId(2)).expect("an end");
-    assert_eq!((stable.check(), stable.seat(NodeId(2))), (Ok(()), None));
+    assert_eq!((stable.check(), stable.entry(NodeId(2))), (Ok(()), None));
     assert!(two.is_of(&stable));
 }
 
 #[test]
-fn an_heir_of_the_dead_that_captures_is_the_owner_of_the_next_union() {
+fn a_new_owner_of_the_dead_that_captures_is_the_owner_of_the_next_union() {
     let three = started(&[member(1, 1), member(2, 1), member(3, 1)]);
     let lost = Nodes {
         dead: vec![2],
         late: vec![],
     };
-    let two = goal(Some(&three), &[member(1, 1), member(3, 1)]);
+    let two = target(Some(&three), &[member(1, 1), member(3, 1)]);
     let union = begin(&three, &two, &lost);
-    let again = goal(Some(&union), &[member(1, 1), member(3, 5)]);
+    let again = target(Some(&union), &[member(1, 1), member(3, 5)]);
     // Both heirs capture already: what they have can move, and what the dead one had is theirs.
     let change = begin(&union, &again, &lost);
     assert_eq!(change.check(), Ok(()));
-    assert_eq!(change.owners, *union.heirs.as_ref().expect("a union"));
-    assert_eq!(change.seat(NodeId(2)), None);
+    assert_eq!(change.owners, *union.new_owners.as_ref().expect("a union"));
+    assert_eq!(change.entry(NodeId(2)), None);
     // Node 1 does not yet: the dead one, which may be cut off only, stays the owner.
     let late = Nodes {
         dead: vec![2],
@@ -113,7 +127,7 @@ fn an_heir_of_the_dead_that_captures_is_the_owner_of_the_next_union() {
     };
     let change = begin(&union, &again, &late);
     assert_eq!(change.check(), Ok(()));
-    let dead = three.seat(NodeId(2)).expect("a seat").slot;
+    let dead = three.entry(NodeId(2)).expect("a seat").slot;
     assert!(change.owners.contains(&Some(dead)));
 }
 
@@ -121,14 +135,14 @@ fn an_heir_of_the_dead_that_captures_is_the_owner_of_the_next_union() {
 fn drained_nodes_keep_their_slot_and_get_nothing() {
     let two = started(&[member(1, 1), member(2, 3)]);
     assert_eq!(shares(&two), BTreeMap::from([(1, 1024), (2, 3072)]));
-    let drained = goal(Some(&two), &[member(1, 1), member(2, 0)]);
+    let drained = target(Some(&two), &[member(1, 1), member(2, 0)]);
     let union = begin(&two, &drained, &Nodes::default());
     let stable = complete(&union, |_| true).expect("an end");
     assert_eq!(shares(&stable), BTreeMap::from([(1, 4096)]));
-    assert_eq!(stable.seat(NodeId(2)).map(|seat| seat.weight), Some(0));
+    assert_eq!(stable.entry(NodeId(2)).map(|entry| entry.weight), Some(0));
     assert!(drained.is_of(&stable));
     assert_eq!(
-        Goal::new(Some(&two), &[member(1, 0)], Selection::default(), &[]),
+        ChangeTarget::new(Some(&two), &[member(1, 0)], Selection::default(), &[]),
         None
     );
 }
@@ -137,7 +151,7 @@ fn drained_nodes_keep_their_slot_and_get_nothing() {
 fn one_hundred_and_twenty_eight_nodes_fit() {
     let members: Vec<Member> = (0..200).map(|node| member(node, 1)).collect();
     let full = started(&members);
-    assert_eq!(full.seats.len(), NODES);
+    assert_eq!(full.nodes.len(), NODES);
     assert!(full.encode().len() <= crate::encoding::MOST_ENCODED);
 }
 
@@ -150,11 +164,11 @@ fn another_key_waits_for_the_end_of_a_union_and_cuts() {
         initial: 5,
     };
     let members = [member(1, 1), member(2, 2)];
-    let union = begin(&two, &goal(Some(&two), &members), &Nodes::default());
-    let later = Goal::new(Some(&union), &members, flows, &[]).expect("a goal");
+    let union = begin(&two, &target(Some(&two), &members), &Nodes::default());
+    let later = ChangeTarget::new(Some(&union), &members, flows, &[]).expect("a goal");
     assert!(later.is_of(&union));
     let stable = complete(&union, |_| true).expect("an end");
-    let cut = Goal::new(Some(&stable), &members, flows, &[]).expect("a goal");
+    let cut = ChangeTarget::new(Some(&stable), &members, flows, &[]).expect("a goal");
     assert!(!cut.is_of(&stable));
     let next = begin(&stable, &cut, &Nodes::default());
     assert_eq!((next.selection, next.phase()), (flows, Phase::Stable));
@@ -163,7 +177,7 @@ fn another_key_waits_for_the_end_of_a_union_and_cuts() {
         initial: 9,
         ..flows
     };
-    let same = Goal::new(Some(&next), &members, other, &[]).expect("a goal");
+    let same = ChangeTarget::new(Some(&next), &members, other, &[]).expect("a goal");
     assert!(same.is_of(&next));
 }
 
@@ -174,11 +188,11 @@ fn the_papers_keys_have_the_papers_table() {
         initial: 0,
     };
     let members = [member(1, 1), member(2, 0), member(3, 9)];
-    let goal = Goal::new(None, &members, turns, &[]).expect("a goal");
-    let two = first(&goal);
+    let target = ChangeTarget::new(None, &members, turns, &[]).expect("a goal");
+    let two = first(&target);
     assert_eq!(two.owners[..4], [0, 2, 0, 2].map(|slot| Some(Slot(slot))));
     let all = [member(1, 1), member(2, 1), member(3, 1)];
-    let next = Goal::new(Some(&two), &all, turns, &[]).expect("a goal");
+    let next = ChangeTarget::new(Some(&two), &all, turns, &[]).expect("a goal");
     let union = begin(&two, &next, &Nodes::default());
     assert_eq!((union.check(), &union.owners), (Ok(()), &two.owners));
     assert!(next.is_of(&union));

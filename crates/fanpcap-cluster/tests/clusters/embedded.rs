@@ -1,7 +1,7 @@
 //! Clusters on the embedded engine: the control protocol's state machines over a network that
 //! delays, loses, doubles and reorders, with somebody on it who has no key.
 
-mod chairs;
+mod hosts;
 mod nodes;
 mod faults;
 
@@ -11,17 +11,17 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fanpcap_cluster::control::{
-    ClusterId, Endpoint, Key, Keys, NodeEnd, OperatorEnd, Peer, Request, Role, Wish,
+    ClusterId, Endpoint, Key, Keys, NodeEnd, OperatorChange, OperatorEnd, Peer, Request, Role,
 };
-use fanpcap_cluster::node::Orders;
+use fanpcap_cluster::node::Assignment;
 
-use crate::dice::Dice;
-use crate::fate::{Cut, END, Party, Scene, Weather};
 use crate::machines::Machine;
 use crate::proof::lineage::{self, Written};
 use crate::proof::{self, Broken, End, Run, Verdict};
+use crate::run_plan::{Cut, END, Participant, RunKind, RunPlan};
+use crate::seeded_random::SeededRandom;
 use crate::store::Time;
-use chairs::{Chair, Last};
+use hosts::{CoordinatorHost, Last};
 
 const MILLI: Time = 1000;
 const STEP: Time = 10 * MILLI;
@@ -36,7 +36,7 @@ const REMEMBERED: usize = 500;
 /// What is on its way.
 enum Event {
     Datagram(SocketAddr, SocketAddr, Vec<u8>),
-    Loaded(usize, u64, Rc<Orders>, bool),
+    Loaded(usize, u64, Rc<Assignment>, bool),
 }
 
 /// Whom a cut makes what.
@@ -59,18 +59,18 @@ impl Ways {
 /// A cluster on the embedded engine, and all that happens to it.
 pub(crate) struct Network {
     now: Time,
-    dice: Dice,
-    weather: Weather,
+    random: SeededRandom,
+    kind: RunKind,
     pub(crate) machines: Vec<Machine>,
     ends: Vec<Option<NodeEnd>>,
     /// When each machine boots, and when its agent starts.
     boots: Vec<Time>,
     agents: Vec<Time>,
-    chairs: Vec<Chair>,
+    hosts: Vec<CoordinatorHost>,
     operators: Vec<OperatorEnd>,
-    way: BTreeMap<(Time, u64), Event>,
+    transport: BTreeMap<(Time, u64), Event>,
     sent: u64,
-    lives: u64,
+    runs: u64,
     heard: VecDeque<(SocketAddr, SocketAddr, Vec<u8>)>,
     drained: Vec<bool>,
     /// What a cut takes from each node.
@@ -89,7 +89,7 @@ fn address(net: u8, at: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, net, host], 7000))
 }
 
-fn chair_at(at: usize) -> SocketAddr {
+fn host_at(at: usize) -> SocketAddr {
     address(0, at)
 }
 
@@ -109,23 +109,23 @@ fn place(of: SocketAddr, net: u8) -> Option<usize> {
 
 impl Network {
     /// Runs the cluster of a seed to its end.
-    pub(crate) fn run(seed: u64, scene: &Scene, talks: bool) -> Self {
-        let mut network = Self::new(seed, scene, talks);
-        let mut blows = scene.blows(&mut network.dice);
-        blows.sort_by_key(|(at, _)| *at);
-        let mut blows = VecDeque::from(blows);
+    pub(crate) fn run(seed: u64, plan: &RunPlan, talks: bool) -> Self {
+        let mut network = Self::new(seed, plan, talks);
+        let mut faults = plan.faults(&mut network.random);
+        faults.sort_by_key(|(at, _)| *at);
+        let mut faults = VecDeque::from(faults);
         for cut in &network.cuts {
             network.say(|| format!("{cut:?}"));
         }
         while network.now < END {
             network.now += STEP;
-            while blows.front().is_some_and(|(at, _)| *at <= network.now) {
-                if let Some((_, blow)) = blows.pop_front() {
-                    network.suffer(blow);
+            while faults.front().is_some_and(|(at, _)| *at <= network.now) {
+                if let Some((_, fault)) = faults.pop_front() {
+                    network.suffer(fault);
                 }
             }
             network.deliver();
-            (0..network.chairs.len()).for_each(|at| network.step_chair(at));
+            (0..network.hosts.len()).for_each(|at| network.step_host(at));
             (0..network.machines.len()).for_each(|at| network.step_machine(at));
             network.step_operators();
             network.intrude();
@@ -134,7 +134,7 @@ impl Network {
     }
 
     /// Says whether the run kept all promises.
-    pub(crate) fn judge(&mut self, scene: &Scene) -> Result<Verdict, Broken> {
+    pub(crate) fn judge(&mut self, plan: &RunPlan) -> Result<Verdict, Broken> {
         let last = self.last();
         let machines = self.machines.iter();
         let stale: Result<Vec<_>, _> = machines
@@ -153,37 +153,39 @@ impl Network {
                 last => End::Stands(last.as_ref().and_then(|last| last.topology.as_deref())),
             },
         };
-        proof::judge(&run, scene)
+        proof::judge(&run, plan)
     }
 
-    fn new(seed: u64, scene: &Scene, talks: bool) -> Self {
-        let mut dice = Dice::new(seed ^ 0xe4be);
-        let nodes = 0..scene.nodes;
-        let boots = nodes.map(|node| match scene.begins_late(node) {
-            true => dice.between(15_000 * MILLI, 32_000 * MILLI),
-            false => dice.between(0, 1_500 * MILLI),
+    fn new(seed: u64, plan: &RunPlan, talks: bool) -> Self {
+        let mut random = SeededRandom::new(seed ^ 0xe4be);
+        let nodes = 0..plan.nodes;
+        let boots = nodes.map(|node| match plan.begins_late(node) {
+            true => random.between(15_000 * MILLI, 32_000 * MILLI),
+            false => random.between(0, 1_500 * MILLI),
         });
         let boots: Vec<Time> = boots.collect();
-        let outlast = Duration::from_secs(dice.between(12, 40));
+        let outlast = Duration::from_secs(random.between(12, 40));
         Self {
             now: 0,
-            weather: scene.weather,
-            machines: (1..).take(scene.nodes).map(Machine::new).collect(),
-            ends: (0..scene.nodes).map(|_| None).collect(),
-            agents: vec![NEVER; scene.nodes],
+            kind: plan.kind,
+            machines: (1..).take(plan.nodes).map(Machine::new).collect(),
+            ends: (0..plan.nodes).map(|_| None).collect(),
+            agents: vec![NEVER; plan.nodes],
             boots,
-            chairs: (0..scene.chairs).map(|_| Chair::new(outlast)).collect(),
+            hosts: (0..plan.hosts)
+                .map(|_| CoordinatorHost::new(outlast))
+                .collect(),
             operators: Vec::new(),
-            way: BTreeMap::new(),
+            transport: BTreeMap::new(),
             sent: 0,
-            lives: 0,
+            runs: 0,
             heard: VecDeque::new(),
-            drained: vec![false; scene.nodes],
-            ways: vec![Ways::Both; scene.nodes],
-            cuts: scene.cuts(seed),
+            drained: vec![false; plan.nodes],
+            ways: vec![Ways::Both; plan.nodes],
+            cuts: plan.cuts(seed),
             outlast,
             written: Vec::new(),
-            dice,
+            random,
             talks,
         }
     }
@@ -200,9 +202,9 @@ impl Network {
     }
 
     fn endpoint(&mut self, role: Role, id: u32) -> Endpoint {
-        self.lives += 1;
+        self.runs += 1;
         let mut secret = [role as u8; 32];
-        secret[..8].copy_from_slice(&self.lives.to_be_bytes());
+        secret[..8].copy_from_slice(&self.runs.to_be_bytes());
         let keys = Keys {
             current: Key::new(vec![7; 32]).expect("32 bytes"),
             other: None,
@@ -212,24 +214,24 @@ impl Network {
 
     fn put(&mut self, delay: Time, event: Event) {
         self.sent += 1;
-        self.way.insert((self.now + delay, self.sent), event);
+        self.transport.insert((self.now + delay, self.sent), event);
     }
 
     fn send(&mut self, from: SocketAddr, to: SocketAddr, datagram: Vec<u8>) {
-        if self.dice.one_in(8) {
+        if self.random.one_in(8) {
             self.heard.push_back((from, to, datagram.clone()));
             if self.heard.len() > REMEMBERED {
                 self.heard.pop_front();
             }
         }
-        let copies = match self.dice.between(0, 40) {
+        let copies = match self.random.between(0, 40) {
             0 => 0,
             1 => 2,
             _ => 1,
         };
         for _ in 0..copies {
-            let late = if self.dice.one_in(40) { 1000 } else { 20 };
-            let delay = self.dice.between(MILLI / 2, late * MILLI);
+            let late = if self.random.one_in(40) { 1000 } else { 20 };
+            let delay = self.random.between(MILLI / 2, late * MILLI);
             self.put(delay, Event::Datagram(from, to, datagram.clone()));
         }
     }
@@ -243,22 +245,22 @@ impl Network {
             };
             let node = place(here, 1).and_then(|at| self.machines.get(at));
             let node = node.filter(|_| !place(here, 1).is_some_and(|at| is_open(&self.ways[at])));
-            let chair = place(here, 0).and_then(|at| self.chairs.get(at));
-            let chair = chair.filter(|chair| !is_open(&chair.ways));
-            let from_all = |chair: &Chair| {
+            let host = place(here, 0).and_then(|at| self.hosts.get(at));
+            let host = host.filter(|host| !is_open(&host.ways));
+            let from_all = |host: &CoordinatorHost| {
                 let is_spared = place(there, 1).is_some_and(|node| node % 2 == 0);
-                !(chair.is_half_cut && is_spared)
+                !(host.is_half_cut && is_spared)
             };
             node.is_some_and(|node| node.cut > self.now)
-                || chair.is_some_and(|chair| chair.cut > self.now && from_all(chair))
+                || host.is_some_and(|host| host.cut > self.now && from_all(host))
         };
         is_cut(from, to) || is_cut(to, from) || self.is_link_cut(from, to)
     }
 
     fn is_link_cut(&self, from: SocketAddr, to: SocketAddr) -> bool {
-        let address = |party| match party {
-            Party::Chair(at) => chair_at(at),
-            Party::Node(at) => node_at(at),
+        let address = |participant| match participant {
+            Participant::Coordinator(at) => host_at(at),
+            Participant::Node(at) => node_at(at),
         };
         let is = |cut: &Cut| (address(cut.from), address(cut.to)) == (from, to);
         let mut cuts = self.cuts.iter();
@@ -266,12 +268,12 @@ impl Network {
     }
 
     fn deliver(&mut self) {
-        let later = self.way.split_off(&(self.now + 1, 0));
-        for (_, event) in std::mem::replace(&mut self.way, later) {
+        let later = self.transport.split_off(&(self.now + 1, 0));
+        for (_, event) in std::mem::replace(&mut self.transport, later) {
             match event {
                 Event::Datagram(from, to, datagram) => self.hand(from, to, datagram),
-                Event::Loaded(node, life, orders, is_good) => {
-                    self.loaded(node, life, orders, is_good);
+                Event::Loaded(node, run, assignment, is_good) => {
+                    self.loaded(node, run, assignment, is_good);
                 }
             }
         }
@@ -284,18 +286,18 @@ impl Network {
         let (now, time) = (self.now, self.time());
         // What stands still reads its socket later.
         let idle = match (place(to, 0), place(to, 1)) {
-            (Some(at), _) => self.chairs.get(at).map_or(0, |chair| chair.stopped),
+            (Some(at), _) => self.hosts.get(at).map_or(0, |host| host.stopped),
             (_, Some(at)) => self.machines.get(at).map_or(0, Machine::idle_until),
             _ => 0,
         };
         if idle > now {
             return self.put(idle - now + MILLI, Event::Datagram(from, to, datagram));
         }
-        let chair = place(to, 0).and_then(|at| self.chairs.get_mut(at)?.end.as_mut());
+        let host = place(to, 0).and_then(|at| self.hosts.get_mut(at)?.end.as_mut());
         let node = place(to, 1).and_then(|at| self.ends.get_mut(at)?.as_mut());
         let operator = place(to, 2).and_then(|at| self.operators.get_mut(at));
         // What is refused is counted there.
-        let _ = chair.map(|end| end.receive(time, from, &datagram));
+        let _ = host.map(|end| end.receive(time, from, &datagram));
         let _ = node.map(|end| end.receive(time, from, &datagram));
         let _ = operator.map(|end| end.receive(time, from, &datagram));
     }
@@ -314,27 +316,27 @@ impl Network {
     }
 
     /// Has the operator ask for this until there is a reply, or he wants something else.
-    fn wish(&mut self, wish: Wish) {
-        let id = u32::try_from(self.lives).unwrap_or(0);
+    fn change(&mut self, change: OperatorChange) {
+        let id = u32::try_from(self.runs).unwrap_or(0);
         let endpoint = self.endpoint(Role::Operator, id);
-        let all = (0..self.chairs.len()).map(chair_at).collect();
-        let operator = OperatorEnd::new(all, endpoint, Request::Wish(wish));
+        let all = (0..self.hosts.len()).map(host_at).collect();
+        let operator = OperatorEnd::new(all, endpoint, Request::OperatorChange(change));
         self.operators = vec![operator];
     }
 
     /// Somebody without the key sends again what was sent, to whom he likes, and changes bits.
     fn intrude(&mut self) {
-        if self.heard.is_empty() || !self.dice.one_in(5) {
+        if self.heard.is_empty() || !self.random.one_in(5) {
             return;
         }
-        let at = self.dice.place(self.heard.len());
+        let at = self.random.place(self.heard.len());
         let (from, to, mut datagram) = self.heard[at].clone();
-        let other = self.dice.place(self.heard.len());
+        let other = self.random.place(self.heard.len());
         let (strange, elsewhere, _) = self.heard[other].clone();
-        let from = if self.dice.one_in(2) { from } else { strange };
-        let to = if self.dice.one_in(2) { to } else { elsewhere };
-        if self.dice.one_in(3) {
-            let bit = self.dice.place(datagram.len() * 8);
+        let from = if self.random.one_in(2) { from } else { strange };
+        let to = if self.random.one_in(2) { to } else { elsewhere };
+        if self.random.one_in(3) {
+            let bit = self.random.place(datagram.len() * 8);
             datagram[bit / 8] ^= 1 << (bit % 8);
         }
         self.put(MILLI, Event::Datagram(from, to, datagram));

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use fanpcap_cluster::coordinator::{Coordinator, Timing};
-use fanpcap_cluster::node::{Node, Orders};
+use fanpcap_cluster::node::{Assignment, Node};
 use fanpcap_cluster::{Announcement, NodeId, Revision, View};
 
 use crate::store::Time;
@@ -17,7 +17,7 @@ pub(crate) struct Segment {
     /// Counts the machine's starts.
     pub(crate) boot: u64,
     /// `None` while the machine is off or stands still, and until it has a table again.
-    pub(crate) orders: Option<Rc<Orders>>,
+    pub(crate) assignment: Option<Rc<Assignment>>,
 }
 
 /// A capture node.
@@ -30,13 +30,13 @@ pub(crate) struct Machine {
     pub(crate) frozen: Time,
     pub(crate) agent: Option<Node>,
     /// Counts the agents. What was on its way to an earlier one is lost.
-    pub(crate) life: u64,
+    pub(crate) run: u64,
     /// The agent alone stands still until then.
     pub(crate) stopped: Time,
     /// The control network is cut until then.
     pub(crate) cut: Time,
     /// The table in the kernel, which outlives agents.
-    pub(crate) table: Option<Rc<Orders>>,
+    pub(crate) table: Option<Rc<Assignment>>,
     /// The store's version that the agent saw last.
     pub(crate) seen: u64,
     pub(crate) reaches: bool,
@@ -52,7 +52,7 @@ impl Machine {
             is_on: false,
             frozen: 0,
             agent: None,
-            life: 0,
+            run: 0,
             stopped: 0,
             cut: 0,
             table: None,
@@ -64,15 +64,15 @@ impl Machine {
 
     /// Starts an agent, on the table that is in the kernel.
     pub(crate) fn start_agent(&mut self) {
-        let current = self.table.as_ref().map(|orders| orders.revision);
+        let current = self.table.as_ref().map(|assignment| assignment.revision);
         self.agent = Some(Node::new(self.id, current));
-        self.life += 1;
+        self.run += 1;
         self.seen = 0;
     }
 
     pub(crate) fn kill_agent(&mut self) {
         self.agent = None;
-        self.life += 1;
+        self.run += 1;
     }
 
     /// When the agent can do something again.
@@ -86,12 +86,16 @@ impl Machine {
 
     /// Notes what the machine captures from `now` on.
     pub(crate) fn note(&mut self, now: Time) {
-        let orders = self
+        let assignment = self
             .table
             .clone()
             .filter(|_| self.is_on && self.frozen <= now);
         let (from, boot) = (now, self.boot);
-        self.segments.push(Segment { from, boot, orders });
+        self.segments.push(Segment {
+            from,
+            boot,
+            assignment,
+        });
     }
 
     pub(crate) fn announcement(&self) -> Announcement {
@@ -106,9 +110,9 @@ impl Machine {
 }
 
 /// A coordinator.
-pub(crate) struct Chair {
+pub(crate) struct CoordinatorHost {
     pub(crate) core: Option<Coordinator>,
-    pub(crate) life: u64,
+    pub(crate) run: u64,
     pub(crate) stopped: Time,
     pub(crate) cut: Time,
     pub(crate) view: View,
@@ -118,11 +122,11 @@ pub(crate) struct Chair {
     pub(crate) skew: Duration,
 }
 
-impl Chair {
+impl CoordinatorHost {
     pub(crate) fn new() -> Self {
         Self {
             core: Some(Coordinator::new(Timing::default())),
-            life: 0,
+            run: 0,
             stopped: 0,
             cut: 0,
             view: View::default(),
@@ -133,9 +137,9 @@ impl Chair {
     }
 
     pub(crate) fn restart(&mut self) {
-        let life = self.life + 1;
+        let run = self.run + 1;
         *self = Self {
-            life,
+            run,
             skew: self.skew,
             ..Self::new()
         };
@@ -143,6 +147,6 @@ impl Chair {
 
     pub(crate) fn kill(&mut self) {
         self.core = None;
-        self.life += 1;
+        self.run += 1;
     }
 }

@@ -4,22 +4,22 @@
 //! `SEED=17 cargo test -p fanpcap-cluster --test clusters one -- --exact --nocapture`, and
 //! `one_embedded` for the embedded engine.
 
-mod dice;
+mod seeded_random;
 mod store;
 mod machines;
-mod fate;
+mod run_plan;
 mod proof;
-mod world;
+mod simulation;
 mod embedded;
 mod outage;
 
 use std::time::Instant;
 
 use embedded::Network;
-use fate::Scene;
 use proof::{Broken, Verdict};
+use run_plan::RunPlan;
+use simulation::StoreSimulation;
 use store::Time;
-use world::World;
 
 /// What comes of many runs.
 #[derive(Default, Debug)]
@@ -43,7 +43,7 @@ struct Sum {
 }
 
 /// Most seeds that are told.
-const TOLD: usize = 20;
+const SHOWN: usize = 20;
 
 impl Sum {
     fn add(&mut self, seed: u64, verdict: &Verdict) {
@@ -57,7 +57,7 @@ impl Sum {
 
     fn and(mut self, other: Self) -> Self {
         self.broken.extend(other.broken);
-        self.broken.truncate(TOLD);
+        self.broken.truncate(SHOWN);
         self.forked.extend(other.forked);
         self.stale.extend(other.stale);
         Self {
@@ -74,35 +74,35 @@ impl Sum {
 }
 
 /// Runs a cluster, and judges it. Returns how many topologies it had.
-type Simulation = fn(u64, &Scene, bool) -> (usize, Result<Verdict, Broken>);
+type Simulate = fn(u64, &RunPlan, bool) -> (usize, Result<Verdict, Broken>);
 
 /// A cluster on a store, as etcd is one.
-fn on_store(seed: u64, scene: &Scene, talks: bool) -> (usize, Result<Verdict, Broken>) {
-    let world = World::run(seed, scene, talks);
-    let verdict = proof::judge(&world.judged(), scene);
-    (world.store.history.len(), verdict)
+fn on_store(seed: u64, plan: &RunPlan, talks: bool) -> (usize, Result<Verdict, Broken>) {
+    let simulation = StoreSimulation::run(seed, plan, talks);
+    let verdict = proof::judge(&simulation.judged(), plan);
+    (simulation.store.history.len(), verdict)
 }
 
 /// A cluster on the embedded engine.
-fn on_embedded(seed: u64, scene: &Scene, talks: bool) -> (usize, Result<Verdict, Broken>) {
-    let mut network = Network::run(seed, scene, talks);
-    let verdict = network.judge(scene);
+fn on_embedded(seed: u64, plan: &RunPlan, talks: bool) -> (usize, Result<Verdict, Broken>) {
+    let mut network = Network::run(seed, plan, talks);
+    let verdict = network.judge(plan);
     (network.written.len(), verdict)
 }
 
 /// Runs the seeds.
-fn run(seeds: std::ops::Range<u64>, simulate: Simulation) -> Sum {
+fn run(seeds: std::ops::Range<u64>, simulate: Simulate) -> Sum {
     let mut sum = Sum::default();
     for seed in seeds {
-        let scene = Scene::of(seed);
-        let (topologies, verdict) = simulate(seed, &scene, false);
+        let plan = RunPlan::of(seed);
+        let (topologies, verdict) = simulate(seed, &plan, false);
         sum.runs += 1;
         sum.topologies += topologies;
         match verdict {
             Ok(verdict) => sum.add(seed, &verdict),
-            Err(broken) => sum.broken.push(format!("seed {seed}, {scene:?}: {broken}")),
+            Err(broken) => sum.broken.push(format!("seed {seed}, {plan:?}: {broken}")),
         }
-        if sum.broken.len() >= TOLD {
+        if sum.broken.len() >= SHOWN {
             break;
         }
     }
@@ -111,7 +111,7 @@ fn run(seeds: std::ops::Range<u64>, simulate: Simulation) -> Sum {
 
 /// Runs so many seeds on two threads.
 #[expect(clippy::print_stdout, reason = "the runs' figures")]
-fn run_all(runs: u64, simulate: Simulation) -> Sum {
+fn run_all(runs: u64, simulate: Simulate) -> Sum {
     let began = Instant::now();
     let from = number("FANPCAP_FROM", 0);
     let (middle, end) = (from + runs / 2, from + runs);
@@ -163,7 +163,7 @@ fn the_embedded_engine_keeps_the_same_promises() {
 #[test]
 fn a_lost_topology_leaves_no_bucket_with_two_owners() {
     for seed in [9418, 23963] {
-        let (_, verdict) = on_embedded(seed, &Scene::of(seed).without_cuts(), false);
+        let (_, verdict) = on_embedded(seed, &RunPlan::of(seed).without_cuts(), false);
         assert!(verdict.is_ok(), "seed {seed}: {:?}", verdict.err());
     }
 }
@@ -172,16 +172,16 @@ fn a_lost_topology_leaves_no_bucket_with_two_owners() {
 #[test]
 fn a_coordinator_that_stood_still_waits_no_longer_for_a_lost_topology() {
     let seed = 27_263;
-    let (_, verdict) = on_embedded(seed, &Scene::of(seed), false);
+    let (_, verdict) = on_embedded(seed, &RunPlan::of(seed), false);
     assert!(verdict.is_ok(), "{:?}", verdict.err());
 }
 
 #[expect(clippy::print_stdout, reason = "a run's story")]
-fn tell(simulate: Simulation) {
+fn tell(simulate: Simulate) {
     let seed = number("SEED", 0);
-    let scene = Scene::of(seed);
-    println!("{scene:?}");
-    let (_, verdict) = simulate(seed, &scene, true);
+    let plan = RunPlan::of(seed);
+    println!("{plan:?}");
+    let (_, verdict) = simulate(seed, &plan, true);
     verdict.expect("every promise is kept");
 }
 

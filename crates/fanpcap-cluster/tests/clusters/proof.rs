@@ -12,12 +12,12 @@ use std::fmt;
 use std::rc::Rc;
 
 use fanpcap_buckets::layout::BUCKETS;
-use fanpcap_cluster::node::Orders;
+use fanpcap_cluster::node::Assignment;
 use fanpcap_cluster::{Phase, Revision, Topology};
 use fanpcap_select::Claim;
 
-use crate::fate::{END, OVER, Scene, Weather};
 use crate::machines::Machine;
+use crate::run_plan::{END, OVER, RunKind, RunPlan};
 use crate::store::Time;
 
 /// By how much later one node may process a packet than another: the longest that was measured.
@@ -122,7 +122,7 @@ pub(crate) struct Run<'a> {
 pub(crate) type Spans = Vec<(Time, Time)>;
 
 /// Says whether the run kept all promises.
-pub(crate) fn judge(run: &Run<'_>, scene: &Scene) -> Result<Verdict, Broken> {
+pub(crate) fn judge(run: &Run<'_>, plan: &RunPlan) -> Result<Verdict, Broken> {
     let machines = run.machines;
     let mut verdict = Verdict {
         loads: machines.iter().map(|machine| machine.segments.len()).sum(),
@@ -143,7 +143,8 @@ pub(crate) fn judge(run: &Run<'_>, scene: &Scene) -> Result<Verdict, Broken> {
     let mut known = BTreeSet::new();
     for bucket in 0..BUCKETS {
         let claims = machines.iter().flat_map(|machine| &machine.segments);
-        let claims = claims.map(|segment| segment.orders.as_ref().map(|it| it.claims.of(bucket)));
+        let claims =
+            claims.map(|segment| segment.assignment.as_ref().map(|it| it.claims.of(bucket)));
         let mut story: Vec<u8> = claims
             .map(|claim| claim.map_or(9, |claim| claim as u8))
             .collect();
@@ -153,7 +154,7 @@ pub(crate) fn judge(run: &Run<'_>, scene: &Scene) -> Result<Verdict, Broken> {
         }
         let captured: Vec<Spans> = machines
             .iter()
-            .map(|machine| spans(machine, |orders| takes(orders, bucket)))
+            .map(|machine| spans(machine, |assignment| takes(assignment, bucket)))
             .collect();
         let owners = owners(run, &tables, bucket);
         let forks = forks(&owners);
@@ -166,7 +167,7 @@ pub(crate) fn judge(run: &Run<'_>, scene: &Scene) -> Result<Verdict, Broken> {
         verdict.stale = verdict.stale.max(longest(&unforked));
         verdict.forked = verdict.forked.max(longest(&within(&missed, &forks)));
         let lost = gaps(union(captured), began, END);
-        if scene.weather == Weather::Calm {
+        if plan.kind == RunKind::Calm {
             let unexplained = beyond(&lost, &forks);
             if let Some((at, _)) = unexplained.first() {
                 return Err(Broken::Lost { bucket, at: *at });
@@ -183,7 +184,7 @@ pub(crate) fn judge(run: &Run<'_>, scene: &Scene) -> Result<Verdict, Broken> {
 fn forward(machines: &[Machine]) -> Result<(), Broken> {
     for machine in machines {
         let held = machine.segments.iter();
-        let held = held.filter_map(|it| Some((it.boot, it.orders.as_ref()?.revision.0)));
+        let held = held.filter_map(|it| Some((it.boot, it.assignment.as_ref()?.revision.0)));
         let held: Vec<(u64, u64)> = held.collect();
         let older = held.windows(2).find(|two| two[1] < two[0]);
         if let Some(two) = older {
@@ -216,8 +217,8 @@ fn longest(spans: &Spans) -> Time {
     longest.unwrap_or(0)
 }
 
-fn takes(orders: &Orders, bucket: usize) -> bool {
-    orders.claims.of(bucket) != Claim::Elsewhere
+fn takes(assignment: &Assignment, bucket: usize) -> bool {
+    assignment.claims.of(bucket) != Claim::Elsewhere
 }
 
 /// The number of the node that owns each bucket, by each topology that counted; nothing for others.
@@ -231,9 +232,9 @@ fn tables(run: &Run<'_>) -> Vec<Vec<u8>> {
     let mut tables = Vec::new();
     for (place, topology) in run.topologies.iter().enumerate() {
         let mut nodes = [0; 256];
-        for seat in &topology.seats {
-            let node = u8::try_from(seat.node.0 - 1);
-            nodes[usize::from(seat.slot.0)] = node.expect("few nodes");
+        for entry in &topology.nodes {
+            let node = u8::try_from(entry.node.0 - 1);
+            nodes[usize::from(entry.slot.0)] = node.expect("few nodes");
         }
         let slots = topology.owners.iter().flatten();
         let table = slots.map(|slot| nodes[usize::from(slot.0)]);
@@ -269,13 +270,17 @@ fn forks(owners: &Owners) -> Spans {
 }
 
 /// When the machine captured what `is` says.
-fn spans(machine: &Machine, is: impl Fn(&Orders) -> bool) -> Spans {
+fn spans(machine: &Machine, is: impl Fn(&Assignment) -> bool) -> Spans {
     let mut spans = Spans::new();
     for (at, segment) in machine.segments.iter().enumerate() {
         let next = machine.segments.get(at + 1);
         // What lasts to the end lasts beyond it.
         let to = next.map_or(END + 2 * SKEW, |next| next.from);
-        if !segment.orders.as_ref().is_some_and(|orders| is(orders)) {
+        if !segment
+            .assignment
+            .as_ref()
+            .is_some_and(|assignment| is(assignment))
+        {
             continue;
         }
         match spans.last_mut() {
@@ -368,18 +373,22 @@ fn stale(owners: &Owners, stale: &[Spans]) -> Spans {
 
 /// By one topology, either one node captures a bucket, or two do and mark what they send.
 fn marks(machines: &[Machine]) -> Result<(), Broken> {
-    let mut by_revision: BTreeMap<u64, BTreeMap<u32, Rc<Orders>>> = BTreeMap::new();
+    let mut by_revision: BTreeMap<u64, BTreeMap<u32, Rc<Assignment>>> = BTreeMap::new();
     for machine in machines {
-        for orders in machine.segments.iter().filter_map(|it| it.orders.clone()) {
-            let nodes = by_revision.entry(orders.revision.0).or_default();
-            nodes.insert(machine.id.0, orders);
+        for assignment in machine
+            .segments
+            .iter()
+            .filter_map(|it| it.assignment.clone())
+        {
+            let nodes = by_revision.entry(assignment.revision.0).or_default();
+            nodes.insert(machine.id.0, assignment);
         }
     }
     for (revision, nodes) in by_revision {
         for bucket in 0..BUCKETS {
             let (mut alone, mut shared) = (0, 0);
-            for orders in nodes.values() {
-                match orders.claims.of(bucket) {
+            for assignment in nodes.values() {
+                match assignment.claims.of(bucket) {
                     Claim::Elsewhere => (),
                     Claim::Mine => alone += 1,
                     Claim::Shared => shared += 1,
@@ -401,7 +410,7 @@ fn settled(run: &Run<'_>) -> Result<(), Broken> {
         machine
             .segments
             .last()
-            .is_some_and(|it| it.orders.is_some())
+            .is_some_and(|it| it.assignment.is_some())
     };
     let mut least = 1;
     match run.end {
@@ -416,8 +425,10 @@ fn settled(run: &Run<'_>) -> Result<(), Broken> {
         let tables = run
             .machines
             .iter()
-            .filter_map(|it| it.segments.last()?.orders.as_ref());
-        let owners = tables.filter(|orders| takes(orders, bucket)).count();
+            .filter_map(|it| it.segments.last()?.assignment.as_ref());
+        let owners = tables
+            .filter(|assignment| takes(assignment, bucket))
+            .count();
         if !(least..=1).contains(&owners) {
             return Err(Broken::Unsettled { bucket, owners });
         }

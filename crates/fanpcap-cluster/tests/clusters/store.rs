@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fanpcap_cluster::{Announcement, Live, NodeId, Revision, Topology, Wishes};
+use fanpcap_cluster::{Announcement, DesiredState, LiveNode, NodeId, Revision, Topology};
 
 /// Microseconds since the run began.
 pub(crate) type Time = u64;
@@ -17,12 +17,12 @@ pub(crate) struct Store {
     pub(crate) version: u64,
     /// Without a quorum nothing is read and nothing expires.
     pub(crate) is_out: bool,
-    nodes: BTreeMap<NodeId, (Live, Time)>,
+    nodes: BTreeMap<NodeId, (LiveNode, Time)>,
     /// Who leads: the coordinator, the number of its reign, and when that ends.
     leader: Option<(usize, u64, Time)>,
     reigns: u64,
     pub(crate) topology: Option<(Revision, Box<Topology>)>,
-    pub(crate) wishes: Wishes,
+    pub(crate) desired: DesiredState,
     /// All topologies, and when they were written.
     pub(crate) history: Vec<(Time, Revision, Box<Topology>)>,
 }
@@ -59,7 +59,7 @@ impl Store {
     /// Keeps a node alive. Returns false if another machine has its id.
     pub(crate) fn keep_alive(&mut self, announcement: Announcement, now: Time) {
         let until = now + TTL;
-        let fresh = Live {
+        let fresh = LiveNode {
             announcement,
             acknowledged: None,
         };
@@ -136,7 +136,7 @@ impl Store {
         true
     }
 
-    pub(crate) fn live(&self) -> Vec<Live> {
+    pub(crate) fn live(&self) -> Vec<LiveNode> {
         self.nodes.values().map(|(live, _)| *live).collect()
     }
 }

@@ -21,16 +21,16 @@ fn a_leader_that_hears_nothing_is_replaced_within_six_seconds() {
             network.run(SECOND / 20);
             assert!(network.now - begin <= 6 * SECOND, "seed {seed}");
         }
-        let heir = successor(&mut network).expect("it leads");
-        while live(&mut network, heir) > 2 {
+        let new_owner = successor(&mut network).expect("it leads");
+        while live(&mut network, new_owner) > 2 {
             network.run(SECOND / 20);
             assert!(network.now - begin <= 20 * SECOND, "seed {seed}");
         }
-        let next = network.write(heir).expect("it leads");
+        let next = network.write(new_owner).expect("it leads");
         network.run(60 * SECOND);
         assert_eq!(
             network.leaders(),
-            [heir],
+            [new_owner],
             "seed {seed}: it does not come back"
         );
         assert_eq!(network.nodes[0].follows, Some(next));
@@ -38,7 +38,7 @@ fn a_leader_that_hears_nothing_is_replaced_within_six_seconds() {
         network.run(20 * SECOND);
         assert_eq!(
             network.leaders(),
-            [heir],
+            [new_owner],
             "who leads and hears is not displaced"
         );
     }
@@ -134,7 +134,7 @@ fn two_standbys_are_asked_and_one_takes_over() {
 /// One of these coordinators takes over, serves all nodes and leads on, without a flood.
 fn takes_over(network: &mut Network, asked: &[usize]) {
     let begin = network.now;
-    let heir = loop {
+    let new_owner = loop {
         let sent = network.sent;
         network.run(SECOND);
         assert!(
@@ -144,7 +144,9 @@ fn takes_over(network: &mut Network, asked: &[usize]) {
         );
         assert!(network.now - begin <= 20 * SECOND, "nobody takes over");
         match network.leaders()[..] {
-            [heir] if asked.contains(&heir) && live(network, heir) == 4 => break heir,
+            [new_owner] if asked.contains(&new_owner) && live(network, new_owner) == 4 => {
+                break new_owner;
+            }
             _ => {}
         }
     };
@@ -156,7 +158,10 @@ fn takes_over(network: &mut Network, asked: &[usize]) {
             "{} datagrams",
             network.sent - sent
         );
-        assert_eq!((network.leaders(), live(network, heir)), (vec![heir], 4));
+        assert_eq!(
+            (network.leaders(), live(network, new_owner)),
+            (vec![new_owner], 4)
+        );
     }
 }
 

@@ -1,14 +1,14 @@
 //! Nodes and coordinators over a network in memory: joins, failures, partitions, replays.
 
 mod network;
-mod wishes;
+mod desired;
 mod deaf;
 mod troubles;
 
 use std::time::Duration;
 
 use fanpcap_cluster::control::{
-    Cause, ClusterId, Endpoint, Key, Keys, OperatorEnd, Peer, Request, Role, Wish,
+    Cause, ClusterId, Endpoint, Key, Keys, OperatorChange, OperatorEnd, Peer, Request, Role,
 };
 use fanpcap_cluster::{NodeEvent, NodeId, Refusal, Revision};
 use network::{Network, coordinator_at, keys, node_at, part};
@@ -305,8 +305,8 @@ fn without_the_key_nobody_is_heard() {
         id: 1,
     };
     let endpoint = Endpoint::new(operator, ClusterId(1), strange, [1; 32]);
-    let wish = Request::Wish(Wish::Drain(NodeId(1)));
-    let mut forger = OperatorEnd::new(vec![coordinator_at(leader)], endpoint, wish);
+    let change = Request::OperatorChange(OperatorChange::Drain(NodeId(1)));
+    let mut forger = OperatorEnd::new(vec![coordinator_at(leader)], endpoint, change);
     for _ in 0..10 {
         network.run(SECOND);
         forger.tick(network.now);
@@ -317,7 +317,7 @@ fn without_the_key_nobody_is_heard() {
     let now = network.now;
     let end = network.coordinators[leader].end.as_mut().expect("alive");
     assert_eq!(end.refused(Cause::Seal) + end.refused(Cause::Key), 10);
-    assert!(end.view(now).wishes.drained.is_empty());
+    assert!(end.view(now).desired.drained.is_empty());
     assert_eq!(network.nodes[0].follows, Some(revision));
 }
 

@@ -9,7 +9,7 @@ use fanpcap_cluster::control::{
     ClusterId, CoordinatorEnd, CoordinatorSettings, Endpoint, Key, Keys, NodeEnd, NodeSettings,
     Peer, Role, State,
 };
-use fanpcap_cluster::{Announcement, NodeEvent, NodeId, Revision, Seat, Topology};
+use fanpcap_cluster::{Announcement, NodeEntry, NodeEvent, NodeId, Revision, Topology};
 use fanpcap_select::Selection;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{RngCore, SeedableRng};
@@ -52,11 +52,11 @@ pub(crate) struct Network {
     pub(crate) log: Option<Vec<(SocketAddr, SocketAddr, Vec<u8>)>>,
     /// Each revision's topology: a revision never has two.
     pub(crate) written: BTreeMap<Revision, Topology>,
-    way: BTreeMap<(Duration, u64), (SocketAddr, SocketAddr, Vec<u8>)>,
+    transport: BTreeMap<(Duration, u64), (SocketAddr, SocketAddr, Vec<u8>)>,
     /// How many datagrams were sent.
     pub(crate) sent: u64,
     random: Pcg64Mcg,
-    lives: u8,
+    runs: u8,
 }
 
 pub(crate) fn coordinator_at(at: usize) -> SocketAddr {
@@ -76,24 +76,24 @@ pub(crate) fn keys() -> Keys {
 
 /// A topology in which these nodes share all buckets.
 pub(crate) fn topology(epoch: u64, nodes: &[NodeId]) -> Topology {
-    let seat = |(slot, node): (u8, &NodeId)| Seat {
+    let entry = |(slot, node): (u8, &NodeId)| NodeEntry {
         slot: Slot(slot),
         node: *node,
         weight: 1,
     };
-    let seats: Vec<Seat> = (0..).zip(nodes).map(seat).collect();
-    let all = seats
+    let entries: Vec<NodeEntry> = (0..).zip(nodes).map(entry).collect();
+    let all = entries
         .iter()
-        .map(|seat| Some(seat.slot))
+        .map(|entry| Some(entry.slot))
         .cycle()
         .take(BUCKETS);
     let owners = <[_; BUCKETS]>::try_from(all.collect::<Vec<_>>()).expect("so many");
     Topology {
         epoch,
         selection: Selection::default(),
-        seats,
+        nodes: entries,
         owners: Box::new(owners),
-        heirs: None,
+        new_owners: None,
         analyzers: Vec::new(),
         filter: None,
     }
@@ -124,10 +124,10 @@ impl Network {
             cut: BTreeSet::new(),
             log: None,
             written: BTreeMap::new(),
-            way: BTreeMap::new(),
+            transport: BTreeMap::new(),
             sent: 0,
             random: Pcg64Mcg::seed_from_u64(seed),
-            lives: 0,
+            runs: 0,
         };
         (0..coordinators).for_each(|at| network.start_coordinator(at));
         (0..nodes).for_each(|at| network.start_node(at));
@@ -140,8 +140,8 @@ impl Network {
     }
 
     pub(crate) fn endpoint(&mut self, role: Role, id: u32) -> Endpoint {
-        self.lives = self.lives.wrapping_add(1);
-        let mut secret = [self.lives; 32];
+        self.runs = self.runs.wrapping_add(1);
+        let mut secret = [self.runs; 32];
         secret[..4].copy_from_slice(&id.to_be_bytes());
         secret[4] = role as u8;
         Endpoint::new(Peer { role, id }, ClusterId(1), keys(), secret)
@@ -207,7 +207,7 @@ impl Network {
             let delay = Duration::from_micros(100 + self.below(30_000));
             self.sent += 1;
             let at = (self.now + delay, self.sent);
-            self.way.insert(at, (from, to, datagram.clone()));
+            self.transport.insert(at, (from, to, datagram.clone()));
         }
     }
 
@@ -223,8 +223,8 @@ impl Network {
     }
 
     fn deliver(&mut self) {
-        let later = self.way.split_off(&(self.now, 0));
-        for (_, (from, to, datagram)) in std::mem::replace(&mut self.way, later) {
+        let later = self.transport.split_off(&(self.now, 0));
+        for (_, (from, to, datagram)) in std::mem::replace(&mut self.transport, later) {
             if self.deaf.contains(&to)
                 || self.cut.contains(&(from, to))
                 || self.cut.contains(&(to, from))

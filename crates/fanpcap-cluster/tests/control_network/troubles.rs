@@ -4,13 +4,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use fanpcap_cluster::control::{
-    Body, Cause, CoordinatorEnd, Incoming, Key, Keys, Leader, Refused, Reply, Request, Role, State,
-    Term, TooManyWishes, Wish,
+    Body, Cause, CoordinatorEnd, Incoming, Key, Keys, Leader, OperatorChange, Refused, Reply,
+    Request, Role, State, Term, TooManyChanges,
 };
 use fanpcap_cluster::{Announcement, NodeEvent, NodeId, Refusal, Revision, WriteError};
 
+use crate::desired::ask;
 use crate::network::{Network, coordinator_at, node_at, part};
-use crate::wishes::ask;
 use crate::{SECOND, settled};
 
 /// The coordinators' files and the agents' memory are gone. The tables in the nodes' kernels are
@@ -313,20 +313,23 @@ fn a_term_that_no_coordinator_can_have_moves_nobody() {
 }
 
 #[test]
-fn a_wish_too_many_is_refused_and_all_others_stand() {
+fn a_change_too_many_is_refused_and_all_others_stand() {
     let (mut network, _, _) = settled(13, 1, 1);
     for node in 0..128 {
-        let wish = Request::Wish(Wish::Drain(NodeId(node)));
-        assert_eq!(ask(&mut network, wish), Some(Reply::Granted));
+        let change = Request::OperatorChange(OperatorChange::Drain(NodeId(node)));
+        assert_eq!(ask(&mut network, change), Some(Reply::Granted));
     }
-    let wish = Request::Wish(Wish::Drain(NodeId(128)));
-    assert_eq!(ask(&mut network, wish), Some(Reply::Refused(TooManyWishes)));
+    let change = Request::OperatorChange(OperatorChange::Drain(NodeId(128)));
+    assert_eq!(
+        ask(&mut network, change),
+        Some(Reply::Refused(TooManyChanges))
+    );
     let stored = network.coordinators[0].stored.as_ref().map(State::encode);
     let read = stored.map(|bytes| State::decode(&bytes));
     let read = read
         .expect("it has stored")
         .expect("it reads what it stored");
-    assert_eq!(read.wishes.drained.len(), 128);
+    assert_eq!(read.desired.drained.len(), 128);
 }
 
 /// Somebody without the key is faster than the coordinator's answers, and sends each to the node
@@ -340,10 +343,10 @@ fn answers_from_elsewhere_do_not_draw_heartbeats_there() {
             network.log = Some(Vec::new());
             network.run(SECOND / 100);
             let log = network.log.take().expect("it is kept");
-            let answers = log
+            let acknowledgements = log
                 .into_iter()
                 .filter(|(from, to, _)| (*from, *to) == (coordinator_at(leader), node_at(0)));
-            for (_, to, answer) in answers {
+            for (_, to, answer) in acknowledgements {
                 network.hand(elsewhere, to, &answer);
                 raced += 1;
             }

@@ -32,13 +32,13 @@ impl Clock {
 
 /// Notices that the machine's clock was set since an analyzer began.
 #[derive(Debug)]
-pub(super) struct Jumps {
+pub(super) struct ClockJumps {
     clock: Clock,
     /// Nanoseconds ahead that were told of last.
     told: i64,
 }
 
-impl Jumps {
+impl ClockJumps {
     pub(super) fn new(clock: Clock) -> Self {
         Self { clock, told: 0 }
     }
@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn a_clock_that_was_set_is_told_of_once() {
         let clock = Clock::start();
-        let mut jumps = Jumps::new(clock);
+        let mut jumps = ClockJumps::new(clock);
         assert_eq!(jumps.due(clock.now() + SECOND / 2), None);
         assert_eq!(jumps.due(clock.now() - SECOND / 2), None);
         let said = jumps.due(clock.now() + 60 * SECOND + SECOND / 2).unwrap();

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use fanpcap_cluster::analyzer::Delivered;
-use fanpcap_cluster::witness::Report;
+use fanpcap_cluster::loss_account::Report;
 use fanpcap_cluster::{NodeId, Revision};
 use fanpcap_ipfix::{Algorithm, Packet, Selector, Statistics};
 use fanpcap_linux::wait::clock::realtime_ns;
@@ -49,15 +49,15 @@ const BUCKETS: u32 = 4096;
 
 /// What the thread is told.
 #[derive(Debug)]
-enum News {
-    Packets(Vec<Owned>),
+enum ExportMessage {
+    Packets(Vec<OwnedPacket>),
     Topology(Revision, Selection),
     Counts(Box<Report>),
 }
 
 /// A packet on its way to the thread.
 #[derive(Debug)]
-struct Owned {
+struct OwnedPacket {
     node: NodeId,
     stamp: u64,
     wire_len: u32,
@@ -79,9 +79,9 @@ pub(super) struct Exported {
 /// The exports of an analyzer.
 #[derive(Debug)]
 pub(super) struct Exports {
-    to: Option<SyncSender<News>>,
+    to: Option<SyncSender<ExportMessage>>,
     thread: Option<JoinHandle<()>>,
-    waiting: Vec<Owned>,
+    waiting: Vec<OwnedPacket>,
     /// The newest topology, while the thread does not have it.
     topology: Option<(Revision, Selection)>,
     exported: Arc<Exported>,
@@ -115,7 +115,7 @@ impl Exports {
 
     /// Exports a packet.
     pub(super) fn packet(&mut self, packet: &Delivered<'_>) {
-        self.waiting.push(Owned {
+        self.waiting.push(OwnedPacket {
             node: packet.node,
             stamp: packet.record.stamp,
             wire_len: packet.record.wire_length,
@@ -132,7 +132,7 @@ impl Exports {
         let packets = std::mem::take(&mut self.waiting);
         let count = packets.len() as u64;
         let is_current = self.tell_topology();
-        if count > 0 && !(is_current && self.tell(News::Packets(packets))) {
+        if count > 0 && !(is_current && self.tell(ExportMessage::Packets(packets))) {
             self.exported.skipped.fetch_add(count, Ordering::Relaxed);
         }
     }
@@ -150,7 +150,7 @@ impl Exports {
         let Some((revision, selection)) = self.topology else {
             return true;
         };
-        let is_told = self.tell(News::Topology(revision, selection));
+        let is_told = self.tell(ExportMessage::Topology(revision, selection));
         self.topology = self.topology.filter(|_| !is_told);
         is_told
     }
@@ -158,7 +158,7 @@ impl Exports {
     /// Takes what a node has counted.
     pub(super) fn counts(&self, report: &Report) {
         // The next second has what is left out here.
-        self.tell(News::Counts(Box::new(report.clone())));
+        self.tell(ExportMessage::Counts(Box::new(report.clone())));
     }
 
     /// What became of packets.
@@ -166,7 +166,7 @@ impl Exports {
         &self.exported
     }
 
-    fn tell(&self, news: News) -> bool {
+    fn tell(&self, news: ExportMessage) -> bool {
         self.to.as_ref().is_some_and(|to| to.try_send(news).is_ok())
     }
 }
@@ -177,9 +177,9 @@ impl Drop for Exports {
         let packets = std::mem::take(&mut self.waiting);
         if let Some(to) = self.to.take() {
             if let Some((revision, selection)) = self.topology.take() {
-                let _ = to.send(News::Topology(revision, selection));
+                let _ = to.send(ExportMessage::Topology(revision, selection));
             }
-            let _ = to.send(News::Packets(packets));
+            let _ = to.send(ExportMessage::Packets(packets));
         }
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -207,15 +207,17 @@ struct Domain {
 }
 
 impl Worker {
-    fn run(mut self, news: &Receiver<News>) {
+    fn run(mut self, news: &Receiver<ExportMessage>) {
         loop {
             match news.recv_timeout(WAIT) {
-                Ok(News::Packets(packets)) => packets.iter().for_each(|it| self.packet(it)),
-                Ok(News::Topology(revision, selection)) => {
+                Ok(ExportMessage::Packets(packets)) => {
+                    packets.iter().for_each(|it| self.packet(it))
+                }
+                Ok(ExportMessage::Topology(revision, selection)) => {
                     self.end_epoch();
                     self.topology = Some((revision, selection));
                 }
-                Ok(News::Counts(report)) => self.counts(*report),
+                Ok(ExportMessage::Counts(report)) => self.counts(*report),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -244,7 +246,7 @@ impl Worker {
         self.nodes.get_mut(&node)
     }
 
-    fn packet(&mut self, packet: &Owned) {
+    fn packet(&mut self, packet: &OwnedPacket) {
         let (revision, selection) = self.topology.unwrap_or_default();
         let frame = Frame {
             bytes: &packet.frame,
@@ -407,7 +409,7 @@ mod tests {
             topology: None,
             exported: Arc::default(),
         };
-        let packet = || Owned {
+        let packet = || OwnedPacket {
             node: NodeId(1),
             stamp: 1,
             wire_len: 60,
@@ -425,8 +427,11 @@ mod tests {
         assert_eq!(news.try_iter().count(), 2);
         exports.waiting.push(packet());
         exports.flush();
-        assert!(matches!(news.recv(), Ok(News::Topology(Revision(2), _))));
-        assert!(matches!(news.recv(), Ok(News::Packets(_))));
+        assert!(matches!(
+            news.recv(),
+            Ok(ExportMessage::Topology(Revision(2), _))
+        ));
+        assert!(matches!(news.recv(), Ok(ExportMessage::Packets(_))));
         exports.flush();
         assert!(news.try_recv().is_err());
     }

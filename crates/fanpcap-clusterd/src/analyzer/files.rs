@@ -20,10 +20,10 @@ use fanpcap_cluster::analyzer::Delivered;
 use fanpcap_cluster::{NodeId, Revision};
 
 use crate::pcapng;
-use compressor::{Compressed, Compressor};
-use kept::Kept;
-pub(super) use kept::{Removed, Retention};
-use written::Written;
+use compressor::{CompressedFiles, Compressor};
+use kept::KeptFiles;
+pub(super) use kept::{RemovedFiles, Retention};
+use written::WrittenPackets;
 
 /// Bytes that are collected before they are written.
 const BUFFER: usize = 1 << 20;
@@ -48,11 +48,11 @@ pub(super) struct Rotation {
 pub(super) struct Files {
     directory: PathBuf,
     rotation: Rotation,
-    kept: Kept,
+    kept: KeptFiles,
     compressor: Option<Compressor>,
     /// The packets that the previous analyzer had written.
-    before: Written,
-    open: Option<Open>,
+    before: WrittenPackets,
+    open: Option<OpenFile>,
     buffer: Vec<u8>,
     /// Packets in the buffer.
     buffered: u64,
@@ -68,7 +68,7 @@ pub(super) struct Files {
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenFile {
     file: File,
     path: PathBuf,
     since: u64,
@@ -86,9 +86,9 @@ impl Files {
         Ok(Self {
             directory: directory.to_owned(),
             rotation,
-            kept: Kept::new(directory, rotation.keep),
+            kept: KeptFiles::new(directory, rotation.keep),
             compressor: compressor(directory, rotation.compress)?,
-            before: Written::read(directory),
+            before: WrittenPackets::read(directory),
             open: None,
             buffer: Vec::new(),
             buffered: 0,
@@ -163,7 +163,7 @@ impl Files {
         self.buffered = 0;
         let Rotation { bytes, time, .. } = self.rotation;
         let is_finished =
-            |open: &Open| open.bytes >= bytes || now.saturating_sub(open.since) >= time;
+            |open: &OpenFile| open.bytes >= bytes || now.saturating_sub(open.since) >= time;
         if self.open.as_ref().is_some_and(is_finished) {
             self.finish();
         }
@@ -204,12 +204,12 @@ impl Files {
     }
 
     /// The files that were compressed; `None`: none is.
-    pub(super) fn compressed(&self) -> Option<Compressed> {
+    pub(super) fn compressed(&self) -> Option<CompressedFiles> {
         self.compressor.as_ref().map(Compressor::compressed)
     }
 
     /// The files that were removed.
-    pub(super) fn removed(&self) -> Removed {
+    pub(super) fn removed(&self) -> RemovedFiles {
         self.kept.removed
     }
 
@@ -229,7 +229,7 @@ impl Files {
             let _ = fs::remove_file(&path);
             return Err(error);
         }
-        self.open = Some(Open {
+        self.open = Some(OpenFile {
             file,
             path,
             since: now,

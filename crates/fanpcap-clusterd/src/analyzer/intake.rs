@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use fanpcap_cluster::Part;
+use fanpcap_cluster::loss_account::Report;
 use fanpcap_cluster::record::{CountsDecoder, HEAD_BYTES, Head, Kind, encode_ack};
-use fanpcap_cluster::witness::Report;
 use fanpcap_linux::backlog;
 use fanpcap_terminal::server::not_listening;
 
 use super::channel::Channel;
-use super::places::{NoPlace, Place, Places};
+use super::connection_limits::{ConnectionLimits, ConnectionSlot, NoSlot};
 use super::refusal::{Ended, Refused};
 use crate::keyring::Keyring;
 
@@ -62,7 +62,7 @@ pub(super) struct Message {
 
 /// What all threads of an intake have.
 #[derive(Clone, Debug)]
-struct Post {
+struct IntakeShared {
     cluster: u64,
     keyring: Arc<Keyring>,
     to: SyncSender<Message>,
@@ -84,7 +84,7 @@ pub(super) fn open(
     backlog::set(listener.as_fd(), BACKLOG).context("listening")?;
     let (to, queue) = sync_channel(QUEUE);
     let refused = Arc::new(Refused::default());
-    let post = Post {
+    let post = IntakeShared {
         cluster,
         keyring: Arc::clone(keyring),
         to,
@@ -101,8 +101,8 @@ fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
         .map(|_| ())
 }
 
-fn accept(listener: &TcpListener, post: &Post) {
-    let places = Places::default();
+fn accept(listener: &TcpListener, post: &IntakeShared) {
+    let connection_limits = ConnectionLimits::default();
     loop {
         let accepted = listener.accept();
         // Ends the connection when its place goes to another one.
@@ -112,7 +112,7 @@ fn accept(listener: &TcpListener, post: &Post) {
             thread::sleep(LOOK);
             continue;
         };
-        let (place, displaced) = places.take(from, move || {
+        let (slot, displaced) = connection_limits.take(from, move || {
             let _ = end.shutdown(Shutdown::Both);
         });
         if let Some(other) = displaced {
@@ -120,10 +120,10 @@ fn accept(listener: &TcpListener, post: &Post) {
         }
         let of_thread = post.clone();
         let begun = start("connection", move || {
-            let mut place = place;
-            let served = serve(stream, &mut place, &of_thread);
+            let mut slot = slot;
+            let served = serve(stream, &mut slot, &of_thread);
             // A connection whose place another one has got is counted there.
-            if let Some(ended) = served.err().filter(|_| !place.is_displaced()) {
+            if let Some(ended) = served.err().filter(|_| !slot.is_displaced()) {
                 of_thread.refused.count(&ended, from);
             }
         });
@@ -134,15 +134,15 @@ fn accept(listener: &TcpListener, post: &Post) {
 }
 
 /// Takes a connection's messages until it ends.
-fn serve(stream: TcpStream, place: &mut Place, post: &Post) -> Result<(), Ended> {
+fn serve(stream: TcpStream, slot: &mut ConnectionSlot, post: &IntakeShared) -> Result<(), Ended> {
     let proof = Instant::now() + PROOF;
-    let from = place.from();
+    let from = slot.from();
     let tls = post.keyring.tls();
     let failed = |error: io::Error| Ended::of(&error, tls.as_deref());
     let server = tls.as_ref().map(|tls| Arc::clone(&tls.server));
     let mut stream = Channel::open(stream, server, proof).map_err(failed)?;
     if tls.is_some() {
-        prove(place, &post.refused)?;
+        prove(slot, &post.refused)?;
     }
     let limits = |stream: &TcpStream| {
         stream.set_read_timeout(Some(LOOK))?;
@@ -152,7 +152,7 @@ fn serve(stream: TcpStream, place: &mut Place, post: &Post) -> Result<(), Ended>
     let mut acks = Acks::default();
     let mut counts = CountsDecoder::default();
     loop {
-        let until = (!place.is_proven()).then_some(proof);
+        let until = (!slot.is_proven()).then_some(proof);
         let mut bytes = vec![0; HEAD_BYTES];
         if !fill(&mut stream, &mut bytes, Some(&mut acks), until).map_err(failed)? {
             return Ok(());
@@ -170,7 +170,7 @@ fn serve(stream: TcpStream, place: &mut Place, post: &Post) -> Result<(), Ended>
         if tls.as_ref().map(Arc::as_ptr) != post.keyring.tls().as_ref().map(Arc::as_ptr) {
             return Ok(());
         }
-        prove(place, &post.refused)?;
+        prove(slot, &post.refused)?;
         let content = match head.kind {
             Kind::Counts => {
                 let (part, report) = counts.decode(&bytes).map_err(Ended::unreadable)?;
@@ -195,10 +195,10 @@ fn serve(stream: TcpStream, place: &mut Place, post: &Post) -> Result<(), Ended>
 }
 
 /// The other side has a key or certificate that is believed; without them, messages of the cluster.
-fn prove(place: &mut Place, refused: &Refused) -> Result<(), Ended> {
-    let displaced = place.prove().map_err(|why| match why {
-        NoPlace::Displaced => Ended::Broken,
-        NoPlace::Full => Ended::full(),
+fn prove(slot: &mut ConnectionSlot, refused: &Refused) -> Result<(), Ended> {
+    let displaced = slot.prove().map_err(|why| match why {
+        NoSlot::Displaced => Ended::Broken,
+        NoSlot::Full => Ended::full(),
     })?;
     if let Some(other) = displaced {
         refused.count(&Ended::full(), other);

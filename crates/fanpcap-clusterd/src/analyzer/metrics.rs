@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use fanpcap_cluster::NodeId;
-use fanpcap_cluster::witness::{NodeAccount, Verdict};
+use fanpcap_cluster::loss_account::{NodeAccount, Verdict};
 use fanpcap_terminal::exposition::{Family, Kind, Label, Number};
 
-use super::figure::Figure;
+use super::extra_counter::ExtraCounter;
 use super::status::Status;
 use crate::textfile::{self, Metric, Textfile, family};
 
@@ -42,11 +42,11 @@ impl Metrics {
             counts(status),
         ));
         families.push(self.refusals(status));
-        let figures = status.figures.iter();
-        families.extend(figures.map(|&(figure, count)| {
-            let Figure {
+        let extra_counters = status.extra_counters.iter();
+        families.extend(extra_counters.map(|&(extra_counter, count)| {
+            let ExtraCounter {
                 metric, help, kind, ..
-            } = figure;
+            } = extra_counter;
             family(metric, help, kind, &self.cluster, Number::Whole(count))
         }));
         families.extend(self.of_nodes(status));
@@ -241,12 +241,12 @@ fn counts(status: &Status) -> Vec<Metric> {
             counters.crowded_batches,
         ),
     ];
-    counts.extend(fates(status));
+    counts.extend(outcomes(status));
     counts
 }
 
 /// What became of the records that came.
-fn fates(status: &Status) -> [Metric; 9] {
+fn outcomes(status: &Status) -> [Metric; 9] {
     let counters = &status.counters;
     [
         (
@@ -300,10 +300,10 @@ fn fates(status: &Status) -> [Metric; 9] {
 #[cfg(test)]
 mod tests {
     use fanpcap_cluster::analyzer::Counters;
-    use fanpcap_cluster::witness::Account;
+    use fanpcap_cluster::loss_account::Account;
     use fanpcap_terminal::exposition::text;
 
-    use super::super::figure;
+    use super::super::extra_counter;
     use super::*;
     use crate::textfile::assert_documented;
 
@@ -334,20 +334,20 @@ mod tests {
             unwritten: 0,
             refused: 0,
             refusals: vec![("seal", 5)],
-            figures: [
-                figure::REMOVED_FILES,
-                figure::REMOVED_BYTES,
-                figure::COMPRESSED_FILES,
-                figure::COMPRESSED_SAVED,
-                figure::EXPORTED,
-                figure::EXPORT_LOST,
-                figure::EXPORT_SKIPPED,
-                figure::DICAP_HEADERS,
-                figure::DICAP_REFUSED,
-                figure::DICAP_DROPPED,
-                figure::DICAP_MISSING,
+            extra_counters: [
+                extra_counter::REMOVED_FILES,
+                extra_counter::REMOVED_BYTES,
+                extra_counter::COMPRESSED_FILES,
+                extra_counter::COMPRESSED_SAVED,
+                extra_counter::EXPORTED,
+                extra_counter::EXPORT_LOST,
+                extra_counter::EXPORT_SKIPPED,
+                extra_counter::DICAP_HEADERS,
+                extra_counter::DICAP_REFUSED,
+                extra_counter::DICAP_DROPPED,
+                extra_counter::DICAP_MISSING,
             ]
-            .map(|figure| (figure, 6))
+            .map(|extra_counter| (extra_counter, 6))
             .to_vec(),
             trouble: None,
         };

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fanpcap_cluster::record::MessageError;
 use fanpcap_terminal::streams;
 
-use super::places::{PROVEN, UNPROVEN};
+use super::connection_limits::{PROVEN, UNPROVEN};
 use crate::tls::{self, Proof, Tls};
 
 /// What a connection lacks.

@@ -3,7 +3,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_cluster::witness::{NodeAccount, Verdict};
+use fanpcap_cluster::loss_account::{NodeAccount, Verdict};
 
 use super::clock::rfc3339;
 use super::status::Status;
@@ -19,9 +19,9 @@ const REST: &str = "\x1b[J";
 
 /// A terminal that is given back when this value goes.
 #[derive(Debug)]
-pub(super) struct Screen(());
+pub(super) struct TerminalScreen(());
 
-impl Screen {
+impl TerminalScreen {
     /// # Errors
     ///
     /// Standard output is no terminal, or can't be written.
@@ -53,7 +53,7 @@ impl Screen {
     }
 }
 
-impl Drop for Screen {
+impl Drop for TerminalScreen {
     fn drop(&mut self) {
         // Fails if the terminal is gone.
         let _ = write!(io::stdout(), "{LEAVE}");
@@ -128,7 +128,7 @@ fn row(status: &Status, node: &NodeAccount) -> String {
 mod tests {
     use fanpcap_cluster::NodeId;
     use fanpcap_cluster::analyzer::Counters;
-    use fanpcap_cluster::witness::{Account, PortHistory};
+    use fanpcap_cluster::loss_account::{Account, PortHistory};
 
     use super::*;
 
@@ -167,15 +167,15 @@ mod tests {
             unwritten: 7,
             refused: 0,
             refusals: Vec::new(),
-            figures: Vec::new(),
+            extra_counters: Vec::new(),
             trouble: None,
         };
         let lines = lines(&status);
         let text = lines.join("\n");
         assert!(text.contains("lost at: mirror 5   ring 3   export 2   analyzer 7"));
         let row = lines.iter().find(|line| line.starts_with("000000a1"));
-        let figures: Vec<&str> = row.unwrap().split_whitespace().take(7).collect();
-        assert_eq!(figures[1..], ["100", "40", "5", "5", "3", "2"]);
+        let extra_counters: Vec<&str> = row.unwrap().split_whitespace().take(7).collect();
+        assert_eq!(extra_counters[1..], ["100", "40", "5", "5", "3", "2"]);
         let clock = "node 000000a1: its clock is 12.0 s behind the others'";
         assert!(lines.iter().any(|line| line == clock), "{text}");
         let past = "history of node 000000a2: lossy at worst, since 1970-01-01T00:00:00Z, last \

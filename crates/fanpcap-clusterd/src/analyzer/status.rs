@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use fanpcap_cluster::NodeId;
 use fanpcap_cluster::analyzer::Counters;
-use fanpcap_cluster::witness::{Account, PortHistory, Span, Verdict};
+use fanpcap_cluster::loss_account::{Account, PortHistory, Span, Verdict};
 use serde_json::{Map, Value, json};
 
 use super::clock::rfc3339;
-use super::figure::Figure;
+use super::extra_counter::ExtraCounter;
 
 /// A node whose last report is older, in nanoseconds, is named: nodes report every second.
 const LACKING: u64 = 3_000_000_000;
@@ -34,7 +34,7 @@ pub(super) struct Status {
     /// What was not believed, by the names of the reasons.
     pub(super) refusals: Vec<(&'static str, u64)>,
     /// What not every analyzer counts.
-    pub(super) figures: Vec<(Figure, u64)>,
+    pub(super) extra_counters: Vec<(ExtraCounter, u64)>,
     pub(super) trouble: Option<String>,
 }
 
@@ -96,8 +96,8 @@ impl Status {
         for (name, count) in self.refusals.iter().filter(|(_, count)| *count > 0) {
             let _ = write!(line, "; refused ({name}): {count}");
         }
-        for (figure, count) in &self.figures {
-            let name = figure.name;
+        for (extra_counter, count) in &self.extra_counters {
+            let name = extra_counter.name;
             let _ = write!(line, "; {}: {count}", name.replace('_', " "));
         }
         line + "\n"
@@ -206,8 +206,8 @@ impl Status {
         let refusals: Map<String, Value> = (self.refusals.iter())
             .map(|&(name, count)| (name.to_owned(), count.into()))
             .collect();
-        let figures: Map<String, Value> = (self.figures.iter())
-            .map(|&(figure, count)| (figure.name.to_owned(), count.into()))
+        let extra_counters: Map<String, Value> = (self.extra_counters.iter())
+            .map(|&(extra_counter, count)| (extra_counter.name.to_owned(), count.into()))
             .collect();
         let value = json!({
             "since": self.account.since,
@@ -240,7 +240,7 @@ impl Status {
             "no_topology": self.blind,
             "refused": self.refused + counters.refused_batches,
             "refusals": refusals,
-            "figures": figures,
+            "figures": extra_counters,
             "trouble": self.trouble,
             "nodes": nodes,
             "history": ports(&self.account.history),

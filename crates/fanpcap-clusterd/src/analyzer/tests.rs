@@ -23,15 +23,20 @@ mod strangers;
 use super::refusal::Reason;
 use super::*;
 use crate::keyring::Keyring;
-use crate::shipping::{Shipper, ShipperSettings, Way};
+use crate::shipping::{RecordTransport, Shipper, ShipperSettings};
 use crate::tls::Tls;
 
 fn now() -> u64 {
     Clock::start().now()
 }
 
-fn desk(listen: SocketAddr, keyring: &Arc<Keyring>, directory: Option<&Path>, bytes: u64) -> Desk {
-    Desk::open(&settings(listen, keyring, directory, bytes)).unwrap()
+fn analyzer_loop(
+    listen: SocketAddr,
+    keyring: &Arc<Keyring>,
+    directory: Option<&Path>,
+    bytes: u64,
+) -> AnalyzerLoop {
+    AnalyzerLoop::open(&settings(listen, keyring, directory, bytes)).unwrap()
 }
 
 /// Of a desk whose records wait for a fifth of a second.
@@ -40,9 +45,9 @@ fn settings<'a>(
     keyring: &'a Arc<Keyring>,
     directory: Option<&'a Path>,
     bytes: u64,
-) -> DeskSettings<'a> {
+) -> AnalyzerLoopSettings<'a> {
     let second = 1_000_000_000;
-    DeskSettings {
+    AnalyzerLoopSettings {
         listen,
         part: Part::WHOLE,
         keyring,
@@ -71,14 +76,19 @@ fn settings<'a>(
     }
 }
 
-fn shipper(node: u32, way: Way, to: SocketAddr, keyring: &Arc<Keyring>) -> Shipper {
+fn shipper(
+    node: u32,
+    transport: RecordTransport,
+    to: SocketAddr,
+    keyring: &Arc<Keyring>,
+) -> Shipper {
     let settings = ShipperSettings {
         cluster: 1,
         node: NodeId(node),
         boot: 1,
         session: 1,
         link: 1,
-        way,
+        transport,
     };
     let mut shipper = Shipper::new(settings, Arc::clone(keyring));
     shipper.follow(&[to]).unwrap();
@@ -131,10 +141,10 @@ fn two_nodes_records_come_to_one_file_each_packet_once() {
     let directory = scratch.file("records");
     let listen = free_address();
     let keyring = keyring();
-    let mut desk = desk(listen, &keyring, Some(&directory), 1 << 30);
+    let mut analyzer_loop = analyzer_loop(listen, &keyring, Some(&directory), 1 << 30);
     let mut nodes = [
-        shipper(1, Way::Tcp, listen, &keyring),
-        shipper(2, Way::Tcp, listen, &keyring),
+        shipper(1, RecordTransport::Tcp, listen, &keyring),
+        shipper(2, RecordTransport::Tcp, listen, &keyring),
     ];
     let begin = now();
     for number in 0..20_000u32 {
@@ -161,9 +171,9 @@ fn two_nodes_records_come_to_one_file_each_packet_once() {
         .collect();
     let until = Instant::now() + LIMIT;
     while closing.iter().any(|thread| !thread.is_finished()) && Instant::now() < until {
-        desk.work();
+        analyzer_loop.work();
     }
-    let status = desk.close();
+    let status = analyzer_loop.close();
     assert_eq!(status.counters.received, 30_000);
     assert_eq!(status.counters.doubles, 10_000);
     assert_eq!(
@@ -196,11 +206,11 @@ fn files_rotate_and_the_oldest_go() {
     let directory = scratch.file("records");
     let listen = free_address();
     let keyring = keyring();
-    let mut desk = desk(listen, &keyring, Some(&directory), 1000);
-    let mut node = shipper(1, Way::Tcp, listen, &keyring);
+    let mut analyzer_loop = analyzer_loop(listen, &keyring, Some(&directory), 1000);
+    let mut node = shipper(1, RecordTransport::Tcp, listen, &keyring);
     let until = Instant::now() + LIMIT;
     let mut number = 0u32;
-    while desk.close().written < 200 && Instant::now() < until {
+    while analyzer_loop.close().written < 200 && Instant::now() < until {
         for _ in 0..20 {
             let captured = number.to_be_bytes();
             let record = Record {
@@ -214,7 +224,7 @@ fn files_rotate_and_the_oldest_go() {
             number += 1;
         }
         node.flush(Revision(1), now());
-        desk.work();
+        analyzer_loop.work();
     }
     let (packets, files) = packets(&directory);
     assert_eq!(files, 3);
@@ -233,8 +243,8 @@ fn headers_a_second(listen: SocketAddr, keyring: &Arc<Keyring>) {
     // As by default: records wait for a second and are acknowledged then.
     settings.analyzer.hold = 1_000_000_000;
     settings.analyzer.most_held = 512 << 20;
-    let mut desk = Desk::open(&settings).unwrap();
-    let mut node = shipper(1, Way::Tcp, listen, keyring);
+    let mut analyzer_loop = AnalyzerLoop::open(&settings).unwrap();
+    let mut node = shipper(1, RecordTransport::Tcp, listen, keyring);
     let number = |name: &str, default: u64| {
         let text = std::env::var(name).ok();
         text.map_or(default, |text| text.parse().unwrap())
@@ -265,10 +275,10 @@ fn headers_a_second(listen: SocketAddr, keyring: &Arc<Keyring>) {
         (node.close(), took)
     });
     while !sender.is_finished() {
-        desk.work();
+        analyzer_loop.work();
     }
     let (shipped, took) = sender.join().unwrap();
-    let status = desk.close();
+    let status = analyzer_loop.close();
     println!(
         "{shipped:?}, {:?}: {:.2} M headers/s",
         status.counters,
@@ -279,11 +289,11 @@ fn headers_a_second(listen: SocketAddr, keyring: &Arc<Keyring>) {
 }
 
 /// Works until `done` says so. Returns the last status.
-fn work_until(desk: &mut Desk, done: impl Fn(&Status) -> bool) -> Status {
+fn work_until(analyzer_loop: &mut AnalyzerLoop, done: impl Fn(&Status) -> bool) -> Status {
     let until = Instant::now() + LIMIT;
     loop {
-        desk.work();
-        let status = desk.close();
+        analyzer_loop.work();
+        let status = analyzer_loop.close();
         if done(&status) || Instant::now() > until {
             return status;
         }
@@ -309,24 +319,24 @@ fn ship(node: &mut Shipper, count: u32) {
 }
 
 /// Ends nodes, and returns what they have shipped.
-fn close(desk: &mut Desk, nodes: Vec<Shipper>) -> Vec<(u64, u64)> {
+fn close(analyzer_loop: &mut AnalyzerLoop, nodes: Vec<Shipper>) -> Vec<(u64, u64)> {
     let closing = nodes
         .into_iter()
         .map(|node| thread::spawn(move || node.close()));
     let closing: Vec<_> = closing.collect();
     while closing.iter().any(|thread| !thread.is_finished()) {
-        desk.work();
+        analyzer_loop.work();
     }
     let shipped = closing.into_iter().map(|thread| thread.join().unwrap());
     shipped.map(|it| (it.sent, it.lost)).collect()
 }
 
 /// Works until the shipper's trouble has these words.
-fn await_trouble(desk: &mut Desk, node: &Shipper, words: &str) {
+fn await_trouble(analyzer_loop: &mut AnalyzerLoop, node: &Shipper, words: &str) {
     let until = Instant::now() + LIMIT;
     while !node.trouble().contains(words) {
         assert!(Instant::now() < until, "{words}: {:?}", node.trouble());
-        desk.work();
+        analyzer_loop.work();
     }
 }
 
@@ -334,21 +344,23 @@ fn await_trouble(desk: &mut Desk, node: &Shipper, words: &str) {
 fn strangers_are_refused_and_a_new_key_is_taken() {
     let listen = free_address();
     let keyring = keyring();
-    let mut desk = desk(listen, &keyring, None, 1 << 30);
+    let mut analyzer_loop = analyzer_loop(listen, &keyring, None, 1 << 30);
     let rings = [ring(None), ring(Some(2))];
     let nodes = (1..3).zip(&rings).map(|(node, ring)| {
-        let mut stranger = shipper(node, Way::Tcp, listen, ring);
+        let mut stranger = shipper(node, RecordTransport::Tcp, listen, ring);
         ship(&mut stranger, 10);
         stranger
     });
     let nodes: Vec<Shipper> = nodes.collect();
-    await_trouble(&mut desk, &nodes[0], "closed the connection");
+    await_trouble(&mut analyzer_loop, &nodes[0], "closed the connection");
     await_trouble(
-        &mut desk,
+        &mut analyzer_loop,
         &nodes[1],
         "it has another key: compare 'key_file'",
     );
-    let status = work_until(&mut desk, |status| refused(status, Reason::Key) > 1);
+    let status = work_until(&mut analyzer_loop, |status| {
+        refused(status, Reason::Key) > 1
+    });
     assert!(refused(&status, Reason::Key) > 1, "{status:?}");
     assert_eq!(status.counters.received, 0);
     assert!(status.line().contains("; refused (key): "));
@@ -356,24 +368,26 @@ fn strangers_are_refused_and_a_new_key_is_taken() {
     for ring in &rings {
         ring.set(Some(tls_of(1, None)));
     }
-    let status = work_until(&mut desk, |status| status.counters.delivered == 20);
+    let status = work_until(&mut analyzer_loop, |status| status.counters.delivered == 20);
     assert_eq!(status.counters.delivered, 20);
-    assert_eq!(close(&mut desk, nodes), [(10, 0), (10, 0)]);
+    assert_eq!(close(&mut analyzer_loop, nodes), [(10, 0), (10, 0)]);
 }
 
 #[test]
 fn a_node_with_a_key_and_an_analyzer_without_say_what_to_do() {
     let listen = free_address();
     let open = ring(None);
-    let mut desk = desk(listen, &open, None, 1 << 30);
-    let mut node = shipper(1, Way::Tcp, listen, &keyring());
+    let mut analyzer_loop = analyzer_loop(listen, &open, None, 1 << 30);
+    let mut node = shipper(1, RecordTransport::Tcp, listen, &keyring());
     ship(&mut node, 10);
     await_trouble(
-        &mut desk,
+        &mut analyzer_loop,
         &node,
         "compare 'key_file' and 'records_certificate'",
     );
-    let status = work_until(&mut desk, |status| refused(status, Reason::Key) > 0);
+    let status = work_until(&mut analyzer_loop, |status| {
+        refused(status, Reason::Key) > 0
+    });
     assert!(refused(&status, Reason::Key) > 0 && status.counters.received == 0);
 }
 
@@ -381,22 +395,24 @@ fn a_node_with_a_key_and_an_analyzer_without_say_what_to_do() {
 fn a_key_is_changed_in_three_steps_and_nothing_is_lost() {
     let listen = free_address();
     let (analyzer, of_node) = (ring(Some(1)), ring(Some(1)));
-    let mut desk = desk(listen, &analyzer, None, 1 << 30);
-    let mut node = shipper(1, Way::Tcp, listen, &of_node);
+    let mut analyzer_loop = analyzer_loop(listen, &analyzer, None, 1 << 30);
+    let mut node = shipper(1, RecordTransport::Tcp, listen, &of_node);
     let mut count = 0;
     for (key, other) in [(1, None), (1, Some(2)), (2, Some(1)), (2, None)] {
         for ring in [&of_node, &analyzer] {
             ring.set(Some(tls_of(key, other)));
             ship(&mut node, 10);
             count += 10;
-            let status = work_until(&mut desk, |status| status.counters.delivered == count);
+            let status = work_until(&mut analyzer_loop, |status| {
+                status.counters.delivered == count
+            });
             assert_eq!(status.counters.delivered, count);
             assert_eq!(refused(&status, Reason::Key), 0);
         }
     }
     // Who has only the old key is out.
-    let mut old = shipper(2, Way::Tcp, listen, &ring(Some(1)));
+    let mut old = shipper(2, RecordTransport::Tcp, listen, &ring(Some(1)));
     ship(&mut old, 1);
-    await_trouble(&mut desk, &old, "it has another key");
-    assert_eq!(close(&mut desk, vec![node]), [(count, 0)]);
+    await_trouble(&mut analyzer_loop, &old, "it has another key");
+    assert_eq!(close(&mut analyzer_loop, vec![node]), [(count, 0)]);
 }

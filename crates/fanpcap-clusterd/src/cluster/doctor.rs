@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::selected;
 use crate::conf::{Conf, Engine, Role};
-use crate::{engine, hold};
+use crate::{engine, pins};
 
 /// How long doctor waits for a coordinator's reply.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -183,7 +183,7 @@ impl Device {
             device.has_address = address::has_address(link.index)?;
             device.leads_out = route::leads_through(link.index)?;
             // Who may not look at the lock says nothing.
-            device.has_agent = hold::has_agent(link.index).unwrap_or(false);
+            device.has_agent = pins::has_agent(link.index).unwrap_or(false);
         }
         Ok(device)
     }
@@ -269,7 +269,7 @@ fn orphans() -> Result<Vec<String>> {
         };
         let is_selection = bpf::program_name(xdp.program).is_ok_and(|it| it.starts_with(SELECTION));
         // Who may not look at the lock says nothing.
-        if is_selection && matches!(hold::has_agent(link.index), Ok(false)) {
+        if is_selection && matches!(pins::has_agent(link.index), Ok(false)) {
             orphans.push(link.name);
         }
     }
@@ -288,9 +288,9 @@ fn leader(conf: Conf) -> Result<Option<Key>, String> {
     }
     let (to, answer) = channel();
     let look = move || {
-        let picture = engine::operator_side(&conf).and_then(|mut side| side.look());
+        let status = engine::operator_side(&conf).and_then(|mut side| side.look());
         // Nobody waits any more.
-        let _ = to.send(picture.map(|it| {
+        let _ = to.send(status.map(|it| {
             let topology = it.view.topology.map(|(_, topology)| topology.selection.key);
             it.leader.map(|_| topology)
         }));

@@ -18,7 +18,7 @@ use std::str::FromStr;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use clap::builder::PossibleValuesParser;
-use fanpcap_cluster::analyzer::Twins;
+use fanpcap_cluster::analyzer::Deduplicator;
 use fanpcap_select::Key;
 use fanpcap_terminal::streams;
 
@@ -45,14 +45,14 @@ pub(crate) struct Arguments {
     /// When buckets moved, in seconds since 1970; may be given several times. Under round_robin and
     /// sequence there are duplicates only at these times
     #[arg(long, value_name = "FROM..UNTIL")]
-    moved: Vec<Moved>,
+    moved: Vec<MoveTime>,
 }
 
 /// A time in which buckets moved, in nanoseconds since 1970.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Moved(RangeInclusive<u64>);
+struct MoveTime(RangeInclusive<u64>);
 
-impl FromStr for Moved {
+impl FromStr for MoveTime {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> Result<Self> {
@@ -73,16 +73,16 @@ impl FromStr for Moved {
 }
 
 /// Which packets are compared.
-struct Compared {
+struct ComparedPackets {
     /// If set, only packets with a stamp in one of these ranges.
     only: Option<Vec<RangeInclusive<u64>>>,
 }
 
-impl Compared {
+impl ComparedPackets {
     /// The packets that may be duplicates under this key, with stamps up to `window` nanoseconds
     /// apart.
-    fn of(key: Key, moved: &[Moved], window: u64) -> Self {
-        let wider = |Moved(times): &Moved| {
+    fn of(key: Key, moved: &[MoveTime], window: u64) -> Self {
+        let wider = |MoveTime(times): &MoveTime| {
             times.start().saturating_sub(window)..=times.end().saturating_add(window)
         };
         Self {
@@ -108,18 +108,18 @@ fn key(arguments: &Arguments) -> Result<Key> {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let seed = RandomState::new().hash_one("twins");
     let window = arguments.window.saturating_mul(1_000_000);
-    let compared = Compared::of(key(arguments)?, &arguments.moved, window);
+    let compared = ComparedPackets::of(key(arguments)?, &arguments.moved, window);
     if compared.only.as_ref().is_some_and(Vec::is_empty) {
         streams::note(
             "no packet is removed: under round_robin and sequence there are doubles only while \
              buckets move; --moved says when\n",
         );
     }
-    let mut twins = Twins::new(window, seed);
+    let mut deduplicator = Deduplicator::new(window, seed);
     let mut keep = |file: usize, stamp: u64, wire_length: u32, captured: &[u8]| {
         let file = u16::try_from(file).unwrap_or(u16::MAX);
         // A file does not say packets' buckets.
-        !compared.has(stamp) || !twins.is_double(stamp, file, (0, wire_length, captured))
+        !compared.has(stamp) || !deduplicator.is_double(stamp, file, (0, wire_length, captured))
     };
     let merged = fanpcap_merge::merge_kept(&arguments.files, &arguments.output, &mut keep)?;
     for (path, part) in arguments.files.iter().zip(&merged.parts) {
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn times_are_seconds_with_a_part() {
-        let moved = |text: &str| text.parse::<Moved>().map(|moved| moved.0).ok();
+        let moved = |text: &str| text.parse::<MoveTime>().map(|moved| moved.0).ok();
         let second = 1_000_000_000;
         assert_eq!(moved("7..8"), Some(7 * second..=8 * second));
         assert_eq!(moved("7.5..7.000000001"), None);

@@ -7,12 +7,12 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use fanpcap_cluster::{Live, NodeId, Phase, Picture, Revision, Setup, Topology, View};
+use fanpcap_cluster::{ClusterStatus, LiveNode, NodeId, Phase, Revision, Setup, Topology, View};
 use fanpcap_terminal::streams;
 use serde_json::{Value, json};
 
 use self::sums::Sums;
-use super::waiting::Notice;
+use super::waiting::WaitingNotice;
 use crate::conf::{Conf, PATH};
 use crate::engine;
 use crate::fixed::UNKNOWN;
@@ -37,10 +37,10 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let [file] = &arguments.config[..] {
-        let (cluster, picture) = look(file)?;
+        let (cluster, status) = look(file)?;
         let text = match arguments.json {
-            true => format!("{}\n", object(&cluster, &picture)),
-            false => table(&cluster, &picture),
+            true => format!("{}\n", object(&cluster, &status)),
+            false => table(&cluster, &status),
         };
         streams::print(&text)?;
         return Ok(ExitCode::SUCCESS);
@@ -58,20 +58,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// A cluster's name, and what can be seen of it.
-fn look(file: &Path) -> Result<(String, Picture)> {
+fn look(file: &Path) -> Result<(String, ClusterStatus)> {
     let conf = Conf::load(file)?;
-    let notice = Notice::of(&conf);
-    let picture = engine::operator_side(&conf)?.look()?;
+    let notice = WaitingNotice::of(&conf);
+    let status = engine::operator_side(&conf)?.look()?;
     drop(notice);
-    Ok((conf.cluster, picture))
+    Ok((conf.cluster, status))
 }
 
 /// What an operator should know or do, a sentence each.
-fn notes(picture: &Picture) -> Vec<String> {
-    let rows = rows(&picture.view);
+fn notes(status: &ClusterStatus) -> Vec<String> {
+    let rows = rows(&status.view);
     let has_buckets =
         |row: &&Row| row.live.is_none() && row.weight.is_some_and(|weight| weight > 0);
-    let is_fixed = picture.notes.iter().any(|note| note == UNKNOWN);
+    let is_fixed = status.notes.iter().any(|note| note == UNKNOWN);
     let silent = rows
         .iter()
         .filter(|_| !is_fixed)
@@ -84,7 +84,7 @@ fn notes(picture: &Picture) -> Vec<String> {
              'fanpcap cluster drain {node}' gives them to the others"
         )
     });
-    let topology = picture.view.topology.as_ref();
+    let topology = status.view.topology.as_ref();
     let is_stable = topology.is_some_and(|(_, it)| it.phase() == Phase::Stable);
     let apart = rows.iter().filter_map(|row| match row.state() {
         "ahead" => Some(row.ahead()),
@@ -93,11 +93,11 @@ fn notes(picture: &Picture) -> Vec<String> {
     });
     let by = topology.map(|(_, it)| it.selection.key);
     let setups = setup::notes(&rows, by);
-    let wishes = &picture.view.wishes;
-    let named: BTreeSet<NodeId> = wishes
+    let desired = &status.view.desired;
+    let named: BTreeSet<NodeId> = desired
         .drained
         .iter()
-        .chain(wishes.weights.keys())
+        .chain(desired.weights.keys())
         .copied()
         .collect();
     let is_here = |node: &NodeId| rows.iter().any(|row| row.node == *node);
@@ -108,7 +108,7 @@ fn notes(picture: &Picture) -> Vec<String> {
              'fanpcap cluster drain {node} --undo' or 'fanpcap cluster weight {node}'"
         )
     });
-    picture
+    status
         .notes
         .iter()
         .cloned()
@@ -122,7 +122,7 @@ fn notes(picture: &Picture) -> Vec<String> {
 /// The known facts about a node.
 pub(crate) struct Row {
     pub(crate) node: NodeId,
-    live: Option<Live>,
+    live: Option<LiveNode>,
     /// Its weight in the topology; `None`: it has no seat.
     weight: Option<u16>,
     /// Buckets that only this node owns.
@@ -138,14 +138,14 @@ pub(crate) struct Row {
 pub(crate) fn rows(view: &View) -> Vec<Row> {
     let topology = view.topology.as_ref();
     let live = view.live.iter().map(|live| live.announcement.node);
-    let seats = topology.map_or(&[][..], |(_, topology)| &topology.seats);
-    let nodes: BTreeSet<NodeId> = live.chain(seats.iter().map(|seat| seat.node)).collect();
+    let entries = topology.map_or(&[][..], |(_, topology)| &topology.nodes);
+    let nodes: BTreeSet<NodeId> = live.chain(entries.iter().map(|entry| entry.node)).collect();
     let row = |node: NodeId| {
         let live = view.live.iter().find(|live| live.announcement.node == node);
-        let seat = seats.iter().find(|seat| seat.node == node);
+        let entry = entries.iter().find(|entry| entry.node == node);
         let count = |phase| {
             let captures = |topology: &Topology, bucket| {
-                seat.is_some_and(|seat| topology.captures(seat.slot, bucket) == Some(phase))
+                entry.is_some_and(|entry| topology.captures(entry.slot, bucket) == Some(phase))
             };
             let buckets = topology.map_or(0, |(_, topology)| topology.owners.len());
             let mine = |bucket: &usize| topology.is_some_and(|(_, it)| captures(it, *bucket));
@@ -155,10 +155,10 @@ pub(crate) fn rows(view: &View) -> Vec<Row> {
         Row {
             node,
             live: live.copied(),
-            weight: seat.map(|seat| seat.weight),
+            weight: entry.map(|entry| entry.weight),
             buckets: count(Phase::Stable),
             moving: count(Phase::Union),
-            is_drained: view.wishes.drained.contains(&node),
+            is_drained: view.desired.drained.contains(&node),
             revision,
         }
     };
@@ -212,10 +212,10 @@ fn phase(topology: &Topology) -> &'static str {
     }
 }
 
-fn table(cluster: &str, picture: &Picture) -> String {
-    let leader = picture.leader.as_deref().unwrap_or("none");
+fn table(cluster: &str, status: &ClusterStatus) -> String {
+    let leader = status.leader.as_deref().unwrap_or("none");
     let mut text = format!("cluster {cluster}, coordinator {leader}\n");
-    let topology = picture.view.topology.as_ref();
+    let topology = status.view.topology.as_ref();
     text += &topology.map_or("no topology yet\n".to_owned(), |(revision, topology)| {
         let filter = topology.filter.as_ref();
         format!(
@@ -230,7 +230,7 @@ fn table(cluster: &str, picture: &Picture) -> String {
         text,
         "\nnode      state    weight  buckets  moving  mode          version  address"
     );
-    for row in rows(&picture.view) {
+    for row in rows(&status.view) {
         let weight = row
             .weight
             .map_or("-".to_owned(), |weight| weight.to_string());
@@ -253,14 +253,14 @@ fn table(cluster: &str, picture: &Picture) -> String {
              {address}"
         );
     }
-    for note in notes(picture) {
+    for note in notes(status) {
         let _ = writeln!(text, "\n{note}");
     }
     text
 }
 
-fn object(cluster: &str, picture: &Picture) -> Value {
-    let topology = picture.view.topology.as_ref().map(|(revision, topology)| {
+fn object(cluster: &str, status: &ClusterStatus) -> Value {
+    let topology = status.view.topology.as_ref().map(|(revision, topology)| {
         json!({
             "revision": revision.0,
             "epoch": topology.epoch,
@@ -269,7 +269,7 @@ fn object(cluster: &str, picture: &Picture) -> Value {
             "filter": topology.filter.as_ref().map(|it| &it.text),
         })
     });
-    let nodes = rows(&picture.view).into_iter().map(|row| {
+    let nodes = rows(&status.view).into_iter().map(|row| {
         let setup = row.setup();
         json!({
             "node": row.node.to_string(),
@@ -289,9 +289,9 @@ fn object(cluster: &str, picture: &Picture) -> Value {
     json!({
         "schema": 1,
         "cluster": cluster,
-        "coordinator": picture.leader,
+        "coordinator": status.leader,
         "topology": topology,
         "nodes": nodes.collect::<Vec<_>>(),
-        "notes": notes(picture),
+        "notes": notes(status),
     })
 }

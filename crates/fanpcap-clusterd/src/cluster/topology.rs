@@ -10,7 +10,7 @@ use fanpcap_cluster::{Revision, Topology};
 use fanpcap_terminal::streams;
 use serde_json::{Value, json};
 
-use super::waiting::Notice;
+use super::waiting::WaitingNotice;
 use crate::conf::{Conf, PATH};
 use crate::engine;
 
@@ -27,10 +27,10 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let conf = Conf::load(&arguments.config)?;
-    let notice = Notice::of(&conf);
-    let picture = engine::operator_side(&conf)?.look()?;
+    let notice = WaitingNotice::of(&conf);
+    let status = engine::operator_side(&conf)?.look()?;
     drop(notice);
-    let topology = picture.view.topology;
+    let topology = status.view.topology;
     let (revision, topology) = topology.context("the cluster has no topology yet")?;
     let text = match arguments.json {
         true => format!("{}\n", object(revision, &topology)),
@@ -50,11 +50,11 @@ fn slots(owners: &Owners) -> Vec<Option<u8>> {
 
 /// The topology without the hash's initial value, which is a secret.
 fn object(revision: Revision, topology: &Topology) -> Value {
-    let nodes = topology.seats.iter().map(|seat| {
+    let nodes = topology.nodes.iter().map(|entry| {
         json!({
-            "slot": seat.slot.0,
-            "node": seat.node.to_string(),
-            "weight": seat.weight,
+            "slot": entry.slot.0,
+            "node": entry.node.to_string(),
+            "weight": entry.weight,
         })
     });
     let analyzers = topology.analyzers.iter().map(ToString::to_string);
@@ -67,7 +67,7 @@ fn object(revision: Revision, topology: &Topology) -> Value {
         "nodes": nodes.collect::<Vec<_>>(),
         "analyzers": analyzers.collect::<Vec<_>>(),
         "owners": slots(&topology.owners),
-        "heirs": topology.heirs.as_deref().map(slots),
+        "heirs": topology.new_owners.as_deref().map(slots),
     })
 }
 
@@ -75,15 +75,15 @@ fn object(revision: Revision, topology: &Topology) -> Value {
 fn text(revision: Revision, topology: &Topology) -> String {
     let key = topology.selection.key.name();
     let mut text = format!("topology {revision}, epoch {}, key {key}\n", topology.epoch);
-    for seat in &topology.seats {
+    for entry in &topology.nodes {
         text += &format!(
             "slot {:3}: node {}, weight {}\n",
-            seat.slot.0, seat.node, seat.weight
+            entry.slot.0, entry.node, entry.weight
         );
     }
     let tables = [
         ("owners", Some(&topology.owners)),
-        ("heirs", topology.heirs.as_ref()),
+        ("heirs", topology.new_owners.as_ref()),
     ];
     for (name, table) in tables {
         let Some(table) = table else {
@@ -105,7 +105,7 @@ fn text(revision: Revision, topology: &Topology) -> String {
 mod tests {
     use fanpcap_buckets::Slot;
     use fanpcap_cluster::NodeId;
-    use fanpcap_cluster::reshape::{self, Goal, Member};
+    use fanpcap_cluster::reshape::{self, ChangeTarget, Member};
     use fanpcap_select::Selection;
 
     use super::*;
@@ -120,8 +120,8 @@ mod tests {
             initial: 987_654_321,
             ..Selection::default()
         };
-        let mut topology = reshape::first(&Goal::new(None, &members, secret, &[]).unwrap());
-        topology.heirs = Some(Box::new([Some(Slot(1)); 4096]));
+        let mut topology = reshape::first(&ChangeTarget::new(None, &members, secret, &[]).unwrap());
+        topology.new_owners = Some(Box::new([Some(Slot(1)); 4096]));
         let shown = object(Revision(7), &topology);
         assert_eq!(
             shown["nodes"][1],

@@ -12,11 +12,11 @@ use crate::conf::{Conf, Engine};
 const SILENT: Duration = Duration::from_secs(1);
 
 /// Prints a line on standard error, unless it is dropped before [`SILENT`] has passed.
-pub(super) struct Notice {
+pub(super) struct WaitingNotice {
     _waits: Sender<()>,
 }
 
-impl Notice {
+impl WaitingNotice {
     /// A line that says which engine must reply. An engine in the settings alone replies at once.
     pub(super) fn of(conf: &Conf) -> Self {
         let (wait, dropped) = mpsc::channel();

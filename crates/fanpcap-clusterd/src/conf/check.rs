@@ -11,12 +11,12 @@ use fanpcap_select::{Key as SelectionKey, Selection};
 use super::file::Entry;
 use super::keys::Key;
 use super::value::Value;
-use super::{Conf, Embedded, Engine, Etcd, Mode, Placed, Records};
-use crate::shipping::Way;
+use super::{Conf, Embedded, Engine, Etcd, Located, Mode, Records};
+use crate::shipping::RecordTransport;
 
 /// The settings of a file, checked together.
 pub(super) fn conf(entries: &[Entry], source: &str) -> Result<Conf, Report> {
-    let found = Found { entries, source };
+    let found = FileEntries { entries, source };
     let engine = found.engine()?;
     found.check_engine()?;
     let conf = Conf {
@@ -52,12 +52,12 @@ pub(super) fn conf(entries: &[Entry], source: &str) -> Result<Conf, Report> {
 const OF_CAPTURE: [Key; 3] = [Key::Header, Key::Transport, Key::DicapPort];
 
 /// The entries of a file.
-struct Found<'a> {
+struct FileEntries<'a> {
     entries: &'a [Entry],
     source: &'a str,
 }
 
-impl<'a> Found<'a> {
+impl<'a> FileEntries<'a> {
     fn entry(&self, key: Key) -> Option<&'a Entry> {
         self.entries.iter().find(|entry| entry.row.key == key)
     }
@@ -80,10 +80,10 @@ impl<'a> Found<'a> {
         }
     }
 
-    fn filter(&self) -> Option<Placed<String>> {
+    fn filter(&self) -> Option<Located<String>> {
         let place = self.entry(Key::Filter)?.at.clone();
         let value = self.name(Key::Filter)?;
-        Some(Placed { value, place })
+        Some(Located { value, place })
     }
 
     fn word(&self, key: Key) -> Option<&'static str> {
@@ -118,12 +118,12 @@ impl<'a> Found<'a> {
         }
     }
 
-    fn files(&self, key: Key) -> Vec<Placed<PathBuf>> {
+    fn files(&self, key: Key) -> Vec<Located<PathBuf>> {
         let file = |entry: &Entry| {
             let (Value::Path(path), true) = (&entry.value, entry.row.key == key) else {
                 return None;
             };
-            Some(Placed {
+            Some(Located {
                 value: path.clone(),
                 place: entry.at.clone(),
             })
@@ -131,7 +131,7 @@ impl<'a> Found<'a> {
         self.entries.iter().filter_map(file).collect()
     }
 
-    fn file(&self, key: Key) -> Option<Placed<PathBuf>> {
+    fn file(&self, key: Key) -> Option<Located<PathBuf>> {
         self.files(key).pop()
     }
 
@@ -286,10 +286,10 @@ impl<'a> Found<'a> {
         }
     }
 
-    fn transport(&self) -> Way {
+    fn transport(&self) -> RecordTransport {
         match self.word(Key::Transport) {
-            Some("dicap") => Way::Dicap(self.port(Key::DicapPort)),
-            _ => Way::Tcp,
+            Some("dicap") => RecordTransport::Dicap(self.port(Key::DicapPort)),
+            _ => RecordTransport::Tcp,
         }
     }
 
@@ -334,7 +334,7 @@ impl<'a> Found<'a> {
             }
             Mode::Capture
                 if self.entry(Key::DicapPort).is_some()
-                    && !matches!(conf.transport, Way::Dicap(_)) =>
+                    && !matches!(conf.transport, RecordTransport::Dicap(_)) =>
             {
                 let message = "'dicap_port' is for transport 'dicap'";
                 let fault = Fault::new("cluster-settings-bad", message);

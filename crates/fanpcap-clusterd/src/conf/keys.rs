@@ -1,6 +1,6 @@
 //! The table of cluster.conf's keys: the name of each, its type of value, and the engine it is for.
 
-use super::value::{Takes, WEIGHT_MAX};
+use super::value::{Type, WEIGHT_MAX};
 
 /// A key of cluster.conf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -58,7 +58,7 @@ const ANSWERS: &[&str] = &["no", "yes"];
 pub(crate) struct Row {
     pub(crate) key: Key,
     pub(crate) name: &'static str,
-    pub(crate) takes: Takes,
+    pub(crate) takes: Type,
     /// The engine that has the key; `None` for all.
     pub(crate) engine: Option<&'static str>,
     /// How often the key may stand in a file.
@@ -66,7 +66,7 @@ pub(crate) struct Row {
 }
 
 /// A key of all engines.
-const fn row(key: Key, name: &'static str, takes: Takes) -> Row {
+const fn row(key: Key, name: &'static str, takes: Type) -> Row {
     Row {
         key,
         name,
@@ -91,46 +91,46 @@ impl Row {
 
 /// All keys. A test compares the table with cluster.conf(5).
 pub(crate) static KEYS: [Row; 35] = [
-    row(Key::Cluster, "cluster", Takes::Name),
-    row(Key::Secrets, "key_file", Takes::Path).times(2),
-    row(Key::Engine, "engine", Takes::Choice(ENGINES)),
-    row(Key::Coordinators, "coordinators", Takes::Addresses).of("embedded"),
-    row(Key::Multicast, "multicast", Takes::Group).of("embedded"),
-    row(Key::MulticastTtl, "multicast_ttl", Takes::Number(1, 255)).of("embedded"),
-    row(Key::Heartbeat, "heartbeat", Takes::Time(100, 60_000)).of("embedded"),
-    row(Key::Offline, "offline", Takes::Time(300, 600_000)).of("embedded"),
-    row(Key::Etcd, "etcd", Takes::Urls).of("etcd"),
-    row(Key::EtcdCa, "etcd_ca", Takes::Path).of("etcd"),
-    row(Key::EtcdCertificate, "etcd_certificate", Takes::Path).of("etcd"),
-    row(Key::EtcdPrivate, "etcd_key", Takes::Path).of("etcd"),
-    row(Key::EtcdUser, "etcd_user", Takes::Name).of("etcd"),
-    row(Key::EtcdPasswordFile, "etcd_password_file", Takes::Path).of("etcd"),
+    row(Key::Cluster, "cluster", Type::Name),
+    row(Key::Secrets, "key_file", Type::Path).times(2),
+    row(Key::Engine, "engine", Type::Choice(ENGINES)),
+    row(Key::Coordinators, "coordinators", Type::Addresses).of("embedded"),
+    row(Key::Multicast, "multicast", Type::Group).of("embedded"),
+    row(Key::MulticastTtl, "multicast_ttl", Type::Number(1, 255)).of("embedded"),
+    row(Key::Heartbeat, "heartbeat", Type::Time(100, 60_000)).of("embedded"),
+    row(Key::Offline, "offline", Type::Time(300, 600_000)).of("embedded"),
+    row(Key::Etcd, "etcd", Type::Urls).of("etcd"),
+    row(Key::EtcdCa, "etcd_ca", Type::Path).of("etcd"),
+    row(Key::EtcdCertificate, "etcd_certificate", Type::Path).of("etcd"),
+    row(Key::EtcdPrivate, "etcd_key", Type::Path).of("etcd"),
+    row(Key::EtcdUser, "etcd_user", Type::Name).of("etcd"),
+    row(Key::EtcdPasswordFile, "etcd_password_file", Type::Path).of("etcd"),
     row(
         Key::EtcdUnencrypted,
         "etcd_unencrypted",
-        Takes::Choice(ANSWERS),
+        Type::Choice(ANSWERS),
     )
     .of("etcd"),
-    row(Key::Lease, "lease", Takes::Time(2000, 600_000)).of("etcd"),
-    row(Key::Nodes, "nodes", Takes::Nodes).of("fixed"),
-    row(Key::Initial, "initial", Takes::Number(0, u32::MAX)).of("fixed"),
-    row(Key::Node, "node", Takes::Node),
-    row(Key::Address, "address", Takes::Ip),
-    row(Key::Weight, "weight", Takes::Number(1, WEIGHT_MAX)),
-    row(Key::Device, "device", Takes::Devices),
-    row(Key::Beacon, "beacon", Takes::Device),
-    row(Key::Mode, "mode", Takes::Choice(MODES)),
-    row(Key::Header, "header", Takes::Number(34, 234)),
-    row(Key::Select, "select", Takes::Choice(SELECTIONS)),
-    row(Key::Filter, "filter", Takes::Text),
-    row(Key::Analyzers, "analyzers", Takes::Addresses),
-    row(Key::Transport, "transport", Takes::Choice(TRANSPORTS)),
-    row(Key::RecordsCa, "records_ca", Takes::Path),
-    row(Key::RecordsCertificate, "records_certificate", Takes::Path),
-    row(Key::RecordsPrivate, "records_key", Takes::Path),
-    row(Key::DicapPort, "dicap_port", Takes::Number(1, 65_535)),
-    row(Key::Dwell, "dwell", Takes::Time(10, 60_000)),
-    row(Key::HoldDown, "hold_down", Takes::Time(0, 3_600_000)),
+    row(Key::Lease, "lease", Type::Time(2000, 600_000)).of("etcd"),
+    row(Key::Nodes, "nodes", Type::Nodes).of("fixed"),
+    row(Key::Initial, "initial", Type::Number(0, u32::MAX)).of("fixed"),
+    row(Key::Node, "node", Type::Node),
+    row(Key::Address, "address", Type::Ip),
+    row(Key::Weight, "weight", Type::Number(1, WEIGHT_MAX)),
+    row(Key::Device, "device", Type::Devices),
+    row(Key::Beacon, "beacon", Type::Device),
+    row(Key::Mode, "mode", Type::Choice(MODES)),
+    row(Key::Header, "header", Type::Number(34, 234)),
+    row(Key::Select, "select", Type::Choice(SELECTIONS)),
+    row(Key::Filter, "filter", Type::Text),
+    row(Key::Analyzers, "analyzers", Type::Addresses),
+    row(Key::Transport, "transport", Type::Choice(TRANSPORTS)),
+    row(Key::RecordsCa, "records_ca", Type::Path),
+    row(Key::RecordsCertificate, "records_certificate", Type::Path),
+    row(Key::RecordsPrivate, "records_key", Type::Path),
+    row(Key::DicapPort, "dicap_port", Type::Number(1, 65_535)),
+    row(Key::Dwell, "dwell", Type::Time(10, 60_000)),
+    row(Key::HoldDown, "hold_down", Type::Time(0, 3_600_000)),
 ];
 
 impl Key {
@@ -176,13 +176,13 @@ mod tests {
     fn the_manual_page_has_every_choice_and_limit() {
         for (row, (name, text)) in KEYS.iter().zip(described()) {
             let mut words = Vec::new();
-            if let Takes::Choice(choices) = row.takes {
+            if let Type::Choice(choices) = row.takes {
                 words.extend(choices.iter().map(|word| (*word).to_owned()));
             }
-            if let Takes::Number(min, max) = row.takes {
+            if let Type::Number(min, max) = row.takes {
                 words.extend([min, max].map(|limit| limit.to_string()));
             }
-            if let Takes::Time(min, max) = row.takes {
+            if let Type::Time(min, max) = row.takes {
                 words.extend([min, max].map(shown));
             }
             for word in words {

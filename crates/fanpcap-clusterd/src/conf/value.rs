@@ -27,7 +27,7 @@ pub(crate) enum Value {
 
 /// The type of a key's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Takes {
+pub(crate) enum Type {
     /// Letters, digits, `.`, `_` and `-`.
     Name,
     /// A device's name.
@@ -69,7 +69,7 @@ const DEVICES: usize = 8;
 /// Greatest weight of a node.
 pub(crate) const WEIGHT_MAX: u32 = 1000;
 
-impl Takes {
+impl Type {
     /// Parses a value.
     pub(crate) fn value(self, text: &str) -> Result<Value, Fault> {
         match self {
@@ -288,36 +288,36 @@ fn list<T>(
 mod tests {
     use super::*;
 
-    fn refused(takes: Takes, text: &str) -> (usize, String) {
+    fn refused(takes: Type, text: &str) -> (usize, String) {
         let fault = takes.value(text).unwrap_err();
         (fault.offset, fault.to_string())
     }
 
     #[test]
     fn values_of_each_type() {
-        let time = Takes::Time(10, 60_000);
+        let time = Type::Time(10, 60_000);
         assert_eq!(
             time.value("250ms"),
             Ok(Value::Time(Duration::from_millis(250)))
         );
         assert_eq!(time.value("5s"), Ok(Value::Time(Duration::from_secs(5))));
-        assert_eq!(Takes::Node.value("00A1"), Ok(Value::Node(NodeId(0xa1))));
+        assert_eq!(Type::Node.value("00A1"), Ok(Value::Node(NodeId(0xa1))));
         let nodes = vec![(NodeId(1), 1), (NodeId(2), 30)];
-        assert_eq!(Takes::Nodes.value("1, 2*30"), Ok(Value::Nodes(nodes)));
+        assert_eq!(Type::Nodes.value("1, 2*30"), Ok(Value::Nodes(nodes)));
         let urls = vec!["https://[fd00::1]:2379".to_owned()];
         assert_eq!(
-            Takes::Urls.value("https://[fd00::1]:2379/"),
+            Type::Urls.value("https://[fd00::1]:2379/"),
             Ok(Value::Urls(urls))
         );
-        assert!(Takes::Group.value("239.255.70.1:7700").is_ok());
-        assert!(Takes::Path.value("/etc/x").is_ok());
+        assert!(Type::Group.value("239.255.70.1:7700").is_ok());
+        assert!(Type::Path.value("/etc/x").is_ok());
         let devices = ["eth1", "eth2"].map(str::to_owned).to_vec();
-        assert_eq!(Takes::Devices.value("eth1,eth2"), Ok(Value::Names(devices)));
+        assert_eq!(Type::Devices.value("eth1,eth2"), Ok(Value::Names(devices)));
     }
 
     #[test]
     fn what_is_wrong_is_shown_at_its_place() {
-        let time = Takes::Time(10, 60_000);
+        let time = Type::Time(10, 60_000);
         for text in ["", "5", "s", "ms", "-1s", "1.5s", "5 s", "5m"] {
             assert!(refused(time, text).1.contains("is no time"), "{text}");
         }
@@ -325,40 +325,40 @@ mod tests {
             let (_, said) = refused(time, text);
             assert!(said.ends_with("from 10ms to 60s"), "{text}: {said}");
         }
-        assert_eq!(refused(Takes::Nodes, "1, x").0, 3);
-        assert_eq!(refused(Takes::Nodes, "1, 2*0").0, 5);
+        assert_eq!(refused(Type::Nodes, "1, x").0, 3);
+        assert_eq!(refused(Type::Nodes, "1, 2*0").0, 5);
         assert!(
-            refused(Takes::Nodes, "a1, A1")
+            refused(Type::Nodes, "a1, A1")
                 .1
                 .contains("000000a1 is there twice")
         );
-        assert_eq!(refused(Takes::Addresses, "1.2.3.4:5, 1.2.3.4").0, 11);
-        let choice = Takes::Choice(&["embedded", "etcd"]);
+        assert_eq!(refused(Type::Addresses, "1.2.3.4:5, 1.2.3.4").0, 11);
+        let choice = Type::Choice(&["embedded", "etcd"]);
         assert!(refused(choice, "etdc").1.ends_with("did you mean 'etcd'?"));
         for text in ["", "0", "g", "123456789", "+1"] {
-            assert!(refused(Takes::Node, text).1.contains("node id"), "{text}");
+            assert!(refused(Type::Node, text).1.contains("node id"), "{text}");
         }
         for (takes, text) in [
-            (Takes::Name, "a b"),
-            (Takes::Device, "eth0/1"),
-            (Takes::Device, "abcdefghijklmnop"),
-            (Takes::Devices, "eth1,"),
-            (Takes::Devices, "eth1, eth2, eth1"),
-            (Takes::Devices, "1, 2, 3, 4, 5, 6, 7, 8, 9"),
-            (Takes::Path, "x"),
-            (Takes::Ip, "10.0.0"),
-            (Takes::Group, "10.0.0.1:5"),
-            (Takes::Urls, "etcd:2379"),
-            (Takes::Urls, "https://"),
-            (Takes::Urls, "https://a/b"),
-            (Takes::Addresses, "10.0.0.1:0"),
-            (Takes::Addresses, "0.0.0.0:5"),
-            (Takes::Addresses, "[::]:5"),
-            (Takes::Ip, "0.0.0.0"),
+            (Type::Name, "a b"),
+            (Type::Device, "eth0/1"),
+            (Type::Device, "abcdefghijklmnop"),
+            (Type::Devices, "eth1,"),
+            (Type::Devices, "eth1, eth2, eth1"),
+            (Type::Devices, "1, 2, 3, 4, 5, 6, 7, 8, 9"),
+            (Type::Path, "x"),
+            (Type::Ip, "10.0.0"),
+            (Type::Group, "10.0.0.1:5"),
+            (Type::Urls, "etcd:2379"),
+            (Type::Urls, "https://"),
+            (Type::Urls, "https://a/b"),
+            (Type::Addresses, "10.0.0.1:0"),
+            (Type::Addresses, "0.0.0.0:5"),
+            (Type::Addresses, "[::]:5"),
+            (Type::Ip, "0.0.0.0"),
         ] {
             takes.value(text).unwrap_err();
         }
         let many = vec!["1.2.3.4:5"; ANALYZERS + 1].join(",");
-        assert!(refused(Takes::Addresses, &many).1.contains("more than 16"));
+        assert!(refused(Type::Addresses, &many).1.contains("more than 16"));
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 
 use fanpcap_cluster::View;
-use fanpcap_cluster::control::stream::{Due, Numbers, SILENCE, Sender};
+use fanpcap_cluster::control::stream::{DueFrame, FrameNumbers, FrameSender, SILENCE};
 use fanpcap_linux::packet::inject::Injector;
 use fanpcap_linux::wait::clock;
 use fanpcap_select::in_line::InLine;
@@ -11,7 +11,7 @@ use fanpcap_select::in_line::InLine;
 /// Sends frames on a device.
 #[derive(Debug)]
 pub(super) struct Beacons {
-    core: Sender,
+    core: FrameSender,
     device: String,
     cluster: u32,
     port: Option<Injector>,
@@ -21,9 +21,9 @@ pub(super) struct Beacons {
 
 impl Beacons {
     /// Frames of this cluster on a device, which need not be there yet.
-    pub(super) fn new(device: &str, cluster: u32, numbers: Numbers) -> Self {
+    pub(super) fn new(device: &str, cluster: u32, numbers: FrameNumbers) -> Self {
         Self {
-            core: Sender::new(numbers),
+            core: FrameSender::new(numbers),
             device: device.to_owned(),
             cluster,
             port: None,
@@ -32,7 +32,7 @@ impl Beacons {
     }
 
     /// Goes on with another key.
-    pub(super) fn set_numbers(&mut self, numbers: Numbers) {
+    pub(super) fn set_numbers(&mut self, numbers: FrameNumbers) {
         self.core.set_numbers(numbers);
     }
 
@@ -66,7 +66,7 @@ impl Beacons {
         is_new.then_some(line)
     }
 
-    fn send(&mut self, due: &Due) -> io::Result<()> {
+    fn send(&mut self, due: &DueFrame) -> io::Result<()> {
         let port = match self.port.take() {
             Some(port) => port,
             None => Injector::open(&self.device)?,
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn who_falls_silent_says_why_once() {
-        let numbers = Numbers::new(vec![1; 32], ClusterId::of_name("lab"));
+        let numbers = FrameNumbers::new(vec![1; 32], ClusterId::of_name("lab"));
         let mut beacons = Beacons::new("absent0", 1, numbers);
         let mut view = View {
             leads: true,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use fanpcap_cluster::coordinator::{Coordinator, Note, TICK, Write};
+use fanpcap_cluster::coordinator::{Condition, Coordinator, TICK, Write};
 use fanpcap_cluster::{Revision, WriteError};
 
 use super::beacons::Beacons;
@@ -104,8 +104,8 @@ impl<S: FnMut(&str)> Driver<S> {
             (self.say)(new);
         }
         let conditions = self.core.conditions();
-        let conditions = conditions.filter(|note| **note != Note::Leads);
-        let notes = conditions.map(Note::to_string);
+        let conditions = conditions.filter(|note| **note != Condition::Leads);
+        let notes = conditions.map(Condition::to_string);
         self.side
             .publish(notes.chain(troubles.iter().cloned()).collect());
         self.troubles = troubles;

@@ -146,7 +146,7 @@ fn of_topology(view: &View) -> [Metric; 2] {
 mod tests {
     use std::net::{Ipv4Addr, SocketAddr};
 
-    use fanpcap_cluster::{Announcement, Live, NodeId, Setup, Version};
+    use fanpcap_cluster::{Announcement, LiveNode, NodeId, Setup, Version};
     use fanpcap_select::Key;
     use fanpcap_terminal::exposition::text;
 
@@ -159,7 +159,7 @@ mod tests {
             leads: true,
             ..View::default()
         };
-        view.live.push(Live {
+        view.live.push(LiveNode {
             announcement: Announcement {
                 node: NodeId(0xa1),
                 boot: 1,

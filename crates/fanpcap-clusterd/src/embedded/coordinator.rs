@@ -9,12 +9,12 @@ use anyhow::{Context, Result, bail};
 use fanpcap_cluster::control::{
     COORDINATORS, Cause, ClusterId, CoordinatorEnd, CoordinatorSettings, Peer, Role,
 };
-use fanpcap_cluster::{Revision, Topology, View, Wishes, WriteError};
+use fanpcap_cluster::{DesiredState, Revision, Topology, View, WriteError};
 use fanpcap_terminal::server::not_listening;
 
 use super::access;
+use super::sockets::ControlSockets;
 use super::store::Store;
-use super::wire::Wire;
 use crate::conf::{Conf, Embedded};
 use crate::coordination::CoordinatorSide;
 
@@ -22,7 +22,7 @@ use crate::coordination::CoordinatorSide;
 #[derive(Debug)]
 pub struct EmbeddedCoordinator {
     end: CoordinatorEnd,
-    wire: Wire,
+    sockets: ControlSockets,
     store: Store,
     unstored: Option<Unstored>,
 }
@@ -39,15 +39,20 @@ struct Unstored {
 const RETRY: Duration = Duration::from_millis(500);
 
 impl EmbeddedCoordinator {
-    /// The coordinator at the first of the settings' addresses that this machine has. `wishes` are
+    /// The coordinator at the first of the settings' addresses that this machine has. `desired` are
     /// those of the settings; drained nodes and weights come from the coordinator's file in
     /// `directory`, which has what it knew in its last life, or from another coordinator.
     ///
     /// # Errors
     ///
     /// The settings are no good, a key can't be read, or there can be no socket.
-    pub fn new(conf: &Conf, embedded: &Embedded, wishes: Wishes, directory: &Path) -> Result<Self> {
-        let (number, address, wire) = bind(&embedded.coordinators)?;
+    pub fn new(
+        conf: &Conf,
+        embedded: &Embedded,
+        desired: DesiredState,
+        directory: &Path,
+    ) -> Result<Self> {
+        let (number, address, sockets) = bind(&embedded.coordinators)?;
         let others = embedded
             .coordinators
             .iter()
@@ -56,7 +61,7 @@ impl EmbeddedCoordinator {
         let settings = CoordinatorSettings {
             others: others.copied().collect(),
             multicast: embedded.multicast.map(|(group, _)| group),
-            wishes,
+            desired,
             pulse: beat,
             silence: beat * 3,
             ballot: beat,
@@ -67,7 +72,7 @@ impl EmbeddedCoordinator {
             ..CoordinatorSettings::new(number, address)
         };
         if let Some((_, ttl)) = embedded.multicast {
-            let set = wire.set_multicast_ttl(ttl);
+            let set = sockets.set_multicast_ttl(ttl);
             set.context("setting the time to live of multicast messages")?;
         }
         let me = Peer {
@@ -76,10 +81,10 @@ impl EmbeddedCoordinator {
         };
         let endpoint = access::endpoint(conf, me)?;
         let (store, stored) = Store::open(directory, ClusterId::of_name(&conf.cluster), number)?;
-        let end = CoordinatorEnd::new(wire.now(), settings, endpoint, stored);
+        let end = CoordinatorEnd::new(sockets.now(), settings, endpoint, stored);
         Ok(Self {
             end,
-            wire,
+            sockets,
             store,
             unstored: None,
         })
@@ -95,12 +100,12 @@ impl EmbeddedCoordinator {
     fn flush(&mut self) {
         self.store();
         while let Some((to, datagram)) = self.end.outgoing() {
-            self.wire.send(to, &datagram);
+            self.sockets.send(to, &datagram);
         }
     }
 
     fn store(&mut self) {
-        let now = self.wire.now();
+        let now = self.sockets.now();
         let is_early = self.unstored.as_ref().is_some_and(|it| now < it.next);
         let Some(state) = self.end.to_store() else {
             return;
@@ -125,13 +130,13 @@ impl EmbeddedCoordinator {
 
 /// Opens a socket on the first address that is this machine's. Its place among the addresses is the
 /// coordinator's number.
-fn bind(addresses: &[SocketAddr]) -> Result<(u8, SocketAddr, Wire)> {
+fn bind(addresses: &[SocketAddr]) -> Result<(u8, SocketAddr, ControlSockets)> {
     if addresses.len() > usize::from(COORDINATORS) {
         bail!("a cluster has at most {COORDINATORS} coordinators");
     }
     for (number, address) in (0..).zip(addresses) {
-        match Wire::new(*address) {
-            Ok(wire) => return Ok((number, *address, wire)),
+        match ControlSockets::new(*address) {
+            Ok(sockets) => return Ok((number, *address, sockets)),
             Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable => {}
             Err(error) => {
                 return Err(not_listening(*address, &error));
@@ -148,19 +153,21 @@ fn bind(addresses: &[SocketAddr]) -> Result<(u8, SocketAddr, Wire)> {
 
 impl CoordinatorSide for EmbeddedCoordinator {
     fn poll(&mut self, wait: Duration) -> Result<&View> {
-        let until = self.wire.now() + wait;
+        let until = self.sockets.now() + wait;
         loop {
             // What has come is read before a silence is judged: storing may have taken long.
-            let limit = until.min(self.end.wake()).saturating_sub(self.wire.now());
-            let (wire, end) = (&mut self.wire, &mut self.end);
-            let received = wire.receive(limit, |now, from, datagram| {
+            let limit = until
+                .min(self.end.wake())
+                .saturating_sub(self.sockets.now());
+            let (sockets, end) = (&mut self.sockets, &mut self.end);
+            let received = sockets.receive(limit, |now, from, datagram| {
                 // What is refused is counted.
                 let _ = end.receive(now, from, datagram);
             });
             received.context("waiting for control messages")?;
-            self.end.tick(self.wire.now());
+            self.end.tick(self.sockets.now());
             self.flush();
-            let now = self.wire.now();
+            let now = self.sockets.now();
             if now >= until {
                 return Ok(self.end.view(now));
             }
@@ -172,7 +179,7 @@ impl CoordinatorSide for EmbeddedCoordinator {
         topology: &Topology,
         replaces: Option<Revision>,
     ) -> Result<Revision, WriteError> {
-        let now = self.wire.now();
+        let now = self.sockets.now();
         let written = self.end.write(now, topology, replaces);
         self.flush();
         if self.unstored.is_some() {
@@ -205,7 +212,7 @@ impl CoordinatorSide for EmbeddedCoordinator {
     }
 
     fn resign(&mut self) {
-        self.end.resign(self.wire.now());
+        self.end.resign(self.sockets.now());
         self.flush();
     }
 }

@@ -8,7 +8,7 @@ use fanpcap_cluster::control::{Cause, NodeEnd, NodeSettings, Peer, Role};
 use fanpcap_cluster::{Announcement, NodeEvent, Revision};
 
 use super::access;
-use super::wire::Wire;
+use super::sockets::ControlSockets;
 use crate::conf::{Conf, Embedded};
 use crate::coordination::NodeSide;
 
@@ -16,7 +16,7 @@ use crate::coordination::NodeSide;
 #[derive(Debug)]
 pub struct EmbeddedNode {
     end: NodeEnd,
-    wire: Wire,
+    sockets: ControlSockets,
 }
 
 impl EmbeddedNode {
@@ -33,9 +33,9 @@ impl EmbeddedNode {
         let endpoint = access::endpoint(conf, me)?;
         let group = embedded.multicast.map(|(group, _)| group);
         let others: Vec<SocketAddr> = embedded.coordinators.iter().copied().chain(group).collect();
-        let mut wire = Wire::towards(&others, conf.address)?;
+        let mut sockets = ControlSockets::towards(&others, conf.address)?;
         if let Some(group) = group {
-            wire.listen(group, conf.address)?;
+            sockets.listen(group, conf.address)?;
         }
         let settings = NodeSettings {
             coordinators: embedded.coordinators.clone(),
@@ -44,7 +44,7 @@ impl EmbeddedNode {
             silence: embedded.offline,
         };
         let end = NodeEnd::new(settings, endpoint, announcement);
-        Ok(Self { end, wire })
+        Ok(Self { end, sockets })
     }
 
     /// How many control messages were refused for this cause.
@@ -54,7 +54,7 @@ impl EmbeddedNode {
 
     fn flush(&mut self) {
         while let Some((to, datagram)) = self.end.outgoing() {
-            self.wire.send(to, &datagram);
+            self.sockets.send(to, &datagram);
         }
     }
 }
@@ -66,18 +66,18 @@ impl NodeSide for EmbeddedNode {
     }
 
     fn poll(&mut self, wait: Duration) -> Result<Vec<NodeEvent>> {
-        let until = self.wire.now() + wait;
+        let until = self.sockets.now() + wait;
         loop {
-            self.end.tick(self.wire.now());
+            self.end.tick(self.sockets.now());
             self.flush();
             let news: Vec<NodeEvent> = std::iter::from_fn(|| self.end.event()).collect();
-            let now = self.wire.now();
+            let now = self.sockets.now();
             if !news.is_empty() || now >= until {
                 return Ok(news);
             }
             let limit = until.min(self.end.wake()).saturating_sub(now);
-            let (wire, end) = (&mut self.wire, &mut self.end);
-            let received = wire.receive(limit, |now, from, datagram| {
+            let (sockets, end) = (&mut self.sockets, &mut self.end);
+            let received = sockets.receive(limit, |now, from, datagram| {
                 // What is refused is counted.
                 let _ = end.receive(now, from, datagram);
             });

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use fanpcap_cluster::control::{OperatorEnd, Peer, Reply, Request, Role, Status, Wish};
-use fanpcap_cluster::{Live, Picture, View};
+use fanpcap_cluster::control::{OperatorChange, OperatorEnd, Peer, Reply, Request, Role, Status};
+use fanpcap_cluster::{ClusterStatus, LiveNode, View};
 
 use super::access;
-use super::wire::Wire;
+use super::sockets::ControlSockets;
 use crate::conf::{Conf, Embedded};
 use crate::coordination::OperatorSide;
 use crate::keyring::random;
@@ -51,18 +51,18 @@ impl EmbeddedOperator {
         };
         let all = &self.embedded.coordinators;
         let endpoint = access::endpoint(&self.conf, me)?;
-        let mut wire = Wire::towards(all, self.conf.address)?;
+        let mut sockets = ControlSockets::towards(all, self.conf.address)?;
         let mut end = OperatorEnd::new(all.clone(), endpoint, request);
-        while wire.now() < LIMIT {
-            end.tick(wire.now());
+        while sockets.now() < LIMIT {
+            end.tick(sockets.now());
             while let Some((to, datagram)) = end.outgoing() {
-                wire.send(to, &datagram);
+                sockets.send(to, &datagram);
             }
             if let Some(reply) = end.reply() {
                 return Ok(reply);
             }
-            let limit = end.wake().saturating_sub(wire.now());
-            let received = wire.receive(limit, |now, from, datagram| {
+            let limit = end.wake().saturating_sub(sockets.now());
+            let received = sockets.receive(limit, |now, from, datagram| {
                 // What is refused was made without the key, or is an old reply.
                 let _ = end.receive(now, from, datagram);
             });
@@ -80,29 +80,29 @@ impl EmbeddedOperator {
 }
 
 impl OperatorSide for EmbeddedOperator {
-    fn look(&mut self) -> Result<Picture> {
+    fn look(&mut self) -> Result<ClusterStatus> {
         let status = self.status()?;
         let members = status.members.iter().map(|(member, _)| member);
-        let live = members.map(|member| Live {
+        let live = members.map(|member| LiveNode {
             announcement: member.announcement,
             acknowledged: member.follows,
         });
-        Ok(Picture {
+        Ok(ClusterStatus {
             leader: Some(status.leader.address.to_string()),
             notes: status.notes,
             view: View {
                 leads: true,
                 live: live.collect(),
                 topology: status.topology,
-                wishes: status.wishes,
+                desired: status.desired,
                 // Only who leads has to know.
                 is_outrun: false,
             },
         })
     }
 
-    fn wish(&mut self, wish: &Wish) -> Result<()> {
-        match self.ask(Request::Wish(*wish))? {
+    fn change(&mut self, change: &OperatorChange) -> Result<()> {
+        match self.ask(Request::OperatorChange(*change))? {
             Reply::Refused(error) => Err(error.into()),
             Reply::Granted | Reply::Status(_) => Ok(()),
         }

@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use fanpcap_cluster::Announcement;
-use fanpcap_cluster::node::{Command, Node, Orders};
+use fanpcap_cluster::node::{Assignment, Command, Node};
 use fanpcap_linux::wait::{clock, stop};
 use fanpcap_terminal::streams;
 
 use super::capture::Capture;
 use super::kernel::Kernel;
-use super::metrics::{Metrics, Told};
+use super::metrics::{AgentCounters, Metrics};
 use super::report::{Reporter, Sums};
 use super::say;
 use super::stream::{Outcome, Stream};
@@ -138,14 +138,14 @@ impl Agent {
         let mut left: Vec<Command> = commands.into_iter().rev().collect();
         while let Some(command) = left.pop() {
             match command {
-                Command::Load(orders) => {
-                    let more = self.load(&orders);
+                Command::Load(assignment) => {
+                    let more = self.load(&assignment);
                     left.extend(more.into_iter().rev());
                 }
                 Command::Acknowledge(revision) => {
                     self.engine.acknowledge(revision);
                 }
-                Command::Say(remark) => say(&remark.to_string()),
+                Command::Say(notice) => say(&notice.to_string()),
             }
         }
         Ok(())
@@ -181,7 +181,7 @@ impl Agent {
         }
         let shipped = self.reporter.capture().map(Capture::shipped);
         if let Some(metrics) = &mut self.metrics {
-            metrics.write(&Told {
+            metrics.write(&AgentCounters {
                 revision,
                 sums,
                 shipped,
@@ -208,33 +208,34 @@ impl Agent {
                 let commands = self.core.loaded(revision);
                 self.obey(commands)
             }
-            Some(Outcome::Silent(orders)) => {
+            Some(Outcome::Silent(assignment)) => {
                 say("no beacon comes: the change does not wait for the update in the stream");
-                let commands = self.switch(&orders);
+                let commands = self.switch(&assignment);
                 self.obey(commands)
             }
         }
     }
 
     /// Has the kernel select by these orders: at the update in the stream, or at once.
-    fn load(&mut self, orders: &Orders) -> Vec<Command> {
-        match self.prepare(orders) {
+    fn load(&mut self, assignment: &Assignment) -> Vec<Command> {
+        match self.prepare(assignment) {
             Ok(true) => Vec::new(),
-            Ok(false) => self.switch(orders),
+            Ok(false) => self.switch(assignment),
             Err(error) => {
                 say(&streams::words(&error));
-                self.core.not_loaded(orders.revision, self.begun.elapsed())
+                self.core
+                    .not_loaded(assignment.revision, self.begun.elapsed())
             }
         }
     }
 
     /// Prepares orders that are to be in force from the update in the stream on, if there are any
     /// such.
-    fn prepare(&mut self, orders: &Orders) -> Result<bool> {
-        let Some(prepared) = self.stream.prepare(&mut self.kernel, orders)? else {
+    fn prepare(&mut self, assignment: &Assignment) -> Result<bool> {
+        let Some(prepared) = self.stream.prepare(&mut self.kernel, assignment)? else {
             return Ok(false);
         };
-        self.reporter.follow(&orders.analyzers);
+        self.reporter.follow(&assignment.analyzers);
         if let Some(capture) = self.reporter.capture() {
             self.kernel
                 .marks()
@@ -243,19 +244,19 @@ impl Agent {
                 capture.read(self.kernel.rings()?);
             }
         }
-        let (revision, epoch) = (orders.revision, orders.epoch);
+        let (revision, epoch) = (assignment.revision, assignment.epoch);
         say(&format!(
             "topology {revision} (epoch {epoch}) begins with the update in the stream"
         ));
         Ok(true)
     }
 
-    fn switch(&mut self, orders: &Orders) -> Vec<Command> {
+    fn switch(&mut self, assignment: &Assignment) -> Vec<Command> {
         if let Some(capture) = self.reporter.capture() {
-            capture.mark(self.kernel.next_mark(), orders.revision);
+            capture.mark(self.kernel.next_mark(), assignment.revision);
         }
-        self.reporter.follow(&orders.analyzers);
-        let loaded = self.kernel.load(orders).and_then(|is_new| {
+        self.reporter.follow(&assignment.analyzers);
+        let loaded = self.kernel.load(assignment).and_then(|is_new| {
             if let Some(capture) = self.reporter.capture().filter(|_| is_new) {
                 // Where the driver has no place for it, it was loaded twice.
                 for (mark, revision) in self.kernel.marks() {
@@ -271,17 +272,18 @@ impl Agent {
                     self.stream.restart();
                 }
                 // The numbers are to be known before the coordinator hears that they are.
-                self.stream.announce(&self.kernel, orders.revision);
+                self.stream.announce(&self.kernel, assignment.revision);
                 let how = if is_new { "loaded" } else { "switched to" };
-                let (revision, epoch) = (orders.revision, orders.epoch);
-                let buckets = orders.claims.count();
+                let (revision, epoch) = (assignment.revision, assignment.epoch);
+                let buckets = assignment.claims.count();
                 let line = format!("{how} topology {revision} (epoch {epoch}): {buckets} buckets");
                 say(&line);
                 self.core.loaded(revision)
             }
             Err(error) => {
                 say(&streams::words(&error));
-                self.core.not_loaded(orders.revision, self.begun.elapsed())
+                self.core
+                    .not_loaded(assignment.revision, self.begun.elapsed())
             }
         }
     }

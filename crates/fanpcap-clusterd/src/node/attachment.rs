@@ -10,15 +10,15 @@ use fanpcap_select::Action;
 use fanpcap_select::layout::Lanes;
 
 use super::device::Device;
-use crate::hold::{Hold, Left, Set, State};
+use crate::pins::{AgentState, DevicePins, EarlierAgent, ProgramSet};
 use crate::selector::Selector;
 
 /// A device, and the selection that it runs.
 #[derive(Debug)]
 pub(super) struct Attachment {
     pub(super) device: Device,
-    hold: Hold,
-    pub(super) state: State,
+    pins: DevicePins,
+    pub(super) state: AgentState,
     pub(super) link: Option<Attached>,
     /// Either all devices of the node have one, or none has.
     pub(super) selector: Option<Selector>,
@@ -38,9 +38,9 @@ pub(super) enum Detached {
 impl Attachment {
     /// Takes over what an earlier agent has left on the device.
     pub(super) fn take(device: Device) -> Result<Self> {
-        let hold = Hold::take(device.ifindex).with_context(|| device.name.clone())?;
-        let left = hold.left()?;
-        let state = hold.state()?.unwrap_or_default();
+        let pins = DevicePins::take(device.ifindex).with_context(|| device.name.clone())?;
+        let left = pins.left()?;
+        let state = pins.state()?.unwrap_or_default();
         let own = left
             .as_ref()
             .map(|left| left.link.program_id())
@@ -48,7 +48,7 @@ impl Attachment {
         device.check_xdp(own)?;
         let mut attachment = Self {
             device,
-            hold,
+            pins,
             state,
             link: None,
             selector: None,
@@ -67,7 +67,7 @@ impl Attachment {
 
     /// Goes on with an earlier agent's link, and with its maps if this build knows them. An agent
     /// that died while it replaced the BPF program has written down another one than the link runs.
-    fn adopt(&mut self, left: Left) {
+    fn adopt(&mut self, left: EarlierAgent) {
         let runs = left.link.program_id().ok();
         let set = self.state.set.filter(|set| Some(set.program) == runs);
         self.selector = set.and_then(|set| open(&left, &set).ok());
@@ -94,7 +94,7 @@ impl Attachment {
     /// Where the BPF program of the XDP engine is, if packets pass to it.
     pub(super) fn next(&self, action: Action) -> Result<Option<ObjectArray>> {
         match action {
-            Action::PassToNext => self.hold.next().map(Some),
+            Action::PassToNext => self.pins.next().map(Some),
             Action::Pass | Action::Ship { .. } => Ok(None),
         }
     }
@@ -103,26 +103,26 @@ impl Attachment {
     /// `current`.
     pub(super) fn begin(&mut self, mark: u32, revision: Revision, current: u32) -> Result<()> {
         self.state.begin(mark, revision, current);
-        self.hold.set_state(&self.state)
+        self.pins.set_state(&self.state)
     }
 
     /// Pins a selection that is about to run, and writes down what it is.
     pub(super) fn keep(
         &mut self,
         selector: &Selector,
-        set: Set,
+        set: ProgramSet,
         loaded: Vec<(u32, Revision)>,
     ) -> Result<()> {
         let all = selector.descriptors();
         let names: Vec<String> = (0..all.len()).map(|at| at.to_string()).collect();
         let objects: Vec<_> = names.iter().map(String::as_str).zip(all).collect();
-        self.hold.keep(set.program, &objects)?;
-        let state = State {
+        self.pins.keep(set.program, &objects)?;
+        let state = AgentState {
             set: Some(set),
             loaded,
             promiscuous: self.state.promiscuous || self.device.set_promiscuous(true)?,
         };
-        self.hold.set_state(&state)?;
+        self.pins.set_state(&state)?;
         self.state = state;
         Ok(())
     }
@@ -137,17 +137,17 @@ impl Attachment {
                 let attached = self.attach(selector);
                 if !matches!(attached, Ok(Some(_))) {
                     // Nothing runs it.
-                    self.hold.forget_all_but(None)?;
+                    self.pins.forget_all_but(None)?;
                 }
                 let Some(link) = attached? else {
                     return Ok(false);
                 };
-                self.hold.keep_link(link.as_fd())?;
+                self.pins.keep_link(link.as_fd())?;
                 self.link = Some(link);
             }
         }
         let id = program.id().context("the BPF program's number")?;
-        self.hold.forget_all_but(Some(id)).map(|()| true)
+        self.pins.forget_all_but(Some(id)).map(|()| true)
     }
 
     /// Attaches the selection in the driver, or behind it where the driver has no place for that:
@@ -172,7 +172,7 @@ impl Attachment {
 
     /// Takes the selection off the device: packets of other nodes pass again.
     pub(super) fn detach(self) -> Result<Detached> {
-        let had = match (&self.link, self.hold.has_engine()?) {
+        let had = match (&self.link, self.pins.has_engine()?) {
             (None, _) => Detached::Nothing,
             (Some(_), false) => Detached::Selection,
             (Some(_), true) => Detached::SelectionBeforeEngine,
@@ -183,14 +183,14 @@ impl Attachment {
         if let Some(link) = &self.link {
             link.detach().context("detaching the selection")?;
         }
-        self.hold.remove()?;
-        self.hold.end()?;
+        self.pins.remove()?;
+        self.pins.end()?;
         Ok(had)
     }
 }
 
 /// Opens the maps that an earlier agent has left.
-fn open(left: &Left, set: &Set) -> io::Result<Selector> {
+fn open(left: &EarlierAgent, set: &ProgramSet) -> io::Result<Selector> {
     let lanes = Lanes::with_own(set.lanes);
     let (action, ends) = match set.bytes {
         0 => (Action::PassToNext, 1),

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use fanpcap_cluster::Revision;
+use fanpcap_cluster::loss_account::Report;
 use fanpcap_cluster::record::Record;
-use fanpcap_cluster::witness::Report;
 use fanpcap_linux::bpf::RingMapping;
 use fanpcap_linux::wait::clock;
 use fanpcap_ring::{Labelled, LinkInfo, Records};
@@ -34,7 +34,7 @@ const MARKS: usize = 64;
 
 /// What the thread is told.
 #[derive(Debug)]
-enum News {
+enum CaptureMessage {
     /// Other ring buffers: a new BPF program writes to them.
     Rings(Vec<RingMapping>),
     /// The topology of the table with this mark.
@@ -46,7 +46,7 @@ enum News {
 /// The thread that ships.
 #[derive(Debug)]
 pub(super) struct Capture {
-    news: Option<Sender<News>>,
+    news: Option<Sender<CaptureMessage>>,
     thread: Option<JoinHandle<()>>,
     shipped: Arc<Mutex<Shipped>>,
 }
@@ -68,22 +68,22 @@ impl Capture {
 
     /// Reads these ring buffers, after the rest of the previous ones.
     pub(super) fn read(&self, rings: Vec<RingMapping>) {
-        self.tell(News::Rings(rings));
+        self.tell(CaptureMessage::Rings(rings));
     }
 
     /// Says by which topology a packet was captured whose record has this mark.
     pub(super) fn mark(&self, mark: u32, revision: Revision) {
-        self.tell(News::Mark(mark, revision));
+        self.tell(CaptureMessage::Mark(mark, revision));
     }
 
     /// Ships to these analyzers.
     pub(super) fn follow(&self, analyzers: &[SocketAddr]) {
-        self.tell(News::Analyzers(analyzers.to_vec()));
+        self.tell(CaptureMessage::Analyzers(analyzers.to_vec()));
     }
 
     /// Sends a report to the analyzers.
     pub(super) fn report(&self, report: Report) {
-        self.tell(News::Report(Box::new(report)));
+        self.tell(CaptureMessage::Report(Box::new(report)));
     }
 
     /// What has become of the records.
@@ -91,7 +91,7 @@ impl Capture {
         *self.shipped.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn tell(&self, news: News) {
+    fn tell(&self, news: CaptureMessage) {
         if let Some(sender) = &self.news {
             // The thread ends only with this value.
             let _ = sender.send(news);
@@ -130,7 +130,7 @@ impl Worker {
         }
     }
 
-    fn run(mut self, news: &Receiver<News>) {
+    fn run(mut self, news: &Receiver<CaptureMessage>) {
         loop {
             match news.try_recv() {
                 Ok(news) => self.take(news),
@@ -161,18 +161,18 @@ impl Worker {
         *self.shipped.lock().unwrap_or_else(PoisonError::into_inner) = shipped;
     }
 
-    fn take(&mut self, news: News) {
+    fn take(&mut self, news: CaptureMessage) {
         match news {
-            News::Rings(rings) => {
+            CaptureMessage::Rings(rings) => {
                 while self.drain() {}
                 self.records = Records::new(rings, &ETHERNET, clock::realtime_offset_ns);
             }
-            News::Mark(mark, revision) => {
+            CaptureMessage::Mark(mark, revision) => {
                 self.marks.push_front((mark, revision));
                 self.marks.truncate(MARKS);
             }
-            News::Report(report) => self.shipper.report(*report),
-            News::Analyzers(analyzers) => {
+            CaptureMessage::Report(report) => self.shipper.report(*report),
+            CaptureMessage::Analyzers(analyzers) => {
                 if let Err(error) = self.shipper.follow(&analyzers) {
                     say(&format!("records go where they went before: {error}"));
                 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_cluster::Revision;
-use fanpcap_cluster::node::Orders;
+use fanpcap_cluster::node::Assignment;
 use fanpcap_linux::bpf::{RingBuffer, RingMapping};
 use fanpcap_linux::wait::clock::realtime_ns;
 use fanpcap_select::layout::Lanes;
@@ -16,7 +16,7 @@ use fanpcap_select::{Action, Claims, Key, Program};
 
 use super::attachment::Attachment;
 use super::device::Device;
-use crate::hold::Set;
+use crate::pins::ProgramSet;
 use crate::selector::Selector;
 
 /// The selection of the node's devices: one table, one set of counters, and a BPF program for each
@@ -147,15 +147,15 @@ impl Kernel {
 
     /// Has the kernel select by these orders from now on. Returns whether BPF programs were loaded
     /// for that.
-    pub(crate) fn load(&mut self, orders: &Orders) -> Result<bool> {
-        let programs = self.programs(orders)?;
+    pub(crate) fn load(&mut self, assignment: &Assignment) -> Result<bool> {
+        let programs = self.programs(assignment)?;
         if self.selector().is_none() || !self.has(&programs) {
-            return self.replace(&programs, orders).map(|()| true);
+            return self.replace(&programs, assignment).map(|()| true);
         }
         self.refilter(&programs)?;
-        let mark = self.begin(orders.revision)?;
+        let mark = self.begin(assignment.revision)?;
         if let Some(selector) = self.selector() {
-            selector.switch(&orders.claims, mark);
+            selector.switch(&assignment.claims, mark);
         }
         Ok(false)
     }
@@ -163,46 +163,50 @@ impl Kernel {
     /// Has the kernel select by the goal of these orders from the next update in the stream on.
     /// Until then it goes on as it did; where it has no BPF program yet, it captures nothing.
     /// `None` if it needs another BPF program than it has, which can't wait.
-    pub(crate) fn prepare(&mut self, orders: &Orders, goal: &Claims) -> Result<Option<Prepared>> {
-        let programs = self.programs(orders)?;
+    pub(crate) fn prepare(
+        &mut self,
+        assignment: &Assignment,
+        target: &Claims,
+    ) -> Result<Option<Prepared>> {
+        let programs = self.programs(assignment)?;
         let is_new = self.selector().is_none();
         if is_new {
-            let nothing = Orders {
+            let nothing = Assignment {
                 claims: Claims::none(),
-                ..orders.clone()
+                ..assignment.clone()
             };
             self.replace(&programs, &nothing)?;
         } else if !self.has(&programs) {
             return Ok(None);
         }
         self.refilter(&programs)?;
-        let mark = self.begin(orders.revision)?;
+        let mark = self.begin(assignment.revision)?;
         if let Some(selector) = self.selector() {
-            selector.prepare(goal, mark);
+            selector.prepare(target, mark);
             self.is_prepared = true;
         }
         Ok(Some(Prepared { mark, is_new }))
     }
 
     /// The BPF programs that these orders need, one for each device, each with its hash.
-    fn programs(&self, orders: &Orders) -> Result<Vec<(Program, u64)>> {
+    fn programs(&self, assignment: &Assignment) -> Result<Vec<(Program, u64)>> {
         ensure!(
-            self.devices.len() == 1 || orders.selection.key != Key::RoundRobin,
+            self.devices.len() == 1 || assignment.selection.key != Key::RoundRobin,
             "the cluster has 'select = round_robin', which needs one device: packets of several \
              come in no certain order"
         );
         ensure!(
-            orders.filter.is_none() || !matches!(self.action, Action::Ship { .. }),
+            assignment.filter.is_none() || !matches!(self.action, Action::Ship { .. }),
             "the cluster has a filter, which is for mode 'distribution', not 'capture'"
         );
         let queues: Vec<u32> = self.devices.iter().map(Attachment::queues).collect();
         let program = |lanes| {
             let program = Program {
-                selection: orders.selection,
+                selection: assignment.selection,
                 cluster: self.cluster,
                 action: self.action,
                 lanes,
-                filter: orders.filter.clone(),
+                filter: assignment.filter.clone(),
             };
             let code = code(&program, queues.len())?;
             Ok((program, code))
@@ -241,7 +245,7 @@ impl Kernel {
             };
             let other = selector.load_beside(program, None)?;
             let id = other.program().id();
-            let set = Set {
+            let set = ProgramSet {
                 program: id.context("the BPF program's number")?,
                 filter,
                 ..set
@@ -255,17 +259,17 @@ impl Kernel {
 
     /// Loads BPF programs with their table, and has the devices run them in the place of what is
     /// there.
-    fn replace(&mut self, programs: &[(Program, u64)], orders: &Orders) -> Result<()> {
+    fn replace(&mut self, programs: &[(Program, u64)], assignment: &Assignment) -> Result<()> {
         let selectors = self.load_programs(programs)?;
         let mark = self.next_mark();
         if let Some(first) = selectors.first() {
-            first.switch(&orders.claims, mark);
+            first.switch(&assignment.claims, mark);
         }
         let since = realtime_ns();
         let all = || selectors.iter().zip(programs);
         for (device, (selector, (program, code))) in self.devices.iter_mut().zip(all()) {
             let id = selector.program().id();
-            let set = Set {
+            let set = ProgramSet {
                 program: id.context("the BPF program's number")?,
                 code: *code,
                 lanes: u32::try_from(program.lanes.own())?,
@@ -273,12 +277,12 @@ impl Kernel {
                 since,
                 filter: filter(program),
             };
-            device.keep(selector, set, vec![(mark, orders.revision)])?;
+            device.keep(selector, set, vec![(mark, assignment.revision)])?;
         }
         self.forget();
         for (device, selector) in self.devices.iter_mut().zip(&selectors) {
             if !device.run(selector)? {
-                return self.load(orders).map(drop);
+                return self.load(assignment).map(drop);
             }
         }
         for (device, selector) in self.devices.iter_mut().zip(selectors) {

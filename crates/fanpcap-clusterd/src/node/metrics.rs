@@ -11,7 +11,7 @@ use crate::textfile::{Metric, Textfile, families};
 
 /// A node's own figures.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Told {
+pub(super) struct AgentCounters {
     /// The topology that it captures by.
     pub(super) revision: Revision,
     pub(super) sums: Sums,
@@ -45,43 +45,43 @@ impl Metrics {
     }
 
     /// Replaces the file.
-    pub(super) fn write(&mut self, told: &Told) {
-        let families = self.families(told);
+    pub(super) fn write(&mut self, agent: &AgentCounters) {
+        let families = self.families(agent);
         self.file.write(&families);
     }
 
-    fn families(&self, told: &Told) -> Vec<Family> {
-        let shipped = told.shipped.as_ref().map(shipped).into_iter().flatten();
-        let counters = counters(told).into_iter().chain(shipped);
-        families(Kind::Gauge, &self.labels, gauges(told))
+    fn families(&self, agent: &AgentCounters) -> Vec<Family> {
+        let shipped = agent.shipped.as_ref().map(shipped).into_iter().flatten();
+        let counters = counters(agent).into_iter().chain(shipped);
+        families(Kind::Gauge, &self.labels, gauges(agent))
             .chain(families(Kind::Counter, &self.labels, counters))
             .collect()
     }
 }
 
-fn gauges(told: &Told) -> [Metric; 3] {
+fn gauges(agent: &AgentCounters) -> [Metric; 3] {
     [
         (
             "fanpcap_node_topology_revision",
             "The topology that the node captures by.",
-            told.revision.0,
+            agent.revision.0,
         ),
         (
             "fanpcap_node_clock_synchronized",
             "1 while something keeps this machine's clock in step.",
-            u64::from(told.is_synchronized),
+            u64::from(agent.is_synchronized),
         ),
         (
             "fanpcap_node_silent_devices",
             "Devices of the node that are down or have no link.",
-            told.silent as u64,
+            agent.silent as u64,
         ),
     ]
 }
 
 /// Values that only grow, until the selection is loaded again.
-fn counters(told: &Told) -> [Metric; 9] {
-    let sums = &told.sums;
+fn counters(agent: &AgentCounters) -> [Metric; 9] {
+    let sums = &agent.sums;
     [
         (
             "fanpcap_node_seen_packets_total",
@@ -127,7 +127,7 @@ fn counters(told: &Told) -> [Metric; 9] {
         (
             "fanpcap_node_forged_messages_total",
             "Control messages with a wrong key or seal.",
-            told.forged,
+            agent.forged,
         ),
     ]
 }
@@ -172,7 +172,7 @@ mod tests {
             lost: 1,
             ..Shipped::default()
         };
-        let mut told = Told {
+        let mut agent = AgentCounters {
             revision: Revision(7),
             sums,
             shipped: Some(shipped),
@@ -180,7 +180,7 @@ mod tests {
             is_synchronized: false,
             silent: 1,
         };
-        let text = text(&metrics.families(&told));
+        let text = text(&metrics.families(&agent));
         let labels = "{cluster=\"lab\",node=\"000000a1\",device=\"eth1\"}";
         for (name, number) in [
             ("topology_revision", 7),
@@ -196,8 +196,8 @@ mod tests {
             let line = format!("\nfanpcap_node_{name}{labels} {number}\n");
             assert!(text.contains(&line), "{line} in {text}");
         }
-        assert_documented("fanpcap_node_", &metrics.families(&told));
-        told.shipped = None;
-        assert_eq!(metrics.families(&told).len(), 12);
+        assert_documented("fanpcap_node_", &metrics.families(&agent));
+        agent.shipped = None;
+        assert_eq!(metrics.families(&agent).len(), 12);
     }
 }

@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use fanpcap_cluster::witness::{Beacon, Report, Summary};
+use fanpcap_cluster::loss_account::{Beacon, Report, Summary};
 use fanpcap_cluster::{Announcement, NodeId, Revision};
 use fanpcap_linux::wait::clock::{self, realtime_ns};
 use fanpcap_select::native::Causes;
@@ -31,13 +31,13 @@ const READINGS: usize = 5;
 #[derive(Debug)]
 pub(super) struct Reporter {
     announcement: Announcement,
-    to: Way,
+    to: ReportTransport,
     last: Option<Instant>,
 }
 
 /// How counts get to the analyzers.
 #[derive(Debug)]
-pub(super) enum Way {
+pub(super) enum ReportTransport {
     /// Beside the records.
     Capture(Capture),
     /// Alone.
@@ -45,7 +45,7 @@ pub(super) enum Way {
 }
 
 impl Reporter {
-    pub(super) fn new(announcement: Announcement, to: Way) -> Self {
+    pub(super) fn new(announcement: Announcement, to: ReportTransport) -> Self {
         Self {
             announcement,
             to,
@@ -61,16 +61,16 @@ impl Reporter {
     /// What ships records, if anything does.
     pub(super) fn capture(&self) -> Option<&Capture> {
         match &self.to {
-            Way::Capture(capture) => Some(capture),
-            Way::Counts(_) => None,
+            ReportTransport::Capture(capture) => Some(capture),
+            ReportTransport::Counts(_) => None,
         }
     }
 
     /// Tells these analyzers from now on; records go there too.
     pub(super) fn follow(&mut self, analyzers: &[SocketAddr]) {
         match &mut self.to {
-            Way::Capture(capture) => capture.follow(analyzers),
-            Way::Counts(shipper) => {
+            ReportTransport::Capture(capture) => capture.follow(analyzers),
+            ReportTransport::Counts(shipper) => {
                 if let Err(error) = shipper.follow(analyzers) {
                     say(&format!("counts go where they went before: {error}"));
                 }
@@ -104,8 +104,8 @@ impl Reporter {
             ring: report.summary.ring,
         };
         match &mut self.to {
-            Way::Capture(capture) => capture.report(report),
-            Way::Counts(shipper) => shipper.report(report),
+            ReportTransport::Capture(capture) => capture.report(report),
+            ReportTransport::Counts(shipper) => shipper.report(report),
         }
         Some(sums)
     }

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use fanpcap_cluster::Revision;
-use fanpcap_cluster::control::stream::{Heard, Listener, Numbers, SILENCE};
-use fanpcap_cluster::node::Orders;
+use fanpcap_cluster::control::stream::{FrameListener, FrameNumbers, HeardBeacon, SILENCE};
+use fanpcap_cluster::node::Assignment;
 use fanpcap_linux::wait::clock;
 use fanpcap_select::Key;
 
@@ -18,7 +18,7 @@ use crate::selector::Selector;
 /// Frames in the mirrored stream.
 #[derive(Debug)]
 pub(super) struct Stream {
-    listener: Listener,
+    listener: FrameListener,
     /// The orders that the next update puts in force, until they are acknowledged.
     pending: Option<Pending>,
     /// The mark of what is prepared, and its topology, until the update has come.
@@ -29,7 +29,7 @@ pub(super) struct Stream {
 
 #[derive(Debug)]
 struct Pending {
-    orders: Orders,
+    assignment: Assignment,
     since: Instant,
 }
 
@@ -39,14 +39,14 @@ pub(super) enum Outcome {
     /// The kernel waits for the update, and the sender is alive.
     Ready(Revision),
     /// There is no sender: the orders are to be loaded as ever.
-    Silent(Box<Orders>),
+    Silent(Box<Assignment>),
 }
 
 impl Stream {
     /// Frames with numbers by the cluster's keys.
-    pub(super) fn new(numbers: Vec<Numbers>) -> Self {
+    pub(super) fn new(numbers: Vec<FrameNumbers>) -> Self {
         Self {
-            listener: Listener::new(numbers),
+            listener: FrameListener::new(numbers),
             pending: None,
             prepared: None,
             since: Instant::now(),
@@ -54,7 +54,7 @@ impl Stream {
     }
 
     /// Goes on with numbers by these keys.
-    pub(super) fn set_numbers(&mut self, numbers: Vec<Numbers>) {
+    pub(super) fn set_numbers(&mut self, numbers: Vec<FrameNumbers>) {
         self.listener.set_numbers(numbers);
     }
 
@@ -69,26 +69,26 @@ impl Stream {
     pub(super) fn prepare(
         &mut self,
         kernel: &mut Kernel,
-        orders: &Orders,
+        assignment: &Assignment,
     ) -> Result<Option<Prepared>> {
         (self.pending, self.prepared) = (None, None);
-        let Some(goal) = orders.goal.as_ref() else {
+        let Some(target) = assignment.target.as_ref() else {
             return Ok(None);
         };
         let is_heard = kernel.heard().is_some_and(|heard| heard.is_recent());
         let waits = is_heard || kernel.selector().is_none() || self.since.elapsed() < SILENCE;
-        if orders.selection.key != Key::RoundRobin || !self.listener.is_able() || !waits {
+        if assignment.selection.key != Key::RoundRobin || !self.listener.is_able() || !waits {
             return Ok(None);
         }
-        let Some(prepared) = kernel.prepare(orders, goal)? else {
+        let Some(prepared) = kernel.prepare(assignment, target)? else {
             return Ok(None);
         };
         if prepared.is_new {
             self.restart();
         }
-        self.prepared = Some((prepared.mark, orders.revision));
+        self.prepared = Some((prepared.mark, assignment.revision));
         self.pending = Some(Pending {
-            orders: orders.clone(),
+            assignment: assignment.clone(),
             since: Instant::now(),
         });
         Ok(Some(prepared))
@@ -97,17 +97,20 @@ impl Stream {
     /// Tells the kernel the numbers of the frames to come, where the node goes by the topology
     /// `current`, and says what becomes of pending orders.
     pub(super) fn tick(&mut self, kernel: &Kernel, current: Revision) -> Option<Outcome> {
-        let pending = self.pending.as_ref().map(|pending| pending.orders.revision);
+        let pending = self
+            .pending
+            .as_ref()
+            .map(|pending| pending.assignment.revision);
         self.announce(kernel, pending.unwrap_or(current));
         self.tell_switched(kernel);
         let heard = kernel.heard();
         let pending = self.pending.take()?;
         if heard.is_some_and(|heard| heard.is_recent()) {
-            return Some(Outcome::Ready(pending.orders.revision));
+            return Some(Outcome::Ready(pending.assignment.revision));
         }
         if pending.since.elapsed() > SILENCE + MARGIN {
             self.prepared = None;
-            return Some(Outcome::Silent(Box::new(pending.orders)));
+            return Some(Outcome::Silent(Box::new(pending.assignment)));
         }
         self.pending = Some(pending);
         None
@@ -142,10 +145,10 @@ const MARGIN: Duration = Duration::from_secs(1);
 
 impl Kernel {
     /// The last beacon that the BPF program has taken.
-    pub(super) fn heard(&self) -> Option<Heard> {
+    pub(super) fn heard(&self) -> Option<HeardBeacon> {
         let beacon = self.selector()?.last_beacon()?;
         let ago = clock::monotonic_ns().saturating_sub(beacon.came_ns);
-        Some(Heard {
+        Some(HeardBeacon {
             sequence: beacon.sequence,
             ago: Duration::from_nanos(ago),
         })

@@ -6,21 +6,21 @@ use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use fanpcap_cluster::dicap::headers_of;
+use fanpcap_cluster::loss_account::{Beacon, Summary};
 use fanpcap_cluster::record::{Batch, CountsDecoder, HEAD_BYTES, encode_ack};
-use fanpcap_cluster::witness::{Beacon, Summary};
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::loopback::free_address;
 
 use super::*;
 
-fn settings(way: Way) -> ShipperSettings {
+fn settings(transport: RecordTransport) -> ShipperSettings {
     ShipperSettings {
         cluster: 1,
         node: NodeId(2),
         boot: 3,
         session: 4,
         link: 1,
-        way,
+        transport,
     }
 }
 
@@ -52,7 +52,7 @@ fn message(stream: &mut TcpStream) -> Option<Vec<u8>> {
 #[test]
 fn a_broken_connection_loses_nothing() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
+    let mut shipper = Shipper::new(settings(RecordTransport::Tcp), Arc::default());
     shipper.follow(&[listener.local_addr().unwrap()]).unwrap();
     ship(&mut shipper, 0..10_000);
     shipper.flush(Revision(1), 0);
@@ -91,7 +91,7 @@ fn a_broken_connection_loses_nothing() {
 #[test]
 fn what_a_slow_analyzer_loses_leaves_no_gap_that_it_waits_for() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
+    let mut shipper = Shipper::new(settings(RecordTransport::Tcp), Arc::default());
     shipper.follow(&[listener.local_addr().unwrap()]).unwrap();
     // More than the window, the queue and the kernel take before the analyzer reads.
     let captured = [7; 1000];
@@ -136,7 +136,7 @@ fn ship_each(shipper: &mut Shipper, count: u64) {
 #[test]
 fn a_node_keeps_what_fits_for_an_analyzer_that_is_gone_and_ends_all_the_same() {
     let to = free_address();
-    let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
+    let mut shipper = Shipper::new(settings(RecordTransport::Tcp), Arc::default());
     shipper.follow(&[to]).unwrap();
     ship_each(&mut shipper, 9000);
     assert_eq!(shipper.shipped().lost, 9000 - 8192);
@@ -160,7 +160,7 @@ fn a_node_keeps_what_fits_for_an_analyzer_that_is_gone_and_ends_all_the_same() {
 
 #[test]
 fn a_quiet_node_keeps_its_packets_for_an_analyzer_that_is_gone() {
-    let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
+    let mut shipper = Shipper::new(settings(RecordTransport::Tcp), Arc::default());
     shipper.follow(&[free_address()]).unwrap();
     // A quarter of an hour without packets, and one with one packet every tenth of a second.
     for now in 1..9000 {
@@ -176,7 +176,7 @@ fn a_quiet_node_keeps_its_packets_for_an_analyzer_that_is_gone() {
 #[test]
 fn another_list_of_analyzers_gives_nothing_up() {
     let to = free_address();
-    let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
+    let mut shipper = Shipper::new(settings(RecordTransport::Tcp), Arc::default());
     shipper.follow(&[to]).unwrap();
     ship_each(&mut shipper, 100);
     shipper
@@ -210,7 +210,7 @@ fn another_list_of_analyzers_gives_nothing_up() {
 #[test]
 fn what_an_analyzer_out_of_reach_did_not_get_is_counted() {
     let unused = free_address();
-    let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
+    let mut shipper = Shipper::new(settings(RecordTransport::Tcp), Arc::default());
     ship(&mut shipper, 0..5);
     shipper.follow(&[unused]).unwrap();
     ship(&mut shipper, 0..100);
@@ -223,7 +223,7 @@ fn the_papers_datagrams_have_28_headers_or_what_is_left() {
     analyzer.set_read_timeout(Some(LIMIT)).unwrap();
     let to = [analyzer.local_addr().unwrap()];
     let mut datagram = [0; 2000];
-    let mut shipper = Shipper::new(settings(Way::Dicap(None)), Arc::default());
+    let mut shipper = Shipper::new(settings(RecordTransport::Dicap(None)), Arc::default());
     shipper.follow(&to).unwrap();
     ship(&mut shipper, 0..29);
     shipper.flush(Revision(1), 0);
@@ -236,7 +236,7 @@ fn the_papers_datagrams_have_28_headers_or_what_is_left() {
 #[test]
 fn an_analyzer_that_comes_back_gets_a_session_of_its_own() {
     let analyzers = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
+    let mut shipper = Shipper::new(settings(RecordTransport::Tcp), Arc::default());
     let mut sessions = BTreeSet::new();
     let mut streams = Vec::new();
     for analyzer in [0, 1, 0].map(|at| &analyzers[at]) {
@@ -257,7 +257,7 @@ fn an_analyzer_that_comes_back_gets_a_session_of_its_own() {
 #[test]
 fn the_newest_report_is_sent_beside_batches_as_soon_as_there_is_a_connection() {
     let to = free_address();
-    let mut shipper = Shipper::new(settings(Way::Dicap(None)), Arc::default());
+    let mut shipper = Shipper::new(settings(RecordTransport::Dicap(None)), Arc::default());
     shipper.follow(&[to]).unwrap();
     shipper.report(report(1));
     shipper.report(report(2));
@@ -308,7 +308,7 @@ fn report(number: u64) -> Report {
 #[test]
 fn each_analyzer_gets_the_counts_of_its_buckets() {
     let analyzers = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
+    let mut shipper = Shipper::new(settings(RecordTransport::Tcp), Arc::default());
     let addresses = analyzers.each_ref().map(|it| it.local_addr().unwrap());
     shipper.follow(&addresses).unwrap();
     shipper.report(report(1));
@@ -327,7 +327,7 @@ fn each_analyzer_gets_the_counts_of_its_buckets() {
 fn who_has_nothing_to_say_does_not_connect() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
-    let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
+    let mut shipper = Shipper::new(settings(RecordTransport::Tcp), Arc::default());
     shipper.follow(&[listener.local_addr().unwrap()]).unwrap();
     std::thread::sleep(Duration::from_millis(200));
     listener.accept().unwrap_err();
@@ -351,7 +351,7 @@ fn trouble_with(shipper: &Shipper, text: &str) -> String {
 #[test]
 fn a_connection_that_fails_has_a_reason_and_what_to_check() {
     let analyzer = free_address();
-    let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
+    let mut shipper = Shipper::new(settings(RecordTransport::Tcp), Arc::default());
     shipper.follow(&[analyzer]).unwrap();
     ship(&mut shipper, 0..10);
     shipper.flush(Revision(1), 0);
@@ -371,7 +371,7 @@ fn a_connection_that_fails_has_a_reason_and_what_to_check() {
 #[test]
 fn an_analyzer_that_acknowledges_nothing_is_named() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut shipper = Shipper::new(settings(Way::Tcp), Arc::default());
+    let mut shipper = Shipper::new(settings(RecordTransport::Tcp), Arc::default());
     shipper.follow(&[listener.local_addr().unwrap()]).unwrap();
     ship(&mut shipper, 0..10);
     shipper.flush(Revision(1), 0);

@@ -36,13 +36,13 @@ pub(super) fn configs(keys: &Keys) -> Result<(ClientConfig, ServerConfig), Error
     let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&TLS13])?
         .dangerous()
-        .with_custom_certificate_verifier(Known::new(keys, ANALYZER, &provider)?);
+        .with_custom_certificate_verifier(AcceptedKeys::new(keys, ANALYZER, &provider)?);
     let own = certified(&keys.current, NODE)?;
     let client =
         client.with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(own)));
     let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&TLS13])?
-        .with_client_cert_verifier(Known::new(keys, NODE, &provider)?);
+        .with_client_cert_verifier(AcceptedKeys::new(keys, NODE, &provider)?);
     let own = certified(&keys.current, ANALYZER)?;
     let server = server.with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(own)));
     Ok((client, server))
@@ -61,12 +61,12 @@ fn certified(key: &Key, side: &[u8]) -> Result<Arc<CertifiedKey>, Error> {
 
 /// Believes the other side if it has one of these keys.
 #[derive(Debug)]
-struct Known {
+struct AcceptedKeys {
     keys: Vec<Vec<u8>>,
     provider: Arc<CryptoProvider>,
 }
 
-impl Known {
+impl AcceptedKeys {
     fn new(keys: &Keys, side: &[u8], provider: &Arc<CryptoProvider>) -> Result<Arc<Self>, Error> {
         let all = [Some(&keys.current), keys.other.as_ref()];
         let public = |key: &Key| Ok(certified(key, side)?.end_entity_cert()?.to_vec());
@@ -122,7 +122,7 @@ macro_rules! signatures {
     };
 }
 
-impl ServerCertVerifier for Known {
+impl ServerCertVerifier for AcceptedKeys {
     fn verify_server_cert(
         &self,
         shown: &CertificateDer<'_>,
@@ -137,7 +137,7 @@ impl ServerCertVerifier for Known {
     signatures!();
 }
 
-impl ClientCertVerifier for Known {
+impl ClientCertVerifier for AcceptedKeys {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }

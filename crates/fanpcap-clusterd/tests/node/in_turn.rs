@@ -40,7 +40,7 @@ fn nodes_change_hands_at_one_packet() {
         stage.send(0..upto)?;
         for (words, node) in [(&["a3"][..], 0), (&["a3", "--undo"], 2)] {
             let begun = begun(&stage, node);
-            let mut wish = wish(&stage, words)?;
+            let mut change = change(&stage, words)?;
             let first = upto;
             while upto - first < 60_000 && self::begun(&stage, node) == begun {
                 stage.send(upto..upto + 500)?;
@@ -52,7 +52,7 @@ fn nodes_change_hands_at_one_packet() {
                     wire.send(frame)?;
                 }
             }
-            ensure!(wish.wait()?.success(), "{words:?}");
+            ensure!(change.wait()?.success(), "{words:?}");
             stage.send(upto..upto + 1000)?;
             upto += 1000;
             // The stable topology.
@@ -76,7 +76,7 @@ fn begun(stage: &Stage, node: usize) -> usize {
         .count()
 }
 
-fn wish(stage: &Stage, words: &[&str]) -> Result<std::process::Child> {
+fn change(stage: &Stage, words: &[&str]) -> Result<std::process::Child> {
     let log = fs::File::options()
         .create(true)
         .append(true)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::netns;
 
-use crate::books::{Line, Truth};
+use crate::account::{Line, Truth};
 use crate::files;
 use crate::owners::Owners;
 use crate::stage::{Engine, Stage, id};

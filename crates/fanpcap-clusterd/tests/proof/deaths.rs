@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::{await_for, netns};
 
-use crate::books::{Line, Truth};
+use crate::account::{Line, Truth};
 use crate::files;
 use crate::stage::{Engine, PATIENCE, Stage, id, seconds};
 
@@ -86,7 +86,7 @@ fn hang(engine: Engine, more: &str) -> Result<()> {
     stage.send();
     thread::sleep(BEFORE / 2);
     stage.signal(1, "STOP")?;
-    stage.await_heirs(1)?;
+    stage.await_new_owners(1)?;
     stage.await_owners(&[0, 2])?;
     thread::sleep(seconds("FANPCAP_HANG", 1));
     stage.signal(1, "CONT")?;
@@ -113,7 +113,7 @@ fn dead_machine(engine: Engine, more: &str) -> Result<()> {
     let killed = Instant::now();
     stage.kill(1)?;
     stage.mirror.set_loss(1, 1.0)?;
-    let took = stage.await_heirs(1)?.duration_since(killed);
+    let took = stage.await_new_owners(1)?.duration_since(killed);
     thread::sleep(BEFORE);
     stage.rest()?;
     println!("{engine:?}: heirs after {took:?}");
@@ -125,7 +125,7 @@ fn dead_machine(engine: Engine, more: &str) -> Result<()> {
 /// `FANPCAP_OFFLINE=15` has the times as they are by default.
 #[test]
 #[ignore = "needs root: namespaces, XDP"]
-fn a_dead_node_of_the_embedded_protocol_has_heirs_too() {
+fn a_dead_node_of_the_embedded_protocol_has_new_owners_too() {
     let limit = seconds("FANPCAP_OFFLINE", 3);
     let (beat, offline) = (limit.as_millis() / 3, limit.as_millis());
     let more = format!("heartbeat = {beat}ms\noffline = {offline}ms\n");
@@ -205,7 +205,7 @@ mod long {
             thread::sleep(BEFORE);
             stage.start(0)?;
             stage.signal(1, "STOP")?;
-            stage.await_heirs(1)?;
+            stage.await_new_owners(1)?;
             thread::sleep(seconds("FANPCAP_HANG", 1));
             stage.signal(1, "CONT")?;
             stage.await_owners(&[0, 1, 2])?;
@@ -230,7 +230,7 @@ mod long {
 
     #[test]
     #[ignore = "needs root: namespaces, XDP"]
-    fn a_dead_node_of_etcd_has_heirs_and_its_packets_are_accounted() {
+    fn a_dead_node_of_etcd_has_new_owners_and_its_packets_are_accounted() {
         netns::within_new(|| dead_machine(Engine::Etcd(1), "")).unwrap();
     }
 

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use fanpcap_testkit::{await_for, netns};
 use serde_json::Value;
 
-use crate::books::Line;
+use crate::account::Line;
 use crate::stage::{Engine, LOOK, PATIENCE, Stage, id};
 
 /// Of the four classes that a packet's number modulo 4 is of, the first filter passes 0 and 1.
@@ -55,7 +55,7 @@ fn replace(stage: &mut Stage) -> Result<()> {
 /// How often each packet was captured, when all are in the books: each was captured or filtered.
 fn each(stage: &Stage) -> Result<(Line, Vec<u64>)> {
     let line = stage.await_rest()?;
-    let books = await_for("all packets in tcpdumps and metrics", PATIENCE, || {
+    let node_reports = await_for("all packets in tcpdumps and metrics", PATIENCE, || {
         thread::sleep(LOOK);
         let (captured, filtered) = (stage.numbers(), filtered(stage)?);
         let all = captured.len() as u64 + filtered;
@@ -66,7 +66,7 @@ fn each(stage: &Stage) -> Result<(Line, Vec<u64>)> {
         );
         Ok((all >= stage.sent).then_some((captured, all)))
     });
-    let (captured, all) = books.with_context(|| stage.said())?;
+    let (captured, all) = node_reports.with_context(|| stage.said())?;
     ensure!(all == stage.sent, "{all} of {}: {line}", stage.sent);
     let mut times = BTreeMap::new();
     for number in captured {

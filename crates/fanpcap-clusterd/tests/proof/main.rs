@@ -4,7 +4,7 @@
 mod wire;
 mod readers;
 mod files;
-mod books;
+mod account;
 mod stage;
 mod owners;
 mod changes;

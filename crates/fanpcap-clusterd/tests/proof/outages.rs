@@ -50,7 +50,7 @@ fn cut_off(engine: Engine, more: &str) -> Result<()> {
     stage.send();
     thread::sleep(BEFORE / 2);
     stage.mirror.set_control(1, false)?;
-    stage.await_heirs(1)?;
+    stage.await_new_owners(1)?;
     stage.await_owners(&[0, 2])?;
     thread::sleep(seconds("FANPCAP_CUT", 1));
     stage.mirror.set_control(1, true)?;

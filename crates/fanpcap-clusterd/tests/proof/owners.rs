@@ -74,7 +74,7 @@ impl Stage {
     }
 
     /// Waits until a node has no buckets any more, or gives them away. Returns when that was seen.
-    pub(crate) fn await_heirs(&self, node: usize) -> Result<Instant> {
+    pub(crate) fn await_new_owners(&self, node: usize) -> Result<Instant> {
         let id = id(node);
         await_for("heirs", PATIENCE, || {
             thread::sleep(LOOK);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use fanpcap_testkit::netns;
 
-use crate::books::Line;
+use crate::account::Line;
 use crate::stage::{Engine, Stage, id};
 use crate::wire::Sender;
 

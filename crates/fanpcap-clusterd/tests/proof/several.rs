@@ -12,7 +12,7 @@ use fanpcap_clusterd::engine;
 use fanpcap_testkit::mirror::HOST;
 use fanpcap_testkit::{await_for, netns};
 
-use crate::books::{Line, Truth};
+use crate::account::{Line, Truth};
 use crate::files;
 use crate::stage::{Engine, LOOK, PATIENCE, REST, Stage, id};
 use crate::wire;

@@ -15,7 +15,7 @@ use fanpcap_testkit::mirror::HOST;
 use fanpcap_testkit::{Etcd, Mirror, Scratch, await_for, member, veth};
 use serde_json::Value;
 
-use crate::books::{Line, Truth};
+use crate::account::{Line, Truth};
 use crate::files;
 use crate::legs;
 use crate::readers::Reader;

@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use fanpcap_cluster::{Picture, Revision, Topology, View, Wishes, WriteError};
+use fanpcap_cluster::{ClusterStatus, DesiredState, Revision, Topology, View, WriteError};
 
 use super::names::Names;
 use super::view::{CopyOfKeys, candidates, notes, revision, view};
@@ -22,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 
 /// What the threads tell.
 #[derive(PartialEq)]
-enum News {
+enum CoordinatorMessage {
     Keys(CopyOfKeys),
     Term(Term),
     Refused(CallError),
@@ -42,8 +42,8 @@ pub struct CoordinatorLink {
     client: Arc<Client>,
     names: Names,
     /// What the settings want. What the operator wants is in etcd.
-    wishes: Wishes,
-    news: Receiver<News>,
+    desired: DesiredState,
+    news: Receiver<CoordinatorMessage>,
     keeper: Option<(Sender<()>, JoinHandle<()>)>,
     keys: CopyOfKeys,
     term: Option<Term>,
@@ -55,13 +55,13 @@ pub struct CoordinatorLink {
 
 impl CoordinatorLink {
     /// Starts the threads. `value` says who the coordinator is, for who looks at the election;
-    /// `wishes` are those of the settings.
+    /// `desired` are those of the settings.
     pub fn start(
         client: Arc<Client>,
         names: Names,
         ttl: Duration,
         value: &str,
-        wishes: Wishes,
+        desired: DesiredState,
     ) -> Self {
         let (outbox, news) = mpsc::channel();
         let (order, orders) = mpsc::channel();
@@ -84,10 +84,10 @@ impl CoordinatorLink {
             client,
             names,
             view: View {
-                wishes: wishes.clone(),
+                desired: desired.clone(),
                 ..View::default()
             },
-            wishes,
+            desired,
             news,
             keeper: Some((order, keeper)),
             keys: CopyOfKeys::new(),
@@ -109,21 +109,23 @@ impl CoordinatorLink {
         }
         for news in first.into_iter().chain(self.news.try_iter()) {
             match news {
-                News::Keys(keys) => self.keys = keys,
-                News::Term(term) => {
+                CoordinatorMessage::Keys(keys) => self.keys = keys,
+                CoordinatorMessage::Term(term) => {
                     self.term = Some(term);
                     self.has_reached = true;
                     self.denied = None;
                 }
-                News::Refused(error) if !self.has_reached => return Err(error),
-                News::Refused(error) => self.denied = Some(error.to_string()),
-                News::Unreached(error) if !self.has_reached && self.denied.is_none() => {
+                CoordinatorMessage::Refused(error) if !self.has_reached => return Err(error),
+                CoordinatorMessage::Refused(error) => self.denied = Some(error.to_string()),
+                CoordinatorMessage::Unreached(error)
+                    if !self.has_reached && self.denied.is_none() =>
+                {
                     self.denied = Some(format!("{error}; waits for etcd"));
                 }
-                News::Unreached(_) => {}
+                CoordinatorMessage::Unreached(_) => {}
             }
         }
-        self.view = view(&self.names, &self.keys, &self.wishes);
+        self.view = view(&self.names, &self.keys, &self.desired);
         self.view.leads = self.leads() && self.is_topology_readable();
         Ok(&self.view)
     }
@@ -211,13 +213,17 @@ impl CoordinatorLink {
 /// # Errors
 ///
 /// No endpoint answered in time, or etcd refused.
-pub fn look(client: &Client, names: &Names, wishes: &Wishes) -> Result<Picture, CallError> {
+pub fn look(
+    client: &Client,
+    names: &Names,
+    desired: &DesiredState,
+) -> Result<ClusterStatus, CallError> {
     let kvs = client.range(&names.all())?.kvs.into_iter();
     let keys: CopyOfKeys = kvs.map(|kv| (kv.key.clone(), kv)).collect();
     let leading = leader(candidates(names, &keys));
     let leading = leading.map(|kv| String::from_utf8_lossy(&kv.value).into_owned());
-    Ok(Picture {
-        view: view(names, &keys, wishes),
+    Ok(ClusterStatus {
+        view: view(names, &keys, desired),
         leader: leading,
         notes: notes(names, &keys),
     })
@@ -232,7 +238,7 @@ struct Candidacy {
 }
 
 impl Candidacy {
-    fn run(mut self, orders: &Receiver<()>, outbox: &Sender<News>) {
+    fn run(mut self, orders: &Receiver<()>, outbox: &Sender<CoordinatorMessage>) {
         let mut next = Instant::now();
         loop {
             match orders.recv_timeout(next.saturating_duration_since(Instant::now())) {
@@ -248,9 +254,11 @@ impl Candidacy {
             }
             let begun = Instant::now();
             let (news, pause) = match self.round() {
-                Ok(term) => (News::Term(term), self.lease.ttl * 3 / 10),
-                Err(error) if error.is_lasting() => (News::Refused(error), self.lease.ttl * 3 / 10),
-                Err(error) => (News::Unreached(error), PAUSE),
+                Ok(term) => (CoordinatorMessage::Term(term), self.lease.ttl * 3 / 10),
+                Err(error) if error.is_lasting() => {
+                    (CoordinatorMessage::Refused(error), self.lease.ttl * 3 / 10)
+                }
+                Err(error) => (CoordinatorMessage::Unreached(error), PAUSE),
             };
             next = begun + pause;
             if outbox.send(news).is_err() {
@@ -271,14 +279,22 @@ impl Candidacy {
 }
 
 /// Starts the thread that follows the cluster's keys.
-fn follow(client: &Arc<Client>, names: &Names, outbox: Sender<News>, ended: Arc<AtomicBool>) {
+fn follow(
+    client: &Arc<Client>,
+    names: &Names,
+    outbox: Sender<CoordinatorMessage>,
+    ended: Arc<AtomicBool>,
+) {
     let mut follower = Follower::new(Arc::clone(client), names.all());
     thread::spawn(move || {
         while !ended.load(Ordering::Relaxed) {
             match follower.wait() {
                 Ok(false) => {}
                 Ok(true) => {
-                    if outbox.send(News::Keys(follower.copy().clone())).is_err() {
+                    if outbox
+                        .send(CoordinatorMessage::Keys(follower.copy().clone()))
+                        .is_err()
+                    {
                         return;
                     }
                 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fanpcap_cluster::{Announcement, NodeEvent, Refusal, Revision, Topology};
 
 use super::names::Names;
-use super::registration::{Registration, Standing};
+use super::registration::{Registration, RegistrationState};
 use crate::client::Client;
 use crate::error::CallError;
 use crate::follow::Follower;
@@ -28,7 +28,7 @@ const PATIENCE: u32 = 3;
 #[derive(Debug)]
 pub struct NodeLink {
     orders: Sender<Order>,
-    news: Receiver<News>,
+    news: Receiver<NodeMessage>,
     has_reached: bool,
     /// The last refusal. It is told once.
     denied: Option<String>,
@@ -42,7 +42,7 @@ enum Order {
 }
 
 /// What the threads tell.
-type News = Result<NodeEvent, CallError>;
+type NodeMessage = Result<NodeEvent, CallError>;
 
 impl NodeLink {
     /// Starts the threads. The node joins with its first announcement. `ttl` is the time to live of
@@ -126,7 +126,7 @@ struct Keeper {
     ttl: Duration,
     registration: Registration,
     inbox: Receiver<Order>,
-    outbox: Sender<News>,
+    outbox: Sender<NodeMessage>,
     /// When etcd answered last.
     reached: Option<Instant>,
     was_reached: bool,
@@ -159,7 +159,7 @@ impl Keeper {
         let error = match self.registration.round() {
             Ok(standing) => {
                 self.reached = Some(Instant::now());
-                if standing != Standing::Silent {
+                if standing != RegistrationState::Silent {
                     self.tell_reach(true);
                     self.judge(standing);
                     // For who looks at the cluster. Whether it is stored does not matter here.
@@ -182,12 +182,14 @@ impl Keeper {
         }
     }
 
-    fn judge(&mut self, standing: Standing) {
+    fn judge(&mut self, standing: RegistrationState) {
         let refusal = match standing {
-            Standing::Taken(since) if since > self.ttl * PATIENCE => Some(Refusal::TakenId),
-            Standing::Taken(_) | Standing::Silent => return,
-            Standing::Outside => Some(Refusal::Full),
-            Standing::In => None,
+            RegistrationState::Taken(since) if since > self.ttl * PATIENCE => {
+                Some(Refusal::TakenId)
+            }
+            RegistrationState::Taken(_) | RegistrationState::Silent => return,
+            RegistrationState::Outside => Some(Refusal::Full),
+            RegistrationState::In => None,
         };
         if refusal != Some(Refusal::TakenId) && !self.follows {
             self.follows = true;
@@ -208,7 +210,7 @@ impl Keeper {
         }
     }
 
-    fn tell(&self, news: News) {
+    fn tell(&self, news: NodeMessage) {
         // A caller that is gone wants no news.
         let _ = self.outbox.send(news);
     }

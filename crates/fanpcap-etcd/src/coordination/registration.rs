@@ -20,7 +20,7 @@ const TRIES: usize = 4;
 
 /// Whether the node is in the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Standing {
+pub(super) enum RegistrationState {
     /// It has said nothing of itself so far.
     Silent,
     /// Its key is in etcd.
@@ -102,21 +102,21 @@ impl Registration {
     }
 
     /// Keeps the lease alive, and stores what is not stored yet.
-    pub(super) fn round(&mut self) -> Result<Standing, CallError> {
+    pub(super) fn round(&mut self) -> Result<RegistrationState, CallError> {
         let Some(announcement) = self.said.wanted else {
-            return Ok(Standing::Silent);
+            return Ok(RegistrationState::Silent);
         };
         let lease = self.keep_lease()?;
         self.look(announcement)?;
         if self.said.due().is_some() && !self.store_announcement(announcement, lease)? {
             let since = *self.taken_since.get_or_insert_with(Instant::now);
-            return Ok(Standing::Taken(since.elapsed()));
+            return Ok(RegistrationState::Taken(since.elapsed()));
         }
         self.taken_since = None;
         self.store_ack(announcement, lease)?;
         Ok(match self.is_outside {
-            true => Standing::Outside,
-            false => Standing::In,
+            true => RegistrationState::Outside,
+            false => RegistrationState::In,
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fanpcap_cluster::{Live, NODES, Refusal, Revision, Topology, View, Wishes};
+use fanpcap_cluster::{DesiredState, LiveNode, NODES, Refusal, Revision, Topology, View};
 
 use super::names::{Kind, Names};
 use super::record::{self, Desired};
@@ -27,9 +27,9 @@ pub(super) fn revision(number: i64) -> Revision {
 
 /// The view of a coordinator that does not lead. Values that are not readable, as those of a later
 /// version, are left out. If there are more than [`NODES`] nodes, the first ones count.
-pub fn view(names: &Names, keys: &CopyOfKeys, wishes: &Wishes) -> View {
+pub fn view(names: &Names, keys: &CopyOfKeys, desired: &DesiredState) -> View {
     let mut view = View {
-        wishes: wishes.clone(),
+        desired: desired.clone(),
         ..View::default()
     };
     let mut nodes = Vec::new();
@@ -45,8 +45,8 @@ pub fn view(names: &Names, keys: &CopyOfKeys, wishes: &Wishes) -> View {
             }
             Some(Kind::Desired) => {
                 if let Some(desired) = Desired::from_value(&kv.value) {
-                    view.wishes.drained = desired.drained;
-                    view.wishes.weights = desired.weights;
+                    view.desired.drained = desired.drained;
+                    view.desired.weights = desired.weights;
                 }
             }
             Some(Kind::Ack(_) | Kind::Candidate | Kind::Clone(_)) | None => {}
@@ -57,7 +57,7 @@ pub fn view(names: &Names, keys: &CopyOfKeys, wishes: &Wishes) -> View {
     nodes.sort_by_key(|(_, said)| said.node);
     view.live = nodes
         .into_iter()
-        .map(|(_, announcement)| Live {
+        .map(|(_, announcement)| LiveNode {
             announcement,
             acknowledged: keys
                 .get(&names.ack(announcement.node))

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::BUCKETS;
-use fanpcap_cluster::{Announcement, NodeEvent, NodeId, Revision, Seat, Topology, View, Wishes};
+use fanpcap_cluster::{
+    Announcement, DesiredState, NodeEntry, NodeEvent, NodeId, Revision, Topology, View,
+};
 use fanpcap_etcd::coordination::{CoordinatorLink, Names, NodeLink};
 use fanpcap_etcd::{Client, Settings};
 use fanpcap_select::Selection;
@@ -37,13 +39,13 @@ pub(crate) fn topology(epoch: u64) -> Topology {
     Topology {
         epoch,
         selection: Selection::default(),
-        seats: vec![Seat {
+        nodes: vec![NodeEntry {
             slot: Slot(0),
             node: NODE,
             weight: 3,
         }],
         owners: Box::new([Some(Slot(0)); BUCKETS]),
-        heirs: None,
+        new_owners: None,
         analyzers: Vec::new(),
         filter: None,
     }
@@ -61,8 +63,8 @@ pub(crate) fn coordinator(
     who: &str,
 ) -> Result<CoordinatorLink> {
     let client = Arc::new(Client::new(settings)?);
-    let wishes = Wishes::default();
-    Ok(CoordinatorLink::start(client, names(), ttl, who, wishes))
+    let desired = DesiredState::default();
+    Ok(CoordinatorLink::start(client, names(), ttl, who, desired))
 }
 
 /// Polls until the view is as wanted, and returns how long that took.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
-use fanpcap_cluster::{NodeEvent, NodeId, Refusal, Revision, View, Wishes, WriteError};
+use fanpcap_cluster::{DesiredState, NodeEvent, NodeId, Refusal, Revision, View, WriteError};
 use fanpcap_etcd::coordination::{Desired, look};
 use fanpcap_testkit::await_for::{await_for, within};
 use fanpcap_testkit::{Etcd, netns};
@@ -47,7 +47,7 @@ fn a_topology_goes_from_the_leader_to_the_nodes_and_is_acknowledged() -> Result<
         ));
         let second = leader.write(&topology(2), Some(first))?;
         ensure!(second > first && await_topology(&mut node, 2)? == second);
-        let seen = look(&client(&etcd)?, &names(), &Wishes::default())?;
+        let seen = look(&client(&etcd)?, &names(), &DesiredState::default())?;
         ensure!(seen.leader.as_deref() == Some("one") && seen.notes.is_empty());
         let seen = seen.view;
         ensure!(seen.live.len() == 1 && !seen.leads);
@@ -117,7 +117,7 @@ fn a_clone_is_refused_and_a_restarted_agent_is_not() -> Result<()> {
         // The node writes and deletes its key in etcd after it has told its agent.
         let await_notes = |what, are_they: fn(&[String]) -> bool| {
             await_for(what, Duration::from_secs(10), || {
-                let seen = look(&client(&etcd)?, &names(), &Wishes::default())?;
+                let seen = look(&client(&etcd)?, &names(), &DesiredState::default())?;
                 Ok(are_they(&seen.notes).then_some(()))
             })
         };
@@ -205,7 +205,7 @@ fn what_the_operator_wants_is_seen_and_never_lost() -> Result<()> {
             desired.weights.insert(NODE, 9);
         })?;
         await_view(&mut leader, "the wishes", |view| {
-            view.wishes.drained.len() == 4 && view.wishes.weights.get(&NODE) == Some(&9)
+            view.desired.drained.len() == 4 && view.desired.weights.get(&NODE) == Some(&9)
         })?;
         ensure!(
             etcd.ctl(&["get", "/fanpcap/lab/desired"])?

@@ -63,7 +63,7 @@ fn roles_suffice_and_tokens_are_renewed_when_etcd_restarts() -> Result<()> {
         })?;
         await_view(&mut leader, "all of it", |view| {
             let acknowledged = view.live.first().and_then(|one| one.acknowledged);
-            acknowledged == Some(first) && view.wishes.drained.contains(&NODE)
+            acknowledged == Some(first) && view.desired.drained.contains(&NODE)
         })?;
         // Tokens are in the members' memory: none of them is left.
         for index in 0..3 {
@@ -78,7 +78,7 @@ fn roles_suffice_and_tokens_are_renewed_when_etcd_restarts() -> Result<()> {
         ensure!(await_topology(&mut node, 2)? == second);
         Desired::change(&operator, &names(), |desired| desired.drained.clear())?;
         await_view(&mut leader, "the change", |view| {
-            view.wishes.drained.is_empty()
+            view.desired.drained.is_empty()
         })?;
         Ok(())
     })
@@ -86,7 +86,7 @@ fn roles_suffice_and_tokens_are_renewed_when_etcd_restarts() -> Result<()> {
 
 #[test]
 #[ignore = "needs root: a network namespace"]
-fn a_node_may_write_no_topology_and_no_wishes() -> Result<()> {
+fn a_node_may_write_no_topology_and_no_drains() -> Result<()> {
     netns::within_new(|| {
         let etcd = Etcd::start(1, &[])?;
         set_up(&etcd)?;

@@ -3,13 +3,13 @@
 use super::super::avp::{Avp, List, code, halves};
 use super::super::fields::{BodyError, Fields};
 use super::super::term::Term;
-use super::{Leader, Member, topology, wish};
-use crate::coordination::Wishes;
+use super::{Leader, Member, desired, topology};
+use crate::coordination::DesiredState;
 use crate::identity::Revision;
 use crate::topology::{NODES, Topology};
 
 /// Most nodes that a coordinator tells of.
-const TOLD: usize = 2 * NODES;
+const MOST: usize = 2 * NODES;
 
 /// Most notes of a status, and most bytes of one.
 const NOTES: usize = 16;
@@ -28,7 +28,7 @@ pub struct State {
     /// The cluster's topology.
     pub topology: Option<(Revision, Box<Topology>)>,
     /// What the operator wants.
-    pub wishes: Wishes,
+    pub desired: DesiredState,
     /// The nodes that are alive.
     pub members: Vec<Member>,
 }
@@ -41,7 +41,7 @@ pub struct Status {
     /// The cluster's topology.
     pub topology: Option<(Revision, Box<Topology>)>,
     /// What the operator wants.
-    pub wishes: Wishes,
+    pub desired: DesiredState,
     /// The nodes that are alive, and how many milliseconds ago they were last heard of.
     pub members: Vec<(Member, u32)>,
     /// Datagrams that the coordinator refused, by cause.
@@ -52,7 +52,7 @@ pub struct Status {
 
 const STATE: u32 = 1;
 const TOPOLOGY: u32 = 2;
-const WISHES: u32 = 3;
+const DESIRED: u32 = 3;
 const MEMBER: u32 = 4;
 const REFUSED: u32 = 5;
 const NOTE: u32 = 6;
@@ -62,7 +62,7 @@ impl State {
         to.put(code::SECTION, STATE)
             .put(code::TERM, self.term.0)
             .put(code::STATE, self.number);
-        write_shared(to, self.topology.as_ref(), &self.wishes);
+        write_shared(to, self.topology.as_ref(), &self.desired);
         for member in &self.members {
             to.put(code::SECTION, MEMBER);
             member.write(to);
@@ -80,12 +80,12 @@ impl State {
                     is_begun = true;
                 }
                 TOPOLOGY => state.topology = Some(read_topology(from)?),
-                WISHES => state.wishes = wish::read_all(from)?,
+                DESIRED => state.desired = desired::read_all(from)?,
                 MEMBER => state.members.push(Member::read(from)?),
                 _ => {}
             }
         }
-        match (is_begun, state.members.len() <= TOLD) {
+        match (is_begun, state.members.len() <= MOST) {
             (true, true) => Ok(state),
             (false, _) => Err(BodyError::Missing(code::SECTION)),
             (_, false) => Err(BodyError::Count(code::SECTION)),
@@ -119,7 +119,7 @@ impl Status {
     pub(super) fn write(&self, to: &mut List) {
         to.put(code::SECTION, STATE);
         self.leader.write(to);
-        write_shared(to, self.topology.as_ref(), &self.wishes);
+        write_shared(to, self.topology.as_ref(), &self.desired);
         for (member, age) in &self.members {
             to.put(code::SECTION, MEMBER).put(code::AGE, *age);
             member.write(to);
@@ -139,7 +139,7 @@ impl Status {
     pub(super) fn read(from: Fields<'_>) -> Result<Self, BodyError> {
         let mut leader = None;
         let mut topology = None;
-        let mut wishes = Wishes::default();
+        let mut desired = DesiredState::default();
         let mut members = Vec::new();
         let mut refused = Vec::new();
         let mut notes = Vec::new();
@@ -147,7 +147,7 @@ impl Status {
             match section {
                 STATE => leader = Some(Leader::read(from)?),
                 TOPOLOGY => topology = Some(read_topology(from)?),
-                WISHES => wishes = wish::read_all(from)?,
+                DESIRED => desired = desired::read_all(from)?,
                 MEMBER => members.push((Member::read(from)?, from.one(code::AGE)?)),
                 REFUSED => {
                     let [cause, count] = halves(from.wide(code::REFUSED)?);
@@ -160,13 +160,13 @@ impl Status {
                 _ => {}
             }
         }
-        if members.len().max(refused.len()) > TOLD {
+        if members.len().max(refused.len()) > MOST {
             return Err(BodyError::Count(code::SECTION));
         }
         Ok(Self {
             leader: leader.ok_or(BodyError::Missing(code::SECTION))?,
             topology,
-            wishes,
+            desired,
             members,
             refused,
             notes,
@@ -175,13 +175,13 @@ impl Status {
 }
 
 /// The part that standbys and the operator both get.
-fn write_shared(to: &mut List, stands: Option<&(Revision, Box<Topology>)>, wishes: &Wishes) {
+fn write_shared(to: &mut List, stands: Option<&(Revision, Box<Topology>)>, desired: &DesiredState) {
     if let Some((revision, topology)) = stands {
         to.put(code::SECTION, TOPOLOGY);
         topology::write(to, *revision, topology);
     }
-    to.put(code::SECTION, WISHES);
-    wish::write_all(to, wishes);
+    to.put(code::SECTION, DESIRED);
+    desired::write_all(to, desired);
 }
 
 fn read_topology(from: Fields<'_>) -> Result<(Revision, Box<Topology>), BodyError> {

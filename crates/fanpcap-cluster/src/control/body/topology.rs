@@ -38,8 +38,8 @@ pub(super) fn write(to: &mut List, revision: Revision, topology: &Topology) {
         .put_wide(code::EPOCH, topology.epoch)
         .put(code::PHASE, u32::from(topology.phase() == Phase::Union))
         .put(code::SELECTION_TYPE, key_number(topology.selection.key));
-    for seat in &topology.seats {
-        to.put(code::NODE_ID, seat.node.0);
+    for entry in &topology.nodes {
+        to.put(code::NODE_ID, entry.node.0);
     }
     for analyzer in &topology.analyzers {
         to.put_address(ANALYZER, *analyzer);
@@ -51,7 +51,7 @@ pub(super) fn read(from: Fields<'_>) -> Result<(Revision, Topology), BodyError> 
     let revision = joined(from.one(code::TERM)?, from.one(code::VALIDITY_START)?);
     let bytes = from.bytes(MOST_ENCODED)?;
     let topology = Topology::decode(&bytes).ok_or(BodyError::Value(code::BYTES))?;
-    let nodes = topology.seats.iter().map(|seat| seat.node.0);
+    let nodes = topology.nodes.iter().map(|entry| entry.node.0);
     if !nodes.eq(from.all(code::NODE_ID)) {
         return Err(BodyError::Value(code::NODE_ID));
     }

@@ -22,19 +22,18 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::super::body::{Body, Leader, State};
+use super::super::body::{Body, Leader};
 use super::super::envelope::Peer;
 use super::super::term::Term;
 use super::{CoordinatorEnd, Members};
 use crate::identity::{NodeId, Revision};
-use crate::topology::Topology;
 
 /// How much longer a standby waits than the one before it.
 const STEP: Duration = Duration::from_millis(50);
 
 /// What a coordinator is at present.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Stance {
+pub(super) enum ElectionRole {
     /// It stands by, and has waited for a pulse since `heard`.
     Standby { heard: Duration },
     /// It is a candidate, and leads if nobody objects until `until`.
@@ -51,7 +50,7 @@ pub(super) enum Stance {
 /// Who leads, as far as a coordinator knows.
 #[derive(Debug)]
 pub(super) struct Election {
-    pub(super) stance: Stance,
+    pub(super) role: ElectionRole,
     /// The greatest term of a coordinator that led.
     pub(super) term: Term,
     /// The active coordinator.
@@ -74,7 +73,7 @@ impl Election {
     /// A standby that knows of this term.
     pub(super) fn new(now: Duration, term: Term) -> Self {
         Self {
-            stance: Stance::Standby { heard: now },
+            role: ElectionRole::Standby { heard: now },
             term,
             known: None,
             pulsed: None,
@@ -91,11 +90,11 @@ impl Election {
     /// that the last leader knew, it waits a while after it has heard the first of them; then the
     /// others count as dead.
     pub(super) fn is_settled(&self, now: Duration) -> bool {
-        matches!(self.stance, Stance::Leading { settled, .. } if now >= settled)
+        matches!(self.role, ElectionRole::Leading { settled, .. } if now >= settled)
     }
 }
 
-impl Stance {
+impl ElectionRole {
     /// The message that a coordinator in this stance sends to the others.
     pub(super) fn said(&self, number: u32, revision: Option<Revision>) -> Option<Body> {
         match self {
@@ -117,8 +116,8 @@ impl CoordinatorEnd {
     /// The message that this coordinator sends to the others.
     pub(super) fn said(&self) -> Option<Body> {
         let knowledge = &self.knowledge;
-        let stance = &self.election.stance;
-        stance.said(knowledge.state.number, knowledge.revision())
+        let role = &self.election.role;
+        role.said(knowledge.state.number, knowledge.revision())
     }
 
     /// Whether the active coordinator was heard a short time ago.
@@ -128,7 +127,7 @@ impl CoordinatorEnd {
     }
 
     pub(super) fn leads(&self) -> bool {
-        matches!(self.election.stance, Stance::Leading { .. })
+        matches!(self.election.role, ElectionRole::Leading { .. })
     }
 
     /// Waits for the leader's pulse. If it does not come, asks whether anybody is heard, and then
@@ -158,7 +157,7 @@ impl CoordinatorEnd {
             address: settings.address,
         };
         let until = now + settings.ballot;
-        self.election.stance = Stance::Candidate { leader, until };
+        self.election.role = ElectionRole::Candidate { leader, until };
         self.election.known = None;
         self.tell_others();
     }
@@ -188,15 +187,15 @@ impl CoordinatorEnd {
         state.term = leader.term;
         // Nobody takes a state of an earlier life for this one, were their terms the same.
         state.number = self.endpoint.begin();
-        state.wishes.selection = self.settings.wishes.selection;
-        let analyzers = &self.settings.wishes.analyzers;
-        state.wishes.analyzers.clone_from(analyzers);
-        let filter = &self.settings.wishes.filter;
-        state.wishes.filter.clone_from(filter);
+        state.desired.selection = self.settings.desired.selection;
+        let analyzers = &self.settings.desired.analyzers;
+        state.desired.analyzers.clone_from(analyzers);
+        let filter = &self.settings.desired.filter;
+        state.desired.filter.clone_from(filter);
         self.knowledge.changed();
         self.knowledge.topologys = self.knowledge.transfers;
         self.members = Members::inherited(now, known);
-        self.election.stance = Stance::Leading {
+        self.election.role = ElectionRole::Leading {
             leader,
             settled: Duration::MAX,
             asked: None,
@@ -218,7 +217,7 @@ impl CoordinatorEnd {
     pub(super) fn settle(&mut self, now: Duration, follows: Option<Revision>, is_last: bool) {
         let known = self.knowledge.revision();
         let (settle, offline) = (self.settings.settle, self.settings.offline);
-        let Stance::Leading { settled, asked, .. } = &mut self.election.stance else {
+        let ElectionRole::Leading { settled, asked, .. } = &mut self.election.role else {
             return;
         };
         if follows > known.max(*asked) {
@@ -233,7 +232,7 @@ impl CoordinatorEnd {
     /// nothing.
     pub(super) fn hear_again(&mut self, now: Duration) {
         self.settle_again(now);
-        if let Stance::Leading { settled, asked, .. } = &mut self.election.stance {
+        if let ElectionRole::Leading { settled, asked, .. } = &mut self.election.role {
             // A newer topology that nobody has shown is waited for anew.
             *asked = None;
             if !self.members.is_empty() {
@@ -243,9 +242,9 @@ impl CoordinatorEnd {
     }
 
     /// Waits for nodes. Whoever plans believes no absence for a while then.
-    fn settle_again(&mut self, now: Duration) {
+    pub(super) fn settle_again(&mut self, now: Duration) {
         let wait = now + self.settings.settle;
-        if let Stance::Leading { settled, .. } = &mut self.election.stance {
+        if let ElectionRole::Leading { settled, .. } = &mut self.election.role {
             *settled = wait;
         }
     }
@@ -280,19 +279,19 @@ impl CoordinatorEnd {
             .election
             .known
             .is_some_and(|known| u32::from(known.number) == from.id && known.term == term);
-        if is_known && matches!(self.election.stance, Stance::Standby { .. }) {
+        if is_known && matches!(self.election.role, ElectionRole::Standby { .. }) {
             let heard = now.saturating_sub(self.settings.silence);
-            self.election.stance = Stance::Standby { heard };
+            self.election.role = ElectionRole::Standby { heard };
             (self.election.known, self.election.pulsed) = (None, None);
         }
     }
 
     fn step_down(&mut self, now: Duration) {
         if self.leads() {
-            self.knowledge.state = self.told();
+            self.knowledge.state = self.current_state();
             self.members = Members::default();
         }
-        self.election.stance = Stance::Standby { heard: now };
+        self.election.role = ElectionRole::Standby { heard: now };
         self.election.known = None;
     }
 
@@ -300,32 +299,10 @@ impl CoordinatorEnd {
     pub(super) fn see(&mut self, now: Duration, term: Term) {
         if term > self.election.term {
             self.election.term = term;
-            if !matches!(self.election.stance, Stance::Standby { .. }) {
+            if !matches!(self.election.role, ElectionRole::Standby { .. }) {
                 self.step_down(now);
             }
         }
-    }
-
-    /// What standbys are told.
-    pub(super) fn told(&self) -> State {
-        let mut state = self.knowledge.state.clone();
-        if self.leads() {
-            state.members = self.members.told();
-        }
-        state
-    }
-
-    pub(super) fn synchronise_all(&mut self) {
-        for address in self.settings.others.clone() {
-            if let Some(peer) = self.peers.get(&address).copied() {
-                self.synchronise((address, peer));
-            }
-        }
-    }
-
-    fn synchronise(&mut self, to: (SocketAddr, Peer)) {
-        let body = Body::Synchronise(Box::new(self.told()));
-        self.say(to, &body, self.knowledge.transfers);
     }
 
     #[allow(
@@ -348,7 +325,7 @@ impl CoordinatorEnd {
             Body::TopologyUpdate(revision, topology)
                 if Some(revision) > self.knowledge.revision() =>
             {
-                self.take_shown(now, revision, topology);
+                self.take_shown_topology(now, revision, topology);
             }
             Body::Fetch if self.leads() => self.synchronise(from),
             _ => {}
@@ -374,7 +351,7 @@ impl CoordinatorEnd {
         {
             self.election.asked.clear();
         }
-        self.election.stance = Stance::Standby { heard: now };
+        self.election.role = ElectionRole::Standby { heard: now };
         self.election.pulsed = Some(now);
         self.election.known = Some(leader);
         let state = &self.knowledge.state;
@@ -383,54 +360,6 @@ impl CoordinatorEnd {
             false => Body::Fetch,
         };
         self.say(from, &body, 0);
-    }
-
-    /// Takes over the active coordinator's state. If this coordinator knows a newer topology, it
-    /// keeps it and shows it: perhaps no other process has it. The state's number is the leader's
-    /// only when the leader has it too. Until then it is asked for with each pulse.
-    fn take_state(&mut self, from: (SocketAddr, Peer), told: State) {
-        let own = std::mem::replace(&mut self.knowledge.state, told).topology;
-        let newer = own.filter(|(revision, _)| Some(*revision) > self.knowledge.revision());
-        if let Some((revision, topology)) = newer {
-            let body = Body::TopologyUpdate(revision, topology.clone());
-            self.say(from, &body, self.knowledge.transfers);
-            self.knowledge.state.topology = Some((revision, topology));
-            self.knowledge.state.number = self.knowledge.state.number.wrapping_sub(1);
-        } else {
-            self.knowledge.transfers = self.knowledge.transfers.wrapping_add(1);
-        }
-    }
-
-    /// Takes a newer topology that a node or a standby shows.
-    pub(super) fn take_shown(
-        &mut self,
-        now: Duration,
-        revision: Revision,
-        topology: Box<Topology>,
-    ) {
-        if !self.leads() || Some(revision) <= self.knowledge.revision() {
-            return;
-        }
-        self.see(now, Term::of(revision));
-        if self.leads() {
-            let is_of_earlier_life = self.is_of_earlier_life(Some(revision));
-            self.stand(now, revision, topology);
-            // This may be the only coordinator that has heard the nodes of this topology yet.
-            self.settle_again(now);
-            self.synchronise_all();
-            if is_of_earlier_life {
-                self.resign(now);
-            }
-        }
-    }
-
-    /// Whether a leader did not give this revision, though it is of its term. Then it had the term
-    /// in an earlier life and has lost its file. It needs another term, or it would give revisions
-    /// twice.
-    pub(super) fn is_of_earlier_life(&self, revision: Option<Revision>) -> bool {
-        let own = matches!((self.election.stance, revision), (Stance::Leading { leader, .. }, Some(of))
-            if leader.term == Term::of(of));
-        own && revision > self.knowledge.revision()
     }
 
     /// Tells a coordinator that believes it leads, or is a candidate, which coordinator leads.
@@ -448,10 +377,10 @@ impl CoordinatorEnd {
             return;
         }
         self.election.known = Some(leader);
-        if matches!(self.election.stance, Stance::Candidate { .. }) {
+        if matches!(self.election.role, ElectionRole::Candidate { .. }) {
             // Somebody has heard the leader since. If it is gone, that one misses it a pulse later.
             let heard = (now + self.settings.pulse).saturating_sub(self.settings.silence);
-            self.election.stance = Stance::Standby { heard };
+            self.election.role = ElectionRole::Standby { heard };
         }
     }
 
@@ -459,7 +388,7 @@ impl CoordinatorEnd {
     pub(super) fn hear_served(&mut self, now: Duration, leader: Leader) {
         self.see(now, leader.term);
         if leader.term == self.election.term && !self.is_asked_in_vain(now) {
-            self.election.stance = Stance::Standby { heard: now };
+            self.election.role = ElectionRole::Standby { heard: now };
             self.election.known = Some(leader);
         }
     }
@@ -475,19 +404,21 @@ impl CoordinatorEnd {
         let rank = |leader: Leader, revision: Revision| {
             (revision, leader.term.round(), Reverse(leader.number))
         };
-        match self.election.stance {
-            Stance::Leading { .. } => self.object(from),
-            Stance::Candidate { leader, .. } if rank(leader, own) > rank(other, revision) => {
+        match self.election.role {
+            ElectionRole::Leading { .. } => self.object(from),
+            ElectionRole::Candidate { leader, .. } if rank(leader, own) > rank(other, revision) => {
                 self.object(from);
             }
             // It stands again when nodes have asked it for a while, and not with the next tick.
-            Stance::Candidate { .. } => {
+            ElectionRole::Candidate { .. } => {
                 self.election.asked.clear();
-                self.election.stance = Stance::Standby { heard: now };
+                self.election.role = ElectionRole::Standby { heard: now };
             }
-            Stance::Standby { .. } if self.has_pulse(now) => self.object(from),
-            Stance::Standby { .. } if own > revision => self.stand_for_election(now),
-            Stance::Standby { .. } => self.election.stance = Stance::Standby { heard: now },
+            ElectionRole::Standby { .. } if self.has_pulse(now) => self.object(from),
+            ElectionRole::Standby { .. } if own > revision => self.stand_for_election(now),
+            ElectionRole::Standby { .. } => {
+                self.election.role = ElectionRole::Standby { heard: now }
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::super::body::{Body, Member};
 use super::super::envelope::{Peer, Role};
 use super::CoordinatorEnd;
-use crate::coordination::{Live, Refusal};
+use crate::coordination::{LiveNode, Refusal};
 use crate::identity::{NodeId, Revision};
 use crate::topology::NODES;
 
@@ -20,7 +20,7 @@ const REFUSALS: usize = 16;
 
 /// A node that is alive.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Presence {
+pub(super) struct MemberState {
     pub(super) member: Member,
     pub(super) heard: Duration,
     /// Whether this coordinator has heard it. Else the last one has.
@@ -30,7 +30,7 @@ pub(super) struct Presence {
     attempts: u32,
 }
 
-impl Presence {
+impl MemberState {
     /// A node that the last coordinator knew.
     pub(super) fn inherited(now: Duration, member: Member) -> Self {
         Self {
@@ -49,8 +49,8 @@ impl Presence {
         }
     }
 
-    pub(super) fn live(&self) -> Live {
-        Live {
+    pub(super) fn live(&self) -> LiveNode {
+        LiveNode {
             announcement: self.member.announcement,
             acknowledged: self.member.follows,
         }
@@ -99,7 +99,7 @@ impl fmt::Display for Refused {
 /// The nodes that are alive, and the machines that are refused.
 #[derive(Debug, Default)]
 pub(super) struct Members {
-    nodes: BTreeMap<NodeId, Presence>,
+    nodes: BTreeMap<NodeId, MemberState>,
     refusals: BTreeMap<(NodeId, SocketAddr), (Refusal, Duration)>,
 }
 
@@ -108,7 +108,7 @@ impl Members {
     pub(super) fn inherited(now: Duration, known: Vec<Member>) -> Self {
         let presence = |member: Member| {
             let node = member.announcement.node;
-            (node, Presence::inherited(now, member))
+            (node, MemberState::inherited(now, member))
         };
         Self {
             nodes: known.into_iter().map(presence).collect(),
@@ -116,18 +116,18 @@ impl Members {
         }
     }
 
-    pub(super) fn live(&self) -> Vec<Live> {
-        self.nodes.values().map(Presence::live).collect()
+    pub(super) fn live(&self) -> Vec<LiveNode> {
+        self.nodes.values().map(MemberState::live).collect()
     }
 
-    pub(super) fn told(&self) -> Vec<Member> {
+    pub(super) fn list(&self) -> Vec<Member> {
         self.nodes.values().map(|one| one.member).collect()
     }
 
     /// The nodes, and for how many milliseconds each is silent.
     pub(super) fn ages(&self, now: Duration) -> Vec<(Member, u32)> {
-        let age = |one: &Presence| now.saturating_sub(one.heard).as_millis();
-        let aged = |one: &Presence| (one.member, u32::try_from(age(one)).unwrap_or(u32::MAX));
+        let age = |one: &MemberState| now.saturating_sub(one.heard).as_millis();
+        let aged = |one: &MemberState| (one.member, u32::try_from(age(one)).unwrap_or(u32::MAX));
         self.nodes.values().map(aged).collect()
     }
 
@@ -139,7 +139,7 @@ impl Members {
     }
 
     pub(super) fn places(&self) -> Vec<(SocketAddr, Peer)> {
-        self.nodes.values().map(Presence::place).collect()
+        self.nodes.values().map(MemberState::place).collect()
     }
 
     /// The newest topology that a node captures by.
@@ -216,7 +216,7 @@ impl Members {
     /// still to be heard of those that the last leader knew.
     fn hear(&mut self, now: Duration, member: Member) -> (bool, bool) {
         let node = member.announcement.node;
-        let fresh = || Presence::new(now, member);
+        let fresh = || MemberState::new(now, member);
         let is_newcomer = !self.nodes.contains_key(&node);
         let presence = self.nodes.entry(node).or_insert_with(fresh);
         let was_awaited = !presence.is_heard;
@@ -318,7 +318,9 @@ impl CoordinatorEnd {
                 self.members.nodes.remove(&node);
                 self.knowledge.changed();
             }
-            Body::TopologyUpdate(revision, topology) => self.take_shown(now, revision, topology),
+            Body::TopologyUpdate(revision, topology) => {
+                self.take_shown_topology(now, revision, topology)
+            }
             _ => {}
         }
     }
@@ -344,7 +346,7 @@ impl CoordinatorEnd {
 
     /// Notes what a node says.
     fn note(&mut self, now: Duration, member: Member) {
-        if self.is_of_earlier_life(member.follows) {
+        if self.is_of_earlier_run(member.follows) {
             self.resign(now);
             return;
         }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::super::body::{Body, Status, TooManyWishes, Wish};
+use super::super::body::{Body, OperatorChange, Status, TooManyChanges};
 use super::super::envelope::Peer;
 use super::CoordinatorEnd;
 use crate::coordination::Refusal;
@@ -19,7 +19,7 @@ impl CoordinatorEnd {
             return;
         }
         match body {
-            Body::Wish(wish) => self.hear_wish(from, wish),
+            Body::OperatorChange(change) => self.hear_change(from, change),
             Body::Query => {
                 if let Some(status) = self.status(now) {
                     let transfers = self.knowledge.transfers.wrapping_add(1);
@@ -31,8 +31,8 @@ impl CoordinatorEnd {
         }
     }
 
-    fn hear_wish(&mut self, from: (SocketAddr, Peer), wish: Wish) {
-        let reply = match wish.grant(&mut self.knowledge.state.wishes) {
+    fn hear_change(&mut self, from: (SocketAddr, Peer), change: OperatorChange) {
+        let reply = match change.grant(&mut self.knowledge.state.desired) {
             Ok(is_new) => {
                 if is_new {
                     self.knowledge.changed();
@@ -40,7 +40,7 @@ impl CoordinatorEnd {
                 }
                 Body::Acknowledge(u64::from(self.knowledge.state.number))
             }
-            Err(TooManyWishes) => Body::Refuse(wish.node(), Refusal::Full),
+            Err(TooManyChanges) => Body::Refuse(change.node(), Refusal::Full),
         };
         self.say(from, &reply, 0);
     }
@@ -58,7 +58,7 @@ impl CoordinatorEnd {
         Some(Status {
             leader: self.election.known.filter(|_| self.leads())?,
             topology: self.knowledge.state.topology.clone(),
-            wishes: self.knowledge.state.wishes.clone(),
+            desired: self.knowledge.state.desired.clone(),
             members: self.members.ages(now),
             refused: refused.filter(|(_, count)| *count > 0).collect(),
             notes: self.notes.clone(),

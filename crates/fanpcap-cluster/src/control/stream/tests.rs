@@ -9,17 +9,17 @@ use fanpcap_select::in_line::{Announced, InLine};
 use proptest::prelude::*;
 
 use super::*;
-use crate::coordination::{Announcement, Live};
+use crate::coordination::{Announcement, LiveNode};
 use crate::identity::NodeId;
-use crate::topology::{Seat, Topology};
+use crate::topology::{NodeEntry, Topology};
 
-fn numbers(secret: u8) -> Numbers {
-    Numbers::new(vec![secret; 32], ClusterId::of_name("lab"))
+fn numbers(secret: u8) -> FrameNumbers {
+    FrameNumbers::new(vec![secret; 32], ClusterId::of_name("lab"))
 }
 
 /// A cluster of two nodes that take packets in turn by the topology 9.
 fn view() -> View {
-    let live = |node| Live {
+    let live = |node| LiveNode {
         announcement: Announcement {
             node: NodeId(node),
             boot: 1,
@@ -29,7 +29,7 @@ fn view() -> View {
         },
         acknowledged: Some(Revision(9)),
     };
-    let seat = |slot, node| Seat {
+    let entry = |slot, node| NodeEntry {
         slot: Slot(slot),
         node: NodeId(node),
         weight: 1,
@@ -42,9 +42,9 @@ fn view() -> View {
             key: SelectionKey::RoundRobin,
             initial: 0,
         },
-        seats: vec![seat(0, 1), seat(1, 2), seat(2, 3)],
+        nodes: vec![entry(0, 1), entry(1, 2), entry(2, 3)],
         owners,
-        heirs: None,
+        new_owners: None,
         analyzers: Vec::new(),
         filter: None,
     };
@@ -56,12 +56,12 @@ fn view() -> View {
     }
 }
 
-fn kinds(due: &[Due]) -> Vec<(Kind, u64)> {
+fn kinds(due: &[DueFrame]) -> Vec<(Kind, u64)> {
     due.iter().map(|due| (due.kind, due.sequence)).collect()
 }
 
 /// What a BPF program does with the agent's announcements and the sender's frames.
-fn take(announced: &mut Announced, due: &Due) -> bool {
+fn take(announced: &mut Announced, due: &DueFrame) -> bool {
     let frame = InLine {
         kind: due.kind,
         cluster: 0,
@@ -72,7 +72,7 @@ fn take(announced: &mut Announced, due: &Due) -> bool {
     announced.take(Some(due.kind), &frame)
 }
 
-fn announce(announced: &mut Announced, due: Vec<Due>) {
+fn announce(announced: &mut Announced, due: Vec<DueFrame>) {
     for due in due {
         announced.announce(due.kind, due.sequence, due.number);
     }
@@ -86,7 +86,11 @@ fn a_number_says_all_that_it_is_for() {
         numbers(1).of(Kind::Update, Revision(0), 7),
         numbers(1).of(Kind::Update, Revision(1), 7),
         numbers(2).of(Kind::Beacon, Revision(0), 7),
-        Numbers::new(vec![1; 32], ClusterId::of_name("other")).of(Kind::Beacon, Revision(0), 7),
+        FrameNumbers::new(vec![1; 32], ClusterId::of_name("other")).of(
+            Kind::Beacon,
+            Revision(0),
+            7,
+        ),
     ];
     let different: BTreeSet<u64> = all.into_iter().collect();
     assert_eq!(different.len(), all.len());
@@ -96,7 +100,7 @@ fn a_number_says_all_that_it_is_for() {
 
 #[test]
 fn an_update_is_sent_once_all_wait_for_it_and_again_later() {
-    let mut sender = Sender::new(numbers(1));
+    let mut sender = FrameSender::new(numbers(1));
     let mut view = view();
     view.live[1].acknowledged = Some(Revision(8));
     assert_eq!(kinds(&sender.due(&view, 100)), [(Kind::Beacon, 100)]);
@@ -122,7 +126,7 @@ fn a_union_does_not_wait_for_the_dead_and_other_keys_need_no_update() {
     view.live.pop();
     assert_eq!(awaited(&view), None, "its packets may go on by themselves");
     let (_, topology) = view.topology.as_mut().unwrap();
-    topology.heirs = Some(Box::new([Some(Slot(0)); BUCKETS]));
+    topology.new_owners = Some(Box::new([Some(Slot(0)); BUCKETS]));
     assert_eq!(awaited(&view), Some(Revision(9)));
     let (_, topology) = view.topology.as_mut().unwrap();
     topology.selection.key = SelectionKey::Packet;
@@ -131,20 +135,20 @@ fn a_union_does_not_wait_for_the_dead_and_other_keys_need_no_update() {
 
 #[test]
 fn a_topologys_update_is_known_to_those_that_wait_for_it_alone() {
-    let (mut sender, view) = (Sender::new(numbers(1)), view());
+    let (mut sender, view) = (FrameSender::new(numbers(1)), view());
     let due = sender.due(&view, 500);
     let [beacon, update] = due.as_slice() else {
         panic!("{due:?}");
     };
     for (revision, is_known) in [(8, false), (9, true)] {
         let mut announced = Announced::default();
-        let mut listener = Listener::new(vec![numbers(1)]);
+        let mut listener = FrameListener::new(vec![numbers(1)]);
         announce(&mut announced, listener.due(480, None, Revision(8)));
         announce(&mut announced, listener.due(480, None, Revision(revision)));
         assert!(take(&mut announced, beacon));
         assert_eq!(take(&mut announced, update), is_known);
         assert!(!take(&mut announced, update), "replayed");
-        let heard = Heard {
+        let heard = HeardBeacon {
             sequence: 500,
             ago: Duration::ZERO,
         };
@@ -156,9 +160,9 @@ fn a_topologys_update_is_known_to_those_that_wait_for_it_alone() {
 
 #[test]
 fn an_update_that_was_lost_is_not_taken_later() {
-    let (mut sender, view) = (Sender::new(numbers(1)), view());
+    let (mut sender, view) = (FrameSender::new(numbers(1)), view());
     let mut announced = Announced::default();
-    let mut listener = Listener::new(vec![numbers(1)]);
+    let mut listener = FrameListener::new(vec![numbers(1)]);
     announce(&mut announced, listener.due(499, None, Revision(9)));
     let mut lost = Vec::new();
     for now in 500..520 {
@@ -168,7 +172,7 @@ fn an_update_that_was_lost_is_not_taken_later() {
                 Kind::Update => lost.push(due),
             }
         }
-        let heard = Heard {
+        let heard = HeardBeacon {
             sequence: now,
             ago: Duration::ZERO,
         };
@@ -187,9 +191,9 @@ fn an_update_that_was_lost_is_not_taken_later() {
 
 #[test]
 fn the_other_key_is_tried_while_no_beacon_comes() {
-    let mut listener = Listener::new(vec![numbers(1), numbers(2)]);
+    let mut listener = FrameListener::new(vec![numbers(1), numbers(2)]);
     let mut announced = Announced::default();
-    let mut sender = Sender::new(numbers(2));
+    let mut sender = FrameSender::new(numbers(2));
     let taken = (600..612).filter(|now| {
         announce(&mut announced, listener.due(*now, None, Revision(1)));
         sender
@@ -198,14 +202,14 @@ fn the_other_key_is_tried_while_no_beacon_comes() {
             .any(|due| take(&mut announced, due))
     });
     assert_eq!(taken.count(), 6);
-    assert!(!Listener::new(Vec::new()).is_able());
+    assert!(!FrameListener::new(Vec::new()).is_able());
 }
 
 #[test]
 fn keys_change_while_beacons_go_on() {
     let (old, new) = (numbers(1), numbers(2));
-    let mut listener = Listener::new(vec![old.clone()]);
-    let mut sender = Sender::new(old.clone());
+    let mut listener = FrameListener::new(vec![old.clone()]);
+    let mut sender = FrameSender::new(old.clone());
     let mut announced = Announced::default();
     let mut heard = None;
     let both = || vec![old.clone(), new.clone()];
@@ -217,7 +221,7 @@ fn keys_change_while_beacons_go_on() {
             750 => listener.set_numbers(vec![new.clone()]),
             _ => {}
         }
-        let recent = heard.map(|sequence| Heard {
+        let recent = heard.map(|sequence| HeardBeacon {
             sequence,
             ago: Duration::from_secs(now - sequence),
         });
@@ -238,7 +242,7 @@ fn keys_change_while_beacons_go_on() {
         "{missed:?}"
     );
     // Whoever is not told of the new key hears nothing any more; a key in its place counts at once.
-    let mut late = Listener::new(vec![old]);
+    let mut late = FrameListener::new(vec![old]);
     announce(&mut announced, late.due(800, None, Revision(1)));
     late.set_numbers(vec![new]);
     announce(&mut announced, late.due(800, None, Revision(1)));
@@ -255,18 +259,18 @@ proptest! {
         lost in proptest::collection::vec(any::<bool>(), 200),
     ) {
         let mut announced = Announced::default();
-        let mut listener = Listener::new(vec![numbers(1)]);
-        let mut sender = Sender::new(numbers(1));
+        let mut listener = FrameListener::new(vec![numbers(1)]);
+        let mut sender = FrameSender::new(numbers(1));
         let view = View { leads: true, ..View::default() };
         let mut heard: Option<(u64, u64)> = None;
         let mut old = Vec::new();
         for (now, is_lost) in (10_000..).zip(lost) {
             let is_gone = (10_050..10_050 + gone).contains(&now);
             if now == 10_050 + gone {
-                listener = Listener::new(vec![numbers(1)]);
+                listener = FrameListener::new(vec![numbers(1)]);
             }
             let own = now.saturating_add_signed(ahead);
-            let recent = heard.map(|(sequence, at)| Heard {
+            let recent = heard.map(|(sequence, at)| HeardBeacon {
                 sequence,
                 ago: Duration::from_secs(now - at),
             });

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use fanpcap_cluster::control::Wish;
+use fanpcap_cluster::control::OperatorChange;
 
 use super::{NEVER, Network, Ways, node_at};
-use crate::fate::{Blow, Weather};
+use crate::run_plan::{Fault, RunKind};
 
 impl Network {
-    pub(super) fn suffer(&mut self, blow: Blow) {
-        self.say(|| format!("{blow:?}"));
+    pub(super) fn suffer(&mut self, fault: Fault) {
+        self.say(|| format!("{fault:?}"));
         let now = self.now;
-        match blow {
-            Blow::PowerCut { node, lasts } => {
+        match fault {
+            Fault::PowerCut { node, lasts } => {
                 if self.machines[node].is_on {
                     self.machines[node].is_on = false;
                     self.kill_agent(node);
@@ -21,16 +21,16 @@ impl Network {
                     self.agents[node] = NEVER;
                 }
             }
-            Blow::Standstill { node, lasts } => {
+            Fault::Standstill { node, lasts } => {
                 let machine = &mut self.machines[node];
                 machine.frozen = machine.frozen.max(now + lasts);
                 machine.note(now);
             }
-            Blow::KilledAgent { node, lasts } => {
+            Fault::KilledAgent { node, lasts } => {
                 self.kill_agent(node);
                 self.agents[node] = now + lasts;
             }
-            Blow::Leave { node, lasts } => {
+            Fault::Leave { node, lasts } => {
                 if let Some(end) = &mut self.ends[node] {
                     end.leave();
                     let out: Vec<_> = std::iter::from_fn(|| end.outgoing()).collect();
@@ -41,56 +41,58 @@ impl Network {
                     self.agents[node] = now + lasts;
                 }
             }
-            Blow::StoppedAgent { node, lasts } => self.machines[node].stopped = now + lasts,
-            Blow::CutOff { node, lasts } => {
+            Fault::StoppedAgent { node, lasts } => self.machines[node].stopped = now + lasts,
+            Fault::CutOff { node, lasts } => {
                 self.machines[node].cut = now + lasts;
                 self.ways[node] = Ways::of(lasts);
             }
-            Blow::Drain { node } => {
+            Fault::Drain { node } => {
                 self.drained[node] = !self.drained[node];
                 let id = self.machines[node].id;
-                self.wish(match self.drained[node] {
-                    true => Wish::Drain(id),
-                    false => Wish::Restore(id),
+                self.change(match self.drained[node] {
+                    true => OperatorChange::Drain(id),
+                    false => OperatorChange::Restore(id),
                 });
             }
-            Blow::Weigh { node, weight } => {
+            Fault::Weigh { node, weight } => {
                 let id = self.machines[node].id;
-                self.wish(Wish::Weight(id, Some(weight)));
+                self.change(OperatorChange::Weight(id, Some(weight)));
             }
-            Blow::Announce { node, weight } => self.machines[node].weight = weight,
-            Blow::NoQuorum { lasts, .. } => {
+            Fault::Announce { node, weight } => self.machines[node].weight = weight,
+            Fault::NoQuorum { lasts, .. } => {
                 // The control network is gone.
-                for chair in &mut self.chairs {
-                    (chair.cut, chair.is_half_cut, chair.ways) = (now + lasts, false, Ways::Both);
+                for host in &mut self.hosts {
+                    (host.cut, host.is_half_cut, host.ways) = (now + lasts, false, Ways::Both);
                 }
             }
-            Blow::KilledChair { .. }
-            | Blow::StoppedChair { .. }
-            | Blow::CutOffChair { .. }
-            | Blow::ClockJump { .. } => self.suffer_chair(blow),
+            Fault::KilledCoordinator { .. }
+            | Fault::StoppedCoordinator { .. }
+            | Fault::CutOffCoordinator { .. }
+            | Fault::ClockJump { .. } => self.suffer_host(fault),
         }
     }
 
     #[allow(clippy::wildcard_enum_match_arm, reason = "the others befall nodes")]
-    fn suffer_chair(&mut self, blow: Blow) {
+    fn suffer_host(&mut self, fault: Fault) {
         let now = self.now;
-        let is_odd = self.dice.one_in(2);
-        match blow {
-            Blow::KilledChair { chair, lasts } => {
-                let chair = &mut self.chairs[chair];
-                chair.end = None;
-                chair.starts = now + lasts;
-                chair.loses_file |= self.weather == Weather::Storm && is_odd;
+        let is_odd = self.random.one_in(2);
+        match fault {
+            Fault::KilledCoordinator { host, lasts } => {
+                let host = &mut self.hosts[host];
+                host.end = None;
+                host.starts = now + lasts;
+                host.loses_file |= self.kind == RunKind::Storm && is_odd;
             }
-            Blow::StoppedChair { chair, lasts } if is_odd => self.chairs[chair].full = now + lasts,
-            Blow::StoppedChair { chair, lasts } => self.chairs[chair].stopped = now + lasts,
-            Blow::CutOffChair { chair, lasts } => {
-                let chair = &mut self.chairs[chair];
-                (chair.cut, chair.is_half_cut, chair.ways) = (now + lasts, is_odd, Ways::of(lasts));
+            Fault::StoppedCoordinator { host, lasts } if is_odd => {
+                self.hosts[host].full = now + lasts
             }
-            Blow::ClockJump { chair, to } => {
-                self.chairs[chair].skew = Duration::from_secs(to);
+            Fault::StoppedCoordinator { host, lasts } => self.hosts[host].stopped = now + lasts,
+            Fault::CutOffCoordinator { host, lasts } => {
+                let host = &mut self.hosts[host];
+                (host.cut, host.is_half_cut, host.ways) = (now + lasts, is_odd, Ways::of(lasts));
+            }
+            Fault::ClockJump { host, to } => {
+                self.hosts[host].skew = Duration::from_secs(to);
             }
             _ => {}
         }

@@ -3,10 +3,10 @@
 use std::rc::Rc;
 
 use fanpcap_cluster::control::{NodeEnd, NodeSettings, Role};
-use fanpcap_cluster::node::{Command, Orders};
+use fanpcap_cluster::node::{Assignment, Command};
 use fanpcap_cluster::{Announcement, NodeEvent};
 
-use super::{Event, HEARTBEAT, MILLI, NEVER, Network, OFFLINE, chair_at, node_at};
+use super::{Event, HEARTBEAT, MILLI, NEVER, Network, OFFLINE, host_at, node_at};
 
 impl Network {
     pub(super) fn start_agent(&mut self, at: usize) {
@@ -16,7 +16,7 @@ impl Network {
         }
         machine.start_agent();
         let settings = NodeSettings {
-            coordinators: (0..self.chairs.len()).map(chair_at).collect(),
+            coordinators: (0..self.hosts.len()).map(host_at).collect(),
             heartbeat: HEARTBEAT,
             retry: HEARTBEAT / 5,
             silence: OFFLINE,
@@ -101,34 +101,40 @@ impl Network {
                         end.acknowledge(revision);
                     }
                 }
-                Command::Load(orders) => {
-                    let slow = if self.dice.one_in(20) { 800 } else { 20 };
-                    let takes = self.dice.between(MILLI, slow * MILLI);
-                    let is_good = !self.dice.one_in(40);
-                    let life = self.machines[at].life;
-                    self.put(takes, Event::Loaded(at, life, Rc::from(orders), is_good));
+                Command::Load(assignment) => {
+                    let slow = if self.random.one_in(20) { 800 } else { 20 };
+                    let takes = self.random.between(MILLI, slow * MILLI);
+                    let is_good = !self.random.one_in(40);
+                    let run = self.machines[at].run;
+                    self.put(takes, Event::Loaded(at, run, Rc::from(assignment), is_good));
                 }
             }
         }
     }
 
-    pub(super) fn loaded(&mut self, at: usize, life: u64, orders: Rc<Orders>, is_good: bool) {
+    pub(super) fn loaded(
+        &mut self,
+        at: usize,
+        run: u64,
+        assignment: Rc<Assignment>,
+        is_good: bool,
+    ) {
         let (now, time) = (self.now, self.time());
         let machine = &mut self.machines[at];
-        if machine.life != life {
+        if machine.run != run {
             return;
         }
         let idle = machine.idle_until();
         if idle > now {
-            let event = Event::Loaded(at, life, orders, is_good);
+            let event = Event::Loaded(at, run, assignment, is_good);
             return self.put(idle - now + MILLI, event);
         }
         let Some(agent) = &mut machine.agent else {
             return;
         };
-        let revision = orders.revision;
+        let revision = assignment.revision;
         let commands = if is_good {
-            machine.table = Some(orders);
+            machine.table = Some(assignment);
             let commands = agent.loaded(revision);
             machine.note(now);
             commands

@@ -3,21 +3,21 @@
 use std::rc::Rc;
 
 use fanpcap_buckets::{Slot, layout::BUCKETS};
-use fanpcap_cluster::node::Orders;
-use fanpcap_cluster::{NodeId, Revision, Seat, Topology};
+use fanpcap_cluster::node::Assignment;
+use fanpcap_cluster::{NodeEntry, NodeId, Revision, Topology};
 use fanpcap_select::{Claims, Selection};
 
 use super::lineage::{self, Written};
 use super::{Broken, End, Run, SKEW, Verdict};
-use crate::fate::Scene;
 use crate::machines::{Machine, Segment};
+use crate::run_plan::RunPlan;
 use crate::store::Time;
 
 const SECOND: Time = 1_000_000;
 
 /// The owner has all buckets.
 fn written(revision: u64, replaces: Option<u64>, owner: u32) -> Written {
-    let seat = Seat {
+    let entry = NodeEntry {
         slot: Slot(0),
         node: NodeId(owner),
         weight: 1,
@@ -25,9 +25,9 @@ fn written(revision: u64, replaces: Option<u64>, owner: u32) -> Written {
     let topology = Topology {
         epoch: revision,
         selection: Selection::default(),
-        seats: vec![seat],
-        owners: Box::new([Some(seat.slot); BUCKETS]),
-        heirs: None,
+        nodes: vec![entry],
+        owners: Box::new([Some(entry.slot); BUCKETS]),
+        new_owners: None,
         analyzers: Vec::new(),
         filter: None,
     };
@@ -40,20 +40,24 @@ fn written(revision: u64, replaces: Option<u64>, owner: u32) -> Written {
 
 fn load(machine: &mut Machine, from: Time, of: &Written) {
     let topology = &of.topology;
-    let slot = topology.seat(machine.id).map(|seat| seat.slot);
-    let orders = Orders {
+    let slot = topology.entry(machine.id).map(|entry| entry.slot);
+    let assignment = Assignment {
         revision: of.revision,
         epoch: topology.epoch,
         slot,
         selection: topology.selection,
         claims: slot.map_or_else(Claims::none, |slot| topology.claims(slot)),
-        goal: None,
+        target: None,
         analyzers: Vec::new(),
         filter: None,
     };
-    let orders = Some(Rc::new(orders));
+    let assignment = Some(Rc::new(assignment));
     let boot = machine.boot;
-    machine.segments.push(Segment { from, boot, orders });
+    machine.segments.push(Segment {
+        from,
+        boot,
+        assignment,
+    });
 }
 
 /// Node 1 has all until both nodes load a topology at these times, by which node 2 has all.
@@ -71,7 +75,7 @@ fn judged(replaces: Option<u64>, times: [Time; 2]) -> Result<Verdict, Broken> {
         stale: vec![Vec::new(); 2],
         end: End::Stands(Some(&written[1].topology)),
     };
-    super::judge(&run, &Scene::scripted(2, 1, &[]))
+    super::judge(&run, &RunPlan::scripted(2, 1, &[]))
 }
 
 #[test]

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use fanpcap_cluster::{Revision, Topology};
 
 use super::{Broken, Era, Spans};
-use crate::fate::END;
 use crate::machines::{Machine, Segment};
+use crate::run_plan::END;
 use crate::store::Time;
 
 /// A topology that a coordinator has written.
@@ -94,8 +94,8 @@ impl Family {
     }
 
     fn place(&self, segment: &Segment) -> Option<usize> {
-        let orders = segment.orders.as_ref()?;
-        self.places.get(&orders.revision).copied()
+        let assignment = segment.assignment.as_ref()?;
+        self.places.get(&assignment.revision).copied()
     }
 
     /// The heads of branches that no node follows any more, though none of `heads` leads on from

@@ -13,7 +13,7 @@ use super::Target;
 #[derive(Debug)]
 pub(super) struct Collector {
     exporter: Exporter,
-    line: Line,
+    line: CollectorConnection,
     /// When a message was sent last that was not full.
     flushed: Duration,
 }
@@ -35,12 +35,12 @@ impl Collector {
     /// A socket can't be opened. A collector that is not there yet is no error.
     pub(super) fn open(target: &Target, domain: u32, now: Duration) -> io::Result<Self> {
         let link = match target.transport {
-            Transport::Tcp => Link::Tcp(None),
-            Transport::Udp => Link::Udp(udp(target.address)?),
+            Transport::Tcp => CollectorSocket::Tcp(None),
+            Transport::Udp => CollectorSocket::Udp(udp(target.address)?),
         };
         let mut collector = Self {
             exporter: Exporter::new(domain, target.form, target.transport),
-            line: Line {
+            line: CollectorConnection {
                 address: target.address,
                 link,
                 next_try: Duration::ZERO,
@@ -113,24 +113,24 @@ impl Collector {
 
 /// The way to a collector.
 #[derive(Debug)]
-struct Line {
+struct CollectorConnection {
     address: SocketAddr,
-    link: Link,
+    link: CollectorSocket,
     next_try: Duration,
     lost: u64,
 }
 
 #[derive(Debug)]
-enum Link {
+enum CollectorSocket {
     Udp(UdpSocket),
     Tcp(Option<TcpStream>),
 }
 
-impl Line {
+impl CollectorConnection {
     fn send(&mut self, message: &[u8]) {
         let sent = match &mut self.link {
-            Link::Udp(socket) => socket.send(message).is_ok(),
-            Link::Tcp(stream) => {
+            CollectorSocket::Udp(socket) => socket.send(message).is_ok(),
+            CollectorSocket::Tcp(stream) => {
                 let sent = stream
                     .as_mut()
                     .is_some_and(|it| it.write_all(message).is_ok());
@@ -146,7 +146,7 @@ impl Line {
 
     /// Connects if it is time to. Says whether there is a new connection.
     fn connect(&mut self, now: Duration) -> bool {
-        let Link::Tcp(stream @ None) = &mut self.link else {
+        let CollectorSocket::Tcp(stream @ None) = &mut self.link else {
             return false;
         };
         // A clock that was set back does not keep it waiting for long.

@@ -25,7 +25,7 @@ const LEVEL: i32 = 3;
 
 /// The files that were compressed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(in super::super) struct Compressed {
+pub(in super::super) struct CompressedFiles {
     pub(in super::super) files: u64,
     /// By how many bytes they are smaller.
     pub(in super::super) saved: u64,
@@ -78,8 +78,8 @@ impl Compressor {
         let _ = self.finished.send(path);
     }
 
-    pub(super) fn compressed(&self) -> Compressed {
-        Compressed {
+    pub(super) fn compressed(&self) -> CompressedFiles {
+        CompressedFiles {
             files: self.counts.files.load(Ordering::Relaxed),
             saved: self.counts.saved.load(Ordering::Relaxed),
         }

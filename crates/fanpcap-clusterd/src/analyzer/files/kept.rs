@@ -38,33 +38,33 @@ pub(in super::super) struct Retention {
 
 /// The files that were removed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(in super::super) struct Removed {
+pub(in super::super) struct RemovedFiles {
     pub(in super::super) files: u64,
     pub(in super::super) bytes: u64,
 }
 
 /// The files of a directory.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct KeptFiles {
     directory: PathBuf,
     retention: Retention,
     /// Bytes of the finished files when the directory was last read.
     finished: u64,
-    freed: Freed,
+    freed: FreedSpace,
     /// Files that could not be removed.
     stuck: BTreeSet<PathBuf>,
-    pub(super) removed: Removed,
+    pub(super) removed: RemovedFiles,
 }
 
 /// A file that may be removed.
-struct Old {
+struct OldFile {
     path: PathBuf,
     bytes: u64,
 }
 
 /// Space that was freed, and that the file system does not show yet.
 #[derive(Clone, Copy, Debug, Default)]
-struct Freed {
+struct FreedSpace {
     /// Bytes that were freed and have not been shown.
     hidden: u64,
     /// Free bytes, as the file system showed them last.
@@ -73,7 +73,7 @@ struct Freed {
     until: u64,
 }
 
-impl Freed {
+impl FreedSpace {
     /// The bytes that are free at `now`, when the file system shows `free` of them.
     fn free(&mut self, free: u64, now: u64) -> u64 {
         let grown = free.saturating_sub(self.shown);
@@ -86,15 +86,15 @@ impl Freed {
     }
 }
 
-impl Kept {
+impl KeptFiles {
     pub(super) fn new(directory: &Path, retention: Retention) -> Self {
         Self {
             directory: directory.to_owned(),
             retention,
             finished: 0,
-            freed: Freed::default(),
+            freed: FreedSpace::default(),
             stuck: BTreeSet::new(),
-            removed: Removed::default(),
+            removed: RemovedFiles::default(),
         }
     }
 
@@ -164,7 +164,7 @@ impl Kept {
         Ok(least.saturating_sub(self.freed.free(free, now)))
     }
 
-    /// Notes that so many bytes were freed since [`Kept::lack`].
+    /// Notes that so many bytes were freed since [`KeptFiles::lack`].
     fn note_freed(&mut self, bytes: u64, now: u64) {
         if bytes > 0 {
             self.freed.hidden = self.freed.hidden.saturating_add(bytes);
@@ -172,7 +172,7 @@ impl Kept {
         }
     }
 
-    fn remove(&mut self, old: &Old) -> bool {
+    fn remove(&mut self, old: &OldFile) -> bool {
         match fs::remove_file(&old.path) {
             Ok(()) => {
                 self.removed.files += 1;
@@ -193,13 +193,13 @@ impl Kept {
     }
 
     /// The files that may be removed, the oldest first.
-    fn old(&self, open: Option<&Path>) -> io::Result<Vec<Old>> {
+    fn old(&self, open: Option<&Path>) -> io::Result<Vec<OldFile>> {
         let paths = ours(&self.directory)?.into_iter();
         let paths = paths.filter(|path| Some(&**path) != open && !self.stuck.contains(path));
         // Somebody else may remove one in the meantime.
         let old = paths.filter_map(|path| {
             let bytes = fs::symlink_metadata(&path).ok()?.len();
-            Some(Old { path, bytes })
+            Some(OldFile { path, bytes })
         });
         Ok(old.collect())
     }

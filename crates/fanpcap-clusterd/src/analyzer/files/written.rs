@@ -29,7 +29,7 @@ const BLOCK: usize = if cfg!(test) { 1 << 12 } else { 1 << 17 };
 
 /// The packets that were written last.
 #[derive(Debug)]
-pub(super) struct Written {
+pub(super) struct WrittenPackets {
     /// Nobody who sends packets can make two of one number.
     hasher: RandomState,
     /// How often each stands in the files.
@@ -38,7 +38,7 @@ pub(super) struct Written {
     until: u64,
 }
 
-impl Written {
+impl WrittenPackets {
     /// Reads the end of the newest files of a directory. Says what can't be read.
     pub(super) fn read(directory: &Path) -> Self {
         let mut written = Self {

@@ -1,8 +1,8 @@
 //! The paper's datagrams, from a node's shipper to files.
 
-use fanpcap_cluster::witness::{Beacon, Report, Summary};
+use fanpcap_cluster::loss_account::{Beacon, Report, Summary};
 
-use super::super::figure::{self, Figure};
+use super::super::extra_counter::{self, ExtraCounter};
 use super::*;
 
 /// Counts: those who send some are nodes.
@@ -32,10 +32,10 @@ fn headers_in_the_papers_datagrams_come_to_files() {
     let ring = ring(Some(1));
     let mut settings = settings(listen, &ring, Some(&directory), 1 << 30);
     settings.dicap_port = Some(port);
-    let mut desk = Desk::open(&settings).unwrap();
-    let mut node = shipper(1, Way::Dicap(Some(port)), listen, &ring);
-    let figure = |status: &Status, of: Figure| {
-        let mut all = status.figures.iter();
+    let mut analyzer_loop = AnalyzerLoop::open(&settings).unwrap();
+    let mut node = shipper(1, RecordTransport::Dicap(Some(port)), listen, &ring);
+    let extra_counter = |status: &Status, of: ExtraCounter| {
+        let mut all = status.extra_counters.iter();
         all.find(|(it, _)| *it == of).map(|(_, count)| *count)
     };
     // Strangers' datagrams, before the node's.
@@ -44,18 +44,24 @@ fn headers_in_the_papers_datagrams_come_to_files() {
         stranger.send_to(&[1; 52], (listen.ip(), port)).unwrap();
     }
     node.report(counts());
-    work_until(&mut desk, |status| {
-        !status.ages.is_empty() && figure(status, figure::DICAP_REFUSED) == Some(254)
+    work_until(&mut analyzer_loop, |status| {
+        !status.ages.is_empty() && extra_counter(status, extra_counter::DICAP_REFUSED) == Some(254)
     });
     ship(&mut node, 29);
     let short = UdpSocket::bind("127.0.0.1:0").unwrap();
     short.send_to(&[1; 53], (listen.ip(), port)).unwrap();
-    let status = work_until(&mut desk, |status| {
-        figure(status, figure::DICAP_HEADERS) == Some(29)
-            && figure(status, figure::DICAP_REFUSED) == Some(255)
+    let status = work_until(&mut analyzer_loop, |status| {
+        extra_counter(status, extra_counter::DICAP_HEADERS) == Some(29)
+            && extra_counter(status, extra_counter::DICAP_REFUSED) == Some(255)
     });
-    assert_eq!(figure(&status, figure::DICAP_HEADERS), Some(29));
-    assert_eq!(figure(&status, figure::DICAP_REFUSED), Some(255));
+    assert_eq!(
+        extra_counter(&status, extra_counter::DICAP_HEADERS),
+        Some(29)
+    );
+    assert_eq!(
+        extra_counter(&status, extra_counter::DICAP_REFUSED),
+        Some(255)
+    );
     assert_eq!((status.written, status.unwritten), (29, 0));
     assert!(status.json().contains("\"dicap_headers\":29"));
     let (packets, _) = packets(&directory);

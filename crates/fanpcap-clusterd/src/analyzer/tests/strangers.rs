@@ -57,7 +57,7 @@ fn beginning() -> Vec<u8> {
 #[test]
 fn who_begins_a_message_and_goes_on_slowly_is_cut_off() {
     let listen = free_address();
-    let _desk = desk(listen, &ring(None), None, 1 << 30);
+    let _loop = analyzer_loop(listen, &ring(None), None, 1 << 30);
     assert!(is_ended(listen, &beginning()));
 }
 
@@ -65,7 +65,7 @@ fn who_begins_a_message_and_goes_on_slowly_is_cut_off() {
 #[test]
 fn a_message_of_the_cluster_that_can_not_be_read_is_called_so() {
     let listen = free_address();
-    let mut desk = desk(listen, &ring(None), None, 1 << 30);
+    let mut analyzer_loop = analyzer_loop(listen, &ring(None), None, 1 << 30);
     let (mut report, mut kind) = (message(), message());
     report[5] = 2;
     kind[5] = 9;
@@ -73,7 +73,9 @@ fn a_message_of_the_cluster_that_can_not_be_read_is_called_so() {
         let mut stream = TcpStream::connect(listen).unwrap();
         stream.write_all(&message).unwrap();
     }
-    let status = work_until(&mut desk, |status| refused(status, Reason::Unreadable) == 2);
+    let status = work_until(&mut analyzer_loop, |status| {
+        refused(status, Reason::Unreadable) == 2
+    });
     assert_eq!(refused(&status, Reason::Unreadable), 2);
     assert_eq!(refused(&status, Reason::Foreign), 0);
 }
@@ -81,19 +83,26 @@ fn a_message_of_the_cluster_that_can_not_be_read_is_called_so() {
 #[test]
 fn who_shakes_hands_slowly_is_cut_off() {
     let listen = free_address();
-    let _desk = desk(listen, &ring(Some(1)), None, 1 << 30);
+    let _loop = analyzer_loop(listen, &ring(Some(1)), None, 1 << 30);
     // A handshake's record of 16 KiB.
     assert!(is_ended(listen, &[0x16, 3, 1, 0x40, 0]));
 }
 
 /// How long a node takes to connect and to send ten records.
-fn joins(desk: &mut Desk, node: u32, listen: SocketAddr, keyring: &Arc<Keyring>) -> Duration {
-    let before = desk.close().counters.received;
+fn joins(
+    analyzer_loop: &mut AnalyzerLoop,
+    node: u32,
+    listen: SocketAddr,
+    keyring: &Arc<Keyring>,
+) -> Duration {
+    let before = analyzer_loop.close().counters.received;
     let begun = Instant::now();
-    let mut node = shipper(node, Way::Tcp, listen, keyring);
+    let mut node = shipper(node, RecordTransport::Tcp, listen, keyring);
     ship(&mut node, 10);
     node.flush(Revision(1), 0);
-    let status = work_until(desk, |status| status.counters.received == before + 10);
+    let status = work_until(analyzer_loop, |status| {
+        status.counters.received == before + 10
+    });
     assert_eq!(status.counters.received, before + 10);
     begun.elapsed()
 }
@@ -103,11 +112,11 @@ fn joins(desk: &mut Desk, node: u32, listen: SocketAddr, keyring: &Arc<Keyring>)
 fn nodes_join_beside(strangers: u32, say: fn(&mut TcpStream)) {
     let listen = free_address();
     let keyring = keyring();
-    let mut desk = desk(listen, &keyring, None, 1 << 30);
+    let mut analyzer_loop = analyzer_loop(listen, &keyring, None, 1 << 30);
     for silent in [64, 256] {
         let connect = |_| TcpStream::connect(listen).unwrap();
         let _silent: Vec<TcpStream> = (0..silent).map(connect).collect();
-        let took = joins(&mut desk, silent, listen, &keyring);
+        let took = joins(&mut analyzer_loop, silent, listen, &keyring);
         assert!(took < within(SECOND), "{silent} silent: {took:?}");
     }
     let have_joined = Arc::new(AtomicBool::new(false));
@@ -123,12 +132,12 @@ fn nodes_join_beside(strangers: u32, say: fn(&mut TcpStream)) {
         }
     });
     for node in 1001..1006 {
-        let took = joins(&mut desk, node, listen, &keyring);
+        let took = joins(&mut analyzer_loop, node, listen, &keyring);
         assert!(took < within(SECOND), "{strangers} strangers: {took:?}");
     }
     have_joined.store(true, Ordering::Relaxed);
     flood.join().unwrap();
-    let status = desk.close();
+    let status = analyzer_loop.close();
     assert!(refused(&status, Reason::Unproven) > 0);
     assert_eq!(refused(&status, Reason::Full), 0);
 }
@@ -159,17 +168,17 @@ mod long {
 fn a_connected_node_keeps_its_connection_beside_a_flood() {
     let listen = free_address();
     let keyring = keyring();
-    let mut desk = desk(listen, &keyring, None, 1 << 30);
-    let mut node = shipper(1, Way::Tcp, listen, &keyring);
+    let mut analyzer_loop = analyzer_loop(listen, &keyring, None, 1 << 30);
+    let mut node = shipper(1, RecordTransport::Tcp, listen, &keyring);
     ship(&mut node, 10);
     node.flush(Revision(1), 0);
-    work_until(&mut desk, |status| status.counters.received == 10);
+    work_until(&mut analyzer_loop, |status| status.counters.received == 10);
     for _ in 0..1000 {
         let _ = TcpStream::connect(listen);
     }
     ship(&mut node, 10);
     node.flush(Revision(1), 0);
-    let status = work_until(&mut desk, |status| status.counters.received == 20);
+    let status = work_until(&mut analyzer_loop, |status| status.counters.received == 20);
     assert_eq!((status.counters.received, node.shipped().broken), (20, 0));
 }
 
@@ -178,14 +187,16 @@ fn a_connected_node_keeps_its_connection_beside_a_flood() {
 fn who_passes_for_nodes_keeps_no_node_away() {
     let listen = free_address();
     let keyring = ring(None);
-    let mut desk = desk(listen, &keyring, None, 1 << 30);
+    let mut analyzer_loop = analyzer_loop(listen, &keyring, None, 1 << 30);
     let connect = |_| {
         let mut stream = TcpStream::connect(listen).unwrap();
         stream.write_all(&message()).unwrap();
         stream
     };
     let _strangers: Vec<TcpStream> = (0..300).map(connect).collect();
-    let status = work_until(&mut desk, |status| refused(status, Reason::Full) > 0);
+    let status = work_until(&mut analyzer_loop, |status| {
+        refused(status, Reason::Full) > 0
+    });
     assert!(refused(&status, Reason::Full) > 0);
-    joins(&mut desk, 1, listen, &keyring);
+    joins(&mut analyzer_loop, 1, listen, &keyring);
 }

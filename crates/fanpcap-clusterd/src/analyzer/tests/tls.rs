@@ -92,57 +92,61 @@ fn both_sides_need_a_certificate_that_is_right_and_valid() {
     authority.make("ca", "expired", &own, NONE);
     thread::sleep(Duration::from_millis(1500));
     let analyzer = authority.ring("stranger");
-    let mut desk = desk(listen, &analyzer, None, 1 << 30);
+    let mut analyzer_loop = analyzer_loop(listen, &analyzer, None, 1 << 30);
     let of_node = authority.ring("analyzer");
-    let mut node = shipper(1, Way::Tcp, listen, &of_node);
+    let mut node = shipper(1, RecordTransport::Tcp, listen, &of_node);
     ship(&mut node, 10);
     await_trouble(
-        &mut desk,
+        &mut analyzer_loop,
         &node,
         "is not signed by an authority in 'records_ca'",
     );
     authority.put(&analyzer, "elsewhere");
     await_trouble(
-        &mut desk,
+        &mut analyzer_loop,
         &node,
         "its subjectAltName must have the IP address",
     );
     authority.put(&analyzer, "expired");
-    await_trouble(&mut desk, &node, "has expired: give it a new one");
+    await_trouble(&mut analyzer_loop, &node, "has expired: give it a new one");
     // The node's own, as the analyzer sees it.
     authority.put(&analyzer, "analyzer");
     authority.put(&of_node, "stranger");
-    let before = refused(&desk.close(), Reason::Certificate);
-    await_trouble(&mut desk, &node, "it refuses this side: no authority");
+    let before = refused(&analyzer_loop.close(), Reason::Certificate);
+    await_trouble(
+        &mut analyzer_loop,
+        &node,
+        "it refuses this side: no authority",
+    );
     authority.put(&of_node, "expired");
     await_trouble(
-        &mut desk,
+        &mut analyzer_loop,
         &node,
         "it refuses this side: its certificate has expired",
     );
     of_node.set(None);
-    await_trouble(&mut desk, &node, "closed the connection");
-    assert!(refused(&desk.close(), Reason::Certificate) >= before + 2);
+    await_trouble(&mut analyzer_loop, &node, "closed the connection");
+    assert!(refused(&analyzer_loop.close(), Reason::Certificate) >= before + 2);
     of_node.set(Some(tls_of(1, None)));
-    let so_far = refused(&desk.close(), Reason::Certificate);
+    let so_far = refused(&analyzer_loop.close(), Reason::Certificate);
     let is_refused = |status: &Status| refused(status, Reason::Certificate) > so_far + 1;
-    assert!(is_refused(&work_until(&mut desk, is_refused)));
-    await_trouble(&mut desk, &node, "one side has certificates");
+    assert!(is_refused(&work_until(&mut analyzer_loop, is_refused)));
+    await_trouble(&mut analyzer_loop, &node, "one side has certificates");
     analyzer.set(Some(tls_of(1, None)));
     of_node.set(None);
-    await_trouble(&mut desk, &node, "closed the connection");
+    await_trouble(&mut analyzer_loop, &node, "closed the connection");
     authority.put(&of_node, "analyzer");
-    await_trouble(&mut desk, &node, "one side has certificates");
+    await_trouble(&mut analyzer_loop, &node, "one side has certificates");
     authority.put(&analyzer, "analyzer");
-    assert_eq!(desk.close().counters.received, 0);
+    assert_eq!(analyzer_loop.close().counters.received, 0);
     // All that waited comes, once both sides are right.
     authority.put(&of_node, "analyzer");
-    let status = work_until(&mut desk, |status| status.counters.delivered == 10);
+    let status = work_until(&mut analyzer_loop, |status| status.counters.delivered == 10);
     assert_eq!(
         (status.counters.received, status.counters.delivered),
         (10, 10)
     );
-    assert_eq!(close(&mut desk, vec![node]), [(10, 0)]);
+    assert_eq!(close(&mut analyzer_loop, vec![node]), [(10, 0)]);
 }
 
 /// A measurement in a release build with `FANPCAP_HEADERS=20000000`.

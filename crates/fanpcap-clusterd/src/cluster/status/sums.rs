@@ -6,7 +6,7 @@ use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::thread::{self, ScopedJoinHandle};
 
-use fanpcap_cluster::Picture;
+use fanpcap_cluster::ClusterStatus;
 use fanpcap_terminal::streams;
 use serde_json::{Value, json};
 
@@ -16,12 +16,12 @@ use super::{look, rows};
 #[derive(Default)]
 pub(super) struct Sums {
     /// The clusters' names, and what is seen of them.
-    pub(super) clusters: Vec<(String, Picture)>,
-    pub(super) unseen: Vec<Unseen>,
+    pub(super) clusters: Vec<(String, ClusterStatus)>,
+    pub(super) unseen: Vec<UnseenCluster>,
 }
 
 /// A cluster of which nothing can be seen.
-pub(super) struct Unseen {
+pub(super) struct UnseenCluster {
     /// Its settings.
     pub(super) config: String,
     pub(super) error: String,
@@ -41,7 +41,7 @@ impl Sums {
         for (file, seen) in files.iter().zip(seen) {
             match seen {
                 Ok(seen) => sums.clusters.push(seen),
-                Err(error) => sums.unseen.push(Unseen {
+                Err(error) => sums.unseen.push(UnseenCluster {
                     config: file.display().to_string(),
                     error: streams::words(&error),
                 }),
@@ -67,8 +67,8 @@ impl Sums {
 
     pub(super) fn table(&self) -> String {
         let mut text = String::new();
-        for (name, picture) in &self.clusters {
-            text += &super::table(name, picture);
+        for (name, status) in &self.clusters {
+            text += &super::table(name, status);
             text.push('\n');
         }
         let states = self.states();
@@ -91,7 +91,7 @@ impl Sums {
         if !without.is_empty() {
             let _ = writeln!(text, "without a coordinator: {}", without.join(", "));
         }
-        for Unseen { config, error } in &self.unseen {
+        for UnseenCluster { config, error } in &self.unseen {
             let _ = writeln!(text, "not seen: {config}: {error}");
         }
         text

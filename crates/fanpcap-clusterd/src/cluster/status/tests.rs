@@ -5,20 +5,20 @@ use std::io::{self, ErrorKind};
 use std::net::TcpListener;
 use std::thread;
 
-use fanpcap_cluster::reshape::{self, Goal, Member};
-use fanpcap_cluster::{Announcement, Revision, Version, View, Wishes};
+use fanpcap_cluster::reshape::{self, ChangeTarget, Member};
+use fanpcap_cluster::{Announcement, DesiredState, Revision, Version, View};
 use fanpcap_select::{Key, Selection};
 use fanpcap_testkit::Scratch;
 
 use super::*;
 
-fn goal(current: Option<&Topology>, nodes: &[u32]) -> Goal {
+fn target(current: Option<&Topology>, nodes: &[u32]) -> ChangeTarget {
     let member = |node: &u32| Member {
         node: NodeId(*node),
         weight: 1,
     };
     let members: Vec<Member> = nodes.iter().map(member).collect();
-    Goal::new(current, &members, Selection::default(), &[]).unwrap()
+    ChangeTarget::new(current, &members, Selection::default(), &[]).unwrap()
 }
 
 const SETUP: Setup = Setup {
@@ -29,15 +29,15 @@ const SETUP: Setup = Setup {
 
 /// Node 1 follows, 2 is silent, 3 gets its first buckets, 4 is held down, and is of an earlier
 /// version.
-fn picture() -> Picture {
-    let two = reshape::first(&goal(None, &[1, 2]));
+fn status() -> ClusterStatus {
+    let two = reshape::first(&target(None, &[1, 2]));
     let union = reshape::begin(
         &two,
-        &goal(Some(&two), &[1, 2, 3]),
+        &target(Some(&two), &[1, 2, 3]),
         &BTreeSet::new(),
         |_| true,
     );
-    let live = |node, revision: Option<u64>| Live {
+    let live = |node, revision: Option<u64>| LiveNode {
         announcement: Announcement {
             node: NodeId(node),
             boot: 1,
@@ -47,14 +47,14 @@ fn picture() -> Picture {
         },
         acknowledged: revision.map(Revision),
     };
-    Picture {
+    ClusterStatus {
         view: View {
             leads: false,
             live: vec![live(1, Some(9)), live(3, None), live(4, None)],
             topology: Some((Revision(9), Box::new(union))),
-            wishes: Wishes {
+            desired: DesiredState {
                 drained: [NodeId(9)].into(),
-                ..Wishes::default()
+                ..DesiredState::default()
             },
             is_outrun: false,
         },
@@ -83,16 +83,16 @@ cluster drain 00000002' gives them to the others
 node 00000009 is not in the cluster, and an earlier wish stands for it: undo it by 'fanpcap \
 cluster drain 00000009 --undo' or 'fanpcap cluster weight 00000009'
 ";
-    assert_eq!(table("lab", &picture()), expected);
+    assert_eq!(table("lab", &status()), expected);
 }
 
 #[test]
 fn a_node_that_stays_behind_is_named_with_the_remedy() {
-    let mut picture = picture();
-    assert!(!table("lab", &picture).contains("is behind"));
-    let stable = reshape::first(&goal(None, &[1, 2, 3]));
-    picture.view.topology = Some((Revision(9), Box::new(stable)));
-    let table = table("lab", &picture);
+    let mut status = status();
+    assert!(!table("lab", &status).contains("is behind"));
+    let stable = reshape::first(&target(None, &[1, 2, 3]));
+    status.view.topology = Some((Revision(9), Box::new(stable)));
+    let table = table("lab", &status);
     assert!(
         table.contains("node 00000003 is behind: if it stays so"),
         "{table}"
@@ -102,31 +102,31 @@ fn a_node_that_stays_behind_is_named_with_the_remedy() {
 
 #[test]
 fn a_node_with_a_newer_topology_is_named_even_if_it_is_drained() {
-    let mut picture = picture();
-    picture.view.live[0].acknowledged = Some(Revision(12));
-    picture.view.wishes.drained = [NodeId(1)].into();
-    let table = table("lab", &picture);
+    let mut status = status();
+    status.view.live[0].acknowledged = Some(Revision(12));
+    status.view.desired.drained = [NodeId(1)].into();
+    let table = table("lab", &status);
     assert!(table.contains("00000001  ahead"), "{table}");
     assert!(
         table.contains("node 00000001 captures by topology 12"),
         "{table}"
     );
-    picture.view.topology = None;
-    let none = super::table("lab", &picture);
+    status.view.topology = None;
+    let none = super::table("lab", &status);
     assert!(none.contains("00000001  drained"), "{none}");
 }
 
 #[test]
 fn nodes_that_differ_in_version_or_settings_are_named() {
-    let mut picture = picture();
+    let mut status = status();
     let third = Setup {
         version: Version([0, 2, 0]),
         header: Some(52),
         key: Key::Flow,
     };
-    picture.view.live[2].announcement.setup = Some(SETUP);
-    picture.view.live[1].announcement.setup = Some(third);
-    let table = table("lab", &picture);
+    status.view.live[2].announcement.setup = Some(SETUP);
+    status.view.live[1].announcement.setup = Some(third);
+    let table = table("lab", &status);
     for line in [
         "00000003  behind        1        0    1365  capture 52    0.2.0    10.0.0.1:7001",
         "nodes differ in mode: distribution, but capture 52 of 00000003: write the same",
@@ -136,7 +136,7 @@ fn nodes_that_differ_in_version_or_settings_are_named() {
         assert!(table.contains(&format!("\n{line}")), "{line} in {table}");
     }
     assert_eq!(table.matches("select = flow").count(), 1);
-    let object = object("lab", &picture);
+    let object = object("lab", &status);
     let third = &object["nodes"][2];
     assert_eq!(
         (&third["mode"], &third["header"]),
@@ -146,7 +146,7 @@ fn nodes_that_differ_in_version_or_settings_are_named() {
 
 #[test]
 fn the_object_has_the_same() {
-    let object = object("lab", &picture());
+    let object = object("lab", &status());
     let one = json!({
         "node": "00000001", "state": "current", "weight": 1, "buckets": 1366, "moving": 682,
         "drained": false, "acknowledged": 9, "address": "10.0.0.1:7001", "version": "0.1.0",
@@ -159,7 +159,7 @@ fn the_object_has_the_same() {
     assert_eq!(object["topology"], topology);
     assert_eq!(object["nodes"][3]["state"], "waiting");
     assert_eq!(object["notes"][0], "something is wrong");
-    let empty = Picture {
+    let empty = ClusterStatus {
         view: View::default(),
         leader: None,
         notes: Vec::new(),
@@ -169,13 +169,13 @@ fn the_object_has_the_same() {
 
 #[test]
 fn several_clusters_are_summed_over() {
-    let leaderless = Picture {
+    let leaderless = ClusterStatus {
         leader: None,
-        ..picture()
+        ..status()
     };
     let sums = Sums {
         clusters: vec![
-            ("east".to_owned(), picture()),
+            ("east".to_owned(), status()),
             ("west".to_owned(), leaderless),
         ],
         unseen: Vec::new(),

@@ -37,7 +37,7 @@ fn what_is_not_set_has_the_papers_values() {
     assert_eq!(parsed(&asked).selection.key, SelectionKey::Packet);
     assert_eq!(conf.dwell, Duration::from_millis(250));
     // Not the paper's: its datagrams may be lost.
-    assert_eq!(conf.transport, Way::Tcp);
+    assert_eq!(conf.transport, RecordTransport::Tcp);
 }
 
 #[test]
@@ -153,9 +153,9 @@ fn certificates_of_records_need_each_other() {
 #[test]
 fn the_papers_datagrams_have_a_port_of_their_own_or_none() {
     let paper = format!("{EMBEDDED}{CAPTURE}transport = dicap\n");
-    assert_eq!(parsed(&paper).transport, Way::Dicap(None));
+    assert_eq!(parsed(&paper).transport, RecordTransport::Dicap(None));
     let conf = parsed(&format!("{paper}dicap_port = 7711\n"));
-    assert_eq!(conf.transport, Way::Dicap(Some(7711)));
+    assert_eq!(conf.transport, RecordTransport::Dicap(Some(7711)));
     let said = said(&format!("{EMBEDDED}{CAPTURE}dicap_port = 7711\n"));
     assert!(
         said.contains("'dicap_port' is for transport 'dicap'"),

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 
 use fanpcap_cluster::coordinator::Timing;
-use fanpcap_cluster::{Announcement, Live, NodeId, Topology, View};
+use fanpcap_cluster::{Announcement, LiveNode, NodeId, Topology, View};
 use fanpcap_testkit::Scratch;
 
 use super::*;
@@ -48,8 +48,8 @@ impl CoordinatorSide for Side {
     }
 }
 
-fn node(id: u32) -> Live {
-    Live {
+fn node(id: u32) -> LiveNode {
+    LiveNode {
         announcement: Announcement {
             node: NodeId(id),
             boot: 1,
@@ -110,7 +110,7 @@ fn each_change_leaves_a_line() {
                  joined=00000001,00000002";
     assert_eq!(said[2..], [first]);
     assert!(shared.borrow().has_resigned);
-    shared.borrow_mut().view.wishes.drained.insert(NodeId(2));
+    shared.borrow_mut().view.desired.drained.insert(NodeId(2));
     let (said, done) = run(&shared, 1000);
     done.unwrap();
     let union = "audit topology=2 replaces=1 epoch=2 phase=union cause=drain moved=2048/4096 \

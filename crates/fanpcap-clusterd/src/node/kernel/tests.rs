@@ -8,14 +8,14 @@ use super::*;
 
 const CLUSTER: u32 = 7;
 
-fn orders(revision: u64) -> Orders {
-    Orders {
+fn assignment(revision: u64) -> Assignment {
+    Assignment {
         revision: Revision(revision),
         epoch: 1,
         slot: None,
         selection: Selection::default(),
         claims: Claims::new(|_| Claim::Mine),
-        goal: None,
+        target: None,
         analyzers: Vec::new(),
         filter: None,
     }
@@ -49,22 +49,28 @@ fn a_mark_is_given_once() {
         let veth = Veth::new("near", "far", 1)?;
         let device = Device::find(veth.far)?;
         let mut kernel = Kernel::take(vec![device], CLUSTER, Action::PassToNext)?;
-        let goal = Claims::none();
-        let first = kernel.prepare(&orders(1), &goal)?.context("prepared")?;
+        let target = Claims::none();
+        let first = kernel
+            .prepare(&assignment(1), &target)?
+            .context("prepared")?;
         let before = mark(&kernel);
         // The update comes when the next orders have drawn their mark.
         let drawn = kernel.next_mark();
         update(&kernel, 5);
         assert_ne!(mark(&kernel), drawn);
         assert_eq!(mark(&kernel), before, "taken back");
-        kernel.load(&orders(2))?;
+        kernel.load(&assignment(2))?;
         assert_eq!(kernel.revision(), Some(Revision(2)));
         // It comes before they draw one.
-        let second = kernel.prepare(&orders(3), &goal)?.context("prepared")?;
+        let second = kernel
+            .prepare(&assignment(3), &target)?
+            .context("prepared")?;
         update(&kernel, 6);
         assert_eq!(mark(&kernel), second.mark);
         assert!(second.mark > first.mark);
-        let third = kernel.prepare(&orders(4), &goal)?.context("prepared")?;
+        let third = kernel
+            .prepare(&assignment(4), &target)?
+            .context("prepared")?;
         assert!(third.mark > second.mark);
         assert_eq!(
             kernel.revision(),
@@ -83,14 +89,14 @@ fn a_mark_is_given_once() {
 }
 
 /// Orders with a filter that passes all packets, or none.
-fn filtered(revision: u64, keep: u32) -> Orders {
+fn filtered(revision: u64, keep: u32) -> Assignment {
     let filter = Filter {
         text: keep.to_string(),
         code: vec![Classic::keep(keep)],
     };
-    Orders {
+    Assignment {
         filter: Some(filter),
-        ..orders(revision)
+        ..assignment(revision)
     }
 }
 
@@ -113,7 +119,7 @@ fn counts_go_on_with_another_filter_and_another_agent() {
         let take = || Kernel::take(vec![Device::find(veth.far)?], CLUSTER, Action::PassToNext);
         let (dropped, pass) = (1, 2);
         let mut kernel = take()?;
-        assert!(kernel.load(&orders(1))?);
+        assert!(kernel.load(&assignment(1))?);
         assert_eq!(packet(&kernel), (pass, [1, 0]));
         assert!(!kernel.load(&filtered(2, 0))?, "the same selection");
         assert_eq!(packet(&kernel), (dropped, [2, 1]));
@@ -124,7 +130,7 @@ fn counts_go_on_with_another_filter_and_another_agent() {
         assert_eq!(packet(&kernel), (dropped, [3, 2]));
         assert!(!kernel.load(&filtered(3, 9))?);
         assert_eq!(packet(&kernel), (pass, [4, 2]));
-        assert!(!kernel.load(&orders(4))?);
+        assert!(!kernel.load(&assignment(4))?);
         assert_eq!(packet(&kernel), (pass, [5, 2]));
         assert_eq!(kernel.since(), since);
         kernel

@@ -39,12 +39,12 @@ fn the_oldest_go_until_each_limit_holds() {
     let all = [1, 2, 3, 4, 5];
     let is_left = |retention: Retention, expected: &[u64]| {
         let (_scratch, directory) = directory(&all);
-        let mut kept = Kept::new(&directory, retention);
+        let mut kept = KeptFiles::new(&directory, retention);
         kept.before_file(SECOND).unwrap();
         assert_eq!(left(&directory), expected, "{retention:?}");
         let files = (all.len() - expected.len()) as u64;
         let bytes = 100 * files;
-        assert_eq!(kept.removed, Removed { files, bytes });
+        assert_eq!(kept.removed, RemovedFiles { files, bytes });
     };
     is_left(Retention::default(), &all);
     // The one that begins is one of them.
@@ -68,7 +68,7 @@ fn the_file_that_is_written_stays_whatever_its_name_and_the_limits_are() {
         keeping(None, Some(0), None),
         keeping(None, None, Some(u64::MAX)),
     ] {
-        let mut kept = Kept::new(&directory, retention);
+        let mut kept = KeptFiles::new(&directory, retention);
         kept.during_file((&open, 1000), SECOND).unwrap();
         assert_eq!(left(&directory), [1]);
         assert!(!kept.make_room(Some(&open), SECOND));
@@ -78,7 +78,7 @@ fn the_file_that_is_written_stays_whatever_its_name_and_the_limits_are() {
 #[test]
 fn files_go_while_one_grows() {
     let (_scratch, directory) = directory(&[1, 2, 3]);
-    let mut kept = Kept::new(&directory, keeping(None, Some(350), None));
+    let mut kept = KeptFiles::new(&directory, keeping(None, Some(350), None));
     kept.before_file(3 * SECOND).unwrap();
     let open = directory.join(name(4 * SECOND));
     for (bytes, expected) in [
@@ -95,15 +95,15 @@ fn files_go_while_one_grows() {
 #[test]
 fn room_is_made_only_where_space_is_to_be_free() {
     let (_scratch, directory) = directory(&[1, 2]);
-    let mut kept = Kept::new(&directory, keeping(Some(9), Some(9000), None));
+    let mut kept = KeptFiles::new(&directory, keeping(Some(9), Some(9000), None));
     assert!(!kept.make_room(None, SECOND));
-    let mut kept = Kept::new(&directory, keeping(None, None, Some(1)));
+    let mut kept = KeptFiles::new(&directory, keeping(None, None, Some(1)));
     assert!(kept.make_room(None, SECOND));
     assert_eq!(left(&directory), [2]);
     assert!(kept.make_room(None, SECOND) && !kept.make_room(None, SECOND));
     assert_eq!(
         kept.removed,
-        Removed {
+        RemovedFiles {
             files: 2,
             bytes: 200
         }
@@ -138,12 +138,12 @@ fn what_the_analyzer_did_not_write_stays() {
     let folder = directory.join(name(8));
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join(name(9)), "mine").unwrap();
-    let mut kept = Kept::new(&directory, keeping(Some(1), Some(0), Some(u64::MAX)));
+    let mut kept = KeptFiles::new(&directory, keeping(Some(1), Some(0), Some(u64::MAX)));
     kept.before_file(SECOND).unwrap();
     assert!(!kept.make_room(None, SECOND));
     assert_eq!(
         kept.removed,
-        Removed {
+        RemovedFiles {
             files: 2,
             bytes: 200
         }
@@ -156,7 +156,7 @@ fn what_the_analyzer_did_not_write_stays() {
 
 #[test]
 fn space_that_the_file_system_shows_later_is_not_freed_twice() {
-    let freed = Freed {
+    let freed = FreedSpace {
         hidden: 500,
         shown: 1000,
         until: 10,
@@ -176,7 +176,7 @@ fn space_that_the_file_system_shows_later_is_not_freed_twice() {
     for (free, counted) in [(900, 1400), (1100, 1400), (1400, 1400), (1300, 1300)] {
         assert_eq!(late.free(free, 9), counted);
     }
-    assert_eq!(Freed::default().free(700, 0), 700);
+    assert_eq!(FreedSpace::default().free(700, 0), 700);
 }
 
 #[test]

@@ -1,0 +1,159 @@
+//! Finds the packets that two nodes captured while a bucket moved.
+//!
+//! One packet in twenty of real traffic has a true repeat: a retransmission, a keep-alive. So a
+//! packet that comes again need not be a duplicate. Each node captures a packet once. So an equal
+//! packet from another node is the duplicate of a packet that this other node has not had yet. The
+//! true number of equal packets is that of the node with the most of them. Duplicates have nearly
+//! equal stamps: a repeat from before or after the time of both nodes is a packet of its own.
+//! Duplicates also have the same bucket: if packets are selected in turn, a true repeat has another
+//! bucket.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{DefaultHasher, Hasher};
+
+/// The most packets that are remembered. Beyond that, a packet never counts as a duplicate.
+const MOST: usize = 1 << 20;
+
+/// The most packets that are remembered for late records; about 50 MB.
+const REMEMBERED: usize = 1 << 18;
+
+/// A packet that was given out, and the nodes that had it.
+#[derive(Debug)]
+struct SeenPacket {
+    stamp: u64,
+    nodes: Vec<u16>,
+}
+
+type Digest = (u64, u64);
+
+/// The packets of buckets that move.
+#[derive(Debug)]
+pub struct Deduplicator {
+    seed: u64,
+    skew: u64,
+    late: u64,
+    packets: HashMap<Digest, VecDeque<SeenPacket>>,
+    order: VecDeque<(u64, Digest)>,
+    /// The newest stamp of those that are remembered no more.
+    forgotten: u64,
+}
+
+impl Deduplicator {
+    /// Stamps of duplicates differ by at most `skew`. Because of `seed`, an attacker can't
+    /// construct two packets that count as one.
+    pub fn new(skew: u64, seed: u64) -> Self {
+        Self {
+            seed,
+            skew,
+            late: 0,
+            packets: HashMap::new(),
+            order: VecDeque::new(),
+            forgotten: 0,
+        }
+    }
+
+    /// Remembers packets for `late` nanoseconds more, as far as there is room: their doubles may
+    /// come out of order. Another analyzer gave out those with stamps before `begin`.
+    pub fn with_late(self, late: u64, begin: u64) -> Self {
+        Self {
+            late,
+            forgotten: begin,
+            ..self
+        }
+    }
+
+    /// Whether a packet of `node` with this bucket, bytes on the wire, and captured, is a double.
+    /// Packets come in the order of their stamps, in nanoseconds, except late ones.
+    pub fn is_double(&mut self, stamp: u64, node: u16, packet: (u16, u32, &[u8])) -> bool {
+        self.forget(stamp);
+        let digest = self.digest(packet);
+        if self.order.len() >= MOST && !self.packets.contains_key(&digest) {
+            return false;
+        }
+        let equal = self.packets.entry(digest).or_default();
+        let apart = |given: &SeenPacket| given.stamp.abs_diff(stamp);
+        let others = equal
+            .iter_mut()
+            .filter(|given| !given.nodes.contains(&node));
+        let nearest = others.min_by_key(|given| apart(given));
+        if let Some(given) = nearest.filter(|given| apart(given) <= self.skew) {
+            given.nodes.push(node);
+            return true;
+        }
+        if self.order.len() < MOST {
+            let nodes = vec![node];
+            equal.push_back(SeenPacket { stamp, nodes });
+            self.order.push_back((stamp, digest));
+        }
+        false
+    }
+
+    /// Whether packets with nearly such a stamp are forgotten: no double of theirs is found.
+    pub fn has_forgotten(&self, stamp: u64) -> bool {
+        stamp <= self.forgotten.saturating_add(self.skew)
+    }
+
+    /// Forgets the packets that are too old for a double at `time`.
+    pub fn forget(&mut self, time: u64) {
+        let in_order = time.saturating_sub(self.skew);
+        let oldest = in_order.saturating_sub(self.late);
+        while let Some(&(stamp, digest)) = self.order.front() {
+            let is_needed = stamp >= in_order || self.order.len() <= REMEMBERED;
+            if stamp >= oldest && is_needed {
+                return;
+            }
+            self.order.pop_front();
+            self.forgotten = self.forgotten.max(stamp);
+            if let Some(equal) = self.packets.get_mut(&digest) {
+                equal.pop_front();
+                if equal.is_empty() {
+                    self.packets.remove(&digest);
+                }
+            }
+        }
+    }
+
+    /// 128 bits of two hashes with seeds of their own.
+    fn digest(&self, (bucket, wire_length, captured): (u16, u32, &[u8])) -> Digest {
+        let hash = |seed: u64| {
+            let mut hasher = DefaultHasher::new();
+            hasher.write_u64(seed);
+            hasher.write_u16(bucket);
+            hasher.write_u32(wire_length);
+            hasher.write(captured);
+            hasher.finish()
+        };
+        (hash(self.seed), hash(!self.seed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_equal_packet_of_another_bucket_is_a_true_repeat() {
+        let mut packets = Deduplicator::new(100, 1);
+        assert!(!packets.is_double(10, 0, (7, 60, b"a")));
+        assert!(
+            !packets.is_double(11, 1, (8, 60, b"a")),
+            "its turn is another"
+        );
+        assert!(packets.is_double(12, 1, (7, 60, b"a")));
+    }
+
+    #[test]
+    fn packets_of_forgotten_times_are_told() {
+        let mut packets = Deduplicator::new(100, 1).with_late(1000, 0);
+        let packet = (7, 60, &b"a"[..]);
+        for time in [5000, 5500, 6100] {
+            assert!(!packets.is_double(time, 0, packet));
+            assert!(!packets.has_forgotten(time), "{time}");
+        }
+        assert!(packets.is_double(5000, 1, packet), "late, and remembered");
+        assert!(!packets.is_double(6101, 0, packet));
+        assert!(!packets.is_double(5000, 2, packet), "late, and forgotten");
+        assert!(packets.has_forgotten(5000) && packets.has_forgotten(5100));
+        assert!(!packets.has_forgotten(5101));
+    }
+}

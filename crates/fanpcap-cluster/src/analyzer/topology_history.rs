@@ -1,0 +1,195 @@
+//! Which node had which bucket when: refuses packets of buckets that a node no longer had.
+//!
+//! A node that is cut off from the coordinator goes on capturing by its old topology. Its packets
+//! are accepted as long as no other node has taken over its buckets; later ones are duplicates. At
+//! the time of the takeover clocks do not decide: within the skew, equal packets are compared.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use fanpcap_buckets::Slot;
+
+use crate::identity::{NodeId, Revision};
+use crate::topology::{Phase, Topology};
+
+/// Topologies that are remembered.
+const REMEMBERED: usize = 16;
+
+/// What a record's revision says of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum OwnershipCheck {
+    /// The node has the bucket, alone.
+    Owner,
+    /// Another node may have the packet too.
+    Shared,
+    /// Another node has had the bucket for longer than clocks may differ.
+    Fenced,
+    /// By its own topology the node has not got the bucket.
+    Foreign,
+    /// A topology that the analyzer has not heard of yet.
+    Unknown,
+}
+
+#[derive(Debug)]
+struct KnownTopology {
+    revision: Revision,
+    topology: Topology,
+    slots: BTreeMap<NodeId, Slot>,
+}
+
+impl KnownTopology {
+    fn captures(&self, node: NodeId, bucket: usize) -> Option<Phase> {
+        self.topology.captures(*self.slots.get(&node)?, bucket)
+    }
+}
+
+/// The last topologies, and when nodes began to follow them.
+#[derive(Debug, Default)]
+pub(super) struct TopologyHistory {
+    /// The newest last.
+    topologies: VecDeque<KnownTopology>,
+    /// The first stamp of each node by each revision.
+    began: BTreeMap<NodeId, VecDeque<(Revision, u64)>>,
+}
+
+impl TopologyHistory {
+    /// Takes a topology. One that is not newer than the newest is dropped.
+    pub(super) fn follow(&mut self, revision: Revision, topology: Topology) {
+        if self.newest().is_some_and(|newest| newest >= revision) {
+            return;
+        }
+        if self.topologies.len() == REMEMBERED {
+            self.topologies.pop_front();
+        }
+        let slots = topology
+            .nodes
+            .iter()
+            .map(|entry| (entry.node, entry.slot))
+            .collect();
+        self.topologies.push_back(KnownTopology {
+            revision,
+            topology,
+            slots,
+        });
+        let topologies = &self.topologies;
+        self.began.retain(|node, _| {
+            topologies
+                .iter()
+                .any(|known| known.slots.contains_key(node))
+        });
+    }
+
+    pub(super) fn newest(&self) -> Option<Revision> {
+        self.topologies.back().map(|known| known.revision)
+    }
+
+    /// Forgets when a node began.
+    pub(super) fn forget(&mut self, node: NodeId) {
+        self.began.remove(&node);
+    }
+
+    /// A revision that a node followed and that is newer than all topologies.
+    pub(super) fn unheard(&self) -> Option<Revision> {
+        let noted = self.began.values().flatten().map(|(revision, _)| *revision);
+        noted.max().filter(|noted| Some(*noted) > self.newest())
+    }
+
+    /// Notes that a node captured by a revision at `stamp`.
+    pub(super) fn note(&mut self, node: NodeId, revision: Revision, stamp: u64) {
+        let began = self.began.entry(node).or_default();
+        match began.iter_mut().find(|(known, _)| *known == revision) {
+            Some((_, first)) => *first = stamp.min(*first),
+            None => {
+                began.push_back((revision, stamp));
+                if began.len() > REMEMBERED {
+                    began.pop_front();
+                }
+            }
+        }
+    }
+
+    /// What to think of a record. Without any topology every node owns what it sends.
+    pub(super) fn check(&self, record: &RecordOrigin, skew: u64) -> OwnershipCheck {
+        let Some(newest) = self.topologies.back() else {
+            return OwnershipCheck::Owner;
+        };
+        if record.revision > newest.revision {
+            return OwnershipCheck::Unknown;
+        }
+        let found = self
+            .topologies
+            .iter()
+            .position(|known| known.revision == record.revision);
+        let own = match found {
+            Some(at) => match self.topologies[at].captures(record.node, record.bucket) {
+                None => return OwnershipCheck::Foreign,
+                Some(Phase::Union) => OwnershipCheck::Shared,
+                Some(Phase::Stable) => OwnershipCheck::Owner,
+            },
+            // One that the analyzer did not hear of, or has forgotten: it may have been a union.
+            None => OwnershipCheck::Shared,
+        };
+        let newer = |known: &KnownTopology| known.revision > record.revision;
+        let since = self.topologies.iter().position(newer);
+        let since = since.unwrap_or(self.topologies.len());
+        let mut check = own;
+        for known in self.topologies.iter().skip(since) {
+            if known.captures(record.node, record.bucket).is_some() {
+                continue;
+            }
+            check = OwnershipCheck::Shared;
+            if self.has_taken_over(known, record, skew) {
+                return OwnershipCheck::Fenced;
+            }
+        }
+        check
+    }
+
+    /// Whether the node got the bucket shortly before the record: packets that the previous owner
+    /// captured at that time may still come. The node may have skipped the topology that gave it
+    /// the bucket, and begun with a later one.
+    pub(super) fn is_new(&self, record: &RecordOrigin, skew: u64) -> bool {
+        let owns = |known: &KnownTopology| {
+            let slot = known.slots.get(&record.node).copied();
+            slot.is_some() && known.topology.owners[record.bucket] == slot
+        };
+        let by_then = |known: &&KnownTopology| known.revision <= record.revision;
+        let own = self.topologies.iter().take_while(by_then);
+        let mut since = None;
+        let mut is_known = false;
+        for known in own {
+            match owns(known) {
+                true => since = since.or(Some(known.revision)),
+                false => (since, is_known) = (None, true),
+            }
+        }
+        let since = since.filter(|_| is_known);
+        let first = since.and_then(|since| self.first(record.node, since));
+        first.is_some_and(|first| record.stamp <= first.saturating_add(2 * skew))
+    }
+
+    /// Whether an owner by `known` captured before the record by more than the skew.
+    fn has_taken_over(&self, known: &KnownTopology, record: &RecordOrigin, skew: u64) -> bool {
+        let owner = known.topology.owners[record.bucket];
+        let owner = known.slots.iter().find(|(_, slot)| Some(**slot) == owner);
+        let first = owner.and_then(|(node, _)| self.first(*node, known.revision));
+        first.is_some_and(|first| record.stamp > first.saturating_add(skew))
+    }
+
+    /// The first stamp of a node by this revision or a later one.
+    fn first(&self, node: NodeId, since: Revision) -> Option<u64> {
+        let began = self.began.get(&node)?.iter();
+        began
+            .filter(|(by, _)| *by >= since)
+            .map(|(_, stamp)| *stamp)
+            .min()
+    }
+}
+
+/// What a record says of where it belongs.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RecordOrigin {
+    pub(super) node: NodeId,
+    pub(super) revision: Revision,
+    pub(super) bucket: usize,
+    pub(super) stamp: u64,
+}

@@ -1,0 +1,168 @@
+//! The operator's wishes, as AVPs: a new wish, and all present ones.
+
+use std::fmt;
+
+use fanpcap_select::Selection;
+
+use super::super::avp::{ANALYZER, List, code};
+use super::super::fields::{BodyError, Fields};
+use super::topology::{key, key_number};
+use crate::coordination::DesiredState;
+use crate::identity::NodeId;
+use crate::topology::{ANALYZERS, NODES};
+
+/// Most nodes that wishes are read of, of each kind of wish. Fewer are granted ([`OperatorChange::MOST`]), so
+/// that each reader reads what was granted.
+const NAMED: usize = 2 * NODES;
+
+/// A wish of the operator, in addition to the coordinators' settings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OperatorChange {
+    /// The node is to have no buckets.
+    Drain(NodeId),
+    /// The node is to have buckets again.
+    Restore(NodeId),
+    /// This weight replaces the one that the node reports; `None`: the node's own counts again.
+    Weight(NodeId, Option<u16>),
+}
+
+/// Wishes of this kind name [`OperatorChange::MOST`] other nodes already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TooManyChanges;
+
+impl fmt::Display for TooManyChanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} nodes are drained, or have weights, by earlier wishes: there can be no more; undo \
+             those of nodes that are gone ('fanpcap cluster status' lists them)",
+            OperatorChange::MOST
+        )
+    }
+}
+
+impl std::error::Error for TooManyChanges {}
+
+impl OperatorChange {
+    /// Most nodes that are drained at a time, and most that have weights by a wish.
+    pub const MOST: usize = NODES;
+
+    /// The node that the wish is for.
+    pub fn node(&self) -> NodeId {
+        match self {
+            Self::Drain(node) | Self::Restore(node) | Self::Weight(node, _) => *node,
+        }
+    }
+
+    /// Changes what stands. Returns whether that is another now.
+    ///
+    /// # Errors
+    ///
+    /// It would make more nodes with wishes than allowed. Nothing is changed.
+    pub fn grant(&self, desired: &mut DesiredState) -> Result<bool, TooManyChanges> {
+        let DesiredState {
+            drained, weights, ..
+        } = desired;
+        match self {
+            Self::Drain(node) if drained.contains(node) => Ok(false),
+            Self::Drain(_) if drained.len() >= Self::MOST => Err(TooManyChanges),
+            Self::Drain(node) => Ok(drained.insert(*node)),
+            Self::Restore(node) => Ok(drained.remove(node)),
+            Self::Weight(node, None) => Ok(weights.remove(node).is_some()),
+            Self::Weight(node, Some(_))
+                if weights.len() >= Self::MOST && !weights.contains_key(node) =>
+            {
+                Err(TooManyChanges)
+            }
+            Self::Weight(node, Some(weight)) => Ok(weights.insert(*node, *weight) != Some(*weight)),
+        }
+    }
+
+    pub(super) fn write(&self, to: &mut List) {
+        match self {
+            Self::Drain(node) => {
+                to.put(code::DRAINED, node.0);
+            }
+            Self::Restore(node) => {
+                to.put(code::RESTORED, node.0);
+            }
+            Self::Weight(node, Some(weight)) => {
+                to.put(code::WEIGHTED, node.0);
+                to.put(code::WEIGHTED, u32::from(*weight));
+            }
+            Self::Weight(node, None) => {
+                to.put(code::UNWEIGHTED, node.0);
+            }
+        }
+    }
+
+    pub(super) fn read(from: Fields<'_>) -> Result<Self, BodyError> {
+        let first = from.0.first().ok_or(BodyError::Missing(code::DRAINED))?;
+        let node = NodeId(first.value);
+        Ok(match first.code {
+            code::DRAINED => Self::Drain(node),
+            code::RESTORED => Self::Restore(node),
+            code::UNWEIGHTED => Self::Weight(node, None),
+            code::WEIGHTED => {
+                let (node, weight) = weighted(from)
+                    .next()
+                    .ok_or(BodyError::Missing(code::WEIGHTED))??;
+                Self::Weight(node, Some(weight))
+            }
+            other => return Err(BodyError::Value(other)),
+        })
+    }
+}
+
+/// The nodes with the weights that the operator gave them.
+fn weighted(from: Fields<'_>) -> impl Iterator<Item = Result<(NodeId, u16), BodyError>> {
+    let values: Vec<u32> = from.all(code::WEIGHTED).collect();
+    let pair = |pair: &[u32]| match *pair {
+        [node, weight] => match u16::try_from(weight) {
+            Ok(weight) => Ok((NodeId(node), weight)),
+            Err(_) => Err(BodyError::Value(code::WEIGHTED)),
+        },
+        _ => Err(BodyError::Missing(code::WEIGHTED)),
+    };
+    let pairs: Vec<_> = values.chunks(2).map(pair).collect();
+    pairs.into_iter()
+}
+
+pub(super) fn write_all(to: &mut List, desired: &DesiredState) {
+    let DesiredState {
+        selection,
+        analyzers,
+        filter: _,
+        drained,
+        weights,
+    } = desired;
+    to.put(code::SELECTION_TYPE, key_number(selection.key));
+    to.put(code::INITIAL, selection.initial);
+    for analyzer in analyzers {
+        to.put_address(ANALYZER, *analyzer);
+    }
+    for node in drained {
+        to.put(code::DRAINED, node.0);
+    }
+    for (node, weight) in weights {
+        to.put(code::WEIGHTED, node.0);
+        to.put(code::WEIGHTED, u32::from(*weight));
+    }
+}
+
+pub(super) fn read_all(from: Fields<'_>) -> Result<DesiredState, BodyError> {
+    let desired = DesiredState {
+        selection: Selection {
+            key: key(from.one(code::SELECTION_TYPE)?)?,
+            initial: from.one(code::INITIAL)?,
+        },
+        analyzers: from.addresses(ANALYZER, ANALYZERS)?,
+        filter: None,
+        drained: from.all(code::DRAINED).map(NodeId).collect(),
+        weights: weighted(from).collect::<Result<_, _>>()?,
+    };
+    if desired.drained.len() > NAMED || desired.weights.len() > NAMED {
+        return Err(BodyError::Count(code::DRAINED));
+    }
+    Ok(desired)
+}

@@ -1,0 +1,117 @@
+//! Whether a coordinator hears anybody, and whether nodes ask it though another one leads.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::super::body::Body;
+use super::super::endpoint::Incoming;
+use super::super::envelope::Role;
+use super::CoordinatorEnd;
+use super::election::ElectionRole;
+use crate::identity::NodeId;
+use crate::topology::NODES;
+
+impl CoordinatorEnd {
+    /// Notes that a node or a coordinator was heard.
+    pub(super) fn note_heard(&mut self, now: Duration, incoming: &Incoming) {
+        if let Incoming::New(peer, _) | Incoming::Challenged(peer) = incoming {
+            if peer.role != Role::Operator {
+                self.election.touched = now;
+            }
+            if peer.role == Role::Node && !self.leads() {
+                let silence = self.settings.silence;
+                let heard = &mut self.election.heard;
+                heard.retain(|_, at| now < *at + silence);
+                if heard.len() < NODES {
+                    heard.insert(NodeId(peer.id), now);
+                }
+            }
+        }
+    }
+
+    /// Whether anybody was heard a short time ago, or there is no other coordinator.
+    pub(super) fn is_in_touch(&self, now: Duration) -> bool {
+        self.settings.others.is_empty() || now < self.election.touched + self.settings.silence
+    }
+
+    /// If a leader stood still, nobody was silent meanwhile. Another one may lead by now, so it
+    /// hears the nodes before it plans, as a new leader does.
+    pub(super) fn excuse_pause(&mut self, now: Duration) {
+        let pause = now.saturating_sub(self.ticked);
+        self.ticked = now;
+        if self.leads() && pause > self.settings.pulse * 2 {
+            self.election.touched = now;
+            self.members.excuse(pause);
+            self.hear_again(now);
+        }
+    }
+
+    /// Notes that a node asks this coordinator, which does not lead.
+    pub(super) fn note_asked(&mut self, now: Duration, node: NodeId) {
+        let silence = self.settings.silence;
+        self.election
+            .asked
+            .retain(|_, [_, last]| now < *last + silence);
+        if self.election.asked.len() < NODES {
+            let times = self.election.asked.entry(node).or_insert([now, now]);
+            times[1] = now;
+        }
+    }
+
+    /// The nodes that have asked this standby for so long.
+    fn asking(&self, now: Duration, long: Duration) -> BTreeSet<NodeId> {
+        let silence = self.settings.silence;
+        let asks = |[first, last]: [Duration; 2]| last >= first + long && now < last + silence;
+        let asked = self.election.asked.iter();
+        asked
+            .filter(|(_, times)| asks(**times))
+            .map(|(node, _)| *node)
+            .collect()
+    }
+
+    /// Whether a node may ask in vain: then the others are to say whether they hear this standby.
+    pub(super) fn is_asked(&self, now: Duration) -> bool {
+        !self.asking(now, self.settings.pulse).is_empty()
+    }
+
+    /// Whether the leader does not serve nodes that have asked for a while, though it is heard, and
+    /// there are more of them than nodes that this coordinator would not serve in its place. So
+    /// each change serves more nodes, and two coordinators do not take the lead from each other.
+    pub(super) fn is_asked_in_vain(&self, now: Duration) -> bool {
+        let silence = self.settings.silence;
+        let asking = self.asking(now, silence);
+        let is_heard = |node: &NodeId| {
+            let heard = self.election.heard.get(node);
+            asking.contains(node) || heard.is_some_and(|at| now < *at + silence)
+        };
+        let members = self.knowledge.state.members.iter();
+        let members = members.map(|member| member.announcement.node);
+        asking.len() > members.filter(|node| !is_heard(node)).count()
+    }
+
+    /// Whether it is a candidate though a leader is heard.
+    pub(super) fn is_asked_candidate(&self, now: Duration) -> bool {
+        matches!(self.election.role, ElectionRole::Candidate { .. }) && self.is_asked_in_vain(now)
+    }
+
+    /// When a standby asks whether anybody hears it. It asks twice before it stands: a node that
+    /// the leader has not answered just now asks the leader first.
+    pub(super) fn question_at(&self, heard: Duration) -> Duration {
+        (heard + self.settings.pulse * 3 / 2).max(self.election.pulse_at)
+    }
+
+    /// Has nodes answer if nobody was heard for a while, and machines that are refused. There may
+    /// be no other standby, and questions may be lost.
+    pub(super) fn ask_nodes(&mut self, now: Duration) {
+        let pulse = self.settings.pulse;
+        let (touched, asked_at) = (self.election.touched, self.election.asked_at);
+        let is_late = now >= (touched + pulse * 5 / 4).max(asked_at + pulse / 4);
+        let Some(leader) = self.election.known.filter(|_| is_late) else {
+            return;
+        };
+        self.election.asked_at = now;
+        for place in self.members.all_places() {
+            self.say(place, &Body::Announce(leader), 0);
+        }
+    }
+}

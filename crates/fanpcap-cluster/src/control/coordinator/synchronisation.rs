@@ -1,0 +1,84 @@
+//! How coordinators get each other's state and topologies.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use super::super::body::{Body, State};
+use super::super::envelope::Peer;
+use super::super::term::Term;
+use super::CoordinatorEnd;
+use super::election::ElectionRole;
+use crate::identity::Revision;
+use crate::topology::Topology;
+
+impl CoordinatorEnd {
+    /// What standbys are told.
+    pub(super) fn current_state(&self) -> State {
+        let mut state = self.knowledge.state.clone();
+        if self.leads() {
+            state.members = self.members.list();
+        }
+        state
+    }
+
+    pub(super) fn synchronise_all(&mut self) {
+        for address in self.settings.others.clone() {
+            if let Some(peer) = self.peers.get(&address).copied() {
+                self.synchronise((address, peer));
+            }
+        }
+    }
+
+    pub(super) fn synchronise(&mut self, to: (SocketAddr, Peer)) {
+        let body = Body::Synchronise(Box::new(self.current_state()));
+        self.say(to, &body, self.knowledge.transfers);
+    }
+
+    /// Takes over the active coordinator's state. If this coordinator knows a newer topology, it
+    /// keeps it and shows it: perhaps no other process has it. The state's number is the leader's
+    /// only when the leader has it too. Until then it is asked for with each pulse.
+    pub(super) fn take_state(&mut self, from: (SocketAddr, Peer), state: State) {
+        let own = std::mem::replace(&mut self.knowledge.state, state).topology;
+        let newer = own.filter(|(revision, _)| Some(*revision) > self.knowledge.revision());
+        if let Some((revision, topology)) = newer {
+            let body = Body::TopologyUpdate(revision, topology.clone());
+            self.say(from, &body, self.knowledge.transfers);
+            self.knowledge.state.topology = Some((revision, topology));
+            self.knowledge.state.number = self.knowledge.state.number.wrapping_sub(1);
+        } else {
+            self.knowledge.transfers = self.knowledge.transfers.wrapping_add(1);
+        }
+    }
+
+    /// Takes a newer topology that a node or a standby shows.
+    pub(super) fn take_shown_topology(
+        &mut self,
+        now: Duration,
+        revision: Revision,
+        topology: Box<Topology>,
+    ) {
+        if !self.leads() || Some(revision) <= self.knowledge.revision() {
+            return;
+        }
+        self.see(now, Term::of(revision));
+        if self.leads() {
+            let is_of_earlier_run = self.is_of_earlier_run(Some(revision));
+            self.stand(now, revision, topology);
+            // This may be the only coordinator that has heard the nodes of this topology yet.
+            self.settle_again(now);
+            self.synchronise_all();
+            if is_of_earlier_run {
+                self.resign(now);
+            }
+        }
+    }
+
+    /// Whether a leader did not give this revision, though it is of its term. Then it had the term
+    /// in an earlier life and has lost its file. It needs another term, or it would give revisions
+    /// twice.
+    pub(super) fn is_of_earlier_run(&self, revision: Option<Revision>) -> bool {
+        let own = matches!((self.election.role, revision), (ElectionRole::Leading { leader, .. }, Some(of))
+            if leader.term == Term::of(of));
+        own && revision > self.knowledge.revision()
+    }
+}

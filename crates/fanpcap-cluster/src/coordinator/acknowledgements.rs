@@ -1,0 +1,90 @@
+//! Which gainers of a union capture by it, and since when.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::coordination::LiveNode;
+use crate::identity::{NodeId, Revision};
+use crate::reshape;
+use crate::topology::Topology;
+
+/// The acknowledgements of the topology in force.
+#[derive(Debug, Default)]
+pub(super) struct Acknowledgements {
+    /// The topology's revision, and when it was first seen.
+    revision: Option<(Revision, Duration)>,
+    /// Who gets buckets.
+    gainers: BTreeSet<NodeId>,
+    /// The gainers that live and capture by it: the boot of their machine, and since when. One
+    /// whose machine has booted since begins anew.
+    given: BTreeMap<NodeId, (u64, Duration)>,
+}
+
+impl Acknowledgements {
+    /// Notes who captures by the topology now.
+    pub(super) fn update(
+        &mut self,
+        revision: Revision,
+        topology: &Topology,
+        live: &[LiveNode],
+        now: Duration,
+    ) {
+        if !self.are_to(revision) {
+            *self = Self {
+                revision: Some((revision, now)),
+                gainers: reshape::gainers(topology),
+                given: BTreeMap::new(),
+            };
+        }
+        for gainer in &self.gainers {
+            let acknowledgements = |live: &&LiveNode| {
+                live.announcement.node == *gainer && live.acknowledged == Some(revision)
+            };
+            match live.iter().find(acknowledgements) {
+                None => {
+                    self.given.remove(gainer);
+                }
+                Some(live) => {
+                    let boot = live.announcement.boot;
+                    let given = self.given.entry(*gainer).or_insert((boot, now));
+                    if given.0 != boot {
+                        *given = (boot, now);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether these are the answers to the topology of this revision.
+    pub(super) fn are_to(&self, revision: Revision) -> bool {
+        self.revision.is_some_and(|(known, _)| known == revision)
+    }
+
+    /// Whether the node captures by the topology.
+    pub(super) fn has(&self, node: NodeId) -> bool {
+        self.given.contains_key(&node)
+    }
+
+    /// Whether all gainers capture by the topology for as long as `dwell`.
+    pub(super) fn are_complete(&self, now: Duration, dwell: Duration) -> bool {
+        self.given.len() == self.gainers.len() && !self.is_ripening(now, dwell)
+    }
+
+    /// Whether a gainer captures by the topology for less than `dwell`.
+    pub(super) fn is_ripening(&self, now: Duration, dwell: Duration) -> bool {
+        let mut given = self.given.values();
+        given.any(|(_, since)| now.saturating_sub(*since) < dwell)
+    }
+
+    /// For how long the topology is in force.
+    pub(super) fn waited(&self, now: Duration) -> Duration {
+        let since = self.revision.map_or(now, |(_, since)| since);
+        now.saturating_sub(since)
+    }
+
+    /// The gainers that do not capture by the topology yet.
+    pub(super) fn missing(&self) -> Vec<NodeId> {
+        let missing = self.gainers.iter().filter(|node| !self.has(**node));
+        missing.copied().collect()
+    }
+}

@@ -1,0 +1,209 @@
+//! What a coordinator says of its work: a line for each change, and what an operator should know.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use fanpcap_buckets::layout::BUCKETS;
+
+use crate::identity::NodeId;
+use crate::reshape;
+use crate::topology::{NodeEntry, Topology, TopologyError};
+
+/// Present conditions that an operator should know.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Condition {
+    /// This coordinator is the active one.
+    Leads,
+    /// Too many nodes are gone at once to hold them for dead.
+    MassExpiry {
+        /// Which.
+        nodes: Vec<NodeId>,
+        /// After how long they count as dead; `None` where more than half of the nodes are gone:
+        /// then they never do.
+        limit: Option<Duration>,
+    },
+    /// A union does not end, because these nodes do not capture by it yet.
+    Waiting(Vec<NodeId>),
+    /// A node lives, and waits for its hold-down.
+    HeldDown(NodeId),
+    /// No node lives that has a weight.
+    Nobody,
+    /// So many nodes have no place.
+    Full(usize),
+    /// The stored topology is none that nodes can follow. Nothing is written over it.
+    BadTopology(TopologyError),
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Leads => write!(f, "this coordinator is the active one"),
+            Self::MassExpiry { nodes, limit } => {
+                write!(
+                    f,
+                    "nodes {} are gone at once, more than a third of all: nothing changes. \
+                     'fanpcap cluster drain NODE' gives away the buckets of one that is dead",
+                    list(nodes)
+                )?;
+                match limit {
+                    Some(limit) => write!(f, "; after {} s all are", limit.as_secs()),
+                    None => Ok(()),
+                }
+            }
+            Self::Waiting(nodes) => write!(
+                f,
+                "a change waits for nodes {}: drain ('fanpcap cluster drain NODE') or stop them if \
+                 they hang",
+                list(nodes)
+            ),
+            Self::HeldDown(node) => write!(f, "node {node} waits for its hold-down"),
+            Self::Nobody => write!(f, "no node is alive that has a weight: nothing changes"),
+            Self::Full(count) => write!(f, "{count} nodes have no place: the cluster is full"),
+            Self::BadTopology(error) => {
+                write!(
+                    f,
+                    "the stored topology is no good, nothing changes: {error}"
+                )
+            }
+        }
+    }
+}
+
+/// The stage that a written topology begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    /// The cluster's first topology.
+    First,
+    /// A union: a change begins, or gets another goal.
+    Union,
+    /// A stable topology: a change ends, or nothing moves.
+    Stable,
+    /// A stable topology that selects by another key: packets are missed and doubled meanwhile.
+    Cut,
+}
+
+/// What a written topology changes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// The new topology's epoch.
+    pub epoch: u64,
+    /// What it begins.
+    pub stage: Stage,
+    /// Nodes that it has and the last one had not.
+    pub joined: Vec<NodeId>,
+    /// Nodes that get no buckets any more because they are held for dead.
+    pub lost: Vec<NodeId>,
+    /// Nodes with another weight than before, and the weight; 0 if they are drained.
+    pub weighed: Vec<(NodeId, u16)>,
+    /// Buckets that are captured by two nodes.
+    pub moving: usize,
+    /// Whether records go to other analyzers than before.
+    pub redirects: bool,
+    /// Whether other packets pass the filter than before.
+    pub filters: bool,
+    /// Whether it is the last topology once more, for nodes that follow one which is lost.
+    pub repeats: bool,
+}
+
+impl Change {
+    pub(super) fn between(
+        before: Option<&Topology>,
+        after: &Topology,
+        absent: &BTreeSet<NodeId>,
+    ) -> Self {
+        let entries = before.map_or(&[][..], |topology| &topology.nodes);
+        let old = |node: NodeId| entries.iter().find(|entry| entry.node == node);
+        let joined = after.nodes.iter().filter(|entry| old(entry.node).is_none());
+        let is_other =
+            |entry: &&NodeEntry| old(entry.node).is_some_and(|old| old.weight != entry.weight);
+        let weighed = after.nodes.iter().filter(is_other);
+        let weighed = weighed.filter(|entry| !absent.contains(&entry.node));
+        let is_lost = |entry: &&NodeEntry| {
+            let due = |entry: &NodeEntry| entry.weight > 0;
+            absent.contains(&entry.node) && due(entry) && !after.entry(entry.node).is_some_and(due)
+        };
+        let new_owners = after.new_owners.as_ref();
+        let stage = match before {
+            None => Stage::First,
+            Some(before) if before.selection != after.selection => Stage::Cut,
+            Some(_) if new_owners.is_some() => Stage::Union,
+            Some(_) => Stage::Stable,
+        };
+        Self {
+            epoch: after.epoch,
+            stage,
+            joined: joined.map(|entry| entry.node).collect(),
+            lost: entries
+                .iter()
+                .filter(is_lost)
+                .map(|entry| entry.node)
+                .collect(),
+            weighed: weighed.map(|entry| (entry.node, entry.weight)).collect(),
+            moving: new_owners.map_or(0, |new_owners| reshape::moves(&after.owners, new_owners)),
+            redirects: before.is_some_and(|before| before.analyzers != after.analyzers),
+            filters: before.is_some_and(|before| before.filter != after.filter),
+            repeats: before.is_some_and(|before| reshape::again(before) == *after),
+        }
+    }
+}
+
+impl Change {
+    /// Why the topology was written, a word each.
+    fn causes(&self) -> Vec<&'static str> {
+        let causes = [
+            ("first", self.stage == Stage::First),
+            ("selection", self.stage == Stage::Cut),
+            (
+                "join",
+                self.stage != Stage::First && !self.joined.is_empty(),
+            ),
+            ("death", !self.lost.is_empty()),
+            ("drain", self.weighed.iter().any(|(_, weight)| *weight == 0)),
+            ("weight", self.weighed.iter().any(|(_, weight)| *weight > 0)),
+            ("analyzers", self.redirects),
+            ("filter", self.filters),
+            ("again", self.repeats),
+        ];
+        let causes = causes.into_iter().filter(|(_, holds)| *holds);
+        let causes: Vec<_> = causes.map(|(cause, _)| cause).collect();
+        match (causes.is_empty(), self.stage) {
+            (true, Stage::Stable) => vec!["settled"],
+            (true, _) => vec!["goal"],
+            (false, _) => causes,
+        }
+    }
+}
+
+/// The fields of the audit line, as docs/cluster.md has them.
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let phase = match self.stage {
+            Stage::First | Stage::Stable => "stable",
+            Stage::Union => "union",
+            Stage::Cut => "cut",
+        };
+        let cause = self.causes().join("+");
+        let moved = self.moving;
+        write!(f, "epoch={} phase={phase} cause={cause} ", self.epoch)?;
+        write!(f, "moved={moved}/{BUCKETS}")?;
+        let weights = self.weighed.iter();
+        let weights: Vec<String> = weights.map(|(node, it)| format!("{node}:{it}")).collect();
+        let names = |nodes: &[NodeId]| nodes.iter().map(NodeId::to_string).collect();
+        let lists: [(&str, Vec<String>); 3] = [
+            ("joined", names(&self.joined)),
+            ("lost", names(&self.lost)),
+            ("weights", weights),
+        ];
+        for (name, list) in lists.iter().filter(|(_, list)| !list.is_empty()) {
+            write!(f, " {name}={}", list.join(","))?;
+        }
+        Ok(())
+    }
+}
+
+/// The nodes, for a sentence.
+fn list(nodes: &[NodeId]) -> String {
+    let names: Vec<String> = nodes.iter().map(NodeId::to_string).collect();
+    names.join(", ")
+}

@@ -1,0 +1,36 @@
+//! What nodes count, and what of the traffic the cluster lost by that.
+//!
+//! All nodes see the whole mirrored link, so each node is a witness of what there was to capture.
+//! The loss of a bucket is the largest number of packets that a node saw in it, less what its
+//! owners captured, plus what two of them captured. A packet that reached no node's port is in no
+//! count.
+//!
+//! Nodes are not asked at one instant, so a number is a [`Span`] while packets come. The span is as
+//! wide as what came between two reports. At rest it has no width.
+
+mod report;
+mod span;
+mod verdict;
+mod port;
+mod counter_run;
+mod history;
+mod judge;
+mod interval;
+mod account;
+mod ledger;
+mod balance;
+mod settle;
+mod stale;
+mod idle;
+mod turns;
+
+pub use account::{Account, BucketAccount, NodeAccount};
+pub use counter_run::Spans;
+pub use history::PortHistory;
+pub use ledger::{Ledger, LedgerSettings, ReportError};
+pub use report::{Beacon, Counts, Report, Summary};
+pub use span::Span;
+pub use verdict::Verdict;
+
+#[cfg(test)]
+mod tests;

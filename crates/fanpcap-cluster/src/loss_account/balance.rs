@@ -1,0 +1,297 @@
+//! Computes what was offered, captured, doubled and lost.
+
+use std::collections::BTreeMap;
+
+use fanpcap_buckets::layout::BUCKETS;
+
+use super::account::{Account, BucketAccount, NodeAccount};
+use super::counter_run::{CounterRun, CounterRunEnd, ReportsAround, Spans};
+use super::interval::{RunPart, RunParts};
+use super::ledger::Ledger;
+use super::report::{Report, Summary};
+use super::span::{Span, signed};
+
+/// A witness, with its reports around a time.
+pub(super) type ObserverReports<'a> = (&'a CounterRun, ReportsAround<'a>);
+
+impl Ledger {
+    /// The witnesses that live, with their reports around a time.
+    pub(super) fn observers(&self, time: u64) -> Vec<ObserverReports<'_>> {
+        let observer = |run: &&CounterRun| run.is_live() && run.before.is_some();
+        let around = |run| (run, CounterRun::around(run, time, self.settings.skew));
+        self.runs.iter().filter(observer).map(around).collect()
+    }
+
+    /// The packets offered of a bucket, according to these witnesses, or without any, to those that
+    /// ended.
+    pub(super) fn offered(
+        &self,
+        observers: &[(&CounterRun, ReportsAround<'_>)],
+        bucket: usize,
+    ) -> Span {
+        let spans = observers.iter().filter_map(|(run, around)| {
+            let exact = run.before.as_ref()?[bucket].is_exact();
+            Some((exact, run.offered(around, bucket)?))
+        });
+        let least = spans.clone().map(|(_, span)| span.least).max();
+        let Some(least) = least else {
+            return self.floor[bucket];
+        };
+        let most_exact = spans
+            .clone()
+            .filter(|(exact, _)| *exact)
+            .map(|(_, span)| span.most)
+            .max();
+        // One that came while packets came counts where it shows more than those that know.
+        let shows_more = |(run, around): &(&CounterRun, ReportsAround<'_>)| {
+            let before = run
+                .before
+                .as_ref()
+                .map_or(i64::MIN, |before| before[bucket].least);
+            most_exact.is_none_or(|most| before.saturating_add(around.seen(bucket).most) > most)
+        };
+        let beyond = observers.iter().filter(|observer| shows_more(observer));
+        let beyond = beyond.filter_map(|(run, around)| run.offered(around, bucket));
+        let most = beyond
+            .map(|span| span.most)
+            .chain(most_exact)
+            .max()
+            .unwrap_or(least);
+        Span {
+            least,
+            most: most.max(least),
+        }
+    }
+
+    /// The packets offered of a bucket until now, according to living and ended witnesses.
+    pub(super) fn offered_now(
+        &self,
+        observers: &[(&CounterRun, ReportsAround<'_>)],
+        bucket: usize,
+    ) -> Span {
+        let offered = self.offered(observers, bucket);
+        let floor = self.floor[bucket];
+        Span {
+            least: offered.least.max(floor.least),
+            most: offered.most.max(floor.least),
+        }
+    }
+
+    /// What a life captured of each bucket.
+    pub(super) fn captured(&self, run: &CounterRun) -> Box<Spans> {
+        let around = run.around(self.time, self.settings.skew);
+        let Some(end) = &run.end else {
+            let captured = |bucket: usize| run.unbooked[bucket] + around.captured(bucket);
+            return Box::new(std::array::from_fn(captured));
+        };
+        let ended = self.captured_until_end(run, end);
+        let captured = |bucket: usize| {
+            let mut captured = ended[bucket];
+            if self.time < end.at {
+                captured.least = captured.least.min(around.captured(bucket).least);
+            }
+            run.unbooked[bucket] + captured
+        };
+        Box::new(std::array::from_fn(captured))
+    }
+
+    /// What an ended life's counters had captured of each bucket in all.
+    pub(super) fn captured_until_end(&self, run: &CounterRun, end: &CounterRunEnd) -> Box<Spans> {
+        if let Some(captured) = &end.captured {
+            return captured.clone();
+        }
+        let last = run.last();
+        let before = self.observers(last.summary.stamp);
+        let until = self.observers(end.at.min(self.time));
+        let captured = |bucket: usize| {
+            let reported = signed(last.captured[bucket]);
+            let unseen = match end.owned[bucket] {
+                true => self.unseen(run, [&before, &until], bucket),
+                false => 0,
+            };
+            Span {
+                least: reported,
+                most: reported.saturating_add(unseen),
+            }
+        };
+        Box::new(std::array::from_fn(captured))
+    }
+
+    /// What came of a bucket after the last report of an ended life, at most, according to the
+    /// witnesses at that report and at the end.
+    fn unseen(
+        &self,
+        run: &CounterRun,
+        [then, end]: [&[ObserverReports<'_>]; 2],
+        bucket: usize,
+    ) -> i64 {
+        let before = run.before.as_ref().map_or(0, |before| before[bucket].least);
+        let known = before.saturating_add(signed(run.last().seen[bucket]));
+        // Its port may have lost packets before.
+        let offered = |(run, around): &ObserverReports<'_>| run.offered(around, bucket);
+        let then = then.iter().filter_map(offered).map(|span| span.least).min();
+        let known = known.max(then.unwrap_or(i64::MIN));
+        let offered = self.offered_now(end, bucket).most;
+        offered.saturating_sub(known).max(0)
+    }
+
+    /// What became of all packets until the time of the reports that all live nodes have sent.
+    pub fn account(&self) -> Account {
+        let observers = self.observers(self.time);
+        let shares = self.shares();
+        let mut account = Account {
+            nodes: self.nodes(),
+            since: self.settings.begin,
+            time: self.time,
+            apart: self.apart(),
+            ring: self.sum(self.past_ring, |summary| summary.ring),
+            history: self.history.clone(),
+            ..Account::default()
+        };
+        for bucket in 0..BUCKETS {
+            let offered = self.offered_now(&observers, bucket);
+            let row = self.bucket(bucket, offered, &shares);
+            account.total.offered += row.offered;
+            account.total.captured += row.captured;
+            account.total.doubles += row.doubles;
+            account.total.kept += row.kept;
+            account.total.refused += row.refused;
+            account.total.lost += row.lost;
+            account.buckets.push(row);
+        }
+        account
+    }
+
+    /// The last reports of all lives, and the sums of `past` ones.
+    fn sum(&self, past: u64, count: impl Fn(&Summary) -> u64) -> u64 {
+        let runs = self.runs.iter().map(|run| count(&run.last().summary));
+        runs.fold(past, u64::saturating_add)
+    }
+
+    /// What the counts of each life say until the time of the account.
+    pub(super) fn shares(&self) -> Vec<RunCounts<'_>> {
+        let share = |run| self.share(run);
+        self.runs.iter().map(share).collect()
+    }
+
+    fn share<'a>(&'a self, run: &'a CounterRun) -> RunCounts<'a> {
+        let around = run.around(self.time, self.settings.skew);
+        RunCounts {
+            run,
+            captured: self.captured(run),
+            around,
+            newest: around.after.unwrap_or(run.last()),
+            compared: run.compared(),
+        }
+    }
+
+    fn bucket(&self, bucket: usize, offered: Span, shares: &[RunCounts<'_>]) -> BucketAccount {
+        let mut all = self.past[bucket];
+        shares
+            .iter()
+            .for_each(|share| all += share.captured[bucket]);
+        let refused = Span::exactly(signed(self.refused[bucket]));
+        let mut row = BucketAccount {
+            offered,
+            captured: all,
+            refused,
+            ..BucketAccount::default()
+        };
+        if self.settings.analyzed {
+            row.doubles = Span::exactly(signed(self.doubles[bucket]));
+            let taken = all - row.doubles - refused;
+            row.lost = (offered - taken).not_negative();
+            row.kept = (taken - offered).not_negative();
+        } else {
+            let interval = offered.since(self.intervals[bucket].offered);
+            let (doubles, lost) = self.parts(bucket, offered, shares).outcome(interval);
+            let before = self.closed[bucket];
+            (row.doubles, row.lost) = (before.0 + doubles, before.1 + lost);
+        }
+        row
+    }
+
+    /// What all lives have of a bucket's interval.
+    pub(super) fn parts(&self, bucket: usize, offered: Span, shares: &[RunCounts<'_>]) -> RunParts {
+        let mut parts = self.intervals[bucket].gone;
+        for share in shares {
+            parts.add(&self.part(share, bucket, offered));
+        }
+        parts
+    }
+
+    /// What a life has of a bucket's interval.
+    pub(super) fn part(&self, share: &RunCounts<'_>, bucket: usize, offered: Span) -> RunPart {
+        RunPart {
+            is_out_of_turn: self.is_out_of_turn(share.run, bucket),
+            ..share.part(bucket, offered)
+        }
+    }
+
+    fn nodes(&self) -> Vec<NodeAccount> {
+        let live = self.runs.iter().filter(|run| run.is_live());
+        live.map(|run| NodeAccount {
+            node: run.node,
+            verdict: run.named(self.time),
+            mirror: run.mirror,
+            ring: run.last().summary.ring,
+            seen: run.last().seen.iter().sum(),
+            captured: run.last().captured.iter().sum(),
+        })
+        .collect()
+    }
+
+    /// How far nodes were apart at most that saw the same of the last beacons.
+    pub(super) fn apart(&self) -> Option<u64> {
+        let live = self.runs.iter().filter(|run| run.is_live());
+        let mut spans = BTreeMap::new();
+        for (at, run) in live.enumerate() {
+            for beacon in run.reports.iter().map(|report| report.summary.beacon) {
+                let seen = beacon.seen;
+                let span = spans.entry(beacon.sequence).or_insert((at, seen, None));
+                if span.0 != at {
+                    let apart: &mut Option<u64> = &mut span.2;
+                    *apart = (*apart).max(Some(span.1.abs_diff(seen)));
+                }
+            }
+        }
+        spans.remove(&0);
+        spans.into_values().filter_map(|(_, _, apart)| apart).max()
+    }
+}
+
+/// What the counts of a life say until the time of the account.
+#[derive(Debug)]
+pub(super) struct RunCounts<'a> {
+    pub(super) run: &'a CounterRun,
+    /// What it captured of each bucket.
+    pub(super) captured: Box<Spans>,
+    pub(super) around: ReportsAround<'a>,
+    /// The report that has all until then, or the last one.
+    pub(super) newest: &'a Report,
+    /// The newest report of which it is known whether the topology was replaced.
+    compared: Option<&'a Report>,
+}
+
+impl RunCounts<'_> {
+    /// What the life has of a bucket's interval.
+    pub(super) fn part(&self, bucket: usize, offered: Span) -> RunPart {
+        let run = self.run;
+        let compared = self.compared.map_or(0, |report| report.alone(bucket));
+        let newer = self.newest.alone(bucket).saturating_sub(compared);
+        let shared = self.newest.shared[bucket].saturating_sub(run.shared_before[bucket]);
+        RunPart {
+            captured: self.captured[bucket].since(run.captured_before[bucket]),
+            shared: signed(shared),
+            stale: signed(run.stale[bucket].saturating_add(newer)),
+            is_ended: run.end.is_some(),
+            is_out_of_turn: false,
+            saw_all: offered.is_exact() && self.offered(bucket) == Some(offered),
+        }
+    }
+
+    /// What the cluster was offered of a bucket, according to this life.
+    pub(super) fn offered(&self, bucket: usize) -> Option<Span> {
+        self.run.offered(&self.around, bucket)
+    }
+}

@@ -1,0 +1,226 @@
+//! The counters of one node from when they were 0 to when they ended.
+
+use std::collections::VecDeque;
+
+use fanpcap_buckets::layout::BUCKETS;
+
+use super::port::{Port, RECENT};
+use super::report::{Counts, Report, Summary};
+use super::span::{Span, signed};
+use super::verdict::Verdict;
+use crate::identity::NodeId;
+
+/// Reports that are kept of a life: as many as may come until a node is known to be dead.
+const KEPT: usize = 20;
+
+/// One span for each bucket.
+pub type Spans = [Span; BUCKETS];
+
+/// Spans that are exactly 0.
+pub(super) fn zeros() -> Box<Spans> {
+    Box::new([Span::default(); BUCKETS])
+}
+
+/// The end of a life.
+#[derive(Clone, Debug)]
+pub(super) struct CounterRunEnd {
+    /// When, in nanoseconds since 1970.
+    pub(super) at: u64,
+    /// What it captured in all, where that is known.
+    pub(super) captured: Option<Box<Spans>>,
+    /// The buckets that it may have captured after its last report.
+    pub(super) owned: Box<[bool; BUCKETS]>,
+    /// Whether all reports have reached `at`: `captured` is known then as it will be.
+    pub(super) is_reached: bool,
+}
+
+/// The counters of one node from when they were 0 to when they ended.
+#[derive(Clone, Debug)]
+pub(super) struct CounterRun {
+    pub(super) node: NodeId,
+    pub(super) boot: u64,
+    /// When the counters were 0.
+    pub(super) since: u64,
+    /// The newest last; never empty.
+    pub(super) reports: VecDeque<Report>,
+    /// What the cluster was offered before the life's counts; `None`: it is no witness, or not yet.
+    pub(super) before: Option<Box<Spans>>,
+    /// What the life captured before the ledger's begin.
+    pub(super) unbooked: Box<Spans>,
+    /// Whether `unbooked` is known.
+    pub(super) booked: bool,
+    /// The counters are older than the ledger, or than the life: it is one that was given up.
+    pub(super) age: RunAge,
+    /// What it captured, and what unions shared, when each bucket's interval began.
+    pub(super) captured_before: Box<Spans>,
+    pub(super) shared_before: Box<Counts>,
+    /// What it captured in each bucket's interval by a topology that may have been replaced.
+    pub(super) stale: Box<Counts>,
+    /// The stamp of the last report of which it is known whether the topology was replaced.
+    pub(super) compared: u64,
+    /// As a witness it serves from this time on only.
+    pub(super) from: u64,
+    /// By the others' newest counts; never lossy, which `port` tells.
+    pub(super) verdict: Verdict,
+    /// When there was enough traffic for the verdict last.
+    pub(super) judged: u64,
+    pub(super) port: Port,
+    /// Packets that did not reach its port, until its buckets were at rest last.
+    pub(super) mirror: i64,
+    /// When it may have lacked a packet last, where packets are captured in turn.
+    pub(super) lacked: Option<u64>,
+    pub(super) end: Option<CounterRunEnd>,
+}
+
+/// When a life's counters were 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum RunAge {
+    /// In the ledger's time.
+    New,
+    /// Before the ledger's begin.
+    Older,
+    /// In an earlier life, which counts as dead.
+    Resumed,
+}
+
+impl CounterRun {
+    /// Whether these are the same counters, and the report is a newer one.
+    pub(super) fn goes_on_with(&self, summary: &Summary) -> bool {
+        let counters = (self.node, self.boot, self.since);
+        counters == (summary.node, summary.boot, summary.since)
+            && self.last().summary.stamp < summary.stamp
+    }
+
+    pub(super) fn new(report: Report, age: RunAge) -> Self {
+        let summary = report.summary;
+        let zeros_of = || Box::new([0; BUCKETS]);
+        let (shared_before, stale, compared) = match age {
+            // What it captured until its first report may be by any topology.
+            RunAge::New => (zeros_of(), report.captured.clone(), summary.stamp),
+            RunAge::Older | RunAge::Resumed => (report.shared.clone(), zeros_of(), summary.stamp),
+        };
+        Self {
+            age,
+            captured_before: zeros(),
+            shared_before,
+            stale,
+            compared,
+            node: summary.node,
+            boot: summary.boot,
+            since: summary.since,
+            from: summary.since,
+            reports: VecDeque::from([report]),
+            before: None,
+            unbooked: zeros(),
+            booked: false,
+            verdict: Verdict::Sound,
+            judged: 0,
+            port: Port::new(),
+            mirror: 0,
+            lacked: (age != RunAge::New).then_some(summary.stamp),
+            end: None,
+        }
+    }
+
+    pub(super) fn keep(&mut self, report: Report) {
+        if self.reports.len() == KEPT {
+            if self.reports[1].summary.stamp > self.compared {
+                self.note_oldest();
+            }
+            self.reports.pop_front();
+        }
+        self.reports.push_back(report);
+    }
+
+    /// Counts what it captured alone in the oldest two reports' time as captured by a topology that
+    /// may have been replaced.
+    fn note_oldest(&mut self) {
+        let [from, to] = [0, 1].map(|at| &self.reports[at]);
+        for (bucket, stale) in self.stale.iter_mut().enumerate() {
+            *stale = stale.saturating_add(alone(from, to, bucket));
+        }
+        self.compared = to.summary.stamp;
+    }
+
+    /// The newest report that was compared with the others' topologies.
+    pub(super) fn compared(&self) -> Option<&Report> {
+        let mut reports = self.reports.iter();
+        reports.rfind(|report| report.summary.stamp <= self.compared)
+    }
+
+    pub(super) fn last(&self) -> &Report {
+        &self.reports[self.reports.len() - 1]
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        self.end.is_none()
+    }
+
+    /// The verdict of the last minutes. If there was too little traffic to judge in them, none is
+    /// left, though `verdict` stays.
+    pub(super) fn named(&self, time: u64) -> Verdict {
+        let is_recent = self.judged.saturating_add(RECENT) >= time;
+        if is_recent && self.verdict != Verdict::Sound {
+            self.verdict
+        } else if self.port.parts > 0 {
+            Verdict::Lossy(self.port.parts)
+        } else {
+            Verdict::Sound
+        }
+    }
+
+    /// Whether the newest counts show that the port is blind, wrong or double.
+    pub(super) fn is_named_at(&self, time: u64) -> bool {
+        self.verdict != Verdict::Sound && self.judged == time
+    }
+
+    /// The newest report whose counts were all offered by `time`, and the oldest one that has all
+    /// that was: packets reach a node's counters, and clocks differ, by `skew` at most.
+    pub(super) fn around(&self, time: u64, skew: u64) -> ReportsAround<'_> {
+        let mut reports = self.reports.iter();
+        let until = time.saturating_sub(skew);
+        let after = time.saturating_add(skew);
+        ReportsAround {
+            before: reports
+                .clone()
+                .rfind(|report| report.summary.stamp <= until),
+            after: reports.find(|report| report.summary.stamp >= after),
+        }
+    }
+
+    /// The packets offered at a time with `around`, according to this witness only.
+    pub(super) fn offered(&self, around: &ReportsAround<'_>, bucket: usize) -> Option<Span> {
+        let before = self.before.as_ref()?[bucket];
+        Some(before + around.seen(bucket))
+    }
+}
+
+/// Two reports around a time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReportsAround<'a> {
+    pub(super) before: Option<&'a Report>,
+    pub(super) after: Option<&'a Report>,
+}
+
+impl ReportsAround<'_> {
+    /// What the node had seen of a bucket.
+    pub(super) fn seen(&self, bucket: usize) -> Span {
+        self.span(|report| report.seen[bucket])
+    }
+
+    /// What the node had captured of a bucket.
+    pub(super) fn captured(&self, bucket: usize) -> Span {
+        self.span(|report| report.captured[bucket])
+    }
+
+    fn span(&self, count: impl Fn(&Report) -> u64) -> Span {
+        let least = self.before.map_or(0, |report| signed(count(report)));
+        let most = self.after.map_or(least, |report| signed(count(report)));
+        Span { least, most }
+    }
+}
+
+/// Packets of a bucket captured outside unions between two reports.
+pub(super) fn alone(from: &Report, to: &Report, bucket: usize) -> u64 {
+    to.alone(bucket).saturating_sub(from.alone(bucket))
+}

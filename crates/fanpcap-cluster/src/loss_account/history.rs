@@ -1,0 +1,50 @@
+//! The past of the nodes' ports: a line for each port that was ever named.
+
+use super::counter_run::CounterRun;
+use super::verdict::Verdict;
+use crate::identity::NodeId;
+use crate::topology::NODES;
+
+/// The past of a node's port since the ledger began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PortHistory {
+    /// Which node.
+    pub node: NodeId,
+    /// The worst verdict.
+    pub worst: Verdict,
+    /// When the port was named first, in nanoseconds since 1970.
+    pub since: u64,
+    /// When it lacked a packet last, or was blind, wrong or double last, in nanoseconds since 1970.
+    pub last: u64,
+    /// Packets that it did not deliver, as far as this is certain.
+    pub packets: i64,
+}
+
+/// Notes the verdict of now on a life's port. The newest line is the last one.
+pub(super) fn note(history: &mut Vec<PortHistory>, run: &mut CounterRun, time: u64) {
+    let (node, verdict) = (run.node, run.named(time));
+    let known = history.iter().position(|port| port.node == node);
+    if known.is_none() && verdict == Verdict::Sound {
+        return;
+    }
+    let new = PortHistory {
+        node,
+        worst: verdict,
+        since: time,
+        last: time,
+        packets: 0,
+    };
+    let mut port = known.map_or(new, |at| history.remove(at));
+    let packets = run.port.tell();
+    port.worst = port.worst.max(verdict);
+    port.packets = port.packets.saturating_add(packets);
+    if packets > 0 || run.is_named_at(time) {
+        port.last = time;
+    }
+    // The port that has been well for the longest time is forgotten.
+    if history.len() == NODES {
+        history.remove(0);
+    }
+    let at = history.partition_point(|other| other.last <= port.last);
+    history.insert(at, port);
+}

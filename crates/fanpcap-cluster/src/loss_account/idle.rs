@@ -1,0 +1,124 @@
+//! What is certain of buckets without traffic.
+
+use fanpcap_buckets::layout::BUCKETS;
+
+use super::balance::RunCounts;
+use super::counter_run::{CounterRun, ReportsAround, Spans};
+use super::interval::Interval;
+use super::ledger::Ledger;
+use super::span::Span;
+
+/// The end of a bucket's interval.
+struct IntervalEnd {
+    bucket: usize,
+    /// The packets offered until then.
+    offered: Span,
+    /// The interval's packets that were doubled, and those that were lost.
+    outcome: (Span, Span),
+    /// What each life captured until then, and what unions shared of it.
+    counts: Vec<(Span, u64)>,
+}
+
+impl Ledger {
+    /// For a bucket without traffic, all witnesses are set to the same number of packets offered.
+    pub(super) fn rest(&mut self) {
+        let observers = self.observers(self.time);
+        let resting = |bucket: usize| {
+            let still = |(_, around): &(&CounterRun, ReportsAround<'_>)| {
+                around.after.is_some() && around.seen(bucket).is_exact()
+            };
+            let offered = self.offered_now(&observers, bucket);
+            (!observers.is_empty() && observers.iter().all(still)).then_some(offered)
+        };
+        let resting: Vec<Option<Span>> = (0..BUCKETS).map(resting).collect();
+        self.note_turns(&resting);
+        self.close(&resting);
+        let time = self.time;
+        for run in &mut self.runs {
+            let around = run.around(time, self.settings.skew);
+            let seen: Box<Spans> = Box::new(std::array::from_fn(|bucket| around.seen(bucket)));
+            let Some(before) = run.before.as_mut().filter(|_| run.end.is_none()) else {
+                continue;
+            };
+            for (bucket, offered) in resting.iter().enumerate() {
+                if let Some(offered) = *offered {
+                    let known = (before[bucket] + seen[bucket]).most;
+                    let lacks = offered.least.saturating_sub(known).max(0);
+                    run.mirror = run.mirror.saturating_add(lacks);
+                    run.port.rest(bucket, lacks);
+                    before[bucket] = offered - seen[bucket];
+                }
+            }
+        }
+        for (bucket, offered) in resting.into_iter().enumerate() {
+            if let Some(offered) = offered {
+                self.floor[bucket] = offered;
+            }
+        }
+    }
+
+    /// Closes the intervals of resting buckets of which all is known. A silent node may go on: what
+    /// it captured is known then.
+    fn close(&mut self, resting: &[Option<Span>]) {
+        if self.settings.analyzed {
+            return;
+        }
+        // A node that is out of turn by a packet of one bucket is so in all.
+        let may_close = !self.in_turn || resting.iter().all(Option::is_some);
+        let shares = self.shares();
+        let (mut closing, mut lacking) = (Vec::new(), Vec::new());
+        for (bucket, offered) in resting.iter().enumerate() {
+            let Some(offered) = *offered else {
+                continue;
+            };
+            let parts = self.parts(bucket, offered, &shares);
+            if may_close && shares.iter().all(|share| share.is_known(bucket)) {
+                let since = offered.since(self.intervals[bucket].offered);
+                closing.push(IntervalEnd {
+                    bucket,
+                    offered,
+                    outcome: parts.outcome(since),
+                    counts: shares.iter().map(|share| share.counts(bucket)).collect(),
+                });
+            } else if parts.is_partial() {
+                lacking.push(bucket);
+            }
+        }
+        closing.into_iter().for_each(|end| self.begin_interval(end));
+        for bucket in lacking {
+            self.intervals[bucket].gone.lack();
+        }
+    }
+
+    /// Adds an interval's outcome to the sums, and begins the next one.
+    fn begin_interval(&mut self, end: IntervalEnd) {
+        let bucket = end.bucket;
+        for (run, (captured, shared)) in self.runs.iter_mut().zip(end.counts) {
+            run.captured_before[bucket] = captured;
+            run.shared_before[bucket] = shared;
+            run.stale[bucket] = 0;
+        }
+        let closed = &mut self.closed[bucket];
+        *closed = (closed.0 + end.outcome.0, closed.1 + end.outcome.1);
+        self.intervals[bucket] = Interval {
+            since: self.time,
+            offered: end.offered,
+            ..Interval::default()
+        };
+    }
+}
+
+impl RunCounts<'_> {
+    /// Whether it is known exactly what the life captured of a bucket.
+    fn is_known(&self, bucket: usize) -> bool {
+        let run = self.run;
+        let is_there = !run.is_live() || self.around.after.is_some();
+        let captured = self.captured[bucket].since(run.captured_before[bucket]);
+        is_there && run.booked && captured.is_exact()
+    }
+
+    /// What the life captured of a bucket, and what unions shared of it.
+    fn counts(&self, bucket: usize) -> (Span, u64) {
+        (self.captured[bucket], self.newest.shared[bucket])
+    }
+}

@@ -1,0 +1,126 @@
+//! Which witnesses are believed: nodes of one mirrored link see the same.
+
+use fanpcap_buckets::layout::BUCKETS;
+
+use super::counter_run::{CounterRun, ReportsAround};
+use super::span::Span;
+use super::verdict::Verdict;
+
+/// Parts of a million of the median: a node may both lack this much and see this much more.
+const DIFFERENT: i64 = 2_000;
+
+/// Parts of a million: so much more than the median may a node see. The median itself may lack
+/// something, as two ports of three may lose packets.
+const SURPLUS: i64 = 10_000;
+
+/// Packets below which nodes are not compared.
+const FEW: i64 = 200;
+
+/// The verdicts that follow from what each life saw between two times; `None` if that was too
+/// little. `from` is the earlier time, `until` the later one.
+pub(super) fn judge(
+    runs: &[&CounterRun],
+    from: &[ReportsAround<'_>],
+    until: &[ReportsAround<'_>],
+) -> Vec<Option<Verdict>> {
+    let seen =
+        |run: usize, bucket| (until[run].seen(bucket) - from[run].seen(bucket)).not_negative();
+    let sees = |run: &usize| (0..BUCKETS).any(|bucket| seen(*run, bucket).most > 0);
+    // A port that gave nothing is no measure of the others.
+    let seeing: Vec<usize> = (0..runs.len()).filter(sees).collect();
+    let mut sums = vec![Sums::default(); runs.len()];
+    let mut total = 0;
+    for bucket in 0..BUCKETS {
+        let seen: Vec<Span> = seeing.iter().map(|run| seen(*run, bucket)).collect();
+        let Some(median) = median(&seen) else {
+            break;
+        };
+        total += median.least;
+        for (run, seen) in seeing.iter().zip(&seen) {
+            let sum = &mut sums[*run];
+            sum.most += seen.most;
+            sum.beyond += (seen.least - median.most).max(0);
+            sum.lacks += (median.least - seen.most).max(0);
+        }
+    }
+    // Where no two see the same, nobody knows who sees more than there was.
+    let is_like = |run: &&usize| sums[**run].is_like_median(total);
+    let agree = seeing.iter().filter(is_like).count();
+    let verdict = |(run, sum): (&&CounterRun, &Sums)| {
+        // A port that was blind and gives beacons is blind no more.
+        let gives_beacons = run.last().summary.beacon.sequence > 0;
+        if lacks_beacons(run, runs) {
+            Some(Verdict::Blind)
+        } else if total >= FEW {
+            Some(sum.verdict(total, [seeing.len(), agree]))
+        } else {
+            (run.verdict == Verdict::Blind && gives_beacons).then_some(Verdict::Sound)
+        }
+    };
+    runs.iter().zip(&sums).map(verdict).collect()
+}
+
+/// Whether a node has reported for longer than three beacons take, and still lacks three that
+/// another node had as long ago: some may be lost, or on their way. Nodes report at different
+/// times, and the first beacon after a pause has a much greater number.
+fn lacks_beacons(run: &CounterRun, runs: &[&CounterRun]) -> bool {
+    let last = &run.last().summary;
+    let before = last.stamp.saturating_sub(BEACONS);
+    let is_heard = |other: &&CounterRun| {
+        let mut reports = other.reports.iter();
+        let old = reports.rfind(|report| report.summary.stamp <= before);
+        old.is_some_and(|old| old.summary.beacon.sequence >= last.beacon.sequence + 3)
+    };
+    run.reports[0].summary.stamp <= before && runs.iter().any(is_heard)
+}
+
+/// The time of three beacons, in nanoseconds.
+const BEACONS: u64 = 3_000_000_000;
+
+/// How a life's counts differ from the median's.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    most: i64,
+    beyond: i64,
+    lacks: i64,
+}
+
+impl Sums {
+    fn is_like_median(self, total: i64) -> bool {
+        parts(self.beyond.saturating_add(self.lacks), total) < SURPLUS
+    }
+
+    /// The verdict, if so many nodes see traffic, and so many the same.
+    fn verdict(self, total: i64, [seeing, agree]: [usize; 2]) -> Verdict {
+        let (beyond, lacks) = (parts(self.beyond, total), parts(self.lacks, total));
+        if self.most == 0 {
+            Verdict::Blind
+        } else if beyond >= DIFFERENT && lacks >= DIFFERENT && seeing > 2 {
+            Verdict::Different
+        } else if beyond >= SURPLUS && agree > 1 {
+            Verdict::Surplus
+        } else {
+            Verdict::Sound
+        }
+    }
+}
+
+/// So many of a million packets of `total`.
+fn parts(count: i64, total: i64) -> i64 {
+    count.saturating_mul(1_000_000) / total.max(1)
+}
+
+/// The median, of an even number the greater one: half of the ports may lose packets.
+fn median(seen: &[Span]) -> Option<Span> {
+    if seen.is_empty() {
+        return None;
+    }
+    let middle = |mut numbers: Vec<i64>| {
+        let at = numbers.len() / 2;
+        *numbers.select_nth_unstable(at).1
+    };
+    Some(Span {
+        least: middle(seen.iter().map(|span| span.least).collect()),
+        most: middle(seen.iter().map(|span| span.most).collect()),
+    })
+}

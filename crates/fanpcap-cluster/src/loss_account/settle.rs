@@ -1,0 +1,277 @@
+//! Draws conclusions of the reports: whom to believe, and what is certain by now.
+
+use fanpcap_buckets::layout::BUCKETS;
+
+use super::counter_run::{CounterRun, ReportsAround, RunAge, Spans, zeros};
+use super::history::note;
+use super::judge::judge;
+use super::ledger::Ledger;
+use super::span::{Span, signed, sum};
+use crate::identity::NodeId;
+use crate::topology::NODES;
+
+/// A packet waits so long for its node's CPU, in nanoseconds: nodes were measured to be 100 ms
+/// apart in that on a busy machine.
+const WAIT: u64 = 100_000_000;
+
+/// A node that was silent may go on with its counters for so long after it counted as dead, in
+/// nanoseconds.
+const PATIENCE: u64 = 120_000_000_000;
+
+impl Ledger {
+    /// Draws the conclusions of the reports so far. Call it about once a second.
+    pub fn settle(&mut self) {
+        let skew = self.skew();
+        let newest = |run: &CounterRun| run.last().summary.stamp.saturating_sub(skew);
+        let live = || self.runs.iter().filter(|run| run.is_live());
+        let Some(time) = live().map(newest).min() else {
+            return;
+        };
+        if time < self.time && skew > self.settings.skew {
+            // Until reports reach as far.
+            return;
+        }
+        self.settings.skew = skew;
+        self.time = self.time.max(time);
+        self.judge();
+        self.align();
+        self.compare();
+        self.reach_ends();
+        self.judge_ports();
+        for run in self.runs.iter_mut().filter(|run| run.end.is_none()) {
+            note(&mut self.history, run, self.time);
+        }
+        self.rest();
+        self.give_up();
+    }
+
+    /// How far nodes are apart: by beacons, where all nodes have them.
+    fn skew(&self) -> u64 {
+        let live = || self.runs.iter().filter(|run| run.is_live());
+        let beacon = |run: &CounterRun| run.last().summary.beacon.sequence;
+        let newest = live().map(beacon).max().unwrap_or(0);
+        let all = newest > 0 && live().all(|run| beacon(run) + 3 > newest);
+        match self.apart().filter(|_| all) {
+            Some(apart) => apart.saturating_mul(2).saturating_add(WAIT),
+            None => self.without_beacons,
+        }
+    }
+
+    /// Gives every live node its verdict by what came since the oldest reports that all kept.
+    fn judge(&mut self) {
+        let skew = self.settings.skew;
+        let live: Vec<&CounterRun> = self.runs.iter().filter(|run| run.is_live()).collect();
+        let oldest = live.iter().map(|run| run.reports[0].summary.stamp).max();
+        let from = oldest.unwrap_or(0).saturating_add(skew);
+        if from >= self.time {
+            return;
+        }
+        let around = |time| {
+            live.iter()
+                .map(|run| run.around(time, skew))
+                .collect::<Vec<_>>()
+        };
+        let verdicts = judge(&live, &around(from), &around(self.time));
+        let stamp = self.time.saturating_add(skew);
+        let runs = self.runs.iter_mut().filter(|run| run.is_live());
+        for (run, verdict) in runs.zip(verdicts) {
+            let Some(verdict) = verdict else {
+                continue;
+            };
+            (run.verdict, run.judged) = (verdict, self.time);
+            if !verdict.is_believed() {
+                run.before = None;
+                run.from = stamp;
+                run.port.begin_anew();
+            }
+        }
+    }
+
+    /// Makes witnesses of the lives that are none yet.
+    fn align(&mut self) {
+        let mut order: Vec<usize> = (0..self.runs.len()).collect();
+        order.sort_by_key(|&at| self.runs[at].since);
+        for at in order {
+            let run = &self.runs[at];
+            if run.before.is_some() || !run.verdict.is_believed() {
+                continue;
+            }
+            if !self.begun {
+                self.begin_with(at);
+            } else if let Some((before, unbooked)) = self.before(run) {
+                let run = &mut self.runs[at];
+                run.before = Some(before);
+                // A life that was no witness for a while goes on with what it had captured.
+                if !run.booked && run.age != RunAge::New {
+                    run.unbooked = unbooked;
+                }
+                run.booked = true;
+            }
+        }
+    }
+
+    /// The first witness: the ledger begins with what it has not counted yet.
+    fn begin_with(&mut self, at: usize) {
+        let run = &mut self.runs[at];
+        if run.age == RunAge::New {
+            run.before = Some(zeros());
+        } else {
+            let first = &run.reports[0];
+            self.settings.begin = first.summary.stamp;
+            let minus = |count: u64| Span::exactly(-signed(count));
+            run.before = Some(Box::new(first.seen.map(minus)));
+            *run.unbooked = first.captured.map(minus);
+        }
+        run.booked = true;
+        self.begun = true;
+    }
+
+    /// The packets that the cluster was offered before `run`'s counts, and those that the life
+    /// captured before the ledger's start. `None` until the reports of all reach far enough.
+    fn before(&self, run: &CounterRun) -> Option<(Box<Spans>, Box<Spans>)> {
+        let (skew, begin) = (self.settings.skew, self.settings.begin);
+        let fresh = run.from == run.since && run.age == RunAge::New;
+        let time = if fresh {
+            run.since
+        } else {
+            let first = run
+                .reports
+                .iter()
+                .find(|report| report.summary.stamp >= run.from)?;
+            first.summary.stamp.max(begin).saturating_add(skew)
+        };
+        if time > self.time {
+            return None;
+        }
+        let around = run.around(time, skew);
+        let booked = run.around(begin, skew);
+        let others = self.observers(time);
+        let before = |bucket: usize| {
+            let seen = if fresh {
+                Span::default()
+            } else {
+                around.seen(bucket)
+            };
+            self.offered(&others, bucket) - seen
+        };
+        // What it had captured by its first report, less what can have come since the begin.
+        let first = &run.reports[0];
+        let unbooked = |bucket: usize| {
+            if run.age == RunAge::Resumed {
+                return Span::exactly(-signed(first.captured[bucket]));
+            }
+            let mut booked = booked.captured(bucket);
+            let come = self.offered(&others, bucket).most.max(0);
+            let least = signed(first.captured[bucket]).saturating_sub(come);
+            booked.least = booked.least.max(least);
+            Span::default() - booked
+        };
+        Some((
+            Box::new(std::array::from_fn(before)),
+            Box::new(std::array::from_fn(unbooked)),
+        ))
+    }
+
+    /// Judges the ports of the witnesses by the packets that they lack.
+    fn judge_ports(&mut self) {
+        let time = self.time;
+        let observers = self.observers(time);
+        let offered: Vec<Span> = (0..BUCKETS)
+            .map(|bucket| self.offered_now(&observers, bucket))
+            .collect();
+        let total = sum(offered.iter().map(|span| span.least));
+        let lacks = |(run, around): &(&CounterRun, ReportsAround<'_>)| {
+            let lacks = |bucket: usize| match run.offered(around, bucket) {
+                Some(seen) => offered[bucket] - seen,
+                None => Span::default(),
+            };
+            (run.node, (0..BUCKETS).map(lacks).collect())
+        };
+        let lacks: Vec<(NodeId, Vec<Span>)> = observers.iter().map(lacks).collect();
+        for (node, lacks) in lacks {
+            let of_node = |run: &&mut CounterRun| run.node == node && run.is_live();
+            if let Some(run) = self.runs.iter_mut().find(of_node) {
+                run.port.judge(time, &lacks, run.mirror, total);
+            }
+        }
+    }
+
+    /// Notes of the lives whose end all reports have reached what they captured in all, and raises
+    /// the floor to what they saw.
+    fn reach_ends(&mut self) {
+        for at in 0..self.runs.len() {
+            let run = &self.runs[at];
+            let Some(end) = run.end.as_ref() else {
+                continue;
+            };
+            if end.is_reached || end.at > self.time {
+                continue;
+            }
+            let captured = self.captured_until_end(run, end);
+            if let Some(before) = &run.before {
+                let last = run.last();
+                for (bucket, floor) in self.floor.iter_mut().enumerate() {
+                    let seen = before[bucket]
+                        .least
+                        .saturating_add(signed(last.seen[bucket]));
+                    floor.least = floor.least.max(seen);
+                    floor.most = floor.most.max(floor.least);
+                }
+            }
+            if let Some(end) = self.runs[at].end.as_mut() {
+                (end.captured, end.is_reached) = (Some(captured), true);
+            }
+        }
+    }
+
+    /// Adds the counts of ended lives that will not go on to the sums.
+    fn give_up(&mut self) {
+        let is_over = |run: &CounterRun| {
+            let end = run.end.as_ref().filter(|end| end.is_reached);
+            let newer = |other: &CounterRun| other.node == run.node && other.since > run.since;
+            end.is_some_and(|end| {
+                let is_newer = self.runs.iter().any(newer) && self.is_compared(end);
+                end.at.saturating_add(PATIENCE) <= self.time || is_newer
+            })
+        };
+        let over: Vec<bool> = self.runs.iter().map(is_over).collect();
+        if !over.contains(&true) {
+            return;
+        }
+        let observers = self.observers(self.time);
+        let offered: Vec<Span> = (0..BUCKETS)
+            .map(|bucket| self.offered_now(&observers, bucket))
+            .collect();
+        let gone: Vec<_> = (self.shares().into_iter().zip(&over))
+            .filter(|(_, is_over)| **is_over)
+            .map(|(share, _)| {
+                let part = |bucket| self.part(&share, bucket, offered[bucket]);
+                let run = share.run;
+                let parts: Vec<_> = (0..BUCKETS).map(part).collect();
+                let ring = run.last().summary.ring;
+                let end = run.end.as_ref().map_or(0, |end| end.at);
+                (
+                    (run.node, run.boot, run.since),
+                    end,
+                    ring,
+                    share.captured,
+                    parts,
+                )
+            })
+            .collect();
+        for (counters, end, ring, captured, parts) in gone {
+            self.over = self.over.max(end);
+            for (bucket, part) in parts.iter().enumerate() {
+                self.intervals[bucket].gone.add(part);
+                self.past[bucket] += captured[bucket];
+            }
+            self.past_ring = self.past_ring.saturating_add(ring);
+            if self.given_up.len() == NODES {
+                self.given_up.pop_front();
+            }
+            self.given_up.push_back(counters);
+        }
+        let mut over = over.into_iter();
+        self.runs.retain(|_| over.next() != Some(true));
+    }
+}

@@ -1,0 +1,144 @@
+//! The ledger against a model that knows what became of every packet.
+
+mod model_event;
+mod model;
+mod named;
+mod minutes;
+mod turns;
+mod hostile;
+
+use proptest::prelude::*;
+
+use model::{Model, SECOND};
+use model_event::ModelEvent;
+
+/// A property's runs, if `FANPCAP_RUNS` does not say how many.
+fn runs(default: u32) -> ProptestConfig {
+    let set = std::env::var("FANPCAP_RUNS").ok();
+    let cases = set.map_or(default, |runs| runs.parse().expect("a number of runs"));
+    ProptestConfig {
+        failure_persistence: None,
+        max_shrink_iters: 200,
+        ..ProptestConfig::with_cases(cases)
+    }
+}
+
+proptest! {
+    #![proptest_config(runs(16))]
+
+    #[test]
+    fn spans_hold_the_truth_while_packets_come_and_are_exact_at_rest(
+        seed in any::<u64>(),
+        nodes in 1usize..5,
+        loss in prop_oneof![Just(0u64), 1u64..300],
+        events in prop::collection::vec(ModelEvent::any(), 0..6),
+    ) {
+        let mut model = Model::new(seed, nodes, true);
+        model.lose(nodes - 1, if nodes > 1 { loss } else { 0 });
+        for event in events {
+            model.run(2 * SECOND, true);
+            model.meet(event);
+            prop_assert_eq!(model.check(), Ok(()));
+        }
+        model.run(3 * SECOND, true);
+        prop_assert_eq!(model.check(), Ok(()));
+        model.run(12 * SECOND, false);
+        prop_assert_eq!(model.check(), Ok(()));
+        let total = model.ledger.account().total;
+        prop_assert!(total.lost.is_exact(), "{total:?}");
+        prop_assert_eq!(total.lost.least, model.lost());
+    }
+}
+
+proptest! {
+    #![proptest_config(runs(100))]
+
+    #[test]
+    fn without_an_analyzer_spans_hold_lost_and_doubles_and_are_no_wider_than_what_was_in_doubt(
+        seed in any::<u64>(),
+        nodes in 2usize..5,
+        loss in prop_oneof![3 => Just(0u64), 1 => 1u64..300],
+        events in prop::collection::vec((ModelEvent::any(), any::<bool>()), 0..6),
+    ) {
+        prop_assert_eq!(hold_the_truth(seed, nodes, loss, events), Ok(()));
+    }
+}
+
+proptest! {
+    #![proptest_config(runs(60))]
+
+    #[test]
+    fn packets_in_turn_are_exact_or_spans_that_hold_lost_and_doubles(
+        seed in any::<u64>(),
+        nodes in 2usize..4,
+        loss in prop_oneof![3 => Just(0u64), 1 => 1u64..50],
+        events in prop::collection::vec((ModelEvent::of_ports(), 0..30_u64), 0..6),
+    ) {
+        let mut model = Model::new(seed, nodes, false);
+        model.take_turns();
+        model.lose(nodes - 1, loss);
+        for (event, rest) in events {
+            model.run(2 * SECOND, true);
+            model.meet(event);
+            model.run(SECOND, true);
+            model.run(rest * SECOND, false);
+            if rest >= 12 {
+                prop_assert_eq!(model.check_in_turn(), Ok(()));
+            }
+        }
+        model.run(12 * SECOND, false);
+        prop_assert_eq!(model.check_in_turn(), Ok(()));
+    }
+}
+
+/// A node that is silent moves twice just before another dies.
+#[test]
+fn moves_of_a_silent_node_before_a_death_are_in_question() {
+    let events = [
+        (ModelEvent::Pause(0), false),
+        (ModelEvent::Move(0, 100), false),
+        (ModelEvent::Move(0, 32), false),
+        (ModelEvent::Pause(0), false),
+        (ModelEvent::Die(72), true),
+    ];
+    let result = hold_the_truth(3_766_671_495_901_319_755, 3, 1, events.to_vec());
+    assert_eq!(result, Ok(()));
+}
+
+/// A node counts as dead by its silence, when its buckets have moved.
+#[test]
+fn what_a_silent_node_had_until_a_move_is_a_span() {
+    let events = [
+        ModelEvent::Pause(0),
+        ModelEvent::Pause(0),
+        ModelEvent::Move(0, 188),
+    ];
+    let events = events.map(|event| (event, false)).to_vec();
+    assert_eq!(
+        hold_the_truth(4_565_674_561_575_965_425, 2, 0, events),
+        Ok(())
+    );
+}
+
+/// Runs a cluster in distribution mode. Says what the account says that is not so, or that is less
+/// certain than it can be.
+fn hold_the_truth(
+    seed: u64,
+    nodes: usize,
+    loss: u64,
+    events: Vec<(ModelEvent, bool)>,
+) -> Result<(), String> {
+    let mut model = Model::new(seed, nodes, false);
+    model.lose(nodes - 1, loss);
+    for (event, rests) in events {
+        model.run(2 * SECOND, true);
+        model.meet(event);
+        model.check()?;
+        if rests {
+            model.run(12 * SECOND, false);
+            model.check_at_rest()?;
+        }
+    }
+    model.run(12 * SECOND, false);
+    model.check_at_rest()
+}

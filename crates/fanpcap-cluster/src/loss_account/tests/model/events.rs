@@ -1,0 +1,192 @@
+//! What befalls the model's cluster, and which packets are uncertain by it.
+
+use fanpcap_buckets::layout::BUCKETS;
+
+use super::{Model, Node, OFFLINE, SECOND, Table, USED};
+use crate::loss_account::Span;
+use crate::loss_account::tests::model_event::ModelEvent;
+
+impl Model {
+    pub(in crate::loss_account::tests) fn meet(&mut self, event: ModelEvent) {
+        // The first node stays and loses nothing: a packet that no port gave is in no count.
+        let others = |which: u8, nodes: usize| 1 + usize::from(which) % (nodes - 1).max(1);
+        let at = |which| others(which, self.nodes.len());
+        match event {
+            ModelEvent::Join => {
+                self.plain = false;
+                self.join();
+            }
+            ModelEvent::Restart(which) => self.restart(at(which)),
+            ModelEvent::Die(which) => self.die(at(which)),
+            ModelEvent::Move(from, to) => self.shift(at(from), usize::from(to) % self.nodes.len()),
+            ModelEvent::Rest => self.run(3 * SECOND, false),
+            ModelEvent::Pause(which) => {
+                let at = at(which);
+                if let Some(node) = self.nodes.get_mut(at) {
+                    node.silent = self.now + 4 * SECOND;
+                }
+            }
+            ModelEvent::Hang(which, seconds) => self.hang(at(which), seconds),
+            ModelEvent::Blind(which, seconds) => self.blind(at(which), seconds),
+        }
+    }
+
+    fn blind(&mut self, at: usize, seconds: u8) {
+        if !self.is_judged(at, true) {
+            return;
+        }
+        if let Some(node) = self.nodes.get_mut(at) {
+            node.blind = self.now + u64::from(seconds) * SECOND;
+            self.plain = false;
+        }
+    }
+
+    /// Whether as many ports are good as bad when this one is bad too, or gone. Two of three that
+    /// lose alike are believed.
+    fn is_judged(&self, at: usize, is_bad: bool) -> bool {
+        let is_lossy = |node: &Node| node.loss > 0 || node.blind + 20 * SECOND > self.now;
+        let others = self.nodes.iter().enumerate();
+        let others = others.filter(|(other, node)| *other != at && node.runs);
+        let (bad, good): (Vec<_>, Vec<_>) = others.partition(|(_, node)| is_lossy(node));
+        let bad = bad.len() + usize::from(is_bad);
+        bad < 2 || bad <= good.len()
+    }
+
+    /// Until when all nodes have reported.
+    fn heard(&self) -> u64 {
+        let runs = self.nodes.iter().filter(|node| node.runs);
+        runs.map(|node| node.heard).min().unwrap_or(self.now)
+    }
+
+    /// Packets of these buckets are uncertain, from the reports until `heard` to those of now and
+    /// of nodes that are silent.
+    fn doubt(&mut self, is_doubtful: impl Fn(usize) -> bool, heard: u64) {
+        let runs = self.nodes.iter().filter(|node| node.runs);
+        let silent = runs.map(|node| node.silent + SECOND).max();
+        let until = silent.unwrap_or(0).max(self.now);
+        let buckets = std::array::from_fn(is_doubtful);
+        self.doubts.push((buckets, heard - SECOND..=until));
+    }
+
+    /// As after a reboot. What the node captured after its last report is known, as in `die`.
+    fn restart(&mut self, at: usize) {
+        if self.nodes.get(at).is_none_or(|node| !node.runs) || !self.is_judged(at, false) {
+            return;
+        }
+        let (heard, held) = (self.heard(), self.held(at));
+        self.end(at);
+        let (now, table) = (self.now, self.table);
+        let node = &mut self.nodes[at];
+        node.transport.clear();
+        node.since = now + node.ahead;
+        *node.seen = [0; BUCKETS];
+        *node.captured = [0; BUCKETS];
+        *node.shared = [0; BUCKETS];
+        node.ring = 0;
+        node.news.clear();
+        (node.table, node.hung, node.silent) = (Some(table), 0, 0);
+        node.reported = table.revision;
+        (node.runs, node.is_ended, node.heard) = (true, false, now);
+        // Until its first reports it is not known by which topology it captures.
+        self.run(2 * SECOND, true);
+        self.doubt(|bucket| held[bucket], heard);
+    }
+
+    pub(super) fn end(&mut self, at: usize) {
+        let exactly = |count: u64| Span::exactly(i64::try_from(count).unwrap());
+        let captured = self
+            .analyzed
+            .then(|| Box::new(self.nodes[at].captured.map(exactly)));
+        self.plain = false;
+        let held = self.held(at);
+        let owned = |bucket: usize| bucket < USED && held[bucket];
+        let node = &mut self.nodes[at];
+        self.ledger
+            .end(node.id, self.now + node.ahead, captured, owned);
+        (node.runs, node.is_ended) = (false, true);
+    }
+
+    /// The buckets that a node may have captured since its last report: by the topology of then, or
+    /// by a newer one.
+    fn held(&self, at: usize) -> [bool; USED] {
+        let reported = self.nodes[at].reported;
+        let tables = self.tables.iter();
+        let tables: Vec<&Table> = tables.filter(|it| it.revision >= reported).collect();
+        let shares = |bucket| tables.iter().any(|it| it.shares(at, bucket).is_some());
+        std::array::from_fn(shares)
+    }
+
+    fn die(&mut self, at: usize) {
+        if self.nodes.get(at).is_none_or(|node| !node.runs) || !self.is_judged(at, false) {
+            return;
+        }
+        self.plain = false;
+        let (heard, held) = (self.heard(), self.held(at));
+        self.nodes[at].runs = false;
+        self.run(3 * SECOND, true);
+        if !self.nodes[at].is_ended {
+            self.end(at);
+        }
+        self.doubt(|bucket| held[bucket], heard);
+        self.reassign(at, 0);
+    }
+
+    fn hang(&mut self, at: usize, seconds: u8) {
+        let runs = self.nodes.get(at).is_some_and(|node| node.runs);
+        if !runs || self.nodes[at].hung > self.now || !self.is_judged(at, false) {
+            return;
+        }
+        let (heard, table) = (self.heard(), self.nodes[at].table);
+        let until = self.now + u64::from(seconds) * SECOND;
+        let node = &mut self.nodes[at];
+        (node.hung, node.silent) = (until, until);
+        self.plain = false;
+        if seconds > 6 {
+            self.run(OFFLINE + SECOND, true);
+            self.reassign(at, 0);
+        }
+        let left = until.saturating_sub(self.now);
+        self.run(left + 2 * SECOND, true);
+        let owns = |bucket| table.is_none_or(|table| table.shares(at, bucket).is_some());
+        self.doubt(owns, heard);
+    }
+
+    fn shift(&mut self, from: usize, to: usize) {
+        let able = |at: usize| {
+            self.nodes
+                .get(at)
+                .is_some_and(|node| node.runs && node.hung <= self.now)
+        };
+        if able(from) && able(to) {
+            self.reassign(from, to);
+        }
+    }
+
+    /// Gives all buckets of a node to another: by a union, and a stable topology when the heir has
+    /// captured for a while.
+    fn reassign(&mut self, from: usize, to: usize) {
+        let (heard, owners) = (self.heard(), self.table.owners);
+        let new_owners = owners.map(|owner| if owner == from { to } else { owner });
+        self.tell(owners, new_owners);
+        self.run(SECOND * 6 / 10, true);
+        self.tell(new_owners, new_owners);
+        self.run(SECOND, true);
+        let moved = |bucket: usize| owners[bucket] != new_owners[bucket];
+        self.doubt(moved, heard);
+    }
+
+    fn tell(&mut self, owners: [usize; USED], new_owners: [usize; USED]) {
+        self.table = Table {
+            revision: self.table.revision + 1,
+            owners,
+            new_owners,
+        };
+        self.tables.push(self.table);
+        for at in 0..self.nodes.len() {
+            let late = self.draw(SECOND / 4);
+            let (now, table) = (self.now, self.table);
+            let node = &mut self.nodes[at];
+            node.news.push_back((node.hung.max(now) + late, table));
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What the ledger says against what became of the model's packets.
+
+use super::{Model, Node, USED};
+use crate::loss_account::{BucketAccount, Span};
+
+/// A span is at most so many times as wide as the packets in question.
+const FACTOR: i64 = 2;
+
+impl Model {
+    /// What the ledger says holds the truth, at the time that it says it of.
+    pub(in crate::loss_account::tests) fn check(&self) -> Result<(), String> {
+        let account = self.ledger.account();
+        let until = |list: &[(u64, usize)], bucket: usize| {
+            let there = list
+                .iter()
+                .filter(|item| item.0 <= account.time && item.1 == bucket);
+            i64::try_from(there.count()).unwrap()
+        };
+        for (bucket, row) in account.buckets.iter().enumerate().take(USED) {
+            let offered = until(&self.offered, bucket);
+            let captured = until(&self.captures, bucket);
+            if !row.offered.has(offered) || !row.captured.has(captured) {
+                return Err(format!(
+                    "bucket {bucket}: {row:?}, offered {offered}, captured {captured}"
+                ));
+            }
+        }
+        let history = &account.history;
+        let is_well = |node: &&Node| node.loss == 0 && node.blind == 0;
+        let mut well = self.nodes.iter().filter(is_well);
+        match well.find(|node| history.iter().any(|port| port.node == node.id)) {
+            Some(node) => Err(format!("{:?} was well: {history:?}", node.id)),
+            None => Ok(()),
+        }
+    }
+
+    /// What the ledger says at rest holds the truth, bucket by bucket and in all, and is no wider
+    /// than the packets in question.
+    pub(in crate::loss_account::tests) fn check_at_rest(&self) -> Result<(), String> {
+        let account = self.ledger.account();
+        let (mut all, mut total) = ((0, 0, 0), BucketAccount::default());
+        for (bucket, row) in account.buckets.iter().enumerate().take(USED) {
+            let doubtful = if self.plain {
+                0
+            } else {
+                self.doubtful_of(bucket)
+            };
+            let truth = (doubtful, self.doubles_of(bucket), self.lost_of(bucket));
+            hold(row, truth).map_err(|error| format!("bucket {bucket}: {error}"))?;
+            all = (all.0 + truth.0, all.1 + truth.1, all.2 + truth.2);
+            (total.doubles, total.lost) = (total.doubles + row.doubles, total.lost + row.lost);
+        }
+        assert_eq!(
+            (account.total.doubles, account.total.lost),
+            (total.doubles, total.lost)
+        );
+        hold(&account.total, all)
+    }
+
+    /// The same where packets are captured in turn: a node that is out of turn takes one bucket's
+    /// packets for another's, so there is a truth of all buckets only.
+    pub(in crate::loss_account::tests) fn check_in_turn(&self) -> Result<(), String> {
+        let all = |of: fn(&Self, usize) -> i64| (0..USED).map(|bucket| of(self, bucket)).sum();
+        let doubtful = if self.plain { 0 } else { i64::MAX };
+        let truth = (doubtful, all(Self::doubles_of), all(Self::lost_of));
+        hold(&self.ledger.account().total, truth)
+    }
+
+    pub(super) fn doubles_of(&self, bucket: usize) -> i64 {
+        let taken = self.taken.iter().zip(&self.offered);
+        let of_bucket = taken.filter(|(_, offered)| offered.1 == bucket);
+        of_bucket
+            .map(|(&taken, _)| i64::from(taken.saturating_sub(1)))
+            .sum()
+    }
+
+    fn lost_of(&self, bucket: usize) -> i64 {
+        let taken = self.taken.iter().zip(&self.offered);
+        let lost = taken.filter(|(taken, offered)| **taken == 0 && offered.1 == bucket);
+        i64::try_from(lost.count()).unwrap()
+    }
+
+    pub(in crate::loss_account::tests) fn lost(&self) -> i64 {
+        (0..USED).map(|bucket| self.lost_of(bucket)).sum()
+    }
+
+    /// Packets of the buckets and times in question, each once.
+    fn doubtful_of(&self, bucket: usize) -> i64 {
+        let doubts = self.doubts.iter().filter(|(buckets, _)| buckets[bucket]);
+        let is_in = |at: &u64| doubts.clone().any(|(_, times)| times.contains(at));
+        let doubtful = self
+            .offered
+            .iter()
+            .filter(|(at, of)| *of == bucket && is_in(at));
+        i64::try_from(doubtful.count()).unwrap()
+    }
+}
+
+/// Whether spans have the doubles and the lost ones, and are no wider than what is doubtful.
+fn hold(row: &BucketAccount, truth: (i64, i64, i64)) -> Result<(), String> {
+    let (doubtful, doubles, lost) = truth;
+    let is_wide = |span: Span| span.most - span.least > doubtful.saturating_mul(FACTOR);
+    if !row.doubles.has(doubles) || !row.lost.has(lost) {
+        return Err(format!("{row:?}, doubles {doubles}, lost {lost}"));
+    }
+    if is_wide(row.doubles) || is_wide(row.lost) {
+        return Err(format!("{row:?}, wider than {doubtful}"));
+    }
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! What befalls the model's cluster.
+
+use proptest::prelude::*;
+
+/// What befalls a cluster.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ModelEvent {
+    Join,
+    /// A node's counters begin anew.
+    Restart(u8),
+    /// A node dies; its buckets go to the first node.
+    Die(u8),
+    /// All buckets of a node go to another, through a union.
+    Move(u8, u8),
+    Rest,
+    /// A node's reports pause; it goes on.
+    Pause(u8),
+    /// A node's agent hangs for so many seconds: it neither reports nor follows topologies.
+    Hang(u8, u8),
+    /// A node's port gives it nothing for so many seconds.
+    Blind(u8, u8),
+}
+
+impl ModelEvent {
+    /// What befalls nodes' ports and reports only.
+    pub(super) fn of_ports() -> impl Strategy<Value = Self> {
+        prop_oneof![
+            Just(Self::Rest),
+            any::<u8>().prop_map(Self::Pause),
+            (any::<u8>(), 1..25_u8).prop_map(|(node, seconds)| Self::Blind(node, seconds)),
+        ]
+    }
+
+    pub(super) fn any() -> impl Strategy<Value = Self> {
+        prop_oneof![
+            Just(Self::Join),
+            any::<u8>().prop_map(Self::Restart),
+            any::<u8>().prop_map(Self::Die),
+            any::<(u8, u8)>().prop_map(|(from, to)| Self::Move(from, to)),
+            any::<(u8, u8)>().prop_map(|(from, to)| Self::Move(from, to)),
+            Just(Self::Rest),
+            any::<u8>().prop_map(Self::Pause),
+            (any::<u8>(), 1..12_u8).prop_map(|(node, seconds)| Self::Hang(node, seconds)),
+            (any::<u8>(), 1..8_u8).prop_map(|(node, seconds)| Self::Blind(node, seconds)),
+        ]
+    }
+}

@@ -1,0 +1,62 @@
+//! Which nodes may be out of turn, where packets are captured in turn: their buckets name other
+//! packets than the others' then.
+
+use fanpcap_buckets::layout::BUCKETS;
+
+use super::counter_run::CounterRun;
+use super::ledger::Ledger;
+use super::report::Summary;
+use super::span::Span;
+use super::verdict::Verdict;
+
+/// A node that lacked a packet counts turns wrongly for so long at most, in nanoseconds: updates in
+/// the stream come every 8 s, a port may lose one of them, and none comes in a union.
+const TURN: u64 = 20_000_000_000;
+
+/// A node whose newest beacon is older lacks one, and perhaps an update, in nanoseconds.
+const BEACONS: u64 = 2_000_000_000;
+
+impl Ledger {
+    /// Says whether nodes capture packets in turn. A node that lacked a packet is out of turn for a
+    /// while.
+    pub fn set_in_turn(&mut self, in_turn: bool) {
+        self.in_turn |= in_turn;
+    }
+
+    /// Whether a life may have been out of turn in a bucket's interval.
+    pub(super) fn is_out_of_turn(&self, run: &CounterRun, bucket: usize) -> bool {
+        let since = self.intervals[bucket].since;
+        let lacked = run.lacked.filter(|at| at.saturating_add(TURN) >= since);
+        self.in_turn && lacked.is_some()
+    }
+
+    /// Notes the lives that may have lacked a packet or an update. While packets come, few lacking
+    /// ones do not show; at rest all do.
+    pub(super) fn note_turns(&mut self, resting: &[Option<Span>]) {
+        if !self.in_turn {
+            return;
+        }
+        let observers = self.observers(self.time);
+        let offered: Vec<Span> = (0..BUCKETS)
+            .map(|bucket| self.offered_now(&observers, bucket))
+            .collect();
+        let lacks = |run: &CounterRun| {
+            let around = run.around(self.time, self.settings.skew);
+            let has_all = |bucket: usize| match (run.offered(&around, bucket), resting[bucket]) {
+                (Some(seen), Some(offered)) => seen == offered,
+                (Some(seen), None) => seen.most >= offered[bucket].least,
+                // What a new life lacks shows when it is a witness.
+                (None, _) => !run.booked,
+            };
+            let Summary { stamp, beacon, .. } = run.last().summary;
+            let has_beacons = stamp.saturating_sub(beacon.seen) <= BEACONS;
+            let is_sound = run.verdict == Verdict::Sound;
+            !(run.is_live() && is_sound && has_beacons && (0..BUCKETS).all(has_all))
+        };
+        let lacking: Vec<bool> = self.runs.iter().map(lacks).collect();
+        let runs = self.runs.iter_mut().zip(lacking);
+        for (run, _) in runs.filter(|(_, lacks)| *lacks) {
+            run.lacked = Some(self.time);
+        }
+    }
+}

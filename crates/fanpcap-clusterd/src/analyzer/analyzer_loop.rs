@@ -1,0 +1,323 @@
+//! The analyzer at work: messages in, packets out to files, a status once a second.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+
+use anyhow::Result;
+use fanpcap_cluster::analyzer::{Analyzer, AnalyzerSettings, Counters, Delivered};
+use fanpcap_cluster::dicap::HEADER_BYTES;
+use fanpcap_cluster::loss_account::LedgerSettings;
+use fanpcap_cluster::record::{Batch, Record};
+use fanpcap_cluster::{Part, Revision};
+use fanpcap_terminal::streams;
+
+use super::clock::Clock;
+use super::exports::Exports;
+use super::extra_counter::{self, ExtraCounter};
+use super::files::{Files, Rotation};
+use super::intake::{self, Content, Message};
+use super::node_reports::NodeReports;
+use super::outputs::PacketOutputs;
+use super::pending_acks::PendingAcks;
+use super::refusal::Refused;
+use super::status::Status;
+use super::topology_follower::TopologyUpdate;
+use crate::dicap::{Datagram, Receiver as DicapReceiver};
+use crate::keyring::Keyring;
+
+/// How often records are given out, in nanoseconds.
+const TICK: u64 = 50_000_000;
+
+/// How often there is a status, in nanoseconds.
+const SECOND: u64 = 1_000_000_000;
+
+/// Messages that are taken before the clock is looked at.
+const BURST: usize = 256;
+
+/// The analyzer at work.
+#[derive(Debug)]
+pub(super) struct AnalyzerLoop {
+    listen: SocketAddr,
+    clock: Clock,
+    analyzer: Analyzer,
+    node_reports: NodeReports,
+    outputs: PacketOutputs,
+    pending_acks: PendingAcks,
+    dicap: Option<DicapReceiver>,
+    messages: Receiver<Message>,
+    refused: Arc<Refused>,
+    garbage: u64,
+    /// Why no topology is followed.
+    blind: Option<String>,
+    next_tick: u64,
+    next_second: u64,
+}
+
+/// What a desk is set up with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct AnalyzerLoopSettings<'a> {
+    pub(super) listen: SocketAddr,
+    /// The buckets that it accounts for.
+    pub(super) part: Part,
+    /// What connections are to prove themselves by.
+    pub(super) keyring: &'a Arc<Keyring>,
+    pub(super) clock: Clock,
+    /// Of pcapng files; `None`: there are none.
+    pub(super) directory: Option<&'a Path>,
+    pub(super) rotation: Rotation,
+    pub(super) analyzer: AnalyzerSettings,
+    /// Whether nodes send records, or counts only.
+    pub(super) analyzed: bool,
+    /// Nanoseconds after which a silent node is dead.
+    pub(super) offline: u64,
+    /// The port for the datagrams of DiCAP, on the same address.
+    pub(super) dicap_port: Option<u16>,
+}
+
+impl AnalyzerLoop {
+    pub(super) fn open(settings: &AnalyzerLoopSettings<'_>) -> Result<Self> {
+        let (messages, refused) =
+            intake::open(settings.listen, settings.analyzer.cluster, settings.keyring)?;
+        let dicap = settings.dicap_port.map(|port| {
+            let has_keys = settings.keyring.tls().is_some();
+            DicapReceiver::open(SocketAddr::new(settings.listen.ip(), port), has_keys)
+        });
+        let ledger = LedgerSettings {
+            skew: settings.analyzer.skew,
+            begin: settings.clock.now(),
+            analyzed: settings.analyzed,
+        };
+        Ok(Self {
+            listen: settings.listen,
+            clock: settings.clock,
+            analyzer: Analyzer::new(settings.analyzer),
+            node_reports: NodeReports::new(ledger, settings.offline, settings.part),
+            outputs: PacketOutputs::open(settings.directory, settings.rotation)?,
+            pending_acks: PendingAcks::default(),
+            dicap: dicap.transpose()?,
+            messages,
+            refused,
+            garbage: 0,
+            blind: None,
+            next_tick: 0,
+            next_second: 0,
+        })
+    }
+
+    /// Exports packets that are delivered from now on.
+    pub(super) fn export(&mut self, exports: Exports) {
+        self.outputs.exports = Some(exports);
+    }
+
+    /// Follows the cluster's topology.
+    pub(super) fn follow(&mut self, update: TopologyUpdate) {
+        match update {
+            TopologyUpdate::Topology(revision, topology) => {
+                match Part::of(self.listen, &topology.analyzers) {
+                    Some(part) => self.account_for(part),
+                    None => streams::note(&format!(
+                        "fanpcap analyzer: {} is none of the analyzers of topology {revision}: \
+                         it accounts for the buckets that it had\n",
+                        self.listen
+                    )),
+                }
+                if let Some(exports) = &mut self.outputs.exports {
+                    exports.follow(revision, topology.selection);
+                }
+                self.node_reports.know(revision, (*topology).clone());
+                self.analyzer.follow(revision, *topology);
+            }
+            TopologyUpdate::Current(time) => {
+                self.analyzer.know(time);
+                self.blind = None;
+            }
+            TopologyUpdate::Blind(why) => self.blind = Some(why),
+        }
+    }
+
+    fn account_for(&mut self, part: Part) {
+        let now = self.clock.now();
+        if self.node_reports.follow(part, &self.analyzer, now) {
+            self.analyzer.count_from(now);
+            streams::note("fanpcap analyzer: other buckets are its: the accounts begin anew\n");
+        }
+    }
+
+    /// A topology that nodes follow and that is not known yet.
+    pub(super) fn unheard(&self) -> Option<Revision> {
+        self.analyzer.unheard()
+    }
+
+    /// Works for a moment. Returns a status, if one is due.
+    pub(super) fn work(&mut self) -> Option<Status> {
+        let mut wait = Duration::from_millis(20);
+        for _ in 0..BURST {
+            match self.messages.recv_timeout(wait) {
+                Ok(message) => self.take(message),
+                Err(RecvTimeoutError::Timeout) => break,
+                // The threads of the intake live as long as the process.
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            wait = Duration::ZERO;
+        }
+        let now = self.clock.now();
+        self.take_dicap(now);
+        if now < self.next_tick {
+            return None;
+        }
+        self.next_tick = now + TICK;
+        self.release(now);
+        self.outputs.flush(now);
+        self.pending_acks.settle(self.analyzer.given());
+        if now < self.next_second {
+            return None;
+        }
+        self.next_second = now + SECOND;
+        self.node_reports.settle(&self.analyzer, now);
+        Some(self.status())
+    }
+
+    fn release(&mut self, now: u64) {
+        let outputs = &mut self.outputs;
+        self.analyzer
+            .release(now, |packet| outputs.put(packet, now));
+    }
+
+    fn take(&mut self, message: Message) {
+        let now = self.clock.now();
+        match message.content {
+            Content::Counts(part, report) => {
+                if let Some(dicap) = &self.dicap {
+                    dicap.senders.take(message.from, now);
+                }
+                if let Some(exports) = &self.outputs.exports {
+                    exports.counts(&report);
+                }
+                self.node_reports.take(part, *report, &self.analyzer, now);
+            }
+            Content::Records(bytes) => match Batch::decode(&bytes) {
+                Ok(batch) => {
+                    // A refusal is counted, and the sender need not send the batch again.
+                    let _ = self.analyzer.take(&batch, now);
+                    // A connection delivers batches in order: earlier batches that did not come
+                    // were lost at the node, or a previous analyzer had them.
+                    let due = self.analyzer.due(&batch.head);
+                    self.pending_acks
+                        .owe(due, &message.lacks, batch.origin.sequence);
+                }
+                Err(_) => self.garbage += 1,
+            },
+        }
+        if self.analyzer.is_full() {
+            self.release(now);
+        }
+    }
+
+    /// Takes the datagrams of DiCAP. Their packets have the time at which they came, and neither
+    /// doubles nor losses are known.
+    fn take_dicap(&mut self, now: u64) {
+        let Some(dicap) = &mut self.dicap else {
+            return;
+        };
+        for Datagram { from, bytes } in dicap.queue.try_iter().take(BURST) {
+            for captured in bytes.chunks_exact(HEADER_BYTES) {
+                dicap.headers += 1;
+                let packet = Delivered {
+                    revision: Revision(0),
+                    node: from,
+                    link: ETHERNET,
+                    record: Record {
+                        stamp: now,
+                        wire_length: 0,
+                        bucket: 0,
+                        marked: false,
+                        captured,
+                    },
+                    late: false,
+                };
+                self.outputs.put(&packet, now);
+            }
+        }
+    }
+
+    /// Figures of what not every analyzer does.
+    fn extra_counters(&self) -> Vec<(ExtraCounter, u64)> {
+        let mut extra_counters = Vec::new();
+        let files = self.outputs.files.as_ref();
+        if let Some(removed) = files.map(Files::removed) {
+            extra_counters.extend([
+                (extra_counter::REMOVED_FILES, removed.files),
+                (extra_counter::REMOVED_BYTES, removed.bytes),
+            ]);
+        }
+        if let Some(compressed) = files.and_then(Files::compressed) {
+            extra_counters.extend([
+                (extra_counter::COMPRESSED_FILES, compressed.files),
+                (extra_counter::COMPRESSED_SAVED, compressed.saved),
+            ]);
+        }
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        if let Some(exports) = &self.outputs.exports {
+            let exported = exports.exported();
+            extra_counters.extend([
+                (extra_counter::EXPORTED, read(&exported.packets)),
+                (extra_counter::EXPORT_LOST, read(&exported.lost)),
+                (extra_counter::EXPORT_SKIPPED, read(&exported.skipped)),
+            ]);
+        }
+        if let Some(dicap) = &self.dicap {
+            let captured = self.node_reports.account().total.captured.least;
+            let captured = u64::try_from(captured).unwrap_or(0);
+            extra_counters.extend([
+                (extra_counter::DICAP_HEADERS, dicap.headers),
+                (extra_counter::DICAP_REFUSED, read(&dicap.counts.refused)),
+                (extra_counter::DICAP_DROPPED, read(&dicap.counts.dropped)),
+                (
+                    extra_counter::DICAP_MISSING,
+                    captured.saturating_sub(dicap.headers),
+                ),
+            ]);
+        }
+        extra_counters
+    }
+
+    /// Writes what waits.
+    pub(super) fn close(&mut self) -> Status {
+        let now = self.clock.now();
+        let outputs = &mut self.outputs;
+        self.analyzer.flush(|packet| outputs.put(packet, now));
+        self.outputs.flush(now);
+        self.pending_acks.settle(self.analyzer.given());
+        self.node_reports.settle(&self.analyzer, now);
+        self.status()
+    }
+
+    fn status(&self) -> Status {
+        let files = self.outputs.files.as_ref();
+        let (missing, export_lost) = self.node_reports.missing(&self.analyzer);
+        Status {
+            account: self.node_reports.account(),
+            clocks: self.node_reports.clocks(),
+            ages: self.node_reports.ages(self.clock.now()),
+            blind: self.blind.clone(),
+            missing,
+            counters: Counters {
+                export_lost,
+                ..self.analyzer.counters()
+            },
+            written: files.map_or(0, |it| it.written),
+            unwritten: files.map_or(0, |it| it.unwritten),
+            refused: self.garbage + self.node_reports.refused + self.refused.all(),
+            refusals: self.refused.reasons(),
+            extra_counters: self.extra_counters(),
+            trouble: files.and_then(|it| it.trouble.clone()),
+        }
+    }
+}
+
+/// Link type of DiCAP's headers (`LINKTYPE_ETHERNET`).
+const ETHERNET: u16 = 1;

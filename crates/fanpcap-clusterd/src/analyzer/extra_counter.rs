@@ -1,0 +1,83 @@
+//! What not every analyzer counts: removed and compressed files, exports, DiCAP's datagrams.
+
+use fanpcap_terminal::exposition::Kind;
+
+/// A count of its own name in the status, in JSON and among the metrics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct ExtraCounter {
+    /// Its key in JSON. A line has spaces in place of the underscores.
+    pub(super) name: &'static str,
+    pub(super) metric: &'static str,
+    /// What it counts.
+    pub(super) help: &'static str,
+    pub(super) kind: Kind,
+}
+
+const fn counter(name: &'static str, metric: &'static str, help: &'static str) -> ExtraCounter {
+    let kind = Kind::Counter;
+    ExtraCounter {
+        name,
+        metric,
+        help,
+        kind,
+    }
+}
+
+pub(super) const REMOVED_FILES: ExtraCounter = counter(
+    "removed_files",
+    "fanpcap_analyzer_removed_files_total",
+    "Old files that were removed to keep to the limits.",
+);
+pub(super) const REMOVED_BYTES: ExtraCounter = counter(
+    "removed_bytes",
+    "fanpcap_analyzer_removed_bytes_total",
+    "Bytes of the old files that were removed.",
+);
+pub(super) const COMPRESSED_FILES: ExtraCounter = counter(
+    "compressed_files",
+    "fanpcap_analyzer_compressed_files_total",
+    "Files that were compressed.",
+);
+pub(super) const COMPRESSED_SAVED: ExtraCounter = counter(
+    "compressed_saved_bytes",
+    "fanpcap_analyzer_compressed_saved_bytes_total",
+    "Bytes by which the compressed files are smaller.",
+);
+pub(super) const EXPORTED: ExtraCounter = counter(
+    "exported_packets",
+    "fanpcap_analyzer_exported_packets_total",
+    "Packets that were handed to collectors, once for each of them.",
+);
+pub(super) const EXPORT_LOST: ExtraCounter = counter(
+    "export_lost_messages",
+    "fanpcap_analyzer_unexported_messages_total",
+    "Messages that a collector did not get.",
+);
+pub(super) const EXPORT_SKIPPED: ExtraCounter = counter(
+    "export_skipped_packets",
+    "fanpcap_analyzer_unexported_packets_total",
+    "Packets that the export was too slow for, or that no collector could take.",
+);
+pub(super) const DICAP_HEADERS: ExtraCounter = counter(
+    "dicap_headers",
+    "fanpcap_analyzer_dicap_headers_total",
+    "Headers that came in the datagrams of DiCAP.",
+);
+pub(super) const DICAP_REFUSED: ExtraCounter = counter(
+    "dicap_refused",
+    "fanpcap_analyzer_dicap_refused_datagrams_total",
+    "Datagrams that are none of DiCAP's, or that come from an address of no node.",
+);
+pub(super) const DICAP_DROPPED: ExtraCounter = counter(
+    "dicap_dropped",
+    "fanpcap_analyzer_dicap_dropped_headers_total",
+    "Headers of datagrams that the analyzer was too slow for.",
+);
+pub(super) const DICAP_MISSING: ExtraCounter = ExtraCounter {
+    kind: Kind::Gauge,
+    ..counter(
+        "dicap_missing",
+        "fanpcap_analyzer_dicap_missing_headers",
+        "Packets that nodes have captured, less the headers that came.",
+    )
+};

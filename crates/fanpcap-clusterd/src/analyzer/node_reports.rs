@@ -1,0 +1,363 @@
+//! What an analyzer knows of the nodes' counts: their reports, and their ends.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use fanpcap_buckets::layout::BUCKETS;
+use fanpcap_cluster::analyzer::Analyzer;
+use fanpcap_cluster::loss_account::{Account, Counts, Ledger, LedgerSettings, Report, Span, Spans};
+use fanpcap_cluster::{NodeId, Part, Revision, Topology};
+use fanpcap_select::Key;
+
+use super::clock_offset::{ClockOffset, odd};
+use super::missing_packets::MissingPackets;
+
+/// Topologies that are remembered.
+const REMEMBERED: usize = 16;
+
+/// Nodes whose reports are taken.
+const MOST: usize = 256;
+
+/// The ledger, and what leads to it.
+#[derive(Debug)]
+pub(super) struct NodeReports {
+    ledger: Ledger,
+    settings: LedgerSettings,
+    nodes: BTreeMap<NodeId, ReportedNode>,
+    /// When the last report came of each node that is to report; before the first one, since when
+    /// the node is to report.
+    reported: BTreeMap<NodeId, u64>,
+    part: Part,
+    /// The last topologies, the newest last.
+    topologies: VecDeque<(Revision, Topology)>,
+    /// Nanoseconds after which a silent node is dead.
+    offline: u64,
+    /// Packets that nodes captured and that never came, of counters that are no more.
+    past: u64,
+    /// Records that were missing, by their numbers, of nodes that are silent for long.
+    silent: BTreeMap<NodeId, u64>,
+    /// Reports that were not believed.
+    pub(super) refused: u64,
+}
+
+/// What is known of a node's reports.
+#[derive(Debug, Default)]
+struct ReportedNode {
+    heard: u64,
+    /// The node's boot, and when its counters were 0 by its own clock.
+    counters: (u64, u64),
+    /// When they were 0 by the analyzer's clock.
+    since: u64,
+    /// The topology that it followed by its last report.
+    revision: Revision,
+    clock_offset: ClockOffset,
+    start: Option<Start>,
+    missing_packets: Option<MissingPackets>,
+    is_live: bool,
+}
+
+/// Where the accounts of counters begin that are older than the analyzer.
+#[derive(Debug)]
+struct Start {
+    /// The captured packets according to the first report.
+    captured: Box<Counts>,
+    /// Of these, the packets that had come by the first report.
+    first: Box<Counts>,
+    /// The packets that had come when all had arrived: the difference was on its way.
+    second: Option<Box<Counts>>,
+    /// When the first report was made, by the node's clock.
+    stamp: u64,
+}
+
+impl NodeReports {
+    pub(super) fn new(settings: LedgerSettings, offline: u64, part: Part) -> Self {
+        Self {
+            ledger: Ledger::new(settings),
+            settings,
+            nodes: BTreeMap::new(),
+            reported: BTreeMap::new(),
+            part,
+            topologies: VecDeque::new(),
+            offline,
+            past: 0,
+            silent: BTreeMap::new(),
+            refused: 0,
+        }
+    }
+
+    /// Accounts for these buckets. Others than before begin new books, at `now` in nanoseconds
+    /// since 1970. Returns whether they do.
+    pub(super) fn follow(&mut self, part: Part, analyzer: &Analyzer, now: u64) -> bool {
+        if part == self.part {
+            return false;
+        }
+        let settings = LedgerSettings {
+            begin: now,
+            ..self.settings
+        };
+        let refused = self.refused;
+        let topologies = std::mem::take(&mut self.topologies);
+        *self = Self::new(settings, self.offline, part);
+        for (revision, topology) in topologies {
+            self.know(revision, topology);
+        }
+        self.refused = refused;
+        self.silent = analyzer.missing();
+        true
+    }
+
+    /// The cluster has a new topology.
+    pub(super) fn know(&mut self, revision: Revision, topology: Topology) {
+        let in_turn = topology.selection.key == Key::RoundRobin;
+        self.ledger.set_in_turn(in_turn);
+        if self.topologies.len() == REMEMBERED {
+            self.topologies.pop_front();
+        }
+        self.topologies.push_back((revision, topology));
+    }
+
+    /// Takes a report of a part of the buckets that came at `now`, in nanoseconds since 1970. One
+    /// of another part comes from a node that has another list of analyzers than this analyzer,
+    /// until both have the newest.
+    pub(super) fn take(&mut self, part: Part, mut report: Report, analyzer: &Analyzer, now: u64) {
+        if part != self.part {
+            return;
+        }
+        let node = report.summary.node;
+        if self.nodes.len() >= MOST && !self.nodes.contains_key(&node) {
+            return self.refused += 1;
+        }
+        let entry = self.nodes.entry(node).or_default();
+        let counters = (report.summary.boot, report.summary.since);
+        let (stamp, revision) = (report.summary.stamp, report.summary.revision);
+        entry.correct(&mut report, now, self.settings.skew);
+        let goes_on = entry.counters == counters;
+        if entry.is_live && !goes_on {
+            let captured = entry.captured(node, analyzer);
+            let since = report.summary.since;
+            let owned = owned(&self.topologies, node, entry.revision);
+            self.ledger.end(node, since, captured, owned);
+            entry.is_live = false;
+        }
+        let captured = report.captured.clone();
+        if self.ledger.take(report).is_err() {
+            return self.refused += 1;
+        }
+        entry.counters = counters;
+        let received = analyzer.received(node, counters.0, counters.1);
+        let gaps = analyzer.missing_of(node);
+        if !goes_on {
+            let before = entry.missing_packets.take();
+            let before = before.map_or(0, |it| it.at_rest());
+            self.past = self.past.saturating_add(before);
+            let is_new = entry.since >= self.settings.begin;
+            // Those of other counters are in the account of their end.
+            let silent = self.silent.remove(&node).unwrap_or(0);
+            let others = if entry.heard > 0 { gaps } else { silent };
+            entry.missing_packets = Some(MissingPackets::new(is_new).after(others));
+        }
+        if let (Some(missing_packets), Some(came)) = (&mut entry.missing_packets, &received) {
+            let quiet = analyzer.quiet(node, counters.0);
+            missing_packets.take((stamp, &captured), quiet, came, gaps);
+        }
+        match goes_on {
+            true => entry.end_start(received, analyzer.reached(node, counters.0), &self.settings),
+            false => entry.start(stamp, captured, received, self.settings.begin),
+        }
+        entry.is_live = true;
+        entry.revision = revision;
+        entry.heard = now;
+        self.reported.insert(node, now);
+    }
+
+    /// Settles the books. Call it once a second.
+    pub(super) fn settle(&mut self, analyzer: &Analyzer, now: u64) {
+        for (node, entry) in &mut self.nodes {
+            if entry.is_live && entry.heard.saturating_add(self.offline) < now {
+                let captured = entry.captured(*node, analyzer);
+                let owned = owned(&self.topologies, *node, entry.revision);
+                self.ledger.end(*node, now, captured, owned);
+                entry.is_live = false;
+            }
+        }
+        let live = |entry: &ReportedNode| entry.heard.saturating_add(10 * self.offline) >= now;
+        self.nodes.retain(|node, entry| {
+            if !live(entry) {
+                self.past = self.past.saturating_add(entry.lost());
+                let gaps = Some(analyzer.missing_of(*node)).filter(|gaps| *gaps > 0);
+                self.silent.extend(gaps.map(|gaps| (*node, gaps)));
+            }
+            live(entry)
+        });
+        self.expect(now);
+        let (doubles, refused) = (analyzer.doubles(), analyzer.refused());
+        for bucket in self.part.buckets() {
+            self.ledger.doubles(bucket, doubles[bucket]);
+            self.ledger.refused(bucket, refused[bucket]);
+        }
+        self.ledger.settle();
+    }
+
+    /// Nodes of the newest topology are to report, and those that have and are not dead.
+    fn expect(&mut self, now: u64) {
+        let newest = self.topologies.back();
+        let entries = newest.map_or(&[][..], |(_, topology)| &topology.nodes);
+        let live = self.nodes.iter().filter(|(_, entry)| entry.is_live);
+        let live = live.map(|(node, _)| *node);
+        let nodes: BTreeSet<NodeId> = live.chain(entries.iter().map(|entry| entry.node)).collect();
+        self.reported.retain(|node, _| nodes.contains(node));
+        for node in nodes {
+            self.reported.entry(node).or_insert(now);
+        }
+    }
+
+    /// For how many nanoseconds each node that is to report has not done so.
+    pub(super) fn ages(&self, now: u64) -> Vec<(NodeId, u64)> {
+        let reported = self.reported.iter();
+        reported
+            .map(|(node, at)| (*node, now.saturating_sub(*at)))
+            .collect()
+    }
+
+    /// Packets that each node captured and that never came, as far as it is known by now; and those
+    /// of all nodes, with those that are no more.
+    pub(super) fn missing(&self, analyzer: &Analyzer) -> (BTreeMap<NodeId, u64>, u64) {
+        let mut missing = analyzer.missing();
+        for (node, missing) in &mut missing {
+            let silent = self.silent.get(node).copied().unwrap_or(0);
+            *missing = missing.saturating_sub(silent);
+        }
+        for (node, entry) in &self.nodes {
+            let lost = match &entry.missing_packets {
+                Some(missing_packets) if entry.is_live => {
+                    missing_packets.by_now(analyzer.missing_of(*node))
+                }
+                _ => entry.lost(),
+            };
+            missing.insert(*node, lost);
+        }
+        let total = missing
+            .values()
+            .fold(self.past, |sum, it| sum.saturating_add(*it));
+        (missing, total)
+    }
+
+    pub(super) fn account(&self) -> Account {
+        self.ledger.account()
+    }
+
+    /// Clocks that differ from the others' by more than the skew, in nanoseconds ahead. `None` is
+    /// this machine's.
+    pub(super) fn clocks(&self) -> Vec<(Option<NodeId>, i64)> {
+        let live = self.nodes.iter().filter(|(_, entry)| entry.is_live);
+        let offsets = live.map(|(node, entry)| (Some(*node), entry.clock_offset.ahead()));
+        odd(offsets.chain([(None, 0)]), self.settings.skew)
+    }
+}
+
+/// The buckets that a node may have captured by the topology `since` or a newer one. Without that
+/// topology it may have captured any.
+fn owned(
+    topologies: &VecDeque<(Revision, Topology)>,
+    node: NodeId,
+    since: Revision,
+) -> impl Fn(usize) -> bool {
+    let is_known = topologies.iter().any(|(known, _)| *known == since);
+    move |bucket| {
+        let captures = |(_, topology): &(Revision, Topology)| {
+            let entry = topology.entry(node);
+            entry.is_some_and(|entry| topology.captures(entry.slot, bucket).is_some())
+        };
+        let mut newer = topologies.iter().filter(|(known, _)| *known >= since);
+        !is_known || newer.any(captures)
+    }
+}
+
+impl ReportedNode {
+    /// Puts a report's times on the analyzer's clock, where the node's clock is wrong.
+    fn correct(&mut self, report: &mut Report, now: u64, skew: u64) {
+        let summary = &mut report.summary;
+        self.clock_offset.note(summary.stamp, now);
+        let ahead = self.clock_offset.beyond(skew);
+        if self.counters != (summary.boot, summary.since) {
+            self.since = summary.since.saturating_add_signed(ahead.saturating_neg());
+        }
+        summary.stamp = summary.stamp.saturating_add_signed(ahead.saturating_neg());
+        summary.since = self.since;
+        if summary.beacon.seen != 0 {
+            summary.beacon.seen = summary
+                .beacon
+                .seen
+                .saturating_add_signed(ahead.saturating_neg());
+        }
+    }
+
+    /// Notes with their first report, made at `stamp`, where the accounts of these counters begin,
+    /// if they are older than the analyzer.
+    fn start(
+        &mut self,
+        stamp: u64,
+        captured: Box<Counts>,
+        received: Option<Box<Counts>>,
+        begin: u64,
+    ) {
+        self.start = (self.since < begin).then_some(Start {
+            captured,
+            first: received.unwrap_or_else(|| Box::new([0; BUCKETS])),
+            second: None,
+            stamp,
+        });
+    }
+
+    /// Notes what had come when all had come that the first report says: a node may have kept much
+    /// of it for this analyzer.
+    fn end_start(
+        &mut self,
+        received: Option<Box<Counts>>,
+        reached: Option<u64>,
+        settings: &LedgerSettings,
+    ) {
+        let Some(start) = self.start.as_mut().filter(|start| start.second.is_none()) else {
+            return;
+        };
+        let has_come = |reached| reached >= start.stamp.saturating_add(settings.skew);
+        if reached.is_none_or(has_come) {
+            start.second = Some(received.unwrap_or_else(|| Box::new([0; BUCKETS])));
+        }
+    }
+
+    /// The packets that never came, as known without traffic.
+    fn lost(&self) -> u64 {
+        self.missing_packets
+            .as_ref()
+            .map_or(0, MissingPackets::at_rest)
+    }
+
+    /// The packets that the node captured since its counters began, if it sends packets: those that
+    /// came, and those known to be lost.
+    fn captured(&self, node: NodeId, analyzer: &Analyzer) -> Option<Box<Spans>> {
+        let (boot, since) = self.counters;
+        let received = analyzer.received(node, boot, since)?;
+        let lost = self
+            .missing_packets
+            .as_ref()
+            .map(MissingPackets::of_buckets);
+        let signed = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+        let captured = |bucket: usize| {
+            let lost = lost.map_or(0, |lost| lost[bucket]);
+            let came = signed(received[bucket].saturating_add(lost));
+            let Some(start) = &self.start else {
+                return Span::exactly(came);
+            };
+            let second = start.second.as_ref().unwrap_or(&received);
+            let before = signed(start.captured[bucket]).saturating_add(came);
+            Span {
+                least: before.saturating_sub(signed(second[bucket])),
+                most: before.saturating_sub(signed(start.first[bucket])),
+            }
+        };
+        Some(Box::new(std::array::from_fn(captured)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! Follows the cluster's topology as an operator's command does: it only reads.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use fanpcap_cluster::{Revision, Topology};
+use fanpcap_terminal::streams;
+
+use super::clock::Clock;
+use crate::conf::Conf;
+use crate::coordination::OperatorSide;
+use crate::engine;
+
+/// How often the observer looks.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// What an observer saw.
+#[derive(Debug)]
+pub(super) enum TopologyUpdate {
+    /// A topology that is newer than the one before.
+    Topology(Revision, Box<Topology>),
+    /// The newest topology is known as it was then, in nanoseconds since 1970.
+    Current(u64),
+    /// The engine is out of reach, or refuses; it says why.
+    Blind(String),
+}
+
+/// Looks at the cluster in a thread of its own. An analyzer that can't do so goes on without: it
+/// removes doubles by the nodes' marks and refuses no record.
+#[derive(Debug)]
+pub(super) struct TopologyFollower {
+    updates: Receiver<TopologyUpdate>,
+    hurry: Sender<Option<Conf>>,
+    asked: Option<Revision>,
+}
+
+impl TopologyFollower {
+    /// Starts the thread.
+    pub(super) fn start(conf: Conf, clock: Clock) -> Self {
+        let (to, updates) = channel();
+        let (hurry, asked) = channel();
+        let failed = to.clone();
+        let watch = move || watch(conf, clock, &to, &asked);
+        let thread = thread::Builder::new().name("topology".to_owned());
+        if let Err(error) = thread.spawn(watch) {
+            // The receiver is this observer's.
+            let _ = failed.send(TopologyUpdate::Blind(format!("no thread: {error}")));
+        }
+        Self {
+            updates,
+            hurry,
+            asked: None,
+        }
+    }
+
+    /// What was seen since the last call.
+    pub(super) fn updates(&self) -> impl Iterator<Item = TopologyUpdate> + '_ {
+        self.updates.try_iter()
+    }
+
+    /// Makes it look at once: a node follows this topology, which is not known yet.
+    pub(super) fn look_for(&mut self, revision: Revision) {
+        if self.asked != Some(revision) {
+            self.asked = Some(revision);
+            // Without its thread it sees nothing, which it has said.
+            let _ = self.hurry.send(None);
+        }
+    }
+
+    /// Looks with the keys of these settings from now on.
+    pub(super) fn reload(&self, conf: Conf) {
+        // Without its thread it sees nothing, which it has said.
+        let _ = self.hurry.send(Some(conf));
+    }
+}
+
+fn watch(
+    mut conf: Conf,
+    clock: Clock,
+    to: &Sender<TopologyUpdate>,
+    hurry: &Receiver<Option<Conf>>,
+) {
+    let mut side: Option<Box<dyn OperatorSide>> = None;
+    let mut newest = None;
+    let mut said = None;
+    loop {
+        let begun = clock.now();
+        let updates = match look(&conf, &mut side, &mut newest) {
+            Ok(topology) => {
+                said = None;
+                topology
+                    .into_iter()
+                    .chain([TopologyUpdate::Current(begun)])
+                    .collect()
+            }
+            Err(error) => {
+                let why = streams::words(&error);
+                if said.as_ref() != Some(&why) {
+                    streams::note(&format!("fanpcap analyzer: follows no topology: {why}\n"));
+                }
+                said = Some(why.clone());
+                vec![TopologyUpdate::Blind(why)]
+            }
+        };
+        for update in updates {
+            if to.send(update).is_err() {
+                return;
+            }
+        }
+        match hurry.recv_timeout(EVERY) {
+            Ok(Some(new)) => (conf, side) = (new, None),
+            Ok(None) | Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+    }
+}
+
+/// Looks once. Returns the topology if it is newer than `newest`.
+fn look(
+    conf: &Conf,
+    side: &mut Option<Box<dyn OperatorSide>>,
+    newest: &mut Option<Revision>,
+) -> anyhow::Result<Option<TopologyUpdate>> {
+    let status = match side {
+        Some(side) => side.look()?,
+        None => side.insert(engine::operator_side(conf)?).look()?,
+    };
+    let topology = status.view.topology;
+    let newer = topology.filter(|(revision, _)| newest.is_none_or(|newest| *revision > newest));
+    Ok(newer.map(|(revision, topology)| {
+        *newest = Some(revision);
+        TopologyUpdate::Topology(revision, topology)
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::{Result, bail};
+    use fanpcap_cluster::control::OperatorChange;
+    use fanpcap_cluster::{NodeId, View};
+
+    use super::*;
+    use fanpcap_cluster::ClusterStatus;
+
+    /// An engine that writes nothing, and that is out of reach at every second look.
+    struct Fake {
+        revision: u64,
+        reach: bool,
+    }
+
+    impl OperatorSide for Fake {
+        fn look(&mut self) -> Result<ClusterStatus> {
+            self.reach = !self.reach;
+            if !self.reach {
+                bail!("out of reach");
+            }
+            self.revision += 1;
+            let conf = Conf::parse("cluster = a\nengine = fixed\nnodes = a1\n", "c")?;
+            let mut status = engine::operator_side(&conf)?.look()?;
+            let (_, topology) = status.view.topology.take().expect("fixed");
+            assert_eq!(topology.nodes[0].node, NodeId(0xa1));
+            status.view = View {
+                topology: Some((Revision(self.revision / 2), topology)),
+                ..View::default()
+            };
+            Ok(status)
+        }
+
+        fn change(&mut self, _: &OperatorChange) -> Result<()> {
+            panic!("an observer writes nothing")
+        }
+    }
+
+    #[test]
+    fn newer_topologies_are_told_once_and_outages_are_no_end() {
+        let conf = Conf::parse("cluster = a\nengine = fixed\nnodes = a1\n", "c").unwrap();
+        let fake = Fake {
+            revision: 3,
+            reach: false,
+        };
+        let mut side: Option<Box<dyn OperatorSide>> = Some(Box::new(fake));
+        let mut newest = None;
+        let mut looks = Vec::new();
+        for _ in 0..8 {
+            looks.push(match look(&conf, &mut side, &mut newest) {
+                Ok(Some(TopologyUpdate::Topology(revision, _))) => revision.0,
+                Ok(_) => 0,
+                Err(_) => 99,
+            });
+        }
+        assert_eq!(looks, [2, 99, 0, 99, 3, 99, 0, 99]);
+    }
+}

@@ -1,0 +1,432 @@
+//! What a node leaves in the kernel, so that it outlives the agent: the link of its BPF program,
+//! the BPF program and the maps, pinned in a BPF file system of the agent's own.
+//!
+//! All is in `fanpcap-state/cluster` below `/run`, which only root can enter, and which containers
+//! are not given. Files are opened below descriptors of their directories, and no link is followed.
+//! A BPF file system has no dots in names.
+//!
+//! | path | what |
+//! | --- | --- |
+//! | `bpf/` | the BPF file system |
+//! | `bpf/NETNS-IFINDEX/link` | the link of the device |
+//! | `bpf/NETNS-IFINDEX/next` | the array with the BPF program that gets the node's packets |
+//! | `bpf/NETNS-IFINDEX/ID/` | the BPF program of number ID and its maps |
+//! | `NETNS/IFINDEX.lock` | byte 0 is locked by the agent, [`TURN`] by the XDP engine's members |
+//! | `NETNS/IFINDEX.state` | what the agent has to remember: see [`AgentState`] |
+//! | `mount/lock` | locked while an agent makes or removes its places in these directories |
+//!
+//! A set of maps is pinned before the link runs its BPF program, and is found by the number of the
+//! BPF program that the link runs. So an agent that dies at any step leaves a set that is whole.
+
+mod earlier_build;
+mod state;
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use fanpcap_bpf::MapKind;
+use fanpcap_engine::root;
+use fanpcap_linux::bpf::{self, Attached, Hook, ObjectArray};
+use fanpcap_linux::file::directory::{Access, Directory};
+use fanpcap_linux::file::{bpf_fs, lock};
+use fanpcap_linux::process::netns;
+use fanpcap_xdp::TURN;
+use fanpcap_xdp::selection::{self, BPF, CLUSTER, LINK, NEXT};
+
+use earlier_build::EarlierBuild;
+pub(crate) use state::{AgentState, ProgramSet};
+
+/// The directory with the lock for mounting.
+const MOUNT: &str = "mount";
+
+/// A device's place in the BPF file system, and the right to change it.
+#[derive(Debug)]
+pub(crate) struct DevicePins {
+    ifindex: u32,
+    netns: String,
+    directory: Directory,
+    path: PathBuf,
+    pins: Directory,
+    is_over: bool,
+    /// Its lock ends with the process.
+    lock: File,
+}
+
+/// What an earlier agent has left.
+#[derive(Debug)]
+pub(crate) struct EarlierAgent {
+    /// The link, which runs the BPF program.
+    pub(crate) link: Attached,
+    /// The directory of the BPF program and its maps.
+    set: Option<Directory>,
+}
+
+impl EarlierAgent {
+    /// Opens the map or BPF program of this name.
+    pub(crate) fn open(&self, name: &str) -> io::Result<OwnedFd> {
+        open(self.set.as_ref().ok_or(io::ErrorKind::NotFound)?, name)
+    }
+}
+
+impl DevicePins {
+    /// Takes the right to change a device's selection.
+    ///
+    /// # Errors
+    ///
+    /// Another agent has it, or the directories can't be made.
+    pub(crate) fn take(ifindex: u32) -> Result<Self> {
+        let netns = netns::inode().context("the network namespace")?.to_string();
+        // Without it another agent could remove the directories again, or unmount.
+        let _turn = turn()?;
+        if let Some((path, file)) = earlier_build::lock_of_agent(&netns, ifindex) {
+            bail!(
+                "{}: one of an earlier build, or a process in a container that has all of \
+                 /run/fanpcap: end it, and give containers /run/fanpcap/v7 alone",
+                in_use(&path.join(&netns), ifindex, &file)
+            );
+        }
+        let (directory, path) = private(&netns)?;
+        let name = selection::lock(ifindex);
+        let lock = lock_file(&directory, &name)?;
+        ensure!(lock::try_take(&lock)?, in_use(&path, ifindex, &lock));
+        let pins = place(&selection::pins(&netns, ifindex)).inspect_err(|_| {
+            let _ = directory.remove_file(OsStr::new(&name));
+        })?;
+        Ok(Self {
+            ifindex,
+            netns,
+            directory,
+            path,
+            pins,
+            is_over: false,
+            lock,
+        })
+    }
+
+    /// What an earlier agent has left on the device. Removes what is left of a device that is gone.
+    pub(crate) fn left(&self) -> Result<Option<EarlierAgent>> {
+        let fd = match open(&self.pins, LINK) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.forget_all_but(None)?;
+                return self.take_over();
+            }
+            opened => opened.context("opening the pin of an earlier agent's link")?,
+        };
+        let link = Attached::open(fd, Hook::Driver).context("the link of an earlier agent")?;
+        if link.ifindex()? != self.ifindex {
+            self.remove_pins()?;
+            return Ok(None);
+        }
+        let set = link.program_id()?.to_string();
+        let set = self.pins.enter(OsStr::new(&set)).ok();
+        Ok(Some(EarlierAgent { link, set }))
+    }
+
+    /// Takes over the link that an agent of an earlier build has left where containers may write.
+    fn take_over(&self) -> Result<Option<EarlierAgent>> {
+        let Some(earlier_build) = EarlierBuild::find(&self.netns, self.ifindex) else {
+            return Ok(None);
+        };
+        if let Some(link) = &earlier_build.link {
+            if let Some(next) = &earlier_build.next {
+                pin(&self.pins, NEXT, next.as_fd())?;
+            }
+            self.set_state(&AgentState {
+                promiscuous: earlier_build.promiscuous,
+                ..AgentState::default()
+            })?;
+            pin(&self.pins, LINK, link.as_fd())?;
+        }
+        earlier_build.remove();
+        Ok(earlier_build
+            .link
+            .map(|link| EarlierAgent { link, set: None }))
+    }
+
+    /// The array with the BPF program that gets the node's packets. All BPF programs of the device
+    /// share it, so the XDP engine's entry stays when they change.
+    pub(crate) fn next(&self) -> Result<ObjectArray> {
+        let next = match open(&self.pins, NEXT) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let next = ObjectArray::create("fanpcap_next", MapKind::ProgArray, 1)?;
+                pin(&self.pins, NEXT, next.as_fd())?;
+                return Ok(next);
+            }
+            opened => opened.and_then(|fd| ObjectArray::open(fd, MapKind::ProgArray, 1)),
+        };
+        next.context("the pinned array of the BPF program that gets the packets")
+    }
+
+    /// Whether an application captures by the XDP engine behind the selection.
+    pub(crate) fn has_engine(&self) -> Result<bool> {
+        lock::is_byte_taken(&self.lock, TURN).context("asking for the engine's lock")
+    }
+
+    /// Pins the BPF program of this number and its maps, before a link runs it.
+    pub(crate) fn keep(&self, program: u32, objects: &[(&str, BorrowedFd<'_>)]) -> Result<()> {
+        let set = made(&self.pins, &program.to_string())?;
+        for (name, object) in objects {
+            // The number of a BPF program may come again, once the program is gone.
+            let _ = set.remove_file(OsStr::new(name));
+            pin(&set, name, *object)?;
+        }
+        Ok(())
+    }
+
+    /// Pins the link.
+    pub(crate) fn keep_link(&self, link: BorrowedFd<'_>) -> Result<()> {
+        pin(&self.pins, LINK, link)
+    }
+
+    /// Removes the sets of all BPF programs but this one, which the link runs. Without one, the
+    /// array of the next BPF program as well.
+    pub(crate) fn forget_all_but(&self, program: Option<u32>) -> Result<()> {
+        forget_sets(&self.pins, program)?;
+        match program {
+            None => remove_if_there(&self.pins, NEXT),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Removes everything, the link first: then packets of other nodes pass again.
+    pub(crate) fn remove(&self) -> Result<()> {
+        self.remove_pins()?;
+        let name = selection::pins(&self.netns, self.ifindex);
+        let removed = private(BPF)?.0.remove_directory(OsStr::new(&name));
+        removed.with_context(|| format!("removing the pins {name}"))
+    }
+
+    fn remove_pins(&self) -> Result<()> {
+        remove_if_there(&self.pins, LINK)?;
+        self.forget_all_but(None)?;
+        remove_if_there(&self.directory, &self.state_name())
+    }
+
+    /// What the agent remembers; `None` if nothing, or nothing that this version reads.
+    pub(crate) fn state(&self) -> Result<Option<AgentState>> {
+        let name = self.state_name();
+        read_state(&self.directory, &name).with_context(|| self.blame("reading", &name))
+    }
+
+    /// Remembers `state`: a crash leaves the former or this one.
+    pub(crate) fn set_state(&self, state: &AgentState) -> Result<()> {
+        let (name, new) = (self.state_name(), format!("{}.new", self.ifindex));
+        // A crash may have left one.
+        remove_if_there(&self.directory, &new)?;
+        let file = self.directory.create(OsStr::new(&new), 0o600);
+        let written = file.and_then(|mut file| file.write_all(state.text().as_bytes()));
+        let (from, to) = (OsStr::new(&new), OsStr::new(&name));
+        let written = written.and_then(|()| self.directory.rename(from, to));
+        written.with_context(|| self.blame("writing", &name))
+    }
+
+    fn blame(&self, doing: &str, name: &str) -> String {
+        format!("{doing} {}", self.path.join(name).display())
+    }
+
+    fn state_name(&self) -> String {
+        state_name(self.ifindex)
+    }
+
+    /// Removes the lock, after [`DevicePins::remove`], and the BPF file system with the last device.
+    pub(crate) fn end(mut self) -> Result<()> {
+        self.is_over = true;
+        let turn = turn()?;
+        self.clear(&turn)
+    }
+
+    /// Removes the lock, and the BPF file system with the last device.
+    fn clear(&self, _turn: &File) -> Result<()> {
+        let lock = selection::lock(self.ifindex);
+        let _ = self.directory.remove_file(OsStr::new(&lock));
+        let cluster = root::find_state(CLUSTER)?;
+        let _ = cluster.remove_directory(OsStr::new(&self.netns));
+        unmount_if_empty(&cluster)
+    }
+
+    /// Removes the device's places if nothing was kept there, and the lock with them.
+    fn clear_if_empty(&self) -> Result<()> {
+        let turn = turn()?;
+        let name = selection::pins(&self.netns, self.ifindex);
+        match private(BPF)?.0.remove_directory(OsStr::new(&name)) {
+            Ok(()) => self.clear(&turn),
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+impl Drop for DevicePins {
+    fn drop(&mut self) {
+        if !self.is_over {
+            // An agent that never selected leaves no trace. One that did leaves its pins.
+            let _ = self.clear_if_empty();
+        }
+    }
+}
+
+/// Whether an agent has the right to change a device's selection, in the calling thread's network
+/// namespace. Changes nothing.
+pub(crate) fn has_agent(ifindex: u32) -> io::Result<bool> {
+    let netns = netns::inode()?.to_string();
+    let found = root::find_state(CLUSTER).and_then(|cluster| taken(&cluster, &netns, ifindex));
+    let is_taken = match found {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        found => found?.is_some(),
+    };
+    Ok(is_taken || earlier_build::lock_of_agent(&netns, ifindex).is_some())
+}
+
+/// The lock file of a device, in the directory of all that nodes leave, if a process has its lock.
+fn taken(cluster: &Directory, netns: &str, ifindex: u32) -> io::Result<Option<File>> {
+    let name = selection::lock(ifindex);
+    let file = root::enter(cluster, netns)?.file(OsStr::new(&name), Access::Read)?;
+    let is_taken = file.as_ref().map_or(Ok(false), lock::is_taken)?;
+    Ok(file.filter(|_| is_taken))
+}
+
+/// Says which process has the lock of a device, as far as /proc shows it.
+fn in_use(directory: &Path, ifindex: u32, file: &File) -> String {
+    let path = directory.join(selection::lock(ifindex));
+    let process = lock::holder(file, 0).map(|it| format!("process {} ", it.pid));
+    format!(
+        "another 'fanpcap node' runs on this device ({}locks {})",
+        process.unwrap_or_default(),
+        path.display()
+    )
+}
+
+/// A directory below the agents' own.
+fn private(part: &str) -> Result<(Directory, PathBuf)> {
+    root::state_directory(CLUSTER, part).context("the directory of the cluster's agents")
+}
+
+/// The file of this name; makes it if there is none.
+fn lock_file(directory: &Directory, name: &str) -> Result<File> {
+    let file = directory.file(OsStr::new(name), Access::Make);
+    let file = file.with_context(|| format!("opening {name}"))?;
+    file.with_context(|| format!("{name} is no regular file"))
+}
+
+/// The file of this name with its lock; `None` if another process has the lock.
+fn locked(directory: &Directory, name: &str) -> Result<Option<File>> {
+    let file = lock_file(directory, name)?;
+    Ok(lock::try_take(&file)?.then_some(file))
+}
+
+/// The right to make and to remove places of devices: it ends when the file is dropped.
+fn turn() -> Result<File> {
+    let (directory, path) = private(MOUNT)?;
+    for _ in 0..TURNS {
+        if let Some(turn) = locked(&directory, "lock")? {
+            return Ok(turn);
+        }
+        std::thread::sleep(PAUSE);
+    }
+    let path = path.display();
+    bail!("another agent has held {path}/lock for too long")
+}
+
+/// Makes a device's place in the BPF file system, and mounts that if it is not.
+fn place(name: &str) -> Result<Directory> {
+    let (mount, path) = private(BPF)?;
+    let own = mount.path_to(OsStr::new("."))?;
+    if bpf_fs::is_bpf(&own).with_context(|| path.display().to_string())? {
+        return made(&mount, name);
+    }
+    let done = bpf_fs::mount(&own);
+    done.with_context(|| format!("mounting a BPF file system on {}", path.display()))?;
+    // The descriptor is of the directory below the mount.
+    made(&private(BPF)?.0, name)
+}
+
+/// Unmounts the BPF file system if no device has a place there.
+fn unmount_if_empty(cluster: &Directory) -> Result<()> {
+    let mount = root::enter(cluster, BPF)?;
+    let is_directory = |name: &OsStr| mount.about(name).is_ok_and(|about| about.is_dir());
+    // The kernel has files of its own there.
+    let is_empty = !mount.names().any(|name| is_directory(&name));
+    let is_mounted = bpf_fs::is_bpf(&mount.path_to(OsStr::new("."))?)?;
+    drop(mount);
+    if is_empty && is_mounted {
+        let done = bpf_fs::unmount(&cluster.path_to(OsStr::new(BPF))?);
+        done.context("unmounting the BPF file system")?;
+    }
+    Ok(())
+}
+
+/// How often and how long to wait for another agent's turn.
+const TURNS: u32 = 500;
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
+
+/// No state is longer.
+const STATE_LEN_MAX: u64 = 1 << 16;
+
+fn state_name(ifindex: u32) -> String {
+    format!("{ifindex}.state")
+}
+
+/// The state in a file; `None` if there is none, or none that this version reads.
+fn read_state(directory: &Directory, name: &str) -> io::Result<Option<AgentState>> {
+    let file = match directory.file(OsStr::new(name), Access::Read) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let mut text = String::new();
+    match file {
+        Some(file) => file.take(STATE_LEN_MAX).read_to_string(&mut text)?,
+        None => return Ok(None),
+    };
+    Ok(AgentState::parse(&text))
+}
+
+fn open(pins: &Directory, name: &str) -> io::Result<OwnedFd> {
+    bpf::open_pinned(&pins.path_to(OsStr::new(name))?)
+}
+
+fn pin(pins: &Directory, name: &str, object: BorrowedFd<'_>) -> Result<()> {
+    let path = pins.path_to(OsStr::new(name))?;
+    bpf::pin(object, &path).with_context(|| format!("pinning {name}"))
+}
+
+fn made(parent: &Directory, name: &str) -> Result<Directory> {
+    match parent.make_private(OsStr::new(name)) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            bail!("making {name}: {error}")
+        }
+        _ => root::enter(parent, name).with_context(|| format!("opening {name}")),
+    }
+}
+
+fn remove_if_there(directory: &Directory, name: &str) -> Result<()> {
+    match directory.remove_file(OsStr::new(name)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => bail!("removing {name}: {error}"),
+        _ => Ok(()),
+    }
+}
+
+/// Removes the sets of all BPF programs but this one. Their names are numbers, and so are the names
+/// in them. Objects with other names are not the agent's, and stay.
+fn forget_sets(pins: &Directory, kept: Option<u32>) -> Result<()> {
+    let number = |name: &OsStr| name.to_str()?.parse::<u32>().ok();
+    for name in pins.names() {
+        if number(&name).is_none_or(|it| Some(it) == kept) {
+            continue;
+        }
+        let set = match pins.enter(&name) {
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => continue,
+            entered => {
+                entered.with_context(|| format!("opening the set {}", name.to_string_lossy()))?
+            }
+        };
+        for object in set.names().filter(|name| number(name).is_some()) {
+            set.remove_file(&object).context("removing a pin")?;
+        }
+        let removed = pins.remove_directory(&name);
+        removed.with_context(|| format!("removing the set {}", name.to_string_lossy()))?;
+    }
+    Ok(())
+}

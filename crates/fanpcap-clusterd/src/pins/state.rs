@@ -1,0 +1,155 @@
+//! An agent's state, besides the kernel's objects.
+
+use fanpcap_cluster::Revision;
+
+/// What an agent has to know of its predecessor.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(crate) struct AgentState {
+    /// The BPF program and its maps; `None` before the first.
+    pub(crate) set: Option<ProgramSet>,
+    /// Topologies by the marks of their tables: the one that was switched to last, and the one
+    /// before. The agent may have died before it switched.
+    pub(crate) loaded: Vec<(u32, Revision)>,
+    /// Whether an agent has made the device promiscuous, which was not so before.
+    pub(crate) promiscuous: bool,
+}
+
+/// What a BPF program was made of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ProgramSet {
+    /// The kernel's number of the BPF program.
+    pub(crate) program: u32,
+    /// A hash of the BPF program's code but for the filter, to see whether another one is needed.
+    pub(crate) code: u64,
+    /// Receive queues that it counts apart.
+    pub(crate) lanes: u32,
+    /// Bytes of each packet that it ships; 0 where packets pass.
+    pub(crate) bytes: u16,
+    /// When its counters were 0, in nanoseconds since 1970.
+    pub(crate) since: u64,
+    /// A hash of the filter; 0 without one.
+    pub(crate) filter: u64,
+}
+
+const HEAD: &str = "fanpcap node 1";
+
+impl AgentState {
+    /// The topology whose table has this mark.
+    pub(crate) fn revision(&self, mark: u32) -> Option<Revision> {
+        let found = self.loaded.iter().find(|(known, _)| *known == mark);
+        found.map(|(_, revision)| *revision)
+    }
+
+    /// Notes that the table of a topology is about to have this mark, in the place of `current`.
+    pub(crate) fn begin(&mut self, mark: u32, revision: Revision, current: u32) {
+        self.loaded.retain(|(known, _)| *known == current);
+        self.loaded.push((mark, revision));
+    }
+
+    /// The state as the text of a file.
+    pub(crate) fn text(&self) -> String {
+        let mut text = format!("{HEAD}\n");
+        if let Some(set) = &self.set {
+            let ProgramSet {
+                program,
+                code,
+                lanes,
+                bytes,
+                since,
+                filter,
+            } = set;
+            text += &format!("set {program} {code} {lanes} {bytes} {since}\n");
+            if *filter != 0 {
+                text += &format!("filter {filter}\n");
+            }
+        }
+        for (mark, revision) in &self.loaded {
+            text += &format!("loaded {mark} {revision}\n");
+        }
+        if self.promiscuous {
+            text += "promiscuous\n";
+        }
+        text
+    }
+
+    /// The state in a file; `None` for another text.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        lines.next().filter(|line| *line == HEAD)?;
+        let mut state = Self::default();
+        for line in lines {
+            let words: Vec<&str> = line.split(' ').collect();
+            match words.as_slice() {
+                ["set", program, code, lanes, bytes, since] => {
+                    state.set = Some(ProgramSet {
+                        program: program.parse().ok()?,
+                        code: code.parse().ok()?,
+                        lanes: lanes.parse().ok()?,
+                        bytes: bytes.parse().ok()?,
+                        since: since.parse().ok()?,
+                        filter: 0,
+                    });
+                }
+                ["filter", filter] => state.set.as_mut()?.filter = filter.parse().ok()?,
+                ["loaded", mark, revision] => {
+                    let revision = Revision(revision.parse().ok()?);
+                    state.loaded.push((mark.parse().ok()?, revision));
+                }
+                ["promiscuous"] => state.promiscuous = true,
+                _ => return None,
+            }
+        }
+        Some(state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_is_read_as_it_was_written() {
+        let set = ProgramSet {
+            program: 9,
+            code: u64::MAX,
+            lanes: 16,
+            bytes: 52,
+            since: 7,
+            filter: 0,
+        };
+        let other = ProgramSet { filter: 8, ..set };
+        let loaded = vec![(u32::MAX, Revision(u64::MAX)), (0, Revision(1))];
+        for set in [None, Some(set), Some(other)] {
+            for promiscuous in [false, true] {
+                let loaded = loaded.clone();
+                let state = AgentState {
+                    set,
+                    loaded,
+                    promiscuous,
+                };
+                assert_eq!(AgentState::parse(&state.text()), Some(state));
+            }
+        }
+        for line in ["loaded x 1", "x", "set 1 2 3", "loaded 1"] {
+            assert_eq!(
+                AgentState::parse(&format!("{HEAD}\n{line}")),
+                None,
+                "{line}"
+            );
+        }
+        assert_eq!(AgentState::parse(""), None);
+        assert_eq!(AgentState::parse("fanpcap node 2\n"), None);
+    }
+
+    #[test]
+    fn the_kernels_mark_says_which_topology_is_loaded() {
+        let mut state = AgentState::default();
+        state.begin(1, Revision(10), 0);
+        state.begin(2, Revision(20), 1);
+        assert_eq!(state.revision(1), Some(Revision(10)), "not switched yet");
+        assert_eq!(state.revision(2), Some(Revision(20)));
+        state.begin(3, Revision(30), 2);
+        assert_eq!(state.revision(1), None);
+        assert_eq!(state.revision(2), Some(Revision(20)));
+    }
+}

@@ -1,0 +1,226 @@
+//! One analyzer's records: batches or DiCAP's datagrams; and the connection, which also has the
+//! counts.
+
+use std::io;
+use std::net::SocketAddr;
+use std::ops::AddAssign;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
+
+use fanpcap_cluster::loss_account::Report;
+use fanpcap_cluster::record::{BatchBuilder, CountsEncoder, Head, Record};
+use fanpcap_cluster::{Part, Revision};
+
+use super::RecordTransport;
+use super::secured::lock;
+use super::shipping_thread::{SentBatch, Shared, ShippingThread, WINDOW};
+use crate::dicap;
+use crate::keyring::Keyring;
+
+/// Bytes of a batch over TCP.
+const BATCH: usize = 32 << 10;
+
+/// When this many batches wait for an acknowledgement, only full batches are sent. A quiet node
+/// normally has about twenty waiting; otherwise its small batches would fill the window while its
+/// analyzer is gone.
+const BEHIND: usize = 512;
+
+/// The fate of records.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Shipped {
+    /// Given to the lanes.
+    pub taken: u64,
+    /// Sent; over TCP, acknowledged.
+    pub sent: u64,
+    /// Lost here: an analyzer was slow or out of reach, or there was none.
+    pub lost: u64,
+    /// Connections that broke.
+    pub broken: u64,
+}
+
+impl AddAssign for Shipped {
+    fn add_assign(&mut self, other: Self) {
+        self.taken += other.taken;
+        self.sent += other.sent;
+        self.lost += other.lost;
+        self.broken += other.broken;
+    }
+}
+
+impl Shared {
+    /// These counts, with what the connection has counted.
+    fn added_to(&self, mut counts: Shipped) -> Shipped {
+        counts.sent += self.shipped.load(Ordering::Relaxed);
+        counts.broken += self.broken.load(Ordering::Relaxed);
+        counts
+    }
+}
+
+/// One analyzer's records and counts.
+#[derive(Debug)]
+pub(super) struct AnalyzerQueue {
+    output: RecordOutput,
+    batches: Sender<SentBatch>,
+    shared: Arc<Shared>,
+    thread: JoinHandle<u64>,
+    counts: Shipped,
+}
+
+/// How records leave.
+#[derive(Debug)]
+enum RecordOutput {
+    Batches(BatchBuilder),
+    Dicap(dicap::Sender),
+}
+
+impl AnalyzerQueue {
+    pub(super) fn open(
+        to: SocketAddr,
+        transport: RecordTransport,
+        (head, part): (Head, Part),
+        link: u16,
+        keyring: Arc<Keyring>,
+    ) -> io::Result<Self> {
+        let output = match transport {
+            RecordTransport::Dicap(port) => {
+                let to = SocketAddr::new(to.ip(), port.unwrap_or(to.port()));
+                RecordOutput::Dicap(dicap::Sender::open(to)?)
+            }
+            RecordTransport::Tcp => RecordOutput::Batches(BatchBuilder::new(head, BATCH, link)),
+        };
+        let (batches, receiver) = channel();
+        let shared = Arc::new(Shared::default());
+        let counts = CountsEncoder::new(head, part);
+        let shipping_thread = ShippingThread::new(to, keyring, Arc::clone(&shared), counts);
+        let thread = thread::Builder::new().name("shipping".to_owned());
+        Ok(Self {
+            output,
+            batches,
+            shared,
+            thread: thread.spawn(move || shipping_thread.run(&receiver))?,
+            counts: Shipped::default(),
+        })
+    }
+
+    pub(super) fn push(&mut self, revision: Revision, record: &Record<'_>) {
+        self.counts.taken += 1;
+        match &mut self.output {
+            RecordOutput::Batches(builder) => {
+                let (sequence, first) = (builder.sequence(), builder.first());
+                if let Some(bytes) = builder.push(revision, record) {
+                    let records = builder.first() - first;
+                    self.send(sequence, records, bytes);
+                }
+            }
+            RecordOutput::Dicap(sender) => sender.push(record.captured),
+        }
+    }
+
+    /// Sends what waits; or, `now` not being 0, that there is nothing to send, unless the analyzer
+    /// is far behind.
+    pub(super) fn flush(&mut self, revision: Revision, now: u64) {
+        if now > 0 && self.shared.held.load(Ordering::Relaxed) >= BEHIND {
+            return;
+        }
+        match &mut self.output {
+            RecordOutput::Batches(builder) => {
+                let (sequence, first) = (builder.sequence(), builder.first());
+                let mut batch = builder.flush();
+                if batch.is_none() && now > 0 {
+                    batch = builder.idle(revision, now);
+                }
+                let records = builder.first() - first;
+                if let Some(bytes) = batch {
+                    self.send(sequence, records, bytes);
+                }
+            }
+            RecordOutput::Dicap(sender) => sender.flush(),
+        }
+    }
+
+    /// Sends a report, in place of one that waits.
+    pub(super) fn report(&self, report: &Arc<Report>) {
+        *lock(&self.shared.report) = Some(Arc::clone(report));
+    }
+
+    fn send(&mut self, sequence: u64, records: u64, bytes: Vec<u8>) {
+        let batch = SentBatch {
+            sequence,
+            records,
+            bytes,
+        };
+        let has_room = self.shared.held.fetch_add(1, Ordering::Relaxed) < WINDOW;
+        if has_room && self.batches.send(batch).is_ok() {
+            return;
+        }
+        self.shared.held.fetch_sub(1, Ordering::Relaxed);
+        if let RecordOutput::Batches(builder) = &mut self.output {
+            builder.take_back();
+        }
+        self.counts.lost += records;
+    }
+
+    pub(super) fn shipped(&self) -> Shipped {
+        self.shared.added_to(self.counted())
+    }
+
+    /// What is counted here.
+    fn counted(&self) -> Shipped {
+        let mut counts = self.counts;
+        if let RecordOutput::Dicap(sender) = &self.output {
+            counts.sent += sender.sent;
+            counts.lost += sender.lost;
+        }
+        counts
+    }
+
+    /// What is wrong with the connection, if anything is.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let trouble = lock(&self.shared.trouble);
+        Some(trouble.clone()).filter(|text| !text.is_empty())
+    }
+
+    /// Takes no more records. What was sent is acknowledged later.
+    pub(super) fn retire(self) -> RetiredQueue {
+        RetiredQueue {
+            counts: self.counted(),
+            shared: self.shared,
+            thread: self.thread,
+        }
+    }
+}
+
+/// A lane that takes no more records.
+#[derive(Debug)]
+pub(super) struct RetiredQueue {
+    counts: Shipped,
+    shared: Arc<Shared>,
+    thread: JoinHandle<u64>,
+}
+
+impl RetiredQueue {
+    pub(super) fn shipped(&self) -> Shipped {
+        self.shared.added_to(self.counts)
+    }
+
+    /// Whether all is acknowledged, or given up.
+    pub(super) fn is_done(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Gives up what is not acknowledged within some seconds.
+    pub(super) fn end(&self) {
+        self.shared.ends.store(true, Ordering::Relaxed);
+    }
+
+    /// Waits until all is acknowledged, or given up.
+    pub(super) fn close(self) -> Shipped {
+        self.end();
+        let lost = self.thread.join().unwrap_or(0);
+        let mut counts = self.shared.added_to(self.counts);
+        counts.lost += lost;
+        counts
+    }
+}

@@ -1,0 +1,241 @@
+//! The connection to an analyzer, in a thread of its own: batches are kept until acknowledged, the
+//! newest report until it is sent.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fanpcap_cluster::loss_account::Report;
+use fanpcap_cluster::record::CountsEncoder;
+use fanpcap_terminal::streams;
+
+use super::connection::{CLOSED, Connection, ConnectionError, SILENT};
+use super::secured::lock;
+use crate::keyring::Keyring;
+
+/// Batches that may wait for an acknowledgement, 256 MiB of them: an analyzer acknowledges what it
+/// has written, after about a second. It knows of twice as many whether they came.
+pub(super) const WINDOW: usize = 8192;
+
+/// Batches that are sent before others are taken.
+const BURST: usize = 64;
+
+/// How long the line waits for a batch before it looks for acknowledgements.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Between two attempts to connect.
+const RETRY: Duration = Duration::from_millis(500);
+
+/// After so long without an acknowledgement the connection is given up, and the rest at the end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A batch on its way: its number, its records, its bytes.
+#[derive(Clone, Debug)]
+pub(super) struct SentBatch {
+    pub(super) sequence: u64,
+    pub(super) records: u64,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// What a line's thread and its lane both know.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// The newest report, until it is sent.
+    pub(super) report: Mutex<Option<Arc<Report>>>,
+    /// Batches that wait for an acknowledgement.
+    pub(super) held: AtomicUsize,
+    /// Records that the analyzer has.
+    pub(super) shipped: AtomicU64,
+    /// Connections that were lost.
+    pub(super) broken: AtomicU64,
+    /// Why there is no connection; empty: there is one.
+    pub(super) trouble: Mutex<String>,
+    /// The rest is given up after a while.
+    pub(super) ends: AtomicBool,
+}
+
+/// A connection that is made anew as often as it breaks.
+pub(super) struct ShippingThread {
+    analyzer: SocketAddr,
+    keyring: Arc<Keyring>,
+    shared: Arc<Shared>,
+    counts: CountsEncoder,
+    /// What is not acknowledged, the oldest first.
+    waiting: VecDeque<SentBatch>,
+    /// Batches of `waiting` that were sent over the link.
+    sent: usize,
+    connection: Option<Connection>,
+    /// Not before then there is another connection.
+    next_try: Instant,
+    /// When the link was made.
+    connected: Instant,
+    /// What the analyzer lacked, and when that changed last.
+    heard: (u64, Instant),
+}
+
+impl ShippingThread {
+    pub(super) fn new(
+        analyzer: SocketAddr,
+        keyring: Arc<Keyring>,
+        shared: Arc<Shared>,
+        counts: CountsEncoder,
+    ) -> Self {
+        Self {
+            analyzer,
+            keyring,
+            shared,
+            counts,
+            waiting: VecDeque::new(),
+            sent: 0,
+            connection: None,
+            next_try: Instant::now(),
+            connected: Instant::now(),
+            heard: (0, Instant::now()),
+        }
+    }
+
+    /// Sends what comes until its sender is gone, then what is left; once the line is to end, for
+    /// as long as the patience lasts. Returns the records that the analyzer did not acknowledge.
+    pub(super) fn run(mut self, batches: &Receiver<SentBatch>) -> u64 {
+        let mut is_whole = false;
+        let mut end: Option<Instant> = None;
+        loop {
+            if is_whole {
+                thread::sleep(Duration::from_millis(1));
+            } else {
+                is_whole = self.take(batches).is_err();
+            }
+            // If its lane is gone, nothing can tell the line to end.
+            let is_alone = Arc::strong_count(&self.shared) == 1;
+            if is_whole && (is_alone || self.shared.ends.load(Ordering::Relaxed)) {
+                end.get_or_insert_with(|| Instant::now() + PATIENCE);
+            }
+            self.heed();
+            self.send();
+            let is_over = self.waiting.is_empty() || end.is_some_and(|end| Instant::now() > end);
+            if is_whole && is_over {
+                if let Some(connection) = self.connection.take() {
+                    let (lacks, _) = connection.close();
+                    self.forget(lacks);
+                }
+                return self.waiting.iter().map(|batch| batch.records).sum();
+            }
+        }
+    }
+
+    /// Takes the batches that come. Waits for one if there is nothing to send. An error: the sender
+    /// is gone.
+    fn take(&mut self, batches: &Receiver<SentBatch>) -> Result<(), RecvTimeoutError> {
+        let is_busy = self.connection.is_some() && self.sent < self.waiting.len();
+        let wait = if is_busy { Duration::ZERO } else { LOOK };
+        match batches.recv_timeout(wait) {
+            Ok(batch) => self.waiting.push_back(batch),
+            Err(RecvTimeoutError::Timeout) => return Ok(()),
+            Err(gone) => return Err(gone),
+        }
+        self.waiting.extend(batches.try_iter());
+        Ok(())
+    }
+
+    /// Sends the report, and some of the batches that were not sent yet.
+    fn send(&mut self) {
+        let Some(connection) = &mut self.connection else {
+            return;
+        };
+        let report = lock(&self.shared.report).take();
+        let sent = report.map_or(Ok(()), |report| {
+            connection.send(&self.counts.encode(&report))
+        });
+        if let Err(error) = sent {
+            return self.hang_up(error.into());
+        }
+        for batch in self.waiting.iter().skip(self.sent).take(BURST) {
+            if let Err(error) = connection.send(&batch.bytes) {
+                return self.hang_up(error.into());
+            }
+            self.sent += 1;
+        }
+    }
+
+    /// Drops what is acknowledged; connects where there is no connection.
+    fn heed(&mut self) {
+        let Some(connection) = &mut self.connection else {
+            // An analyzer ends connections that bring nothing.
+            let has_work = !self.waiting.is_empty() || lock(&self.shared.report).is_some();
+            if has_work && Instant::now() >= self.next_try {
+                self.connect();
+            }
+            return;
+        };
+        let (lacks, is_over) = (connection.lacks(), connection.is_over());
+        self.forget(lacks);
+        if is_over {
+            self.hang_up(ConnectionError(CLOSED.to_owned()));
+        } else if lacks != self.heard.0 || self.waiting.is_empty() {
+            self.heard = (lacks, Instant::now());
+            // A connection without batches is refused at once, or not at all.
+            if lacks > 0 || self.connected.elapsed() > PATIENCE {
+                self.trouble().clear();
+            }
+        } else if self.heard.1.elapsed() > PATIENCE {
+            self.hang_up(ConnectionError(SILENT.to_owned()));
+        }
+    }
+
+    /// Forgets the batches that the analyzer has.
+    fn forget(&mut self, lacks: u64) {
+        while let Some(batch) = self.waiting.front().filter(|it| it.sequence < lacks) {
+            let records = batch.records;
+            self.shared.shipped.fetch_add(records, Ordering::Relaxed);
+            self.shared.held.fetch_sub(1, Ordering::Relaxed);
+            self.waiting.pop_front();
+            self.sent = self.sent.saturating_sub(1);
+        }
+    }
+
+    /// Ends the connection. If the analyzer has not given a reason, it is `otherwise`.
+    fn hang_up(&mut self, otherwise: ConnectionError) {
+        if let Some(connection) = self.connection.take() {
+            let (lacks, error) = connection.close();
+            self.forget(lacks);
+            self.say(error.unwrap_or(otherwise));
+            self.shared.broken.fetch_add(1, Ordering::Relaxed);
+        }
+        self.next_try = Instant::now() + RETRY;
+    }
+
+    /// Connects. All that is not acknowledged is sent again.
+    fn connect(&mut self) {
+        match Connection::open(self.analyzer, &self.keyring) {
+            Ok(connection) => {
+                self.connection = Some(connection);
+                self.counts.restart();
+                self.sent = 0;
+                self.connected = Instant::now();
+                self.heard = (0, Instant::now());
+            }
+            Err(error) => {
+                self.say(error);
+                self.next_try = Instant::now() + RETRY;
+            }
+        }
+    }
+
+    /// Says why there is no connection, once.
+    fn say(&mut self, ConnectionError(error): ConnectionError) {
+        let said = format!("analyzer {}: {error}", self.analyzer);
+        let mut trouble = self.trouble();
+        if *trouble != said {
+            streams::note(&format!("fanpcap node: {said}\n"));
+            *trouble = said;
+        }
+    }
+
+    fn trouble(&self) -> MutexGuard<'_, String> {
+        lock(&self.shared.trouble)
+    }
+}
