@@ -32,7 +32,7 @@ const SESSIONS: usize = 1024;
 /// Nodes that are followed at once: a cluster's, and as many that have left it.
 const MOST_NODES: usize = 2 * NODES;
 
-/// Upper limit for the bytes that wait, so that 32 bits can count them.
+/// Most bytes that may wait: 32 bits can count them.
 const MOST_HELD: usize = 1 << 31;
 
 /// A node that was silent for this many nanoseconds no longer influences the cluster's time, and
@@ -67,17 +67,17 @@ const LATE: u64 = 120_000_000_000;
 /// Why a batch was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// It is another cluster's.
+    /// The batch is another cluster's.
     Cluster,
-    /// The analyzer follows as many nodes or sessions as it can.
+    /// The analyzer already follows as many nodes or sessions as it can.
     Full,
-    /// The batch came before.
+    /// The batch is a repeat.
     Again,
-    /// It is too old to know whether it came before.
+    /// The batch is so old that the analyzer can't know whether it is a repeat.
     Old,
 }
 
-/// A packet of the cluster's.
+/// A packet that the analyzer delivers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Delivered<'a> {
     /// The node that captured it.
@@ -88,7 +88,7 @@ pub struct Delivered<'a> {
     pub revision: Revision,
     /// The packet.
     pub record: Record<'a>,
-    /// It came too late to stand in order.
+    /// The record came too late to be delivered in order.
     pub late: bool,
 }
 
@@ -101,23 +101,23 @@ pub struct Analyzer {
     settings: AnalyzerSettings,
     streams: BTreeMap<SessionKey, Stream>,
     numbers: BTreeMap<NodeId, u16>,
-    /// By number: the node, and when it was heard last.
+    /// By the analyzer's number of the node: its id, and when its last batch came.
     nodes: Vec<(NodeId, u64)>,
     timeline: Timeline,
     rules: Rules,
 }
 
-/// What decides about a record.
+/// Decides whether a record is delivered.
 #[derive(Debug)]
 struct Rules {
     skew: u64,
     topologies: TopologyHistory,
     deduplicator: Deduplicator,
-    /// For each bucket the time in which it moved.
+    /// For each bucket the last time in which it moved: from, to.
     moved: Vec<(u64, u64)>,
-    /// All topologies of until then are known.
+    /// All topologies up to this time are known.
     known: u64,
-    /// Stamps before do not count in `doubles` and `refused`.
+    /// Records with earlier stamps are not counted in `doubles` and `refused`.
     since: u64,
     doubles: Box<Counts>,
     refused: Box<Counts>,
@@ -125,7 +125,7 @@ struct Rules {
 }
 
 impl Analyzer {
-    /// An analyzer that has nothing yet.
+    /// An analyzer without records.
     pub fn new(settings: AnalyzerSettings) -> Self {
         let hold = settings.hold.min(SPAN - SPAN / 8);
         Self {
@@ -158,15 +158,15 @@ impl Analyzer {
         self.rules.topologies.follow(revision, topology);
     }
 
-    /// All topologies that the cluster had until `time` are known, in nanoseconds since 1970. An
-    /// earlier record by any other topology is refused once it has waited. A later record is
-    /// accepted, because the analyzer may be cut off from the coordination engine.
+    /// All topologies of the cluster up to `time`, in nanoseconds since 1970, are known. An earlier
+    /// record by an unknown topology is refused after it has waited. A later record is accepted,
+    /// because the analyzer may be cut off from the coordination engine.
     pub fn know(&mut self, time: u64) {
         self.rules.known = self.rules.known.max(time);
     }
 
-    /// Counts doubles and refused records by bucket anew, from `time` on, in nanoseconds since
-    /// 1970.
+    /// Sets the counters of doubles and refused records to 0, and counts from `time` on, in
+    /// nanoseconds since 1970.
     pub fn count_from(&mut self, time: u64) {
         self.rules.since = time;
         self.rules.doubles.fill(0);
@@ -177,7 +177,7 @@ impl Analyzer {
     ///
     /// # Errors
     ///
-    /// The batch was refused, which is counted.
+    /// The batch was refused; a counter says so.
     pub fn take(&mut self, batch: &Batch<'_>, now: u64) -> Result<(), Refusal> {
         let taken = self.admit(batch, now);
         self.timeline
@@ -231,8 +231,8 @@ impl Analyzer {
         Ok(number)
     }
 
-    /// Forgets the node that was silent longest, once none of its doubles can come. Returns its
-    /// place.
+    /// Forgets the node that has been silent longest, if no double of its packets can come any
+    /// more. Returns its number.
     fn forget_node(&mut self, now: u64) -> Result<usize, Refusal> {
         let oldest = self.nodes.iter().enumerate();
         let oldest = oldest.min_by_key(|(_, (_, heard))| *heard);
@@ -253,8 +253,8 @@ impl Analyzer {
         Ok(at)
     }
 
-    /// Ends the session that was silent longest, if there is no room for one more. Its records
-    /// count as another session's of the node.
+    /// Ends the session that has been silent longest, if there are [`SESSIONS`] of them. Its
+    /// records count as another session's of the node.
     fn make_room(&mut self, now: u64) -> Result<(), Refusal> {
         if self.streams.len() < SESSIONS {
             return Ok(());
@@ -311,8 +311,8 @@ impl Analyzer {
         self.rules.topologies.note(node, revision, first);
     }
 
-    /// Gives out all records that have waited long enough, the oldest first. `now` is in
-    /// nanoseconds since 1970, as it was for [`take`](Self::take).
+    /// Delivers all records that have waited long enough, the oldest first. `now` is in nanoseconds
+    /// since 1970, as it was for [`take`](Self::take).
     pub fn release(&mut self, now: u64, mut give: impl FnMut(&Delivered<'_>)) {
         let until = self.time(now).saturating_sub(self.settings.hold);
         let (rules, nodes) = (&mut self.rules, &self.nodes);
@@ -329,20 +329,20 @@ impl Analyzer {
         rules.forget(self.timeline.due());
     }
 
-    /// Grows while records are given out ([`release`](Self::release)).
+    /// The number of delivered time slots. It only grows ([`release`](Self::release)).
     pub fn given(&self) -> u64 {
         self.timeline.given()
     }
 
-    /// What [`given`](Self::given) is at least once all records that came of a batch's session by
-    /// now have been given out or refused. Never less than before, of one session.
+    /// The value that [`given`](Self::given) reaches when all records of the batch's session that
+    /// have come are delivered or refused. For one session this value never shrinks.
     pub fn due(&self, batch: &Head) -> u64 {
         let session = (batch.node, batch.boot, batch.session);
         let stream = self.streams.get(&session);
         stream.map_or(0, |stream| stream.until)
     }
 
-    /// Gives out everything, as before an end.
+    /// Delivers all records, because the analyzer ends.
     pub fn flush(&mut self, mut give: impl FnMut(&Delivered<'_>)) {
         let (rules, nodes) = (&mut self.rules, &self.nodes);
         let mut judge = |held: &WaitingRecord, captured: &[u8]| {
@@ -370,12 +370,12 @@ impl Analyzer {
         now.saturating_add_signed(*ahead.select_nth_unstable(at).1)
     }
 
-    /// Whether more bytes wait than may: [`release`](Self::release) is due at once.
+    /// Whether more bytes wait than allowed. Then call [`release`](Self::release) at once.
     pub fn is_full(&self) -> bool {
         self.timeline.bytes() > self.settings.most_held
     }
 
-    /// A topology that records were captured by and that is newer than all that are known.
+    /// A revision of records that is newer than all known topologies.
     pub fn unheard(&self) -> Option<Revision> {
         self.rules.topologies.unheard()
     }
@@ -399,7 +399,7 @@ impl Analyzer {
 }
 
 impl Rules {
-    /// Gives a record out, or counts why not.
+    /// Delivers a record, or counts why it is refused.
     fn judge(
         &mut self,
         held: &WaitingRecord,
@@ -458,7 +458,7 @@ impl Rules {
         });
     }
 
-    /// Forgets what no record after `time` can have to do with.
+    /// Forgets what is not needed for records after `time`.
     fn forget(&mut self, time: u64) {
         self.deduplicator.forget(time);
         let time = time.saturating_sub(2 * self.skew);

@@ -12,14 +12,14 @@ use fanpcap_select::{Filter, Key, Selection};
 use crate::identity::{NodeId, Revision};
 use crate::topology::Topology;
 
-/// What a node says of itself.
+/// A node's announcement: its id, weight, address and settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Announcement {
     /// Which node.
     pub node: NodeId,
     /// Drawn at random when the node's machine booted: two machines with one id differ in it.
     pub boot: u64,
-    /// How many buckets it is due, compared with the others.
+    /// Its share of the buckets, compared with the other nodes' weights.
     pub weight: u16,
     /// Where it may be reached on the control network.
     pub address: SocketAddr,
@@ -34,7 +34,7 @@ pub struct Setup {
     pub version: Version,
     /// In capture mode, the bytes of each packet that are sent; `None`: distribution mode.
     pub header: Option<u16>,
-    /// What its settings say that packets are selected by. It selects by the topology's.
+    /// The selection key in its settings, for operators: the node uses the topology's key.
     pub key: Key,
 }
 
@@ -52,8 +52,8 @@ impl fmt::Display for Version {
 impl FromStr for Version {
     type Err = ParseIntError;
 
-    /// Reads `1.2.3`. What is behind the third number, as in `1.2.3-rc1`, is left out; a number
-    /// that lacks is 0.
+    /// Reads `1.2.3`. Ignores what is behind the third number, as in `1.2.3-rc1`. A missing number
+    /// is 0.
     fn from_str(text: &str) -> Result<Self, ParseIntError> {
         let mut version = [0; 3];
         let numbers = text.split(['-', '+']).next().unwrap_or_default();
@@ -71,10 +71,10 @@ pub enum NodeEvent {
     Topology(Revision, Box<Topology>),
     /// The cluster does not take this node.
     Refused(Refusal),
-    /// Whether the engine is in reach. A node that is cut off goes on as before.
+    /// Whether the node reaches the engine. A node that is cut off goes on capturing.
     Reach(bool),
-    /// The engine has not answered since the node began; or it refuses what the node asks, though
-    /// it did not before: a password, a permission, a certificate. What to tell the operator.
+    /// The engine has never answered this node; or it now refuses the node's password, permission
+    /// or certificate. The text is for the operator.
     Denied(String),
 }
 
@@ -102,27 +102,28 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// A node that the engine holds for alive.
+/// A node that is alive, according to the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LiveNode {
-    /// What it says of itself.
+    /// The node's announcement.
     pub announcement: Announcement,
-    /// The newest topology that it captures by.
+    /// The newest topology that the node has acknowledged.
     pub acknowledged: Option<Revision>,
 }
 
-/// What the operator wants.
+/// The settings of the cluster, and the operator's changes by `drain` and `weight`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct DesiredState {
     /// How packets are selected.
     pub selection: Selection,
     /// Where records go; empty in distribution mode.
     pub analyzers: Vec<SocketAddr>,
-    /// Which packets are captured; `None`: all. The active coordinator has it of its own settings.
+    /// Which packets are captured; `None`: all. It comes from the active coordinator's own
+    /// settings.
     pub filter: Option<Filter>,
-    /// Nodes that are to have no buckets.
+    /// Nodes that get no buckets.
     pub drained: BTreeSet<NodeId>,
-    /// Weights that count in the place of what nodes say.
+    /// Weights that replace the ones that nodes announce.
     pub weights: BTreeMap<NodeId, u16>,
 }
 
@@ -135,21 +136,21 @@ pub struct View {
     pub live: Vec<LiveNode>,
     /// The cluster's topology.
     pub topology: Option<(Revision, Box<Topology>)>,
-    /// Whether nodes may capture by a newer topology, which nobody has any more. They come back to
-    /// this one only if it is written again.
+    /// Whether nodes may capture by a newer topology that is lost. They follow the known topology
+    /// only after it is written again with a greater revision.
     pub is_outrun: bool,
-    /// What the operator wants.
+    /// The settings of the cluster, and the operator's changes by `drain` and `weight`.
     pub desired: DesiredState,
 }
 
-/// How a cluster is.
+/// A cluster's state, for the operator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClusterStatus {
     /// What the coordinator sees.
     pub view: View,
     /// Which coordinator leads, as it calls itself; `None` if none does.
     pub leader: Option<String>,
-    /// What an operator should know or do, a sentence each.
+    /// Sentences on what the operator should know or do.
     pub notes: Vec<String>,
 }
 
@@ -159,14 +160,14 @@ pub struct ClusterStatus {
 pub enum WriteError {
     /// Another coordinator leads.
     NotLeading,
-    /// The cluster's topology is another by now. Poll, then plan anew.
+    /// The cluster's topology has changed. Poll, then plan again.
     Changed,
-    /// The engine was out of reach afterwards: it may have the topology. Poll, then plan anew.
+    /// The connection to the engine broke: the engine may have stored the topology. Poll, then plan
+    /// again.
     Unknown,
-    /// The coordinator could not store the topology, so nobody hears of it. It is stored and sent
-    /// later, or never.
+    /// The coordinator could not write its file, and so did not send the topology. It tries again.
     Unstored,
-    /// The engine does not serve: what it refuses, or which system call failed.
+    /// The engine refused the request, or a system call failed.
     Engine(Box<dyn Error + Send + Sync>),
 }
 

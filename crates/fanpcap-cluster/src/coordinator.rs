@@ -1,23 +1,22 @@
-//! The coordinator: writes topologies, according to the living nodes and the operator's wishes.
+//! The coordinator: writes topologies, from the live nodes and the operator's settings.
 //!
 //! It gets the engine's [`View`] and returns the next topology to write. All state that must
-//! survive is in the topology itself. So a new leader continues where the old one stopped, even
-//! within a union. The engine writes only if the topology is still the one that the coordinator
-//! saw.
+//! outlast a leader is in the topology. So a new leader continues where the old one stopped, even
+//! in a union. The engine writes only if the topology is still the one that the coordinator saw.
 //!
-//! These rules decide what is written:
+//! The rules:
 //!
 //! * A change begins with a union and ends with a stable topology, once all nodes that get buckets
 //!   capture by the union, and [`Timing::dwell`] has passed since. Dead nodes get no buckets: a
 //!   death is a separate change. A living node that does not answer keeps the union open.
-//! * A change during a change gives the union another goal. See [`reshape`].
+//! * A change during a union gives the union another target. See [`reshape`].
 //! * A newcomer waits for its hold-down. A node that leaves and returns waits longer each time.
 //! * When more than a third of the nodes, and at least two, are gone within [`Timing::lease`], none
 //!   of them counts as dead: more likely the engine has lost them. This ends when they are back, or
 //!   when the operator drains the missing nodes. If at least half of the nodes are heard, it also
 //!   ends when the others were away for [`Timing::outlast`].
 //! * A new leader ignores absences until it has led for [`Timing::lease`].
-//! * Without any node that lives and has a weight, nothing changes.
+//! * If no live node has a weight, nothing changes.
 //! * If nodes may follow a newer topology that is lost, the known topology is written again:
 //!   otherwise those nodes would follow the lost one until something else changes.
 
@@ -44,33 +43,33 @@ use acknowledgements::Acknowledgements;
 pub use messages::{Change, Condition, Stage};
 use presence::SeenNodes;
 
-/// Call [`Coordinator::step`] at least this often. Of a longer pause, only twice this counts as
-/// time.
+/// Call [`Coordinator::step`] at least this often. A longer pause counts as two ticks at most.
 pub const TICK: Duration = Duration::from_millis(100);
 
-/// How long a union of packets in turn lasts at least: until the update in the stream has come.
+/// How long a union lasts at least if packets are captured in turn: until the update in the stream
+/// has come.
 const UPDATE: Duration = Duration::from_secs(2);
 
-/// How long a node must be absent before it loses its buckets, beyond the lease. Nodes that the
-/// engine loses together are seen together then.
+/// How long a node must be absent before it loses its buckets, beyond the lease. So nodes that the
+/// engine loses at the same time are counted together.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// After how long a union that does not end is reported.
+/// A union that lasts longer is reported.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long a coordinator waits for what.
+/// A coordinator's times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Timing {
-    /// After how long without a sign of life the engine holds a node for dead.
+    /// How long a node may be silent before the engine counts it as dead.
     pub lease: Duration,
-    /// How long nodes that vanished at once must stay away before they count as dead, if at least
-    /// half of the nodes are heard.
+    /// How long nodes that disappeared together must stay away before they count as dead, if at
+    /// least half of the nodes are heard.
     pub outlast: Duration,
     /// How long a node that was gone must live before it gets buckets. It doubles with each further
     /// departure.
     pub hold_down: Duration,
-    /// How long a union lasts after all its gainers capture: longer than any packet waits in a
-    /// node's receive queue.
+    /// How long a union lasts after all nodes that gain buckets capture by it: longer than any
+    /// packet waits in a node's receive queue.
     pub dwell: Duration,
 }
 
@@ -96,12 +95,12 @@ pub struct Write {
     pub change: Change,
 }
 
-/// What comes of a step.
+/// The result of a step.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Step {
-    /// What to write, if anything. Until the view has it, the next steps say it again.
+    /// The topology to write, if any. The next steps return it again until the view has it.
     pub write: Option<Write>,
-    /// What holds now and did not at the last step.
+    /// Conditions that did not hold at the last step.
     pub notes: Vec<Condition>,
 }
 
@@ -111,21 +110,22 @@ pub struct Coordinator {
     timing: Timing,
     /// When the last step was.
     last: Option<Duration>,
-    /// The coordinator's own time: counts what passes between steps, and trusts no jump of a clock.
+    /// The coordinator's own time: the sum of the times between steps. A jump of the clock changes
+    /// it by two ticks at most.
     now: Duration,
-    /// Since when it leads.
+    /// When it began to lead.
     leads: Option<Duration>,
     presences: SeenNodes,
     absences: Absences,
     acknowledgements: Acknowledgements,
-    /// What the topology in force is the goal of.
+    /// The inputs that the current topology was computed from.
     served: Option<TargetInputs>,
-    /// What holds now, for an operator to know.
+    /// The conditions that hold now, for the operator.
     conditions: BTreeSet<Condition>,
 }
 
 impl Coordinator {
-    /// A coordinator that has seen nothing yet.
+    /// A coordinator that stands by and has not seen a view.
     pub fn new(timing: Timing) -> Self {
         Self {
             timing,
@@ -140,13 +140,13 @@ impl Coordinator {
         }
     }
 
-    /// What holds now, for an operator to know.
+    /// The conditions that hold now, for the operator.
     pub fn conditions(&self) -> impl Iterator<Item = &Condition> {
         self.conditions.iter()
     }
 
-    /// Looks at the engine's view at the time `now`, which must be from a clock that is not set:
-    /// `CLOCK_MONOTONIC`. A jump of the clock counts as two ticks at most.
+    /// Takes the engine's view at the time `now` of a clock that only runs forward
+    /// (`CLOCK_MONOTONIC`). A jump of the clock counts as two ticks at most.
     pub fn step(&mut self, view: &View, now: Duration) -> Step {
         let last = self.last.replace(now).unwrap_or(now);
         self.now += now.saturating_sub(last).min(2 * TICK);
@@ -162,7 +162,7 @@ impl Coordinator {
         Step { write, notes }
     }
 
-    /// Forgets what it saw as the leader: it sees no more who lives.
+    /// Forgets what it saw as the leader: a standby does not see which nodes live.
     fn stand_by(&mut self) {
         self.leads = None;
         self.presences = SeenNodes::default();
@@ -178,7 +178,7 @@ impl Coordinator {
         let Some((revision, topology)) = &view.topology else {
             return self.begin_cluster(view);
         };
-        let is_known = self.acknowledgements.are_to(*revision);
+        let is_known = self.acknowledgements.are_of(*revision);
         if let Some(error) = topology.check().err().filter(|_| !is_known) {
             self.conditions.insert(Condition::BadTopology(error));
             return None;
@@ -199,7 +199,7 @@ impl Coordinator {
         self.change(view, members, &absent)
     }
 
-    /// The union that begins a change, if the topology in force is not on its way to the goal.
+    /// The union that begins a change, if the current topology does not lead to the target.
     fn change(
         &mut self,
         view: &View,
@@ -225,10 +225,10 @@ impl Coordinator {
             self.served = Some(served);
             return None;
         }
-        let is_ripening = self
+        let is_dwelling = self
             .acknowledgements
-            .is_ripening(self.now, self.timing.dwell);
-        if is_ripening && owners_are_absent(topology, absent) {
+            .is_dwelling(self.now, self.timing.dwell);
+        if is_dwelling && owners_are_absent(topology, absent) {
             return None;
         }
         let next = reshape::begin(topology, &target, absent, |node| {
@@ -237,7 +237,8 @@ impl Coordinator {
         Some(write(next, *revision, topology, absent))
     }
 
-    /// The goal for these members; notes if there is nobody to give a bucket to.
+    /// The target for these members. Without any member that has a weight, adds the condition
+    /// `Nobody`.
     fn target(&mut self, view: &View, members: &[Member]) -> Option<ChangeTarget> {
         let topology = view.topology.as_ref().map(|(_, topology)| &**topology);
         let desired = &view.desired;
@@ -248,7 +249,7 @@ impl Coordinator {
         target.map(|target| target.filtered(desired.filter.as_ref()))
     }
 
-    /// The first topology, for the nodes that have lived through their hold-down.
+    /// The first topology, for the nodes whose hold-down is over.
     fn begin_cluster(&mut self, view: &View) -> Option<Write> {
         let ready = |live: &&LiveNode| self.presences.is_admitted(live, self.now, &self.timing);
         let members = view.live.iter().filter(ready);
@@ -304,8 +305,8 @@ impl Coordinator {
         absent
     }
 
-    /// Who shares the buckets: the topology's nodes that are not held for dead, and newcomers that
-    /// have lived through their hold-down.
+    /// The nodes that share the buckets: the topology's nodes that do not count as dead, and
+    /// newcomers whose hold-down is over.
     fn members(
         &mut self,
         view: &View,
@@ -324,7 +325,8 @@ impl Coordinator {
         }
         for live in &view.live {
             let Member { node, weight } = member(live, &view.desired);
-            // A union for its death, begun by a leader that did not hear it, counts for nothing.
+            // If a leader that did not hear this node has begun a union for its death, the node
+            // still takes part.
             let takes_part = topology
                 .entry(node)
                 .is_some_and(|entry| entry.weight > 0 || !self.presences.was_gone(node));
@@ -348,7 +350,7 @@ impl Coordinator {
         topology.new_owners.is_some() && self.acknowledgements.are_complete(self.now, dwell)
     }
 
-    /// Notes what keeps the topology from being what all wait for.
+    /// Adds the conditions on what delays the change.
     fn report_waiting(&mut self, topology: &Topology, members: &[Member]) {
         let has_place = |member: &&Member| topology.entry(member.node).is_some();
         let outside = members.len() - members.iter().filter(has_place).count();
@@ -362,7 +364,7 @@ impl Coordinator {
     }
 }
 
-/// What decides the goal. While it is the same, the goal is.
+/// The inputs of the target. While they are equal, the target is equal.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct TargetInputs {
     revision: Revision,
@@ -372,7 +374,7 @@ struct TargetInputs {
     filter: Option<Filter>,
 }
 
-/// The share of a live node, as the operator or else the node itself has it.
+/// A live node with its weight: the operator's, or else the node's own.
 fn member(live: &LiveNode, desired: &DesiredState) -> Member {
     let LiveNode { announcement, .. } = live;
     let node = announcement.node;
@@ -398,7 +400,7 @@ fn write(
     }
 }
 
-/// Whether an absent node is the owner of a bucket that moves.
+/// Whether an absent node owns a bucket that moves.
 fn owners_are_absent(topology: &Topology, absent: &BTreeSet<NodeId>) -> bool {
     let owning = |entry: &&NodeEntry| topology.owners.contains(&Some(entry.slot));
     let mut owners = topology.nodes.iter().filter(owning);

@@ -1,9 +1,8 @@
 //! DiCAP's datagram: the first 52 bytes of 28 packets, and nothing else.
 //!
-//! The paper leaves open what a node sends when it ends with fewer than 28. Here a datagram of
-//! fewer headers is shorter. A packet of fewer than 52 bytes is filled up with zeros. Times,
-//! lengths and sequence numbers are not in the format, so an analyzer can't count what was lost on
-//! the way.
+//! The paper leaves open what a node sends when it ends with fewer than 28 headers. Here such a
+//! datagram is shorter. A packet of fewer than 52 bytes is filled up with zeros. Times, lengths and
+//! sequence numbers are not in the format, so an analyzer can't count what was lost on the way.
 
 /// Bytes that the paper keeps of a packet.
 pub const HEADER_BYTES: usize = 52;
@@ -46,8 +45,8 @@ impl DatagramBuilder {
     }
 }
 
-/// The headers of a datagram, in order; `None`: it is empty, too long, or does not end with a
-/// header.
+/// The headers of a datagram, in order; `None`: the datagram is empty, too long, or has an
+/// incomplete header.
 pub fn headers_of(datagram: &[u8]) -> Option<std::slice::ChunksExact<'_, u8>> {
     let length = datagram.len();
     let is_whole = (1..=DATAGRAM_BYTES).contains(&length) && length % HEADER_BYTES == 0;

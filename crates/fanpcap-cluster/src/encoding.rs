@@ -13,7 +13,7 @@
 //! | 4096 | the owner's slot of each bucket |
 //! | 1 | phase: 0 stable, 1 union; a stable topology ends here |
 //! | 512 | which buckets move: bucket `b` is bit `b % 8` of byte `b / 8` |
-//! | 1 each | the slot of the next owner of each bucket that moves |
+//! | 1 each | the slot of the new owner of each bucket that moves |
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -74,8 +74,8 @@ impl Topology {
         to
     }
 
-    /// Reads a topology that [`Topology::encode`] has written; `None`: the bytes are none that
-    /// nodes can follow, or of another version.
+    /// Reads a topology that [`Topology::encode`] has written; `None`: the bytes are no valid
+    /// topology, or of another version.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let mut from = Reader(bytes);
         let filter = match from.byte()? {

@@ -1,4 +1,4 @@
-//! What names a node, and what orders topologies.
+//! Node ids, and the revisions of topologies.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// Orders all topologies that a cluster ever had: the greater is the newer.
+/// Orders all topologies of a cluster: the newer one has the greater revision.
 ///
 /// etcd's `mod_revision`, or the coordinator's term (upper half) and a count that begins anywhere
 /// (lower half). Every batch has it, so an analyzer recognizes records of a node that has lost its

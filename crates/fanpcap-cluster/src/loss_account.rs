@@ -1,12 +1,13 @@
-//! What nodes count, and what of the traffic the cluster lost by that.
+//! Computes the packets that the cluster lost from the nodes' counters.
 //!
-//! All nodes see the whole mirrored link, so each node is a witness of what there was to capture.
-//! The loss of a bucket is the largest number of packets that a node saw in it, less what its
+//! All nodes see the whole mirrored link, so each node is an observer: its counters say what there
+//! was to capture. A **run** is the time from when a node's counters were 0 until they are reset or
+//! lost. The loss of a bucket is the largest number of packets that a node saw in it, less what its
 //! owners captured, plus what two of them captured. A packet that reached no node's port is in no
 //! count.
 //!
-//! Nodes are not asked at one instant, so a number is a [`Span`] while packets come. The span is as
-//! wide as what came between two reports. At rest it has no width.
+//! Nodes read their counters at different times, so a number is a [`Span`] while packets come. The
+//! span is as wide as the number of packets between two reports. Without traffic it is exact.
 
 mod report;
 mod span;

@@ -1,9 +1,9 @@
-//! A capture node's side: which table it loads next, and what it acknowledges.
+//! A capture node: which table it loads next, and which topologies it acknowledges.
 //!
 //! A node is fail-static. It changes its captured buckets for one reason only: a valid topology
 //! that is newer than its own. Without an engine, after a refusal, or with a topology that is no
-//! good, it goes on. A newer topology in which the node has no seat takes all buckets from it:
-//! their owners capture already.
+//! good, it goes on. A newer topology without the node takes all buckets from it: their owners
+//! capture already.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -22,31 +22,31 @@ mod tests;
 /// After how long a table that could not be loaded is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// What a node captures by a topology.
+/// What a node captures, according to a topology.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Assignment {
     /// The topology's revision. It is in every record.
     pub revision: Revision,
     /// The topology's epoch.
     pub epoch: u64,
-    /// The node's slot; `None` if the topology has no seat for it.
+    /// The node's slot; `None` if the node is not in the topology.
     pub slot: Option<Slot>,
     /// How packets are selected.
     pub selection: Selection,
     /// Which buckets are the node's.
     pub claims: Claims,
-    /// Which are its after the union; `None` by a stable topology.
+    /// Which buckets are the node's after the union; `None` for a stable topology.
     pub target: Option<Claims>,
     /// Where records go, by bucket; empty in distribution mode.
     pub analyzers: Vec<SocketAddr>,
-    /// Which of its packets it captures; `None`: all.
+    /// Which packets of its buckets it captures; `None`: all.
     pub filter: Option<Filter>,
 }
 
 /// What a node has to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Command {
-    /// Capture by these orders from now on, then say [`Node::loaded`].
+    /// Capture by this assignment from now on, then call [`Node::loaded`].
     Load(Box<Assignment>),
     /// Tell the engine that the node captures by the topology of this revision.
     Acknowledge(Revision),
@@ -54,7 +54,7 @@ pub enum Command {
     Say(NodeNotice),
 }
 
-/// What an operator should know of a node.
+/// A message to the node's operator.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NodeNotice {
     /// The engine offers a topology that is older than the one the node captures by.
@@ -68,11 +68,11 @@ pub enum NodeNotice {
     Bad(Revision, TopologyError),
     /// Two topologies have one revision. The node keeps the first.
     Ambiguous(Revision),
-    /// The node has no seat in the topology, and captures nothing by it.
+    /// The node is not in the topology, and captures nothing by it.
     Unseated(Revision),
     /// The cluster does not take the node. It keeps what it has.
     Refused(Refusal),
-    /// The engine is out of reach, or in reach again. The node keeps what it has.
+    /// Whether the node reaches the engine. The node keeps what it has.
     Reach(bool),
     /// The engine does not answer or refuses, and why. The node keeps what it has.
     Denied(String),
@@ -120,7 +120,7 @@ pub struct Node {
     id: NodeId,
     /// The topology that the node captures by.
     current: Option<Revision>,
-    /// Whether this agent has loaded its table. An earlier agent's is loaded once more.
+    /// Whether this agent has loaded the table. A table of an earlier agent is loaded once more.
     is_own: bool,
     /// The newest topology that it accepted.
     accepted: Option<(Revision, Box<Topology>)>,
@@ -165,7 +165,7 @@ impl Node {
         }
     }
 
-    /// Notes that the orders of this revision are in force. Returns what to do next.
+    /// Notes that the assignment of this revision is loaded. Returns what to do next.
     pub fn loaded(&mut self, revision: Revision) -> Vec<Command> {
         self.loading = None;
         self.current = Some(revision);
@@ -175,7 +175,7 @@ impl Node {
         commands
     }
 
-    /// Notes at the time `now` that the orders of this revision could not be loaded.
+    /// Notes at the time `now` that the assignment of this revision could not be loaded.
     pub fn not_loaded(&mut self, revision: Revision, now: Duration) -> Vec<Command> {
         self.loading = None;
         self.retry = Some(now.saturating_add(RETRY));

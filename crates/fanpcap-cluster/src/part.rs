@@ -7,25 +7,25 @@ use fanpcap_buckets::layout::BUCKETS;
 /// The buckets of one of several analyzers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
-    /// The analyzer's place among all, below `count`.
-    place: u16,
+    /// The analyzer's index, below `count`.
+    index: u16,
     /// The number of analyzers.
     count: u16,
 }
 
 impl Part {
     /// All buckets.
-    pub const WHOLE: Self = Self { place: 0, count: 1 };
+    pub const WHOLE: Self = Self { index: 0, count: 1 };
 
-    /// The part of analyzer number `place` of `count`. `None`: there is no such number.
-    pub fn new(place: u16, count: u16) -> Option<Self> {
-        (place < count).then_some(Self { place, count })
+    /// The part of the analyzer with this index. `None`: the index is not below `count`.
+    pub fn new(index: u16, count: u16) -> Option<Self> {
+        (index < count).then_some(Self { index, count })
     }
 
     /// The parts of `count` analyzers, in their order.
     pub fn each(count: usize) -> impl Iterator<Item = Self> {
         let count = u16::try_from(count).unwrap_or(u16::MAX);
-        (0..count).map(move |place| Self { place, count })
+        (0..count).map(move |index| Self { index, count })
     }
 
     /// The part of the analyzer that listens on `listen`. `None`: `analyzers` lacks this address.
@@ -33,17 +33,17 @@ impl Part {
         if analyzers.len() < 2 {
             return Some(Self::WHOLE);
         }
-        let place = analyzers.iter().position(|analyzer| *analyzer == listen)?;
-        Self::each(analyzers.len()).nth(place)
+        let index = analyzers.iter().position(|analyzer| *analyzer == listen)?;
+        Self::each(analyzers.len()).nth(index)
     }
 
-    /// The analyzer's place among all, and the number of analyzers.
+    /// The analyzer's index, and the number of analyzers.
     pub fn numbers(self) -> [u16; 2] {
-        [self.place, self.count]
+        [self.index, self.count]
     }
 
     /// The analyzer's buckets.
     pub fn buckets(self) -> impl Iterator<Item = usize> {
-        (usize::from(self.place)..BUCKETS).step_by(self.count.into())
+        (usize::from(self.index)..BUCKETS).step_by(self.count.into())
     }
 }

@@ -1,9 +1,9 @@
 //! The next topology of a cluster, computed from the present one and the nodes that share it.
 //!
-//! The rule that loses no packet: **the owner of a bucket stays until its heir captures.** Each
-//! change is written as a union first. The owners of the union are the present owners, the heirs
-//! are those of the goal. A dead owner stays too, in name: it may be cut off only, and then it
-//! goes on capturing until it reads the next stable topology. By then the heir captures.
+//! The rule that loses no packet: **a bucket keeps its owner until its new owner captures.** Each
+//! change is written as a union first. The owners of the union are the present owners, and its new
+//! owners are the target's. A dead owner stays in the table too: it may only be cut off, and then
+//! it goes on capturing until it reads the next stable topology. By then the new owner captures.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -27,27 +27,26 @@ pub struct Member {
     pub weight: u16,
 }
 
-/// Where a cluster is to end: a stable table, and the nodes that share it.
+/// The target of a change: the stable table of buckets, and its nodes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ChangeTarget {
-    /// The members that found a slot, in the order of slots.
+    /// The members that have a slot, in the order of slots.
     pub nodes: Vec<NodeEntry>,
-    /// Who is to own each bucket.
+    /// The later owner of each bucket.
     pub table: Box<Owners>,
-    /// How packets are to be selected.
+    /// How packets are selected then.
     pub selection: Selection,
-    /// Where records are to go.
+    /// Where records go then.
     pub analyzers: Vec<SocketAddr>,
-    /// Which packets are to be captured; `None`: all.
+    /// Which packets are captured then; `None`: all.
     pub filter: Option<Filter>,
 }
 
 impl ChangeTarget {
-    /// The goal for these members. `None` if no member has a weight: then there is nobody to give a
-    /// bucket to.
+    /// The target for these members. `None` if no member has a weight.
     ///
-    /// By our own keys, the fewest buckets move from the goal of the present topology. By the
-    /// paper's keys, the table is the paper's, in which no weight counts but 0.
+    /// With our own selection keys, as few buckets as possible move. With the paper's keys, the
+    /// table is the paper's, which knows only the weight 0.
     ///
     /// A node that has a slot keeps it. A newcomer gets the lowest free slot, if there is one: a
     /// cluster has [`NODES`] slots.
@@ -82,7 +81,7 @@ impl ChangeTarget {
         })
     }
 
-    /// The same goal with this filter.
+    /// The same target with this filter.
     #[must_use]
     pub fn filtered(self, filter: Option<&Filter>) -> Self {
         Self {
@@ -91,7 +90,7 @@ impl ChangeTarget {
         }
     }
 
-    /// Whether the topology is on its way to this goal, or there.
+    /// Whether the topology is this target's, or a union that leads to it.
     pub fn is_of(&self, topology: &Topology) -> bool {
         let table = topology.new_owners.as_ref().unwrap_or(&topology.owners);
         let leaves = |entry: &&NodeEntry| topology.new_owners.is_none() || entry.weight > 0;
@@ -112,7 +111,7 @@ impl ChangeTarget {
     }
 }
 
-/// The first topology of a cluster. Nobody captured before, so it needs no union.
+/// The first topology of a cluster. No node captured before, so it needs no union.
 pub fn first(target: &ChangeTarget) -> Topology {
     Topology {
         epoch: 1,
@@ -125,10 +124,10 @@ pub fn first(target: &ChangeTarget) -> Topology {
     }
 }
 
-/// The topology that begins a change to `target`, from a stable topology or in the midst of a change.
+/// The topology that begins a change to `target`, from a stable topology or during another change.
 ///
-/// The owners stay, with one exception: a dead owner whose heir already captures is replaced by
-/// that heir. Another heir could leave the bucket without anybody for a while. `follows`: whether a
+/// The owners stay, with one exception: a dead owner whose new owner already captures is replaced
+/// by that new owner. Otherwise nobody might capture the bucket for a while. `follows`: whether a
 /// node captures by the present topology.
 pub fn begin(
     current: &Topology,
@@ -193,7 +192,7 @@ pub fn complete(current: &Topology, is_member: impl Fn(NodeId) -> bool) -> Optio
     Some(next)
 }
 
-/// The same topology once more. It is newer than all others that nodes may follow.
+/// The same topology with the next epoch, to be written with a greater revision.
 pub fn again(current: &Topology) -> Topology {
     Topology {
         epoch: current.epoch + 1,
@@ -214,13 +213,13 @@ pub fn gainers(topology: &Topology) -> BTreeSet<NodeId> {
     gaining.map(|entry| entry.node).collect()
 }
 
-/// The slots that are due buckets.
+/// The slots of nodes with a weight.
 fn due(shares: &[Share]) -> Vec<Slot> {
     let due = shares.iter().filter(|share| share.weight > 0);
     due.map(|share| share.slot).collect()
 }
 
-/// The table after the fewest moves from the present goal.
+/// The table that moves the fewest buckets from the present target.
 fn fewest_moves(current: Option<&Topology>, shares: &[Share]) -> Box<Owners> {
     let nobody = || Box::new([None; BUCKETS]);
     let mut table = current.map_or_else(nobody, |topology| present(topology, shares));
@@ -230,8 +229,8 @@ fn fewest_moves(current: Option<&Topology>, shares: &[Share]) -> Box<Owners> {
     table
 }
 
-/// Where the topology's goal has its buckets, so far as these shares can have them. A bucket whose
-/// heir has no share any more is its owner's again.
+/// The later owners according to the topology, as far as they still have shares. A bucket whose new
+/// owner has no share any more goes back to its owner.
 fn present(topology: &Topology, shares: &[Share]) -> Box<Owners> {
     let Some(new_owners) = &topology.new_owners else {
         return topology.owners.clone();
@@ -252,10 +251,10 @@ pub fn moves(from: &Owners, to: &Owners) -> usize {
     from.iter().zip(to).filter(|(from, to)| from != to).count()
 }
 
-/// How packets are selected after `current`. The initial value of the hash stays while the key
-/// does: coordinators may each have drawn one. Another key is a cut: nodes change to it one after
-/// the other, and in that time packets are missed and duplicated. So it waits for the end of a
-/// union.
+/// How packets are selected after `current`. While the key is the same, the initial value of the
+/// hash stays: each coordinator may have drawn its own. Another key is a cut: nodes change to it
+/// one after the other, and in that time packets are missed and duplicated. So it waits for the end
+/// of a union.
 fn kept(current: &Topology, changed: Selection) -> Selection {
     match current.new_owners.is_none() && changed.key != current.selection.key {
         true => changed,
@@ -263,8 +262,9 @@ fn kept(current: &Topology, changed: Selection) -> Selection {
     }
 }
 
-/// The seats of the members: slots that they have, then the lowest free ones. A slot of any present
-/// node counts as taken, for the union that follows has its seat too.
+/// The members with their slots: they keep the slots that they have, and others get the lowest free
+/// ones. Slots of all present nodes count as taken, because these nodes are in the union that
+/// follows.
 fn entries(current: Option<&Topology>, members: &[Member]) -> Vec<NodeEntry> {
     let present = current.map_or(&[][..], |topology| &topology.nodes);
     let mut taken: BTreeSet<Slot> = present.iter().map(|entry| entry.slot).collect();

@@ -29,18 +29,19 @@ pub enum Phase {
     Union,
 }
 
-/// A node's place in a topology.
+/// A node of a topology, with its slot and weight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodeEntry {
-    /// The node's number in the tables, below [`NODES`]. It keeps it while it is in the topology.
+    /// The node's number in the tables, below [`NODES`]. A node keeps its slot while it is in the
+    /// topology.
     pub slot: Slot,
     /// Which node.
     pub node: NodeId,
-    /// How many buckets it is due, compared with the others; 0 for a node that is drained.
+    /// The node's share of the buckets, compared with the other weights; 0: the node is drained.
     pub weight: u16,
 }
 
-/// What all nodes of a cluster agree on.
+/// Which node captures which buckets, and how: all nodes follow the same topology.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Topology {
     /// Counts the topologies of this cluster: each stage of a change adds one.
@@ -51,23 +52,23 @@ pub struct Topology {
     pub nodes: Vec<NodeEntry>,
     /// The owner of each bucket; in a union, the old owner.
     pub owners: Box<Owners>,
-    /// In a union, the later owner of each bucket; `None` in a stable topology.
+    /// In a union, the new owner of each bucket; `None` in a stable topology.
     pub new_owners: Option<Box<Owners>>,
     /// Where records go: bucket `b` to the analyzer `b` modulo their number. Empty in distribution
     /// mode.
     pub analyzers: Vec<SocketAddr>,
-    /// Which packets the nodes capture of their own; `None`: all.
+    /// Which packets of their buckets the nodes capture; `None`: all.
     pub filter: Option<Filter>,
 }
 
-/// Why a topology is no good.
+/// Why a topology is not valid.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum TopologyError {
     /// It has no nodes, or more than [`NODES`].
     Nodes,
     /// Two nodes share a slot or an id, a slot is too great, or slots are out of order.
     Slots,
-    /// A bucket has no owner, or its owner has no seat.
+    /// A bucket has no owner, or its owner is not among the nodes.
     Owners,
     /// It has more than [`ANALYZERS`] analyzers.
     Analyzers,
@@ -93,7 +94,7 @@ impl fmt::Display for TopologyError {
 impl std::error::Error for TopologyError {}
 
 impl Topology {
-    /// In which stage of a change it is.
+    /// The stage of a change that this topology is.
     pub fn phase(&self) -> Phase {
         if self.new_owners.is_some() {
             Phase::Union
@@ -102,12 +103,13 @@ impl Topology {
         }
     }
 
-    /// The seat of `node`.
+    /// The entry of `node`.
     pub fn entry(&self, node: NodeId) -> Option<&NodeEntry> {
         self.nodes.iter().find(|entry| entry.node == node)
     }
 
-    /// Whether the node in `slot` captures packets of `bucket`, and whether another may too.
+    /// Whether the node in `slot` captures the packets of `bucket`: alone (`Stable`), or together
+    /// with another node (`Union`).
     pub fn captures(&self, slot: Slot, bucket: usize) -> Option<Phase> {
         let owner = self.owners[bucket];
         let new_owner = self
@@ -141,11 +143,11 @@ impl Topology {
         }))
     }
 
-    /// Says whether every node can follow this topology.
+    /// Checks that every node can follow this topology.
     ///
     /// # Errors
     ///
-    /// What of it is no good. A node keeps what it has then.
+    /// The topology is not valid. Then a node keeps the topology that it has.
     pub fn check(&self) -> Result<(), TopologyError> {
         if self.nodes.is_empty() || self.nodes.len() > NODES {
             return Err(TopologyError::Nodes);

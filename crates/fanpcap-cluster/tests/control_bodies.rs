@@ -1,4 +1,4 @@
-//! What control messages say: each is read as it was written, and no list of AVPs panics.
+//! The contents of control messages: each is read as it was written, and no list of AVPs panics.
 
 use std::net::SocketAddr;
 

@@ -120,7 +120,7 @@ impl OperatorSide for EtcdKeys {
                 weights: std::mem::take(&mut desired.weights),
                 ..DesiredState::default()
             };
-            refused.set(change.grant(&mut state).err());
+            refused.set(change.apply(&mut state).err());
             desired.drained = state.drained;
             desired.weights = state.weights;
         })?;

@@ -17,7 +17,7 @@ const MOST: usize = 1 << 20;
 /// The most packets that are remembered for late records; about 50 MB.
 const REMEMBERED: usize = 1 << 18;
 
-/// A packet that was given out, and the nodes that had it.
+/// A packet that was delivered, and the nodes that captured it.
 #[derive(Debug)]
 struct SeenPacket {
     stamp: u64,
@@ -34,7 +34,7 @@ pub struct Deduplicator {
     late: u64,
     packets: HashMap<Digest, VecDeque<SeenPacket>>,
     order: VecDeque<(u64, Digest)>,
-    /// The newest stamp of those that are remembered no more.
+    /// The newest stamp of the packets that were forgotten.
     forgotten: u64,
 }
 
@@ -53,7 +53,7 @@ impl Deduplicator {
     }
 
     /// Remembers packets for `late` nanoseconds more, as far as there is room: their doubles may
-    /// come out of order. Another analyzer gave out those with stamps before `begin`.
+    /// come out of order. Packets with stamps before `begin` were delivered by another analyzer.
     pub fn with_late(self, late: u64, begin: u64) -> Self {
         Self {
             late,
@@ -88,7 +88,7 @@ impl Deduplicator {
         false
     }
 
-    /// Whether packets with nearly such a stamp are forgotten: no double of theirs is found.
+    /// Whether packets with nearly this stamp are forgotten. Doubles of such packets are not found.
     pub fn has_forgotten(&self, stamp: u64) -> bool {
         stamp <= self.forgotten.saturating_add(self.skew)
     }

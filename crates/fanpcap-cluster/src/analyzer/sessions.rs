@@ -1,4 +1,4 @@
-//! What of the nodes' sessions came, and what did not.
+//! Which records of the nodes' sessions came, and which are missing.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::identity::NodeId;
 use crate::loss_account::Counts;
 
 impl Analyzer {
-    /// Records of each node that were sent and did not come.
+    /// Each node's missing records: sent, and not received.
     pub fn missing(&self) -> BTreeMap<NodeId, u64> {
         let mut missing = BTreeMap::new();
         for ((node, _, _), stream) in &self.streams {
@@ -19,7 +19,7 @@ impl Analyzer {
         missing
     }
 
-    /// Records of a node that were sent and did not come.
+    /// A node's missing records: sent, and not received.
     pub fn missing_of(&self, node: NodeId) -> u64 {
         let sessions = self
             .streams
@@ -27,12 +27,12 @@ impl Analyzer {
         sessions.map(|(_, stream)| stream.missing()).sum()
     }
 
-    /// Since and until when a node has had nothing to send; `None` if it has something.
+    /// The time in which the node has had nothing to send; `None` if it has something to send.
     pub fn quiet(&self, node: NodeId, boot: u64) -> Option<IdleTime> {
         self.newest(node, boot)?.quiet
     }
 
-    /// The time up to which all packets of a node have come, or never will, except those that its
+    /// The time up to which all packets of a node have come or are lost, except packets that its
     /// CPUs read out of order. In nanoseconds since 1970 by the node's clock; `None` if it has no
     /// session.
     pub fn reached(&self, node: NodeId, boot: u64) -> Option<u64> {

@@ -13,7 +13,8 @@ const WINDOW: u64 = (WORDS * 64) as u64;
 /// Words of the window, a bit for each batch.
 const WORDS: usize = 256;
 
-/// A session that is met at a later batch than this began when the analyzer was out of reach.
+/// If the first batch that the analyzer sees of a session has a greater number, the session began
+/// when the analyzer was out of reach.
 const FIRST: u64 = 1024;
 
 /// The batches of one session.
@@ -29,14 +30,14 @@ pub(super) struct Stream {
     received: u64,
     /// Records that came, by bucket.
     pub(super) captured: Box<Counts>,
-    /// The least stamp of its records. Batches without any come before a node counts at all.
+    /// The least stamp of its records; batches without records do not count.
     pub(super) began: u64,
     /// When the newest batch came, and how far its stamp was ahead of the analyzer's clock.
     pub(super) heard: u64,
     pub(super) ahead: i64,
-    /// All records that came are given out with so many slots of the timeline.
+    /// When this many time slots are delivered, all records that came are delivered.
     pub(super) until: u64,
-    /// Since and until when it has had nothing to send, if its newest batch says so.
+    /// The time in which the session has had nothing to send, if its newest batch says so.
     pub(super) quiet: Option<IdleTime>,
 }
 
@@ -45,15 +46,16 @@ pub(super) struct Stream {
 pub struct IdleTime {
     /// All records that came were captured before.
     pub since: u64,
-    /// All that was captured before has come, or never comes; 0: nobody knows yet.
+    /// All records that were captured before have come or are lost; 0: not known yet.
     pub until: u64,
-    /// The stamp of the newest empty batch: when the next one was made, nothing of before was left.
+    /// The stamp of the newest empty batch. When the next empty batch is made, all earlier records
+    /// have been sent.
     newest: u64,
 }
 
 impl Stream {
-    /// A session that is met at this batch. If the analyzer was there when the session began
-    /// (`from_begin`), the batches before count as lost until they come.
+    /// A session whose first batch that the analyzer sees is this one. If the analyzer was there
+    /// when the session began (`from_begin`), the batches before it count as lost until they come.
     pub(super) fn new(batch: &Batch<'_>, from_begin: bool) -> Self {
         let origin = &batch.origin;
         let first = if from_begin && origin.sequence < FIRST {
@@ -75,7 +77,7 @@ impl Stream {
         }
     }
 
-    /// Notes that a batch came at `now`, unless it came before, or is too old to say.
+    /// Notes that a batch came at `now`, unless it is a repeat or too old.
     pub(super) fn note(&mut self, batch: &Batch<'_>, now: u64) -> Result<(), Refusal> {
         let sequence = batch.origin.sequence;
         if sequence.saturating_add(WINDOW) < self.next {
@@ -103,7 +105,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Goes on for another session of the same node, which is forgotten.
+    /// Adds the counters of another session of the same node, which is about to be forgotten.
     pub(super) fn inherit(&mut self, other: &Self) {
         for (mine, others) in self.captured.iter_mut().zip(other.captured.iter()) {
             *mine += others;

@@ -72,7 +72,7 @@ fn record(stamp: u64, marked: bool, captured: &[u8]) -> Record<'_> {
     }
 }
 
-/// What the analyzer gave out: contents, sorted, and whether stamps were in order.
+/// What the analyzer delivered: contents, sorted, and whether stamps were in order.
 #[derive(Default)]
 struct Out {
     contents: Vec<Vec<u8>>,
@@ -90,11 +90,11 @@ impl Out {
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Change {
     Union,
-    /// The old node never hears of the change and goes on capturing.
+    /// The old node does not get the new topologies and goes on capturing.
     CutOff,
 }
 
-/// When who loads which revision, in milliseconds, and when the analyzer hears of it.
+/// When each node loads each revision, in milliseconds, and when the analyzer gets it.
 #[derive(Clone, Debug)]
 struct Plan {
     change: Change,
@@ -236,7 +236,7 @@ proptest! {
         });
         let mut batches: Vec<_> = packets.collect();
         batches.extend(builder.flush());
-        // The last one comes, as nobody knows of what is behind it.
+        // The last batch always comes: no gap would show its loss.
         let last = batches.len() - 1;
         let is_lost = |at: usize| at < last && lost.get(at) == Some(&true);
         let mut missing = 0;
@@ -316,7 +316,7 @@ fn what_a_node_captured_before_it_hung_is_no_double_of_its_new_owners() {
     analyzer.follow(Revision(2), topology(0, Some(1)));
     send(&mut analyzer, 2, 300..450, 0);
     analyzer.follow(Revision(3), topology(1, None));
-    // The last of the union in this bucket, and the first of the new topology, are apart.
+    // The last packet of the union in this bucket is not close to the first of the new topology.
     send(&mut analyzer, 3, 450..451, 0);
     send(&mut analyzer, 3, 490..1000, 0);
     let end = BEGIN + 10_000 * MS;
@@ -332,7 +332,7 @@ fn what_a_node_captured_before_it_hung_is_no_double_of_its_new_owners() {
 }
 
 /// The new node passes over the topology that gave it the bucket, and begins with the next one. The
-/// old node has heard of neither, and what it captured comes late.
+/// old node has got neither, and what it captured comes late.
 #[test]
 fn the_first_packets_of_an_owner_that_passed_a_topology_over_are_compared_too() {
     let mut analyzer = analyzer();

@@ -1,4 +1,4 @@
-//! Holds records back for a while and gives them out in the order of their stamps.
+//! Holds records back for a while and delivers them in the order of their stamps.
 //!
 //! Time is cut into slots of about a millisecond. A record goes into its slot; a slot is sorted
 //! when it is due.
@@ -11,7 +11,7 @@ const SLOT_BITS: u32 = 20;
 /// Slots, 4.3 seconds of them.
 const SLOTS: u64 = 4096;
 
-/// Empty slots whose memory is kept for others.
+/// Empty slots whose memory is kept for later use.
 const SPARE: usize = 64;
 
 /// Nanoseconds that fit into the slots.
@@ -33,7 +33,7 @@ pub(super) struct WaitingRecord {
     pub(super) late: bool,
 }
 
-/// What a batch's records have in common.
+/// The fields that all records of a batch share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BatchFields {
     pub(super) revision: u64,
@@ -41,14 +41,14 @@ pub(super) struct BatchFields {
     pub(super) link: u16,
 }
 
-/// Where a record was put.
+/// What happened to a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Inserted {
-    /// It came after its slot was given out.
+    /// The record came after its slot was delivered.
     pub(super) late: bool,
-    /// It is further ahead than there are slots.
+    /// The record's stamp is further ahead than there are slots.
     pub(super) ahead: bool,
-    /// It is given out when [`Timeline::given`] reaches this number.
+    /// The record is delivered when [`Timeline::given`] reaches this number.
     pub(super) until: u64,
 }
 
@@ -62,12 +62,11 @@ struct TimeSlot {
 #[derive(Debug)]
 pub(super) struct Timeline {
     slots: Vec<TimeSlot>,
-    /// Memory of slots that were given out: each time that a slot comes round it would keep as much
-    /// as it ever held.
+    /// Memory of delivered slots. Otherwise each slot would keep the memory of its largest burst.
     spare: Vec<TimeSlot>,
-    /// The first slot that was not given out.
+    /// The first slot that was not delivered.
     due: u64,
-    /// Slots that were given out: grows whatever the time does.
+    /// Delivered slots: grows whatever the time does.
     given: u64,
     bytes: usize,
 }
@@ -88,7 +87,7 @@ impl Timeline {
         self.bytes
     }
 
-    /// Slots that were given out.
+    /// Delivered slots.
     pub(super) fn given(&self) -> u64 {
         self.given
     }
@@ -99,25 +98,25 @@ impl Timeline {
         self.slots.iter().chain(&self.spare).filter(with).count()
     }
 
-    /// Records of before this time are late.
+    /// Records with earlier stamps are late.
     pub(super) fn due(&self) -> u64 {
         self.due << SLOT_BITS
     }
 
-    /// The first record is not yet held: time begins at `time`.
+    /// Begins at `time`, before the first record is inserted.
     pub(super) fn begin(&mut self, time: u64) {
         if self.due == 0 {
             self.due = time >> SLOT_BITS;
         }
     }
 
-    /// Holds a record back. One that is late or too far ahead is kept all the same.
+    /// Inserts a record, also if it is late or too far ahead.
     pub(super) fn hold(&mut self, sender: BatchFields, record: &Record<'_>) -> Inserted {
         let number = record.stamp >> SLOT_BITS;
         let late = number < self.due;
         let last = self.due + SLOTS - 1;
         let at = number.clamp(self.due, last);
-        let slot = &mut self.slots[place(at)];
+        let slot = &mut self.slots[index(at)];
         if slot.waiting.capacity() == 0 {
             *slot = self.spare.pop().unwrap_or_default();
         }
@@ -143,8 +142,8 @@ impl Timeline {
         }
     }
 
-    /// Gives out what is older than `time`. Times that went back by more than the slots hold begin
-    /// a new count: everything is given out before.
+    /// Delivers what is older than `time`. If the time went back by more than the slots hold,
+    /// delivers everything and begins again at the new time.
     pub(super) fn release(&mut self, time: u64, give: &mut impl FnMut(&WaitingRecord, &[u8])) {
         let until = time >> SLOT_BITS;
         if until + SLOTS < self.due || until > self.due + SLOTS {
@@ -158,9 +157,9 @@ impl Timeline {
         }
     }
 
-    /// Gives out the oldest slot.
+    /// Delivers the oldest slot.
     pub(super) fn release_one(&mut self, give: &mut impl FnMut(&WaitingRecord, &[u8])) {
-        let mut slot = std::mem::take(&mut self.slots[place(self.due)]);
+        let mut slot = std::mem::take(&mut self.slots[index(self.due)]);
         self.due += 1;
         self.given += 1;
         if slot.waiting.is_empty() {
@@ -180,7 +179,7 @@ impl Timeline {
     }
 }
 
-/// The place of a slot among those there are.
-fn place(number: u64) -> usize {
+/// The index of a slot.
+fn index(number: u64) -> usize {
     usize::try_from(number % SLOTS).unwrap_or(0)
 }

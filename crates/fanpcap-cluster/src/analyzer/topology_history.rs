@@ -1,8 +1,9 @@
-//! Which node had which bucket when: refuses packets of buckets that a node no longer had.
+//! Which node had which bucket when: refuses a node's packets of buckets that it no longer had.
 //!
 //! A node that is cut off from the coordinator goes on capturing by its old topology. Its packets
-//! are accepted as long as no other node has taken over its buckets; later ones are duplicates. At
-//! the time of the takeover clocks do not decide: within the skew, equal packets are compared.
+//! are accepted until another node has taken over its buckets; later ones are duplicates. Around
+//! the time of the takeover, clocks are not exact enough to decide. So within the skew, equal
+//! packets are searched for.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +15,7 @@ use crate::topology::{Phase, Topology};
 /// Topologies that are remembered.
 const REMEMBERED: usize = 16;
 
-/// What a record's revision says of it.
+/// Whether the node had the record's bucket.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum OwnershipCheck {
     /// The node has the bucket, alone.
@@ -25,10 +26,11 @@ pub(super) enum OwnershipCheck {
     Fenced,
     /// By its own topology the node has not got the bucket.
     Foreign,
-    /// A topology that the analyzer has not heard of yet.
+    /// The record's topology has not reached the analyzer yet.
     Unknown,
 }
 
+/// A topology, with the slots of its nodes.
 #[derive(Debug)]
 struct KnownTopology {
     revision: Revision,
@@ -87,7 +89,7 @@ impl TopologyHistory {
         self.began.remove(&node);
     }
 
-    /// A revision that a node followed and that is newer than all topologies.
+    /// A revision that a node follows and that is newer than all known topologies.
     pub(super) fn unheard(&self) -> Option<Revision> {
         let noted = self.began.values().flatten().map(|(revision, _)| *revision);
         noted.max().filter(|noted| Some(*noted) > self.newest())
@@ -107,7 +109,8 @@ impl TopologyHistory {
         }
     }
 
-    /// What to think of a record. Without any topology every node owns what it sends.
+    /// Checks whether the node had the record's bucket. Without any topology, each node owns what
+    /// it sends.
     pub(super) fn check(&self, record: &RecordOrigin, skew: u64) -> OwnershipCheck {
         let Some(newest) = self.topologies.back() else {
             return OwnershipCheck::Owner;
@@ -125,7 +128,7 @@ impl TopologyHistory {
                 Some(Phase::Union) => OwnershipCheck::Shared,
                 Some(Phase::Stable) => OwnershipCheck::Owner,
             },
-            // One that the analyzer did not hear of, or has forgotten: it may have been a union.
+            // The analyzer has not got or has forgotten this topology: it may have been a union.
             None => OwnershipCheck::Shared,
         };
         let newer = |known: &KnownTopology| known.revision > record.revision;
@@ -167,7 +170,8 @@ impl TopologyHistory {
         first.is_some_and(|first| record.stamp <= first.saturating_add(2 * skew))
     }
 
-    /// Whether an owner by `known` captured before the record by more than the skew.
+    /// Whether the bucket's owner in `known` began to capture before the record, by more than the
+    /// skew.
     fn has_taken_over(&self, known: &KnownTopology, record: &RecordOrigin, skew: u64) -> bool {
         let owner = known.topology.owners[record.bucket];
         let owner = known.slots.iter().find(|(_, slot)| Some(**slot) == owner);
@@ -185,7 +189,7 @@ impl TopologyHistory {
     }
 }
 
-/// What a record says of where it belongs.
+/// The node, topology, bucket and time of a record.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecordOrigin {
     pub(super) node: NodeId,

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 /// A value of 64 bits is two AVPs of one code, the upper half first. An IPv6 address is four. A
 /// receiver skips codes that it does not know, so that a later version can add some.
 pub(super) mod code {
-    /// Which node: the sender of a join, the addressee of an accept, a place in a topology.
+    /// Which node: the sender of a join, the addressee of an accept, a node of a topology.
     pub(in super::super) const NODE_ID: u8 = 1;
     /// IPv4 address of a coordinator.
     pub(in super::super) const COORDINATOR_IP: u8 = 2;
@@ -17,8 +17,8 @@ pub(super) mod code {
     pub(in super::super) const ANALYZER_IP: u8 = 4;
     /// Port of an analyzer. It stands after the address.
     pub(in super::super) const ANALYZER_PORT: u8 = 5;
-    /// What packets are selected by: the paper's 0 (round robin) and 1 (hash), and ours from 16.
-    /// In a topology the cluster's, of a node what its settings say.
+    /// What packets are selected by: the paper's 0 (round robin) and 1 (hash), and ours from 16. In
+    /// a topology it is the cluster's; in a node's message, what the node's settings say.
     pub(in super::super) const SELECTION_TYPE: u8 = 6;
     /// From when a topology holds. Here the lower half of its revision; `TERM` is the upper half.
     pub(in super::super) const VALIDITY_START: u8 = 7;
@@ -33,7 +33,7 @@ pub(super) mod code {
     pub(in super::super) const EPOCH: u8 = 67;
     /// A topology's stage: 0 stable, 1 union.
     pub(in super::super) const PHASE: u8 = 68;
-    /// Four bytes of a topology's encoding, or of a note; how many there are says `LENGTH`.
+    /// Four bytes of a topology's encoding, or of a note; `LENGTH` has their number.
     pub(in super::super) const BYTES: u8 = 69;
     /// How many bytes `BYTES` carry in all; the last one may carry fewer than four.
     pub(in super::super) const LENGTH: u8 = 70;
@@ -51,26 +51,26 @@ pub(super) mod code {
     pub(in super::super) const NODE_PORT: u8 = 76;
     /// A boot of a node's machine, 64 bits.
     pub(in super::super) const BOOT: u8 = 77;
-    /// How many buckets a node is due, compared with the others.
+    /// A node's weight: its share of the buckets, compared with the others.
     pub(in super::super) const WEIGHT: u8 = 78;
     /// The revision of the newest topology that a node captures by, 64 bits.
     pub(in super::super) const FOLLOWS: u8 = 79;
     /// Why a node is refused: 1 its id is taken, 2 the cluster is full, 3 its version.
     pub(in super::super) const REFUSAL: u8 = 80;
-    /// The count of changes of what standbys have to know.
+    /// Counts the changes of the state that standbys get.
     pub(in super::super) const STATE: u8 = 81;
-    /// A node that is to have no buckets.
+    /// A node that gets no buckets.
     pub(in super::super) const DRAINED: u8 = 82;
-    /// A node and the weight that counts in the place of its own, two values.
+    /// A node, and the weight that replaces the announced one: two values.
     pub(in super::super) const WEIGHTED: u8 = 83;
-    /// A node whose own weight counts again.
+    /// A node whose announced weight counts again.
     pub(in super::super) const UNWEIGHTED: u8 = 84;
-    /// A node that is to have buckets again.
+    /// A node that gets buckets again.
     pub(in super::super) const RESTORED: u8 = 85;
     /// Number of a coordinator.
     pub(in super::super) const COORDINATOR_ID: u8 = 86;
-    /// Begins a section: 1 the coordinator, 2 its topology, 3 wishes, 4 a node, 5 refusals,
-    /// 6 a note to the operator.
+    /// Begins a section: 1 the coordinator, 2 its topology, 3 the operator's settings, 4 a node, 5
+    /// refusals, 6 a note to the operator.
     pub(in super::super) const SECTION: u8 = 87;
     // 88 to 91 and 94 were a node's counts. They are not given again.
     /// Milliseconds since a node was last heard of.
@@ -103,7 +103,7 @@ impl Avp {
         to.extend(self.value.to_be_bytes());
     }
 
-    /// The AVPs in these bytes, as far as they are whole.
+    /// The complete AVPs in these bytes.
     pub(super) fn read_all(bytes: &[u8]) -> impl Iterator<Item = Self> + '_ {
         bytes.chunks_exact(Self::BYTES).map(|avp| Self {
             code: avp[0],
@@ -153,7 +153,7 @@ impl List {
         self.put(code, upper).put(code, lower)
     }
 
-    /// Writes bytes, four to a value, behind their number.
+    /// Writes the number of the bytes, then four bytes in each value.
     pub(super) fn put_bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.put(code::LENGTH, u32::try_from(bytes.len()).unwrap_or(u32::MAX));
         for four in bytes.chunks(4) {
@@ -192,7 +192,7 @@ pub(super) fn joined(upper: u32, lower: u32) -> u64 {
     (u64::from(upper) << 32) | u64::from(lower)
 }
 
-/// Up to four bytes as a value, the first one uppermost.
+/// Up to four bytes as a value, the first one in the highest bits.
 pub(super) fn word(bytes: &[u8]) -> u32 {
     bytes
         .iter()

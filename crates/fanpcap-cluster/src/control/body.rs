@@ -1,4 +1,4 @@
-//! What control messages say.
+//! The contents of control messages.
 
 mod topology;
 mod member;
@@ -18,7 +18,7 @@ use crate::topology::Topology;
 pub use desired::{OperatorChange, TooManyChanges};
 pub use state::{State, Status};
 
-/// What a control message says.
+/// The contents of a control message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Body {
     /// A node wants to join.
@@ -30,54 +30,54 @@ pub enum Body {
     /// A node is alive.
     Heartbeat(Member, Term),
     /// To a node: the coordinator does not take it in. To the operator: there can be no more
-    /// wishes.
+    /// changes of this kind.
     Refuse(NodeId, Refusal),
-    /// Which coordinator is the active one.
+    /// Names the active coordinator.
     Announce(Leader),
-    /// The receiver's message, by its session and sequence, is not known to be new. The envelope
-    /// has the token that shows it.
+    /// The message with this session and sequence may be a repeat. The receiver sends it again with
+    /// the token in this envelope.
     Challenge([u64; 2]),
-    /// From a node: it captures by the topology of this revision. To the operator: the wish is
-    /// granted.
+    /// From a node: it captures by the topology of this revision. To the operator: the change is
+    /// made.
     Acknowledge(u64),
-    /// This node goes.
+    /// This node leaves.
     Leave(NodeId),
     /// The receiver is to send its topology.
     Fetch,
     /// The active coordinator is alive, and its state has this number.
     Pulse(Leader, u32),
-    /// What a standby has to know.
+    /// The state that a standby needs.
     Synchronise(Box<State>),
-    /// A coordinator stands by, and knows of this term: the answer to a pulse, a question whether
-    /// anybody hears it, or what one says that led and resigns.
+    /// A coordinator stands by and knows of this term. It answers a pulse, asks whether anybody
+    /// hears it, or has resigned.
     Standby(Term),
     /// A standby wants to become the active coordinator, and has a topology of this revision.
     Elect(Leader, Revision),
-    /// What the operator wants.
+    /// A change by the operator.
     OperatorChange(OperatorChange),
-    /// The operator asks how the cluster is.
+    /// The operator asks for the cluster's status.
     Query,
-    /// How the cluster is.
+    /// The cluster's status.
     Status(Box<Status>),
 }
 
-/// What a node says of itself, and which topology it follows.
+/// A node's announcement, and the topology that it follows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Member {
     /// The announcement.
     pub announcement: Announcement,
-    /// The newest topology that it captures by.
+    /// The newest topology that the node captures by.
     pub follows: Option<Revision>,
 }
 
-/// A coordinator that is the active one, or wants to be.
+/// An active coordinator, or a candidate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Leader {
     /// Its number, below 16.
     pub number: u8,
     /// Its term.
     pub term: Term,
-    /// Where it is reached.
+    /// Its address.
     pub address: SocketAddr,
 }
 
@@ -108,7 +108,7 @@ fn refusal(number: u32) -> Result<Refusal, BodyError> {
 }
 
 impl Body {
-    /// The type of the message that says this.
+    /// The type of the message that carries this.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Join(..) => Kind::Join,
@@ -159,7 +159,7 @@ impl Body {
         }
     }
 
-    /// The list of AVPs that says this. It may be longer than a message.
+    /// The list of AVPs that carries this. It may be longer than a message.
     pub fn list(&self) -> Vec<Avp> {
         let mut to = List::default();
         match self {
@@ -213,7 +213,7 @@ impl Body {
     ///
     /// # Errors
     ///
-    /// What of it is missing, or not as it can be.
+    /// An AVP is missing, or has a value that is not allowed.
     pub fn read(kind: Kind, list: &[Avp]) -> Result<Self, BodyError> {
         let from = Fields(list);
         let node = || from.one(code::NODE_ID).map(NodeId);

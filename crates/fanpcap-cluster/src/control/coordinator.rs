@@ -1,8 +1,8 @@
-//! A coordinator's side of the control protocol: who leads, who is alive, and what all have to
-//! know.
+//! A coordinator's side of the control protocol: who leads, who is alive, and which topology is the
+//! cluster's.
 //!
-//! One coordinator **leads**, the others stand by. The one of the greatest term counts, whatever
-//! others believe: a term is part of every revision, and a node follows the greatest revision.
+//! One coordinator **leads**, the others stand by. If several lead, nodes follow the one with the
+//! greatest term: the term is part of every revision, and a node follows the greatest revision.
 
 mod members;
 mod election;
@@ -28,10 +28,10 @@ use knowledge::Knowledge;
 use members::Members;
 pub use members::Refused;
 
-/// Who a coordinator is, and how long it waits for what.
+/// A coordinator's number, addresses and times.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CoordinatorSettings {
-    /// Its number, below 16 and its own among the cluster's coordinators.
+    /// Its number, below 16; no other coordinator of the cluster has it.
     pub number: u8,
     /// Where others reach it.
     pub address: SocketAddr,
@@ -39,22 +39,22 @@ pub struct CoordinatorSettings {
     pub others: Vec<SocketAddr>,
     /// Where the active coordinator is announced to nodes that don't know it.
     pub multicast: Option<SocketAddr>,
-    /// Selection and analyzers, and the wishes that hold until the operator changes them.
+    /// Selection, analyzers and filter; and the nodes drained and weighted at the start.
     pub desired: DesiredState,
-    /// Between pulses of the active coordinator.
+    /// The time between pulses of the active coordinator.
     pub pulse: Duration,
     /// A standby that hears no pulse for so long starts an election.
     pub silence: Duration,
     /// How long a standby that wants to lead waits for others that object.
     pub ballot: Duration,
-    /// Between multicast announcements, and between a node's heartbeats.
+    /// The time between multicast announcements, and between a node's heartbeats.
     pub announce: Duration,
     /// A node that is silent for so long is offline (the paper: 15 s).
     pub offline: Duration,
-    /// How long a coordinator that begins to lead waits for nodes before its view leads: longer
-    /// than nodes without a coordinator wait between attempts. If it knows nodes, it waits from
-    /// when it has heard the first of them, and no longer than until it has heard all. For each
-    /// newer topology that a node follows it waits for as long as `offline`, to be shown it.
+    /// How long a new leader waits for nodes before its view leads. This must be longer than the
+    /// time between a node's attempts to join. If the leader knows nodes, the time begins with the
+    /// first of them that it hears, and ends early when it has heard all. If a node follows a newer
+    /// topology, the leader waits up to `offline` for that topology.
     pub settle: Duration,
     /// How long a topology update waits for the acknowledgement before it is sent again.
     pub retry: Duration,
@@ -87,7 +87,7 @@ pub struct CoordinatorEnd {
     endpoint: Endpoint,
     outbox: Outbox,
     election: Election,
-    /// Who answers at which of the other coordinators' addresses.
+    /// The other coordinators, by their addresses.
     peers: BTreeMap<SocketAddr, Peer>,
     knowledge: Knowledge,
     members: Members,
@@ -99,7 +99,7 @@ pub struct CoordinatorEnd {
 }
 
 impl CoordinatorEnd {
-    /// A coordinator that stands by, with what it has stored in an earlier life.
+    /// A coordinator that stands by, with the state that it stored before it was restarted.
     pub fn new(
         now: Duration,
         settings: CoordinatorSettings,
@@ -126,7 +126,8 @@ impl CoordinatorEnd {
     }
 
     /// The next datagram to send, and where to. There is none while something is [to be
-    /// stored](Self::to_store): no other process may learn of a state that a crash would undo.
+    /// stored](Self::to_store): other processes must not get a state that is lost if this process
+    /// crashes.
     pub fn outgoing(&mut self) -> Option<(SocketAddr, Vec<u8>)> {
         match self.knowledge.is_stored() {
             true => self.outbox.take(),
@@ -139,7 +140,7 @@ impl CoordinatorEnd {
         self.election.known
     }
 
-    /// How many datagrams were not taken for this cause.
+    /// The number of datagrams that were refused for this cause.
     pub fn refused(&self, cause: Cause) -> u64 {
         self.endpoint.refused(cause)
     }
@@ -149,25 +150,26 @@ impl CoordinatorEnd {
         &mut self.endpoint
     }
 
-    /// What to store now, so that it is there in the next life; `None`: nothing new. Then say
+    /// The state to store now, for the time after a restart; `None`: nothing new. Then call
     /// [`Self::stored`] or [`Self::not_stored`].
     pub fn to_store(&self) -> Option<State> {
         (!self.knowledge.is_stored()).then(|| self.current_state())
     }
 
-    /// Notes that this is stored.
+    /// Notes that this state is stored.
     pub fn stored(&mut self, state: &State) {
         self.knowledge.stored(state);
     }
 
-    /// Notes that what is to be stored could not be. What waits to be sent is dropped: the protocol
-    /// repeats what matters. This coordinator's view does not lead until the state is stored.
+    /// Notes that the state could not be stored. Drops the datagrams that wait to be sent: the
+    /// protocol repeats the important ones. This coordinator's view does not lead until the state
+    /// is stored.
     pub fn not_stored(&mut self) {
         self.outbox = Outbox::default();
     }
 
-    /// What this coordinator knows of the cluster. Store [what is to be stored](Self::to_store)
-    /// before: until then the view does not lead.
+    /// What this coordinator knows of the cluster. [Store its state](Self::to_store) first: until
+    /// then the view does not lead.
     pub fn view(&mut self, now: Duration) -> &View {
         let state = &self.knowledge.state;
         self.view.leads = self.election.is_settled(now) && self.knowledge.is_stored();
@@ -186,7 +188,7 @@ impl CoordinatorEnd {
     ///
     /// # Errors
     ///
-    /// Why not.
+    /// The reason.
     pub fn write(
         &mut self,
         now: Duration,
@@ -214,7 +216,7 @@ impl CoordinatorEnd {
         Ok(revision)
     }
 
-    /// Takes this for the cluster's topology.
+    /// Makes this the cluster's topology.
     fn stand(&mut self, now: Duration, revision: Revision, topology: Box<Topology>) {
         self.knowledge.stand(revision, topology);
         self.members.expect_all(now);
@@ -256,7 +258,7 @@ impl CoordinatorEnd {
     ///
     /// # Errors
     ///
-    /// Why it was refused. It is counted, and nothing else follows.
+    /// The datagram was refused; a counter says why.
     pub fn receive(
         &mut self,
         now: Duration,
@@ -267,7 +269,7 @@ impl CoordinatorEnd {
         self.note_heard(now, &incoming);
         self.endpoint.check_term(&incoming, self.election.term)?;
         match incoming {
-            // Another process has this coordinator's number. It is not heard.
+            // Another process has this coordinator's number. It is ignored.
             Incoming::New(peer, _) | Incoming::Challenged(peer) if peer == self.endpoint.me() => {}
             Incoming::New(peer, body) => match peer.role {
                 Role::Node => self.hear_node(now, (from, peer), body),
@@ -286,7 +288,7 @@ impl CoordinatorEnd {
         self.outbox.say(&mut self.endpoint, to, body, transfer);
     }
 
-    /// Says again what a peer has challenged.
+    /// Sends a challenged message again.
     fn say_again(&mut self, now: Duration, from: SocketAddr, peer: Peer) {
         match peer.role {
             Role::Coordinator => {

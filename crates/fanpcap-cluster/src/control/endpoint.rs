@@ -27,22 +27,22 @@ const PEERS: usize = 512;
 /// number can't keep a third one busy.
 const APART: Duration = Duration::from_millis(100);
 
-/// An operator's command that lasts longer is challenged again. A wish that somebody kept back must
-/// not undo a newer one much later.
+/// An operator's command that takes longer is challenged again. Otherwise an attacker could hold a
+/// change back, and have it undo a newer one much later.
 const COMMAND: Duration = Duration::from_secs(10);
 
-/// What comes of a datagram.
+/// The result of a datagram.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Incoming {
     /// A message that this peer has just sent.
     New(Peer, Body),
-    /// A part of a message, an own one, or one that later ones have made untrue.
+    /// A part of a message, an own message, or a message that later ones have replaced.
     Nothing,
-    /// Which coordinator is active, as somebody with the key once said.
+    /// A leader, from a message with a valid seal that may be old.
     Hint(Leader),
     /// The peer did not accept our last message. It accepts the message if it is sent again now.
     Challenged(Peer),
-    /// Nothing to act on, and this datagram is to go to where it came from.
+    /// Nothing to act on. Send this datagram to the sender.
     Answer(Vec<u8>),
 }
 
@@ -53,15 +53,15 @@ struct Association {
     since: Duration,
     /// The version that both speak.
     version: u8,
-    /// The session that its messages are taken of, and the token that they carry; 0: none yet.
+    /// The session whose messages are accepted, and the token that they carry; 0: none yet.
     session: u64,
     token: u64,
     window: Window,
-    /// The last of its messages that says how it is.
+    /// The sequence of its last message that describes its state.
     said: u64,
-    /// Stirred into the tokens of its next sessions.
+    /// Part of the input of the tokens for its next sessions.
     generation: u64,
-    /// A session that it seems to have begun.
+    /// A session that it may have begun.
     begun: u64,
     /// The token that the peer gave.
     offered: u64,
@@ -87,7 +87,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// The participant `me`. `secret` is drawn at random for this process and known to no other.
+    /// The participant `me`. `secret` is random; only this process knows it.
     pub fn new(me: Peer, cluster: ClusterId, keys: Keys, secret: [u8; 32]) -> Self {
         let session = first_eight(&mac(&secret, b"session").finalize().into_bytes());
         Self {
@@ -104,7 +104,7 @@ impl Endpoint {
         }
     }
 
-    /// The same, speaking another version and the one before it.
+    /// The same endpoint with another version of the protocol, and the one before it.
     #[must_use]
     pub fn with_version(mut self, version: u8) -> Self {
         self.version = version;
@@ -128,17 +128,17 @@ impl Endpoint {
         self.keys = keys;
     }
 
-    /// How many datagrams were not taken for this cause.
+    /// The number of datagrams that were refused for this cause.
     pub fn refused(&self, cause: Cause) -> u64 {
         self.refused[cause as usize]
     }
 
-    /// The same of each cause, by the causes' numbers.
+    /// The numbers of refused datagrams, by the causes' numbers.
     pub(super) fn all_refused(&self) -> impl Iterator<Item = (u32, u64)> {
         (0..).zip(self.refused)
     }
 
-    /// Which datagrams were refused, with their numbers; empty for none.
+    /// Text with the numbers of refused datagrams and their faults; empty for none.
     pub(super) fn refusals(&self) -> String {
         let refused = self.refused.iter().zip(Cause::FAULTS);
         let refused = refused.filter(|(count, _)| **count > 0);
@@ -213,7 +213,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// Why it is not taken; that is counted.
+    /// The datagram is refused; a counter says why.
     pub fn open(&mut self, now: Duration, datagram: &[u8]) -> Result<Incoming, Cause> {
         let opened = self.try_open(now, datagram);
         match &opened {
@@ -328,7 +328,8 @@ impl Endpoint {
         }
     }
 
-    /// Takes the token of a challenge, if it answers a message of ours that none has answered.
+    /// Takes the token of a challenge, if it answers one of our messages, and is the first to do
+    /// so.
     fn take_challenge(
         &mut self,
         now: Duration,

@@ -1,4 +1,5 @@
-//! What stands around a control message: who sent it when, sealed with the cluster's key.
+//! The envelope of a control message: its sender, session and sequence, sealed with the cluster's
+//! key.
 //!
 //! All numbers are big-endian. The message follows the header, and its seal (HMAC-SHA256 over all
 //! before it) ends the datagram.
@@ -26,7 +27,7 @@ pub const DATAGRAM: usize = 1400;
 
 const _: () = assert!(HEADER + 2 + AVPS * 5 + SEAL <= DATAGRAM);
 
-/// Tells clusters on one network from each other.
+/// Distinguishes clusters on one network.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClusterId(pub u64);
 
@@ -37,7 +38,7 @@ impl ClusterId {
     }
 }
 
-/// What a participant of the control protocol is.
+/// The role of a participant in the control protocol.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Role {
     /// A capture node.
@@ -51,7 +52,7 @@ pub enum Role {
 /// A participant of the control protocol.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Peer {
-    /// What it is.
+    /// Its role.
     pub role: Role,
     /// Its number in that role. A node's is its node id.
     pub id: u32,
@@ -61,7 +62,7 @@ pub struct Peer {
 #[derive(Clone)]
 pub struct Key {
     id: u8,
-    /// HMAC-SHA256 that has taken the secret and nothing else.
+    /// HMAC-SHA256 after the secret, before any data.
     mac: Hmac<Sha256>,
 }
 
@@ -82,7 +83,7 @@ impl Key {
         (secret.len() >= KEY_BYTES).then_some(Self { id, mac })
     }
 
-    /// Eight bits of the key's digest: most often they tell the keys of a cluster from each other.
+    /// Eight bits of the key's digest. They usually differ for the keys of a cluster.
     pub fn id(&self) -> u8 {
         self.id
     }
@@ -133,19 +134,19 @@ pub struct Envelope {
     pub version: u8,
     /// Who sent it.
     pub sender: Peer,
-    /// Which life of the sender's: a process draws it when it starts.
+    /// The sender's session: a random number that a process draws when it starts.
     pub session: u64,
-    /// Counts the sender's messages in this life.
+    /// Counts the sender's messages in this session.
     pub sequence: u64,
     /// The token that the receiver last gave the sender; 0: it gave none.
     pub echo: u64,
     /// The token that the sender gives the receiver; 0: it gives none.
     pub offer: u64,
-    /// What it says.
+    /// The message.
     pub message: Message,
 }
 
-/// Why a datagram was not taken.
+/// Why a datagram was refused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Cause {
     /// It is no control message of this cluster, or too long.
@@ -154,9 +155,9 @@ pub enum Cause {
     Key = 1,
     /// Its seal is wrong: forged or changed.
     Seal = 2,
-    /// It is sealed rightly, and no message that this version knows.
+    /// Its seal is right, and this version can't read the message.
     Body = 3,
-    /// It came before.
+    /// It is a repeat.
     Replay = 4,
     /// It is not known to be new. The sender is challenged.
     Stale = 5,
@@ -167,7 +168,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// What was wrong with such datagrams, by the causes' numbers.
+    /// The fault of such datagrams in words, by the causes' numbers.
     pub(super) const FAULTS: [&str; 8] = [
         "no control messages of this cluster",
         "sealed with another key",
@@ -202,8 +203,8 @@ impl Envelope {
     ///
     /// # Errors
     ///
-    /// It does not belong to this cluster. Nothing behind the header is looked at before the seal
-    /// is found right; comparing seals takes the same time wherever they differ.
+    /// It does not belong to this cluster. Nothing behind the header is read before the seal is
+    /// checked. The check takes the same time wherever seals differ.
     pub fn open(bytes: &[u8], cluster: ClusterId, keys: &Keys) -> Result<Self, Cause> {
         if bytes.len() < HEADER + SEAL || bytes.len() > DATAGRAM || bytes[..4] != MAGIC {
             return Err(Cause::Foreign);

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::avp::{AddressCodes, Avp, code, joined};
 
-/// Why a list of AVPs is not what its message's type promises.
+/// Why a list of AVPs does not fit its message's type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BodyError {
     /// No AVP has this code, or fewer than its value takes.

@@ -26,33 +26,33 @@ kinds! {
     Join = 1,
     /// The coordinator takes a node in.
     Accept = 2,
-    /// Which nodes there are, and who has which packets.
+    /// The nodes, and which node captures which packets.
     TopologyUpdate = 3,
     /// A node is alive. From here on the types are not the paper's.
     Heartbeat = 16,
     /// The coordinator does not take a node in.
     Refuse = 17,
-    /// Which coordinator is the active one.
+    /// Names the active coordinator.
     Announce = 18,
     /// The sender of a message must show that the message is not an old one.
     Challenge = 19,
-    /// The receiver has it.
+    /// The sender has received a message or a topology.
     Acknowledge = 20,
-    /// A node goes.
+    /// A node leaves.
     Leave = 21,
     /// The receiver is to send its topology.
     Fetch = 22,
     /// The active coordinator is alive.
     Pulse = 23,
-    /// What a standby has to know to become the active coordinator.
+    /// The state that a standby needs to become the active coordinator.
     Synchronise = 24,
     /// A standby wants to become the active coordinator.
     Elect = 25,
-    /// What the operator wants. Number 26 was a node's counts, which go to analyzers now.
+    /// A change by the operator. Number 26 was a node's counts, which go to analyzers now.
     OperatorChange = 27,
-    /// The operator asks how the cluster is.
+    /// The operator asks for the cluster's status.
     Query = 28,
-    /// How the cluster is.
+    /// The cluster's status.
     Status = 29,
     /// A standby is alive.
     Standby = 30,
@@ -63,8 +63,8 @@ impl Kind {
         Self::ALL.iter().copied().find(|kind| *kind as u8 == number)
     }
 
-    /// Whether it says how its sender is, so that it is untrue once a later one has been said. The
-    /// window of sequence numbers alone would let an old weight count again after minutes.
+    /// Whether it describes its sender's present state, so that a later message replaces it. The
+    /// window of sequence numbers alone would accept a delayed heartbeat with an old weight.
     pub(super) fn is_condition(self) -> bool {
         matches!(
             self,
@@ -78,12 +78,12 @@ impl Kind {
 pub struct Message {
     /// Its type.
     pub kind: Kind,
-    /// What it says: at most 255 AVPs.
+    /// Its contents: at most 255 AVPs.
     pub avps: Vec<Avp>,
 }
 
 impl Message {
-    /// A message that says no more than its type.
+    /// A message without AVPs.
     pub fn bare(kind: Kind) -> Self {
         let avps = Vec::new();
         Self { kind, avps }

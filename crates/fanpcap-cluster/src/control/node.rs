@@ -19,16 +19,16 @@ const LEARNT: usize = 16;
 /// Heartbeats without an answer after which a node also asks other coordinators.
 const UNANSWERED: u32 = 3;
 
-/// How a node keeps in touch.
+/// A node's times, and its coordinators' addresses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NodeSettings {
     /// Where coordinators may be. Others are learnt from multicast announcements.
     pub coordinators: Vec<SocketAddr>,
-    /// Between heartbeats (the paper: 5 s).
+    /// The time between heartbeats (the paper: 5 s).
     pub heartbeat: Duration,
-    /// Between attempts, while no answer comes.
+    /// The time between attempts, while no answer comes.
     pub retry: Duration,
-    /// A coordinator that is silent for so long is out of reach (the paper: 15 s).
+    /// A coordinator that is silent for this time is out of reach (the paper: 15 s).
     pub silence: Duration,
 }
 
@@ -63,11 +63,11 @@ pub struct NodeEnd {
     member: Member,
     learnt: VecDeque<SocketAddr>,
     following: Option<Following>,
-    /// The greatest term that was heard of.
+    /// The greatest term that the node has heard of.
     term: Term,
-    /// When a coordinator was last asked because it was announced.
-    courted: Option<Duration>,
-    /// When it says that no coordinator has ever taken it in; zero before the first tick.
+    /// When the node last answered a coordinator's announcement with a join.
+    last_join_sent: Option<Duration>,
+    /// When it reports that no coordinator has ever accepted it; zero before the first tick.
     limit: Duration,
     next: Duration,
     /// The newest topology that has come, and its number among the lists that are sent.
@@ -79,7 +79,7 @@ pub struct NodeEnd {
 }
 
 impl NodeEnd {
-    /// A node that says this of itself and joins with the first [`NodeEnd::tick`].
+    /// A node with this announcement, which joins with the first [`NodeEnd::tick`].
     pub fn new(settings: NodeSettings, endpoint: Endpoint, announcement: Announcement) -> Self {
         Self {
             settings,
@@ -91,7 +91,7 @@ impl NodeEnd {
             learnt: VecDeque::new(),
             following: None,
             term: Term::default(),
-            courted: None,
+            last_join_sent: None,
             limit: Duration::ZERO,
             next: Duration::ZERO,
             newest: None,
@@ -122,7 +122,7 @@ impl NodeEnd {
         self.following.map(|following| following.leader)
     }
 
-    /// How many datagrams were not taken for this cause.
+    /// The number of datagrams that were refused for this cause.
     pub fn refused(&self, cause: Cause) -> u64 {
         self.endpoint.refused(cause)
     }
@@ -132,7 +132,7 @@ impl NodeEnd {
         &mut self.endpoint
     }
 
-    /// Changes what the node says of itself.
+    /// Changes the node's announcement.
     pub fn announce(&mut self, announcement: Announcement) {
         if self.member.announcement != announcement {
             self.member.announcement = announcement;
@@ -140,7 +140,7 @@ impl NodeEnd {
         }
     }
 
-    /// Says that the node captures by this topology.
+    /// Tells the coordinator that the node captures by this topology.
     pub fn acknowledge(&mut self, revision: Revision) {
         self.member.follows = self.member.follows.max(Some(revision));
         self.tell(&Body::Acknowledge(revision.0), 0);
@@ -162,7 +162,7 @@ impl NodeEnd {
             self.following = None;
             self.events.push_back(NodeEvent::Reach(false));
         }
-        self.mind_silence(now);
+        self.report_silence(now);
         let unanswered = self.beat();
         if unanswered >= UNANSWERED {
             self.ask_all();
@@ -175,8 +175,9 @@ impl NodeEnd {
         self.next = now + wait;
     }
 
-    /// Says once that no coordinator has taken the node in since it began, and what came instead.
-    fn mind_silence(&mut self, now: Duration) {
+    /// Reports once that no coordinator has accepted the node since it began, with the numbers of
+    /// refused datagrams.
+    fn report_silence(&mut self, now: Duration) {
         let silence = self.settings.silence;
         if self.limit.is_zero() {
             self.limit = now + silence;
@@ -210,8 +211,8 @@ impl NodeEnd {
         }
     }
 
-    /// Tells a standby who has answered a heartbeat just now. If nobody has, asks the leader. A
-    /// leader that stands by is one no more.
+    /// Tells a standby which leader has just answered a heartbeat. If none has, asks the leader. If
+    /// the leader itself stands by now, forgets it.
     fn hear_standby(&mut self, now: Duration, from: (SocketAddr, Peer), is_followed: bool) {
         let limit = self.settings.retry * 3 / 2;
         let served = self.following.filter(|to| now < to.accepted + limit);
@@ -261,7 +262,7 @@ impl NodeEnd {
     ///
     /// # Errors
     ///
-    /// Why it was refused. It is counted, and nothing else follows.
+    /// The datagram was refused; a counter says why.
     pub fn receive(
         &mut self,
         now: Duration,
@@ -278,8 +279,8 @@ impl NodeEnd {
             Incoming::New(peer, body) if peer.role == Role::Coordinator => {
                 self.hear(now, from, peer, body);
             }
-            Incoming::Hint(leader) => self.court(now, leader),
-            // It is where our message arrived.
+            Incoming::Hint(leader) => self.join_announced(now, leader),
+            // This is the address at which our message arrived.
             Incoming::Challenged(peer) => match &mut self.following {
                 Some(to) if to.peer == peer => {
                     to.address = from;
@@ -293,8 +294,8 @@ impl NodeEnd {
         Ok(())
     }
 
-    /// Whether only a leader says this. One that stands by now answers too, and names another
-    /// leader, which the node may not reach.
+    /// Whether only a leader sends this. A coordinator that stands by now answers too, and names
+    /// another leader, which the node may not reach.
     #[allow(clippy::wildcard_enum_match_arm, reason = "all else serves no node")]
     fn is_served_by(&self, body: &Body) -> bool {
         match body {
@@ -319,12 +320,12 @@ impl NodeEnd {
         let own = self.member.announcement.node;
         match body {
             Body::Accept(node, leader) if node == own => self.follow(now, from, peer, leader),
-            // They ask whether they are heard.
+            // The coordinator asks whether it is heard.
             Body::Announce(leader) if is_followed && self.leader() == Some(leader) => {
                 self.answer(from, peer, &Body::Heartbeat(self.member, self.term));
             }
             Body::Standby(_) => self.hear_standby(now, (from, peer), is_followed),
-            Body::Announce(leader) => self.court(now, leader),
+            Body::Announce(leader) => self.join_announced(now, leader),
             Body::Refuse(node, refusal) if node == own => {
                 if is_followed {
                     self.following = None;
@@ -353,7 +354,8 @@ impl NodeEnd {
         self.term = leader.term;
         self.refusal = None;
         self.limit = Duration::MAX;
-        // Who sends a lost answer again from elsewhere must not draw the heartbeats there.
+        // A stranger that repeats a lost answer from another address must not redirect the
+        // heartbeats there.
         let known = self.following.filter(|to| to.peer == peer);
         let address = known.map_or(address, |to| to.address);
         let before = self.following.replace(Following {
@@ -377,7 +379,7 @@ impl NodeEnd {
             self.beat();
             return;
         }
-        // An agent that has started again follows a topology that it has not seen yet.
+        // A restarted agent follows a topology whose contents it has not seen yet.
         let newest = self.newest.as_ref().map(|(revision, _)| *revision);
         if Some(revision) > newest && Some(revision) >= self.member.follows {
             self.newest = Some((revision, topology.clone()));
@@ -399,19 +401,19 @@ impl NodeEnd {
         }
     }
 
-    /// Asks an announced coordinator to take the node in, if it is another than the node follows
-    /// and its term is not less than those heard of.
-    fn court(&mut self, now: Duration, leader: Leader) {
+    /// Sends a join to an announced coordinator, if the node follows another one, and the announced
+    /// term is not less than the greatest known one.
+    fn join_announced(&mut self, now: Duration, leader: Leader) {
         if leader.term < self.term {
             return;
         }
         self.term = leader.term;
         let is_followed = self.leader().is_some_and(|own| own.term == leader.term);
         let retry = self.settings.retry;
-        if is_followed || self.courted.is_some_and(|at| now < at + retry) {
+        if is_followed || self.last_join_sent.is_some_and(|at| now < at + retry) {
             return;
         }
-        self.courted = Some(now);
+        self.last_join_sent = Some(now);
         let known = self.settings.coordinators.iter().chain(&self.learnt);
         if known.clone().all(|address| *address != leader.address) {
             self.learnt.truncate(LEARNT - 1);

@@ -8,26 +8,26 @@ use super::endpoint::{Endpoint, Incoming};
 use super::envelope::{Cause, Peer, Role};
 use super::outbox::Outbox;
 
-/// Between attempts.
+/// The time between attempts.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// What a command asks.
+/// A command's request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request {
-    /// How is the cluster?
+    /// The cluster's status.
     Status,
-    /// This is wanted.
+    /// This change.
     OperatorChange(OperatorChange),
 }
 
-/// What the active coordinator replied.
+/// The active coordinator's reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// How the cluster is.
+    /// The cluster's status.
     Status(Box<Status>),
-    /// The wish stands.
+    /// The change is made.
     Granted,
-    /// The wish does not stand.
+    /// The change is refused.
     Refused(TooManyChanges),
 }
 
@@ -43,7 +43,7 @@ pub struct OperatorEnd {
 }
 
 impl OperatorEnd {
-    /// A command that asks the coordinator that leads, whichever of these that is.
+    /// A command for whichever of these coordinators leads.
     pub fn new(coordinators: Vec<SocketAddr>, endpoint: Endpoint, request: Request) -> Self {
         let request = match request {
             Request::Status => Body::Query,
@@ -92,7 +92,7 @@ impl OperatorEnd {
     ///
     /// # Errors
     ///
-    /// Why it was refused.
+    /// The datagram was refused.
     #[allow(
         clippy::wildcard_enum_match_arm,
         reason = "what this role takes from nobody is dropped"

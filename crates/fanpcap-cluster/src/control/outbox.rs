@@ -7,7 +7,7 @@ use super::body::Body;
 use super::endpoint::Endpoint;
 use super::envelope::Peer;
 
-/// Most datagrams that wait. A driver takes them after each call, so there are fewer.
+/// Most datagrams that wait. The driver takes them after each call, so normally there are fewer.
 const WAITING: usize = 65_536;
 
 /// Datagrams that wait to be sent, the oldest first.

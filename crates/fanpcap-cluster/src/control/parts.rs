@@ -1,17 +1,17 @@
-//! A list of AVPs that is too long for a message: its parts, and the list that they make.
+//! Divides a list of AVPs that is too long for a message into parts, and puts the parts together.
 
 use super::avp::{Avp, code};
 use super::fields::Fields;
 use super::message::{Kind, Message};
 
-/// Most AVPs of a list in one part. With the two that say which part it is, they fit a message.
+/// Most AVPs of a list in one part. With the two AVPs that number the part, they fit a message.
 const SHARE: usize = 250;
 
 /// Most parts of a list. The longest list is a coordinator's state in a full cluster.
 const PARTS: usize = 96;
 
-/// The messages that carry a list: one, or its parts. `transfer` tells this list from the sender's
-/// others of the type.
+/// The messages that carry a list: one, or its parts. `transfer` distinguishes this list from the
+/// sender's other lists of the type.
 pub fn divide(kind: Kind, list: &[Avp], transfer: u32) -> Vec<Message> {
     if list.len() <= SHARE {
         let avps = list.to_vec();
@@ -39,7 +39,8 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// Takes a message. Returns its list when that is whole, without what says which part it was.
+    /// Takes a message. Returns the list when it is complete, without the AVPs that number the
+    /// part.
     ///
     /// A part of a newer list replaces the older list: a sender repeats one list until it has
     /// arrived, or until there is a newer list. Parts of an older list are late, and dropped.

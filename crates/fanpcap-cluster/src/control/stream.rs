@@ -1,11 +1,10 @@
-//! Frames in the mirrored stream: which are due, by which numbers they are known, and who waits for
-//! which.
+//! Frames in the mirrored stream: when each is due, and the numbers by which nodes recognize them.
 //!
 //! Whoever is on the monitored link can send a frame like the coordinator's. So each has a number
 //! that only holders of the cluster's key can compute beforehand: HMAC-SHA256 of its kind, its
-//! sequence and, of a topology update, the revision that the control channel has told. A number is
-//! taken once. Nothing of this needs a message: nodes know beacons while no coordinator is in
-//! reach.
+//! sequence and, of a topology update, the revision, which nodes know from the control channel.
+//! Nodes accept each number once. This needs no messages: nodes recognize beacons also while no
+//! coordinator is in reach.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -35,7 +34,7 @@ impl std::fmt::Debug for FrameNumbers {
 }
 
 impl FrameNumbers {
-    /// Those of a cluster with this key.
+    /// The numbers of a cluster with this key.
     pub fn new(secret: Vec<u8>, cluster: ClusterId) -> Self {
         Self { secret, cluster }
     }
@@ -47,7 +46,7 @@ impl FrameNumbers {
             Kind::Update => (2, revision.0),
         };
         let words = [self.cluster.0, which, revision, sequence].map(u64::to_be_bytes);
-        // No envelope begins like this.
+        // No envelope begins with these bytes.
         let bytes = [LABEL, words.as_flattened()].concat();
         first_eight(&mac(&self.secret, &bytes).finalize().into_bytes()).max(1)
     }
@@ -60,17 +59,17 @@ const LABEL: &[u8] = b"fanpcap frame in the stream";
 pub struct DueFrame {
     /// What it is for.
     pub kind: Kind,
-    /// Seconds since 1970, about: no two of a kind have the same.
+    /// About the seconds since 1970. No two frames of a kind have the same sequence.
     pub sequence: u64,
-    /// Its number; 0: the frame of this sequence is not to be taken.
+    /// Its number; 0: nodes must not accept the frame of this sequence.
     pub number: u64,
 }
 
-/// How often the turns of [`SelectionKey::RoundRobin`] begin anew without a change, in seconds: as
-/// long may a node that lost a packet be out of turn.
+/// How often the turns of [`SelectionKey::RoundRobin`] begin anew without a change, in seconds: a
+/// node that lost a packet may be out of turn for this time.
 const AGAIN: u64 = 8;
 
-/// Says what the active coordinator sends into the monitored link.
+/// Computes the frames that the active coordinator sends into the monitored link.
 #[derive(Debug)]
 pub struct FrameSender {
     numbers: FrameNumbers,
@@ -90,7 +89,7 @@ impl FrameSender {
         }
     }
 
-    /// Goes on with another key.
+    /// Uses another key from now on.
     pub fn set_numbers(&mut self, numbers: FrameNumbers) {
         self.numbers = numbers;
     }
@@ -156,7 +155,7 @@ fn awaited(view: &View) -> Option<Revision> {
     all.then_some(*revision)
 }
 
-/// The last beacon that a node has taken.
+/// The last beacon that a node has accepted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HeardBeacon {
     /// Its sequence.
@@ -175,25 +174,25 @@ impl HeardBeacon {
 /// After so long without a beacon there is no sender, or the node is blind.
 pub const SILENCE: Duration = Duration::from_secs(3);
 
-/// How long a node goes by the last beacon's sequence, and not by its own clock.
+/// For this time, a node goes by the last beacon's sequence and not by its own clock.
 const GUIDED: Duration = Duration::from_secs(60);
 
-/// Seconds ahead for which numbers are announced: as long may the agent be gone, and so much may
-/// its clock differ from the coordinator's.
+/// Numbers are announced for this many seconds ahead. The agent may be gone for as long, and its
+/// clock may differ from the coordinator's by as much.
 const AHEAD: u64 = 32;
 
-/// Says which numbers a node's agent announces to its BPF program.
+/// Computes the numbers that a node's agent announces to its BPF program.
 #[derive(Debug)]
 pub struct FrameListener {
-    /// By each of the cluster's keys.
+    /// One for each of the cluster's keys.
     numbers: Vec<FrameNumbers>,
-    /// Which of them is tried.
+    /// The index of the key in use.
     key: usize,
     /// The sequence up to which numbers were announced, for this topology.
     announced: Option<(u64, Revision)>,
     /// The greatest sequence of a beacon that came.
     last: u64,
-    /// Whether an earlier agent may have announced to the BPF program, which has taken frames.
+    /// Whether an earlier agent may have announced numbers to the BPF program.
     is_successor: bool,
 }
 
@@ -209,7 +208,7 @@ impl FrameListener {
         }
     }
 
-    /// Goes on with other keys, of which the sender's may still be the one that it had.
+    /// Uses other keys from now on. The sender may still use the key that this listener had.
     pub fn set_numbers(&mut self, numbers: Vec<FrameNumbers>) {
         let is_current = |other: &FrameNumbers| Some(other) == self.numbers.get(self.key);
         match numbers.iter().position(is_current) {
@@ -219,7 +218,7 @@ impl FrameListener {
         self.numbers = numbers;
     }
 
-    /// Whether the cluster has a key. Without one, no frame is taken.
+    /// Whether the cluster has a key. Without one, no frame is accepted.
     pub fn is_able(&self) -> bool {
         !self.numbers.is_empty()
     }
@@ -260,7 +259,8 @@ impl FrameListener {
             sequence,
             number: numbers.of(kind, revision, sequence),
         };
-        // What was lost is not to come later. The update of a second comes behind its beacon.
+        // A frame that was lost must not be accepted later. The update of a second follows its
+        // beacon.
         let none = |kind, sequence| DueFrame {
             kind,
             sequence,
@@ -282,7 +282,8 @@ impl FrameListener {
             .collect()
     }
 
-    /// While keys are changed, the coordinator may have another one first: each is tried in turn.
+    /// While keys are changed, the coordinator may have another one first: the keys are tried in
+    /// turn.
     fn choose_key(&mut self, now: u64, heard: Option<HeardBeacon>) {
         let keys = self.numbers.len() as u64;
         if keys < 2 || heard.is_some_and(|heard| heard.is_recent()) {

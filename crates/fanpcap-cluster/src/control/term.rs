@@ -1,10 +1,11 @@
-//! A coordinator's term: which of several active coordinators counts.
+//! A coordinator's term: of several active coordinators, nodes follow the one with the greatest
+//! term.
 
 use std::fmt;
 
 use crate::identity::Revision;
 
-/// Most coordinators of a cluster. Their numbers are below.
+/// Most coordinators of a cluster. Their numbers are below this one.
 pub const COORDINATORS: u8 = 16;
 
 /// The greatest round.
@@ -13,14 +14,15 @@ const LAST: u32 = u32::MAX / COORDINATORS as u32;
 /// How far a term may be ahead of all that its receiver knows, in rounds.
 const AHEAD: u32 = LAST / 4;
 
-/// The time that one coordinator is the active one: the greater term counts.
+/// A period in which one coordinator is the active one. The greater term counts.
 ///
 /// The upper 28 bits are its round, a counter that coordinators store. The lower 4 are the
-/// coordinator's number, so that no two coordinators ever have one term, whatever they could not
-/// hear of each other. Term 0 is nobody's.
+/// coordinator's number, so that no two coordinators ever have the same term, even if they can't
+/// hear each other. No coordinator has term 0.
 ///
 /// A coordinator's next round is one more than all rounds it knows. One that has lost its file may
-/// repeat a term until it hears of a greater one. Then the counts of the two lives differ.
+/// repeat a term until it hears of a greater one. Then the counts of the two processes differ,
+/// because each process draws where it begins to count.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Term(pub u32);
 
@@ -31,8 +33,8 @@ impl Term {
         Self(round * u32::from(COORDINATORS) + u32::from(number % COORDINATORS))
     }
 
-    /// Whether a coordinator may have this term, for a receiver that knows of the term `known`. One
-    /// that is far ahead is a mistake, and would leave no greater term for anybody.
+    /// Whether a coordinator may have this term, for a receiver that knows of the term `known`. A
+    /// term that is far ahead is a mistake, and would leave no greater terms.
     pub fn is_plausible(self, known: Self) -> bool {
         self.round() <= known.round().saturating_add(AHEAD).min(LAST - 1)
     }
@@ -48,8 +50,8 @@ impl Term {
     }
 
     /// The first revision of this term that is newer than `last`; `None` if there is none. The
-    /// count of a term begins after `begin`, which each process has drawn: one that has lost its
-    /// file may have a term of its earlier life again, and must not give a revision twice.
+    /// count of a term begins after `begin`, which each process draws at random: a coordinator that
+    /// has lost its file may get the same term again, and must not give a revision twice.
     pub fn after(self, last: Option<Revision>, begin: u32) -> Option<Revision> {
         let begin = super::avp::joined(self.0, begin);
         let last = last.map_or(begin, |last| last.0.max(begin));

@@ -1,5 +1,5 @@
-//! Which messages of a sender have come: none is taken twice (as IPsec does, RFC 4303, section
-//! 3.4.3).
+//! Which messages of a sender have come, so that none is accepted twice (as in IPsec, RFC 4303,
+//! section 3.4.3).
 
 /// How far a message may be overtaken.
 const WIDTH: u64 = 128;

@@ -1,4 +1,4 @@
-//! Tells nodes that died from nodes that the engine lost all at once.
+//! Distinguishes nodes that died from many nodes that disappear at once, which the engine has lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -6,15 +6,16 @@ use std::time::Duration;
 use super::Timing;
 use crate::identity::NodeId;
 
-/// The absences of the last while.
+/// The recent absences of nodes.
 #[derive(Debug, Default)]
 pub(super) struct Absences {
-    /// Nodes that were held for dead within the last lease, and when. While too many are absent,
+    /// Nodes that were declared dead within the last lease, and when. While too many are absent,
     /// the list is kept.
     dead: BTreeMap<NodeId, Duration>,
-    /// Too many are absent.
+    /// Set while too many nodes are absent.
     mass: Option<MassAbsence>,
-    /// Nodes that stayed away for so long that they count as dead, though too many went at once.
+    /// Nodes that count as dead because they stayed away long enough, though too many disappeared
+    /// at once.
     given_up: BTreeSet<NodeId>,
 }
 
@@ -22,19 +23,19 @@ pub(super) struct Absences {
 #[derive(Debug, Default)]
 struct MassAbsence {
     nodes: BTreeSet<NodeId>,
-    /// Since when it is these nodes and no others.
+    /// Since when the same nodes are absent.
     since: Duration,
-    /// Whether at least half of all nodes are heard. Then most likely the others are dead, or cut
-    /// off by themselves. Else it may be the coordinator that is cut off.
+    /// Whether at least half of all nodes are heard. If so, the absent nodes are most likely dead
+    /// or cut off. If not, the coordinator may be cut off.
     is_half_heard: bool,
-    /// Since when fewer are absent, if that is so.
+    /// Since when fewer nodes are absent, if fewer are.
     better: Option<Duration>,
 }
 
 impl Absences {
-    /// Whether so many of `all` nodes are lost that none of them is to be held for dead. Ends once
-    /// fewer are lost, for as long as a lease; or when no more than half are lost, and the same
-    /// ones for as long as [`Timing::outlast`].
+    /// Whether so many of `all` nodes are lost that none of them counts as dead. Ends once fewer
+    /// are lost, for as long as a lease; or when no more than half are lost, and the same ones for
+    /// as long as [`Timing::outlast`].
     pub(super) fn is_mass(
         &mut self,
         lost: &BTreeSet<NodeId>,
@@ -95,7 +96,7 @@ impl Absences {
         self.dead.clear();
     }
 
-    /// Notes nodes that are held for dead from now on.
+    /// Notes nodes that count as dead from now on.
     pub(super) fn note_dead(&mut self, nodes: impl Iterator<Item = NodeId>, now: Duration) {
         for node in nodes {
             if !self.given_up.contains(&node) {

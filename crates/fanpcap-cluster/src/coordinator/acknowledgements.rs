@@ -1,4 +1,4 @@
-//! Which gainers of a union capture by it, and since when.
+//! Which nodes that gain buckets in a union capture by it, and since when.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -8,15 +8,15 @@ use crate::identity::{NodeId, Revision};
 use crate::reshape;
 use crate::topology::Topology;
 
-/// The acknowledgements of the topology in force.
+/// The acknowledgements of the current topology.
 #[derive(Debug, Default)]
 pub(super) struct Acknowledgements {
     /// The topology's revision, and when it was first seen.
     revision: Option<(Revision, Duration)>,
-    /// Who gets buckets.
+    /// The nodes that gain buckets.
     gainers: BTreeSet<NodeId>,
-    /// The gainers that live and capture by it: the boot of their machine, and since when. One
-    /// whose machine has booted since begins anew.
+    /// Live gainers that capture by the topology: the boot of their machine, and since when. After
+    /// another boot, the time begins again.
     given: BTreeMap<NodeId, (u64, Duration)>,
 }
 
@@ -29,7 +29,7 @@ impl Acknowledgements {
         live: &[LiveNode],
         now: Duration,
     ) {
-        if !self.are_to(revision) {
+        if !self.are_of(revision) {
             *self = Self {
                 revision: Some((revision, now)),
                 gainers: reshape::gainers(topology),
@@ -55,8 +55,8 @@ impl Acknowledgements {
         }
     }
 
-    /// Whether these are the answers to the topology of this revision.
-    pub(super) fn are_to(&self, revision: Revision) -> bool {
+    /// Whether these acknowledgements are of the topology of this revision.
+    pub(super) fn are_of(&self, revision: Revision) -> bool {
         self.revision.is_some_and(|(known, _)| known == revision)
     }
 
@@ -65,18 +65,18 @@ impl Acknowledgements {
         self.given.contains_key(&node)
     }
 
-    /// Whether all gainers capture by the topology for as long as `dwell`.
+    /// Whether all gainers have captured by the topology for at least `dwell`.
     pub(super) fn are_complete(&self, now: Duration, dwell: Duration) -> bool {
-        self.given.len() == self.gainers.len() && !self.is_ripening(now, dwell)
+        self.given.len() == self.gainers.len() && !self.is_dwelling(now, dwell)
     }
 
-    /// Whether a gainer captures by the topology for less than `dwell`.
-    pub(super) fn is_ripening(&self, now: Duration, dwell: Duration) -> bool {
+    /// Whether a gainer has captured by the topology for less than `dwell`.
+    pub(super) fn is_dwelling(&self, now: Duration, dwell: Duration) -> bool {
         let mut given = self.given.values();
         given.any(|(_, since)| now.saturating_sub(*since) < dwell)
     }
 
-    /// For how long the topology is in force.
+    /// For how long the topology has been the current one.
     pub(super) fn waited(&self, now: Duration) -> Duration {
         let since = self.revision.map_or(now, |(_, since)| since);
         now.saturating_sub(since)

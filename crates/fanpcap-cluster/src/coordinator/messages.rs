@@ -1,4 +1,5 @@
-//! What a coordinator says of its work: a line for each change, and what an operator should know.
+//! A coordinator's messages: a line for each change, and the conditions that an operator should
+//! know.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -10,28 +11,28 @@ use crate::identity::NodeId;
 use crate::reshape;
 use crate::topology::{NodeEntry, Topology, TopologyError};
 
-/// Present conditions that an operator should know.
+/// A condition that holds now, and that an operator should know.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Condition {
     /// This coordinator is the active one.
     Leads,
-    /// Too many nodes are gone at once to hold them for dead.
+    /// Too many nodes disappeared at once to count them as dead.
     MassExpiry {
-        /// Which.
+        /// These nodes.
         nodes: Vec<NodeId>,
-        /// After how long they count as dead; `None` where more than half of the nodes are gone:
-        /// then they never do.
+        /// After how long they count as dead; `None`: never, because more than half of the nodes
+        /// are gone.
         limit: Option<Duration>,
     },
     /// A union does not end, because these nodes do not capture by it yet.
     Waiting(Vec<NodeId>),
-    /// A node lives, and waits for its hold-down.
+    /// A live node waits for its hold-down.
     HeldDown(NodeId),
-    /// No node lives that has a weight.
+    /// No live node has a weight.
     Nobody,
-    /// So many nodes have no place.
+    /// This many nodes have no slot.
     Full(usize),
-    /// The stored topology is none that nodes can follow. Nothing is written over it.
+    /// The stored topology is not valid. The coordinator does not replace it.
     BadTopology(TopologyError),
 }
 
@@ -75,7 +76,7 @@ impl fmt::Display for Condition {
 pub enum Stage {
     /// The cluster's first topology.
     First,
-    /// A union: a change begins, or gets another goal.
+    /// A union: a change begins, or gets another target.
     Union,
     /// A stable topology: a change ends, or nothing moves.
     Stable,
@@ -88,11 +89,11 @@ pub enum Stage {
 pub struct Change {
     /// The new topology's epoch.
     pub epoch: u64,
-    /// What it begins.
+    /// The stage that it begins.
     pub stage: Stage,
-    /// Nodes that it has and the last one had not.
+    /// Nodes that the last topology did not have.
     pub joined: Vec<NodeId>,
-    /// Nodes that get no buckets any more because they are held for dead.
+    /// Nodes that lose their buckets because they count as dead.
     pub lost: Vec<NodeId>,
     /// Nodes with another weight than before, and the weight; 0 if they are drained.
     pub weighed: Vec<(NodeId, u16)>,
@@ -102,7 +103,7 @@ pub struct Change {
     pub redirects: bool,
     /// Whether other packets pass the filter than before.
     pub filters: bool,
-    /// Whether it is the last topology once more, for nodes that follow one which is lost.
+    /// Whether it repeats the last topology, for nodes that follow a newer one that is lost.
     pub repeats: bool,
 }
 
@@ -149,7 +150,7 @@ impl Change {
 }
 
 impl Change {
-    /// Why the topology was written, a word each.
+    /// The reasons for writing the topology, a word each.
     fn causes(&self) -> Vec<&'static str> {
         let causes = [
             ("first", self.stage == Stage::First),

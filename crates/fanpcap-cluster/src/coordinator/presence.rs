@@ -1,4 +1,4 @@
-//! Since when each node lives, and how often it was gone before.
+//! Since when each node is alive, and how often it has gone.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const HOLD_DOWN_MOST: Duration = Duration::from_secs(300);
 /// Most nodes that are remembered.
 const MOST: usize = 4 * NODES;
 
-/// A node that lives as many times its hold-down is no more held for one that comes and goes.
+/// After this many times its hold-down, a live node's departures are forgotten.
 const FORGIVEN: u32 = 4;
 
 /// The nodes that were seen.
@@ -32,15 +32,15 @@ pub(super) struct SeenNodes {
 struct SeenNode {
     /// Which boot of its machine was seen last.
     boot: u64,
-    /// Since when it lives, or since when it does not.
+    /// When it came, or went.
     since: Duration,
     runs: bool,
-    /// How often it was gone lately.
+    /// How often it has gone recently.
     departures: u32,
 }
 
 impl SeenNodes {
-    /// Notes which nodes live now.
+    /// Notes which nodes are alive now.
     pub(super) fn update(&mut self, live: &[LiveNode], now: Duration, timing: &Timing) {
         for (node, presence) in &mut self.nodes {
             let is_live = live.iter().any(|live| live.announcement.node == *node);
@@ -88,7 +88,7 @@ impl SeenNodes {
         presence.boot = boot;
     }
 
-    /// Whether the node has lived through its hold-down.
+    /// Whether the node's hold-down is over.
     pub(super) fn is_admitted(&self, live: &LiveNode, now: Duration, timing: &Timing) -> bool {
         let presence = self.nodes.get(&live.announcement.node);
         presence.is_some_and(|presence| {
@@ -96,13 +96,13 @@ impl SeenNodes {
         })
     }
 
-    /// Whether the node was gone since this coordinator leads.
+    /// Whether the node was gone at some time since this coordinator leads.
     pub(super) fn was_gone(&self, node: NodeId) -> bool {
         let presence = self.nodes.get(&node);
         presence.is_some_and(|presence| presence.departures > 0)
     }
 
-    /// When the node left; `None` for one that lives or was never seen.
+    /// When the node left; `None`: it is alive, or was never seen.
     pub(super) fn left(&self, node: NodeId) -> Option<Duration> {
         let presence = self.nodes.get(&node).filter(|presence| !presence.runs)?;
         Some(presence.since)

@@ -5,7 +5,7 @@ use crate::coordination::Announcement;
 use crate::topology::Phase;
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// An engine with a coordinator on it, at a time of its own.
+/// An engine in memory with a coordinator, and a simulated clock.
 struct TestCluster {
     view: View,
     coordinator: Coordinator,
@@ -203,7 +203,7 @@ fn a_death_in_a_union_gives_it_another_goal() {
     let owners = lab.topology().owners.clone();
     lab.lose(5);
     lab.run(200);
-    // Nobody got a bucket, so the way back is no union.
+    // No node got a bucket, so the way back needs no union.
     assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);
     assert_eq!(lab.topology().owners, owners);
     // So that the next death does not look like the same event.
@@ -225,7 +225,7 @@ fn a_new_owner_that_has_just_acknowledged_replaces_no_dead_owner_yet() {
     lab.view.desired.weights = [(NodeId(1), 3), (NodeId(3), 3)].into();
     lab.run_but(100, &[1, 3]);
     lab.lose(2);
-    // Node 1 acknowledges 50 ms later, and node 2 is held for dead 50 ms after that.
+    // Node 1 acknowledges 50 ms later, and node 2 counts as dead 50 ms after that.
     lab.run_but(250, &[3]);
     assert_eq!(lab.stages(), [Stage::Union]);
     lab.run_but(150, &[3]);
@@ -271,7 +271,7 @@ fn nodes_that_stay_away_are_dead_in_the_end_if_half_are_heard() {
     lab.run(2000);
     assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);
     assert_eq!(lab.changes[0].lost, [NodeId(2), NodeId(3)]);
-    // Those two are no part of what comes next.
+    // Those two do not count for what comes next.
     lab.lose(4);
     lab.run(2000);
     assert_eq!(lab.stages().len(), 4);
@@ -301,7 +301,7 @@ fn nodes_that_go_one_after_the_other_count_together() {
     assert_eq!(lab.stages(), [Stage::Union, Stage::Stable]);
     lab.join(1);
     lab.run(10_000);
-    // Node 1 is back, so it was no mass: node 2 is dead.
+    // Node 1 is back, so too few are absent for a mass absence: node 2 is dead.
     assert_eq!([lab.share(1), lab.share(2), lab.share(3)], [2048, 0, 2048]);
 }
 
@@ -427,7 +427,7 @@ fn a_topology_that_is_no_good_is_not_written_over() {
 fn a_topology_that_nodes_have_left_for_a_lost_one_is_written_again() {
     let mut lab = TestCluster::with(&[1, 2]);
     let before = lab.topology().clone();
-    // Not even somebody to give buckets to is needed.
+    // This needs no node with a weight.
     lab.view.desired.drained = [NodeId(1), NodeId(2)].into();
     lab.run(100);
     assert_eq!(lab.stages(), []);

@@ -128,7 +128,7 @@ fn only_a_filter_needs_the_newer_version() {
 fn what_no_encoder_writes_is_refused() {
     let good = pair().encode();
     assert_eq!(Topology::decode(&good), Some(pair()));
-    // The version, the key, a slot, an owner, the phase, and an heir who is the owner.
+    // The version, the key, a slot, an owner, the phase, and a new owner that is the owner already.
     let others = [
         (0, 3),
         (9, 5),

@@ -1,4 +1,4 @@
-//! The result of the witnesses' counts.
+//! The loss account: what became of the packets, according to the nodes' counters.
 
 use super::history::PortHistory;
 use super::span::Span;
@@ -10,12 +10,12 @@ use crate::identity::NodeId;
 pub struct BucketAccount {
     /// Packets that reached the port of a node.
     pub offered: Span,
-    /// Packets that nodes captured, those that two captured twice.
+    /// Packets that nodes captured. A packet that two nodes captured counts twice.
     pub captured: Span,
     /// Packets that a second node captured.
     pub doubles: Span,
-    /// Of these, the packets that no analyzer has removed, though nodes send it their packets: it
-    /// gave them out twice.
+    /// Of these, the packets that the analyzer did not remove although nodes send it their packets:
+    /// it delivered them twice.
     pub kept: Span,
     /// Captured packets that an analyzer refused: another node had the bucket.
     pub refused: Span,
@@ -23,16 +23,16 @@ pub struct BucketAccount {
     pub lost: Span,
 }
 
-/// What a node has to do with that.
+/// A node's part in the account.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NodeAccount {
     /// Which node.
     pub node: NodeId,
-    /// What the others' counts of the last five minutes say of it.
+    /// The verdict on its port, by the others' counts of the last five minutes.
     pub verdict: Verdict,
-    /// Packets that its port did not give it, of all buckets, until all was at rest last.
+    /// Packets that did not reach its port, until traffic last stopped in all buckets.
     pub mirror: i64,
-    /// Packets that were its own and found its ring full.
+    /// Its own packets that found its ring full.
     pub ring: u64,
     /// Packets that reached its port.
     pub seen: u64,
@@ -47,17 +47,18 @@ pub struct Account {
     pub total: BucketAccount,
     /// Each bucket.
     pub buckets: Vec<BucketAccount>,
-    /// The nodes that live.
+    /// The live nodes.
     pub nodes: Vec<NodeAccount>,
-    /// The past of each port that was ever named, dead nodes' too; the newest last.
+    /// The history of each port that was ever named, also of dead nodes; the newest last.
     pub history: Vec<PortHistory>,
-    /// Packets that found a node's ring full, dead nodes' too as far as they said so.
+    /// Packets that found a node's ring full, also of dead nodes as far as they reported them.
     pub ring: u64,
     /// Since when packets are accounted for, in nanoseconds since 1970.
     pub since: u64,
-    /// When this was so, in nanoseconds since 1970.
+    /// The time of the account, in nanoseconds since 1970.
     pub time: u64,
-    /// How far nodes were apart at most when they saw the same of the last 20 beacons or so, in
-    /// nanoseconds: their clocks' differences are in it. `None` without beacons that two have seen.
+    /// The largest time between two nodes' sightings of the same beacon, of the last 20 or so, in
+    /// nanoseconds. It includes the difference of their clocks. `None` without beacons that two
+    /// have seen.
     pub apart: Option<u64>,
 }

@@ -11,19 +11,19 @@ use super::ledger::Ledger;
 use super::report::{Report, Summary};
 use super::span::{Span, signed};
 
-/// A witness, with its reports around a time.
+/// An observer, with its reports around a time.
 pub(super) type ObserverReports<'a> = (&'a CounterRun, ReportsAround<'a>);
 
 impl Ledger {
-    /// The witnesses that live, with their reports around a time.
+    /// The live observers, with their reports around a time.
     pub(super) fn observers(&self, time: u64) -> Vec<ObserverReports<'_>> {
         let observer = |run: &&CounterRun| run.is_live() && run.before.is_some();
         let around = |run| (run, CounterRun::around(run, time, self.settings.skew));
         self.runs.iter().filter(observer).map(around).collect()
     }
 
-    /// The packets offered of a bucket, according to these witnesses, or without any, to those that
-    /// ended.
+    /// The packets offered of a bucket, according to these observers; without any, according to
+    /// ended ones.
     pub(super) fn offered(
         &self,
         observers: &[(&CounterRun, ReportsAround<'_>)],
@@ -42,7 +42,8 @@ impl Ledger {
             .filter(|(exact, _)| *exact)
             .map(|(_, span)| span.most)
             .max();
-        // One that came while packets came counts where it shows more than those that know.
+        // An observer that began while packets came counts only where it shows more than the
+        // others.
         let shows_more = |(run, around): &(&CounterRun, ReportsAround<'_>)| {
             let before = run
                 .before
@@ -63,7 +64,7 @@ impl Ledger {
         }
     }
 
-    /// The packets offered of a bucket until now, according to living and ended witnesses.
+    /// The packets offered of a bucket until now, according to live and ended observers.
     pub(super) fn offered_now(
         &self,
         observers: &[(&CounterRun, ReportsAround<'_>)],
@@ -77,7 +78,7 @@ impl Ledger {
         }
     }
 
-    /// What a life captured of each bucket.
+    /// What a run captured of each bucket.
     pub(super) fn captured(&self, run: &CounterRun) -> Box<Spans> {
         let around = run.around(self.time, self.settings.skew);
         let Some(end) = &run.end else {
@@ -95,7 +96,7 @@ impl Ledger {
         Box::new(std::array::from_fn(captured))
     }
 
-    /// What an ended life's counters had captured of each bucket in all.
+    /// What an ended run captured of each bucket in all.
     pub(super) fn captured_until_end(&self, run: &CounterRun, end: &CounterRunEnd) -> Box<Spans> {
         if let Some(captured) = &end.captured {
             return captured.clone();
@@ -117,8 +118,8 @@ impl Ledger {
         Box::new(std::array::from_fn(captured))
     }
 
-    /// What came of a bucket after the last report of an ended life, at most, according to the
-    /// witnesses at that report and at the end.
+    /// The most packets of a bucket that came after the last report of an ended run, according to
+    /// the observers at that report and at the end.
     fn unseen(
         &self,
         run: &CounterRun,
@@ -162,13 +163,13 @@ impl Ledger {
         account
     }
 
-    /// The last reports of all lives, and the sums of `past` ones.
+    /// The sum over the last reports of all runs, and over `past` runs.
     fn sum(&self, past: u64, count: impl Fn(&Summary) -> u64) -> u64 {
         let runs = self.runs.iter().map(|run| count(&run.last().summary));
         runs.fold(past, u64::saturating_add)
     }
 
-    /// What the counts of each life say until the time of the account.
+    /// The counts of each run until the time of the account.
     pub(super) fn shares(&self) -> Vec<RunCounts<'_>> {
         let share = |run| self.share(run);
         self.runs.iter().map(share).collect()
@@ -211,7 +212,7 @@ impl Ledger {
         row
     }
 
-    /// What all lives have of a bucket's interval.
+    /// What all runs have of a bucket's interval.
     pub(super) fn parts(&self, bucket: usize, offered: Span, shares: &[RunCounts<'_>]) -> RunParts {
         let mut parts = self.intervals[bucket].gone;
         for share in shares {
@@ -220,7 +221,7 @@ impl Ledger {
         parts
     }
 
-    /// What a life has of a bucket's interval.
+    /// What a run has of a bucket's interval.
     pub(super) fn part(&self, share: &RunCounts<'_>, bucket: usize, offered: Span) -> RunPart {
         RunPart {
             is_out_of_turn: self.is_out_of_turn(share.run, bucket),
@@ -241,7 +242,7 @@ impl Ledger {
         .collect()
     }
 
-    /// How far nodes were apart at most that saw the same of the last beacons.
+    /// The largest time between two nodes' sightings of one of the last beacons.
     pub(super) fn apart(&self) -> Option<u64> {
         let live = self.runs.iter().filter(|run| run.is_live());
         let mut spans = BTreeMap::new();
@@ -260,21 +261,21 @@ impl Ledger {
     }
 }
 
-/// What the counts of a life say until the time of the account.
+/// The counts of a run until the time of the account.
 #[derive(Debug)]
 pub(super) struct RunCounts<'a> {
     pub(super) run: &'a CounterRun,
     /// What it captured of each bucket.
     pub(super) captured: Box<Spans>,
     pub(super) around: ReportsAround<'a>,
-    /// The report that has all until then, or the last one.
+    /// The first report after the time of the account, or the last one.
     pub(super) newest: &'a Report,
     /// The newest report of which it is known whether the topology was replaced.
     compared: Option<&'a Report>,
 }
 
 impl RunCounts<'_> {
-    /// What the life has of a bucket's interval.
+    /// What the run has of a bucket's interval.
     pub(super) fn part(&self, bucket: usize, offered: Span) -> RunPart {
         let run = self.run;
         let compared = self.compared.map_or(0, |report| report.alone(bucket));
@@ -290,7 +291,7 @@ impl RunCounts<'_> {
         }
     }
 
-    /// What the cluster was offered of a bucket, according to this life.
+    /// What the cluster was offered of a bucket, according to this run.
     pub(super) fn offered(&self, bucket: usize) -> Option<Span> {
         self.run.offered(&self.around, bucket)
     }

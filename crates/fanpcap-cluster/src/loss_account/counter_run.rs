@@ -1,4 +1,4 @@
-//! The counters of one node from when they were 0 to when they ended.
+//! A run: the counters of one node from when they were 0 until they end.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use super::span::{Span, signed};
 use super::verdict::Verdict;
 use crate::identity::NodeId;
 
-/// Reports that are kept of a life: as many as may come until a node is known to be dead.
+/// Reports that are kept of a run: as many as may come until a node counts as dead.
 const KEPT: usize = 20;
 
 /// One span for each bucket.
@@ -21,20 +21,21 @@ pub(super) fn zeros() -> Box<Spans> {
     Box::new([Span::default(); BUCKETS])
 }
 
-/// The end of a life.
+/// The end of a run.
 #[derive(Clone, Debug)]
 pub(super) struct CounterRunEnd {
     /// When, in nanoseconds since 1970.
     pub(super) at: u64,
-    /// What it captured in all, where that is known.
+    /// What the run captured in all, if that is known.
     pub(super) captured: Option<Box<Spans>>,
     /// The buckets that it may have captured after its last report.
     pub(super) owned: Box<[bool; BUCKETS]>,
-    /// Whether all reports have reached `at`: `captured` is known then as it will be.
+    /// Whether the reports of all nodes have reached `at`. Then `captured` does not change any
+    /// more.
     pub(super) is_reached: bool,
 }
 
-/// The counters of one node from when they were 0 to when they ended.
+/// A run: the counters of one node from when they were 0 until they end.
 #[derive(Clone, Debug)]
 pub(super) struct CounterRun {
     pub(super) node: NodeId,
@@ -43,43 +44,44 @@ pub(super) struct CounterRun {
     pub(super) since: u64,
     /// The newest last; never empty.
     pub(super) reports: VecDeque<Report>,
-    /// What the cluster was offered before the life's counts; `None`: it is no witness, or not yet.
+    /// What the cluster was offered before the run's counts; `None`: the node is not an observer
+    /// (yet).
     pub(super) before: Option<Box<Spans>>,
-    /// What the life captured before the ledger's begin.
+    /// What the run captured before the ledger began.
     pub(super) unbooked: Box<Spans>,
     /// Whether `unbooked` is known.
     pub(super) booked: bool,
-    /// The counters are older than the ledger, or than the life: it is one that was given up.
+    /// Whether the counters are older than the ledger, or continue a run that was given up.
     pub(super) age: RunAge,
-    /// What it captured, and what unions shared, when each bucket's interval began.
+    /// What the run had captured, and what unions had shared, when each bucket's interval began.
     pub(super) captured_before: Box<Spans>,
     pub(super) shared_before: Box<Counts>,
-    /// What it captured in each bucket's interval by a topology that may have been replaced.
+    /// What the run captured in each bucket's interval by a topology that may have been replaced.
     pub(super) stale: Box<Counts>,
     /// The stamp of the last report of which it is known whether the topology was replaced.
     pub(super) compared: u64,
-    /// As a witness it serves from this time on only.
+    /// It is an observer only from this time on.
     pub(super) from: u64,
-    /// By the others' newest counts; never lossy, which `port` tells.
+    /// By the others' newest counts; never `Lossy`, because `port` judges that.
     pub(super) verdict: Verdict,
     /// When there was enough traffic for the verdict last.
     pub(super) judged: u64,
     pub(super) port: Port,
-    /// Packets that did not reach its port, until its buckets were at rest last.
+    /// Packets that did not reach its port, until traffic last stopped in its buckets.
     pub(super) mirror: i64,
-    /// When it may have lacked a packet last, where packets are captured in turn.
+    /// When it may last have lacked a packet, if packets are captured in turn.
     pub(super) lacked: Option<u64>,
     pub(super) end: Option<CounterRunEnd>,
 }
 
-/// When a life's counters were 0.
+/// When a run's counters were 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RunAge {
-    /// In the ledger's time.
+    /// After the ledger began.
     New,
-    /// Before the ledger's begin.
+    /// Before the ledger began.
     Older,
-    /// In an earlier life, which counts as dead.
+    /// In an earlier run, which was given up.
     Resumed,
 }
 
@@ -95,7 +97,7 @@ impl CounterRun {
         let summary = report.summary;
         let zeros_of = || Box::new([0; BUCKETS]);
         let (shared_before, stale, compared) = match age {
-            // What it captured until its first report may be by any topology.
+            // What the run captured before its first report may be by any topology.
             RunAge::New => (zeros_of(), report.captured.clone(), summary.stamp),
             RunAge::Older | RunAge::Resumed => (report.shared.clone(), zeros_of(), summary.stamp),
         };
@@ -132,8 +134,8 @@ impl CounterRun {
         self.reports.push_back(report);
     }
 
-    /// Counts what it captured alone in the oldest two reports' time as captured by a topology that
-    /// may have been replaced.
+    /// Counts what the node captured outside unions between the oldest two reports as captured by a
+    /// topology that may have been replaced.
     fn note_oldest(&mut self) {
         let [from, to] = [0, 1].map(|at| &self.reports[at]);
         for (bucket, stale) in self.stale.iter_mut().enumerate() {
@@ -156,8 +158,8 @@ impl CounterRun {
         self.end.is_none()
     }
 
-    /// The verdict of the last minutes. If there was too little traffic to judge in them, none is
-    /// left, though `verdict` stays.
+    /// The verdict of the last minutes. If there was too little traffic in them, the node is sound,
+    /// though `verdict` stays.
     pub(super) fn named(&self, time: u64) -> Verdict {
         let is_recent = self.judged.saturating_add(RECENT) >= time;
         if is_recent && self.verdict != Verdict::Sound {
@@ -174,8 +176,9 @@ impl CounterRun {
         self.verdict != Verdict::Sound && self.judged == time
     }
 
-    /// The newest report whose counts were all offered by `time`, and the oldest one that has all
-    /// that was: packets reach a node's counters, and clocks differ, by `skew` at most.
+    /// The newest report whose packets were all offered by `time`, and the oldest one that has all
+    /// packets offered by then. The delay until a packet is counted, and the difference of clocks,
+    /// are at most `skew` together.
     pub(super) fn around(&self, time: u64, skew: u64) -> ReportsAround<'_> {
         let mut reports = self.reports.iter();
         let until = time.saturating_sub(skew);
@@ -188,7 +191,7 @@ impl CounterRun {
         }
     }
 
-    /// The packets offered at a time with `around`, according to this witness only.
+    /// The packets offered at a time with `around`, according to this observer only.
     pub(super) fn offered(&self, around: &ReportsAround<'_>, bucket: usize) -> Option<Span> {
         let before = self.before.as_ref()?[bucket];
         Some(before + around.seen(bucket))

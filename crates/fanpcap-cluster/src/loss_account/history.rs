@@ -1,11 +1,11 @@
-//! The past of the nodes' ports: a line for each port that was ever named.
+//! The history of the nodes' ports: a line for each port that was ever named.
 
 use super::counter_run::CounterRun;
 use super::verdict::Verdict;
 use crate::identity::NodeId;
 use crate::topology::NODES;
 
-/// The past of a node's port since the ledger began.
+/// The history of a node's port since the ledger began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PortHistory {
     /// Which node.
@@ -14,13 +14,13 @@ pub struct PortHistory {
     pub worst: Verdict,
     /// When the port was named first, in nanoseconds since 1970.
     pub since: u64,
-    /// When it lacked a packet last, or was blind, wrong or double last, in nanoseconds since 1970.
+    /// When it last lacked a packet, or was blind, wrong or double, in nanoseconds since 1970.
     pub last: u64,
-    /// Packets that it did not deliver, as far as this is certain.
+    /// Packets that it certainly did not deliver.
     pub packets: i64,
 }
 
-/// Notes the verdict of now on a life's port. The newest line is the last one.
+/// Notes the present verdict on a run's port. The newest line is the last one.
 pub(super) fn note(history: &mut Vec<PortHistory>, run: &mut CounterRun, time: u64) {
     let (node, verdict) = (run.node, run.named(time));
     let known = history.iter().position(|port| port.node == node);
@@ -35,13 +35,13 @@ pub(super) fn note(history: &mut Vec<PortHistory>, run: &mut CounterRun, time: u
         packets: 0,
     };
     let mut port = known.map_or(new, |at| history.remove(at));
-    let packets = run.port.tell();
+    let packets = run.port.take_new();
     port.worst = port.worst.max(verdict);
     port.packets = port.packets.saturating_add(packets);
     if packets > 0 || run.is_named_at(time) {
         port.last = time;
     }
-    // The port that has been well for the longest time is forgotten.
+    // Forgets the port that has been sound for the longest time.
     if history.len() == NODES {
         history.remove(0);
     }

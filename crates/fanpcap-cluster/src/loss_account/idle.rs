@@ -1,4 +1,4 @@
-//! What is certain of buckets without traffic.
+//! Buckets without traffic: there, all counts are certain.
 
 use fanpcap_buckets::layout::BUCKETS;
 
@@ -15,12 +15,12 @@ struct IntervalEnd {
     offered: Span,
     /// The interval's packets that were doubled, and those that were lost.
     outcome: (Span, Span),
-    /// What each life captured until then, and what unions shared of it.
+    /// What each run had captured by then, and what unions had shared of it.
     counts: Vec<(Span, u64)>,
 }
 
 impl Ledger {
-    /// For a bucket without traffic, all witnesses are set to the same number of packets offered.
+    /// Sets all observers of a bucket without traffic to the same number of offered packets.
     pub(super) fn rest(&mut self) {
         let observers = self.observers(self.time);
         let resting = |bucket: usize| {
@@ -57,13 +57,13 @@ impl Ledger {
         }
     }
 
-    /// Closes the intervals of resting buckets of which all is known. A silent node may go on: what
-    /// it captured is known then.
+    /// Ends the intervals of resting buckets whose counts are all known. If a silent node goes on
+    /// later, what it captured becomes known.
     fn close(&mut self, resting: &[Option<Span>]) {
         if self.settings.analyzed {
             return;
         }
-        // A node that is out of turn by a packet of one bucket is so in all.
+        // A node that is out of turn is so in all buckets.
         let may_close = !self.in_turn || resting.iter().all(Option::is_some);
         let shares = self.shares();
         let (mut closing, mut lacking) = (Vec::new(), Vec::new());
@@ -109,7 +109,7 @@ impl Ledger {
 }
 
 impl RunCounts<'_> {
-    /// Whether it is known exactly what the life captured of a bucket.
+    /// Whether what the run captured of a bucket is known exactly.
     fn is_known(&self, bucket: usize) -> bool {
         let run = self.run;
         let is_there = !run.is_live() || self.around.after.is_some();
@@ -117,7 +117,7 @@ impl RunCounts<'_> {
         is_there && run.booked && captured.is_exact()
     }
 
-    /// What the life captured of a bucket, and what unions shared of it.
+    /// What the run captured of a bucket, and what unions shared of it.
     fn counts(&self, bucket: usize) -> (Span, u64) {
         (self.captured[bucket], self.newest.shared[bucket])
     }

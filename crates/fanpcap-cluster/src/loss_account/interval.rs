@@ -1,23 +1,23 @@
-//! A bucket's packets since all of its counts were known exactly: what was lost and doubled of
-//! them.
+//! The packets of a bucket since all of its counts were last known exactly: how many were lost and
+//! doubled.
 //!
 //! Lost and doubled packets of different times must not cancel each other: each interval has its
-//! own, and the ledger adds them up.
+//! own numbers, and the ledger adds them up.
 
 use super::span::Span;
 
-/// A bucket's interval, as far as it is not in the counts of lives.
+/// A bucket's interval, without what is in the runs' own counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Interval {
     /// When it began, in nanoseconds since 1970.
     pub(super) since: u64,
     /// The packets offered before it.
     pub(super) offered: Span,
-    /// What lives of it captured that are no more.
+    /// What ended runs captured in it.
     pub(super) gone: RunParts,
 }
 
-/// What one or several lives have of an interval.
+/// What one or several runs have of an interval.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RunParts {
     /// Packets captured.
@@ -32,11 +32,11 @@ pub(super) struct RunParts {
     unreported: i64,
     /// Packets captured by nodes that were out of turn, at most; `None` if none was.
     out_of_turn: Option<i64>,
-    /// Whether a node that may have had the bucket did not see all packets, or may not have.
+    /// Whether a node that may have had the bucket may not have seen all packets.
     is_partial: bool,
 }
 
-/// What a life has of an interval.
+/// What a run has of an interval.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunPart {
     /// Packets captured.
@@ -45,16 +45,17 @@ pub(super) struct RunPart {
     pub(super) shared: i64,
     /// Packets captured by a topology that may have been replaced by then, at most.
     pub(super) stale: i64,
-    /// Whether the life has ended: what is uncertain came after its last report.
+    /// Whether the run has ended. Then what is uncertain came after its last report.
     pub(super) is_ended: bool,
-    /// Whether it may have been out of turn: its buckets name other packets than the others' then.
+    /// Whether the node may have been out of turn. Then its buckets had other packets than the
+    /// other nodes' buckets.
     pub(super) is_out_of_turn: bool,
-    /// Whether the life certainly saw all packets that the cluster was offered.
+    /// Whether the node certainly saw all packets that the cluster was offered.
     pub(super) saw_all: bool,
 }
 
 impl RunParts {
-    /// Adds what a life has.
+    /// Adds what a run has.
     pub(super) fn add(&mut self, part: &RunPart) {
         let Span { least, most } = part.captured;
         self.captured += part.captured;
@@ -75,21 +76,21 @@ impl RunParts {
         };
     }
 
-    /// Whether a node that may have had the bucket did not see all packets, or may not have.
+    /// Whether a node that may have had the bucket may not have seen all packets.
     pub(super) fn is_partial(&self) -> bool {
         self.is_partial
     }
 
-    /// A node did not see all packets, though this is no more in its counts.
+    /// Notes that a node did not see all packets, though its counts do not show this any more.
     pub(super) fn lack(&mut self) {
         self.is_partial = true;
     }
 
     /// The packets that were doubled, and those that were lost, if so many were offered.
     ///
-    /// A packet is doubled under a claim that a union shared, or by a node that captures by a
-    /// topology of before, or by a dead node after its last report. If all nodes saw all packets,
-    /// none is lost: a bucket's owner stays until the next one captures.
+    /// A packet can be doubled while a union shares its bucket, by a node that captures by an older
+    /// topology, or by a dead node after its last report. If all nodes saw all packets, none is
+    /// lost, because a bucket's owner stays until its new owner captures.
     pub(super) fn outcome(&self, offered: Span) -> (Span, Span) {
         let captured = self.captured;
         let is_known = captured.is_exact() && offered.is_exact() && !self.is_partial;
@@ -100,7 +101,8 @@ impl RunParts {
                 self.bounds(offered)
             };
         };
-        // Such a node takes packets for others: it may even see more of a bucket than there were.
+        // A node that is out of turn assigns packets to wrong buckets: it may even see more packets
+        // of a bucket than there were.
         let (doubles, lost) = self.bounds(offered);
         let until = |span: Span| Span {
             least: 0,
@@ -109,8 +111,8 @@ impl RunParts {
         (until(doubles), until(lost))
     }
 
-    /// The bounds of the packets that were doubled, and of those that were lost, where buckets name
-    /// the same packets to all nodes.
+    /// The bounds of the packets that were doubled, and of those that were lost, if all nodes
+    /// assign the same packets to the same buckets.
     fn bounds(&self, offered: Span) -> (Span, Span) {
         let captured = self.captured;
         let beyond = captured.most.saturating_sub(self.greatest).max(0);

@@ -1,4 +1,4 @@
-//! Which witnesses are believed: nodes of one mirrored link see the same.
+//! Which observers are believed: nodes on one mirrored link see the same packets.
 
 use fanpcap_buckets::layout::BUCKETS;
 
@@ -9,15 +9,15 @@ use super::verdict::Verdict;
 /// Parts of a million of the median: a node may both lack this much and see this much more.
 const DIFFERENT: i64 = 2_000;
 
-/// Parts of a million: so much more than the median may a node see. The median itself may lack
-/// something, as two ports of three may lose packets.
+/// Parts of a million: a node may see this much more than the median. The median itself may lack
+/// something, because two ports of three may lose packets.
 const SURPLUS: i64 = 10_000;
 
 /// Packets below which nodes are not compared.
 const FEW: i64 = 200;
 
-/// The verdicts that follow from what each life saw between two times; `None` if that was too
-/// little. `from` is the earlier time, `until` the later one.
+/// The verdicts by what each run saw between two times; `None` if that was too little. `from` is
+/// the earlier time, `until` the later one.
 pub(super) fn judge(
     runs: &[&CounterRun],
     from: &[ReportsAround<'_>],
@@ -26,7 +26,7 @@ pub(super) fn judge(
     let seen =
         |run: usize, bucket| (until[run].seen(bucket) - from[run].seen(bucket)).not_negative();
     let sees = |run: &usize| (0..BUCKETS).any(|bucket| seen(*run, bucket).most > 0);
-    // A port that gave nothing is no measure of the others.
+    // A port without packets is not compared with the others.
     let seeing: Vec<usize> = (0..runs.len()).filter(sees).collect();
     let mut sums = vec![Sums::default(); runs.len()];
     let mut total = 0;
@@ -43,11 +43,11 @@ pub(super) fn judge(
             sum.lacks += (median.least - seen.most).max(0);
         }
     }
-    // Where no two see the same, nobody knows who sees more than there was.
+    // If no two nodes see the same, it is unknown which of them sees too much.
     let is_like = |run: &&usize| sums[**run].is_like_median(total);
     let agree = seeing.iter().filter(is_like).count();
     let verdict = |(run, sum): (&&CounterRun, &Sums)| {
-        // A port that was blind and gives beacons is blind no more.
+        // A port that was blind is not blind any more when beacons come.
         let gives_beacons = run.last().summary.beacon.sequence > 0;
         if lacks_beacons(run, runs) {
             Some(Verdict::Blind)
@@ -60,9 +60,9 @@ pub(super) fn judge(
     runs.iter().zip(&sums).map(verdict).collect()
 }
 
-/// Whether a node has reported for longer than three beacons take, and still lacks three that
-/// another node had as long ago: some may be lost, or on their way. Nodes report at different
-/// times, and the first beacon after a pause has a much greater number.
+/// Whether a node has reported for longer than three beacons take, and still lacks three beacons
+/// that another node had that long ago. Fewer may be lost, or on their way. Nodes report at
+/// different times, and the first beacon after a pause has a much greater number.
 fn lacks_beacons(run: &CounterRun, runs: &[&CounterRun]) -> bool {
     let last = &run.last().summary;
     let before = last.stamp.saturating_sub(BEACONS);
@@ -77,7 +77,7 @@ fn lacks_beacons(run: &CounterRun, runs: &[&CounterRun]) -> bool {
 /// The time of three beacons, in nanoseconds.
 const BEACONS: u64 = 3_000_000_000;
 
-/// How a life's counts differ from the median's.
+/// How a run's counts differ from the median's.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     most: i64,
@@ -90,7 +90,7 @@ impl Sums {
         parts(self.beyond.saturating_add(self.lacks), total) < SURPLUS
     }
 
-    /// The verdict, if so many nodes see traffic, and so many the same.
+    /// The verdict, if this many nodes see traffic, and this many see the same.
     fn verdict(self, total: i64, [seeing, agree]: [usize; 2]) -> Verdict {
         let (beyond, lacks) = (parts(self.beyond, total), parts(self.lacks, total));
         if self.most == 0 {
@@ -105,12 +105,12 @@ impl Sums {
     }
 }
 
-/// So many of a million packets of `total`.
+/// `count` in parts of a million of `total`.
 fn parts(count: i64, total: i64) -> i64 {
     count.saturating_mul(1_000_000) / total.max(1)
 }
 
-/// The median, of an even number the greater one: half of the ports may lose packets.
+/// The median; of two middle ones the greater, because half of the ports may lose packets.
 fn median(seen: &[Span]) -> Option<Span> {
     if seen.is_empty() {
         return None;

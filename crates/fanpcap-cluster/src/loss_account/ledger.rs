@@ -1,4 +1,4 @@
-//! Keeps all nodes' counts: takes their reports, and their ends.
+//! The ledger of all nodes' counts: takes their reports and their deaths.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,24 +14,26 @@ use super::verdict::Verdict;
 use crate::identity::NodeId;
 use crate::topology::NODES;
 
-/// What a ledger is made with.
+/// A ledger's settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LedgerSettings {
-    /// Nodes' clocks differ, and a packet reaches their counters, by this at most, in nanoseconds.
-    /// Where all nodes have beacons, these tell it.
+    /// The most that nodes' clocks differ, with the delay until a packet is counted, in
+    /// nanoseconds. If all nodes see beacons, the ledger measures it instead.
     pub skew: u64,
-    /// When the ledger begins, in nanoseconds since 1970: what was counted before is not its.
+    /// When the ledger begins, in nanoseconds since 1970: what was counted before does not belong
+    /// to it.
     pub begin: u64,
-    /// Whether an analyzer counts the doubles ([`Ledger::doubles`]). Else they are a span.
+    /// Whether an analyzer counts the doubles ([`Ledger::doubles`]). If not, the doubles are a
+    /// span.
     pub analyzed: bool,
 }
 
-/// Why a report is not believed at all.
+/// Why a report is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReportError {
-    /// It is older than a report that the ledger has, or a repetition of it.
+    /// It is older than a report that the ledger has, or a repeat.
     Old,
-    /// A count is less than before, or more was captured than seen, or more than can be.
+    /// A count is less than before, greater than possible, or more was captured than seen.
     Counts,
     /// The cluster has as many nodes as it can have.
     Full,
@@ -49,41 +51,41 @@ impl fmt::Display for ReportError {
 
 impl std::error::Error for ReportError {}
 
-/// The fate of all packets, according to the nodes' counts.
+/// The nodes' counts, and the account of all packets by them.
 #[derive(Debug)]
 pub struct Ledger {
     pub(super) settings: LedgerSettings,
     /// The settings' `skew`.
     pub(super) without_beacons: u64,
     pub(super) runs: Vec<CounterRun>,
-    /// The node, boot and begin of lives that were given up last.
+    /// The node, boot and begin of the runs that were given up last.
     pub(super) given_up: VecDeque<(NodeId, u64, u64)>,
-    /// The latest end of a life that was given up.
+    /// The latest end of a run that was given up.
     pub(super) over: u64,
-    /// Up to where all live nodes' reports reach.
+    /// The time that the reports of all live nodes have reached.
     pub(super) time: u64,
-    /// Whether a life has been a witness.
+    /// Whether there has been an observer.
     pub(super) begun: bool,
-    /// What was offered at least when a bucket was at rest last, or a witness ended.
+    /// The least that was offered when a bucket's traffic last stopped, or an observer ended.
     pub(super) floor: Box<Spans>,
-    /// What ended lives captured.
+    /// What ended runs captured.
     pub(super) past: Box<Spans>,
-    /// What ended lives lost in their rings.
+    /// What ended runs lost in their rings.
     pub(super) past_ring: u64,
     pub(super) doubles: Box<Counts>,
     pub(super) refused: Box<Counts>,
     /// Whether packets are captured in turn.
     pub(super) in_turn: bool,
-    /// Of each bucket, the interval since all was known exactly.
+    /// The present interval of each bucket.
     pub(super) intervals: Box<[Interval; BUCKETS]>,
-    /// Packets of each bucket doubled and lost before its interval.
+    /// Packets of each bucket that were doubled and lost before its present interval.
     pub(super) closed: Box<[(Span, Span); BUCKETS]>,
-    /// The past of ports, in the order of `last`.
+    /// The history of ports, in the order of `last`.
     pub(super) history: Vec<PortHistory>,
 }
 
 impl Ledger {
-    /// A ledger that begins.
+    /// An empty ledger.
     pub fn new(settings: LedgerSettings) -> Self {
         Self {
             settings,
@@ -105,7 +107,7 @@ impl Ledger {
         }
     }
 
-    /// Takes a node's report. One with counters that began anew ends the node's life before.
+    /// Takes a node's report. If its counters have begun again, the node's earlier run ends.
     ///
     /// # Errors
     ///
@@ -138,7 +140,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A node that counted as dead continues with the same counters: its life has not ended.
+    /// A node that counted as dead continues with the same counters, so its run has not ended.
     fn go_on(&mut self, summary: &Summary) {
         let of_node = |run: &CounterRun| run.node == summary.node;
         let mut runs = self.runs.iter();
@@ -169,9 +171,9 @@ impl Ledger {
         Ok(())
     }
 
-    /// A node is dead since `at`, in nanoseconds since 1970. What it captured in all is known in
-    /// `captured`, if its packets went to an analyzer. Else it may have captured what came of the
-    /// buckets that it `owned` after its last report.
+    /// A node is dead since `at`, in nanoseconds since 1970. `captured` is what it captured in all,
+    /// if its packets went to an analyzer. If not, it may have captured all packets of the buckets
+    /// that it `owned` after its last report.
     pub fn end(
         &mut self,
         node: NodeId,
@@ -190,18 +192,19 @@ impl Ledger {
         }
     }
 
-    /// Says how many packets of a bucket an analyzer found twice, since the ledger began.
+    /// Sets the number of a bucket's packets that an analyzer found to be doubles, since the ledger
+    /// began.
     pub fn doubles(&mut self, bucket: usize, doubles: u64) {
         self.doubles[bucket] = doubles;
     }
 
-    /// Says how many packets of a bucket nodes captured that an analyzer refused, since the ledger
-    /// began: of a bucket that another node had, or by a topology that the cluster never had.
+    /// Sets the number of a bucket's captured packets that an analyzer refused, since the ledger
+    /// began: another node had the bucket, or the cluster never had the topology.
     pub fn refused(&mut self, bucket: usize, refused: u64) {
         self.refused[bucket] = refused;
     }
 
-    /// What the others' counts of the last five minutes say of a node.
+    /// The verdict on a node's port, by the others' counts of the last five minutes.
     pub fn verdict(&self, node: NodeId) -> Option<Verdict> {
         let live = |run: &&CounterRun| run.node == node && run.is_live();
         self.runs.iter().find(live).map(|run| run.named(self.time))

@@ -1,4 +1,4 @@
-//! The packets that a node's port did not deliver in the last minutes, as far as this is certain.
+//! The packets that a node's port certainly did not deliver in the last minutes.
 
 use std::collections::VecDeque;
 
@@ -18,32 +18,33 @@ const LOSSY: i64 = 20;
 /// Packets: a port that lacks fewer is not named.
 const FEW: i64 = 3;
 
-/// The packets that a life's port did not deliver.
+/// The packets that a run's port did not deliver.
 ///
-/// While packets come, up to two seconds of a bucket's packets may be missing without proof. The
-/// proof of an old loss comes when the traffic slackens, perhaps hours later. So when a port was
+/// While packets come, up to two seconds of a bucket's packets may be missing without proof. An old
+/// loss becomes certain only when there is less traffic, perhaps hours later. So when a port is
 /// named, the packets that it may have lacked by then are noted as old.
 #[derive(Clone, Debug)]
 pub(super) struct Port {
-    /// Packets of each bucket that it may have lacked already when this was noted, at most.
+    /// The most packets of each bucket that it may have lacked at the time `noted`.
     old: Box<[i64; BUCKETS]>,
-    /// Until when it was not named, or when `old` was noted.
+    /// When it was last not named, or when `old` was noted.
     noted: u64,
-    /// Packets lacking beyond `old`, in buckets that were at rest since, or before `old` was noted.
+    /// Lacking packets beyond `old`, of buckets whose traffic stopped since `old` was noted, or
+    /// before.
     rested: i64,
-    /// Packets lacking, but for old ones, at least. It never falls.
+    /// The least number of lacking packets, without old ones. It never falls.
     lacking: i64,
     /// Earlier values of `lacking`, the newest last.
     samples: VecDeque<Sample>,
-    /// So many of a million packets were lacking in the last minutes; 0: the port is not named.
+    /// How many of a million packets were lacking in the last minutes; 0: the port is not named.
     pub(super) parts: u32,
-    /// Packets lacking since the life's begin, old ones too, at least. It never falls.
+    /// The least number of packets lacking since the run began, with old ones. It never falls.
     in_all: i64,
-    /// Of `in_all`, the packets that are in the history.
-    told: i64,
+    /// The packets of `in_all` that are in the history.
+    in_history: i64,
 }
 
-/// What was known at a time.
+/// The numbers at a time.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     time: u64,
@@ -62,11 +63,11 @@ impl Port {
             samples: VecDeque::new(),
             parts: 0,
             in_all: 0,
-            told: 0,
+            in_history: 0,
         }
     }
 
-    /// The life is no witness any more: what it lacks is not known until it is one again.
+    /// The node is not an observer any more. What it lacks is unknown until it is one again.
     pub(super) fn begin_anew(&mut self) {
         self.old.fill(0);
         self.rested = self.lacking;
@@ -74,16 +75,17 @@ impl Port {
         self.parts = 0;
     }
 
-    /// A bucket is at rest, and `lacks` packets of it were lacking since it was so last.
+    /// The traffic of a bucket has stopped, and `lacks` of its packets were lacking since it last
+    /// did.
     pub(super) fn rest(&mut self, bucket: usize, lacks: i64) {
         let old = std::mem::take(&mut self.old[bucket]);
         let new = lacks.saturating_sub(old).max(0);
         self.rested = self.rested.saturating_add(new);
     }
 
-    /// Judges the port at `time`. `lacks` are the packets of each bucket that are lacking since it
-    /// was at rest last; before that, it lacked `mirror` of all buckets. The cluster was offered
-    /// `offered` packets in all.
+    /// Judges the port at `time`. `lacks` has the packets of each bucket that are lacking since its
+    /// traffic last stopped; before, `mirror` packets of all buckets were lacking. The cluster was
+    /// offered `offered` packets in all.
     pub(super) fn judge(&mut self, time: u64, lacks: &[Span], mirror: i64, offered: i64) {
         let certain = sum(lacks.iter().map(|lacks| lacks.least.max(0)));
         self.in_all = self.in_all.max(mirror.saturating_add(certain));
@@ -130,9 +132,9 @@ impl Port {
         }
     }
 
-    /// Packets lacking that were not in the history yet: they are now.
-    pub(super) fn tell(&mut self) -> i64 {
-        let told = std::mem::replace(&mut self.told, self.in_all);
-        self.in_all.saturating_sub(told)
+    /// Returns the lacking packets that are not in the history yet, and counts them as in it.
+    pub(super) fn take_new(&mut self) -> i64 {
+        let in_history = std::mem::replace(&mut self.in_history, self.in_all);
+        self.in_all.saturating_sub(in_history)
     }
 }

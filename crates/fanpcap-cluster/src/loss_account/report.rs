@@ -23,14 +23,14 @@ pub struct Summary {
     pub node: NodeId,
     /// Drawn when the node's machine booted.
     pub boot: u64,
-    /// When the counters were 0, in nanoseconds since 1970. Counters that outlive the node's agent
-    /// keep it; others have another one.
+    /// When the counters were 0, in nanoseconds since 1970. Counters in the kernel keep this time
+    /// when the agent is restarted.
     pub since: u64,
     /// When the counters were read, in nanoseconds since 1970.
     pub stamp: u64,
     /// The topology that the node follows.
     pub revision: Revision,
-    /// Packets that were the node's and found its ring full.
+    /// The node's own packets that found its ring full.
     pub ring: u64,
     /// The newest beacon.
     pub beacon: Beacon,
@@ -39,23 +39,23 @@ pub struct Summary {
 /// What a node counted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// Who, when, and what is not counted by bucket.
+    /// The fields that are not counted by bucket.
     pub summary: Summary,
     /// Packets that reached the node's port.
     pub seen: Box<Counts>,
-    /// Packets that the node captured: what of them was its own and did not find the ring full.
+    /// The node's own packets that it captured: they did not find the ring full.
     pub captured: Box<Counts>,
-    /// Packets that were the node's and another's: they came while a union shared their bucket.
+    /// Packets that both the node and another node had to capture: they came while a union shared
+    /// their bucket.
     pub shared: Box<Counts>,
 }
 
-/// No count is greater: a bucket that gets ten million packets a second has as many after three
+/// The greatest possible count: a bucket with ten million packets a second reaches it after three
 /// years. The sum of all buckets fits into 63 bits.
 pub(super) const MOST: u64 = 1 << 50;
 
 impl Report {
-    /// Whether its counts are possible, as far as the report itself shows: anybody may have sent
-    /// it.
+    /// Whether the counts are consistent: anybody may have sent the report.
     pub(super) fn is_possible(&self) -> bool {
         let Summary { since, stamp, .. } = self.summary;
         let parts = self.captured.iter().zip(self.shared.iter());

@@ -1,4 +1,4 @@
-//! Draws conclusions of the reports: whom to believe, and what is certain by now.
+//! Evaluates the reports: which observers are believed, and which numbers are certain by now.
 
 use fanpcap_buckets::layout::BUCKETS;
 
@@ -10,16 +10,15 @@ use super::span::{Span, signed, sum};
 use crate::identity::NodeId;
 use crate::topology::NODES;
 
-/// A packet waits so long for its node's CPU, in nanoseconds: nodes were measured to be 100 ms
-/// apart in that on a busy machine.
+/// How long a packet may wait for its node's CPU, in nanoseconds. On a busy machine, nodes were
+/// measured to differ by 100 ms.
 const WAIT: u64 = 100_000_000;
 
-/// A node that was silent may go on with its counters for so long after it counted as dead, in
-/// nanoseconds.
+/// How long a node that counts as dead may come back with the same counters, in nanoseconds.
 const PATIENCE: u64 = 120_000_000_000;
 
 impl Ledger {
-    /// Draws the conclusions of the reports so far. Call it about once a second.
+    /// Evaluates the reports so far. Call it about once a second.
     pub fn settle(&mut self) {
         let skew = self.skew();
         let newest = |run: &CounterRun| run.last().summary.stamp.saturating_sub(skew);
@@ -28,7 +27,7 @@ impl Ledger {
             return;
         };
         if time < self.time && skew > self.settings.skew {
-            // Until reports reach as far.
+            // The reports do not reach far enough yet.
             return;
         }
         self.settings.skew = skew;
@@ -45,7 +44,7 @@ impl Ledger {
         self.give_up();
     }
 
-    /// How far nodes are apart: by beacons, where all nodes have them.
+    /// How far nodes' times may differ: measured by beacons, if all nodes see them.
     fn skew(&self) -> u64 {
         let live = || self.runs.iter().filter(|run| run.is_live());
         let beacon = |run: &CounterRun| run.last().summary.beacon.sequence;
@@ -57,7 +56,8 @@ impl Ledger {
         }
     }
 
-    /// Gives every live node its verdict by what came since the oldest reports that all kept.
+    /// Gives each live node its verdict, by the packets since the oldest reports that are kept of
+    /// all nodes.
     fn judge(&mut self) {
         let skew = self.settings.skew;
         let live: Vec<&CounterRun> = self.runs.iter().filter(|run| run.is_live()).collect();
@@ -87,7 +87,7 @@ impl Ledger {
         }
     }
 
-    /// Makes witnesses of the lives that are none yet.
+    /// Makes observers of the runs that are none yet.
     fn align(&mut self) {
         let mut order: Vec<usize> = (0..self.runs.len()).collect();
         order.sort_by_key(|&at| self.runs[at].since);
@@ -101,7 +101,7 @@ impl Ledger {
             } else if let Some((before, unbooked)) = self.before(run) {
                 let run = &mut self.runs[at];
                 run.before = Some(before);
-                // A life that was no witness for a while goes on with what it had captured.
+                // A node that was no observer for a while continues with what it had captured.
                 if !run.booked && run.age != RunAge::New {
                     run.unbooked = unbooked;
                 }
@@ -110,7 +110,7 @@ impl Ledger {
         }
     }
 
-    /// The first witness: the ledger begins with what it has not counted yet.
+    /// The first observer: the ledger begins with the packets that it has not counted yet.
     fn begin_with(&mut self, at: usize) {
         let run = &mut self.runs[at];
         if run.age == RunAge::New {
@@ -126,8 +126,8 @@ impl Ledger {
         self.begun = true;
     }
 
-    /// The packets that the cluster was offered before `run`'s counts, and those that the life
-    /// captured before the ledger's start. `None` until the reports of all reach far enough.
+    /// The packets that the cluster was offered before `run`'s counts, and those that the run
+    /// captured before the ledger began. `None` until all reports reach far enough.
     fn before(&self, run: &CounterRun) -> Option<(Box<Spans>, Box<Spans>)> {
         let (skew, begin) = (self.settings.skew, self.settings.begin);
         let fresh = run.from == run.since && run.age == RunAge::New;
@@ -154,7 +154,8 @@ impl Ledger {
             };
             self.offered(&others, bucket) - seen
         };
-        // What it had captured by its first report, less what can have come since the begin.
+        // What it had captured by its first report, minus what can have come since the ledger
+        // began.
         let first = &run.reports[0];
         let unbooked = |bucket: usize| {
             if run.age == RunAge::Resumed {
@@ -172,7 +173,7 @@ impl Ledger {
         ))
     }
 
-    /// Judges the ports of the witnesses by the packets that they lack.
+    /// Judges the observers' ports by the packets that they lack.
     fn judge_ports(&mut self) {
         let time = self.time;
         let observers = self.observers(time);
@@ -196,8 +197,8 @@ impl Ledger {
         }
     }
 
-    /// Notes of the lives whose end all reports have reached what they captured in all, and raises
-    /// the floor to what they saw.
+    /// For runs whose end the reports of all nodes have reached: notes what they captured in all,
+    /// and raises the floor to what they saw.
     fn reach_ends(&mut self) {
         for at in 0..self.runs.len() {
             let run = &self.runs[at];
@@ -224,7 +225,7 @@ impl Ledger {
         }
     }
 
-    /// Adds the counts of ended lives that will not go on to the sums.
+    /// Adds the counts of ended runs that can't continue any more to the sums.
     fn give_up(&mut self) {
         let is_over = |run: &CounterRun| {
             let end = run.end.as_ref().filter(|end| end.is_reached);

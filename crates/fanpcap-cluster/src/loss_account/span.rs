@@ -6,14 +6,14 @@ use std::ops::{Add, AddAssign, Sub};
 /// A number that is known to lie between two others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Span {
-    /// It is not less.
+    /// The number is not less.
     pub least: i64,
-    /// It is not more.
+    /// The number is not more.
     pub most: i64,
 }
 
 impl Span {
-    /// A number that is known.
+    /// An exact number.
     pub fn exactly(number: i64) -> Self {
         Self {
             least: number,
@@ -21,17 +21,17 @@ impl Span {
         }
     }
 
-    /// Whether the number is known.
+    /// Whether the number is exact.
     pub fn is_exact(self) -> bool {
         self.least == self.most
     }
 
-    /// Whether it may be this number.
+    /// Whether the number may be this one.
     pub fn has(self, number: i64) -> bool {
         self.least <= number && number <= self.most
     }
 
-    /// How much it has grown since it was `before`. What is uncertain of both is the same.
+    /// How much the number has grown since it was `before`. Both have the same uncertain part.
     pub(super) fn since(self, before: Self) -> Self {
         let least = self.least.saturating_sub(before.least);
         let most = self.most.saturating_sub(before.most);
@@ -41,7 +41,7 @@ impl Span {
         }
     }
 
-    /// The same number, of which it is also known that it is not negative.
+    /// The same number, if it is also known not to be negative.
     pub fn not_negative(self) -> Self {
         Self {
             least: self.least.max(0),
@@ -88,7 +88,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// The sum of numbers, or the greatest number there is.
+/// The sum of numbers, or `i64::MAX` if it is greater.
 pub(super) fn sum(numbers: impl Iterator<Item = i64>) -> i64 {
     numbers.fold(0, i64::saturating_add)
 }

@@ -1,4 +1,5 @@
-//! What nodes captured by topologies that may have been replaced: others may have captured it, too.
+//! Packets that nodes captured by topologies that may have been replaced: other nodes may have
+//! captured them too.
 
 use std::ptr;
 
@@ -7,11 +8,11 @@ use super::ledger::Ledger;
 use crate::identity::Revision;
 
 impl Ledger {
-    /// Finds the pairs of successive reports of which not both say the newest topology that any
-    /// node had by then. What was captured between two such reports may be captured twice.
+    /// Finds the pairs of successive reports of a node that do not both have the newest topology
+    /// that any node had by then. What was captured between two such reports may be captured twice.
     pub(super) fn compare(&mut self) {
         let skew = self.settings.skew;
-        // Until then all reports of others are there that say who captured the same.
+        // Up to this time, all reports of the other nodes have come.
         let until = self.time.saturating_sub(skew);
         let follows = |run: &CounterRun| -> Vec<(u64, Revision)> {
             let reports = run.reports.iter().map(|report| report.summary);
@@ -41,7 +42,7 @@ impl Ledger {
         }
     }
 
-    /// Notes what a life captured alone between a report and the next, as far as others captured
+    /// Notes what a run captured outside unions between two reports, if other nodes captured
     /// packets of the same bucket at that time.
     fn note_stale(&mut self, at: usize, pair: usize) {
         let skew = self.settings.skew;
@@ -52,7 +53,7 @@ impl Ledger {
         let others: Vec<(&CounterRun, ReportsAround<'_>)> = others
             .map(|other| (other, self.around_both(other, times)))
             .collect();
-        // Of lives that were given up, only the sum of what they captured is known.
+        // Of runs that were given up, only the sum of what they captured is known.
         let is_known = self.over.saturating_add(skew.saturating_mul(2)) <= times[0];
         let captured = |bucket: usize| {
             if !is_known {
@@ -72,7 +73,7 @@ impl Ledger {
         }
     }
 
-    /// The reports of another life around all packets that a life counted between two stamps.
+    /// The reports of another run around all packets that a run counted between two stamps.
     fn around_both<'a>(&self, other: &'a CounterRun, [from, to]: [u64; 2]) -> ReportsAround<'a> {
         let skew = self.settings.skew;
         ReportsAround {
@@ -81,7 +82,7 @@ impl Ledger {
         }
     }
 
-    /// Whether what an ended life captured is in no pair of reports that is still to be compared.
+    /// Whether no pair of an ended run's reports is still to be compared.
     pub(super) fn is_compared(&self, end: &CounterRunEnd) -> bool {
         let until = end.at.saturating_add(self.settings.skew.saturating_mul(2));
         let mut live = self.runs.iter().filter(|run| run.is_live());
@@ -89,8 +90,8 @@ impl Ledger {
     }
 }
 
-/// What a life captured of a bucket between two of its reports, at most. Without the later one it
-/// may have captured all that came; an ended one, if it owned the bucket.
+/// The most that a run captured of a bucket between two of its reports. Without the later report,
+/// it may have captured all packets that came; an ended run, if it owned the bucket.
 fn captured(run: &CounterRun, around: &ReportsAround<'_>, bucket: usize) -> u64 {
     let is_open = run.end.as_ref().is_none_or(|end| end.owned[bucket]);
     if around.after.is_none() && is_open {

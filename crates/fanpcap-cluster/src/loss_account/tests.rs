@@ -37,7 +37,7 @@ proptest! {
         model.lose(nodes - 1, if nodes > 1 { loss } else { 0 });
         for event in events {
             model.run(2 * SECOND, true);
-            model.meet(event);
+            model.apply(event);
             prop_assert_eq!(model.check(), Ok(()));
         }
         model.run(3 * SECOND, true);
@@ -79,7 +79,7 @@ proptest! {
         model.lose(nodes - 1, loss);
         for (event, rest) in events {
             model.run(2 * SECOND, true);
-            model.meet(event);
+            model.apply(event);
             model.run(SECOND, true);
             model.run(rest * SECOND, false);
             if rest >= 12 {
@@ -91,7 +91,7 @@ proptest! {
     }
 }
 
-/// A node that is silent moves twice just before another dies.
+/// The buckets of a silent node move twice, just before another node dies.
 #[test]
 fn moves_of_a_silent_node_before_a_death_are_in_question() {
     let events = [
@@ -120,8 +120,8 @@ fn what_a_silent_node_had_until_a_move_is_a_span() {
     );
 }
 
-/// Runs a cluster in distribution mode. Says what the account says that is not so, or that is less
-/// certain than it can be.
+/// Runs a cluster in distribution mode. Returns what is wrong in the account, or less certain than
+/// it can be.
 fn hold_the_truth(
     seed: u64,
     nodes: usize,
@@ -132,7 +132,7 @@ fn hold_the_truth(
     model.lose(nodes - 1, loss);
     for (event, rests) in events {
         model.run(2 * SECOND, true);
-        model.meet(event);
+        model.apply(event);
         model.check()?;
         if rests {
             model.run(12 * SECOND, false);

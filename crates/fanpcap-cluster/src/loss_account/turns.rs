@@ -1,5 +1,5 @@
-//! Which nodes may be out of turn, where packets are captured in turn: their buckets name other
-//! packets than the others' then.
+//! Which nodes may be out of turn, if packets are captured in turn. Such a node assigns packets to
+//! other buckets than the other nodes do.
 
 use fanpcap_buckets::layout::BUCKETS;
 
@@ -9,29 +9,29 @@ use super::report::Summary;
 use super::span::Span;
 use super::verdict::Verdict;
 
-/// A node that lacked a packet counts turns wrongly for so long at most, in nanoseconds: updates in
-/// the stream come every 8 s, a port may lose one of them, and none comes in a union.
+/// The longest time for which a node that lacked a packet counts turns wrongly, in nanoseconds:
+/// updates in the stream come every 8 s, a port may lose one of them, and none comes in a union.
 const TURN: u64 = 20_000_000_000;
 
-/// A node whose newest beacon is older lacks one, and perhaps an update, in nanoseconds.
+/// In nanoseconds: a node whose newest beacon is older lacks a beacon, and perhaps an update.
 const BEACONS: u64 = 2_000_000_000;
 
 impl Ledger {
-    /// Says whether nodes capture packets in turn. A node that lacked a packet is out of turn for a
+    /// Sets whether nodes capture packets in turn. A node that lacked a packet is out of turn for a
     /// while.
     pub fn set_in_turn(&mut self, in_turn: bool) {
         self.in_turn |= in_turn;
     }
 
-    /// Whether a life may have been out of turn in a bucket's interval.
+    /// Whether a run's node may have been out of turn in a bucket's interval.
     pub(super) fn is_out_of_turn(&self, run: &CounterRun, bucket: usize) -> bool {
         let since = self.intervals[bucket].since;
         let lacked = run.lacked.filter(|at| at.saturating_add(TURN) >= since);
         self.in_turn && lacked.is_some()
     }
 
-    /// Notes the lives that may have lacked a packet or an update. While packets come, few lacking
-    /// ones do not show; at rest all do.
+    /// Notes the runs whose nodes may have lacked a packet or an update. While packets come, a few
+    /// lacking ones do not show; without traffic, all do.
     pub(super) fn note_turns(&mut self, resting: &[Option<Span>]) {
         if !self.in_turn {
             return;
@@ -45,7 +45,7 @@ impl Ledger {
             let has_all = |bucket: usize| match (run.offered(&around, bucket), resting[bucket]) {
                 (Some(seen), Some(offered)) => seen == offered,
                 (Some(seen), None) => seen.most >= offered[bucket].least,
-                // What a new life lacks shows when it is a witness.
+                // What a new run lacks shows when its node is an observer.
                 (None, _) => !run.booked,
             };
             let Summary { stamp, beacon, .. } = run.last().summary;

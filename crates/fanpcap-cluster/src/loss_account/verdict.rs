@@ -1,13 +1,14 @@
-//! What the others' counts say of a node.
+//! The verdict on a node's port, by the other nodes' counts.
 
 use std::fmt;
 
-/// What the others' counts of the last five minutes say of a node, from the best to the worst.
+/// The verdict on a node's port, by the other nodes' counts of the last five minutes; from the best
+/// to the worst.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
     /// It sees the same traffic as the others.
     Sound,
-    /// Its port loses packets: so many of a million in the last five minutes.
+    /// Its port loses packets: this many of a million in the last five minutes.
     Lossy(u32),
     /// It sees more than the others: its mirror port may give packets twice. It is not believed.
     Surplus,
@@ -18,7 +19,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Whether its counts are witness of what there was to capture.
+    /// Whether the node is a valid observer of what there was to capture.
     pub fn is_believed(self) -> bool {
         !matches!(self, Self::Different | Self::Surplus)
     }

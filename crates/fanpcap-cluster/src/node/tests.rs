@@ -38,7 +38,7 @@ fn a_node_loads_acknowledges_and_refuses_what_is_older() {
     let mut node = Node::new(NodeId(7), None);
     assert_eq!(load(&offer(&mut node, 5, alone(1, 7))), (5, BUCKETS));
     assert_eq!(node.current(), None);
-    // The engine may say it twice.
+    // The engine may send it twice.
     assert_eq!(offer(&mut node, 5, alone(1, 7)), []);
     let acknowledged = [Command::Acknowledge(Revision(5))];
     assert_eq!(node.loaded(Revision(5)), acknowledged);

@@ -28,7 +28,7 @@ const COUNT_AT: usize = 72;
 const MARK: u16 = 0x8000;
 const BUCKET: u16 = 0x0fff;
 
-/// Whose batch it is, and where it stands in its session.
+/// The topology of a batch, and its numbers in its session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Origin {
     /// The topology by which the node captured.
@@ -44,9 +44,9 @@ pub struct Origin {
 /// A batch whose bytes were checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Batch<'a> {
-    /// Whose.
+    /// The head: node, boot and session.
     pub head: Head,
-    /// Where it stands in its session.
+    /// The batch's topology and numbers.
     pub origin: Origin,
     count: u16,
     stamp: u64,
@@ -162,7 +162,8 @@ pub struct BatchBuilder {
 }
 
 impl BatchBuilder {
-    /// Begins a session whose batches have up to `size` bytes, within what a message may have.
+    /// Begins a session whose batches have up to `size` bytes, and never more than a message may
+    /// have.
     pub fn new(head: Head, size: usize, link: u16) -> Self {
         let least = BATCH_BYTES + RECORD_BYTES + 64;
         Self {
@@ -194,19 +195,18 @@ impl BatchBuilder {
         self.origin.sequence = self.origin.sequence.saturating_sub(1);
     }
 
-    /// Records of the batches so far, without those that wait.
+    /// The number of records in the batches so far, without records that wait.
     pub fn first(&self) -> u64 {
         self.origin.first
     }
 
-    /// Whether no record waits for its batch.
+    /// Whether no record waits.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Adds a record that was captured by the topology of `revision`. The part of the packet that
-    /// does not fit into an empty batch is cut off. Returns the batch before it if that one ends
-    /// here.
+    /// Adds a record that was captured by the topology of `revision`. A packet that does not fit
+    /// into an empty batch is cut off. Returns the batch before it if that one ends here.
     pub fn push(&mut self, revision: Revision, record: &Record<'_>) -> Option<Vec<u8>> {
         let most = self.size - BATCH_BYTES - RECORD_BYTES;
         let captured = &record.captured[..record.captured.len().min(most)];

@@ -4,10 +4,10 @@
 //! difference to the report before it in the same connection; the first one, to 0.
 //!
 //! After the head, each 8 bytes: since, stamp, revision, ring, beacon's number, beacon's time; then
-//! the analyzer's place among all (2), the number of analyzers (2), 0 (4). Then, of each bucket of
-//! this analyzer: twice the difference of the packets seen, plus 1 if the differences of the
-//! packets captured and shared follow; else these two are 0. The three are varints: seven bits a
-//! byte, the low ones first, and the highest bit in all bytes but the last.
+//! the analyzer's index (2), the number of analyzers (2), 0 (4). Then, of each bucket of this
+//! analyzer: twice the difference of the packets seen, plus 1 if the differences of the packets
+//! captured and shared follow; else these two are 0. The three are varints: seven bits a byte, the
+//! low ones first, and the highest bit in all bytes but the last.
 
 use fanpcap_buckets::layout::BUCKETS;
 

@@ -1,8 +1,8 @@
 //! The head that all messages between nodes and analyzers begin with, and the acknowledgement.
 //!
-//! A message is a part of a TCP stream. All numbers are in network byte order. Versions of
-//! fanpcap share a cluster: bytes that are 0 here are not looked at, so that a later version may
-//! use them for what can be left out. All else takes another version number, which is refused.
+//! A message is a part of a TCP stream. All numbers are in network byte order. Versions of fanpcap
+//! share a cluster: bytes that are 0 here are not looked at, so that a later version may use them
+//! for optional fields. Any other change needs another version number, which this version refuses.
 //!
 //! | Offset | Bytes | What |
 //! | --- | --- | --- |
@@ -69,9 +69,9 @@ pub enum MessageError {
     Version(u8),
     /// This build does not know this kind, or another kind was expected here.
     Kind(u8),
-    /// Its length is too small, too great, or not that of the bytes there are.
+    /// Its length is too small, too great, or not the number of bytes.
     Length(usize),
-    /// A count that the bytes do not bear out, or a bucket or number out of range.
+    /// A count that does not fit the bytes, or a bucket or number out of range.
     Body,
 }
 
@@ -160,7 +160,7 @@ pub(super) fn complete(message: &mut [u8]) {
     message[8..12].copy_from_slice(&length.to_be_bytes());
 }
 
-/// Says that the analyzer has all batches of a session below `next`.
+/// The acknowledgement that the analyzer has all batches of a session below `next`.
 pub fn encode_ack(head: &Head, next: u64) -> Vec<u8> {
     let mut message = Vec::with_capacity(ACK_BYTES);
     let kind = Kind::Ack;
@@ -170,11 +170,11 @@ pub fn encode_ack(head: &Head, next: u64) -> Vec<u8> {
     message
 }
 
-/// Reads an acknowledgement: whose, and the first batch that the analyzer lacks.
+/// Reads an acknowledgement: its head, and the first batch that the analyzer lacks.
 ///
 /// # Errors
 ///
-/// It is none.
+/// The bytes are no acknowledgement.
 pub fn decode_ack(bytes: &[u8]) -> Result<(Head, u64), MessageError> {
     let head = Head::of_whole(bytes, Kind::Ack)?;
     if bytes.len() != ACK_BYTES {

@@ -1,10 +1,10 @@
-//! Goals, and the steps to them.
+//! Targets of changes, and the steps to them.
 
 use super::*;
 use crate::topology::Phase;
 use std::collections::BTreeMap;
 
-/// All nodes live and follow, but for those listed.
+/// All nodes are alive and follow, except the listed ones.
 #[derive(Default)]
 struct Nodes {
     dead: Vec<u32>,
@@ -17,7 +17,7 @@ fn begin(current: &Topology, target: &ChangeTarget, nodes: &Nodes) -> Topology {
 }
 
 impl ChangeTarget {
-    /// How many buckets get another owner between the topology's goal and this one.
+    /// How many buckets get another owner between the topology's target and this one.
     fn moves_from(&self, topology: &Topology) -> usize {
         let table = topology.new_owners.as_ref().unwrap_or(&topology.owners);
         moves(table, &self.table)
@@ -48,7 +48,7 @@ fn shares(topology: &Topology) -> BTreeMap<u32, usize> {
             .nodes
             .iter()
             .find(|entry| Some(entry.slot) == *slot);
-        *shares.entry(entry.expect("a seat").node.0).or_default() += 1;
+        *shares.entry(entry.expect("an entry").node.0).or_default() += 1;
     }
     shares
 }
@@ -115,19 +115,20 @@ fn a_new_owner_of_the_dead_that_captures_is_the_owner_of_the_next_union() {
     let two = target(Some(&three), &[member(1, 1), member(3, 1)]);
     let union = begin(&three, &two, &lost);
     let again = target(Some(&union), &[member(1, 1), member(3, 5)]);
-    // Both heirs capture already: what they have can move, and what the dead one had is theirs.
+    // Both new owners capture already: their buckets can move, and they own the dead node's
+    // buckets.
     let change = begin(&union, &again, &lost);
     assert_eq!(change.check(), Ok(()));
     assert_eq!(change.owners, *union.new_owners.as_ref().expect("a union"));
     assert_eq!(change.entry(NodeId(2)), None);
-    // Node 1 does not yet: the dead one, which may be cut off only, stays the owner.
+    // Node 1 does not capture yet: the dead node, which may only be cut off, stays the owner.
     let late = Nodes {
         dead: vec![2],
         late: vec![1],
     };
     let change = begin(&union, &again, &late);
     assert_eq!(change.check(), Ok(()));
-    let dead = three.entry(NodeId(2)).expect("a seat").slot;
+    let dead = three.entry(NodeId(2)).expect("an entry").slot;
     assert!(change.owners.contains(&Some(dead)));
 }
 

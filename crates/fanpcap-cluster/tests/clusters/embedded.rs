@@ -1,5 +1,5 @@
 //! Clusters on the embedded engine: the control protocol's state machines over a network that
-//! delays, loses, doubles and reorders, with somebody on it who has no key.
+//! delays, loses, doubles and reorders, with an intruder on it who has no key.
 
 mod hosts;
 mod nodes;
@@ -33,13 +33,13 @@ const OFFLINE: Duration = Duration::from_secs(5);
 /// How many datagrams the intruder remembers.
 const REMEMBERED: usize = 500;
 
-/// What is on its way.
+/// Events that are on their way.
 enum Event {
     Datagram(SocketAddr, SocketAddr, Vec<u8>),
     Loaded(usize, u64, Rc<Assignment>, bool),
 }
 
-/// Whom a cut makes what.
+/// What a cut does to a participant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Ways {
     /// It neither sends nor receives.
@@ -68,7 +68,7 @@ pub(crate) struct Network {
     agents: Vec<Time>,
     hosts: Vec<CoordinatorHost>,
     operators: Vec<OperatorEnd>,
-    transport: BTreeMap<(Time, u64), Event>,
+    in_flight: BTreeMap<(Time, u64), Event>,
     sent: u64,
     runs: u64,
     heard: VecDeque<(SocketAddr, SocketAddr, Vec<u8>)>,
@@ -133,7 +133,7 @@ impl Network {
         network
     }
 
-    /// Says whether the run kept all promises.
+    /// Checks that the run kept all promises.
     pub(crate) fn judge(&mut self, plan: &RunPlan) -> Result<Verdict, Broken> {
         let last = self.last();
         let machines = self.machines.iter();
@@ -176,7 +176,7 @@ impl Network {
                 .map(|_| CoordinatorHost::new(outlast))
                 .collect(),
             operators: Vec::new(),
-            transport: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             sent: 0,
             runs: 0,
             heard: VecDeque::new(),
@@ -214,7 +214,7 @@ impl Network {
 
     fn put(&mut self, delay: Time, event: Event) {
         self.sent += 1;
-        self.transport.insert((self.now + delay, self.sent), event);
+        self.in_flight.insert((self.now + delay, self.sent), event);
     }
 
     fn send(&mut self, from: SocketAddr, to: SocketAddr, datagram: Vec<u8>) {
@@ -268,8 +268,8 @@ impl Network {
     }
 
     fn deliver(&mut self) {
-        let later = self.transport.split_off(&(self.now + 1, 0));
-        for (_, event) in std::mem::replace(&mut self.transport, later) {
+        let later = self.in_flight.split_off(&(self.now + 1, 0));
+        for (_, event) in std::mem::replace(&mut self.in_flight, later) {
             match event {
                 Event::Datagram(from, to, datagram) => self.hand(from, to, datagram),
                 Event::Loaded(node, run, assignment, is_good) => {
@@ -284,7 +284,7 @@ impl Network {
             return;
         }
         let (now, time) = (self.now, self.time());
-        // What stands still reads its socket later.
+        // A participant that stands still reads its socket later.
         let idle = match (place(to, 0), place(to, 1)) {
             (Some(at), _) => self.hosts.get(at).map_or(0, |host| host.stopped),
             (_, Some(at)) => self.machines.get(at).map_or(0, Machine::idle_until),
@@ -315,7 +315,7 @@ impl Network {
         }
     }
 
-    /// Has the operator ask for this until there is a reply, or he wants something else.
+    /// Makes the operator ask for this until there is a reply, or another change.
     fn change(&mut self, change: OperatorChange) {
         let id = u32::try_from(self.runs).unwrap_or(0);
         let endpoint = self.endpoint(Role::Operator, id);
@@ -324,7 +324,7 @@ impl Network {
         self.operators = vec![operator];
     }
 
-    /// Somebody without the key sends again what was sent, to whom he likes, and changes bits.
+    /// An intruder without the key repeats datagrams, to any address, and changes bits.
     fn intrude(&mut self) {
         if self.heard.is_empty() || !self.random.one_in(5) {
             return;

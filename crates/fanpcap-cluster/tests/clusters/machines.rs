@@ -10,7 +10,7 @@ use fanpcap_cluster::{Announcement, NodeId, Revision, View};
 
 use crate::store::Time;
 
-/// What a node captures from a time on.
+/// A node's assignment from a time on.
 #[derive(Clone)]
 pub(crate) struct Segment {
     pub(crate) from: Time,
@@ -29,7 +29,7 @@ pub(crate) struct Machine {
     /// The machine stands still until then: neither the kernel nor the agent does anything.
     pub(crate) frozen: Time,
     pub(crate) agent: Option<Node>,
-    /// Counts the agents. What was on its way to an earlier one is lost.
+    /// Counts the agents. Messages to an earlier agent are lost.
     pub(crate) run: u64,
     /// The agent alone stands still until then.
     pub(crate) stopped: Time,
@@ -117,7 +117,7 @@ pub(crate) struct CoordinatorHost {
     pub(crate) cut: Time,
     pub(crate) view: View,
     pub(crate) seen: u64,
-    pub(crate) reign: Option<u64>,
+    pub(crate) term: Option<u64>,
     /// How far its clock is from the time.
     pub(crate) skew: Duration,
 }
@@ -131,7 +131,7 @@ impl CoordinatorHost {
             cut: 0,
             view: View::default(),
             seen: 0,
-            reign: None,
+            term: None,
             skew: Duration::from_secs(10_000),
         }
     }

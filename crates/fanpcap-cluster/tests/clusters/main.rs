@@ -1,8 +1,8 @@
-//! Whole clusters in simulation: nodes, coordinators and an engine, and all that can befall them.
+//! Whole clusters in simulation: nodes, coordinators and an engine, and all kinds of faults.
 //!
-//! A run is a pure function of its seed. This repeats a run and tells its story:
-//! `SEED=17 cargo test -p fanpcap-cluster --test clusters one -- --exact --nocapture`, and
-//! `one_embedded` for the embedded engine.
+//! A run is a pure function of its seed. This repeats a run and prints its events: `SEED=17 cargo
+//! test -p fanpcap-cluster --test clusters one -- --exact --nocapture`, and `one_embedded` for the
+//! embedded engine.
 
 mod seeded_random;
 mod store;
@@ -21,13 +21,13 @@ use run_plan::RunPlan;
 use simulation::StoreSimulation;
 use store::Time;
 
-/// What comes of many runs.
+/// The results of many runs.
 #[derive(Default, Debug)]
 struct Sum {
     runs: u64,
     topologies: usize,
     loads: usize,
-    /// Runs that lost packets, of any owner.
+    /// Runs that lost packets.
     lossy: usize,
     /// Runs in which coordinators that did not know of each other's topologies cost packets: the
     /// seed, and the longest such loss in milliseconds.
@@ -42,7 +42,7 @@ struct Sum {
     broken: Vec<String>,
 }
 
-/// Most seeds that are told.
+/// Most seeds that are shown.
 const SHOWN: usize = 20;
 
 impl Sum {

@@ -1,4 +1,4 @@
-//! Faults one by one, with what each may cost.
+//! Single faults, and what each may cost.
 
 use crate::proof;
 use crate::run_plan::{Fault, RunPlan};
@@ -7,7 +7,7 @@ use crate::store::Time;
 
 const SECOND: Time = 1_000_000;
 
-/// Runs what is given, under several seeds, and looks at each run.
+/// Runs the faults with several seeds, and checks each run.
 fn each(
     nodes: usize,
     hosts: usize,

@@ -76,7 +76,7 @@ impl fmt::Debug for Broken {
     }
 }
 
-/// What was seen in a run that keeps its promises.
+/// The result of a run that keeps its promises.
 pub(crate) struct Verdict {
     pub(crate) loads: usize,
     /// Whether packets were lost.
@@ -101,7 +101,7 @@ pub(crate) enum End<'a> {
     Nobody,
 }
 
-/// From a time on, the topologies that count, by their places. Several do in a fork.
+/// From a time on, the topologies that count, by their indices. Several do in a fork.
 #[derive(Debug)]
 pub(crate) struct Era {
     pub(crate) from: Time,
@@ -121,7 +121,7 @@ pub(crate) struct Run<'a> {
 /// Times from one to another, in order.
 pub(crate) type Spans = Vec<(Time, Time)>;
 
-/// Says whether the run kept all promises.
+/// Checks that the run kept all promises.
 pub(crate) fn judge(run: &Run<'_>, plan: &RunPlan) -> Result<Verdict, Broken> {
     let machines = run.machines;
     let mut verdict = Verdict {
@@ -248,7 +248,7 @@ fn tables(run: &Run<'_>) -> Vec<Vec<u8>> {
     tables
 }
 
-/// From when to when whose a bucket was; several in a fork whose branches differ.
+/// The owners of a bucket, each from a time to another; several in a fork whose branches differ.
 type Owners = Vec<(Time, Time, BTreeSet<u8>)>;
 
 fn owners(run: &Run<'_>, tables: &[Vec<u8>], bucket: usize) -> Owners {

@@ -1,4 +1,4 @@
-//! What befalls a cluster: planned changes, or faults of all kinds.
+//! The events of a run: planned changes, or faults of all kinds.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ pub(crate) enum RunKind {
     Storm,
 }
 
-/// A run's frame.
+/// The size of a run's cluster, and its events.
 #[derive(Debug)]
 pub(crate) struct RunPlan {
     pub(crate) kind: RunKind,
@@ -34,14 +34,14 @@ pub(crate) struct RunPlan {
     script: Vec<(Time, Fault)>,
 }
 
-/// One who sends and receives.
+/// A participant of the control protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Participant {
     Coordinator(usize),
     Node(usize),
 }
 
-/// What the one sends to the other is lost for a time. The other way may be open.
+/// For a time, what `from` sends to `to` is lost. The other direction may work.
 #[derive(Clone, Debug)]
 pub(crate) struct Cut {
     pub(crate) times: Range<Time>,
@@ -49,7 +49,7 @@ pub(crate) struct Cut {
     pub(crate) to: Participant,
 }
 
-/// What befalls it.
+/// An event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
     PowerCut { node: usize, lasts: Time },
@@ -108,12 +108,12 @@ impl RunPlan {
         }
     }
 
-    /// The same, with all links whole.
+    /// The same run without cut links.
     pub(crate) fn without_cuts(self) -> Self {
         Self { cuts: 0, ..self }
     }
 
-    /// A run in which just this happens.
+    /// A run with just these events.
     pub(crate) fn scripted(nodes: usize, hosts: usize, script: &[(Time, Fault)]) -> Self {
         Self {
             kind: RunKind::Storm,
@@ -126,12 +126,12 @@ impl RunPlan {
         }
     }
 
-    /// Whether the node joins only when the others are at work.
+    /// Whether the node joins later than the others.
     pub(crate) fn begins_late(&self, node: usize) -> bool {
         node < self.late
     }
 
-    /// What befalls the cluster, and when. All is over when half of the run is.
+    /// The events and their times. All are over after half of the run.
     pub(crate) fn faults(&self, random: &mut SeededRandom) -> Vec<(Time, Fault)> {
         let mut faults = self.script.clone();
         for _ in 0..self.faults {
@@ -153,15 +153,15 @@ impl RunPlan {
                 other if other < self.hosts => Participant::Coordinator(other),
                 other => Participant::Node(other - self.hosts),
             };
-            let transport = random.place(5);
+            let direction = random.place(5);
             let mut cut = |from, to| {
                 let times = at..at + lasts;
                 cuts.push(Cut { times, from, to });
             };
-            if transport < 3 {
+            if direction < 3 {
                 cut(Participant::Coordinator(host), other);
             }
-            if transport > 1 {
+            if direction > 1 {
                 cut(other, Participant::Coordinator(host));
             }
         }

@@ -1,6 +1,6 @@
-//! Chance, from a seed: SplitMix64.
+//! Random numbers from a seed: SplitMix64.
 
-/// A source of numbers that look random.
+/// A source of random numbers that depend on the seed only.
 #[derive(Debug)]
 pub(crate) struct SeededRandom(u64);
 
@@ -22,7 +22,7 @@ impl SeededRandom {
         from + self.roll() % (to - from)
     }
 
-    /// A place in a list of this length.
+    /// An index below `len`.
     pub(crate) fn place(&mut self, len: usize) -> usize {
         usize::try_from(self.roll() % len as u64).expect("less than a usize")
     }

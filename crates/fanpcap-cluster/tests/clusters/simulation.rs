@@ -18,19 +18,19 @@ const MILLI: Time = 1000;
 
 /// What happens.
 enum Event {
-    /// A node's agent looks after its affairs.
+    /// A node's agent does what is due.
     NodeTick(usize, u64),
     /// A topology comes to a node's agent.
     Deliver(usize, u64, Revision, Box<Topology>),
     /// A node's table is loaded, or is not.
     Loaded(usize, u64, Rc<Assignment>, bool),
-    /// A coordinator looks after its affairs.
+    /// A coordinator does what is due.
     CoordinatorTick(usize, u64),
     /// A node's acknowledgement comes to the store.
     Acknowledge(NodeId, u64, Revision),
     /// A topology comes to the store.
     Write(u64, Option<Revision>, Box<Topology>),
-    /// What fate has in store.
+    /// A fault, or a planned change.
     Fault(Fault),
     /// A machine goes on after it stood still.
     Thaw(usize),
@@ -44,12 +44,12 @@ enum Event {
     Quorum(bool),
 }
 
-/// A cluster, and all that happens to it.
+/// A cluster on a store, and its events.
 pub(crate) struct StoreSimulation {
     now: Time,
     random: SeededRandom,
     queue: BinaryHeap<Reverse<(Time, u64, usize)>>,
-    /// The events that the queue has the numbers of.
+    /// The events; the queue has their indices.
     events: Vec<Option<Event>>,
     pub(crate) store: Store,
     pub(crate) machines: Vec<Machine>,
@@ -97,7 +97,7 @@ impl StoreSimulation {
         simulation
     }
 
-    /// What is judged of the run: each topology counts until the next one is written.
+    /// The run as it is judged: each topology counts until the next one is written.
     pub(crate) fn judged(&self) -> Run<'_> {
         let history = self.store.history.iter();
         let topologies: Vec<&Topology> = history.map(|(_, _, topology)| &**topology).collect();
@@ -155,8 +155,8 @@ impl StoreSimulation {
             Event::Acknowledge(node, boot, revision) if !self.store.is_out => {
                 self.store.acknowledge(node, boot, revision);
             }
-            Event::Write(reign, replaces, topology) if !self.store.is_out => {
-                self.write(reign, replaces, topology);
+            Event::Write(term, replaces, topology) if !self.store.is_out => {
+                self.write(term, replaces, topology);
             }
             Event::Acknowledge(..) | Event::Write(..) => (),
             Event::Fault(fault) => self.suffer(fault),
@@ -267,7 +267,7 @@ impl StoreSimulation {
         self.obey(node, commands);
     }
 
-    /// Does what a node's core says.
+    /// Does what a node's state machine returned.
     fn obey(&mut self, node: usize, commands: Vec<Command>) {
         for command in commands {
             match command {
@@ -339,20 +339,21 @@ impl StoreSimulation {
             return;
         };
         let step = core.step(&host.view, clock);
-        let reign = host.reign;
+        let term = host.term;
         for note in step.notes {
             self.say(|| format!("coordinator {at}: {note}"));
         }
-        let (Some(write), Some(reign)) = (step.write, reign) else {
+        let (Some(write), Some(term)) = (step.write, term) else {
             return;
         };
         self.say(|| format!("coordinator {at} writes {}", write.change));
         if let Some(flight) = self.flight().filter(|_| !is_cut) {
-            self.after(flight, Event::Write(reign, write.replaces, write.topology));
+            self.after(flight, Event::Write(term, write.replaces, write.topology));
         }
     }
 
-    /// A coordinator looks at the store. Without it, it may know that it leads no more, or not.
+    /// A coordinator reads the store. If it can't, it may or may not know that it does not lead any
+    /// more.
     fn look(&mut self, at: usize, is_cut: bool) {
         if is_cut {
             if self.random.one_in(20) {
@@ -365,8 +366,8 @@ impl StoreSimulation {
             return;
         }
         let host = &mut self.hosts[at];
-        host.reign = self.store.campaign(at, self.now);
-        host.view.leads = host.reign.is_some();
+        host.term = self.store.campaign(at, self.now);
+        host.view.leads = host.term.is_some();
         if host.seen != self.store.version {
             host.seen = self.store.version;
             host.view.live = self.store.live();
@@ -375,9 +376,9 @@ impl StoreSimulation {
         }
     }
 
-    fn write(&mut self, reign: u64, replaces: Option<Revision>, topology: Box<Topology>) {
+    fn write(&mut self, term: u64, replaces: Option<Revision>, topology: Box<Topology>) {
         let (epoch, now) = (topology.epoch, self.now);
-        let is_written = self.store.write(reign, replaces, topology, now);
+        let is_written = self.store.write(term, replaces, topology, now);
         self.say(|| format!("epoch {epoch} is written: {is_written}"));
         if !is_written {
             return;

@@ -18,7 +18,7 @@ pub(crate) struct Store {
     /// Without a quorum nothing is read and nothing expires.
     pub(crate) is_out: bool,
     nodes: BTreeMap<NodeId, (LiveNode, Time)>,
-    /// Who leads: the coordinator, the number of its reign, and when that ends.
+    /// Who leads: the coordinator, the number of its term, and when that ends.
     leader: Option<(usize, u64, Time)>,
     reigns: u64,
     pub(crate) topology: Option<(Revision, Box<Topology>)>,
@@ -95,30 +95,30 @@ impl Store {
         self.version += 1;
     }
 
-    /// A coordinator that wants to lead. Returns the number of its reign if it does.
+    /// A coordinator that wants to lead. Returns the number of its term if it does.
     pub(crate) fn campaign(&mut self, coordinator: usize, now: Time) -> Option<u64> {
         if self.leader.is_none() {
             self.reigns += 1;
             self.version += 1;
             self.leader = Some((coordinator, self.reigns, now + TTL));
         }
-        let (leader, reign, until) = self.leader.as_mut()?;
+        let (leader, term, until) = self.leader.as_mut()?;
         if *leader != coordinator {
             return None;
         }
         *until = now + TTL;
-        Some(*reign)
+        Some(*term)
     }
 
     /// The transaction that compares the leader and the topology's revision.
     pub(crate) fn write(
         &mut self,
-        reign: u64,
+        term: u64,
         replaces: Option<Revision>,
         topology: Box<Topology>,
         now: Time,
     ) -> bool {
-        let leads = self.leader.is_some_and(|(_, leading, _)| leading == reign);
+        let leads = self.leader.is_some_and(|(_, leading, _)| leading == term);
         let present = self.topology.as_ref().map(|(revision, _)| *revision);
         if !leads || present != replaces {
             return false;

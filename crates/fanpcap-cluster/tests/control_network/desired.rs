@@ -1,4 +1,4 @@
-//! Operators' wishes: they stand after a failure, and what was kept back undoes none.
+//! Operators' changes: they hold after a failure, and a delayed one undoes no newer one.
 
 use fanpcap_cluster::NodeId;
 use fanpcap_cluster::control::{OperatorChange, OperatorEnd, Reply, Request, Role};
@@ -60,7 +60,7 @@ fn the_operators_changes_stand_after_a_failure() {
     assert_eq!(status.desired.weights.get(&NodeId(3)), Some(&7));
 }
 
-/// Somebody keeps an operator's datagram back until the wish has been taken back.
+/// An attacker holds an operator's datagram back until the operator has undone the change.
 #[test]
 fn a_change_that_was_kept_back_undoes_no_newer_one() {
     let (mut network, leader, _) = settled(91, 2, 2);

@@ -1,4 +1,5 @@
-//! A network in memory: it delays, loses and doubles datagrams, and parts machines from each other.
+//! A network in memory: it delays, loses and doubles datagrams, and cuts machines off from each
+//! other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -27,7 +28,7 @@ pub(crate) struct Coordinator {
     pub(crate) stopped: Duration,
 }
 
-/// A node and what it was told.
+/// A node and its events.
 pub(crate) struct Node {
     pub(crate) end: Option<NodeEnd>,
     pub(crate) events: Vec<NodeEvent>,
@@ -44,7 +45,7 @@ pub(crate) struct Network {
     pub(crate) doubled: u64,
     /// How long a coordinator that begins to lead waits for nodes.
     pub(crate) settle: Duration,
-    /// Who hears nothing, though what it sends arrives.
+    /// Participants that receive nothing, though what they send arrives.
     pub(crate) deaf: BTreeSet<SocketAddr>,
     /// Pairs of addresses between which nothing passes.
     pub(crate) cut: BTreeSet<(SocketAddr, SocketAddr)>,
@@ -52,7 +53,7 @@ pub(crate) struct Network {
     pub(crate) log: Option<Vec<(SocketAddr, SocketAddr, Vec<u8>)>>,
     /// Each revision's topology: a revision never has two.
     pub(crate) written: BTreeMap<Revision, Topology>,
-    transport: BTreeMap<(Duration, u64), (SocketAddr, SocketAddr, Vec<u8>)>,
+    in_flight: BTreeMap<(Duration, u64), (SocketAddr, SocketAddr, Vec<u8>)>,
     /// How many datagrams were sent.
     pub(crate) sent: u64,
     random: Pcg64Mcg,
@@ -124,7 +125,7 @@ impl Network {
             cut: BTreeSet::new(),
             log: None,
             written: BTreeMap::new(),
-            transport: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             sent: 0,
             random: Pcg64Mcg::seed_from_u64(seed),
             runs: 0,
@@ -207,7 +208,7 @@ impl Network {
             let delay = Duration::from_micros(100 + self.below(30_000));
             self.sent += 1;
             let at = (self.now + delay, self.sent);
-            self.transport.insert(at, (from, to, datagram.clone()));
+            self.in_flight.insert(at, (from, to, datagram.clone()));
         }
     }
 
@@ -223,8 +224,8 @@ impl Network {
     }
 
     fn deliver(&mut self) {
-        let later = self.transport.split_off(&(self.now, 0));
-        for (_, (from, to, datagram)) in std::mem::replace(&mut self.transport, later) {
+        let later = self.in_flight.split_off(&(self.now, 0));
+        for (_, (from, to, datagram)) in std::mem::replace(&mut self.in_flight, later) {
             if self.deaf.contains(&to)
                 || self.cut.contains(&(from, to))
                 || self.cut.contains(&(to, from))
@@ -303,7 +304,7 @@ impl Network {
             .collect()
     }
 
-    /// Lets a coordinator write a topology of all nodes that it holds for alive.
+    /// Lets a coordinator write a topology of all nodes that are alive in its view.
     pub(crate) fn write(&mut self, at: usize) -> Option<Revision> {
         let now = self.now;
         let end = self.coordinators[at].end.as_mut()?;
@@ -328,7 +329,7 @@ impl Network {
     }
 }
 
-/// Cuts all between the machines of `left` and the others.
+/// Cuts all links between the machines of `left` and the others.
 pub(crate) fn part(network: &mut Network, coordinators: &[usize], nodes: &[usize]) {
     let all: Vec<_> = (0..network.coordinators.len())
         .map(coordinator_at)

@@ -1,4 +1,4 @@
-//! What is wrong and must not be silent: lost files, full disks, wild clocks, wishes too many.
+//! Faults that must be reported: lost files, full disks, wrong clocks, too many changes.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -62,7 +62,7 @@ fn an_old_topology_is_not_given_out_while_a_newer_one_is_followed() {
     network.run(30 * SECOND);
     let follows: Vec<_> = network.nodes.iter().map(|node| node.follows).collect();
     assert_eq!(follows, [Some(newer), Some(newer), None], "{old} is old");
-    // Nobody could show it, so the old one is to be written again: then all follow that.
+    // No process had it, so the old one is written again, and all follow it.
     let leader = network.leaders()[0];
     let is_outrun = |network: &mut Network| {
         let now = network.now;
@@ -76,7 +76,7 @@ fn an_old_topology_is_not_given_out_while_a_newer_one_is_followed() {
     assert!(network.nodes.iter().all(|node| node.follows == Some(again)));
 }
 
-/// Somebody keeps heartbeats back, and sends them when the node has said something else.
+/// An attacker holds heartbeats back, and sends them when the node has announced something else.
 #[test]
 fn a_heartbeat_that_others_have_overtaken_says_nothing() {
     let (mut network, leader, _) = settled(18, 1, 2);
@@ -120,7 +120,7 @@ fn no_revision_is_given_twice_where_a_lost_file_repeats_a_term() {
     };
     let (mut network, ..) = settled(3, 1, 2);
     let before = term(&network);
-    // Nobody who has heard of the term is left.
+    // No process that knows the term is left.
     network.nodes.iter_mut().for_each(|node| node.end = None);
     network.coordinators[0].stored = None;
     network.start_coordinator(0);
@@ -170,12 +170,13 @@ fn a_leader_hears_the_nodes_before_it_gives_out_what_it_knew() {
     for seed in 0..5 {
         assert_eq!(restart_beside_an_old_leader(seed, 2 * SECOND), (1, 2));
     }
-    // So it would be without the wait.
+    // Without the wait, this happens.
     let told = (0..60).map(|seed| restart_beside_an_old_leader(seed, Duration::ZERO));
     assert!(told.max() > Some((1, 2)));
 }
 
-/// Returns how often the node was told the old topology and the newer one, in both its lives.
+/// Returns how often the node was told the old topology and the newer one, before and after its
+/// restart.
 fn restart_beside_an_old_leader(seed: u64, settle: Duration) -> (usize, usize) {
     let (mut network, leader, old) = settled(seed, 2, 3);
     network.settle = settle;
@@ -256,7 +257,7 @@ fn who_is_refused_is_named() {
     assert!(status.notes[0].starts_with(note), "{:?}", status.notes);
 }
 
-/// Has somebody with the key, who says that it is the coordinator 9, send this to an address.
+/// Sends this to an address, sealed with the key, as coordinator 9.
 fn forge(network: &mut Network, to: SocketAddr, body: &Body) {
     let mut forger = network.endpoint(Role::Coordinator, 9);
     let from = coordinator_at(9);
@@ -332,7 +333,7 @@ fn a_change_too_many_is_refused_and_all_others_stand() {
     assert_eq!(read.desired.drained.len(), 128);
 }
 
-/// Somebody without the key is faster than the coordinator's answers, and sends each to the node
+/// An attacker without the key is faster than the coordinator's answers, and sends each to the node
 /// from another address.
 #[test]
 fn answers_from_elsewhere_do_not_draw_heartbeats_there() {

@@ -110,7 +110,7 @@ mod tests {
         }
 
         fn change(&mut self, change: &OperatorChange) -> Result<()> {
-            change.grant(&mut self.0.desired)?;
+            change.apply(&mut self.0.desired)?;
             Ok(())
         }
     }

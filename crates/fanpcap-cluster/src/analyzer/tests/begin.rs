@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// An analyzer with the node's first batches gone; what it gave out by itself later.
+/// An analyzer that begins at `begin`, and gets these batches of a node.
 fn met_at(begin: u64, sequences: &[usize]) -> Analyzer {
     let mut analyzer = Analyzer::new(AnalyzerSettings {
         begin,
@@ -22,7 +22,7 @@ fn met_at(begin: u64, sequences: &[usize]) -> Analyzer {
 fn a_session_that_began_before_the_analyzer_begins_with_the_first_batch_seen() {
     let counters = met_at(BEGIN - MS, &[20, 21, 23, 19]).counters();
     assert_eq!((counters.batches, counters.export_lost), (4, 2));
-    // One that began while the analyzer was there lacks what came before.
+    // If the session began after the analyzer, the batches before are missing.
     let counters = met_at(0, &[20, 21, 23, 19]).counters();
     assert_eq!((counters.batches, counters.export_lost), (4, 19 * 2 + 2));
 }
@@ -35,16 +35,16 @@ fn a_topology_that_was_missed_between_two_looks_fences_nobody() {
     analyzer
         .take(&Batch::decode(&bytes).unwrap(), BEGIN - 900 * MS)
         .unwrap();
-    // The union, 2, came and went before the analyzer looked.
+    // The union, revision 2, ended before the analyzer saw it.
     analyzer.follow(Revision(3), topology(1, None));
     analyzer.know(BEGIN + 900 * MS);
-    let bytes = batch(NEW, 2, &[record(BEGIN, true, b"heir's")]);
+    let bytes = batch(NEW, 2, &[record(BEGIN, true, b"new owner's")]);
     analyzer
         .take(&Batch::decode(&bytes).unwrap(), BEGIN)
         .unwrap();
     let mut out = Out::default();
     analyzer.flush(|delivered| out.put(delivered));
-    assert_eq!(out.contents, [b"before".to_vec(), b"heir's".to_vec()]);
+    assert_eq!(out.contents, [b"before".to_vec(), b"new owner's".to_vec()]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The operator's wishes, as AVPs: a new wish, and all present ones.
+//! The operator's changes and the desired state, as AVPs.
 
 use std::fmt;
 
@@ -11,22 +11,23 @@ use crate::coordination::DesiredState;
 use crate::identity::NodeId;
 use crate::topology::{ANALYZERS, NODES};
 
-/// Most nodes that wishes are read of, of each kind of wish. Fewer are granted ([`OperatorChange::MOST`]), so
-/// that each reader reads what was granted.
+/// Most nodes that are read of each kind of change. Fewer are allowed ([`OperatorChange::MOST`]),
+/// so that every reader can read what was allowed.
 const NAMED: usize = 2 * NODES;
 
-/// A wish of the operator, in addition to the coordinators' settings.
+/// A change by the operator's commands `drain` and `weight`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OperatorChange {
-    /// The node is to have no buckets.
+    /// The node gets no buckets.
     Drain(NodeId),
-    /// The node is to have buckets again.
+    /// The node gets buckets again.
     Restore(NodeId),
-    /// This weight replaces the one that the node reports; `None`: the node's own counts again.
+    /// This weight replaces the one that the node announces; `None`: the announced one counts
+    /// again.
     Weight(NodeId, Option<u16>),
 }
 
-/// Wishes of this kind name [`OperatorChange::MOST`] other nodes already.
+/// [`OperatorChange::MOST`] other nodes have a change of this kind already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooManyChanges;
 
@@ -34,7 +35,7 @@ impl fmt::Display for TooManyChanges {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} nodes are drained, or have weights, by earlier wishes: there can be no more; undo \
+            "{} nodes are drained, or have weights, by earlier commands: there can be no more; undo \
              those of nodes that are gone ('fanpcap cluster status' lists them)",
             OperatorChange::MOST
         )
@@ -44,22 +45,22 @@ impl fmt::Display for TooManyChanges {
 impl std::error::Error for TooManyChanges {}
 
 impl OperatorChange {
-    /// Most nodes that are drained at a time, and most that have weights by a wish.
+    /// Most nodes that are drained at a time, and most that have the operator's weights.
     pub const MOST: usize = NODES;
 
-    /// The node that the wish is for.
+    /// The node that is changed.
     pub fn node(&self) -> NodeId {
         match self {
             Self::Drain(node) | Self::Restore(node) | Self::Weight(node, _) => *node,
         }
     }
 
-    /// Changes what stands. Returns whether that is another now.
+    /// Applies the change to `desired`. Returns whether `desired` differs now.
     ///
     /// # Errors
     ///
-    /// It would make more nodes with wishes than allowed. Nothing is changed.
-    pub fn grant(&self, desired: &mut DesiredState) -> Result<bool, TooManyChanges> {
+    /// More nodes than allowed would have changes of this kind. `desired` stays as it is.
+    pub fn apply(&self, desired: &mut DesiredState) -> Result<bool, TooManyChanges> {
         let DesiredState {
             drained, weights, ..
         } = desired;

@@ -1,4 +1,4 @@
-//! What a node says of itself, as AVPs.
+//! A node's announcement as AVPs.
 
 use super::super::avp::{List, NODE, code};
 use super::super::fields::{BodyError, Fields};
@@ -52,8 +52,8 @@ impl Member {
     }
 }
 
-/// A node's version and settings. A later version may have values that this one does not know: the
-/// node is then as one that does not say.
+/// A node's version and settings. A later version may have values that this one does not know: then
+/// the node counts as one without this information.
 fn setup(from: Fields<'_>) -> Option<Setup> {
     let [_, major, minor, patch] = from.one(code::VERSION).ok()?.to_be_bytes();
     let header = from.short(code::HEADER).ok()?;

@@ -8,7 +8,7 @@ use crate::coordination::DesiredState;
 use crate::identity::Revision;
 use crate::topology::{NODES, Topology};
 
-/// Most nodes that a coordinator tells of.
+/// Most nodes in a coordinator's state.
 const MOST: usize = 2 * NODES;
 
 /// Most notes of a status, and most bytes of one.
@@ -18,7 +18,7 @@ const NOTE_BYTES: usize = 400;
 /// Most AVPs of a state in a file.
 const MOST_AVPS: usize = 24_000;
 
-/// What a standby has to know to become the active coordinator.
+/// The state that a standby needs to become the active coordinator.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct State {
     /// The term of the coordinator that wrote it.
@@ -27,26 +27,26 @@ pub struct State {
     pub number: u32,
     /// The cluster's topology.
     pub topology: Option<(Revision, Box<Topology>)>,
-    /// What the operator wants.
+    /// The operator's settings.
     pub desired: DesiredState,
     /// The nodes that are alive.
     pub members: Vec<Member>,
 }
 
-/// How a cluster is.
+/// A cluster's status.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Status {
     /// The active coordinator.
     pub leader: Leader,
     /// The cluster's topology.
     pub topology: Option<(Revision, Box<Topology>)>,
-    /// What the operator wants.
+    /// The operator's settings.
     pub desired: DesiredState,
-    /// The nodes that are alive, and how many milliseconds ago they were last heard of.
+    /// The nodes that are alive, and how many milliseconds ago they were last heard.
     pub members: Vec<(Member, u32)>,
     /// Datagrams that the coordinator refused, by cause.
     pub refused: Vec<(u32, u32)>,
-    /// What the coordinator has to say to the operator: at most 16 sentences of 400 bytes.
+    /// The coordinator's notes to the operator: at most 16 sentences of 400 bytes.
     pub notes: Vec<String>,
 }
 
@@ -105,7 +105,7 @@ impl State {
     ///
     /// # Errors
     ///
-    /// The bytes are none.
+    /// The bytes are no state.
     pub fn decode(bytes: &[u8]) -> Result<Self, BodyError> {
         let avps: Vec<Avp> = Avp::read_all(bytes).take(MOST_AVPS).collect();
         match avps.len() * Avp::BYTES == bytes.len() {
@@ -174,7 +174,7 @@ impl Status {
     }
 }
 
-/// The part that standbys and the operator both get.
+/// The sections that standbys and the operator both get.
 fn write_shared(to: &mut List, stands: Option<&(Revision, Box<Topology>)>, desired: &DesiredState) {
     if let Some((revision, topology)) = stands {
         to.put(code::SECTION, TOPOLOGY);
@@ -189,7 +189,8 @@ fn read_topology(from: Fields<'_>) -> Result<(Revision, Box<Topology>), BodyErro
     Ok((revision, Box::new(topology)))
 }
 
-/// The sections of a list, without the AVPs that begin them. What is before the first is left out.
+/// The sections of a list, without the AVPs that begin them. AVPs before the first section are left
+/// out.
 fn sections(from: Fields<'_>) -> impl Iterator<Item = (u32, Fields<'_>)> {
     let all = from.0.chunk_by(|_, next| next.code != code::SECTION);
     all.filter_map(|section| match section.split_first() {

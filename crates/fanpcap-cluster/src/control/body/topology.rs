@@ -1,7 +1,7 @@
-//! A topology as AVPs: the paper's, and behind them its encoding.
+//! A topology as AVPs: first the paper's AVPs, then its encoding.
 //!
-//! The paper's AVPs name nodes, analyzers and selection. They do not say who has which bucket: the
-//! encoding does.
+//! The paper's AVPs name nodes, analyzers and selection. They do not say which node has which
+//! bucket. The encoding does.
 
 use fanpcap_select::Key;
 

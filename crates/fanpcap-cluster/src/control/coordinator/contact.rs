@@ -1,4 +1,5 @@
-//! Whether a coordinator hears anybody, and whether nodes ask it though another one leads.
+//! Whether a coordinator hears other participants, and whether nodes ask it to lead though another
+//! one leads.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -29,13 +30,14 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Whether anybody was heard a short time ago, or there is no other coordinator.
+    /// Whether a node or a coordinator was heard recently, or there is no other coordinator.
     pub(super) fn is_in_touch(&self, now: Duration) -> bool {
         self.settings.others.is_empty() || now < self.election.touched + self.settings.silence
     }
 
-    /// If a leader stood still, nobody was silent meanwhile. Another one may lead by now, so it
-    /// hears the nodes before it plans, as a new leader does.
+    /// If the leader's process stood still, that time does not count as the nodes' silence. Another
+    /// coordinator may lead by now. So the leader hears the nodes before it plans, as a new leader
+    /// does.
     pub(super) fn excuse_pause(&mut self, now: Duration) {
         let pause = now.saturating_sub(self.ticked);
         self.ticked = now;
@@ -69,14 +71,14 @@ impl CoordinatorEnd {
             .collect()
     }
 
-    /// Whether a node may ask in vain: then the others are to say whether they hear this standby.
+    /// Whether a node may ask in vain. Then this standby asks the others whether they hear it.
     pub(super) fn is_asked(&self, now: Duration) -> bool {
         !self.asking(now, self.settings.pulse).is_empty()
     }
 
-    /// Whether the leader does not serve nodes that have asked for a while, though it is heard, and
-    /// there are more of them than nodes that this coordinator would not serve in its place. So
-    /// each change serves more nodes, and two coordinators do not take the lead from each other.
+    /// Whether a change of the leader would serve more nodes: more nodes have asked this standby
+    /// for a while than there are nodes that it does not hear. So each change serves more nodes,
+    /// and two coordinators do not take the lead from each other.
     pub(super) fn is_asked_in_vain(&self, now: Duration) -> bool {
         let silence = self.settings.silence;
         let asking = self.asking(now, silence);
@@ -89,19 +91,19 @@ impl CoordinatorEnd {
         asking.len() > members.filter(|node| !is_heard(node)).count()
     }
 
-    /// Whether it is a candidate though a leader is heard.
+    /// Whether it is a candidate because nodes ask it, though a leader is heard.
     pub(super) fn is_asked_candidate(&self, now: Duration) -> bool {
         matches!(self.election.role, ElectionRole::Candidate { .. }) && self.is_asked_in_vain(now)
     }
 
-    /// When a standby asks whether anybody hears it. It asks twice before it stands: a node that
-    /// the leader has not answered just now asks the leader first.
+    /// When a standby asks whether anybody hears it. It asks twice before it becomes a candidate: a
+    /// node that the leader has not answered just now asks the leader first.
     pub(super) fn question_at(&self, heard: Duration) -> Duration {
         (heard + self.settings.pulse * 3 / 2).max(self.election.pulse_at)
     }
 
-    /// Has nodes answer if nobody was heard for a while, and machines that are refused. There may
-    /// be no other standby, and questions may be lost.
+    /// If nobody was heard for a while, asks the nodes and the refused machines to answer. There
+    /// may be no other standby, and messages may be lost.
     pub(super) fn ask_nodes(&mut self, now: Duration) {
         let pulse = self.settings.pulse;
         let (touched, asked_at) = (self.election.touched, self.election.asked_at);
@@ -110,7 +112,7 @@ impl CoordinatorEnd {
             return;
         };
         self.election.asked_at = now;
-        for place in self.members.all_places() {
+        for place in self.members.all_addresses() {
             self.say(place, &Body::Announce(leader), 0);
         }
     }

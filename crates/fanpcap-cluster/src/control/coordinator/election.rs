@@ -8,11 +8,12 @@
 //! * A leader steps down when it sees the greater term of another leader: in a pulse, in an
 //!   announcement, or in a heartbeat or acknowledgement of a node.
 //!
-//! * A coordinator that hears nobody neither stands nor leads, if there are others. It may still be
-//!   able to send, and would keep the others from leading. Standbys answer pulses, and nodes answer
-//!   announcements and standbys, so that a coordinator that hears knows it soon.
-//! * A standby stands although a leader is heard, if nodes that do not reach the leader have asked
-//!   it for a while, and it hears so many of the others that it would serve more nodes.
+//! * A coordinator that hears nobody is neither candidate nor leader, if there are other
+//!   coordinators. It may still be able to send, and its pulses would keep the others from leading.
+//!   Standbys answer pulses, and nodes answer announcements and standbys, so that a coordinator
+//!   that can receive soon hears something.
+//! * A standby becomes a candidate although it hears a leader, if nodes that do not reach the
+//!   leader have asked it for a while, and it would serve more nodes than the leader does.
 //!
 //! Coordinators that can't hear each other both lead. Their terms differ, so that every node that
 //! hears both follows one of them, and the other one learns of the greater term from that node.
@@ -31,15 +32,15 @@ use crate::identity::{NodeId, Revision};
 /// How much longer a standby waits than the one before it.
 const STEP: Duration = Duration::from_millis(50);
 
-/// What a coordinator is at present.
+/// A coordinator's role in elections.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ElectionRole {
     /// It stands by, and has waited for a pulse since `heard`.
     Standby { heard: Duration },
     /// It is a candidate, and leads if nobody objects until `until`.
     Candidate { leader: Leader, until: Duration },
-    /// It leads. Its knowledge of nodes is complete from `settled` on. It has asked the nodes for
-    /// the topology of the revision `asked`, which is newer than its own.
+    /// It leads. From `settled` on, it knows all nodes. It has asked the nodes for the topology of
+    /// the revision `asked`, which is newer than its own.
     Leading {
         leader: Leader,
         settled: Duration,
@@ -55,16 +56,16 @@ pub(super) struct Election {
     pub(super) term: Term,
     /// The active coordinator.
     pub(super) known: Option<Leader>,
-    /// When that one was last heard.
+    /// When the active coordinator was last heard.
     pulsed: Option<Duration>,
     /// When a node or a coordinator was last heard.
     pub(super) touched: Duration,
-    /// Nodes that ask this standby, since when, and when last.
+    /// Nodes that ask this standby to lead: when they first asked, and when last.
     pub(super) asked: BTreeMap<NodeId, [Duration; 2]>,
     /// When this standby last heard each node.
     pub(super) heard: BTreeMap<NodeId, Duration>,
     pub(super) pulse_at: Duration,
-    /// When nodes were last asked whether they are there.
+    /// When nodes were last asked to answer.
     pub(super) asked_at: Duration,
     announce_at: Duration,
 }
@@ -95,7 +96,7 @@ impl Election {
 }
 
 impl ElectionRole {
-    /// The message that a coordinator in this stance sends to the others.
+    /// The message that a coordinator in this role sends to the others.
     pub(super) fn said(&self, number: u32, revision: Option<Revision>) -> Option<Body> {
         match self {
             Self::Standby { .. } => None,
@@ -130,8 +131,8 @@ impl CoordinatorEnd {
         matches!(self.election.role, ElectionRole::Leading { .. })
     }
 
-    /// Waits for the leader's pulse. If it does not come, asks whether anybody is heard, and then
-    /// stands.
+    /// Waits for the leader's pulse. If it does not come, asks whether anybody hears this standby,
+    /// and then becomes a candidate.
     pub(super) fn stand_by(&mut self, now: Duration, heard: Duration) {
         let is_due = now >= heard + self.patience() && self.is_in_touch(now);
         if is_due || self.is_asked_in_vain(now) {
@@ -143,7 +144,7 @@ impl CoordinatorEnd {
             let body = Body::Standby(self.election.term);
             self.tell_coordinators(&body);
             let nodes = self.knowledge.state.members.clone();
-            for place in Members::inherited(now, nodes).places() {
+            for place in Members::inherited(now, nodes).addresses() {
                 self.say(place, &body, 0);
             }
         }
@@ -162,7 +163,7 @@ impl CoordinatorEnd {
         self.tell_others();
     }
 
-    /// Tells the other coordinators what this one is.
+    /// Tells the other coordinators this one's role.
     fn tell_others(&mut self) {
         let Some(body) = self.said() else {
             return;
@@ -185,7 +186,8 @@ impl CoordinatorEnd {
         let state = &mut self.knowledge.state;
         let known = std::mem::take(&mut state.members);
         state.term = leader.term;
-        // Nobody takes a state of an earlier life for this one, were their terms the same.
+        // So no standby confuses this state with one of an earlier process, even if their terms are
+        // equal.
         state.number = self.endpoint.begin();
         state.desired.selection = self.settings.desired.selection;
         let analyzers = &self.settings.desired.analyzers;
@@ -206,14 +208,14 @@ impl CoordinatorEnd {
         self.election.asked.clear();
         (self.election.pulse_at, self.election.announce_at) = (now, now);
         self.pulse(now);
-        for place in self.members.places() {
+        for place in self.members.addresses() {
             self.say(place, &Body::Announce(leader), 0);
         }
     }
 
-    /// Notes that a node was heard that follows this topology, or none. A leader that waits for the
-    /// nodes of the last one waits no longer than until it has heard all of them. It waits longer
-    /// for a topology that it does not know: a node that captures by it may show it.
+    /// Notes that a node was heard, and which topology it follows. A leader that waits for the last
+    /// leader's nodes stops waiting when it has heard all of them. If a node follows a topology
+    /// that the leader does not know, the leader waits longer: a node may send it that topology.
     pub(super) fn settle(&mut self, now: Duration, follows: Option<Revision>, is_last: bool) {
         let known = self.knowledge.revision();
         let (settle, offline) = (self.settings.settle, self.settings.offline);
@@ -228,12 +230,12 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Waits for the nodes that are known. Who has heard none of them may be cut off, and plans
+    /// Waits for the known nodes. A leader that has heard none of them may be cut off, and plans
     /// nothing.
     pub(super) fn hear_again(&mut self, now: Duration) {
         self.settle_again(now);
         if let ElectionRole::Leading { settled, asked, .. } = &mut self.election.role {
-            // A newer topology that nobody has shown is waited for anew.
+            // If no node has sent the newer topology, the wait for it begins again.
             *asked = None;
             if !self.members.is_empty() {
                 *settled = Duration::MAX;
@@ -241,7 +243,7 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Waits for nodes. Whoever plans believes no absence for a while then.
+    /// Begins the wait for nodes again. For this time, no node counts as absent.
     pub(super) fn settle_again(&mut self, now: Duration) {
         let wait = now + self.settings.settle;
         if let ElectionRole::Leading { settled, .. } = &mut self.election.role {
@@ -295,7 +297,7 @@ impl CoordinatorEnd {
         self.election.known = None;
     }
 
-    /// Notes a term of one that led. Steps down if it is greater than the own.
+    /// Notes the term of a leader. Steps down if it is greater than this coordinator's.
     pub(super) fn see(&mut self, now: Duration, term: Term) {
         if term > self.election.term {
             self.election.term = term;
@@ -378,13 +380,14 @@ impl CoordinatorEnd {
         }
         self.election.known = Some(leader);
         if matches!(self.election.role, ElectionRole::Candidate { .. }) {
-            // Somebody has heard the leader since. If it is gone, that one misses it a pulse later.
+            // The announcement's sender has heard the leader recently. If the leader is gone, the
+            // next missing pulse shows it.
             let heard = (now + self.settings.pulse).saturating_sub(self.settings.silence);
             self.election.role = ElectionRole::Standby { heard };
         }
     }
 
-    /// A node says who has answered it just now.
+    /// A node names the leader that has just answered it.
     pub(super) fn hear_served(&mut self, now: Duration, leader: Leader) {
         self.see(now, leader.term);
         if leader.term == self.election.term && !self.is_asked_in_vain(now) {
@@ -409,7 +412,8 @@ impl CoordinatorEnd {
             ElectionRole::Candidate { leader, .. } if rank(leader, own) > rank(other, revision) => {
                 self.object(from);
             }
-            // It stands again when nodes have asked it for a while, and not with the next tick.
+            // It becomes a candidate again after nodes have asked for a while, and not with the
+            // next tick.
             ElectionRole::Candidate { .. } => {
                 self.election.asked.clear();
                 self.election.role = ElectionRole::Standby { heard: now };
@@ -422,7 +426,7 @@ impl CoordinatorEnd {
         }
     }
 
-    /// A node's message to a coordinator that does not lead is answered by who does.
+    /// Answers a node's message with the leader, because this coordinator does not lead.
     pub(super) fn point_on(&mut self, to: (SocketAddr, Peer)) {
         if let Some(leader) = self.election.known {
             self.say(to, &Body::Announce(leader), 0);

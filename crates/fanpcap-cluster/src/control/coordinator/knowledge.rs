@@ -1,4 +1,4 @@
-//! What a coordinator knows, tells standbys, and stores for its next life.
+//! What a coordinator knows, sends to standbys, and stores for the time after a restart.
 
 use super::super::body::State;
 use super::super::term::Term;
@@ -8,18 +8,19 @@ use crate::topology::Topology;
 /// What a coordinator knows of the cluster.
 #[derive(Debug)]
 pub(super) struct Knowledge {
-    /// What standbys are told. Its members are those of the last synchronisation.
+    /// The state for standbys. Its members are those of the last synchronisation.
     pub(super) state: State,
     /// Term and number of the state that was stored last.
     stored: (Term, u32),
-    /// Numbers the lists that this process sends. It only grows, unlike the state's number.
+    /// The number of the next list that this process sends. It only grows, unlike the state's
+    /// number.
     pub(super) transfers: u32,
-    /// The number that the topology has among them.
+    /// The topology's number among these lists.
     pub(super) topologys: u32,
 }
 
 impl Knowledge {
-    /// What is in a file.
+    /// The knowledge from a coordinator's file.
     pub(super) fn new(state: State) -> Self {
         Self {
             stored: (state.term, state.number),
@@ -29,7 +30,7 @@ impl Knowledge {
         }
     }
 
-    /// The greatest term of which it tells.
+    /// The greatest known term.
     pub(super) fn term(&self) -> Term {
         let topologys = self.revision().map(Term::of);
         self.state.term.max(topologys.unwrap_or_default())
@@ -40,13 +41,13 @@ impl Knowledge {
         self.state.topology.as_ref().map(|(revision, _)| *revision)
     }
 
-    /// Counts a change of what standbys are told.
+    /// Counts a change of the state for standbys.
     pub(super) fn changed(&mut self) {
         self.state.number = self.state.number.wrapping_add(1);
         self.transfers = self.transfers.wrapping_add(1);
     }
 
-    /// Takes this for the cluster's topology.
+    /// Makes this the cluster's topology.
     pub(super) fn stand(&mut self, revision: Revision, topology: Box<Topology>) {
         self.state.topology = Some((revision, topology));
         self.changed();

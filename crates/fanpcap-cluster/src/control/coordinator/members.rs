@@ -23,9 +23,9 @@ const REFUSALS: usize = 16;
 pub(super) struct MemberState {
     pub(super) member: Member,
     pub(super) heard: Duration,
-    /// Whether this coordinator has heard it. Else the last one has.
+    /// Whether this coordinator has heard the node; if not, the last leader has.
     pub(super) is_heard: bool,
-    /// When the topology is sent to it again, and how often it was.
+    /// When the topology is sent to the node again, and how often it was sent.
     next: Duration,
     attempts: u32,
 }
@@ -56,13 +56,13 @@ impl MemberState {
         }
     }
 
-    /// Where its messages come from, and who sends them.
-    pub(super) fn place(&self) -> (SocketAddr, Peer) {
+    /// The address that the node's messages come from, and the node as a peer.
+    pub(super) fn address(&self) -> (SocketAddr, Peer) {
         let announcement = &self.member.announcement;
         (announcement.address, peer(announcement.node))
     }
 
-    /// Has the topology sent to it at once.
+    /// Makes the topology due for the node at once.
     pub(super) fn expect(&mut self, now: Duration) {
         (self.next, self.attempts) = (now, 0);
     }
@@ -104,7 +104,7 @@ pub(super) struct Members {
 }
 
 impl Members {
-    /// Those that the last leader knew. None is heard yet.
+    /// The nodes that the last leader knew. This coordinator has heard none of them yet.
     pub(super) fn inherited(now: Duration, known: Vec<Member>) -> Self {
         let presence = |member: Member| {
             let node = member.announcement.node;
@@ -124,22 +124,22 @@ impl Members {
         self.nodes.values().map(|one| one.member).collect()
     }
 
-    /// The nodes, and for how many milliseconds each is silent.
+    /// The nodes, and for how many milliseconds each has been silent.
     pub(super) fn ages(&self, now: Duration) -> Vec<(Member, u32)> {
         let age = |one: &MemberState| now.saturating_sub(one.heard).as_millis();
         let aged = |one: &MemberState| (one.member, u32::try_from(age(one)).unwrap_or(u32::MAX));
         self.nodes.values().map(aged).collect()
     }
 
-    /// Where nodes are, and machines that are refused.
-    pub(super) fn all_places(&self) -> Vec<(SocketAddr, Peer)> {
+    /// The addresses of nodes and of refused machines.
+    pub(super) fn all_addresses(&self) -> Vec<(SocketAddr, Peer)> {
         let refused = self.refusals.keys();
         let refused = refused.map(|(node, address)| (*address, peer(*node)));
-        self.places().into_iter().chain(refused).collect()
+        self.addresses().into_iter().chain(refused).collect()
     }
 
-    pub(super) fn places(&self) -> Vec<(SocketAddr, Peer)> {
-        self.nodes.values().map(MemberState::place).collect()
+    pub(super) fn addresses(&self) -> Vec<(SocketAddr, Peer)> {
+        self.nodes.values().map(MemberState::address).collect()
     }
 
     /// The newest topology that a node captures by.
@@ -148,7 +148,7 @@ impl Members {
         follows.max().flatten()
     }
 
-    /// Has the topology sent to the node at once.
+    /// Makes the topology due for the node at once.
     pub(super) fn expect(&mut self, node: NodeId, now: Duration) {
         if let Some(presence) = self.nodes.get_mut(&node) {
             presence.expect(now);
@@ -159,9 +159,9 @@ impl Members {
         self.nodes.values_mut().for_each(|one| one.expect(now));
     }
 
-    /// Strikes out what is as old as `offline`. Returns whether a node was among it. If no node was
-    /// heard for the time between heartbeats, the coordinator may be cut off. Then no node is
-    /// offline before all are.
+    /// Removes nodes and refusals that are older than `offline`. Returns whether a node was
+    /// removed. If no node was heard for the time between heartbeats, the coordinator may be cut
+    /// off. Then no node is removed before all are silent for that long.
     fn expire(&mut self, now: Duration, offline: Duration, heartbeat: Duration) -> bool {
         let before = self.nodes.len();
         let latest = self.nodes.values().map(|one| one.heard).max();
@@ -174,8 +174,8 @@ impl Members {
         self.nodes.len() != before
     }
 
-    /// Takes from the silence of all a time in which nobody could be heard. All nodes are still to
-    /// be heard then.
+    /// Subtracts a time in which this coordinator could hear nobody from the silence of all nodes.
+    /// All nodes count as not heard yet.
     pub(super) fn excuse(&mut self, pause: Duration) {
         for one in self.nodes.values_mut() {
             (one.heard, one.is_heard) = (one.heard + pause, false);
@@ -199,7 +199,7 @@ impl Members {
         }
     }
 
-    /// Notes who is refused, for the operator.
+    /// Notes a refused machine, for the operator.
     fn note_refusal(&mut self, now: Duration, who: (NodeId, SocketAddr), why: Refusal) {
         if self.refusals.len() < REFUSALS || self.refusals.contains_key(&who) {
             self.refusals.insert(who, (why, now));
@@ -212,8 +212,8 @@ impl Members {
         refused.collect()
     }
 
-    /// Notes what a node says. Returns whether that is new, and whether it was the last that was
-    /// still to be heard of those that the last leader knew.
+    /// Notes a node's announcement. Returns whether it is new, and whether this was the last node
+    /// that the leader was waiting for.
     fn hear(&mut self, now: Duration, member: Member) -> (bool, bool) {
         let node = member.announcement.node;
         let fresh = || MemberState::new(now, member);
@@ -232,7 +232,7 @@ impl Members {
 }
 
 impl CoordinatorEnd {
-    /// Strikes out nodes that were silent for too long, and refusals that are as old.
+    /// Removes nodes that were silent for too long, and refusals of the same age.
     pub(super) fn expire(&mut self, now: Duration) {
         if self
             .members
@@ -243,7 +243,7 @@ impl CoordinatorEnd {
     }
 
     /// Sends the topology to the nodes that do not follow it, and asks nodes with a newer topology
-    /// for that one. A coordinator that does not know the newest topology gives none.
+    /// for that one. A coordinator that does not know the newest topology sends none.
     pub(super) fn deliver(&mut self, now: Duration) {
         let own = self.knowledge.revision();
         let gives = self.election.is_settled(now) && self.members.newest() <= own;
@@ -260,7 +260,7 @@ impl CoordinatorEnd {
             let wait = self.settings.retry * (1 << one.attempts.min(8));
             one.next = now + wait.min(PATIENCE);
             one.attempts += 1;
-            due.push((one.place(), is_newer));
+            due.push((one.address(), is_newer));
         }
         for (place, is_newer) in due {
             if is_newer {
@@ -272,7 +272,7 @@ impl CoordinatorEnd {
         }
     }
 
-    /// When [`CoordinatorEnd::deliver`] has something to do.
+    /// When [`CoordinatorEnd::deliver`] is due.
     pub(super) fn next_delivery(&self) -> Option<Duration> {
         let own = self.knowledge.revision();
         let members = self.members.nodes.values();
@@ -298,7 +298,7 @@ impl CoordinatorEnd {
             self.see(now, body.term());
         }
         if !self.leads() {
-            // Whom the leader refuses, this coordinator would refuse in its place.
+            // This coordinator would refuse the same machines as the leader does.
             let known = || Members::inherited(now, self.knowledge.state.members.clone());
             if matches!(&body, Body::Join(member) if known().refusal(member).is_none()) {
                 self.note_asked(now, node);
@@ -325,7 +325,7 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Takes a node in, or refuses it; answers a heartbeat.
+    /// Accepts or refuses a node, or answers a heartbeat.
     fn hear_member(&mut self, now: Duration, from: (SocketAddr, Peer), mut member: Member) {
         let node = member.announcement.node;
         let Some(leader) = self.election.known.filter(|_| node.0 == from.1.id) else {
@@ -338,13 +338,13 @@ impl CoordinatorEnd {
         }
         self.members.refusals.remove(&(node, from.0));
         member.announcement.address = from.0;
-        // Heartbeats are answered alike: the node may not know yet that this term has begun.
+        // A heartbeat gets the same answer as a join: the node may not know this term yet.
         self.say(from, &Body::Accept(node, leader), 0);
         self.note(now, member);
         self.deliver(now);
     }
 
-    /// Notes what a node says.
+    /// Notes a node's announcement.
     fn note(&mut self, now: Duration, member: Member) {
         if self.is_of_earlier_run(member.follows) {
             self.resign(now);

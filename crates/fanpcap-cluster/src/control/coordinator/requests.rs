@@ -1,4 +1,4 @@
-//! What the operator's commands ask of a coordinator.
+//! Answers the requests of the operator's commands.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl CoordinatorEnd {
     }
 
     fn hear_change(&mut self, from: (SocketAddr, Peer), change: OperatorChange) {
-        let reply = match change.grant(&mut self.knowledge.state.desired) {
+        let reply = match change.apply(&mut self.knowledge.state.desired) {
             Ok(is_new) => {
                 if is_new {
                     self.knowledge.changed();
@@ -50,7 +50,7 @@ impl CoordinatorEnd {
         self.notes = notes;
     }
 
-    /// How the cluster is; `None` if another coordinator leads.
+    /// The cluster's status; `None` if another coordinator leads.
     pub fn status(&self, now: Duration) -> Option<Status> {
         let refused = self.endpoint.all_refused();
         let refused =

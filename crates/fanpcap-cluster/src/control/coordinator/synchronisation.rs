@@ -12,7 +12,7 @@ use crate::identity::Revision;
 use crate::topology::Topology;
 
 impl CoordinatorEnd {
-    /// What standbys are told.
+    /// The state for standbys.
     pub(super) fn current_state(&self) -> State {
         let mut state = self.knowledge.state.clone();
         if self.leads() {
@@ -35,8 +35,9 @@ impl CoordinatorEnd {
     }
 
     /// Takes over the active coordinator's state. If this coordinator knows a newer topology, it
-    /// keeps it and shows it: perhaps no other process has it. The state's number is the leader's
-    /// only when the leader has it too. Until then it is asked for with each pulse.
+    /// keeps that topology and sends it to the leader: perhaps no other process has it. Then the
+    /// state's number differs from the leader's until the leader has the topology too. Until then,
+    /// this coordinator asks for the state at each pulse.
     pub(super) fn take_state(&mut self, from: (SocketAddr, Peer), state: State) {
         let own = std::mem::replace(&mut self.knowledge.state, state).topology;
         let newer = own.filter(|(revision, _)| Some(*revision) > self.knowledge.revision());
@@ -50,7 +51,7 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Takes a newer topology that a node or a standby shows.
+    /// Takes a newer topology that a node or a standby has sent.
     pub(super) fn take_shown_topology(
         &mut self,
         now: Duration,
@@ -73,9 +74,9 @@ impl CoordinatorEnd {
         }
     }
 
-    /// Whether a leader did not give this revision, though it is of its term. Then it had the term
-    /// in an earlier life and has lost its file. It needs another term, or it would give revisions
-    /// twice.
+    /// Whether a leader did not give this revision, though it is of its term. Then an earlier
+    /// process of this coordinator gave it, and the file is lost. The coordinator needs another
+    /// term; otherwise it could give a revision twice.
     pub(super) fn is_of_earlier_run(&self, revision: Option<Revision>) -> bool {
         let own = matches!((self.election.role, revision), (ElectionRole::Leading { leader, .. }, Some(of))
             if leader.term == Term::of(of));

@@ -1,4 +1,4 @@
-//! What is sent is what nodes wait for, whatever their clocks say.
+//! The sender's frames are the ones that nodes wait for, whatever their clocks say.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -112,7 +112,7 @@ fn an_update_is_sent_once_all_wait_for_it_and_again_later() {
     }
     let both = [(Kind::Beacon, 108), (Kind::Update, 108)];
     assert_eq!(kinds(&sender.due(&view, 108)), both);
-    // Who stands by, or whose clock was set back, sends nothing.
+    // A standby, and a leader whose clock was set back, send nothing.
     assert_eq!(sender.behind(108), 0);
     assert_eq!(kinds(&sender.due(&view, 50)), []);
     assert_eq!(sender.behind(50), 58);
@@ -241,7 +241,8 @@ fn keys_change_while_beacons_go_on() {
         missed.iter().all(|now| (730..739).contains(now)),
         "{missed:?}"
     );
-    // Whoever is not told of the new key hears nothing any more; a key in its place counts at once.
+    // A listener without the new key accepts nothing any more; after its key is replaced, the new
+    // key counts at once.
     let mut late = FrameListener::new(vec![old]);
     announce(&mut announced, late.due(800, None, Revision(1)));
     late.set_numbers(vec![new]);
@@ -251,7 +252,7 @@ fn keys_change_while_beacons_go_on() {
 
 proptest! {
     /// The agent may be gone for half a minute, and clocks may differ by as much; beacons may be
-    /// lost. All others are taken, once.
+    /// lost. All others are accepted, once.
     #[test]
     fn beacons_are_taken_once(
         ahead in -28_i64..28,

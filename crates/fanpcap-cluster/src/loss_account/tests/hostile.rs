@@ -74,9 +74,9 @@ proptest! {
     }
 }
 
-/// A node's reports that say the most that can be, life after life, fill no sum beyond its type.
+/// Reports with the greatest possible counts, run after run, overflow no sum.
 #[test]
-fn lives_of_the_greatest_counts_are_added_up() {
+fn runs_of_the_greatest_counts_are_added_up() {
     let mut ledger = Ledger::new(LedgerSettings {
         skew: 1,
         begin: 0,

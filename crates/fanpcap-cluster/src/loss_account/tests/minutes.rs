@@ -12,7 +12,7 @@ use crate::topology::NODES;
 /// Seconds.
 const MINUTES: u64 = RECENT / SECOND;
 
-/// A cluster of nodes with ports, of which a second after the other is played.
+/// A cluster of nodes with ports, simulated second by second.
 struct Cluster {
     ledger: Ledger,
     seconds: u64,
@@ -183,7 +183,7 @@ fn faster_traffic_takes_no_proof_back() {
     });
 }
 
-/// The proof of what was lost long ago comes when the traffic slackens: it is no verdict.
+/// An old loss that becomes certain later, when there is less traffic, is no verdict.
 #[test]
 fn old_losses_that_slower_traffic_proves_are_no_verdict() {
     let mut cluster = Cluster::new(2);

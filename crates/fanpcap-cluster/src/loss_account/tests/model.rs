@@ -1,8 +1,8 @@
 //! A cluster whose packets are known one by one.
 //!
 //! Each node switches to a topology at a time of its own, and a hung one goes on capturing by the
-//! table that it has. The coordinator keeps the rules of decision 30: a union ends when those that
-//! get buckets capture, and some time has passed.
+//! table that it has. The coordinator keeps the rules of decision 30: a union ends when the nodes
+//! that gain buckets capture, and some time has passed.
 
 mod events;
 mod truth;
@@ -26,7 +26,7 @@ const USED: usize = 5;
 /// A silent node is dead after this.
 const OFFLINE: u64 = 5 * SECOND;
 
-/// Owners of each used bucket, and in a union the heirs.
+/// Owners of each used bucket, and in a union the new owners.
 #[derive(Clone, Copy)]
 struct Table {
     revision: u64,
@@ -62,15 +62,15 @@ struct Node {
     loss: u64,
     blind: u64,
     /// Frames on their way to its counters: when they arrive, and which.
-    transport: VecDeque<(u64, Frame)>,
+    in_flight: VecDeque<(u64, Frame)>,
     beacon: Beacon,
     /// The turn of the next packet.
     turn: usize,
-    /// No reports until then.
+    /// It sends no reports until then.
     silent: u64,
-    /// No news until then.
+    /// It gets no topologies until then.
     hung: u64,
-    /// What it captures by, and when it takes which.
+    /// The table that it captures by, and when it loads others.
     table: Option<Table>,
     news: VecDeque<(u64, Table)>,
     /// The topology of its last report.
@@ -85,7 +85,7 @@ pub(super) struct Model {
     now: u64,
     nodes: Vec<Node>,
     table: Table,
-    /// All tables that there were, with the present one.
+    /// All tables up to the present one.
     tables: Vec<Table>,
     analyzed: bool,
     /// The turn of the next packet, if packets are captured in turn.
@@ -138,7 +138,7 @@ impl Model {
     pub(super) fn take_turns(&mut self) {
         self.turn = Some(0);
         self.ledger.set_in_turn(true);
-        // Until it is known that nobody is out of turn.
+        // Until it is certain that no node is out of turn.
         self.run(25 * SECOND, false);
     }
 
@@ -164,7 +164,7 @@ impl Model {
             ahead,
             loss: 0,
             blind: 0,
-            transport: VecDeque::new(),
+            in_flight: VecDeque::new(),
             beacon: Beacon::default(),
             turn: 0,
             silent: 0,
@@ -225,10 +225,10 @@ impl Model {
             let (lost, delay) = (self.draw(1000), self.draw(SKEW / 2));
             let (now, in_turn) = (self.now, self.turn.is_some());
             let node = &mut self.nodes[at];
-            let last = node.transport.back().filter(|_| in_turn);
+            let last = node.in_flight.back().filter(|_| in_turn);
             let due = last.map_or(0, |(due, _)| *due).max(now + delay);
             if node.runs && lost >= node.loss && node.blind <= now {
-                node.transport.push_back((due, frame));
+                node.in_flight.push_back((due, frame));
             }
         }
     }
@@ -236,10 +236,10 @@ impl Model {
     /// Frames reach the nodes' counters.
     fn count(&mut self) {
         for at in 0..self.nodes.len() {
-            let transport = std::mem::take(&mut self.nodes[at].transport);
-            for (due, frame) in transport {
+            let in_flight = std::mem::take(&mut self.nodes[at].in_flight);
+            for (due, frame) in in_flight {
                 if due > self.now {
-                    self.nodes[at].transport.push_back((due, frame));
+                    self.nodes[at].in_flight.push_back((due, frame));
                 } else if self.nodes[at].runs {
                     match frame {
                         Frame::Packet(bucket, number) => self.arrive(at, bucket, number),

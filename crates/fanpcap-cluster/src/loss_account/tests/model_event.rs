@@ -1,8 +1,8 @@
-//! What befalls the model's cluster.
+//! Events in the model's cluster.
 
 use proptest::prelude::*;
 
-/// What befalls a cluster.
+/// An event in the model's cluster.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ModelEvent {
     Join,
@@ -22,7 +22,7 @@ pub(super) enum ModelEvent {
 }
 
 impl ModelEvent {
-    /// What befalls nodes' ports and reports only.
+    /// Events of nodes' ports and reports only.
     pub(super) fn of_ports() -> impl Strategy<Value = Self> {
         prop_oneof![
             Just(Self::Rest),

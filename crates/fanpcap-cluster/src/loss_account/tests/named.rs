@@ -274,7 +274,7 @@ fn reports_that_can_not_be_are_refused() {
 }
 
 /// Three nodes see 9 packets a second in each bucket. The last one is silent for `silence` seconds,
-/// and is held for dead at the end of them. Then its counters go on.
+/// and counts as dead at the end of them. Then its counters go on.
 fn after_a_silence(silence: u64) -> (i64, i64, i64) {
     let mut ledger = ledger();
     let seen = |seconds: u64| move |_| 9 * seconds.min(60);

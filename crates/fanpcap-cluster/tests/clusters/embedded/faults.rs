@@ -1,4 +1,4 @@
-//! What befalls a cluster on the embedded engine.
+//! Faults of a cluster on the embedded engine.
 
 use std::time::Duration;
 

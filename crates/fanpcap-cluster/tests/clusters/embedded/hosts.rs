@@ -10,7 +10,7 @@ use super::{HEARTBEAT, MILLI, NEVER, Network, OFFLINE, Ways, host_at};
 use crate::proof::lineage::Written;
 use crate::store::Time;
 
-/// A coordinator, its file, and what befalls it.
+/// A coordinator, its file, and its faults.
 pub(super) struct CoordinatorHost {
     core: Coordinator,
     pub(super) end: Option<CoordinatorEnd>,
@@ -97,14 +97,14 @@ impl Network {
         }
         let Some(end) = &mut host.end else { return };
         end.tick(time);
-        self.flush_chair(at);
+        self.flush_host(at);
         if now % (50 * MILLI) == 0 {
             self.plan(at);
         }
-        self.flush_chair(at);
+        self.flush_host(at);
     }
 
-    /// Has the coordinator plan, and writes what it says.
+    /// Lets the coordinator plan, and writes the result.
     fn plan(&mut self, at: usize) {
         let time = self.time();
         let host = &mut self.hosts[at];
@@ -134,7 +134,7 @@ impl Network {
     }
 
     /// Stores what has changed, then sends.
-    fn flush_chair(&mut self, at: usize) {
+    fn flush_host(&mut self, at: usize) {
         let now = self.now;
         let host = &mut self.hosts[at];
         let Some(end) = &mut host.end else { return };
@@ -152,7 +152,7 @@ impl Network {
         }
     }
 
-    /// What the one coordinator that leads knows at the end; `None` if there are none or several.
+    /// What the single leader knows at the end; `None` if there are none or several.
     pub(super) fn last(&mut self) -> Option<Last> {
         let time = self.time();
         let mut leading = self.hosts.iter_mut().filter_map(|host| {

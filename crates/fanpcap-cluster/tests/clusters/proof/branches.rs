@@ -1,4 +1,4 @@
-//! What the judge says of changes that no union leads through.
+//! How changes without a union are judged.
 
 use std::rc::Rc;
 

@@ -21,8 +21,8 @@ pub(crate) struct Written {
     pub(crate) topology: Box<Topology>,
 }
 
-/// From when on which topologies counted, by their places in `written`: those by which a node
-/// captures, without those that another one of them has come from.
+/// From which time on which topologies counted, by their indices in `written`: those by which a
+/// node captures, without those that another one of them has come from.
 pub(crate) fn eras(machines: &[Machine], written: &[Written]) -> Result<Vec<Era>, Broken> {
     let family = Family::new(written)?;
     let times = machines.iter().flat_map(|machine| &machine.segments);
@@ -35,7 +35,7 @@ pub(crate) fn eras(machines: &[Machine], written: &[Written]) -> Result<Vec<Era>
             .collect();
         let is_head = |one: &usize| !used.iter().any(|other| family.comes_from(*other, *one));
         let heads: Vec<usize> = used.iter().copied().filter(is_head).collect();
-        // Without any node at work nothing changes.
+        // Without a running node nothing changes.
         if heads.is_empty() || eras.last().is_some_and(|last| last.heads == heads) {
             continue;
         }

@@ -1,4 +1,4 @@
-//! What befalls the model's cluster, and which packets are uncertain by it.
+//! Applies events to the model's cluster, and notes which packets become uncertain.
 
 use fanpcap_buckets::layout::BUCKETS;
 
@@ -7,7 +7,7 @@ use crate::loss_account::Span;
 use crate::loss_account::tests::model_event::ModelEvent;
 
 impl Model {
-    pub(in crate::loss_account::tests) fn meet(&mut self, event: ModelEvent) {
+    pub(in crate::loss_account::tests) fn apply(&mut self, event: ModelEvent) {
         // The first node stays and loses nothing: a packet that no port gave is in no count.
         let others = |which: u8, nodes: usize| 1 + usize::from(which) % (nodes - 1).max(1);
         let at = |which| others(which, self.nodes.len());
@@ -77,7 +77,7 @@ impl Model {
         self.end(at);
         let (now, table) = (self.now, self.table);
         let node = &mut self.nodes[at];
-        node.transport.clear();
+        node.in_flight.clear();
         node.since = now + node.ahead;
         *node.seen = [0; BUCKETS];
         *node.captured = [0; BUCKETS];
@@ -162,8 +162,8 @@ impl Model {
         }
     }
 
-    /// Gives all buckets of a node to another: by a union, and a stable topology when the heir has
-    /// captured for a while.
+    /// Gives all buckets of a node to another: by a union, and a stable topology when the new owner
+    /// has captured for a while.
     fn reassign(&mut self, from: usize, to: usize) {
         let (heard, owners) = (self.heard(), self.table.owners);
         let new_owners = owners.map(|owner| if owner == from { to } else { owner });

@@ -1,4 +1,4 @@
-//! What the ledger says against what became of the model's packets.
+//! Compares the ledger with what became of the model's packets.
 
 use super::{Model, Node, USED};
 use crate::loss_account::{BucketAccount, Span};
@@ -7,7 +7,7 @@ use crate::loss_account::{BucketAccount, Span};
 const FACTOR: i64 = 2;
 
 impl Model {
-    /// What the ledger says holds the truth, at the time that it says it of.
+    /// Checks that the ledger's spans contain the truth at the time of the account.
     pub(in crate::loss_account::tests) fn check(&self) -> Result<(), String> {
         let account = self.ledger.account();
         let until = |list: &[(u64, usize)], bucket: usize| {
@@ -34,8 +34,8 @@ impl Model {
         }
     }
 
-    /// What the ledger says at rest holds the truth, bucket by bucket and in all, and is no wider
-    /// than the packets in question.
+    /// Checks that without traffic the ledger's spans contain the truth, bucket by bucket and in
+    /// all, and are no wider than the packets in question.
     pub(in crate::loss_account::tests) fn check_at_rest(&self) -> Result<(), String> {
         let account = self.ledger.account();
         let (mut all, mut total) = ((0, 0, 0), BucketAccount::default());
