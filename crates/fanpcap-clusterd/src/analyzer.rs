@@ -239,7 +239,7 @@ fn loop_settings<'a>(
             seed: seed(clock.now()),
             begin: clock.now(),
         },
-        // Of DiCAP's datagrams nobody knows whose packets are in them.
+        // DiCAP's datagrams do not say which node's packets they have.
         analyzed: conf.mode == Mode::Capture
             && !matches!(conf.transport, RecordTransport::Dicap(_)),
         offline: OFFLINE,

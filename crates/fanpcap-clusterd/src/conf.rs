@@ -35,7 +35,7 @@ const LONGEST: u64 = 1 << 20;
 pub struct Conf {
     /// The cluster's name: in each control message, and in etcd's keys.
     pub cluster: String,
-    /// Files with the keys of control messages. The first signs; both are believed.
+    /// Files with the keys of control messages. The first one signs; both are accepted.
     pub key_files: Vec<Located<PathBuf>>,
     /// What coordinates the cluster.
     pub engine: Engine,
@@ -43,7 +43,7 @@ pub struct Conf {
     pub node: Option<NodeId>,
     /// This machine's address on the control network; `None`: the one that the routes choose.
     pub address: Option<IpAddr>,
-    /// How many buckets this node is due, compared with the others.
+    /// This node's weight: its share of the buckets, compared with the others.
     pub weight: u16,
     /// The monitored devices.
     pub devices: Vec<String>,
@@ -53,7 +53,7 @@ pub struct Conf {
     pub mode: Mode,
     /// Bytes of each packet, from the network header on, that go to the analyzers.
     pub header: u16,
-    /// How packets are selected. The coordinator draws the initial value, but for `fixed`.
+    /// How packets are selected. The coordinator draws the initial value, except with `fixed`.
     pub selection: Selection,
     /// The pcap filter that packets must pass.
     pub filter: Option<Located<String>>,
@@ -61,7 +61,7 @@ pub struct Conf {
     pub analyzers: Vec<SocketAddr>,
     /// How records get to the analyzers.
     pub transport: RecordTransport,
-    /// Certificates that records go by, by TLS.
+    /// Certificates for the connections with records, by TLS.
     pub records: Option<Records>,
     /// How long a union lasts after the last acknowledgement.
     pub dwell: Duration,
@@ -74,14 +74,14 @@ pub struct Conf {
 pub struct Located<T> {
     /// The value.
     pub value: T,
-    /// Where it stands.
+    /// The value's place.
     pub place: Place,
 }
 
-/// What nodes and analyzers prove themselves to each other by, over TCP.
+/// The certificates of nodes and analyzers, for TLS.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Records {
-    /// What signs the certificates of both sides.
+    /// The authority that signs the certificates of both sides.
     pub ca: Located<PathBuf>,
     /// Own certificate.
     pub certificate: Located<PathBuf>,
@@ -123,11 +123,11 @@ pub enum Engine {
 /// Settings of the embedded engine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Embedded {
-    /// Where coordinators listen. May be empty where `multicast` is set.
+    /// Where coordinators listen. May be empty if `multicast` is set.
     pub coordinators: Vec<SocketAddr>,
     /// Where nodes look for the coordinator, and the packets' time to live.
     pub multicast: Option<(SocketAddr, u8)>,
-    /// How often a node says that it lives.
+    /// The time between a node's heartbeats.
     pub heartbeat: Duration,
     /// After how long a silent node is offline.
     pub offline: Duration,
@@ -138,7 +138,7 @@ pub struct Embedded {
 pub struct Etcd {
     /// `http://HOST:PORT` or `https://HOST:PORT` of each member.
     pub endpoints: Vec<String>,
-    /// Certificates that the members' certificates are signed by.
+    /// Certificates of the authorities that sign the members' certificates.
     pub ca: Option<Located<PathBuf>>,
     /// Own certificate and its key.
     pub identity: Option<(Located<PathBuf>, Located<PathBuf>)>,
@@ -191,7 +191,7 @@ impl Conf {
         check::conf(&entries, source)
     }
 
-    /// Reads the keys of control messages. The first signs; both are believed.
+    /// Reads the keys of control messages. The first one signs; both are accepted.
     ///
     /// # Errors
     ///

@@ -1,8 +1,7 @@
-//! What a node and a coordinator ask of a coordination engine.
+//! The interface of coordination engines to nodes, coordinators and operators' commands.
 //!
-//! An engine that is out of reach is no error: nodes are fail-static and go on as before. So a
-//! call fails only where waiting mends nothing: a wrong key, a missing permission, a mistake in
-//! settings.
+//! An engine that is out of reach is no error: nodes are fail-static and go on as before. So a call
+//! fails only if waiting does not help: a wrong key, a missing permission, a mistake in settings.
 
 use std::time::Duration;
 
@@ -15,23 +14,24 @@ use crate::conf::Conf;
 
 /// A coordination engine as a node sees it.
 pub trait NodeSide {
-    /// Sets what the node says of itself. The engine joins the cluster with the first announcement.
+    /// Sets the node's announcement. The engine joins the cluster with the first announcement.
     fn announce(&mut self, announcement: &Announcement);
 
-    /// Waits at most `wait` for news and returns them, the oldest first. Keeps the node alive in
-    /// the engine's eyes: call it at least once a second.
+    /// Waits at most `wait` for events and returns them, the oldest first. Also keeps the node
+    /// alive in the engine: call it at least once a second.
     ///
     /// # Errors
     ///
-    /// The engine refuses, or the system does; not where it is out of reach ([`NodeEvent::Reach`]).
+    /// The engine or the system refuses. An engine that is out of reach is no error
+    /// ([`NodeEvent::Reach`]).
     fn poll(&mut self, wait: Duration) -> anyhow::Result<Vec<NodeEvent>>;
 
-    /// Says that the node now captures by the topology `revision`. The engine repeats it until
-    /// the coordinator has it.
+    /// Acknowledges that the node now captures by the topology `revision`. The engine repeats it
+    /// until the coordinator has it.
     fn acknowledge(&mut self, revision: Revision);
 
-    /// Control messages that were refused for a wrong key or seal: somebody may forge them. Engines
-    /// that have no keys of their own count none.
+    /// Control messages that were refused for a wrong key or seal, and may be forged. Engines that
+    /// have no keys of their own count none.
     fn forged(&self) -> u64 {
         0
     }
@@ -49,7 +49,7 @@ pub trait NodeSide {
 
 /// A coordination engine as a coordinator sees it.
 pub trait CoordinatorSide {
-    /// Waits at most `wait` for news and returns the engine's present view.
+    /// Waits at most `wait` for changes and returns the engine's present view.
     ///
     /// # Errors
     ///
@@ -61,20 +61,20 @@ pub trait CoordinatorSide {
     ///
     /// # Errors
     ///
-    /// [`WriteError`]. Nothing is written then, but for [`WriteError::Unknown`].
+    /// [`WriteError`]. Then nothing was written, except perhaps with [`WriteError::Unknown`].
     fn write(
         &mut self,
         topology: &Topology,
         replaces: Option<Revision>,
     ) -> Result<Revision, WriteError>;
 
-    /// What is wrong with the engine now, a sentence each, for the operator.
+    /// The engine's present faults, a sentence each, for the operator.
     fn troubles(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Takes what the coordinator says of the cluster, a sentence each, for who asks for its
-    /// status. Engines that have no place for it drop it.
+    /// Takes the coordinator's notes on the cluster, a sentence each, for commands that ask for the
+    /// status. Engines without a place for notes drop them.
     fn publish(&mut self, _notes: Vec<String>) {}
 
     /// Control messages that were refused for a wrong key or seal, as [`NodeSide::forged`].
@@ -92,21 +92,22 @@ pub trait CoordinatorSide {
         Ok(())
     }
 
-    /// Gives up the lead, so that a standby takes over at once, not once this coordinator is
-    /// silent.
+    /// Gives up the lead, so that a standby takes over at once, and does not wait for this
+    /// coordinator's silence.
     fn resign(&mut self);
 }
 
 /// A coordination engine as an operator's command sees it.
 pub trait OperatorSide {
-    /// How the cluster is.
+    /// The cluster's status.
     ///
     /// # Errors
     ///
     /// The engine is out of reach, or refuses.
     fn look(&mut self) -> anyhow::Result<ClusterStatus>;
 
-    /// Makes a wish stand. The wish holds until there is another, whichever coordinator is active.
+    /// Makes a change. It holds until the operator makes another one, whichever coordinator is
+    /// active.
     ///
     /// # Errors
     ///

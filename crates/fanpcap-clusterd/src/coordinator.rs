@@ -1,4 +1,4 @@
-//! `fanpcap coordinator`: decides who captures what.
+//! `fanpcap coordinator`: decides which node captures which packets.
 
 mod beacons;
 mod metrics;

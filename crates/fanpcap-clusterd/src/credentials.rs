@@ -12,11 +12,12 @@ use crate::conf::{Conf, Role};
 use crate::keyring::Keyring;
 use crate::tls::{Tls, TlsFiles};
 
-/// What is said at the start where there is neither key nor certificate.
+/// The message at the start if there is neither key nor certificate.
 pub(crate) const OPEN: &str = "records and counts are sent without TLS: whoever reaches an \
     analyzer's port can forge them; name a key_file in cluster.conf, on all machines";
 
-/// The keys that the settings name. The first seals; both are believed. `None`: they name none.
+/// The keys that the settings name. The first one seals; both are accepted. `None`: the settings
+/// name none.
 ///
 /// # Errors
 ///
@@ -46,16 +47,16 @@ fn tls(conf: &Conf, role: Role) -> Result<Option<Tls>> {
     Ok(Some(Tls::load(&files)?))
 }
 
-/// A ring with what the settings name and `role` needs.
+/// A keyring with the credentials that the settings name and `role` needs.
 ///
 /// # Errors
 ///
-/// A file can't be read, is no good, or other users can read it.
+/// A file can't be read, is not valid, or other users can read it.
 pub(crate) fn keyring(conf: &Conf, role: Role) -> Result<Arc<Keyring>> {
     Ok(Arc::new(Keyring::new(tls(conf, role)?)))
 }
 
-/// Reads keys anew after each SIGHUP.
+/// Reads keys again after each SIGHUP.
 #[derive(Debug)]
 pub(crate) struct Reloader {
     path: PathBuf,
@@ -66,7 +67,8 @@ pub(crate) struct Reloader {
 }
 
 impl Reloader {
-    /// Reads the settings in `path` anew for `ring` as `role` needs them, and tells `say` of it.
+    /// Will read the settings in `path` again for `ring`, as `role` needs them. `say` gets the
+    /// messages about it.
     ///
     /// # Errors
     ///
@@ -81,8 +83,8 @@ impl Reloader {
         })
     }
 
-    /// The settings, if SIGHUP has come and they are in order; the ring has their keys then. A
-    /// mistake is told, and all stays as it was.
+    /// The settings, if SIGHUP has come and they are correct; then the keyring has their keys. A
+    /// mistake is reported, and the keys stay as they were.
     pub(crate) fn due(&mut self) -> Option<Conf> {
         if !self.hangups.is_new() {
             return None;

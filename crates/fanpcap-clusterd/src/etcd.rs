@@ -1,4 +1,4 @@
-//! The engine on etcd: what `fanpcap-etcd` does, as the drivers ask for it.
+//! The engine on etcd: connects the drivers with `fanpcap-etcd`.
 
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use crate::coordination::{CoordinatorSide, NodeSide, OperatorSide};
 ///
 /// # Errors
 ///
-/// The settings are no good, or a file can't be read.
+/// The settings are not valid, or a file can't be read.
 pub fn node(cluster: &str, conf: &Etcd) -> Result<NodeLink> {
     let client = Arc::new(client(conf)?);
     Ok(NodeLink::start(client, Names::new(cluster), conf.lease))
@@ -45,12 +45,12 @@ impl NodeSide for NodeLink {
 const SOONER: Duration = Duration::from_secs(1);
 const LEAST: Duration = Duration::from_secs(2);
 
-/// Stands for election in the cluster of this name. `who` is seen by who looks at the election.
-/// `desired` are those of the settings; drained nodes and weights come from etcd.
+/// Stands for election in the cluster of this name. Commands that read the election see `who`.
+/// `desired` comes from the settings; drained nodes and weights come from etcd.
 ///
 /// # Errors
 ///
-/// The settings are no good, or a file can't be read.
+/// The settings are not valid, or a file can't be read.
 pub fn coordinator(
     cluster: &str,
     conf: &Etcd,
@@ -85,7 +85,7 @@ impl CoordinatorSide for CoordinatorLink {
     }
 }
 
-/// A cluster's keys, for who is neither node nor coordinator.
+/// A cluster's keys, for processes that are neither node nor coordinator.
 #[derive(Debug)]
 pub struct EtcdKeys {
     client: Client,
@@ -97,7 +97,7 @@ impl EtcdKeys {
     ///
     /// # Errors
     ///
-    /// The settings are no good, or a file can't be read.
+    /// The settings are not valid, or a file can't be read.
     pub fn new(cluster: &str, conf: &Etcd) -> Result<Self> {
         Ok(Self {
             client: client(conf)?,

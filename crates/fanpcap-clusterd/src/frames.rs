@@ -1,4 +1,4 @@
-//! What the settings say of the coordinator's frames in the mirrored stream.
+//! The settings of the coordinator's frames in the mirrored stream.
 
 use fanpcap_cluster::control::ClusterId;
 use fanpcap_cluster::control::stream::FrameNumbers;

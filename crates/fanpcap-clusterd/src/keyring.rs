@@ -1,4 +1,4 @@
-//! What nodes and analyzers prove themselves to each other by, and random numbers.
+//! The credentials of connections between nodes and analyzers, and random numbers.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,23 +6,22 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::tls::Tls;
 
-/// What proves this process to others, as it is now. Threads share it; a SIGHUP replaces what it
-/// holds.
+/// This process's credentials. Threads share it; a SIGHUP replaces its contents.
 #[derive(Debug, Default)]
 pub struct Keyring(RwLock<Option<Arc<Tls>>>);
 
 impl Keyring {
-    /// A ring with this; `None`: connections are made without TLS.
+    /// A keyring with these credentials; `None`: connections are made without TLS.
     pub fn new(tls: Option<Tls>) -> Self {
         Self(RwLock::new(tls.map(Arc::new)))
     }
 
-    /// Replaces what the ring has.
+    /// Replaces the credentials.
     pub fn set(&self, tls: Option<Tls>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = tls.map(Arc::new);
     }
 
-    /// What connections are made with.
+    /// The credentials for connections.
     pub fn tls(&self) -> Option<Arc<Tls>> {
         self.0
             .read()

@@ -26,7 +26,7 @@ impl Notify {
         });
         let socket = address.and_then(|address| Some((UnixDatagram::unbound().ok()?, address)));
         if let Some((socket, _)) = &socket {
-            // A manager that does not read must not stop the service.
+            // A service manager that does not read must not stop the service.
             let _ = socket.set_nonblocking(true);
         }
         Self { socket }
@@ -37,7 +37,7 @@ impl Notify {
         self.send("READY=1");
     }
 
-    /// The service lives. To be told twice in the unit's `WatchdogSec`.
+    /// The service is alive. Call this twice in the unit's `WatchdogSec`.
     pub fn alive(&self) {
         self.send("WATCHDOG=1");
     }
@@ -55,7 +55,7 @@ impl Notify {
 
     fn send(&self, message: &str) {
         if let Some((socket, address)) = &self.socket {
-            // Nobody can be told of an error.
+            // There is nowhere to report an error.
             let _ = socket.send_to_addr(message.as_bytes(), address);
         }
     }

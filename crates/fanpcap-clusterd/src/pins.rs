@@ -1,9 +1,9 @@
-//! What a node leaves in the kernel, so that it outlives the agent: the link of its BPF program,
-//! the BPF program and the maps, pinned in a BPF file system of the agent's own.
+//! The objects that a node keeps in the kernel, so that they outlive the agent: the link of its BPF
+//! program, the BPF program and the maps, pinned in a BPF file system of the agent's own.
 //!
-//! All is in `fanpcap-state/cluster` below `/run`, which only root can enter, and which containers
-//! are not given. Files are opened below descriptors of their directories, and no link is followed.
-//! A BPF file system has no dots in names.
+//! All paths are below `/run/fanpcap-state/cluster`, which only root can enter, and which
+//! containers do not get. Files are opened below descriptors of their directories, and no link is
+//! followed. A BPF file system has no dots in names.
 //!
 //! | path | what |
 //! | --- | --- |
@@ -12,8 +12,8 @@
 //! | `bpf/NETNS-IFINDEX/next` | the array with the BPF program that gets the node's packets |
 //! | `bpf/NETNS-IFINDEX/ID/` | the BPF program of number ID and its maps |
 //! | `NETNS/IFINDEX.lock` | byte 0 is locked by the agent, [`TURN`] by the XDP engine's members |
-//! | `NETNS/IFINDEX.state` | what the agent has to remember: see [`AgentState`] |
-//! | `mount/lock` | locked while an agent makes or removes its places in these directories |
+//! | `NETNS/IFINDEX.state` | the agent's state: see [`AgentState`] |
+//! | `mount/lock` | locked while an agent makes or removes its directories here |
 //!
 //! A set of maps is pinned before the link runs its BPF program, and is found by the number of the
 //! BPF program that the link runs. So an agent that dies at any step leaves a set that is whole.
@@ -43,7 +43,7 @@ pub(crate) use state::{AgentState, ProgramSet};
 /// The directory with the lock for mounting.
 const MOUNT: &str = "mount";
 
-/// A device's place in the BPF file system, and the right to change it.
+/// A device's pinned objects, and the lock that permits to change them.
 #[derive(Debug)]
 pub(crate) struct DevicePins {
     ifindex: u32,
@@ -52,11 +52,11 @@ pub(crate) struct DevicePins {
     path: PathBuf,
     pins: Directory,
     is_over: bool,
-    /// Its lock ends with the process.
+    /// The process holds its lock, which ends with the process.
     lock: File,
 }
 
-/// What an earlier agent has left.
+/// The objects of an earlier agent on a device.
 #[derive(Debug)]
 pub(crate) struct EarlierAgent {
     /// The link, which runs the BPF program.
@@ -73,7 +73,7 @@ impl EarlierAgent {
 }
 
 impl DevicePins {
-    /// Takes the right to change a device's selection.
+    /// Takes the lock of a device's selection.
     ///
     /// # Errors
     ///
@@ -107,7 +107,7 @@ impl DevicePins {
         })
     }
 
-    /// What an earlier agent has left on the device. Removes what is left of a device that is gone.
+    /// The objects of an earlier agent on the device. Removes objects of a device that is gone.
     pub(crate) fn left(&self) -> Result<Option<EarlierAgent>> {
         let fd = match open(&self.pins, LINK) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -206,16 +206,16 @@ impl DevicePins {
         remove_if_there(&self.directory, &self.state_name())
     }
 
-    /// What the agent remembers; `None` if nothing, or nothing that this version reads.
+    /// The agent's state; `None` if there is none, or none that this version reads.
     pub(crate) fn state(&self) -> Result<Option<AgentState>> {
         let name = self.state_name();
         read_state(&self.directory, &name).with_context(|| self.blame("reading", &name))
     }
 
-    /// Remembers `state`: a crash leaves the former or this one.
+    /// Stores `state`. After a crash, the file has the earlier state or this one.
     pub(crate) fn set_state(&self, state: &AgentState) -> Result<()> {
         let (name, new) = (self.state_name(), format!("{}.new", self.ifindex));
-        // A crash may have left one.
+        // A crash may have left this file.
         remove_if_there(&self.directory, &new)?;
         let file = self.directory.create(OsStr::new(&new), 0o600);
         let written = file.and_then(|mut file| file.write_all(state.text().as_bytes()));
@@ -248,7 +248,7 @@ impl DevicePins {
         unmount_if_empty(&cluster)
     }
 
-    /// Removes the device's places if nothing was kept there, and the lock with them.
+    /// Removes the device's directories if nothing is pinned there, and the lock with them.
     fn clear_if_empty(&self) -> Result<()> {
         let turn = turn()?;
         let name = selection::pins(&self.netns, self.ifindex);
@@ -262,13 +262,13 @@ impl DevicePins {
 impl Drop for DevicePins {
     fn drop(&mut self) {
         if !self.is_over {
-            // An agent that never selected leaves no trace. One that did leaves its pins.
+            // An agent that never selected leaves nothing. One that did leaves its pins.
             let _ = self.clear_if_empty();
         }
     }
 }
 
-/// Whether an agent has the right to change a device's selection, in the calling thread's network
+/// Whether an agent has the lock of a device's selection, in the calling thread's network
 /// namespace. Changes nothing.
 pub(crate) fn has_agent(ifindex: u32) -> io::Result<bool> {
     let netns = netns::inode()?.to_string();
@@ -280,7 +280,7 @@ pub(crate) fn has_agent(ifindex: u32) -> io::Result<bool> {
     Ok(is_taken || earlier_build::lock_of_agent(&netns, ifindex).is_some())
 }
 
-/// The lock file of a device, in the directory of all that nodes leave, if a process has its lock.
+/// The lock file of a device, in the agents' directory, if a process has its lock.
 fn taken(cluster: &Directory, netns: &str, ifindex: u32) -> io::Result<Option<File>> {
     let name = selection::lock(ifindex);
     let file = root::enter(cluster, netns)?.file(OsStr::new(&name), Access::Read)?;
@@ -288,7 +288,7 @@ fn taken(cluster: &Directory, netns: &str, ifindex: u32) -> io::Result<Option<Fi
     Ok(file.filter(|_| is_taken))
 }
 
-/// Says which process has the lock of a device, as far as /proc shows it.
+/// Text on which process has the lock of a device, as far as /proc shows it.
 fn in_use(directory: &Path, ifindex: u32, file: &File) -> String {
     let path = directory.join(selection::lock(ifindex));
     let process = lock::holder(file, 0).map(|it| format!("process {} ", it.pid));
@@ -317,7 +317,7 @@ fn locked(directory: &Directory, name: &str) -> Result<Option<File>> {
     Ok(lock::try_take(&file)?.then_some(file))
 }
 
-/// The right to make and to remove places of devices: it ends when the file is dropped.
+/// The lock for making and removing devices' directories. Dropping the file unlocks it.
 fn turn() -> Result<File> {
     let (directory, path) = private(MOUNT)?;
     for _ in 0..TURNS {
@@ -330,7 +330,7 @@ fn turn() -> Result<File> {
     bail!("another agent has held {path}/lock for too long")
 }
 
-/// Makes a device's place in the BPF file system, and mounts that if it is not.
+/// Makes a device's directory in the BPF file system, and mounts that file system if necessary.
 fn place(name: &str) -> Result<Directory> {
     let (mount, path) = private(BPF)?;
     let own = mount.path_to(OsStr::new("."))?;
@@ -343,7 +343,7 @@ fn place(name: &str) -> Result<Directory> {
     made(&private(BPF)?.0, name)
 }
 
-/// Unmounts the BPF file system if no device has a place there.
+/// Unmounts the BPF file system if no device has a directory there.
 fn unmount_if_empty(cluster: &Directory) -> Result<()> {
     let mount = root::enter(cluster, BPF)?;
     let is_directory = |name: &OsStr| mount.about(name).is_ok_and(|about| about.is_dir());
@@ -358,11 +358,11 @@ fn unmount_if_empty(cluster: &Directory) -> Result<()> {
     Ok(())
 }
 
-/// How often and how long to wait for another agent's turn.
+/// How often, and how long each time, to wait for another agent to unlock.
 const TURNS: u32 = 500;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
 
-/// No state is longer.
+/// The greatest length of a state file.
 const STATE_LEN_MAX: u64 = 1 << 16;
 
 fn state_name(ifindex: u32) -> String {

@@ -19,8 +19,8 @@ use fanpcap_select::layout::{
 use fanpcap_select::native::Causes;
 use fanpcap_select::{Action, Claim, Claims, Control, Program};
 
-/// A node's selection on one of its devices, which all have the same maps. It goes on, if it is
-/// attached, while its link, its program array and its ring buffers are open in some process.
+/// A node's selection on one of its devices, which all have the same maps. If it is attached, it
+/// keeps running while its link, its program array and its ring buffers are open in some process.
 #[derive(Debug)]
 pub struct Selector {
     program: LoadedProgram,
@@ -47,7 +47,7 @@ pub struct Counts {
     pub seen: Box<[u64; BUCKETS]>,
     /// Packets captured, of each bucket: passed on, or written into a ring.
     pub captured: Box<[u64; BUCKETS]>,
-    /// Packets selected under claims that another node shared, of each bucket.
+    /// Packets of each bucket that were selected while another node shared the bucket.
     pub shared: Box<[u64; BUCKETS]>,
     /// What became of other packets and frames.
     pub causes: Causes,
@@ -224,31 +224,31 @@ impl Selector {
         }
     }
 
-    /// Has these claims count from now on, and gives what is captured under them this mark. Takes
-    /// back what was prepared. Waits first until no packet is under way that goes by the table
-    /// before the last: for some milliseconds.
+    /// Makes the selection use these claims from now on, and marks captured packets with this mark.
+    /// Cancels a prepared table. First waits some milliseconds, until the BPF program processes no
+    /// packet by the table before the last.
     pub fn switch(&self, claims: &Claims, mark: u32) {
         self.forget_prepared();
         let next = self.write_idle(claims, mark);
         self.store(control::WORD, next.word());
     }
 
-    /// Puts these claims in force at the next topology update in the stream that has an announced
-    /// number. Replaces a table that was prepared before.
+    /// Makes the selection use these claims from the next topology update in the stream that has an
+    /// announced number. Replaces a table that was prepared before.
     pub fn prepare(&self, claims: &Claims, mark: u32) {
         self.forget_prepared();
         let next = self.write_idle(claims, mark);
         self.store(control::NEXT, next.word());
     }
 
-    /// Takes back what was prepared, and waits until no frame is under way that begins it. What has
-    /// begun then is in the control word, and stays.
+    /// Cancels a prepared table, and waits until the BPF program processes no frame that begins it.
+    /// If the table has begun by then, it stays, and the control word says so.
     pub fn take_back(&self) {
         self.forget_prepared();
         bpf::wait_for_programs();
     }
 
-    /// Announces the number of a frame of this sequence; 0: it is not to be taken.
+    /// Announces the number of the frame with this sequence; 0: the frame is not accepted.
     pub fn announce(&self, kind: Kind, sequence: u64, number: u64) {
         let numbers = match kind {
             Kind::Beacon => control::BEACONS,
@@ -285,16 +285,16 @@ impl Selector {
         (beacons > 0).then_some(last)
     }
 
-    /// Takes back what was prepared. A packet that is under way may still switch to it: who writes
-    /// a table waits for that one.
+    /// Cancels a prepared table. A packet that is being processed may still switch to it, so a
+    /// writer of the table waits for that packet.
     fn forget_prepared(&self) {
         self.store(control::NEXT, 0);
     }
 
-    /// Writes the table that does not count, and returns the control word with which it does.
+    /// Writes the table that is not in use, and returns the control word that puts it into use.
     ///
-    /// A claim that changes takes the packets that were counted under it along: what the node has
-    /// captured stays the same.
+    /// If a claim changes, the packets that were counted under it are moved along: the sum of
+    /// captured packets stays the same.
     fn write_idle(&self, claims: &Claims, mark: u32) -> Control {
         bpf::wait_for_programs();
         let idle = self.control().idle();
@@ -319,8 +319,8 @@ impl Selector {
         Control::new(idle, mark)
     }
 
-    /// Changes a claim and the sums of its bucket. Who dies within leaves it to
-    /// [`Selector::open`].
+    /// Changes a claim and the sums of its bucket. If the process dies in between,
+    /// [`Selector::open`] completes the change.
     fn change(&self, place: u64, claim: u64, [sum, shared]: [u64; 2]) {
         for (at, word) in [(8, place), (16, claim), (24, sum), (32, shared), (0, 1)] {
             self.store(control::CHANGE + at, word);
@@ -398,7 +398,7 @@ impl Selector {
         }
     }
 
-    /// Packets of each bucket while this table counted, over all lanes.
+    /// Packets of each bucket while this table was in use, over all lanes.
     fn counted(&self, table: usize) -> Box<[u64; BUCKETS]> {
         let mut sums = Box::new([0_u64; BUCKETS]);
         for lane in 0..self.lanes.counters() {

@@ -1,8 +1,8 @@
 //! Ships a node's records and counts to the analyzers.
 //!
-//! Each analyzer has a lane with a connection and a session of its own. Records and counts of
-//! bucket `b` go to the analyzer `b` modulo their number. A lane never makes the capture wait: what
-//! does not fit is lost, and counted.
+//! Each analyzer has a queue with its own connection and session. Records and counts of bucket `b`
+//! go to the analyzer `b` modulo their number. A queue never makes the capture wait: what does not
+//! fit is lost, and counted.
 
 mod secured;
 mod connection;
@@ -22,7 +22,7 @@ use crate::keyring::Keyring;
 pub use analyzer_queue::Shipped;
 use analyzer_queue::{AnalyzerQueue, RetiredQueue};
 
-/// Lanes that keep records for analyzers of earlier lists, each no more than 256 MiB.
+/// Most queues that keep records for analyzers of earlier lists, each with 256 MiB at most.
 const RETIRED: usize = 8;
 
 /// How records get to an analyzer.
@@ -30,12 +30,12 @@ const RETIRED: usize = 8;
 pub enum RecordTransport {
     /// The connection to the analyzer. Batches that it does not acknowledge are sent again.
     Tcp,
-    /// DiCAP's own datagrams, to this port in the place of the analyzers' own: nobody can say which
-    /// are lost.
+    /// DiCAP's own datagrams, to this port in the place of the analyzers' own: lost ones are not
+    /// noticed.
     Dicap(Option<u16>),
 }
 
-/// Who ships, and how.
+/// A shipper's node, session and transport.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ShipperSettings {
     /// The cluster's id ([`ClusterId`](fanpcap_cluster::control::ClusterId)).
@@ -44,7 +44,7 @@ pub struct ShipperSettings {
     pub node: NodeId,
     /// Drawn when the node's machine booted.
     pub boot: u64,
-    /// Drawn for this shipper: two of one node never have the same.
+    /// A random number: two shippers of a node never have the same session.
     pub session: u64,
     /// Link type of the packets (`LINKTYPE_`).
     pub link: u16,
@@ -61,15 +61,15 @@ pub struct Shipper {
     queues: Vec<AnalyzerQueue>,
     /// Sessions that were begun.
     sessions: u64,
-    /// Lanes to analyzers that are not followed any more, until all is acknowledged.
+    /// Queues for analyzers that are not used any more, until all is acknowledged.
     retired: Vec<RetiredQueue>,
-    /// What lanes that are gone have shipped.
+    /// The counts of queues that are closed.
     past: Shipped,
 }
 
 impl Shipper {
-    /// A shipper that knows no analyzer yet: its records are lost, and counted. It connects with
-    /// what `keyring` has.
+    /// A shipper without analyzers: its records are lost, and counted. It connects with the
+    /// credentials in `keyring`.
     pub fn new(settings: ShipperSettings, keyring: Arc<Keyring>) -> Self {
         Self {
             settings,
@@ -82,7 +82,7 @@ impl Shipper {
         }
     }
 
-    /// Ships to these analyzers from now on. The same ones again change nothing.
+    /// Ships to these analyzers from now on. The same list again changes nothing.
     ///
     /// # Errors
     ///
@@ -135,13 +135,14 @@ impl Shipper {
         }
     }
 
-    /// Ships what waits for its batch to be full. Call it ten times a second: analyzers put the
-    /// nodes' records in order by what each of them has said. `now` is in nanoseconds since 1970.
+    /// Ships what waits for its batch to be full. Call it ten times a second: an analyzer can
+    /// deliver records only up to the time that all nodes have reached. `now` is in nanoseconds
+    /// since 1970.
     pub fn flush(&mut self, revision: Revision, now: u64) {
         for queue in &mut self.queues {
             queue.flush(revision, now);
         }
-        self.tend();
+        self.close_retired();
     }
 
     /// Sends a report to all analyzers, each its buckets, in place of an earlier report that waits
@@ -149,11 +150,11 @@ impl Shipper {
     pub fn report(&mut self, report: Report) {
         let report = Arc::new(report);
         self.queues.iter().for_each(|queue| queue.report(&report));
-        self.tend();
+        self.close_retired();
     }
 
-    /// Forgets lanes that have nothing left to do.
-    fn tend(&mut self) {
+    /// Closes retired queues that are done.
+    fn close_retired(&mut self) {
         let (done, left) = self.retired.drain(..).partition(RetiredQueue::is_done);
         self.retired = left;
         let done: Vec<RetiredQueue> = done;

@@ -18,11 +18,11 @@ pub(crate) fn check(file: Option<&Path>) -> Result<()> {
     checked.with_context(|| format!("--metrics {shown}"))
 }
 
-/// A file with metrics, which is replaced at once. A full disk does not end its program.
+/// A file with metrics, which is replaced atomically. A full disk does not end its program.
 #[derive(Debug)]
 pub(crate) struct Textfile {
     file: PathBuf,
-    /// The subcommand that writes it.
+    /// The subcommand that writes the file.
     verb: &'static str,
     /// Whether the last write has failed.
     fails: bool,
@@ -38,7 +38,7 @@ impl Textfile {
         }
     }
 
-    /// Replaces the file. Says when that begins to fail.
+    /// Replaces the file. Reports when that begins to fail.
     pub(crate) fn write(&mut self, families: &[Family]) {
         let written = textfile::write(&self.file, &text(families));
         let fails = written.is_err();

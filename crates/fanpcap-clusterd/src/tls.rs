@@ -25,7 +25,7 @@ const FILE: u64 = 1 << 20;
 /// The files that TLS needs, in PEM.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TlsFiles {
-    /// What signs the certificates of both sides.
+    /// The authority that signs the certificates of both sides.
     pub ca: PathBuf,
     /// Own certificate.
     pub certificate: PathBuf,
@@ -33,7 +33,7 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// What both sides prove themselves by.
+/// How both sides authenticate.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Proof {
     /// Certificates.
@@ -42,20 +42,20 @@ pub enum Proof {
     Key,
 }
 
-/// TLS with what its files had when they were read.
+/// The configurations of TLS, from the files as they were when read.
 #[derive(Clone, Debug)]
 pub struct Tls {
-    /// What both sides show.
+    /// How both sides authenticate.
     pub proof: Proof,
     /// For connections that this side makes.
     pub client: Arc<ClientConfig>,
-    /// For connections that come.
+    /// For connections that this side accepts.
     pub server: Arc<ServerConfig>,
 }
 
 impl Tls {
-    /// Without certificates, by the cluster's keys. This side shows that it has the first one, and
-    /// believes both.
+    /// Without certificates, by the cluster's keys. This side proves that it has the first one, and
+    /// accepts both.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// A file can't be read or is no good, or the key is not the certificate's.
+    /// A file can't be read or is not valid, or the key is not the certificate's.
     pub fn load(files: &TlsFiles) -> Result<Self> {
         let provider = Arc::new(ring::default_provider());
         let mut roots = RootCertStore::empty();

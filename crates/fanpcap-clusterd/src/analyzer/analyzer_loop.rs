@@ -1,4 +1,5 @@
-//! The analyzer at work: messages in, packets out to files, a status once a second.
+//! The analyzer's loop: takes messages, writes packets to files, and returns a status once a
+//! second.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -29,16 +30,16 @@ use super::topology_follower::TopologyUpdate;
 use crate::dicap::{Datagram, Receiver as DicapReceiver};
 use crate::keyring::Keyring;
 
-/// How often records are given out, in nanoseconds.
+/// How often records are delivered, in nanoseconds.
 const TICK: u64 = 50_000_000;
 
 /// How often there is a status, in nanoseconds.
 const SECOND: u64 = 1_000_000_000;
 
-/// Messages that are taken before the clock is looked at.
+/// Messages that are taken before the clock is read again.
 const BURST: usize = 256;
 
-/// The analyzer at work.
+/// The analyzer's loop, with all its parts.
 #[derive(Debug)]
 pub(super) struct AnalyzerLoop {
     listen: SocketAddr,
@@ -51,26 +52,26 @@ pub(super) struct AnalyzerLoop {
     messages: Receiver<Message>,
     refused: Arc<Refused>,
     garbage: u64,
-    /// Why no topology is followed.
+    /// Why the topology is unknown, if it is.
     blind: Option<String>,
     next_tick: u64,
     next_second: u64,
 }
 
-/// What a desk is set up with.
+/// The settings of an analyzer's loop.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AnalyzerLoopSettings<'a> {
     pub(super) listen: SocketAddr,
     /// The buckets that it accounts for.
     pub(super) part: Part,
-    /// What connections are to prove themselves by.
+    /// The credentials for connections.
     pub(super) keyring: &'a Arc<Keyring>,
     pub(super) clock: Clock,
-    /// Of pcapng files; `None`: there are none.
+    /// The directory of pcapng files; `None`: no files.
     pub(super) directory: Option<&'a Path>,
     pub(super) rotation: Rotation,
     pub(super) analyzer: AnalyzerSettings,
-    /// Whether nodes send records, or counts only.
+    /// Whether nodes send records; if not, they send counts only.
     pub(super) analyzed: bool,
     /// Nanoseconds after which a silent node is dead.
     pub(super) offline: u64,
@@ -128,7 +129,8 @@ impl AnalyzerLoop {
                 if let Some(exports) = &mut self.outputs.exports {
                     exports.follow(revision, topology.selection);
                 }
-                self.node_reports.know(revision, (*topology).clone());
+                self.node_reports
+                    .add_topology(revision, (*topology).clone());
                 self.analyzer.follow(revision, *topology);
             }
             TopologyUpdate::Current(time) => {
@@ -147,12 +149,12 @@ impl AnalyzerLoop {
         }
     }
 
-    /// A topology that nodes follow and that is not known yet.
+    /// The revision of a topology that nodes follow and that is not known yet.
     pub(super) fn unheard(&self) -> Option<Revision> {
         self.analyzer.unheard()
     }
 
-    /// Works for a moment. Returns a status, if one is due.
+    /// Handles what is due, for some milliseconds. Returns a status, if one is due.
     pub(super) fn work(&mut self) -> Option<Status> {
         let mut wait = Duration::from_millis(20);
         for _ in 0..BURST {
@@ -207,7 +209,7 @@ impl AnalyzerLoop {
                     // were lost at the node, or a previous analyzer had them.
                     let due = self.analyzer.due(&batch.head);
                     self.pending_acks
-                        .owe(due, &message.lacks, batch.origin.sequence);
+                        .add(due, &message.lacks, batch.origin.sequence);
                 }
                 Err(_) => self.garbage += 1,
             },
@@ -217,7 +219,7 @@ impl AnalyzerLoop {
         }
     }
 
-    /// Takes the datagrams of DiCAP. Their packets have the time at which they came, and neither
+    /// Takes the datagrams of DiCAP. Their packets get the time at which they came, and neither
     /// doubles nor losses are known.
     fn take_dicap(&mut self, now: u64) {
         let Some(dicap) = &mut self.dicap else {
@@ -244,7 +246,7 @@ impl AnalyzerLoop {
         }
     }
 
-    /// Figures of what not every analyzer does.
+    /// The counters that not every analyzer has.
     fn extra_counters(&self) -> Vec<(ExtraCounter, u64)> {
         let mut extra_counters = Vec::new();
         let files = self.outputs.files.as_ref();
@@ -285,7 +287,7 @@ impl AnalyzerLoop {
         extra_counters
     }
 
-    /// Writes what waits.
+    /// Writes all packets that wait, because the analyzer ends.
     pub(super) fn close(&mut self) -> Status {
         let now = self.clock.now();
         let outputs = &mut self.outputs;

@@ -18,7 +18,7 @@ impl Channel {
     ///
     /// # Errors
     ///
-    /// One side does not believe the other, the connection broke, or it took too long.
+    /// One side refuses the other, the connection broke, or it took too long.
     pub(super) fn open(
         mut stream: TcpStream,
         tls: Option<Arc<ServerConfig>>,
@@ -88,7 +88,7 @@ impl Write for Limited<'_> {
     }
 }
 
-/// How long the other side may take to read why it is refused.
+/// How long the other side may take to read the reason of a refusal.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Ends a connection so that the other side can read the reason: if a socket is closed with unread

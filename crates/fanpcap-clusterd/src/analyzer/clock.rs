@@ -1,13 +1,13 @@
-//! A clock that says the time of day and never jumps.
+//! A clock with the time of day that never jumps.
 
 use std::time::Instant;
 
 use fanpcap_linux::wait::clock;
 
-/// In nanoseconds. A clock that is set by less is not told of.
+/// In nanoseconds. A clock that is set by less is not reported.
 const SECOND: u64 = 1_000_000_000;
 
-/// The time of day when it began, and a monotonic clock since. Who sets the machine's clock neither
+/// The time of day at the start, plus a monotonic clock. So setting the machine's clock neither
 /// stops an analyzer nor makes all nodes look silent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
@@ -34,23 +34,23 @@ impl Clock {
 #[derive(Debug)]
 pub(super) struct ClockJumps {
     clock: Clock,
-    /// Nanoseconds ahead that were told of last.
-    told: i64,
+    /// The nanoseconds ahead in the last report.
+    reported: i64,
 }
 
 impl ClockJumps {
     pub(super) fn new(clock: Clock) -> Self {
-        Self { clock, told: 0 }
+        Self { clock, reported: 0 }
     }
 
-    /// What an operator should know, once, when the machine's clock says `machines`.
+    /// A message to the operator if the machine's clock, which says `machines`, was set.
     pub(super) fn due(&mut self, machines: u64) -> Option<String> {
         // Two's complement: right if the clock was set back, too.
         let ahead = machines.wrapping_sub(self.clock.now()) as i64;
-        if ahead.abs_diff(self.told) < SECOND {
+        if ahead.abs_diff(self.reported) < SECOND {
             return None;
         }
-        self.told = ahead;
+        self.reported = ahead;
         let by = ahead.unsigned_abs() / SECOND;
         let way = if ahead < 0 { "back" } else { "ahead" };
         Some(match by {

@@ -1,4 +1,4 @@
-//! How far the nodes' clocks are from the analyzer's.
+//! Estimates how far the nodes' clocks are ahead of the analyzer's.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,8 @@ impl ClockOffset {
         self.0.push_back((stamp as i64).wrapping_sub(now as i64));
     }
 
-    /// Nanoseconds by which the clock is ahead: of the reports, the way of the fastest counts as 0.
+    /// Nanoseconds by which the clock is ahead: the transmission time of the fastest report counts
+    /// as 0.
     pub(super) fn ahead(&self) -> i64 {
         self.0.iter().copied().max().unwrap_or(0)
     }

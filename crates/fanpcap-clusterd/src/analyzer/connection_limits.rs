@@ -1,4 +1,5 @@
-//! Limits the connections: those that have proven to be nodes', and, apart from them, all others.
+//! Limits the number of connections: apart for those that have proven to be nodes', and for all
+//! others.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -18,7 +19,7 @@ const ENDING: usize = 32;
 /// broke unnoticed.
 const FEW: usize = 2;
 
-/// Places that are shared out.
+/// The slots for connections.
 #[derive(Clone, Default)]
 pub(super) struct ConnectionLimits(Arc<Shared>);
 
@@ -32,7 +33,7 @@ struct Shared {
 struct OpenConnections {
     proven: ConnectionList,
     unproven: ConnectionList,
-    /// Connections that were displaced, and whose place was not dropped yet.
+    /// Connections that were displaced, and whose slot was not dropped yet.
     ending: usize,
     /// The number of the next connection.
     next: u64,
@@ -48,7 +49,7 @@ struct Connection {
     end: Box<dyn FnOnce() + Send>,
 }
 
-/// A connection's place. It is free again when this is dropped.
+/// A connection's slot. Dropping it frees the slot.
 pub(super) struct ConnectionSlot {
     connection_limits: ConnectionLimits,
     from: IpAddr,
@@ -66,8 +67,8 @@ pub(super) enum NoSlot {
 }
 
 impl ConnectionLimits {
-    /// A place for a connection that has proven nothing. If all are taken, one of the others ends
-    /// by its `end`, and its address is returned: of the /48 with most of them the /64 with most of
+    /// A slot for a connection that has proven nothing. If all are taken, one of the others ends by
+    /// its `end`, and its address is returned: of the /48 with most of them the /64 with most of
     /// them, of this the address with most of them, and of this address the oldest connection.
     pub(super) fn take(
         &self,
@@ -100,8 +101,8 @@ impl ConnectionLimits {
     }
 
     /// Waits until few connections are about to end: strangers can connect faster than threads end.
-    /// Strangers do not decide how long: `end` makes all reads return, and the kernel resets a
-    /// connection that goes on sending then.
+    /// Strangers can't make this wait longer: `end` makes all reads return, and the kernel resets a
+    /// connection that goes on sending.
     fn await_ends(&self) {
         let open = self.open();
         let waited = self.0.ended.wait_while(open, |it| it.ending >= ENDING);
@@ -121,14 +122,14 @@ impl Connection {
 }
 
 impl ConnectionList {
-    /// Removes the one that goes first, if more than `few` come from its network.
+    /// Removes the connection to displace, if more than `few` come from its network.
     fn displace(&mut self, few: usize) -> Option<Connection> {
         let mut crowds: BTreeMap<(u32, IpAddr), usize> = BTreeMap::new();
         for network in self.0.iter().flat_map(|it| networks(it.from)) {
             *crowds.entry(network).or_default() += 1;
         }
         let crowd = |at: usize| networks(self.0[at].from).map(|network| crowds[&network]);
-        // Of several equal ones max_by_key() returns the last: here the oldest.
+        // Of equal values max_by_key() returns the last: here the oldest.
         let all = (0..self.0.len()).rev();
         let first = all.max_by_key(|at| crowd(*at));
         let first = first.filter(|at| crowd(*at)[0] > few);

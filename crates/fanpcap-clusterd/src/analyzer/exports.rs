@@ -1,4 +1,4 @@
-//! Hands packets and counts on to collectors of others, in a thread of its own.
+//! Exports packets and counts to IPFIX collectors, in a thread of its own.
 //!
 //! Each node is an observation domain of its own, with its id as the number. A collector that does
 //! not read, or a thread that can't keep up, loses packets here and never holds the analyzer up.
@@ -27,27 +27,27 @@ use fanpcap_wire::Frame;
 use collector::Collector;
 pub(super) use target::Target;
 
-/// What may wait for the thread.
+/// Most messages that may wait for the thread.
 const QUEUE: usize = 256;
 
-/// Packets that go to the thread at once.
+/// Packets in one message to the thread.
 const TOGETHER: usize = 512;
 
 /// Nodes that are exported.
 const NODES: usize = 256;
 
-/// Options records that go without a rest: collectors have small buffers.
+/// Options records that are sent without a pause: collectors have small buffers.
 const BURST: usize = 64;
 
-/// How long the thread rests after them.
-const REST: Duration = Duration::from_millis(1);
+/// The pause after such a burst.
+const PAUSE: Duration = Duration::from_millis(1);
 
-/// How long the thread waits for news before it looks for what has waited for long enough.
+/// How long the thread waits for a message before it sends what has waited long enough.
 const WAIT: Duration = Duration::from_millis(200);
 
 const BUCKETS: u32 = 4096;
 
-/// What the thread is told.
+/// A message to the thread.
 #[derive(Debug)]
 enum ExportMessage {
     Packets(Vec<OwnedPacket>),
@@ -127,7 +127,7 @@ impl Exports {
         }
     }
 
-    /// Hands on what waits.
+    /// Passes waiting packets to the thread.
     pub(super) fn flush(&mut self) {
         let packets = std::mem::take(&mut self.waiting);
         let count = packets.len() as u64;
@@ -155,9 +155,9 @@ impl Exports {
         is_told
     }
 
-    /// Takes what a node has counted.
+    /// Exports a node's counts.
     pub(super) fn counts(&self, report: &Report) {
-        // The next second has what is left out here.
+        // The next report includes what is left out here.
         self.tell(ExportMessage::Counts(Box::new(report.clone())));
     }
 
@@ -202,8 +202,8 @@ struct Domain {
     report: Option<Report>,
     /// The topology whose selectors were exported.
     described: Option<Revision>,
-    /// What was added to the totals so far: packets, lost messages.
-    told: (u64, u64),
+    /// The packets and lost messages that are in the totals already.
+    in_totals: (u64, u64),
 }
 
 impl Worker {
@@ -289,7 +289,7 @@ impl Worker {
         }
     }
 
-    /// Sends what has waited for long enough, and adds up.
+    /// Sends what has waited long enough, and updates the totals.
     fn tend(&mut self) {
         for domain in self.nodes.values_mut() {
             let collectors = domain.collectors.iter_mut();
@@ -299,7 +299,7 @@ impl Worker {
                 let (more, further) = it.counts();
                 (packets + more, lost + further)
             });
-            let (packets, lost) = std::mem::replace(&mut domain.told, now);
+            let (packets, lost) = std::mem::replace(&mut domain.in_totals, now);
             let exported = &self.exported;
             exported
                 .packets
@@ -355,10 +355,10 @@ impl Domain {
     }
 }
 
-/// Rests after each burst of options records.
+/// Pauses after each burst of options records.
 fn rest(number: u32) {
     if number as usize % BURST == BURST - 1 {
-        thread::sleep(REST);
+        thread::sleep(PAUSE);
     }
 }
 
@@ -377,7 +377,7 @@ fn algorithm(selection: Selection) -> Option<Algorithm> {
     }
 }
 
-/// The way to a collector. A collector that is not there yet is waited for.
+/// Opens the connection to a collector, which need not be there yet.
 fn open(target: &Target, node: NodeId) -> Option<Collector> {
     let opened = Collector::open(target, node.0, time());
     let failed = |error: &io::Error| {

@@ -1,8 +1,8 @@
-//! What not every analyzer counts: removed and compressed files, exports, DiCAP's datagrams.
+//! Counters that not every analyzer has: removed and compressed files, exports, DiCAP's datagrams.
 
 use fanpcap_terminal::exposition::Kind;
 
-/// A count of its own name in the status, in JSON and among the metrics.
+/// A counter with its name in the status and in JSON, and its metric.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct ExtraCounter {
     /// Its key in JSON. A line has spaces in place of the underscores.

@@ -1,9 +1,9 @@
 //! The files that an analyzer writes: pcapng, one after the other, the oldest removed.
 //!
-//! Whole blocks are written, so that a file is valid when the analyzer is killed, but that its last
-//! packet may be cut off: the next analyzer writes that one again. When the disk is full and no old
-//! file may be removed, packets are counted and not written, and a new file begins as soon as there
-//! is room.
+//! Whole blocks are written, so that a file is valid even if the analyzer is killed. Only its last
+//! packet may be cut off: the next analyzer writes that packet again. When the disk is full and no
+//! old file may be removed, packets are counted and not written, and a new file begins as soon as
+//! there is room.
 
 mod kept;
 mod compressor;
@@ -31,7 +31,7 @@ const BUFFER: usize = 1 << 20;
 /// Nanoseconds between two attempts to write to a full disk.
 const RETRY: u64 = 1_000_000_000;
 
-/// When a file is followed by another one, and which are kept.
+/// When another file begins, and which files are kept.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rotation {
     /// Most bytes of a file.
@@ -61,9 +61,9 @@ pub(super) struct Files {
     begun: u64,
     /// Packets that were written.
     pub(super) written: u64,
-    /// Packets that there was no room for.
+    /// Packets that were not written for lack of space.
     pub(super) unwritten: u64,
-    /// Why the last write failed, while it is so.
+    /// Why the last write failed, if it did.
     pub(super) trouble: Option<String>,
 }
 
@@ -73,14 +73,14 @@ struct OpenFile {
     path: PathBuf,
     since: u64,
     bytes: u64,
-    /// Whether no packet is in it yet.
+    /// Whether the file has no packet yet.
     is_empty: bool,
     interfaces: BTreeMap<(NodeId, Revision, u16), u32>,
 }
 
 impl Files {
-    /// Files in a directory, which is made if it is not there. What its newest files end with is
-    /// not written again.
+    /// Files in a directory, which is made if it is not there. Packets at the end of its newest
+    /// files are not written again.
     pub(super) fn new(directory: &Path, rotation: Rotation) -> Result<Self> {
         make(directory)?;
         Ok(Self {
@@ -152,7 +152,7 @@ impl Files {
                 // Half a block may have been written.
                 let _ = open.file.set_len(open.bytes);
                 if open.is_empty {
-                    // Else an empty file a second would push out those with packets.
+                    // Otherwise, an empty file each second would push out files with packets.
                     let _ = fs::remove_file(&open.path);
                 }
                 self.unwritten += self.buffered;
@@ -244,8 +244,8 @@ impl Files {
 /// Removes what a killed analyzer was compressing, and compresses what it had not compressed, if
 /// finished files are to be compressed.
 fn compressor(directory: &Path, is_wanted: bool) -> Result<Option<Compressor>> {
-    // Who can't list the directory hears so when writing, and of a part that stays when its file
-    // is compressed.
+    // If the directory can't be listed, writing fails and says so. A part that can't be removed is
+    // reported when its file is compressed.
     for part in kept::parts(directory).unwrap_or_default() {
         let _ = fs::remove_file(part);
     }

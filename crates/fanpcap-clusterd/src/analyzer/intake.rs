@@ -24,25 +24,25 @@ use crate::keyring::Keyring;
 /// Messages that may wait for the analyzer.
 const QUEUE: usize = 1024;
 
-/// How long a connection waits for bytes before it looks for what is to be acknowledged.
+/// How long a connection waits for bytes before it checks for acknowledgements to send.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// A connection is closed that has not proven to be a node's after so long, however slowly it goes
-/// on.
+/// A connection that has not proven to be a node's after this time is closed, even if it still
+/// sends.
 const PROOF: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
 
-/// A connection that begins a message and does not end it is closed after so long.
+/// A connection that has begun a message and not ended it after this time is closed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A connection that sends nothing for this long is closed: its node may be gone. A living node
-/// sends its counts every second, and connects again.
+/// A connection that sends nothing for this long is closed: its node may be gone. A live node sends
+/// its counts every second, and connects again.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// Connections that may wait to be accepted. The kernel drops more, and who is dropped tries again
-/// after a second.
+/// Connections that may wait to be accepted. The kernel drops further ones, and their senders try
+/// again after a second.
 const BACKLOG: i32 = 4096;
 
-/// What a connection brings.
+/// The contents of a message.
 #[derive(Debug)]
 pub(super) enum Content {
     /// What a node has counted of a part of the buckets.
@@ -51,7 +51,7 @@ pub(super) enum Content {
     Records(Vec<u8>),
 }
 
-/// A message, and the place for the number of the first batch that the analyzer lacks.
+/// A message, and where its connection reads the number of the first batch that the analyzer lacks.
 #[derive(Debug)]
 pub(super) struct Message {
     pub(super) content: Content,
@@ -60,7 +60,7 @@ pub(super) struct Message {
     pub(super) lacks: Arc<AtomicU64>,
 }
 
-/// What all threads of an intake have.
+/// What all threads of an intake share.
 #[derive(Clone, Debug)]
 struct IntakeShared {
     cluster: u64,
@@ -69,7 +69,7 @@ struct IntakeShared {
     refused: Arc<Refused>,
 }
 
-/// Listens on an address for messages of a cluster. With a key or a certificate on the ring, it
+/// Listens on an address for messages of a cluster. With a key or a certificate in the keyring, it
 /// accepts only TLS.
 ///
 /// # Errors
@@ -84,13 +84,13 @@ pub(super) fn open(
     backlog::set(listener.as_fd(), BACKLOG).context("listening")?;
     let (to, queue) = sync_channel(QUEUE);
     let refused = Arc::new(Refused::default());
-    let post = IntakeShared {
+    let intake = IntakeShared {
         cluster,
         keyring: Arc::clone(keyring),
         to,
         refused: Arc::clone(&refused),
     };
-    start("connections", move || accept(&listener, &post))?;
+    start("connections", move || accept(&listener, &intake))?;
     Ok((queue, refused))
 }
 
@@ -101,14 +101,14 @@ fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
         .map(|_| ())
 }
 
-fn accept(listener: &TcpListener, post: &IntakeShared) {
+fn accept(listener: &TcpListener, intake: &IntakeShared) {
     let connection_limits = ConnectionLimits::default();
     loop {
         let accepted = listener.accept();
-        // Ends the connection when its place goes to another one.
+        // Ends the connection when its slot goes to another one.
         let own = |(stream, from): (TcpStream, _)| Ok((stream.try_clone()?, stream, from));
         let Ok((end, stream, from)) = accepted.and_then(own) else {
-            // Out of descriptors, say.
+            // For example, the process has no free descriptors.
             thread::sleep(LOOK);
             continue;
         };
@@ -116,33 +116,33 @@ fn accept(listener: &TcpListener, post: &IntakeShared) {
             let _ = end.shutdown(Shutdown::Both);
         });
         if let Some(other) = displaced {
-            post.refused.count(&Ended::unproven(), other);
+            intake.refused.count(&Ended::unproven(), other);
         }
-        let of_thread = post.clone();
+        let of_thread = intake.clone();
         let begun = start("connection", move || {
             let mut slot = slot;
             let served = serve(stream, &mut slot, &of_thread);
-            // A connection whose place another one has got is counted there.
+            // A displaced connection is counted where it is displaced.
             if let Some(ended) = served.err().filter(|_| !slot.is_displaced()) {
                 of_thread.refused.count(&ended, from);
             }
         });
         if begun.is_err() {
-            post.refused.count(&Ended::Broken, from);
+            intake.refused.count(&Ended::Broken, from);
         }
     }
 }
 
 /// Takes a connection's messages until it ends.
-fn serve(stream: TcpStream, slot: &mut ConnectionSlot, post: &IntakeShared) -> Result<(), Ended> {
+fn serve(stream: TcpStream, slot: &mut ConnectionSlot, intake: &IntakeShared) -> Result<(), Ended> {
     let proof = Instant::now() + PROOF;
     let from = slot.from();
-    let tls = post.keyring.tls();
+    let tls = intake.keyring.tls();
     let failed = |error: io::Error| Ended::of(&error, tls.as_deref());
     let server = tls.as_ref().map(|tls| Arc::clone(&tls.server));
     let mut stream = Channel::open(stream, server, proof).map_err(failed)?;
     if tls.is_some() {
-        prove(slot, &post.refused)?;
+        prove(slot, &intake.refused)?;
     }
     let limits = |stream: &TcpStream| {
         stream.set_read_timeout(Some(LOOK))?;
@@ -158,7 +158,7 @@ fn serve(stream: TcpStream, slot: &mut ConnectionSlot, post: &IntakeShared) -> R
             return Ok(());
         }
         let head = Head::decode(&bytes).map_err(|error| Ended::of_head(error, &bytes))?;
-        if head.cluster != post.cluster {
+        if head.cluster != intake.cluster {
             return Err(Ended::foreign());
         }
         bytes.resize(head.length, 0);
@@ -166,11 +166,11 @@ fn serve(stream: TcpStream, slot: &mut ConnectionSlot, post: &IntakeShared) -> R
         if !rest.is_empty() && !fill(&mut stream, rest, None, until).map_err(failed)? {
             return Err(Ended::Broken);
         }
-        // A key or certificate that was taken away: whoever has the new one connects again.
-        if tls.as_ref().map(Arc::as_ptr) != post.keyring.tls().as_ref().map(Arc::as_ptr) {
+        // The key or certificate was replaced: nodes with the new one connect again.
+        if tls.as_ref().map(Arc::as_ptr) != intake.keyring.tls().as_ref().map(Arc::as_ptr) {
             return Ok(());
         }
-        prove(slot, &post.refused)?;
+        prove(slot, &intake.refused)?;
         let content = match head.kind {
             Kind::Counts => {
                 let (part, report) = counts.decode(&bytes).map_err(Ended::unreadable)?;
@@ -187,14 +187,15 @@ fn serve(stream: TcpStream, slot: &mut ConnectionSlot, post: &IntakeShared) -> R
             from,
             lacks: Arc::clone(&acks.lacks),
         };
-        if post.to.send(message).is_err() {
+        if intake.to.send(message).is_err() {
             return Ok(());
         }
         acks.tell(&mut stream).map_err(failed)?;
     }
 }
 
-/// The other side has a key or certificate that is believed; without them, messages of the cluster.
+/// Notes that the other side has a valid key or certificate; without TLS, that it sends messages of
+/// the cluster.
 fn prove(slot: &mut ConnectionSlot, refused: &Refused) -> Result<(), Ended> {
     let displaced = slot.prove().map_err(|why| match why {
         NoSlot::Displaced => Ended::Broken,
@@ -206,21 +207,21 @@ fn prove(slot: &mut ConnectionSlot, refused: &Refused) -> Result<(), Ended> {
     Ok(())
 }
 
-/// The acknowledgements that a connection's sender has got.
+/// The acknowledgements that were sent over a connection.
 #[derive(Debug, Default)]
 struct Acks {
     lacks: Arc<AtomicU64>,
-    told: u64,
+    acknowledged: u64,
     head: Option<Head>,
 }
 
 impl Acks {
     fn tell(&mut self, stream: &mut Channel) -> io::Result<()> {
         let lacks = self.lacks.load(Ordering::Acquire);
-        let Some(head) = self.head.filter(|_| lacks > self.told) else {
+        let Some(head) = self.head.filter(|_| lacks > self.acknowledged) else {
             return Ok(());
         };
-        self.told = lacks;
+        self.acknowledged = lacks;
         stream.write_all(&encode_ack(&head, lacks))
     }
 }
@@ -247,7 +248,8 @@ fn fill(
                 there += more;
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            // TLS that ends without saying so, as with a node that was killed.
+            // The TLS connection ends without a closing message, for example because the node was
+            // killed.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof && there == 0 => {
                 return Ok(false);
             }

@@ -1,4 +1,4 @@
-//! What an analyzer counts, for Prometheus.
+//! An analyzer's metrics, for Prometheus.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl Metrics {
         families
     }
 
-    /// What was not believed, by reason.
+    /// Refused connections and messages, by reason.
     fn refusals(&self, status: &Status) -> Family {
         let sample = |&(reason, count): &(&str, u64)| {
             let mut labels = self.cluster.clone();
@@ -68,7 +68,7 @@ impl Metrics {
         }
     }
 
-    /// What is known within bounds: it may shrink when more is known.
+    /// Numbers that are known within bounds. They may shrink when more is known.
     fn accounts(&self, status: &Status) -> Vec<Family> {
         let bounds = bounds(status).into_iter();
         let mut families: Vec<Family> = bounds
@@ -206,7 +206,7 @@ fn bounds(status: &Status) -> [(&'static str, &'static str, i64); 8] {
     ]
 }
 
-/// What only grows, until the analyzer begins anew.
+/// Numbers that only grow, until the analyzer is restarted.
 fn counts(status: &Status) -> Vec<Metric> {
     let counters = &status.counters;
     let mut counts = vec![

@@ -18,16 +18,16 @@ pub(super) struct MissingPackets {
     /// For counters that are older than the accounts: the packets that had not come when traffic
     /// first stopped. The previous analyzer may have had them.
     before: Option<Box<Counts>>,
-    /// What never came, of each bucket, when all was at rest last.
+    /// Packets of each bucket that never came, when traffic last stopped.
     lost: Box<Counts>,
-    /// Records that were missing before the first rest, by their numbers.
+    /// Records that were missing, by their numbers, before traffic first stopped.
     early: u64,
-    /// Records that were missing then in all.
+    /// All records that were missing, by their numbers, when traffic last stopped.
     gaps: u64,
 }
 
 impl MissingPackets {
-    /// Of counters that began with the accounts (`is_new`), or before.
+    /// For counters that began after the accounts (`is_new`), or before them.
     pub(super) fn new(is_new: bool) -> Self {
         let zeros = || Box::new([0; BUCKETS]);
         Self {
@@ -40,13 +40,14 @@ impl MissingPackets {
         }
     }
 
-    /// The same, of a node of which so many records are missing that are not these counters'.
+    /// The same, for a node that already has `gaps` missing records from earlier counters.
     pub(super) fn after(self, gaps: u64) -> Self {
         Self { gaps, ..self }
     }
 
-    /// Takes what a report of `stamp` says that was captured, by the node's clock. `came` has what
-    /// came of it by now, and `gaps` the records of the node that are missing by their numbers.
+    /// Takes the captured packets of a report with `stamp`, by the node's clock. `came` has the
+    /// packets that came by now, and `gaps` the records of the node that are missing by their
+    /// numbers.
     pub(super) fn take(
         &mut self,
         (stamp, captured): (u64, &Counts),
@@ -76,19 +77,20 @@ impl MissingPackets {
         self.gaps = gaps;
     }
 
-    /// What never came, of each bucket, when all was at rest last.
+    /// Packets of each bucket that never came, when traffic last stopped.
     pub(super) fn of_buckets(&self) -> &Counts {
         &self.lost
     }
 
-    /// The same, of all buckets.
+    /// The same for all buckets together.
     pub(super) fn at_rest(&self) -> u64 {
         self.lost
             .iter()
             .fold(0, |sum, lost| sum.saturating_add(*lost))
     }
 
-    /// What never came by now, as far as it is known: `gaps` records are missing by their numbers.
+    /// The packets that never came, as far as this is known by now: `gaps` records are missing by
+    /// their numbers.
     pub(super) fn by_now(&self, gaps: u64) -> u64 {
         let newer = gaps.saturating_sub(self.gaps);
         self.at_rest()

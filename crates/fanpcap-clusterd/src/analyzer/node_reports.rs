@@ -1,4 +1,4 @@
-//! What an analyzer knows of the nodes' counts: their reports, and their ends.
+//! The nodes' reports: feeds them to the ledger, and notices dead nodes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,29 +17,29 @@ const REMEMBERED: usize = 16;
 /// Nodes whose reports are taken.
 const MOST: usize = 256;
 
-/// The ledger, and what leads to it.
+/// The ledger, and the nodes whose reports feed it.
 #[derive(Debug)]
 pub(super) struct NodeReports {
     ledger: Ledger,
     settings: LedgerSettings,
     nodes: BTreeMap<NodeId, ReportedNode>,
-    /// When the last report came of each node that is to report; before the first one, since when
-    /// the node is to report.
+    /// When each node that must report last did so; before its first report, when it began to be
+    /// expected.
     reported: BTreeMap<NodeId, u64>,
     part: Part,
     /// The last topologies, the newest last.
     topologies: VecDeque<(Revision, Topology)>,
     /// Nanoseconds after which a silent node is dead.
     offline: u64,
-    /// Packets that nodes captured and that never came, of counters that are no more.
+    /// Captured packets that never came, of counters that have ended.
     past: u64,
-    /// Records that were missing, by their numbers, of nodes that are silent for long.
+    /// Records that were missing, by their numbers, of nodes that have been silent for long.
     silent: BTreeMap<NodeId, u64>,
-    /// Reports that were not believed.
+    /// Reports that were refused.
     pub(super) refused: u64,
 }
 
-/// What is known of a node's reports.
+/// A node that reports.
 #[derive(Debug, Default)]
 struct ReportedNode {
     heard: u64,
@@ -55,7 +55,7 @@ struct ReportedNode {
     is_live: bool,
 }
 
-/// Where the accounts of counters begin that are older than the analyzer.
+/// The start of the account of counters that are older than the analyzer.
 #[derive(Debug)]
 struct Start {
     /// The captured packets according to the first report.
@@ -84,8 +84,8 @@ impl NodeReports {
         }
     }
 
-    /// Accounts for these buckets. Others than before begin new books, at `now` in nanoseconds
-    /// since 1970. Returns whether they do.
+    /// Accounts for these buckets. If they are others than before, begins a new account at `now`,
+    /// in nanoseconds since 1970. Returns whether it does.
     pub(super) fn follow(&mut self, part: Part, analyzer: &Analyzer, now: u64) -> bool {
         if part == self.part {
             return false;
@@ -98,7 +98,7 @@ impl NodeReports {
         let topologies = std::mem::take(&mut self.topologies);
         *self = Self::new(settings, self.offline, part);
         for (revision, topology) in topologies {
-            self.know(revision, topology);
+            self.add_topology(revision, topology);
         }
         self.refused = refused;
         self.silent = analyzer.missing();
@@ -106,7 +106,7 @@ impl NodeReports {
     }
 
     /// The cluster has a new topology.
-    pub(super) fn know(&mut self, revision: Revision, topology: Topology) {
+    pub(super) fn add_topology(&mut self, revision: Revision, topology: Topology) {
         let in_turn = topology.selection.key == Key::RoundRobin;
         self.ledger.set_in_turn(in_turn);
         if self.topologies.len() == REMEMBERED {
@@ -115,9 +115,9 @@ impl NodeReports {
         self.topologies.push_back((revision, topology));
     }
 
-    /// Takes a report of a part of the buckets that came at `now`, in nanoseconds since 1970. One
-    /// of another part comes from a node that has another list of analyzers than this analyzer,
-    /// until both have the newest.
+    /// Takes a report of a part of the buckets that came at `now`, in nanoseconds since 1970. A
+    /// report of another part comes from a node that has another list of analyzers, until both have
+    /// the newest one.
     pub(super) fn take(&mut self, part: Part, mut report: Report, analyzer: &Analyzer, now: u64) {
         if part != self.part {
             return;
@@ -150,7 +150,7 @@ impl NodeReports {
             let before = before.map_or(0, |it| it.at_rest());
             self.past = self.past.saturating_add(before);
             let is_new = entry.since >= self.settings.begin;
-            // Those of other counters are in the account of their end.
+            // Missing records of other counters were counted when those counters ended.
             let silent = self.silent.remove(&node).unwrap_or(0);
             let others = if entry.heard > 0 { gaps } else { silent };
             entry.missing_packets = Some(MissingPackets::new(is_new).after(others));
@@ -169,7 +169,7 @@ impl NodeReports {
         self.reported.insert(node, now);
     }
 
-    /// Settles the books. Call it once a second.
+    /// Updates the ledger. Call it once a second.
     pub(super) fn settle(&mut self, analyzer: &Analyzer, now: u64) {
         for (node, entry) in &mut self.nodes {
             if entry.is_live && entry.heard.saturating_add(self.offline) < now {
@@ -197,7 +197,8 @@ impl NodeReports {
         self.ledger.settle();
     }
 
-    /// Nodes of the newest topology are to report, and those that have and are not dead.
+    /// Expects reports of the newest topology's nodes, and of nodes that have reported and are not
+    /// dead.
     fn expect(&mut self, now: u64) {
         let newest = self.topologies.back();
         let entries = newest.map_or(&[][..], |(_, topology)| &topology.nodes);
@@ -210,7 +211,7 @@ impl NodeReports {
         }
     }
 
-    /// For how many nanoseconds each node that is to report has not done so.
+    /// For how many nanoseconds each expected node has not reported.
     pub(super) fn ages(&self, now: u64) -> Vec<(NodeId, u64)> {
         let reported = self.reported.iter();
         reported
@@ -218,8 +219,8 @@ impl NodeReports {
             .collect()
     }
 
-    /// Packets that each node captured and that never came, as far as it is known by now; and those
-    /// of all nodes, with those that are no more.
+    /// Each node's captured packets that never came, as far as this is known by now; and the sum
+    /// over all nodes, with counters that have ended.
     pub(super) fn missing(&self, analyzer: &Analyzer) -> (BTreeMap<NodeId, u64>, u64) {
         let mut missing = analyzer.missing();
         for (node, missing) in &mut missing {
@@ -254,8 +255,8 @@ impl NodeReports {
     }
 }
 
-/// The buckets that a node may have captured by the topology `since` or a newer one. Without that
-/// topology it may have captured any.
+/// The buckets that a node may have captured by the topology `since` or a newer one. If that
+/// topology is unknown, it may have captured any bucket.
 fn owned(
     topologies: &VecDeque<(Revision, Topology)>,
     node: NodeId,
@@ -273,7 +274,7 @@ fn owned(
 }
 
 impl ReportedNode {
-    /// Puts a report's times on the analyzer's clock, where the node's clock is wrong.
+    /// Converts a report's times to the analyzer's clock, if the node's clock is wrong.
     fn correct(&mut self, report: &mut Report, now: u64, skew: u64) {
         let summary = &mut report.summary;
         self.clock_offset.note(summary.stamp, now);
@@ -291,8 +292,8 @@ impl ReportedNode {
         }
     }
 
-    /// Notes with their first report, made at `stamp`, where the accounts of these counters begin,
-    /// if they are older than the analyzer.
+    /// At the first report of counters, made at `stamp`: notes where their account begins, if they
+    /// are older than the analyzer.
     fn start(
         &mut self,
         stamp: u64,
@@ -308,8 +309,8 @@ impl ReportedNode {
         });
     }
 
-    /// Notes what had come when all had come that the first report says: a node may have kept much
-    /// of it for this analyzer.
+    /// Notes what had come when all packets of the first report had come: a node may have kept many
+    /// of them for this analyzer.
     fn end_start(
         &mut self,
         received: Option<Box<Counts>>,
@@ -325,7 +326,7 @@ impl ReportedNode {
         }
     }
 
-    /// The packets that never came, as known without traffic.
+    /// The packets that never came, when traffic last stopped.
     fn lost(&self) -> u64 {
         self.missing_packets
             .as_ref()

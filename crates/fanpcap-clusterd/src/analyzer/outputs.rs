@@ -1,4 +1,4 @@
-//! Where an analyzer's packets go: files and collectors.
+//! An analyzer's outputs: files and collectors.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use fanpcap_cluster::analyzer::Delivered;
 use super::exports::Exports;
 use super::files::{Files, Rotation};
 
-/// Each packet goes to all of them.
+/// The outputs. Each packet goes to all of them.
 #[derive(Debug)]
 pub(super) struct PacketOutputs {
     pub(super) files: Option<Files>,
@@ -35,7 +35,7 @@ impl PacketOutputs {
         }
     }
 
-    /// Lets others have what waits. Call it once in a while.
+    /// Writes and sends what waits. Call it regularly.
     pub(super) fn flush(&mut self, now: u64) {
         if let Some(files) = &mut self.files {
             files.flush(now);

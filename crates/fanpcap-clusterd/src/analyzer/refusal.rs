@@ -19,9 +19,9 @@ pub(super) enum Reason {
     Version = 1,
     /// One side has no key, or another one.
     Key = 2,
-    /// One side does not believe the other's certificate, or there is none.
+    /// One side refuses the other's certificate, or there is none.
     Certificate = 3,
-    /// Too many had proven nothing, and a newer one took its place.
+    /// Too many connections had proven nothing, and a newer one displaced it.
     Unproven = 4,
     /// Too many have proven to be nodes'.
     Full = 5,
@@ -42,12 +42,12 @@ impl Reason {
     ];
 }
 
-/// Why a connection was ended here.
+/// Why the analyzer ended a connection.
 #[derive(Debug)]
 pub(super) enum Ended {
     /// It broke, or took too long.
     Broken,
-    /// What it brings is not believed, in words.
+    /// It was refused: the reason, and the reason in words.
     Refused(Reason, String),
 }
 
@@ -56,7 +56,7 @@ impl Ended {
         Self::Refused(Reason::Foreign, "not a message of this cluster".to_owned())
     }
 
-    /// A message of which the head is right as far as its version.
+    /// A message whose head is right up to the version.
     pub(super) fn unreadable(error: MessageError) -> Self {
         Self::Refused(Reason::Unreadable, format!("it can't be read: {error}"))
     }
@@ -79,7 +79,7 @@ impl Ended {
         Self::Refused(Reason::Full, why)
     }
 
-    /// A connection that failed, with TLS as `tls` says.
+    /// The reason of a failed connection; `tls` are the credentials, if it used TLS.
     pub(super) fn of(error: &io::Error, tls: Option<&Tls>) -> Self {
         let reason = match tls.map(|tls| tls.proof) {
             Some(Proof::Certificate) => Reason::Certificate,
@@ -127,14 +127,14 @@ impl Refused {
         self.connections.load(Ordering::Relaxed) + refused
     }
 
-    /// What was not believed, by the names of the reasons.
+    /// Refused connections, by the names of the reasons.
     pub(super) fn reasons(&self) -> Vec<(&'static str, u64)> {
         let counts = self.reasons.iter();
         let counts = counts.map(|count| count.load(Ordering::Relaxed));
         Reason::NAMES.into_iter().zip(counts).collect()
     }
 
-    /// Counts a connection. Says the first, second, fourth, eighth refusal and so on.
+    /// Counts a connection. Reports the first, second, fourth, eighth refusal and so on.
     pub(super) fn count(&self, ended: &Ended, from: SocketAddr) {
         let Ended::Refused(reason, why) = ended else {
             self.connections.fetch_add(1, Ordering::Relaxed);

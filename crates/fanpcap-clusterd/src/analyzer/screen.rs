@@ -8,7 +8,7 @@ use fanpcap_cluster::loss_account::{NodeAccount, Verdict};
 use super::clock::rfc3339;
 use super::status::Status;
 
-/// The other screen, without a cursor; and back.
+/// Control sequences for the alternate screen, without a cursor, and back.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 
@@ -17,7 +17,7 @@ const HOME: &str = "\x1b[H";
 const REST_OF_LINE: &str = "\x1b[K\r\n";
 const REST: &str = "\x1b[J";
 
-/// A terminal that is given back when this value goes.
+/// The terminal's alternate screen. Dropping this value leaves it.
 #[derive(Debug)]
 pub(super) struct TerminalScreen(());
 
@@ -35,7 +35,7 @@ impl TerminalScreen {
         Ok(Self(()))
     }
 
-    /// Draws the state in the place of the one before.
+    /// Draws the state over the previous one.
     ///
     /// # Errors
     ///
@@ -104,7 +104,7 @@ fn lines(status: &Status) -> Vec<String> {
     lines
 }
 
-/// A node: what it lost are packets that it had to capture.
+/// A node's row: its losses are packets that it had to capture.
 fn row(status: &Status, node: &NodeAccount) -> String {
     let export = status.missing.get(&node.node).copied().unwrap_or(0);
     let row = format!(

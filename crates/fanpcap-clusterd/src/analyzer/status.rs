@@ -15,15 +15,15 @@ use super::extra_counter::ExtraCounter;
 /// A node whose last report is older, in nanoseconds, is named: nodes report every second.
 const LACKING: u64 = 3_000_000_000;
 
-/// All that is told.
+/// The contents of a status.
 #[derive(Debug)]
 pub(super) struct Status {
     pub(super) account: Account,
     /// Clocks that differ from most others, by nanoseconds ahead; `None` is this machine's.
     pub(super) clocks: Vec<(Option<NodeId>, i64)>,
-    /// Nodes that are to report, and the nanoseconds since their last reports.
+    /// Nodes that must report, and the nanoseconds since their last reports.
     pub(super) ages: Vec<(NodeId, u64)>,
-    /// Why no topology is followed.
+    /// Why the topology is unknown, if it is.
     pub(super) blind: Option<String>,
     /// Packets that each node captured and that did not come.
     pub(super) missing: BTreeMap<NodeId, u64>,
@@ -31,9 +31,9 @@ pub(super) struct Status {
     pub(super) written: u64,
     pub(super) unwritten: u64,
     pub(super) refused: u64,
-    /// What was not believed, by the names of the reasons.
+    /// Refused connections, by the names of the reasons.
     pub(super) refusals: Vec<(&'static str, u64)>,
-    /// What not every analyzer counts.
+    /// Counters that not every analyzer has.
     pub(super) extra_counters: Vec<(ExtraCounter, u64)>,
     pub(super) trouble: Option<String>,
 }
@@ -45,12 +45,12 @@ impl Status {
         mirrors.fold(0, i64::saturating_add)
     }
 
-    /// Nodes whose reports lack, and the nanoseconds since the last ones.
+    /// Nodes whose reports are missing, and the nanoseconds since their last ones.
     fn lacking(&self) -> impl Iterator<Item = (NodeId, u64)> + '_ {
         self.ages.iter().copied().filter(|(_, age)| *age > LACKING)
     }
 
-    /// What was lost on the way: in all, and by nodes that live.
+    /// Records lost on the way: in all, and of each live node.
     fn export(&self) -> String {
         let mut text = self.counters.export_lost.to_string();
         let nodes = self.missing.iter().filter(|(_, lost)| **lost > 0);
@@ -103,7 +103,7 @@ impl Status {
         line + "\n"
     }
 
-    /// Problems that an operator must handle, and how far nodes are apart.
+    /// Problems that an operator must handle, and how much nodes' times differ.
     pub(super) fn warnings(&self) -> Vec<String> {
         let counters = &self.counters;
         let counts = [
@@ -162,7 +162,7 @@ impl Status {
         warnings
     }
 
-    /// What ports were once, though they may be sound now.
+    /// The history of ports, which may be sound now.
     pub(super) fn history(&self) -> impl Iterator<Item = String> + '_ {
         self.account.history.iter().map(|port| {
             format!(
@@ -249,7 +249,7 @@ impl Status {
     }
 }
 
-/// The past of ports.
+/// The history of ports.
 fn ports(history: &[PortHistory]) -> Vec<Value> {
     let ports = history.iter().map(|port| {
         json!({

@@ -39,7 +39,7 @@ fn analyzer_loop(
     AnalyzerLoop::open(&settings(listen, keyring, directory, bytes)).unwrap()
 }
 
-/// Of a desk whose records wait for a fifth of a second.
+/// The settings of an analyzer whose records wait for a fifth of a second.
 fn settings<'a>(
     listen: SocketAddr,
     keyring: &'a Arc<Keyring>,
@@ -95,18 +95,18 @@ fn shipper(
     shipper
 }
 
-/// A ring with a key; with none if `FANPCAP_OPEN` is set, to measure what TLS costs.
+/// A keyring with a key; with none if `FANPCAP_OPEN` is set, to measure what TLS costs.
 fn keyring() -> Arc<Keyring> {
     let is_secret = std::env::var_os("FANPCAP_OPEN").is_none();
     ring(is_secret.then_some(1))
 }
 
-/// A ring with this key.
+/// A keyring with this key.
 fn ring(key: Option<u8>) -> Arc<Keyring> {
     Arc::new(Keyring::new(key.map(|key| tls_of(key, None))))
 }
 
-/// TLS by this key, which also believes the other one.
+/// TLS by this key, which also accepts the other one.
 fn tls_of(key: u8, other: Option<u8>) -> Tls {
     let of = |byte| Key::new(vec![byte; 32]).unwrap();
     let keys = Keys {
@@ -364,7 +364,7 @@ fn strangers_are_refused_and_a_new_key_is_taken() {
     assert!(refused(&status, Reason::Key) > 1, "{status:?}");
     assert_eq!(status.counters.received, 0);
     assert!(status.line().contains("; refused (key): "));
-    // They get the key, as by a SIGHUP, and all that waits comes.
+    // The nodes get the key, as after a SIGHUP, and all waiting records come.
     for ring in &rings {
         ring.set(Some(tls_of(1, None)));
     }
@@ -410,7 +410,7 @@ fn a_key_is_changed_in_three_steps_and_nothing_is_lost() {
             assert_eq!(refused(&status, Reason::Key), 0);
         }
     }
-    // Who has only the old key is out.
+    // A node with only the old key is refused.
     let mut old = shipper(2, RecordTransport::Tcp, listen, &ring(Some(1)));
     ship(&mut old, 1);
     await_trouble(&mut analyzer_loop, &old, "it has another key");

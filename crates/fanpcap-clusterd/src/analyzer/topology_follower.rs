@@ -12,10 +12,10 @@ use crate::conf::Conf;
 use crate::coordination::OperatorSide;
 use crate::engine;
 
-/// How often the observer looks.
+/// How often the topology is read.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// What an observer saw.
+/// The result of reading the topology.
 #[derive(Debug)]
 pub(super) enum TopologyUpdate {
     /// A topology that is newer than the one before.
@@ -26,8 +26,8 @@ pub(super) enum TopologyUpdate {
     Blind(String),
 }
 
-/// Looks at the cluster in a thread of its own. An analyzer that can't do so goes on without: it
-/// removes doubles by the nodes' marks and refuses no record.
+/// Reads the cluster's topology in a thread of its own. Without topologies, an analyzer removes
+/// doubles by the nodes' marks and refuses no record.
 #[derive(Debug)]
 pub(super) struct TopologyFollower {
     updates: Receiver<TopologyUpdate>,
@@ -44,7 +44,7 @@ impl TopologyFollower {
         let watch = move || watch(conf, clock, &to, &asked);
         let thread = thread::Builder::new().name("topology".to_owned());
         if let Err(error) = thread.spawn(watch) {
-            // The receiver is this observer's.
+            // This value has the receiver.
             let _ = failed.send(TopologyUpdate::Blind(format!("no thread: {error}")));
         }
         Self {
@@ -54,23 +54,23 @@ impl TopologyFollower {
         }
     }
 
-    /// What was seen since the last call.
+    /// The updates since the last call.
     pub(super) fn updates(&self) -> impl Iterator<Item = TopologyUpdate> + '_ {
         self.updates.try_iter()
     }
 
-    /// Makes it look at once: a node follows this topology, which is not known yet.
+    /// Makes the thread read at once: a node follows this topology, which is not known yet.
     pub(super) fn look_for(&mut self, revision: Revision) {
         if self.asked != Some(revision) {
             self.asked = Some(revision);
-            // Without its thread it sees nothing, which it has said.
+            // If there is no thread, that was reported before.
             let _ = self.hurry.send(None);
         }
     }
 
-    /// Looks with the keys of these settings from now on.
+    /// Uses the keys of these settings from now on.
     pub(super) fn reload(&self, conf: Conf) {
-        // Without its thread it sees nothing, which it has said.
+        // If there is no thread, that was reported before.
         let _ = self.hurry.send(Some(conf));
     }
 }
@@ -116,7 +116,7 @@ fn watch(
     }
 }
 
-/// Looks once. Returns the topology if it is newer than `newest`.
+/// Reads once. Returns the topology if it is newer than `newest`.
 fn look(
     conf: &Conf,
     side: &mut Option<Box<dyn OperatorSide>>,
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use fanpcap_cluster::ClusterStatus;
 
-    /// An engine that writes nothing, and that is out of reach at every second look.
+    /// An engine that writes nothing, and that is out of reach at every second call.
     struct Fake {
         revision: u64,
         reach: bool,

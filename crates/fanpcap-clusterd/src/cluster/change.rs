@@ -1,4 +1,4 @@
-//! `fanpcap cluster drain` and `weight`: what the operator wants of a node.
+//! `fanpcap cluster drain` and `weight`: the operator's changes of a node.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -50,7 +50,7 @@ pub(crate) fn drain(arguments: &Drain) -> Result<ExitCode> {
         false => OperatorChange::Drain(node),
     };
     let _notice = WaitingNotice::of(&conf);
-    stand(&mut *engine::operator_side(&conf)?, node, &change)
+    make(&mut *engine::operator_side(&conf)?, node, &change)
 }
 
 pub(crate) fn weight(arguments: &Weight) -> Result<ExitCode> {
@@ -58,11 +58,11 @@ pub(crate) fn weight(arguments: &Weight) -> Result<ExitCode> {
     let node = conf::node(&arguments.node)?;
     let change = OperatorChange::Weight(node, arguments.weight);
     let _notice = WaitingNotice::of(&conf);
-    stand(&mut *engine::operator_side(&conf)?, node, &change)
+    make(&mut *engine::operator_side(&conf)?, node, &change)
 }
 
-/// Makes the wish stand, unless nobody ever heard of the node and the wish is no way back.
-fn stand(side: &mut dyn OperatorSide, node: NodeId, change: &OperatorChange) -> Result<ExitCode> {
+/// Makes the change, unless the cluster does not know the node and the change undoes nothing.
+fn make(side: &mut dyn OperatorSide, node: NodeId, change: &OperatorChange) -> Result<ExitCode> {
     let view = side.look()?.view;
     let is_live = view.live.iter().any(|live| live.announcement.node == node);
     let entry = view.topology.as_ref().and_then(|(_, it)| it.entry(node));
@@ -136,11 +136,11 @@ mod tests {
             live: live.to_vec(),
             ..View::default()
         });
-        stand(&mut side, NodeId(7), &OperatorChange::Drain(NodeId(7))).unwrap();
-        let error = stand(&mut side, NodeId(500), &OperatorChange::Drain(NodeId(500))).unwrap_err();
+        make(&mut side, NodeId(7), &OperatorChange::Drain(NodeId(7))).unwrap();
+        let error = make(&mut side, NodeId(500), &OperatorChange::Drain(NodeId(500))).unwrap_err();
         assert!(error.to_string().contains("128 nodes"), "{error}");
-        stand(&mut side, NodeId(7), &OperatorChange::Restore(NodeId(7))).unwrap();
-        stand(&mut side, NodeId(500), &OperatorChange::Drain(NodeId(500))).unwrap();
+        make(&mut side, NodeId(7), &OperatorChange::Restore(NodeId(7))).unwrap();
+        make(&mut side, NodeId(500), &OperatorChange::Drain(NodeId(500))).unwrap();
     }
 
     #[test]
@@ -152,11 +152,11 @@ mod tests {
         let target = ChangeTarget::new(None, &[member], Selection::default(), &[]).unwrap();
         let mut side = Side::default();
         side.0.topology = Some((Revision(1), Box::new(reshape::first(&target))));
-        let mut stand = |change, node| stand(&mut side, NodeId(node), &change).is_ok();
-        assert!(stand(OperatorChange::Drain(NodeId(1)), 1));
-        assert!(!stand(OperatorChange::Drain(NodeId(2)), 2));
-        assert!(stand(OperatorChange::Restore(NodeId(2)), 2));
-        assert!(stand(OperatorChange::Weight(NodeId(1), Some(7)), 1));
+        let mut is_made = |change, node| make(&mut side, NodeId(node), &change).is_ok();
+        assert!(is_made(OperatorChange::Drain(NodeId(1)), 1));
+        assert!(!is_made(OperatorChange::Drain(NodeId(2)), 2));
+        assert!(is_made(OperatorChange::Restore(NodeId(2)), 2));
+        assert!(is_made(OperatorChange::Weight(NodeId(1), Some(7)), 1));
         let desired = DesiredState {
             drained: [NodeId(1)].into(),
             weights: [(NodeId(1), 7)].into(),

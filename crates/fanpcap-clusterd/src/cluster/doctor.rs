@@ -24,7 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// What the names of selections in the kernel begin with.
 const SELECTION: &str = "fanpcap_select";
 
-/// What is looked at.
+/// The facts that findings follow from.
 #[derive(Debug, Default)]
 struct Facts {
     /// The settings' file, as it is named.
@@ -32,7 +32,7 @@ struct Facts {
     /// What is wrong with the settings, or with the files that they name.
     mistake: Option<Report>,
     devices: Vec<Device>,
-    /// Devices with a selection that no agent has.
+    /// Devices with a selection and without an agent.
     orphans: Vec<String>,
     /// Whether a cluster's stamps are taken here, and nothing keeps the clock in step.
     is_adrift: bool,
@@ -260,7 +260,7 @@ fn orphan(device: &str) -> Finding {
     }
 }
 
-/// The devices with a selection that no agent has.
+/// The devices with a selection and without an agent.
 fn orphans() -> Result<Vec<String>> {
     let mut orphans = Vec::new();
     for link in link::links()? {
@@ -289,7 +289,7 @@ fn leader(conf: Conf) -> Result<Option<Key>, String> {
     let (to, answer) = channel();
     let look = move || {
         let status = engine::operator_side(&conf).and_then(|mut side| side.look());
-        // Nobody waits any more.
+        // The caller may not wait any more.
         let _ = to.send(status.map(|it| {
             let topology = it.view.topology.map(|(_, topology)| topology.selection.key);
             it.leader.map(|_| topology)

@@ -1,4 +1,4 @@
-//! `fanpcap cluster status`: who is in a cluster, and what each node has.
+//! `fanpcap cluster status`: a cluster's nodes and their buckets.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -123,7 +123,7 @@ fn notes(status: &ClusterStatus) -> Vec<String> {
 pub(crate) struct Row {
     pub(crate) node: NodeId,
     live: Option<LiveNode>,
-    /// Its weight in the topology; `None`: it has no seat.
+    /// Its weight in the topology; `None`: it is not in the topology.
     weight: Option<u16>,
     /// Buckets that only this node owns.
     pub(crate) buckets: usize,
@@ -134,7 +134,7 @@ pub(crate) struct Row {
     revision: Option<Revision>,
 }
 
-/// All nodes that live or are in the topology, in the order of their ids.
+/// All nodes that are alive or in the topology, in the order of their ids.
 pub(crate) fn rows(view: &View) -> Vec<Row> {
     let topology = view.topology.as_ref();
     let live = view.live.iter().map(|live| live.announcement.node);

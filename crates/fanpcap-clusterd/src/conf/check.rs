@@ -308,7 +308,7 @@ impl<'a> FileEntries<'a> {
         Selection { key, initial }
     }
 
-    /// Refuses keys of another engine: their writer expects what will not be.
+    /// Refuses keys of another engine, because they would have no effect.
     fn check_engine(&self) -> Result<(), Report> {
         let engine = self.engine_name();
         let is_others = |entry: &&Entry| entry.row.engine.is_some_and(|it| it != engine);

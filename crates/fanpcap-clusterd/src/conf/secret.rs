@@ -34,7 +34,7 @@ const OTHERS: u32 = 0o077;
 ///
 /// # Errors
 ///
-/// Why the file is not taken, and what to do.
+/// Why the file is refused, and what to do.
 pub(crate) fn read(path: &Path, least: usize) -> Result<Secret, String> {
     let shown = path.display();
     let failed = |error: std::io::Error| format!("cannot read {shown}: {error}");

@@ -15,7 +15,7 @@ pub(super) struct Beacons {
     device: String,
     cluster: u32,
     port: Option<Injector>,
-    /// How it went last; `None` before the first frame.
+    /// Whether the last frame was sent; `None` before the first one.
     works: Option<bool>,
 }
 
@@ -31,13 +31,13 @@ impl Beacons {
         }
     }
 
-    /// Goes on with another key.
+    /// Uses another key from now on.
     pub(super) fn set_numbers(&mut self, numbers: FrameNumbers) {
         self.core.set_numbers(numbers);
     }
 
-    /// Sends what is due at a time, in seconds since 1970. Returns what an operator should know,
-    /// once.
+    /// Sends what is due at a time, in seconds since 1970. Returns a message to the operator when
+    /// something has changed.
     pub(super) fn tick(&mut self, view: &View, now: u64) -> Option<String> {
         let due = self.core.due(view, now);
         let late = Some(self.core.behind(now));
@@ -105,7 +105,7 @@ mod tests {
         };
         let said = beacons.tick(&view, 1000).unwrap();
         assert!(said.starts_with("no beacons on absent0: "), "{said}");
-        // As if it had worked.
+        // The last frame was sent.
         beacons.works = Some(true);
         assert_eq!(beacons.tick(&view, 999), None, "that is nothing");
         view.leads = false;

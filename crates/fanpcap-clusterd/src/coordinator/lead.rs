@@ -1,4 +1,4 @@
-//! The loop around the core: looks, decides, writes, and leaves a line of each change.
+//! The coordinator's loop: reads the view, decides, writes, and logs a line for each change.
 
 use std::time::Duration;
 
@@ -22,9 +22,9 @@ pub(super) struct Driver<S> {
     say: S,
     leads: bool,
     status: String,
-    /// What the engine has said is wrong. It is told once.
+    /// The engine's faults that were reported.
     troubles: Vec<String>,
-    /// The write that failed last, and how. It is told once.
+    /// The last failed write, and its error, which was reported.
     failed: Option<(Option<Revision>, String)>,
     metrics: Option<Metrics>,
     /// Topologies that this coordinator wrote.
@@ -58,8 +58,8 @@ impl<S: FnMut(&str)> Driver<S> {
         self.beacons = Some(beacons);
     }
 
-    /// Looks at the cluster once, and writes what is due. `now` is asked after the engine has
-    /// waited for news.
+    /// Reads the cluster's view once, and writes what is due. `now` is called after the engine has
+    /// waited for changes.
     pub(super) fn step(&mut self, now: impl FnOnce() -> Duration) -> Result<()> {
         let forged = self.side.forged();
         let view = self
@@ -83,8 +83,8 @@ impl<S: FnMut(&str)> Driver<S> {
             }
         };
         let beacons = self.beacons.as_mut();
-        let told = beacons.and_then(|beacons| beacons.tick(view, frames::now()));
-        if let Some(line) = told {
+        let message = beacons.and_then(|beacons| beacons.tick(view, frames::now()));
+        if let Some(line) = message {
             (self.say)(&line);
         }
         for note in step.notes {
@@ -97,7 +97,7 @@ impl<S: FnMut(&str)> Driver<S> {
         }
     }
 
-    /// Says what the engine newly finds wrong, and leaves all that holds for who asks.
+    /// Reports the engine's new faults, and publishes all notes for the status.
     fn publish(&mut self) {
         let troubles = self.side.troubles();
         for new in troubles.iter().filter(|new| !self.troubles.contains(new)) {
@@ -111,7 +111,7 @@ impl<S: FnMut(&str)> Driver<S> {
         self.troubles = troubles;
     }
 
-    /// Writes a topology. If another coordinator was faster, the next look shows what it wrote.
+    /// Writes a topology. If another coordinator was faster, the next view has its topology.
     fn write(&mut self, write: &Write) -> Result<()> {
         let error = match self.side.write(&write.topology, write.replaces) {
             Ok(revision) => {
@@ -162,7 +162,7 @@ impl<S: FnMut(&str)> Driver<S> {
     /// Gives up the lead.
     pub(super) fn resign(mut self) {
         self.side.resign();
-        // The file stays when the process is gone: it must not say that it leads.
+        // The file outlives the process, so it must not say that this coordinator leads.
         if let Some(metrics) = &mut self.metrics {
             metrics.end(self.written, self.side.forged());
         }

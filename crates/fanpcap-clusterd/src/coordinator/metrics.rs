@@ -1,4 +1,4 @@
-//! What a coordinator sees, for Prometheus.
+//! A coordinator's metrics, for Prometheus.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -41,7 +41,7 @@ impl Metrics {
         self.file.write(&families);
     }
 
-    /// Writes that it leads no more, whenever the last file was written.
+    /// Writes at once that it does not lead any more.
     pub(super) fn end(&mut self, written: u64, forged: u64) {
         self.last = None;
         self.write(&View::default(), written, forged);

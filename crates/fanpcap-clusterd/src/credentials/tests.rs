@@ -1,4 +1,4 @@
-//! Keys that a process starts with, and what a SIGHUP makes of them.
+//! The keys of a process at its start and after a SIGHUP.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -67,8 +67,8 @@ impl Machine {
         }
     }
 
-    /// Sends SIGHUP to this process, and waits for what is said of it. Returns that, and whether
-    /// there are new settings.
+    /// Sends SIGHUP to this process, and waits for the message about it. Returns the message, and
+    /// whether there are new settings.
     fn hang_up(&mut self) -> (String, bool) {
         const SIGHUP: i32 = 1;
         child::signal(process::id(), SIGHUP).unwrap();
@@ -85,7 +85,7 @@ impl Machine {
         }
     }
 
-    /// Whether an analyzer with the ring believes a node that has the key that is 32 times this.
+    /// Whether an analyzer with the keyring accepts a node whose key is 32 times this byte.
     fn has(&self, byte: u8) -> bool {
         let keys = Keys {
             current: Key::new(vec![byte; 32]).unwrap(),
@@ -133,7 +133,7 @@ fn after_a_mistake_at_sighup_the_old_key_stays_and_it_is_said() {
     let (said, is_new) = machine.hang_up();
     assert!(said.starts_with("keys and certificates were read anew") && is_new);
     assert!(machine.has(b'2') && !machine.has(b'1'));
-    // Who removes the setting must not open the machine to strangers unawares.
+    // If the setting is removed, the machine must not become open to strangers unnoticed.
     write_conf(&machine.scratch, "");
     let (said, is_new) = machine.hang_up();
     assert!(said.contains("no 'key_file' any more: restart it") && !is_new);

@@ -17,8 +17,8 @@ use fanpcap_terminal::server::not_listening;
 /// Datagrams that may wait for the analyzer.
 const QUEUE: usize = 4096;
 
-/// How long a socket that fails rests.
-const REST: Duration = Duration::from_millis(10);
+/// The pause after a socket fails.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A datagram and its sender.
 #[derive(Debug)]
@@ -27,23 +27,23 @@ pub(crate) struct Datagram {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What has become of datagrams.
+/// Counts of refused and dropped datagrams.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// Datagrams that are none of the paper's, or whose sender's address is no node's.
+    /// Datagrams that do not have the paper's format, or whose sender's address is no node's.
     pub(crate) refused: AtomicU64,
     /// Headers in datagrams that found the queue full.
     pub(crate) dropped: AtomicU64,
 }
 
-/// Addresses that are remembered. Without a key anybody can pass for nodes.
+/// Addresses that are remembered. Without a key, strangers can pretend to be nodes.
 const SENDERS: usize = 2 * NODES;
 
-/// The addresses whose datagrams are taken.
+/// The addresses whose datagrams are accepted.
 ///
 /// With a key or certificates, these are the addresses from which nodes send their counts: nobody
-/// else can send counts. Without, anybody can. Then the first [`SENDERS`] other addresses are
-/// taken, too, for nodes as in the paper, which send no counts.
+/// else can send counts. Without them, anybody can. Then the first [`SENDERS`] other addresses are
+/// accepted too, because the paper's nodes send no counts.
 #[derive(Debug, Default)]
 pub(crate) struct Senders {
     /// When the last counts came from each, by a clock that never jumps.
@@ -60,8 +60,8 @@ impl Senders {
     }
 
     /// A node's counts came from this address, at this time. If there are too many addresses, the
-    /// one that was silent longest is forgotten. A connection proves an address, and nothing proves
-    /// a node's id.
+    /// one that was silent longest is forgotten. Addresses are counted and not node ids, because a
+    /// connection proves only its address.
     pub(crate) fn take(&self, from: IpAddr, at: u64) {
         let mut senders = self.senders();
         senders.insert(from.to_canonical(), at);
@@ -91,7 +91,7 @@ impl Senders {
     }
 }
 
-/// An analyzer's end: the datagrams that come to an address.
+/// Receives the datagrams that come to an address of the analyzer.
 #[derive(Debug)]
 pub(crate) struct Receiver {
     pub(crate) queue: mpsc::Receiver<Datagram>,
@@ -119,7 +119,7 @@ impl Receiver {
             let mut buffer = [0; DATAGRAM_BYTES + 1];
             loop {
                 let Ok((length, from)) = socket.recv_from(&mut buffer) else {
-                    thread::sleep(REST);
+                    thread::sleep(PAUSE);
                     continue;
                 };
                 let headers = headers_of(&buffer[..length]);

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use fanpcap_cluster::dicap::{DatagramBuilder, HEADER_BYTES};
 
-/// A node's end.
+/// Sends a node's datagrams.
 #[derive(Debug)]
 pub(crate) struct Sender {
     socket: UdpSocket,

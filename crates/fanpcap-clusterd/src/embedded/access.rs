@@ -16,14 +16,13 @@ pub(super) fn endpoint(conf: &Conf, me: Peer) -> Result<Endpoint> {
     Ok(Endpoint::new(me, cluster, keys(conf)?, secret))
 }
 
-/// Reads the keys anew. The first seals; both are believed.
+/// Reads the keys again. The first one seals; both are accepted.
 pub(super) fn keys(conf: &Conf) -> Result<Keys> {
     let keys = credentials::keys(conf)?;
     keys.context("the settings name no key_file for the control messages")
 }
 
-/// Between attempts, pulses and ballots, where `heartbeat` is between heartbeats: a second for the
-/// paper's five.
+/// The time between attempts, pulses and ballots: a fifth of the time between heartbeats.
 pub(super) fn beat(heartbeat: Duration) -> Duration {
     heartbeat / 5
 }

@@ -27,25 +27,25 @@ pub struct EmbeddedCoordinator {
     unstored: Option<Unstored>,
 }
 
-/// That the coordinator's file could not be written.
+/// The coordinator's file could not be written.
 #[derive(Debug)]
 struct Unstored {
     error: io::Error,
-    /// When it is tried again, by the socket's time.
+    /// When writing is tried again, by the sockets' time.
     next: Duration,
 }
 
-/// Between attempts to store.
+/// The time between attempts to store.
 const RETRY: Duration = Duration::from_millis(500);
 
 impl EmbeddedCoordinator {
-    /// The coordinator at the first of the settings' addresses that this machine has. `desired` are
-    /// those of the settings; drained nodes and weights come from the coordinator's file in
-    /// `directory`, which has what it knew in its last life, or from another coordinator.
+    /// The coordinator at the first of the settings' addresses that this machine has. `desired`
+    /// comes from the settings. Drained nodes and weights come from the coordinator's file in
+    /// `directory`, which has its state before the restart, or from another coordinator.
     ///
     /// # Errors
     ///
-    /// The settings are no good, a key can't be read, or there can be no socket.
+    /// The settings are not valid, a key can't be read, or there can be no socket.
     pub fn new(
         conf: &Conf,
         embedded: &Embedded,
@@ -128,7 +128,7 @@ impl EmbeddedCoordinator {
     }
 }
 
-/// Opens a socket on the first address that is this machine's. Its place among the addresses is the
+/// Opens a socket on the first address that is this machine's. Its index among the addresses is the
 /// coordinator's number.
 fn bind(addresses: &[SocketAddr]) -> Result<(u8, SocketAddr, ControlSockets)> {
     if addresses.len() > usize::from(COORDINATORS) {
@@ -155,13 +155,14 @@ impl CoordinatorSide for EmbeddedCoordinator {
     fn poll(&mut self, wait: Duration) -> Result<&View> {
         let until = self.sockets.now() + wait;
         loop {
-            // What has come is read before a silence is judged: storing may have taken long.
+            // Waiting datagrams are read before a silence is judged, because storing may have taken
+            // long.
             let limit = until
                 .min(self.end.wake())
                 .saturating_sub(self.sockets.now());
             let (sockets, end) = (&mut self.sockets, &mut self.end);
             let received = sockets.receive(limit, |now, from, datagram| {
-                // What is refused is counted.
+                // Refused datagrams are counted.
                 let _ = end.receive(now, from, datagram);
             });
             received.context("waiting for control messages")?;

@@ -20,11 +20,11 @@ pub struct EmbeddedNode {
 }
 
 impl EmbeddedNode {
-    /// A node that says this of itself. It joins with the first [`NodeSide::poll`].
+    /// A node with this announcement. It joins with the first [`NodeSide::poll`].
     ///
     /// # Errors
     ///
-    /// The settings are no good, a key can't be read, or there can be no socket.
+    /// The settings are not valid, a key can't be read, or there can be no socket.
     pub fn new(conf: &Conf, embedded: &Embedded, announcement: Announcement) -> Result<Self> {
         let me = Peer {
             role: Role::Node,
@@ -78,7 +78,7 @@ impl NodeSide for EmbeddedNode {
             let limit = until.min(self.end.wake()).saturating_sub(now);
             let (sockets, end) = (&mut self.sockets, &mut self.end);
             let received = sockets.receive(limit, |now, from, datagram| {
-                // What is refused is counted.
+                // Refused datagrams are counted.
                 let _ = end.receive(now, from, datagram);
             });
             received.context("waiting for control messages")?;

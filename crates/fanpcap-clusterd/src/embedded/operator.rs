@@ -23,7 +23,7 @@ pub struct EmbeddedOperator {
 }
 
 impl EmbeddedOperator {
-    /// A command that speaks with the coordinators of these settings.
+    /// A command to the coordinators of these settings.
     pub fn new(conf: &Conf, embedded: &Embedded) -> Self {
         Self {
             conf: conf.clone(),
@@ -31,11 +31,11 @@ impl EmbeddedOperator {
         }
     }
 
-    /// How the cluster is, as its active coordinator says.
+    /// The cluster's status from the active coordinator.
     ///
     /// # Errors
     ///
-    /// The settings are no good, a key can't be read, or no coordinator replies.
+    /// The settings are not valid, a key can't be read, or no coordinator replies.
     pub fn status(&self) -> Result<Status> {
         match self.ask(Request::Status)? {
             Reply::Status(status) => Ok(*status),
@@ -63,7 +63,7 @@ impl EmbeddedOperator {
             }
             let limit = end.wake().saturating_sub(sockets.now());
             let received = sockets.receive(limit, |now, from, datagram| {
-                // What is refused was made without the key, or is an old reply.
+                // A refused datagram was sent without the key, or is an old reply.
                 let _ = end.receive(now, from, datagram);
             });
             received.context("waiting for the coordinator's reply")?;
@@ -95,7 +95,7 @@ impl OperatorSide for EmbeddedOperator {
                 live: live.collect(),
                 topology: status.topology,
                 desired: status.desired,
-                // Only who leads has to know.
+                // Only the leader needs this.
                 is_outrun: false,
             },
         })

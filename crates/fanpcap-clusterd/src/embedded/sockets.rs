@@ -9,13 +9,13 @@ use anyhow::{Context, Result, bail};
 use fanpcap_cluster::control::DATAGRAM;
 use fanpcap_linux::wait::events;
 
-/// Most datagrams that are taken before what they ask for is sent.
+/// Most datagrams that are taken before replies are sent.
 const BATCH: usize = 256;
 
-/// The longest wait for datagrams in one go: a state machine has its next time by then.
+/// The longest single wait for datagrams.
 const NAP: Duration = Duration::from_millis(100);
 
-/// The sockets of a participant, and its time.
+/// The sockets of a participant, and its clock.
 #[derive(Debug)]
 pub(super) struct ControlSockets {
     own: UdpSocket,
@@ -27,7 +27,7 @@ pub(super) struct ControlSockets {
 }
 
 impl ControlSockets {
-    /// A socket on `local`.
+    /// Opens a socket on `local`.
     pub(super) fn new(local: SocketAddr) -> io::Result<Self> {
         let own = UdpSocket::bind(local)?;
         own.set_nonblocking(true)?;
@@ -87,7 +87,7 @@ impl ControlSockets {
         self.began.elapsed()
     }
 
-    /// Sends a datagram. That another machine or the network is away is no error here.
+    /// Sends a datagram. An unreachable machine or network is no error here.
     pub(super) fn send(&mut self, to: SocketAddr, datagram: &[u8]) {
         if self.own.send_to(datagram, to).is_err() {
             self.unsent += 1;
@@ -106,14 +106,14 @@ impl ControlSockets {
             .collect();
         let fds: Vec<_> = sockets.iter().map(|socket| socket.as_fd()).collect();
         events::poll(&fds, Some(limit.min(NAP)))?;
-        // One byte more than a message has: what is longer is no message.
+        // One byte more than the longest message, to recognize longer datagrams.
         let mut buffer = [0; DATAGRAM + 1];
         for socket in sockets {
             for _ in 0..BATCH {
                 match socket.recv_from(&mut buffer) {
                     Ok((len, from)) => take(self.began.elapsed(), from, &buffer[..len]),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                    // A peer's machine says that nobody listens there.
+                    // A peer's machine has answered that its port is closed.
                     Err(_) => {}
                 }
             }

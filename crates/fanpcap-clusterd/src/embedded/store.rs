@@ -1,4 +1,4 @@
-//! A coordinator's file: what it knows, for its next life.
+//! A coordinator's file: its state, for the time after a restart.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -17,8 +17,8 @@ const LONGEST: u64 = 1 << 20;
 pub(super) struct Store(PathBuf);
 
 impl Store {
-    /// The file of a cluster's coordinator with this number, and what it has. Without a file there
-    /// is nothing yet.
+    /// Opens the file of a cluster's coordinator with this number, and reads its state; no file
+    /// means no state.
     pub(super) fn open(
         directory: &Path,
         cluster: ClusterId,
@@ -42,16 +42,16 @@ impl Store {
         Ok((Self(path), state))
     }
 
-    /// Where the file is.
+    /// The file's path.
     pub(super) fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Replaces what the file has. It has the initial value of the hash, so only its owner may read
-    /// it.
+    /// Replaces the file's contents. It has the initial value of the hash, so only its owner may
+    /// read it.
     pub(super) fn write(&self, state: &State) -> io::Result<()> {
         let new = self.0.with_extension("new");
-        // A crash may have left one. What else has the name is not written to.
+        // A crash may have left this file. Anything else of this name is not written to.
         match fs::remove_file(&new) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}

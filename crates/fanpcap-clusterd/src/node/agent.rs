@@ -19,7 +19,7 @@ use crate::credentials::Reloader;
 use crate::frames;
 use crate::notify::Notify;
 
-/// How long the engine may wait for news.
+/// How long the engine may wait for events.
 const WAIT: Duration = Duration::from_millis(200);
 
 /// A node's agent.
@@ -33,7 +33,7 @@ pub(super) struct Agent {
     reloader: Reloader,
     notify: Notify,
     begun: Instant,
-    /// The devices that get no packets, and why, as they were told.
+    /// The devices that were reported to get no packets, and why.
     silent: Vec<(String, &'static str)>,
 }
 
@@ -91,11 +91,11 @@ impl Agent {
             }
             let due = self.core.tick(self.begun.elapsed());
             self.obey(due)?;
-            self.attend()?;
+            self.handle_frames()?;
             if let Some(name) = self.kernel.lost()? {
                 bail!("the device {name} is gone, or its selection was taken off");
             }
-            self.watch();
+            self.report_silence();
             self.report();
             self.reload();
             self.notify.alive();
@@ -106,7 +106,7 @@ impl Agent {
     }
 
     /// Says which devices get no packets, and which do again.
-    fn watch(&mut self) {
+    fn report_silence(&mut self) {
         let silent = self.kernel.silent();
         let silent: Vec<_> = silent.map(|(name, why)| (name.to_owned(), why)).collect();
         for (name, why) in silent.iter().filter(|it| !self.silent.contains(it)) {
@@ -151,7 +151,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Tells the analyzers and systemd what is counted.
+    /// Reports the counts to the analyzers and systemd.
     fn report(&mut self) {
         let Some(revision) = self.core.current() else {
             return;
@@ -199,8 +199,8 @@ impl Agent {
         self.notify.status(&line);
     }
 
-    /// Sees to the coordinator's frames in the mirrored stream.
-    fn attend(&mut self) -> Result<()> {
+    /// Handles the coordinator's frames in the mirrored stream.
+    fn handle_frames(&mut self) -> Result<()> {
         let current = self.core.current().unwrap_or_default();
         match self.stream.tick(&self.kernel, current) {
             None => Ok(()),
@@ -216,7 +216,7 @@ impl Agent {
         }
     }
 
-    /// Has the kernel select by these orders: at the update in the stream, or at once.
+    /// Makes the kernel select by this assignment: at the update in the stream, or at once.
     fn load(&mut self, assignment: &Assignment) -> Vec<Command> {
         match self.prepare(assignment) {
             Ok(true) => Vec::new(),
@@ -229,8 +229,8 @@ impl Agent {
         }
     }
 
-    /// Prepares orders that are to be in force from the update in the stream on, if there are any
-    /// such.
+    /// Prepares an assignment that is used from the update in the stream on. Returns whether it
+    /// does.
     fn prepare(&mut self, assignment: &Assignment) -> Result<bool> {
         let Some(prepared) = self.stream.prepare(&mut self.kernel, assignment)? else {
             return Ok(false);
@@ -258,7 +258,7 @@ impl Agent {
         self.reporter.follow(&assignment.analyzers);
         let loaded = self.kernel.load(assignment).and_then(|is_new| {
             if let Some(capture) = self.reporter.capture().filter(|_| is_new) {
-                // Where the driver has no place for it, it was loaded twice.
+                // If the driver does not support it, the BPF program was loaded twice.
                 for (mark, revision) in self.kernel.marks() {
                     capture.mark(mark, revision);
                 }
@@ -271,7 +271,7 @@ impl Agent {
                 if is_new {
                     self.stream.restart();
                 }
-                // The numbers are to be known before the coordinator hears that they are.
+                // The kernel must have the numbers before the coordinator gets the acknowledgement.
                 self.stream.announce(&self.kernel, assignment.revision);
                 let how = if is_new { "loaded" } else { "switched to" };
                 let (revision, epoch) = (assignment.revision, assignment.epoch);

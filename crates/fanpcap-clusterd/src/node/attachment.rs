@@ -1,4 +1,4 @@
-//! One of the node's devices: the link that runs the selection there, and what is pinned for it.
+//! One of the node's devices: the link that runs the selection there, and its pinned objects.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,7 +22,8 @@ pub(super) struct Attachment {
     pub(super) link: Option<Attached>,
     /// Either all devices of the node have one, or none has.
     pub(super) selector: Option<Selector>,
-    /// The driver has no place for a BPF program: several CPUs may serve a queue.
+    /// The driver does not run BPF programs, so the kernel does, and several CPUs may serve a
+    /// queue.
     is_generic: bool,
 }
 
@@ -36,7 +37,7 @@ pub(super) enum Detached {
 }
 
 impl Attachment {
-    /// Takes over what an earlier agent has left on the device.
+    /// Takes over the objects of an earlier agent on the device.
     pub(super) fn take(device: Device) -> Result<Self> {
         let pins = DevicePins::take(device.ifindex).with_context(|| device.name.clone())?;
         let left = pins.left()?;
@@ -56,7 +57,7 @@ impl Attachment {
         };
         match left {
             Some(left) => attachment.adopt(left),
-            // The device is another one, or its selection was taken off.
+            // The device is another one, or its selection was detached.
             None => {
                 attachment.state.set = None;
                 attachment.state.loaded.clear();
@@ -65,8 +66,8 @@ impl Attachment {
         Ok(attachment)
     }
 
-    /// Goes on with an earlier agent's link, and with its maps if this build knows them. An agent
-    /// that died while it replaced the BPF program has written down another one than the link runs.
+    /// Uses an earlier agent's link, and its maps if this build knows them. If that agent died
+    /// while it replaced the BPF program, its state names another BPF program than the link runs.
     fn adopt(&mut self, left: EarlierAgent) {
         let runs = left.link.program_id().ok();
         let set = self.state.set.filter(|set| Some(set.program) == runs);
@@ -91,7 +92,7 @@ impl Attachment {
         }
     }
 
-    /// Where the BPF program of the XDP engine is, if packets pass to it.
+    /// The array with the XDP engine's BPF program, if packets pass to it.
     pub(super) fn next(&self, action: Action) -> Result<Option<ObjectArray>> {
         match action {
             Action::PassToNext => self.pins.next().map(Some),
@@ -99,14 +100,13 @@ impl Attachment {
         }
     }
 
-    /// Writes down that the table of a topology is about to have this mark, in the place of
-    /// `current`.
+    /// Stores that the table of a topology is about to have this mark, instead of `current`.
     pub(super) fn begin(&mut self, mark: u32, revision: Revision, current: u32) -> Result<()> {
         self.state.begin(mark, revision, current);
         self.pins.set_state(&self.state)
     }
 
-    /// Pins a selection that is about to run, and writes down what it is.
+    /// Pins a selection that is about to run, and stores what it is.
     pub(super) fn keep(
         &mut self,
         selector: &Selector,
@@ -127,8 +127,8 @@ impl Attachment {
         Ok(())
     }
 
-    /// Has the device run a selection that is pinned, in the place of what is there. `false`: the
-    /// driver has no place for it, and another one is to be loaded.
+    /// Makes the device run a pinned selection, instead of the present one. `false`: the driver
+    /// can't run it, and another one must be loaded.
     pub(super) fn run(&mut self, selector: &Selector) -> Result<bool> {
         let program = selector.program();
         match &self.link {
@@ -136,7 +136,7 @@ impl Attachment {
             None => {
                 let attached = self.attach(selector);
                 if !matches!(attached, Ok(Some(_))) {
-                    // Nothing runs it.
+                    // No device runs it.
                     self.pins.forget_all_but(None)?;
                 }
                 let Some(link) = attached? else {
@@ -150,8 +150,8 @@ impl Attachment {
         self.pins.forget_all_but(Some(id)).map(|()| true)
     }
 
-    /// Attaches the selection in the driver, or behind it where the driver has no place for that:
-    /// `None` if another BPF program is to be loaded first.
+    /// Attaches the selection in the driver, or behind it if the driver can't run it. `None`:
+    /// another BPF program must be loaded first.
     fn attach(&mut self, selector: &Selector) -> Result<Option<Attached>> {
         let name = &self.device.name;
         let hook = if self.is_generic {
@@ -170,7 +170,7 @@ impl Attachment {
         }
     }
 
-    /// Takes the selection off the device: packets of other nodes pass again.
+    /// Detaches the selection from the device: packets of other nodes pass again.
     pub(super) fn detach(self) -> Result<Detached> {
         let had = match (&self.link, self.pins.has_engine()?) {
             (None, _) => Detached::Nothing,

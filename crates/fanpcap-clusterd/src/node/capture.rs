@@ -1,7 +1,7 @@
 //! Capture mode: a thread takes records out of the ring buffers and ships them, and the counts.
 //!
-//! The ring buffers say how far they were read. A successor of a killed agent goes on there, and
-//! only the batches that the killed agent had begun are lost.
+//! The ring buffers say how far they were read. The next agent after a killed one goes on there,
+//! and only the batches that the killed agent had begun are lost.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -23,8 +23,8 @@ use fanpcap_select::record::flags_of;
 use super::say;
 use crate::shipping::{Shipped, Shipper};
 
-/// How long an idle thread rests.
-const REST: Duration = Duration::from_millis(1);
+/// The pause of an idle thread.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// How long a record waits at most for a batch to be full.
 const FLUSH: Duration = Duration::from_millis(100);
@@ -32,7 +32,7 @@ const FLUSH: Duration = Duration::from_millis(100);
 /// Topologies whose records may still be in the ring buffers.
 const MARKS: usize = 64;
 
-/// What the thread is told.
+/// A message to the thread.
 #[derive(Debug)]
 enum CaptureMessage {
     /// Other ring buffers: a new BPF program writes to them.
@@ -71,7 +71,7 @@ impl Capture {
         self.tell(CaptureMessage::Rings(rings));
     }
 
-    /// Says by which topology a packet was captured whose record has this mark.
+    /// Sets the topology of records with this mark.
     pub(super) fn mark(&self, mark: u32, revision: Revision) {
         self.tell(CaptureMessage::Mark(mark, revision));
     }
@@ -86,7 +86,7 @@ impl Capture {
         self.tell(CaptureMessage::Report(Box::new(report)));
     }
 
-    /// What has become of the records.
+    /// What became of the records.
     pub(super) fn shipped(&self) -> Shipped {
         *self.shipped.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -137,7 +137,7 @@ impl Worker {
                 Err(TryRecvError::Disconnected) => break,
                 Err(TryRecvError::Empty) => {
                     if !self.drain() {
-                        thread::sleep(REST);
+                        thread::sleep(PAUSE);
                     }
                     if self.flushed.elapsed() >= FLUSH {
                         self.flush();
@@ -192,7 +192,7 @@ impl Worker {
             match records.next_labelled() {
                 Ok(Some(record)) => ship(&mut self.shipper, &self.marks, &record),
                 Ok(None) => break,
-                // The rest of the lane's part counts as read.
+                // The rest of this part of the ring buffer counts as read.
                 Err(corrupt) => {
                     self.corrupt += 1;
                     if self.corrupt.is_power_of_two() {
@@ -211,7 +211,7 @@ fn ship(to: &mut Shipper, marks: &VecDeque<(u32, Revision)>, record: &Labelled<'
         return;
     };
     let found = marks.iter().find(|(mark, _)| *mark == record.last);
-    // An analyzer drops what no topology is known of.
+    // An analyzer drops records of unknown topologies.
     let revision = found.map_or(Revision(0), |(_, revision)| *revision);
     let stamp = record.frame.stamp();
     let stamp = u64::from(stamp.seconds) * 1_000_000_000 + u64::from(stamp.nanoseconds);

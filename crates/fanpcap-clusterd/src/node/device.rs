@@ -90,7 +90,7 @@ impl Device {
         set.with_context(|| format!("setting the promiscuous mode of {}", self.name))
     }
 
-    /// Why no packet can come, if that is so: in words behind the device's name.
+    /// Why no packet can come, if none can: in words that follow the device's name.
     pub(crate) fn silence(&self) -> Option<&'static str> {
         let flags = link::get(self.ifindex).map_or(0, |found| found.flags);
         match (flags & IFF_UP, flags & IFF_RUNNING) {

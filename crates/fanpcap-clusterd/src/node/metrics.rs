@@ -1,4 +1,4 @@
-//! What a node counts, for Prometheus.
+//! A node's metrics, for Prometheus.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,10 @@ use super::report::Sums;
 use crate::shipping::Shipped;
 use crate::textfile::{Metric, Textfile, families};
 
-/// A node's own figures.
+/// The agent's own counters.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AgentCounters {
-    /// The topology that it captures by.
+    /// The topology that the node captures by.
     pub(super) revision: Revision,
     pub(super) sums: Sums,
     /// What became of its records, in capture mode.

@@ -1,7 +1,7 @@
 //! Reports the node's counts to the analyzers, once a second.
 //!
-//! A report that does not reach an analyzer costs a second: counts only grow, and the next report
-//! has them all. Each analyzer gets its buckets.
+//! A lost report only delays the account by a second: counts only grow, and the next report has
+//! them all. Each analyzer gets its buckets.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -17,17 +17,17 @@ use super::say;
 use crate::selector::Counts;
 use crate::shipping::Shipper;
 
-/// How often the analyzers are told.
+/// The time between reports.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// A reading of all counts that takes longer, in nanoseconds, is of no certain time: the process
-/// was stopped, or had no CPU. Analyzers compare the counts of nodes to within 100 ms.
+/// If reading all counts takes longer, in nanoseconds, the time of the counts is uncertain: the
+/// process was stopped, or had no CPU. Analyzers compare the counts of nodes to within 100 ms.
 const AT_ONCE: u64 = 20_000_000;
 
 /// How often the counts are read for one report.
 const READINGS: usize = 5;
 
-/// Tells the analyzers what the node counts.
+/// Reports the node's counts to the analyzers.
 #[derive(Debug)]
 pub(super) struct Reporter {
     announcement: Announcement,
@@ -38,7 +38,7 @@ pub(super) struct Reporter {
 /// How counts get to the analyzers.
 #[derive(Debug)]
 pub(super) enum ReportTransport {
-    /// Beside the records.
+    /// Together with the records.
     Capture(Capture),
     /// Alone.
     Counts(Box<Shipper>),
@@ -58,7 +58,7 @@ impl Reporter {
         self.announcement.node
     }
 
-    /// What ships records, if anything does.
+    /// The thread that ships records, in capture mode.
     pub(super) fn capture(&self) -> Option<&Capture> {
         match &self.to {
             ReportTransport::Capture(capture) => Some(capture),
@@ -66,7 +66,7 @@ impl Reporter {
         }
     }
 
-    /// Tells these analyzers from now on; records go there too.
+    /// Reports to these analyzers from now on; records go there too.
     pub(super) fn follow(&mut self, analyzers: &[SocketAddr]) {
         match &mut self.to {
             ReportTransport::Capture(capture) => capture.follow(analyzers),
@@ -78,7 +78,7 @@ impl Reporter {
         }
     }
 
-    /// Tells what is counted, if it is due. Returns the sums, if they were read.
+    /// Reports the counts, if that is due. Returns the sums, if they were read.
     pub(super) fn tick(&mut self, kernel: &Kernel, revision: Revision) -> Option<Sums> {
         if self.last.is_some_and(|last| last.elapsed() < EVERY) {
             return None;

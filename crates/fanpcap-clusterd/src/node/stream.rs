@@ -19,9 +19,9 @@ use crate::selector::Selector;
 #[derive(Debug)]
 pub(super) struct Stream {
     listener: FrameListener,
-    /// The orders that the next update puts in force, until they are acknowledged.
+    /// The assignment that begins with the next update, until it is acknowledged.
     pending: Option<Pending>,
-    /// The mark of what is prepared, and its topology, until the update has come.
+    /// The mark of the prepared table, and its topology, until the update has come.
     prepared: Option<(u32, Revision)>,
     /// Since when the device has this BPF program.
     since: Instant,
@@ -33,12 +33,12 @@ struct Pending {
     since: Instant,
 }
 
-/// What becomes of pending orders.
+/// What becomes of a pending assignment.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// The kernel waits for the update, and the sender is alive.
     Ready(Revision),
-    /// There is no sender: the orders are to be loaded as ever.
+    /// There is no sender: load the assignment at once.
     Silent(Box<Assignment>),
 }
 
@@ -53,7 +53,7 @@ impl Stream {
         }
     }
 
-    /// Goes on with numbers by these keys.
+    /// Uses numbers by these keys from now on.
     pub(super) fn set_numbers(&mut self, numbers: Vec<FrameNumbers>) {
         self.listener.set_numbers(numbers);
     }
@@ -64,8 +64,8 @@ impl Stream {
         self.since = Instant::now();
     }
 
-    /// Prepares a change that is to begin with the update; `None`: it is to be loaded as ever.
-    /// Packets in turn need that: a newcomer does not know whose turn it is.
+    /// Prepares a change that is to begin with the update; `None`: load it at once. If packets are
+    /// captured in turn, the update is needed: a newcomer does not know whose turn it is.
     pub(super) fn prepare(
         &mut self,
         kernel: &mut Kernel,
@@ -94,8 +94,8 @@ impl Stream {
         Ok(Some(prepared))
     }
 
-    /// Tells the kernel the numbers of the frames to come, where the node goes by the topology
-    /// `current`, and says what becomes of pending orders.
+    /// Tells the kernel the numbers of the frames to come, for a node that captures by the topology
+    /// `current`. Returns what becomes of a pending assignment.
     pub(super) fn tick(&mut self, kernel: &Kernel, current: Revision) -> Option<Outcome> {
         let pending = self
             .pending
@@ -144,7 +144,7 @@ impl Stream {
 const MARGIN: Duration = Duration::from_secs(1);
 
 impl Kernel {
-    /// The last beacon that the BPF program has taken.
+    /// The last beacon that the BPF program has accepted.
     pub(super) fn heard(&self) -> Option<HeardBeacon> {
         let beacon = self.selector()?.last_beacon()?;
         let ago = clock::monotonic_ns().saturating_sub(beacon.came_ns);

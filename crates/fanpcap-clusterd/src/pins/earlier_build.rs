@@ -25,7 +25,7 @@ use super::{
     unmount_if_empty,
 };
 
-/// What an agent of an earlier build has left of a device.
+/// The objects of an agent of an earlier build on a device.
 #[derive(Debug)]
 pub(super) struct EarlierBuild {
     ifindex: u32,
@@ -41,7 +41,7 @@ pub(super) struct EarlierBuild {
 }
 
 impl EarlierBuild {
-    /// Looks for what is left of a device. What can't be opened counts as not there.
+    /// Looks for the objects on a device. An object that can't be opened counts as absent.
     pub(super) fn find(netns: &str, ifindex: u32) -> Option<Self> {
         let (cluster, _) = root::find_earlier_state(CLUSTER).ok()?;
         let mount = root::enter(&cluster, BPF).ok()?;
@@ -85,7 +85,7 @@ impl EarlierBuild {
     }
 
     /// Unmounts the BPF file system with the last device, unless an agent of an earlier build is
-    /// about to make a place there.
+    /// about to use it.
     fn unmount(&self) -> Result<()> {
         let mount = root::enter(&self.cluster, MOUNT)?;
         match locked(&mount, "lock")? {
@@ -95,7 +95,7 @@ impl EarlierBuild {
     }
 }
 
-/// The link of this device, as the kernel says.
+/// The link of this device, if the kernel confirms it.
 fn link(pins: &Directory, ifindex: u32) -> Option<Attached> {
     let link = Attached::open(open(pins, LINK).ok()?, Hook::Driver).ok()?;
     (link.ifindex().ok()? == ifindex).then_some(link)
@@ -110,9 +110,10 @@ fn next(pins: &Directory, link: &Attached) -> Option<OwnedFd> {
     used.contains(&id).then_some(next)
 }
 
-/// The lock of the agent of an earlier build that runs on a device, and the path of all that nodes
-/// leave. A container that has the whole of `/run/fanpcap` can take the lock too: nobody else knows
-/// whether its holder is an agent, and two of them on one device would lose packets.
+/// The lock of the agent of an earlier build that runs on a device, and the path of the agents'
+/// directory. A container that has the whole of `/run/fanpcap` can take the lock too: other
+/// processes can't know whether its holder is an agent, and two agents on one device would lose
+/// packets.
 pub(super) fn lock_of_agent(netns: &str, ifindex: u32) -> Option<(PathBuf, File)> {
     let (cluster, path) = root::find_earlier_state(CLUSTER).ok()?;
     Some((path, taken(&cluster, netns, ifindex).ok()??))

@@ -2,7 +2,7 @@
 
 use fanpcap_cluster::Revision;
 
-/// What an agent has to know of its predecessor.
+/// What an agent stores for the next agent.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct AgentState {
     /// The BPF program and its maps; `None` before the first.
@@ -14,7 +14,7 @@ pub(crate) struct AgentState {
     pub(crate) promiscuous: bool,
 }
 
-/// What a BPF program was made of.
+/// The parameters of a BPF program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ProgramSet {
     /// The kernel's number of the BPF program.

@@ -1,5 +1,4 @@
-//! One analyzer's records: batches or DiCAP's datagrams; and the connection, which also has the
-//! counts.
+//! The queue of records for one analyzer, as batches or DiCAP's datagrams, and the counts.
 
 use std::io;
 use std::net::SocketAddr;
@@ -27,10 +26,10 @@ const BATCH: usize = 32 << 10;
 /// analyzer is gone.
 const BEHIND: usize = 512;
 
-/// The fate of records.
+/// What became of records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Shipped {
-    /// Given to the lanes.
+    /// Given to the queues.
     pub taken: u64,
     /// Sent; over TCP, acknowledged.
     pub sent: u64,
@@ -68,7 +67,7 @@ pub(super) struct AnalyzerQueue {
     counts: Shipped,
 }
 
-/// How records leave.
+/// The form in which records are sent.
 #[derive(Debug)]
 enum RecordOutput {
     Batches(BatchBuilder),
@@ -166,7 +165,7 @@ impl AnalyzerQueue {
         self.shared.added_to(self.counted())
     }
 
-    /// What is counted here.
+    /// The counts of the queue itself.
     fn counted(&self) -> Shipped {
         let mut counts = self.counts;
         if let RecordOutput::Dicap(sender) = &self.output {
@@ -192,7 +191,7 @@ impl AnalyzerQueue {
     }
 }
 
-/// A lane that takes no more records.
+/// A queue that takes no more records.
 #[derive(Debug)]
 pub(super) struct RetiredQueue {
     counts: Shipped,

@@ -1,4 +1,4 @@
-//! One TCP connection to an analyzer, and what proves both sides to each other.
+//! One TCP connection to an analyzer, with authentication of both sides.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -16,7 +16,7 @@ use super::secured::Secured;
 use crate::keyring::Keyring;
 use crate::tls;
 
-/// How long a connection may take to be made, and to be answered.
+/// How long connecting may take, and waiting for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long the reason of a connection's end may be on its way.
@@ -82,12 +82,12 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Connects, and proves both sides to each other if this side has a key or a certificate.
+    /// Connects. Both sides authenticate if this side has a key or a certificate.
     pub(super) fn open(analyzer: SocketAddr, keyring: &Keyring) -> Result<Self, ConnectionError> {
         let stream = TcpStream::connect_timeout(&analyzer, PATIENCE)?;
         stream.set_write_timeout(Some(PATIENCE))?;
         stream.set_read_timeout(Some(PATIENCE))?;
-        // Nobody acknowledges counts but the kernel.
+        // Counts are acknowledged by the other machine's kernel only.
         unacknowledged::limit(stream.as_fd(), PATIENCE)?;
         let tls = keyring.tls();
         let secured = tls.map(|tls| Secured::open(&stream, analyzer.ip(), Arc::clone(&tls.client)));
@@ -130,7 +130,7 @@ impl Connection {
     }
 
     /// Ends it. Returns the first batch that the analyzer lacks, and why it had ended before, if it
-    /// had. What cannot be written any more may have a reason that is still on its way.
+    /// had. If writing has failed, the reason may still be on its way.
     pub(super) fn close(self) -> (u64, Option<ConnectionError>) {
         let until = Instant::now() + REASON;
         while !self.is_over() && Instant::now() < until {

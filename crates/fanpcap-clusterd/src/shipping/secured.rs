@@ -29,7 +29,7 @@ impl Secured {
     ///
     /// # Errors
     ///
-    /// One side does not believe the other, or the connection broke.
+    /// One side refuses the other, or the connection broke.
     pub(super) fn open(
         stream: &TcpStream,
         server: IpAddr,
@@ -65,10 +65,10 @@ impl Secured {
         self.stream.write_all(&self.out)
     }
 
-    /// Says that nothing follows.
+    /// Tells the other side that nothing follows.
     pub(super) fn close(&mut self) {
         lock(&self.session).send_close_notify();
-        // A connection that has broken need not be told.
+        // On a broken connection this fails, and need not be reported.
         let _ = self.send(&[]);
     }
 
@@ -89,7 +89,7 @@ impl Read for Reader {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 done => return done,
             }
-            // Without the lock: the other thread writes meanwhile.
+            // Reads without the lock, because the other thread writes at the same time.
             let length = self.stream.read(&mut bytes)?;
             let mut rest = &bytes[..length];
             let mut session = lock(&self.session);

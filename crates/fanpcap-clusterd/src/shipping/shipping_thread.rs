@@ -1,5 +1,5 @@
-//! The connection to an analyzer, in a thread of its own: batches are kept until acknowledged, the
-//! newest report until it is sent.
+//! The thread that ships to an analyzer, and connects again as often as necessary: batches are kept
+//! until acknowledged, the newest report until it is sent.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -18,13 +18,13 @@ use super::secured::lock;
 use crate::keyring::Keyring;
 
 /// Batches that may wait for an acknowledgement, 256 MiB of them: an analyzer acknowledges what it
-/// has written, after about a second. It knows of twice as many whether they came.
+/// has written, after about a second. For twice as many, it knows whether they came.
 pub(super) const WINDOW: usize = 8192;
 
 /// Batches that are sent before others are taken.
 const BURST: usize = 64;
 
-/// How long the line waits for a batch before it looks for acknowledgements.
+/// How long the thread waits for a batch before it checks for acknowledgements.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Between two attempts to connect.
@@ -41,7 +41,7 @@ pub(super) struct SentBatch {
     pub(super) bytes: Vec<u8>,
 }
 
-/// What a line's thread and its lane both know.
+/// What the thread and its queue share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
     /// The newest report, until it is sent.
@@ -58,7 +58,7 @@ pub(super) struct Shared {
     pub(super) ends: AtomicBool,
 }
 
-/// A connection that is made anew as often as it breaks.
+/// The thread's state.
 pub(super) struct ShippingThread {
     analyzer: SocketAddr,
     keyring: Arc<Keyring>,
@@ -66,12 +66,12 @@ pub(super) struct ShippingThread {
     counts: CountsEncoder,
     /// What is not acknowledged, the oldest first.
     waiting: VecDeque<SentBatch>,
-    /// Batches of `waiting` that were sent over the link.
+    /// Batches of `waiting` that were sent over the connection.
     sent: usize,
     connection: Option<Connection>,
-    /// Not before then there is another connection.
+    /// The time of the next attempt to connect.
     next_try: Instant,
-    /// When the link was made.
+    /// When the connection was made.
     connected: Instant,
     /// What the analyzer lacked, and when that changed last.
     heard: (u64, Instant),
@@ -98,8 +98,8 @@ impl ShippingThread {
         }
     }
 
-    /// Sends what comes until its sender is gone, then what is left; once the line is to end, for
-    /// as long as the patience lasts. Returns the records that the analyzer did not acknowledge.
+    /// Sends batches until their sender is gone, then what is left. If it must end, this lasts for
+    /// [`PATIENCE`] at most. Returns the records that the analyzer did not acknowledge.
     pub(super) fn run(mut self, batches: &Receiver<SentBatch>) -> u64 {
         let mut is_whole = false;
         let mut end: Option<Instant> = None;
@@ -109,12 +109,12 @@ impl ShippingThread {
             } else {
                 is_whole = self.take(batches).is_err();
             }
-            // If its lane is gone, nothing can tell the line to end.
+            // If the queue is gone, nothing can tell this thread to end.
             let is_alone = Arc::strong_count(&self.shared) == 1;
             if is_whole && (is_alone || self.shared.ends.load(Ordering::Relaxed)) {
                 end.get_or_insert_with(|| Instant::now() + PATIENCE);
             }
-            self.heed();
+            self.handle_acks();
             self.send();
             let is_over = self.waiting.is_empty() || end.is_some_and(|end| Instant::now() > end);
             if is_whole && is_over {
@@ -161,10 +161,10 @@ impl ShippingThread {
         }
     }
 
-    /// Drops what is acknowledged; connects where there is no connection.
-    fn heed(&mut self) {
+    /// Drops acknowledged batches; connects if there is no connection.
+    fn handle_acks(&mut self) {
         let Some(connection) = &mut self.connection else {
-            // An analyzer ends connections that bring nothing.
+            // An analyzer ends connections without messages.
             let has_work = !self.waiting.is_empty() || lock(&self.shared.report).is_some();
             if has_work && Instant::now() >= self.next_try {
                 self.connect();
@@ -225,7 +225,7 @@ impl ShippingThread {
         }
     }
 
-    /// Says why there is no connection, once.
+    /// Reports once why there is no connection.
     fn say(&mut self, ConnectionError(error): ConnectionError) {
         let said = format!("analyzer {}: {error}", self.analyzer);
         let mut trouble = self.trouble();

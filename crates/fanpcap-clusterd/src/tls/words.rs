@@ -1,4 +1,4 @@
-//! What TLS says of a connection that failed: why, and what to do.
+//! Words for failures of TLS: why a connection failed, and what to do.
 #![expect(
     clippy::wildcard_enum_match_arm,
     reason = "the library has some dozens of errors, and more with each version"

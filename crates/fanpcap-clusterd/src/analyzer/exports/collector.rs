@@ -1,4 +1,4 @@
-//! Sends what was captured to a collector of others, as IPFIX over UDP or TCP.
+//! Exports packets to a collector, as IPFIX over UDP or TCP.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -14,21 +14,21 @@ use super::Target;
 pub(super) struct Collector {
     exporter: Exporter,
     line: CollectorConnection,
-    /// When a message was sent last that was not full.
+    /// When a message that was not full was last sent.
     flushed: Duration,
 }
 
 /// How long records wait at most for a message to be full.
 const FLUSH: Duration = Duration::from_millis(500);
-/// Between two attempts to connect.
+/// The time between two attempts to connect.
 const RETRY: Duration = Duration::from_secs(1);
 /// How long a collector may take to accept a connection, or to read.
 const PATIENCE: Duration = Duration::from_millis(500);
-/// Between the templates and the first records over UDP: see [`Exporter::describe`].
+/// The time between the templates and the first records over UDP: see [`Exporter::describe`].
 const HEAD_START: Duration = Duration::from_millis(100);
 
 impl Collector {
-    /// Opens the way to a collector, for an observation domain. Over UDP that takes 100 ms.
+    /// Opens the connection to a collector, for an observation domain. Over UDP that takes 100 ms.
     ///
     /// # Errors
     ///
@@ -81,8 +81,8 @@ impl Collector {
             .statistics(now, statistics, &mut |message| line.send(message));
     }
 
-    /// Sends what has waited for long enough, and connects again where there is no connection. The
-    /// caller does so at least twice a second.
+    /// Sends what has waited long enough, and connects again if there is no connection. The caller
+    /// does so at least twice a second.
     pub(super) fn tend(&mut self, now: Duration) {
         self.connect(now);
         // A clock that was set back sends at once.
@@ -111,7 +111,7 @@ impl Collector {
     }
 }
 
-/// The way to a collector.
+/// The connection to a collector.
 #[derive(Debug)]
 struct CollectorConnection {
     address: SocketAddr,
@@ -159,7 +159,7 @@ impl CollectorConnection {
     }
 }
 
-/// A socket from whatever address the route to the collector gives.
+/// A socket with the local address that the route to the collector has.
 fn udp(collector: SocketAddr) -> io::Result<UdpSocket> {
     let any = match collector {
         SocketAddr::V4(_) => "0.0.0.0:0",

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use anyhow::{Context, Result, bail};
 use fanpcap_ipfix::{Form, Transport};
 
-/// A collector: how it is to be reached, and what it reads.
+/// A collector: its address, the transport, and the form that it reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::analyzer) struct Target {
     pub(super) transport: Transport,
@@ -13,7 +13,7 @@ pub(in crate::analyzer) struct Target {
     pub(super) form: Form,
 }
 
-/// Ways to name a target.
+/// The schemes of targets.
 const SCHEMES: [(&str, Transport, Form); 4] = [
     ("ipfix://", Transport::Udp, Form::Sections),
     ("ipfix+tcp://", Transport::Tcp, Form::Sections),

@@ -1,7 +1,7 @@
-//! Compresses finished files, in a thread that takes only CPU time that nobody else needs.
+//! Compresses finished files, in a thread with the lowest priority.
 //!
-//! A compressed file appears at once and whole, and then the other one is removed: whenever the
-//! analyzer is killed, one of them is there.
+//! A compressed file appears complete, by a rename, and then the original is removed. So one of
+//! them is always there, even if the analyzer is killed.
 
 use std::fs::{self, File, FileTimes, OpenOptions};
 use std::io;
@@ -51,7 +51,7 @@ impl Compressor {
         let counts: Arc<Counts> = Arc::default();
         let counted = Arc::clone(&counts);
         let work = move || {
-            // Without this it still compresses.
+            // If this fails, it still compresses.
             let _ = priority::lower();
             for path in files {
                 match compress(&path) {
@@ -72,7 +72,7 @@ impl Compressor {
         Ok(Self { finished, counts })
     }
 
-    /// Has a finished file compressed.
+    /// Passes a finished file to the thread.
     pub(super) fn take(&self, path: PathBuf) {
         // The thread lives as long as this value.
         let _ = self.finished.send(path);
@@ -134,7 +134,7 @@ fn write(mut source: &File, file: &File) -> io::Result<u64> {
     Ok(about.len().saturating_sub(file.metadata()?.len()))
 }
 
-/// The path with a further end.
+/// The path with `end` added.
 fn with(path: &Path, end: &str) -> PathBuf {
     let mut path = path.as_os_str().to_owned();
     path.push(end);

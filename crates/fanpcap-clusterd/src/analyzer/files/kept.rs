@@ -24,7 +24,7 @@ const NANOSECONDS: usize = 9;
 /// btrfs does so when it writes its next transaction.
 const LAG: u64 = 60_000_000_000;
 
-/// How many files are kept. A limit that is `None` does not hold. Limits hold at the same time.
+/// How many files are kept. `None` is no limit. All limits hold together.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in super::super) struct Retention {
     /// Most files.
@@ -155,7 +155,7 @@ impl KeptFiles {
         Ok(())
     }
 
-    /// Bytes that lack to those that are to be free.
+    /// How many bytes are missing to the space that must be free.
     fn lack(&mut self, now: u64) -> io::Result<u64> {
         let Some(least) = self.retention.free else {
             return Ok(0);
@@ -196,7 +196,7 @@ impl KeptFiles {
     fn old(&self, open: Option<&Path>) -> io::Result<Vec<OldFile>> {
         let paths = ours(&self.directory)?.into_iter();
         let paths = paths.filter(|path| Some(&**path) != open && !self.stuck.contains(path));
-        // Somebody else may remove one in the meantime.
+        // Another process may remove one in the meantime.
         let old = paths.filter_map(|path| {
             let bytes = fs::symlink_metadata(&path).ok()?.len();
             Some(OldFile { path, bytes })
@@ -230,12 +230,12 @@ pub(super) fn ours(directory: &Path) -> io::Result<Vec<PathBuf>> {
     files(directory, is_ours)
 }
 
-/// Those that are not compressed.
+/// The files that are not compressed.
 pub(super) fn uncompressed(directory: &Path) -> io::Result<Vec<PathBuf>> {
     files(directory, is_name)
 }
 
-/// Those that a killed analyzer was compressing.
+/// The files that a killed analyzer was compressing.
 pub(super) fn parts(directory: &Path) -> io::Result<Vec<PathBuf>> {
     files(directory, |name| {
         name.strip_suffix(PART).is_some_and(is_name)

@@ -23,18 +23,18 @@ const MOST: u64 = if cfg!(test) { 90_000 } else { 128 << 20 };
 /// had not acknowledged.
 const LONG: u64 = 600_000_000_000;
 
-/// No block has so many bytes. So blocks one before the other that have more are no packet's
-/// content that looks like them.
+/// No block has this many bytes. So consecutive blocks that are longer together can't be the
+/// content of a packet.
 const BLOCK: usize = if cfg!(test) { 1 << 12 } else { 1 << 17 };
 
 /// The packets that were written last.
 #[derive(Debug)]
 pub(super) struct WrittenPackets {
-    /// Nobody who sends packets can make two of one number.
+    /// Its random seed keeps senders from making two packets with the same hash.
     hasher: RandomState,
-    /// How often each stands in the files.
+    /// How often each packet is in the files, by its hash.
     packets: HashMap<u64, u32>,
-    /// Until then nodes may send them again; 0: no packet has come yet.
+    /// Until when nodes may send them again; 0: no packet has come yet.
     until: u64,
 }
 
@@ -47,7 +47,7 @@ impl WrittenPackets {
             until: 0,
         };
         let mut room = MOST;
-        // Who can't list the directory hears so when writing.
+        // If the directory can't be listed, writing fails and says so.
         let files = ours(directory).unwrap_or_default();
         for path in files.iter().rev() {
             if room == 0 {
@@ -109,7 +109,7 @@ fn end_of(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The same of what can only be read from its beginning.
+/// The same for a stream that can only be read from its beginning.
 fn end_of_stream(mut from: impl Read, most: u64) -> io::Result<Vec<u8>> {
     let most = most & !3;
     let room = usize::try_from(most).unwrap_or(usize::MAX);

@@ -49,7 +49,8 @@ fn nodes_whose_reports_lack_are_known() {
         filter: None,
     };
     let entries = [entry(0, 1), entry(1, 2)];
-    both.node_reports.know(Revision(1), topology(1, &entries));
+    both.node_reports
+        .add_topology(Revision(1), topology(1, &entries));
     let ages = |both: &Both, seconds: u64| -> Vec<(u32, u64)> {
         let ages = both.node_reports.ages(BEGIN + seconds * SECOND).into_iter();
         ages.map(|(node, age)| (node.0, age / SECOND)).collect()
@@ -73,7 +74,7 @@ fn nodes_whose_reports_lack_are_known() {
             30 => {
                 assert_eq!(ages(&both, 30), [(1, 30), (2, 21)]);
                 both.node_reports
-                    .know(Revision(2), topology(2, &entries[1..]));
+                    .add_topology(Revision(2), topology(2, &entries[1..]));
             }
             _ => {}
         }
