@@ -67,7 +67,7 @@ fn coordinator(mirror: &Mirror, at: usize, scratch: &Scratch) -> Result<Coordina
     mirror.on_node(at, start).map(Coordinator)
 }
 
-/// A node's thread, in its machine's namespace. It captures at once by what it is told.
+/// A node's thread, in its machine's namespace. It acknowledges each topology at once.
 fn node(
     mirror: &Mirror,
     at: usize,
@@ -123,7 +123,7 @@ fn await_topology(told: &Receiver<(usize, NodeEvent)>, entries: usize) -> Result
     }
 }
 
-/// Sends what nobody with the key made to a coordinator.
+/// Sends datagrams that were made without the key to a coordinator.
 fn forge(at: usize) -> Result<()> {
     let keys = Keys {
         current: Key::new(vec![66; 32]).context("32 bytes")?,

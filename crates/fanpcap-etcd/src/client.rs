@@ -28,10 +28,10 @@ pub struct Client {
     token: Mutex<Token>,
 }
 
-/// What etcd gave for user and password.
+/// The token for user and password.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum Token {
-    /// Not asked for so far.
+    /// Not requested yet.
     Unknown,
     /// etcd has authentication turned off, or the client has no password.
     Needless,
@@ -44,11 +44,11 @@ struct Authenticated {
 }
 
 impl Client {
-    /// Makes a client. It asks nothing of etcd yet.
+    /// Makes a client. It does not connect yet.
     ///
     /// # Errors
     ///
-    /// The settings are no good, or a certificate's file can't be read.
+    /// The settings are not valid, or a certificate's file can't be read.
     pub fn new(settings: &Settings) -> Result<Self, SetupError> {
         let has_tls = settings.tls.is_some();
         let mut endpoints = settings.endpoints.iter();
@@ -85,9 +85,9 @@ impl Client {
         })
     }
 
-    /// Asks one endpoint after the other, until one answers or the deadline has come. An attempt
-    /// that the deadline cuts off says less than the one before it at the same endpoint, which is
-    /// the error then.
+    /// Asks one endpoint after the other, until one answers or the deadline has come. If the
+    /// deadline cuts an attempt off, the error is that of the attempt before at the same endpoint,
+    /// which says more.
     pub(crate) fn by_some_endpoint<T>(
         &self,
         deadline: Instant,
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!((answer, attempts), (Err(told()), 2));
     }
 
-    /// Waiting does not mend a certificate, but may bring the other endpoint back.
+    /// Waiting does not repair a certificate, but the other endpoint may come back.
     #[test]
     fn an_endpoint_that_is_out_of_reach_is_told_as_such() {
         let client = client(&["http://127.0.0.1:1", "http://127.0.0.1:2"]);

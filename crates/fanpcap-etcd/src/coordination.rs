@@ -2,8 +2,8 @@
 //!
 //! | key below `/fanpcap/CLUSTER/` | who writes | what |
 //! | --- | --- | --- |
-//! | `nodes/ID` | the node, under its lease | what the node says of itself |
-//! | `nodes/ID/BOOT` | a machine whose id another one has | what it says of itself |
+//! | `nodes/ID` | the node, under its lease | the node's announcement |
+//! | `nodes/ID/BOOT` | a machine whose id another one has | its announcement |
 //! | `ack/ID` | the node, under its lease | the revision that it captures by |
 //! | `coord/LEASE` | coordinators, under their leases | an election as etcd's clients hold it |
 //! | `topology` | the coordinator that leads | the topology; its `mod_revision` is its number |

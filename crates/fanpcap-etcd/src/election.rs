@@ -1,4 +1,4 @@
-//! Elections as etcd's own clients hold them, so that `etcdctl elect` sees them.
+//! Elections with the keys of etcd's own clients, so that `etcdctl elect` sees them.
 //!
 //! A candidate has a key under its lease below the election's name. The candidate whose key was
 //! created first leads. Its key's create revision orders all leaders (`clientv3/concurrency`).
@@ -17,7 +17,8 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// The condition that this candidate's key still is there. If it led once it leads then.
+    /// The condition that this candidate's key still exists. A candidate that led leads as long as
+    /// its key exists.
     pub fn still_stands(&self) -> Compare {
         Compare::CreateRevision(self.key.clone(), self.create_revision)
     }
@@ -36,7 +37,8 @@ pub fn leader<'a>(candidates: impl IntoIterator<Item = &'a KeyValue>) -> Option<
 }
 
 impl Client {
-    /// Stands in the election `name` with a lease. To stand twice with one lease is to stand once.
+    /// Makes a candidate in the election `name` with a lease. A second call with the same lease
+    /// changes nothing.
     ///
     /// # Errors
     ///

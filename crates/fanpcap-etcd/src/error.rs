@@ -1,4 +1,4 @@
-//! Why a call to etcd failed, and why settings are no good.
+//! Why a call to etcd failed, and why settings are not valid.
 
 use std::fmt;
 use std::io;
@@ -18,11 +18,11 @@ pub(crate) mod code {
 /// Why a call failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CallError {
-    /// What kind of failure it is.
+    /// The kind of failure.
     pub failure: Failure,
     /// The endpoint that was asked last.
     pub endpoint: String,
-    /// What happened there; etcd's own words if it refused.
+    /// The reason; in etcd's own words if it refused.
     pub reason: String,
 }
 
@@ -52,7 +52,7 @@ impl CallError {
         }
     }
 
-    /// Whether another endpoint may do what this one did not.
+    /// Whether another endpoint may answer the call.
     pub(crate) fn is_elsewhere(&self) -> bool {
         match self.failure {
             Failure::Unreachable | Failure::Certificate | Failure::Answer => true,
@@ -66,7 +66,7 @@ impl CallError {
         }
     }
 
-    /// Whether waiting mends nothing: somebody must change settings, etcd's or the client's.
+    /// Whether waiting does not help: the settings of etcd or of the client must change.
     pub(crate) fn is_lasting(&self) -> bool {
         matches!(self.failure, Failure::Certificate | Failure::Refused(_))
     }
@@ -119,8 +119,8 @@ pub enum SetupError {
     File(PathBuf, io::Error),
     /// A file has no certificate or no key in PEM form.
     Pem(PathBuf, &'static str),
-    /// The key of the second file is not that of the first file's certificate, or of a kind that is
-    /// not known.
+    /// The key of the second file does not belong to the first file's certificate, or is of an
+    /// unknown kind.
     Pair(PathBuf, PathBuf),
 }
 

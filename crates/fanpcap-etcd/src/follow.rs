@@ -10,14 +10,14 @@ use crate::watch::{Change, Watch, WatchEnd};
 
 /// A copy of a range of keys that follows etcd.
 ///
-/// A watch that says nothing for a while may be at a member that was stopped or cut off. So each
-/// silence of [`crate::Limits::quiet`] ends the watch, and the next watch continues from the last
-/// revision received, at an endpoint that answers.
+/// A silent watch may be at a member that was stopped or cut off. So each silence of
+/// [`crate::Limits::quiet`] ends the watch, and the next watch continues from the last revision
+/// received, at an endpoint that answers.
 #[derive(Debug)]
 pub struct Follower {
     client: Arc<Client>,
     keys: Keys,
-    /// The store's revision that the copy is of; `None` before the first reading.
+    /// The store's revision of the copy; `None` before the first reading.
     revision: Option<i64>,
     watch: Option<Watch>,
     copy: BTreeMap<Vec<u8>, KeyValue>,
@@ -35,17 +35,17 @@ impl Follower {
         }
     }
 
-    /// The keys as they were told last.
+    /// The keys as of the last message.
     pub fn copy(&self) -> &BTreeMap<Vec<u8>, KeyValue> {
         &self.copy
     }
 
-    /// Waits for news, at most [`crate::Limits::quiet`] where etcd is in reach, and says whether
+    /// Waits for changes, at most [`crate::Limits::quiet`] if etcd is in reach. Returns whether
     /// there were any.
     ///
     /// # Errors
     ///
-    /// etcd is out of reach, or refuses. The copy stays as it is, and the next call goes on.
+    /// etcd is out of reach, or refuses. The copy stays as it is, and the next call tries again.
     pub fn wait(&mut self) -> Result<bool, CallError> {
         let Some(revision) = self.revision else {
             self.read()?;

@@ -17,7 +17,7 @@ use crate::tls::{self, Stamp};
 /// Largest answer, in bytes. etcd's own limit for what is stored at once is 1.5 MB.
 const ANSWER: u64 = 16 << 20;
 
-/// How often the certificates' files are looked at.
+/// How often the certificates' files are checked.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// HTTP connections to all endpoints.
@@ -28,7 +28,7 @@ pub(crate) struct Gateway {
     current: Mutex<Current>,
 }
 
-/// The connections with today's certificates.
+/// The connections with the present certificates.
 #[derive(Debug)]
 struct Current {
     agent: Agent,
@@ -75,7 +75,7 @@ impl Gateway {
             .map_err(|error| CallError::new(Failure::Answer, endpoint, format!("{path}: {error}")))
     }
 
-    /// The answer of `endpoint` as it comes, for as long as something comes.
+    /// The answer of `endpoint` as a stream, until it ends or pauses too long.
     pub(crate) fn stream(
         &self,
         endpoint: &Endpoint,
@@ -114,8 +114,8 @@ impl Gateway {
         }
     }
 
-    /// The connections, new ones after the certificates' files have changed. Files that can't be
-    /// loaded, as those that are being written, leave the connections as they are.
+    /// The connections, new ones after the certificates' files have changed. If files can't be
+    /// loaded, for example while they are written, the connections stay as they are.
     fn agent(&self) -> Agent {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(files) = &self.files {
@@ -168,7 +168,7 @@ fn is_of_tls(error: &ureq::Error) -> bool {
         || matches!(error, ureq::Error::Io(error) if is_inner(error))
 }
 
-/// The error that an answer with this status tells.
+/// The error of an answer with this status.
 fn refused(endpoint: &Endpoint, status: u16, body: &[u8]) -> CallError {
     /// How etcd words an error: `error` up to 3.5, `message` since.
     #[derive(Deserialize)]

@@ -29,12 +29,12 @@ pub struct KeyValue {
     pub lease: i64,
 }
 
-/// One key, or all that begin alike.
+/// One key, or all keys with a prefix.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Keys {
     /// This key.
     One(Vec<u8>),
-    /// All keys that begin so.
+    /// All keys with this prefix.
     Prefix(Vec<u8>),
 }
 
@@ -63,7 +63,7 @@ fn after_prefix(prefix: &[u8]) -> Vec<u8> {
     vec![0]
 }
 
-/// What a range had at a revision.
+/// The contents of a range at a revision.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct Range {
     /// The store's revision.
@@ -74,7 +74,7 @@ pub struct Range {
     pub kvs: Vec<KeyValue>,
 }
 
-/// A condition of a transaction: this key has exactly that.
+/// A condition of a transaction on a key's revision.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Compare {
     /// The revision that created the key; 0 if there is no such key.
@@ -128,16 +128,16 @@ impl Operation {
     }
 }
 
-/// What [`Client::replace`] came to.
+/// The result of [`Client::replace`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Replaced {
     /// The value is stored since this revision.
     Stored(i64),
-    /// The key was changed by somebody else, and has this now.
+    /// Another client has changed the key; its present value.
     Other(Option<KeyValue>),
 }
 
-/// What a transaction came to.
+/// The result of a transaction.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub struct Txn {
     /// Whether all conditions held.
@@ -170,12 +170,12 @@ impl Client {
         self.call("/v3/kv/range", &keys.fields())
     }
 
-    /// Stores a value in the place of the one of revision `replaces`; 0 for no value.
+    /// Replaces the value of revision `replaces`; 0: there is no value.
     ///
     /// # Errors
     ///
-    /// No endpoint answered in time, or etcd refused. The value may be stored nevertheless, but
-    /// never in the place of a later one.
+    /// No endpoint answered in time, or etcd refused. The value may be stored nevertheless, but it
+    /// never replaces a later one.
     pub fn replace(
         &self,
         key: &[u8],
@@ -202,12 +202,12 @@ impl Client {
         })
     }
 
-    /// Does `then` if all conditions hold, else `otherwise`, at once.
+    /// Does `then` if all conditions hold, or else `otherwise`, atomically.
     ///
     /// # Errors
     ///
-    /// No endpoint answered in time, or etcd refused. It may be done nevertheless. Where it was
-    /// done and the answer was lost, the next endpoint finds conditions that do not hold.
+    /// No endpoint answered in time, or etcd refused. It may be done nevertheless. If it was done
+    /// and the answer was lost, the conditions do not hold at the next endpoint.
     pub fn txn(
         &self,
         conditions: &[Compare],

@@ -1,4 +1,4 @@
-//! Leases: keys that vanish when their owner does.
+//! Leases: etcd removes the keys of an owner that is gone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,9 +20,9 @@ struct Granted {
 }
 
 impl Client {
-    /// A new lease that lasts at least so long, in whole seconds, without being kept alive. etcd
-    /// grants at least 1.5 times its election timeout, and starts each lease anew when its leader
-    /// changes.
+    /// A new lease that lasts at least this long, in whole seconds, without being kept alive. etcd
+    /// grants at least 1.5 times its election timeout, and starts each lease's time again when its
+    /// leader changes.
     ///
     /// # Errors
     ///
@@ -41,7 +41,7 @@ impl Client {
         }
     }
 
-    /// Starts a lease's time anew. Returns whether etcd has such a lease.
+    /// Starts a lease's time again. Returns whether etcd has such a lease.
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ impl Client {
     }
 }
 
-/// A lease that is granted anew as often as it is lost.
+/// A lease that is renewed, and granted again when it is lost.
 #[derive(Debug)]
 pub(crate) struct Lease {
     pub(crate) client: Arc<Client>,

@@ -1,8 +1,9 @@
 //! etcd, version 3.4 or later, by its JSON gateway: plain HTTP/1.1 instead of gRPC.
 //!
 //! [`Client`] asks one endpoint after the other until one answers or the call's deadline is over.
-//! So a call may reach etcd twice, and a member that was stopped may serve it much later. What must
-//! not be undone by that is a transaction that compares revisions, as [`Client::replace`] is.
+//! So a call may reach etcd twice, and a member that was stopped may serve it much later. So
+//! changes that must not be repeated are transactions that compare revisions, like
+//! [`Client::replace`].
 #![forbid(unsafe_code)]
 
 mod error;

@@ -107,15 +107,15 @@ impl Default for Limits {
     }
 }
 
-/// All that a client must be told.
+/// A client's settings.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Settings {
     /// etcd's members, in the order of preference.
     pub endpoints: Vec<Endpoint>,
-    /// As whom the client works; `None` for an etcd without authentication. Users by certificates
-    /// do not reach the gateway.
+    /// The client's user; `None` for an etcd without authentication. Users by certificates do not
+    /// reach the gateway.
     pub credentials: Option<Credentials>,
-    /// For endpoints by `https`.
+    /// For `https` endpoints.
     pub tls: Option<TlsFiles>,
     /// How long it waits.
     pub limits: Limits,

@@ -1,4 +1,4 @@
-//! Watches: what changes in a range of keys, as it changes.
+//! Watches: the changes in a range of keys, as they happen.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
@@ -29,7 +29,7 @@ pub enum Change {
 /// The contents of one message of a watch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Changes {
-    /// All changes up to this revision have been told.
+    /// All changes up to this revision have come.
     pub revision: i64,
     /// The changes, the oldest first.
     pub changes: Vec<Change>,
@@ -43,11 +43,10 @@ pub struct Watch {
     pub(crate) began: i64,
 }
 
-/// Why a watch tells no more.
+/// Why a watch has ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WatchEnd {
-    /// etcd has compacted revisions that the watch was to tell of. Read the range, and watch from
-    /// there.
+    /// etcd has compacted revisions that the watch asked for. Read the range, and watch from there.
     Compacted,
     /// Nothing came in [`crate::Limits::quiet`], or the connection broke.
     Broken(CallError),
@@ -196,8 +195,8 @@ impl Watch {
         CallError::new(failure, &self.endpoint, reason)
     }
 
-    /// The error of a watch that etcd cancels: 3.4 answers so where it has no right to the keys,
-    /// and where it does not know the token.
+    /// The error of a watch that etcd cancels: 3.4 answers so if the user has no right to the keys,
+    /// and if it does not know the token.
     fn refused(&self, reason: &str) -> CallError {
         let code = match reason.contains("permission denied") {
             true => code::PERMISSION_DENIED,

@@ -200,7 +200,7 @@ impl Stage {
     /// Drains the node: it gets no buckets from now on.
     ///
     /// # Errors
-    /// etcd does not accept the operator's wish.
+    /// etcd does not accept the change.
     pub(crate) fn drain(&self, node: NodeId) -> Result<()> {
         self.keys.borrow_mut().change(&OperatorChange::Drain(node))
     }

@@ -30,7 +30,7 @@ const PKCS8: [u8; 16] = [
     0x30, 0x2e, 2, 1, 0, 0x30, 5, 6, 3, 0x2b, 0x65, 0x70, 4, 0x22, 4, 0x20,
 ];
 
-/// The settings of both sides. Each side shows the first key, and believes both.
+/// The settings of both sides. Each side shows the first key, and accepts both.
 pub(super) fn configs(keys: &Keys) -> Result<(ClientConfig, ServerConfig), Error> {
     let provider = Arc::new(ring::default_provider());
     let client = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -59,7 +59,7 @@ fn certified(key: &Key, side: &[u8]) -> Result<Arc<CertifiedKey>, Error> {
     Ok(Arc::new(CertifiedKey::new(vec![public], pair)))
 }
 
-/// Believes the other side if it has one of these keys.
+/// Accepts the other side if it has one of these keys.
 #[derive(Debug)]
 struct AcceptedKeys {
     keys: Vec<Vec<u8>>,

@@ -73,7 +73,7 @@ fn a_port_without_beacons_is_named_while_there_is_no_traffic() {
     .unwrap();
 }
 
-/// A frame of somebody who does not know the cluster's key.
+/// A frame that was made without the cluster's key.
 fn own(sequence: u64, kind: Kind) -> [u8; 60] {
     let frame = InLine {
         kind,

@@ -160,7 +160,7 @@ fn a_node_of_an_earlier_build_is_taken_over_without_a_loss() {
         let done = stage.run(0, &["-i", MONITOR, "--detach"])?;
         ensure!(done.status.success(), "{done:?}");
         victims.ensure_unchanged()?;
-        // What has the names of links is nobody's, and stays.
+        // Other objects with the names of links stay.
         for name in ["x", "4294967295"] {
             let _ = fs::remove_file(old.pins.join(name));
         }

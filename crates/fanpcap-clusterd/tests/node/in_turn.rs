@@ -68,7 +68,7 @@ fn nodes_change_hands_at_one_packet() {
     .unwrap();
 }
 
-/// How often the goal of a topology began at a node with the update in the stream.
+/// How often a change began at a node with the update in the stream.
 fn begun(stage: &Stage, node: usize) -> usize {
     stage
         .said(node)

@@ -226,7 +226,7 @@ fn certificates_guard_the_records_and_are_read_anew_after_sighup() {
         stage.await_said(0, "loaded topology")?;
         stage.send(0..500)?;
         analyzer.await_delivered(500)?;
-        // The node's next life has a certificate of somebody else's.
+        // After its restart the node has a stranger's certificate.
         stage.kill(0)?;
         certify(&stage, "other")?;
         stage.start(0)?;

@@ -74,7 +74,7 @@ impl Line {
         nodes.iter().find(|it| it["node"] == node)?["verdict"].as_str()
     }
 
-    /// A count of a node that lives.
+    /// A count of a live node.
     pub(crate) fn of_node(&self, node: &str, name: &str) -> Option<i64> {
         let nodes = self.0["nodes"].as_array()?;
         nodes.iter().find(|it| it["node"] == node)?[name].as_i64()

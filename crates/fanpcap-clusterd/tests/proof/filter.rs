@@ -52,7 +52,7 @@ fn replace(stage: &mut Stage) -> Result<()> {
     stage.await_owners(&[0, 1, 2]).map(drop)
 }
 
-/// How often each packet was captured, when all are in the books: each was captured or filtered.
+/// How often each packet was captured, when all are accounted for: each was captured or filtered.
 fn each(stage: &Stage) -> Result<(Line, Vec<u64>)> {
     let line = stage.await_rest()?;
     let node_reports = await_for("all packets in tcpdumps and metrics", PATIENCE, || {

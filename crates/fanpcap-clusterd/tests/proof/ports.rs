@@ -68,8 +68,8 @@ mod long {
         .unwrap();
     }
 
-    /// What the port of another link shows are packets that nobody else sees: those of a few flows,
-    /// so that they are in few buckets, however fast each link is.
+    /// What the port of another link shows are packets that no other node sees: those of a few
+    /// flows, so that they are in few buckets, however fast each link is.
     #[test]
     #[ignore = "needs root: namespaces, XDP"]
     fn a_wrong_port_is_named() {

@@ -102,8 +102,8 @@ impl Stage {
         stage.await_line("all nodes' reports", |line| {
             (0..3).all(|node| line.verdict(&id(node)).is_some())
         })?;
-        // What passes until the second report of each is known within a span only: if the node
-        // that the ledger begins with died, nobody would know more.
+        // What passes until the second report of each is known within a span only: if the node that
+        // the ledger begins with died, this would stay uncertain.
         stage.await_rest()?;
         Ok(stage)
     }

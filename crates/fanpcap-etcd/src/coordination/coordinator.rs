@@ -20,7 +20,7 @@ use crate::lease::Lease;
 /// A pause after a call that failed.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What the threads tell.
+/// A message of the threads.
 #[derive(PartialEq)]
 enum CoordinatorMessage {
     Keys(CopyOfKeys),
@@ -41,7 +41,7 @@ struct Term {
 pub struct CoordinatorLink {
     client: Arc<Client>,
     names: Names,
-    /// What the settings want. What the operator wants is in etcd.
+    /// The settings' part; the operator's changes are in etcd.
     desired: DesiredState,
     news: Receiver<CoordinatorMessage>,
     keeper: Option<(Sender<()>, JoinHandle<()>)>,
@@ -54,8 +54,8 @@ pub struct CoordinatorLink {
 }
 
 impl CoordinatorLink {
-    /// Starts the threads. `value` says who the coordinator is, for who looks at the election;
-    /// `desired` are those of the settings.
+    /// Starts the threads. `value` names the coordinator, for commands that read the election;
+    /// `desired` comes from the settings.
     pub fn start(
         client: Arc<Client>,
         names: Names,
@@ -97,7 +97,7 @@ impl CoordinatorLink {
         }
     }
 
-    /// Waits at most `wait` for news, and returns the present view.
+    /// Waits at most `wait` for changes, and returns the present view.
     ///
     /// # Errors
     ///
@@ -154,7 +154,7 @@ impl CoordinatorLink {
     ///
     /// # Errors
     ///
-    /// [`WriteError`]. Nothing is written then, but for [`WriteError::Unknown`].
+    /// [`WriteError`]. Then nothing was written, except perhaps with [`WriteError::Unknown`].
     pub fn write(
         &mut self,
         topology: &Topology,
@@ -233,7 +233,7 @@ pub fn look(
 struct Candidacy {
     lease: Lease,
     election: String,
-    /// What the coordinator's key holds: who it is.
+    /// The value of the coordinator's key: its name.
     value: Vec<u8>,
 }
 
@@ -249,7 +249,7 @@ impl Candidacy {
                     let _ = self.lease.id.map(|id| self.lease.client.revoke(id));
                     return;
                 }
-                // The caller is gone without a word, as if it had died.
+                // The caller is gone without resigning.
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             let begun = Instant::now();
@@ -267,8 +267,8 @@ impl Candidacy {
         }
     }
 
-    /// Keeps the lease alive. Stands again where the lease was lost, or somebody has deleted the
-    /// coordinator's key.
+    /// Keeps the lease alive. Becomes a candidate again if the lease was lost or the coordinator's
+    /// key was deleted.
     fn round(&mut self) -> Result<Term, CallError> {
         let until = Instant::now() + self.lease.ttl;
         let (lease, _) = self.lease.keep()?;

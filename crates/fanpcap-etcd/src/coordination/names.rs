@@ -23,17 +23,17 @@ impl Names {
         Keys::Prefix(self.prefix.clone().into_bytes())
     }
 
-    /// What a node says of itself.
+    /// A node's announcement.
     pub fn node(&self, node: NodeId) -> Vec<u8> {
         format!("{}nodes/{node}", self.prefix).into_bytes()
     }
 
-    /// All nodes, and what machines say that have the id of another.
+    /// All nodes, and machines that have the id of another one.
     pub(super) fn nodes(&self) -> Keys {
         Keys::Prefix(format!("{}nodes/", self.prefix).into_bytes())
     }
 
-    /// What a machine says of itself whose id another machine has.
+    /// The announcement of a machine whose id another machine has.
     pub(super) fn clone_of(&self, node: NodeId, boot: u64) -> Vec<u8> {
         format!("{}nodes/{node}/{boot:016x}", self.prefix).into_bytes()
     }
@@ -46,7 +46,7 @@ impl Names {
         before.count() >= NODES
     }
 
-    /// Which topology a node captures by.
+    /// The topology that a node captures by.
     pub fn ack(&self, node: NodeId) -> Vec<u8> {
         format!("{}ack/{node}", self.prefix).into_bytes()
     }
@@ -61,7 +61,7 @@ impl Names {
         format!("{}topology", self.prefix).into_bytes()
     }
 
-    /// What the operator wants.
+    /// The operator's changes.
     pub fn desired(&self) -> Vec<u8> {
         format!("{}desired", self.prefix).into_bytes()
     }

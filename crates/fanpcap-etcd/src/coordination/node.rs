@@ -18,8 +18,8 @@ use crate::kv::Keys;
 /// A pause after a call that failed.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// How many times its lease's life a node waits for its own id. Its key of before a reboot lasts
-/// that long: etcd starts each lease anew when its leader changes.
+/// How many times its lease's duration a node waits for its own id. Its key from before a reboot
+/// may last that long: etcd starts each lease's time again when its leader changes.
 const PATIENCE: u32 = 3;
 
 /// A node's connection with its cluster.
@@ -30,18 +30,18 @@ pub struct NodeLink {
     orders: Sender<Order>,
     news: Receiver<NodeMessage>,
     has_reached: bool,
-    /// The last refusal. It is told once.
+    /// The last refusal, which was reported.
     denied: Option<String>,
 }
 
-/// What the caller wants.
+/// A command of the caller.
 #[derive(Debug)]
 enum Order {
     Announce(Announcement),
     Acknowledge(Revision),
 }
 
-/// What the threads tell.
+/// A message of the threads.
 type NodeMessage = Result<NodeEvent, CallError>;
 
 impl NodeLink {
@@ -72,7 +72,7 @@ impl NodeLink {
         }
     }
 
-    /// Sets what the node says of itself.
+    /// Sets the node's announcement.
     pub fn announce(&self, announcement: Announcement) {
         // A thread that panicked makes `poll` wait for ever, as an etcd that is out of reach.
         let _ = self.orders.send(Order::Announce(announcement));
@@ -83,12 +83,12 @@ impl NodeLink {
         let _ = self.orders.send(Order::Acknowledge(revision));
     }
 
-    /// Waits at most `wait` for news, and returns them, the oldest first.
+    /// Waits at most `wait` for events, and returns them, the oldest first.
     ///
     /// # Errors
     ///
     /// etcd refused, and never was in reach before: a password, a certificate, a permission. Later
-    /// refusals are news ([`NodeEvent::Denied`]), as nodes are fail-static.
+    /// refusals are events ([`NodeEvent::Denied`]), because nodes are fail-static.
     pub fn poll(&mut self, wait: Duration) -> Result<Vec<NodeEvent>, CallError> {
         let mut events = Vec::new();
         let first = self.news.recv_timeout(wait);
@@ -162,7 +162,8 @@ impl Keeper {
                 if standing != RegistrationState::Silent {
                     self.tell_reach(true);
                     self.judge(standing);
-                    // For who looks at the cluster. Whether it is stored does not matter here.
+                    // This is for commands that show the cluster. Whether it is stored does not
+                    // matter here.
                     let _ = self.registration.note_clone(self.refusal);
                 }
                 return self.ttl * 3 / 10;
@@ -211,7 +212,7 @@ impl Keeper {
     }
 
     fn tell(&self, news: NodeMessage) {
-        // A caller that is gone wants no news.
+        // The caller may be gone.
         let _ = self.outbox.send(news);
     }
 
@@ -245,8 +246,8 @@ impl Keeper {
     }
 }
 
-/// The event of a topology. Bytes that are none, as those of a later version, change nothing, but
-/// the operator is told.
+/// The event of a topology. Unreadable bytes, for example of a later version, change nothing, but
+/// the operator gets a message.
 fn topology_event(revision: i64, value: &[u8]) -> Option<NodeEvent> {
     let revision = Revision(u64::try_from(revision).ok()?);
     Some(match Topology::decode(value) {

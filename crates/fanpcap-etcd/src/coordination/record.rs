@@ -1,7 +1,7 @@
-//! What the cluster's values hold: JSON, so that `etcdctl get` shows it.
+//! The values of the cluster's keys: JSON, so that `etcdctl get` shows them.
 //!
 //! Versions of fanpcap share a cluster. Fields that a later one adds are skipped, and kept where a
-//! value is changed; a field that is added here must have a default, for values of before.
+//! value is changed; a field that is added here must have a default, for earlier values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -23,13 +23,13 @@ const VALUE: usize = 16 << 10;
 /// commands make no more than half as many.
 const MOST: usize = 2 * NODES;
 
-/// How often a change is tried again that somebody else was faster than.
+/// How often a change is tried again if another client was faster.
 const TRIES: usize = 32;
 
 /// A node's value.
 #[derive(Serialize, Deserialize)]
 struct NodeRecord {
-    /// 16 hexadecimal digits: a 64-bit number is none that all readers of JSON can hold.
+    /// 16 hexadecimal digits: not all readers of JSON can read 64-bit numbers.
     boot: String,
     weight: u16,
     address: SocketAddr,
@@ -53,7 +53,7 @@ impl NodeRecord {
     }
 }
 
-/// The value that stands for an announcement.
+/// An announcement as a value.
 pub(super) fn node(announcement: &Announcement) -> Vec<u8> {
     let setup = announcement.setup;
     let record = NodeRecord {
@@ -67,7 +67,7 @@ pub(super) fn node(announcement: &Announcement) -> Vec<u8> {
     serde_json::to_vec(&record).unwrap_or_default()
 }
 
-/// The announcement that a node's value stands for.
+/// Reads an announcement from a node's value.
 pub(super) fn announcement(node: NodeId, value: &[u8]) -> Option<Announcement> {
     let record: NodeRecord = read(value)?;
     Some(Announcement {
@@ -79,12 +79,12 @@ pub(super) fn announcement(node: NodeId, value: &[u8]) -> Option<Announcement> {
     })
 }
 
-/// The value that stands for an acknowledged revision.
+/// An acknowledged revision as a value.
 pub(super) fn ack(revision: Revision) -> Vec<u8> {
     revision.0.to_string().into_bytes()
 }
 
-/// The revision that a value stands for.
+/// Reads an acknowledged revision from a value.
 pub(super) fn acknowledged(value: &[u8]) -> Option<Revision> {
     read(value).map(Revision)
 }
@@ -99,9 +99,9 @@ fn read<'a, T: Deserialize<'a>>(value: &'a [u8]) -> Option<T> {
 /// What the operator changes of a running cluster.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Desired {
-    /// Nodes that are to have no buckets.
+    /// Nodes that get no buckets.
     pub drained: BTreeSet<NodeId>,
-    /// Weights that count in the place of what nodes say.
+    /// Weights that replace the ones that nodes announce.
     pub weights: BTreeMap<NodeId, u16>,
     /// Fields of a later version, which a change keeps.
     others: Map<String, Value>,
@@ -118,7 +118,7 @@ struct DesiredRecord {
 }
 
 impl Desired {
-    /// Reads what the operator wants, and its mod revision; 0 where nothing was wanted so far.
+    /// Reads the operator's changes and their mod revision; 0 if there were none so far.
     ///
     /// # Errors
     ///
@@ -135,8 +135,8 @@ impl Desired {
         Ok((desired, kv.mod_revision))
     }
 
-    /// Changes what the operator wants, and returns it. `change` may be called again, when somebody
-    /// else has changed the same in the meantime.
+    /// Changes the operator's changes by `change`, and returns them. If another client was faster,
+    /// `change` is called again.
     ///
     /// # Errors
     ///
@@ -163,7 +163,7 @@ impl Desired {
         Err(CallError::new(Failure::Unreachable, key, reason))
     }
 
-    /// The value that stands for it.
+    /// The changes as a value.
     fn to_value(&self) -> Vec<u8> {
         let weights = self.weights.iter();
         let record = DesiredRecord {
@@ -176,7 +176,7 @@ impl Desired {
         serde_json::to_vec(&record).unwrap_or_default()
     }
 
-    /// What a value stands for; `None` for one that is not readable, or of too many nodes.
+    /// Reads the changes from a value; `None` if it is not readable or has too many nodes.
     pub(super) fn from_value(value: &[u8]) -> Option<Self> {
         let record: DesiredRecord = read(value)?;
         let node = |text: &str| u32::from_str_radix(text, 16).ok().map(NodeId);
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn an_earlier_version_reads_what_it_knows() {
-        // As an earlier version has written it, without what is newer.
+        // As an earlier version has written it, without newer fields.
         for (value, drained, weights) in [
             ("{}", 0, 0),
             ("{\"drained\":[\"1\"]}", 1, 0),

@@ -1,4 +1,4 @@
-//! A node's keys in etcd: its lease, what it says of itself, what it acknowledged.
+//! A node's keys in etcd: its lease, its announcement, its acknowledgement.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::error::CallError;
 use crate::kv::{Keys, Operation, Replaced};
 use crate::lease::Lease;
 
-/// Every this many rounds, the node's key is checked: somebody may have deleted it.
+/// Every this many rounds, the node's key is checked, because it may have been deleted.
 const LOOK: u32 = 10;
 
 /// How often one round tries to replace a key that others change.
@@ -21,17 +21,17 @@ const TRIES: usize = 4;
 /// Whether the node is in the cluster.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RegistrationState {
-    /// It has said nothing of itself so far.
+    /// It has not announced itself yet.
     Silent,
     /// Its key is in etcd.
     In,
     /// Its key is in etcd, and as many nodes as a cluster can have came before it.
     Outside,
-    /// Another machine has its id, for at least so long.
+    /// Another machine has its id, for at least this long.
     Taken(Duration),
 }
 
-/// What a node has in etcd, brought up to date a round at a time.
+/// A node's keys in etcd. Each round brings them up to date.
 #[derive(Debug)]
 pub(super) struct Registration {
     lease: Lease,
@@ -41,7 +41,7 @@ pub(super) struct Registration {
     rounds: u32,
     taken_since: Option<Instant>,
     is_outside: bool,
-    /// Whether the node has left a key that says that its id is taken.
+    /// Whether the node has stored a key that says that its id is taken.
     has_noted: bool,
 }
 
@@ -89,13 +89,13 @@ impl Registration {
         }
     }
 
-    /// Sets what the node says of itself.
+    /// Sets the node's announcement.
     pub(super) fn announce(&mut self, announcement: Announcement) {
         self.said.wanted = Some(announcement);
     }
 
-    /// Sets the newest topology that the node captures by. It is stored anew, because the data may
-    /// be those of a backup.
+    /// Sets the newest topology that the node captures by. It is stored again, because etcd may
+    /// have been restored from a backup.
     pub(super) fn acknowledge(&mut self, revision: Revision) {
         self.acked.wanted = Some(revision);
         self.acked.stored = None;

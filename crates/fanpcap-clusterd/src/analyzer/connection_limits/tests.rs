@@ -1,4 +1,4 @@
-//! Who goes when places are short.
+//! Which connection is displaced when slots are short.
 
 use std::thread;
 use std::time::Duration;
@@ -13,7 +13,7 @@ fn text(ip: &str) -> SocketAddr {
     at(ip.parse::<IpAddr>().unwrap())
 }
 
-/// Takes places for silent connections until all are taken.
+/// Takes slots for silent connections until all are taken.
 fn fill(
     connection_limits: &ConnectionLimits,
     mut from: impl FnMut(u32) -> SocketAddr,
@@ -95,7 +95,7 @@ fn whoever_has_a_site_of_ipv6_displaces_itself() {
     assert_eq!(node.prove(), Ok(None));
 }
 
-/// A place for a connection that has proven to be a node's.
+/// A slot for a connection that has proven to be a node's.
 fn proven(connection_limits: &ConnectionLimits, from: SocketAddr) -> ConnectionSlot {
     let (mut slot, _) = connection_limits.take(from, || {});
     slot.prove().unwrap();

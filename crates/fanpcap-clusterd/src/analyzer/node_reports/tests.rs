@@ -30,7 +30,7 @@ fn head(node: u32, kind: Kind) -> Head {
     }
 }
 
-/// An analyzer's books, and the analyzer.
+/// An analyzer, and its nodes' reports.
 struct Both {
     node_reports: NodeReports,
     analyzer: Analyzer,
@@ -207,7 +207,7 @@ fn an_analyzer_that_comes_late_loses_nothing_of_before_when_a_node_dies() {
     let account = both.node_reports.account();
     assert_eq!(account.since, BEGIN);
     assert_eq!(account.nodes.len(), 1);
-    // It began amid packets: within those of a report or two nobody knows what was before it.
+    // It began amid packets: the packets of one or two reports may have come before it.
     let total = account.total;
     let holds = |span: Span, truth: i64| span.least <= truth && truth <= span.most;
     assert!(holds(total.offered, 8 * 95), "{total:?}");
@@ -400,7 +400,7 @@ fn a_node_with_a_wrong_clock_is_named_and_counted_all_the_same() {
 }
 
 /// Node 1 captures all, and its agent is killed after five seconds with three records of each
-/// bucket in its hands. Later the node dies.
+/// bucket not sent yet. Later the node dies.
 fn killed_agent(age: u64) -> Both {
     let mut both = Both::new(Part::WHOLE);
     let age = i64::try_from(age).unwrap();
@@ -434,7 +434,7 @@ fn killed_agent(age: u64) -> Both {
             _ => {}
         }
         match seconds {
-            // While packets come nobody knows: the next ones may be on their way.
+            // While packets come this is unknown: the next ones may be on their way.
             0..=9 => assert_eq!(both.export(1), (0, 0), "after {seconds} s"),
             11.. => assert_eq!(both.export(1), (24, 24), "after {seconds} s"),
             10 => {}

@@ -1,4 +1,4 @@
-//! Connections of strangers end, and leave places to nodes.
+//! Connections of strangers end, and leave slots to nodes.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -107,8 +107,8 @@ fn joins(
     begun.elapsed()
 }
 
-/// Connections of strangers, at the address that the nodes have too, keep no node away. It is
-/// counted that places are short.
+/// Connections of strangers, at the address that the nodes have too, keep no node away. A counter
+/// shows that slots are short.
 fn nodes_join_beside(strangers: u32, say: fn(&mut TcpStream)) {
     let listen = free_address();
     let keyring = keyring();

@@ -48,7 +48,7 @@ impl Authority {
         ));
     }
 
-    /// A ring with this certificate.
+    /// A keyring with this certificate.
     fn ring(&self, name: &str) -> Arc<Keyring> {
         let ring = ring(None);
         self.put(&ring, name);

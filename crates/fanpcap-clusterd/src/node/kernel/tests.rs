@@ -54,14 +54,14 @@ fn a_mark_is_given_once() {
             .prepare(&assignment(1), &target)?
             .context("prepared")?;
         let before = mark(&kernel);
-        // The update comes when the next orders have drawn their mark.
+        // The update comes when the next assignment has its mark.
         let drawn = kernel.next_mark();
         update(&kernel, 5);
         assert_ne!(mark(&kernel), drawn);
         assert_eq!(mark(&kernel), before, "taken back");
         kernel.load(&assignment(2))?;
         assert_eq!(kernel.revision(), Some(Revision(2)));
-        // It comes before they draw one.
+        // The update comes before the next assignment has its mark.
         let second = kernel
             .prepare(&assignment(3), &target)?
             .context("prepared")?;
@@ -88,7 +88,7 @@ fn a_mark_is_given_once() {
     .unwrap();
 }
 
-/// Orders with a filter that passes all packets, or none.
+/// An assignment with a filter that passes all packets, or none.
 fn filtered(revision: u64, keep: u32) -> Assignment {
     let filter = Filter {
         text: keep.to_string(),
