@@ -232,7 +232,8 @@ impl DevicePins {
         state_name(self.ifindex)
     }
 
-    /// Removes the lock, after [`DevicePins::remove`], and the BPF file system with the last device.
+    /// Removes the lock, after [`DevicePins::remove`], and with the last device the BPF file
+    /// system.
     pub(crate) fn end(mut self) -> Result<()> {
         self.is_over = true;
         let turn = turn()?;

@@ -106,7 +106,7 @@ fn key(arguments: &Arguments) -> Result<Key> {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let seed = RandomState::new().hash_one("twins");
+    let seed = RandomState::new().hash_one("duplicates");
     let window = arguments.window.saturating_mul(1_000_000);
     let compared = ComparedPackets::of(key(arguments)?, &arguments.moved, window);
     if compared.only.as_ref().is_some_and(Vec::is_empty) {

@@ -104,7 +104,7 @@ fn notes(status: &ClusterStatus) -> Vec<String> {
     let gone = named.into_iter().filter(|node| !is_here(node));
     let gone = gone.map(|node| {
         format!(
-            "node {node} is not in the cluster, and an earlier wish stands for it: undo it by \
+            "node {node} is not in the cluster, and an earlier command still holds for it: undo it by \
              'fanpcap cluster drain {node} --undo' or 'fanpcap cluster weight {node}'"
         )
     });

@@ -80,7 +80,7 @@ fn change(stage: &Stage, words: &[&str]) -> Result<std::process::Child> {
     let log = fs::File::options()
         .create(true)
         .append(true)
-        .open(stage.scratch.file("wishes"))?;
+        .open(stage.scratch.file("changes"))?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_fanpcap-cluster"));
     command.args(["cluster", "drain"]).args(words);
     command
@@ -90,5 +90,5 @@ fn change(stage: &Stage, words: &[&str]) -> Result<std::process::Child> {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(log);
-    command.spawn().context("the wish")
+    command.spawn().context("the change")
 }

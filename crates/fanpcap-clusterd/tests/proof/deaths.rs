@@ -116,7 +116,7 @@ fn dead_machine(engine: Engine, more: &str) -> Result<()> {
     let took = stage.await_new_owners(1)?.duration_since(killed);
     thread::sleep(BEFORE);
     stage.rest()?;
-    println!("{engine:?}: heirs after {took:?}");
+    println!("{engine:?}: new owners after {took:?}");
     let (_, truth) = assert_accounted(&stage)?;
     ensure!(truth.missed > 0, "the dead node had packets");
     Ok(())

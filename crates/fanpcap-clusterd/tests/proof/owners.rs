@@ -76,7 +76,7 @@ impl Stage {
     /// Waits until a node has no buckets any more, or gives them away. Returns when that was seen.
     pub(crate) fn await_new_owners(&self, node: usize) -> Result<Instant> {
         let id = id(node);
-        await_for("heirs", PATIENCE, || {
+        await_for("new owners", PATIENCE, || {
             thread::sleep(LOOK);
             let Ok(status) = self.ask(&["status", "--json"]) else {
                 return Ok(None);

@@ -204,7 +204,7 @@ fn what_the_operator_wants_is_seen_and_never_lost() -> Result<()> {
         Desired::change(&client, &names(), |desired| {
             desired.weights.insert(NODE, 9);
         })?;
-        await_view(&mut leader, "the wishes", |view| {
+        await_view(&mut leader, "the changes", |view| {
             view.desired.drained.len() == 4 && view.desired.weights.get(&NODE) == Some(&9)
         })?;
         ensure!(

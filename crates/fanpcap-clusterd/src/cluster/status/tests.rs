@@ -80,7 +80,7 @@ something is wrong
 node 00000002 is silent and has buckets: if it is dead, their packets are missed, and 'fanpcap \
 cluster drain 00000002' gives them to the others
 
-node 00000009 is not in the cluster, and an earlier wish stands for it: undo it by 'fanpcap \
+node 00000009 is not in the cluster, and an earlier command still holds for it: undo it by 'fanpcap \
 cluster drain 00000009 --undo' or 'fanpcap cluster weight 00000009'
 ";
     assert_eq!(table("lab", &status()), expected);

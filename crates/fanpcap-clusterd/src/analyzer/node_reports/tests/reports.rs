@@ -55,7 +55,7 @@ fn nodes_whose_reports_lack_are_known() {
         let ages = both.node_reports.ages(BEGIN + seconds * SECOND).into_iter();
         ages.map(|(node, age)| (node.0, age / SECOND)).collect()
     };
-    // Node 1 never reports; node 2 until 9 s, and node 3, which has no seat, until 4 s.
+    // Node 1 never reports; node 2 until 9 s, and node 3, which is not in the topology, until 4 s.
     for seconds in 0..40 {
         let at = Report8 {
             seconds,
