@@ -92,7 +92,7 @@ impl Reloader {
         match self.read() {
             Ok(conf) => {
                 (self.say)(
-                    "keys and certificates were read anew; other settings count after a restart",
+                    "keys and certificates were read again; other settings take effect after a restart",
                 );
                 Some(conf)
             }

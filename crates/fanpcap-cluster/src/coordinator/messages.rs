@@ -60,11 +60,11 @@ impl fmt::Display for Condition {
             ),
             Self::HeldDown(node) => write!(f, "node {node} waits for its hold-down"),
             Self::Nobody => write!(f, "no node is alive that has a weight: nothing changes"),
-            Self::Full(count) => write!(f, "{count} nodes have no place: the cluster is full"),
+            Self::Full(count) => write!(f, "{count} nodes have no slot: the cluster is full"),
             Self::BadTopology(error) => {
                 write!(
                     f,
-                    "the stored topology is no good, nothing changes: {error}"
+                    "the stored topology is not valid, so nothing changes: {error}"
                 )
             }
         }

@@ -121,8 +121,8 @@ impl AnalyzerLoop {
                 match Part::of(self.listen, &topology.analyzers) {
                     Some(part) => self.account_for(part),
                     None => streams::note(&format!(
-                        "fanpcap analyzer: {} is none of the analyzers of topology {revision}: \
-                         it accounts for the buckets that it had\n",
+                        "fanpcap analyzer: {} is not among the analyzers of topology {revision}: \
+                         it still accounts for the buckets that it had\n",
                         self.listen
                     )),
                 }
@@ -145,7 +145,9 @@ impl AnalyzerLoop {
         let now = self.clock.now();
         if self.node_reports.follow(part, &self.analyzer, now) {
             self.analyzer.count_from(now);
-            streams::note("fanpcap analyzer: other buckets are its: the accounts begin anew\n");
+            streams::note(
+                "fanpcap analyzer: it now accounts for other buckets: the account begins again\n",
+            );
         }
     }
 

@@ -66,7 +66,7 @@ pub(super) const DICAP_HEADERS: ExtraCounter = counter(
 pub(super) const DICAP_REFUSED: ExtraCounter = counter(
     "dicap_refused",
     "fanpcap_analyzer_dicap_refused_datagrams_total",
-    "Datagrams that are none of DiCAP's, or that come from an address of no node.",
+    "Datagrams that do not have DiCAP's format, or whose sender's address is no node's.",
 );
 pub(super) const DICAP_DROPPED: ExtraCounter = counter(
     "dicap_dropped",

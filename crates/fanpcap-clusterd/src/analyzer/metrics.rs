@@ -86,7 +86,7 @@ impl Metrics {
             let apart = Duration::from_nanos(apart).as_secs_f64();
             family(
                 "fanpcap_analyzer_nodes_apart_seconds",
-                "How far nodes were apart when they saw the same beacon.",
+                "The longest time between two nodes' sightings of the same beacon.",
                 Kind::Gauge,
                 &self.cluster,
                 Number::Seconds(apart),
@@ -134,19 +134,19 @@ impl Metrics {
             },
             Family {
                 name: "fanpcap_analyzer_node_mirror_lost_packets",
-                help: "Packets that the node's port did not give it, when all was at rest last.",
+                help: "Packets that the node's port did not give it, when traffic last stopped.",
                 kind: Kind::Gauge,
                 samples: each(&|it| Number::Signed(it.mirror)),
             },
             Family {
                 name: "fanpcap_analyzer_node_captured_packets_total",
-                help: "Packets that the node captured, as it says.",
+                help: "Packets that the node captured, according to its reports.",
                 kind: Kind::Counter,
                 samples: each(&|it| Number::Whole(it.captured)),
             },
             Family {
                 name: "fanpcap_analyzer_node_ring_lost_packets_total",
-                help: "Packets of the node that found its ring full, as it says.",
+                help: "Packets of the node that found its ring full, according to its reports.",
                 kind: Kind::Counter,
                 samples: each(&|it| Number::Whole(it.ring)),
             },
@@ -256,7 +256,7 @@ fn outcomes(status: &Status) -> [Metric; 9] {
         ),
         (
             "fanpcap_analyzer_delivered_packets_total",
-            "Packets that were given out, each once.",
+            "Packets that were delivered, each once.",
             counters.delivered,
         ),
         (
@@ -281,7 +281,7 @@ fn outcomes(status: &Status) -> [Metric; 9] {
         ),
         (
             "fanpcap_analyzer_late_records_total",
-            "Records that came too late to stand in order.",
+            "Records that came too late to be delivered in order.",
             counters.late,
         ),
         (

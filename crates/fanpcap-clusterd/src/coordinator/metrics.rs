@@ -105,7 +105,7 @@ impl Metrics {
 fn leads(view: &View) -> Metric {
     (
         "fanpcap_coordinator_leads",
-        "1 while this coordinator leads. Only then it tells of nodes.",
+        "1 while this coordinator leads. Only a leader has the metrics of nodes.",
         u64::from(view.leads),
     )
 }
@@ -131,7 +131,7 @@ fn of_topology(view: &View) -> [Metric; 2] {
     [
         (
             "fanpcap_coordinator_topology_revision",
-            "The topology in force; 0 for none.",
+            "The revision of the cluster's topology; 0 for none.",
             topology.map_or(0, |(revision, _)| revision.0),
         ),
         (

@@ -131,7 +131,7 @@ fn after_a_mistake_at_sighup_the_old_key_stays_and_it_is_said() {
     let key = write_key(&machine.scratch, "2");
     assert!(machine.reloader.due().is_none() && machine.has(b'1'));
     let (said, is_new) = machine.hang_up();
-    assert!(said.starts_with("keys and certificates were read anew") && is_new);
+    assert!(said.starts_with("keys and certificates were read again") && is_new);
     assert!(machine.has(b'2') && !machine.has(b'1'));
     // If the setting is removed, the machine must not become open to strangers unnoticed.
     write_conf(&machine.scratch, "");

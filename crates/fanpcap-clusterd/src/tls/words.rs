@@ -16,7 +16,7 @@ pub fn words(error: &io::Error) -> Option<String> {
         Error::InvalidCertificate(error) => {
             return Some(match of_certificate(error) {
                 Some(why) => format!("its certificate {why}"),
-                None => format!("its certificate is no good: {error}"),
+                None => format!("its certificate is not valid: {error}"),
             });
         }
         Error::NoCertificatesPresented => "it has no certificate: set 'records_certificate' there",

@@ -237,12 +237,12 @@ fn certificates_guard_the_records_and_are_read_anew_after_sighup() {
         certify(&stage, "ca")?;
         analyzer.signal("HUP")?;
         stage.hang_up(0)?;
-        stage.await_said(0, "keys and certificates were read anew")?;
+        stage.await_said(0, "keys and certificates were read again")?;
         stage.send(1000..1500)?;
         analyzer.await_delivered(1500)?;
         let (log, out) = analyzer.stop("TERM")?;
         ensure!(
-            log.contains("keys and certificates were read anew"),
+            log.contains("keys and certificates were read again"),
             "{log}"
         );
         let last: Value = serde_json::from_str(out.lines().last().context("no status")?)?;

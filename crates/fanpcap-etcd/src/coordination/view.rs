@@ -87,7 +87,7 @@ pub fn notes(names: &Names, keys: &CopyOfKeys) -> Vec<String> {
     notes.truncate(NODES);
     if nodes > NODES {
         let count = nodes - NODES;
-        notes.push(format!("{count} nodes have no place: the cluster is full"));
+        notes.push(format!("{count} nodes have no slot: the cluster is full"));
     }
     notes
 }
