@@ -49,8 +49,8 @@ fuzz_target!(|bytes: &[u8]| {
         let _ = ledger.take(report(step[1], step[2], numbers));
         match step[0] % 6 {
             0 => ledger.end(NodeId(u32::from(step[1] % 4)), numbers[1], None, |_| true),
-            1 => ledger.doubles(0, numbers[6]),
-            2 => ledger.refused(0, numbers[7]),
+            1 => ledger.set_doubles(0, numbers[6]),
+            2 => ledger.set_refused(0, numbers[7]),
             _ => ledger.settle(),
         }
     }

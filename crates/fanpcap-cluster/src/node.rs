@@ -46,7 +46,7 @@ pub struct Assignment {
 /// What a node has to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Command {
-    /// Capture by this assignment from now on, then call [`Node::loaded`].
+    /// Capture by this assignment from now on, then call [`Node::note_loaded`].
     Load(Box<Assignment>),
     /// Tell the engine that the node captures by the topology of this revision.
     Acknowledge(Revision),
@@ -166,7 +166,7 @@ impl Node {
     }
 
     /// Notes that the assignment of this revision is loaded. Returns what to do next.
-    pub fn loaded(&mut self, revision: Revision) -> Vec<Command> {
+    pub fn note_loaded(&mut self, revision: Revision) -> Vec<Command> {
         self.loading = None;
         self.current = Some(revision);
         self.is_own = true;
@@ -176,7 +176,7 @@ impl Node {
     }
 
     /// Notes at the time `now` that the assignment of this revision could not be loaded.
-    pub fn not_loaded(&mut self, revision: Revision, now: Duration) -> Vec<Command> {
+    pub fn note_load_failure(&mut self, revision: Revision, now: Duration) -> Vec<Command> {
         self.loading = None;
         self.retry = Some(now.saturating_add(RETRY));
         vec![Command::Say(NodeNotice::NotLoaded(revision))]

@@ -67,7 +67,7 @@ impl ChangeTarget {
         if shares.iter().all(|share| share.weight == 0) {
             return None;
         }
-        let selection = current.map_or(selection, |topology| kept(topology, selection));
+        let selection = current.map_or(selection, |topology| keep_initial(topology, selection));
         let table = match selection.key {
             Key::Packet | Key::Flow => fewest_moves(current, &shares),
             Key::RoundRobin | Key::Identification => in_turn(&due(&shares)),
@@ -255,7 +255,7 @@ pub fn moves(from: &Owners, to: &Owners) -> usize {
 /// hash stays: each coordinator may have drawn its own. Another key is a cut: nodes change to it
 /// one after the other, and in that time packets are missed and duplicated. So it waits for the end
 /// of a union.
-fn kept(current: &Topology, changed: Selection) -> Selection {
+fn keep_initial(current: &Topology, changed: Selection) -> Selection {
     match current.new_owners.is_none() && changed.key != current.selection.key {
         true => changed,
         false => current.selection,

@@ -108,7 +108,7 @@ impl DevicePins {
     }
 
     /// The objects of an earlier agent on the device. Removes objects of a device that is gone.
-    pub(crate) fn left(&self) -> Result<Option<EarlierAgent>> {
+    pub(crate) fn earlier_agent(&self) -> Result<Option<EarlierAgent>> {
         let fd = match open(&self.pins, LINK) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.forget_all_but(None)?;
@@ -168,7 +168,7 @@ impl DevicePins {
 
     /// Pins the BPF program of this number and its maps, before a link runs it.
     pub(crate) fn keep(&self, program: u32, objects: &[(&str, BorrowedFd<'_>)]) -> Result<()> {
-        let set = made(&self.pins, &program.to_string())?;
+        let set = make(&self.pins, &program.to_string())?;
         for (name, object) in objects {
             // The number of a BPF program may come again, once the program is gone.
             let _ = set.remove_file(OsStr::new(name));
@@ -273,7 +273,8 @@ impl Drop for DevicePins {
 /// namespace. Changes nothing.
 pub(crate) fn has_agent(ifindex: u32) -> io::Result<bool> {
     let netns = netns::inode()?.to_string();
-    let found = root::find_state(CLUSTER).and_then(|cluster| taken(&cluster, &netns, ifindex));
+    let found =
+        root::find_state(CLUSTER).and_then(|cluster| find_locked(&cluster, &netns, ifindex));
     let is_taken = match found {
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         found => found?.is_some(),
@@ -282,7 +283,7 @@ pub(crate) fn has_agent(ifindex: u32) -> io::Result<bool> {
 }
 
 /// The lock file of a device, in the agents' directory, if a process has its lock.
-fn taken(cluster: &Directory, netns: &str, ifindex: u32) -> io::Result<Option<File>> {
+fn find_locked(cluster: &Directory, netns: &str, ifindex: u32) -> io::Result<Option<File>> {
     let name = selection::lock(ifindex);
     let file = root::enter(cluster, netns)?.file(OsStr::new(&name), Access::Read)?;
     let is_taken = file.as_ref().map_or(Ok(false), lock::is_taken)?;
@@ -313,7 +314,7 @@ fn lock_file(directory: &Directory, name: &str) -> Result<File> {
 }
 
 /// The file of this name with its lock; `None` if another process has the lock.
-fn locked(directory: &Directory, name: &str) -> Result<Option<File>> {
+fn try_lock(directory: &Directory, name: &str) -> Result<Option<File>> {
     let file = lock_file(directory, name)?;
     Ok(lock::try_take(&file)?.then_some(file))
 }
@@ -322,7 +323,7 @@ fn locked(directory: &Directory, name: &str) -> Result<Option<File>> {
 fn turn() -> Result<File> {
     let (directory, path) = private(MOUNT)?;
     for _ in 0..TURNS {
-        if let Some(turn) = locked(&directory, "lock")? {
+        if let Some(turn) = try_lock(&directory, "lock")? {
             return Ok(turn);
         }
         std::thread::sleep(PAUSE);
@@ -336,12 +337,12 @@ fn place(name: &str) -> Result<Directory> {
     let (mount, path) = private(BPF)?;
     let own = mount.path_to(OsStr::new("."))?;
     if bpf_fs::is_bpf(&own).with_context(|| path.display().to_string())? {
-        return made(&mount, name);
+        return make(&mount, name);
     }
     let done = bpf_fs::mount(&own);
     done.with_context(|| format!("mounting a BPF file system on {}", path.display()))?;
     // The descriptor is of the directory below the mount.
-    made(&private(BPF)?.0, name)
+    make(&private(BPF)?.0, name)
 }
 
 /// Unmounts the BPF file system if no device has a directory there.
@@ -393,7 +394,7 @@ fn pin(pins: &Directory, name: &str, object: BorrowedFd<'_>) -> Result<()> {
     bpf::pin(object, &path).with_context(|| format!("pinning {name}"))
 }
 
-fn made(parent: &Directory, name: &str) -> Result<Directory> {
+fn make(parent: &Directory, name: &str) -> Result<Directory> {
     match parent.make_private(OsStr::new(name)) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             bail!("making {name}: {error}")

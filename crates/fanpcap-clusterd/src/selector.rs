@@ -73,7 +73,7 @@ impl Selector {
     /// # Errors
     /// It can't be compiled, a bug, or the kernel does not load it.
     pub fn load(program: &Program, ring_len: u32) -> Result<Self> {
-        let object = compiled(program)?;
+        let object = compile(program)?;
         Self::load_object(&object, program, ring_len)
     }
 
@@ -83,7 +83,7 @@ impl Selector {
     /// # Errors
     /// It can't be compiled, a bug, or the kernel does not load it.
     pub fn load_before(program: &Program, next: ObjectArray) -> Result<Self> {
-        let object = compiled(program)?;
+        let object = compile(program)?;
         Self::load_ends(&object, program.lanes, Destination::Next(next.into()))
     }
 
@@ -95,7 +95,7 @@ impl Selector {
     pub fn load_beside(&self, program: &Program, next: Option<ObjectArray>) -> Result<Self> {
         let tables = (Arc::clone(&self.control), Arc::clone(&self.counts));
         let ends = next.map_or_else(|| self.ends.clone(), |next| Destination::Next(next.into()));
-        Self::load_on(&compiled(program)?, program.lanes, tables, ends)
+        Self::load_on(&compile(program)?, program.lanes, tables, ends)
     }
 
     /// Whether both select by the same table.
@@ -464,7 +464,7 @@ fn turned(half_turns: &AtomicU64, short: &AtomicU16) -> u64 {
     }
 }
 
-fn compiled(program: &Program) -> Result<Object> {
+fn compile(program: &Program) -> Result<Object> {
     let object = program.object();
     object.map_err(|error| anyhow!("the selection can't be compiled: {error}"))
 }

@@ -142,7 +142,7 @@ impl LossAccount {
             doubles[self.bucket(number)] += u64::from(times - 1);
         }
         for (bucket, doubles) in doubles.into_iter().enumerate() {
-            self.ledger.doubles(bucket, doubles);
+            self.ledger.set_doubles(bucket, doubles);
         }
         self.ledger.account().total.lost
     }

@@ -159,7 +159,7 @@ impl Stage {
             let said = fs::read_to_string(&log)?;
             Ok(said.contains("loaded topology").then_some(()))
         })
-        .with_context(|| self.said())?;
+        .with_context(|| self.output())?;
         self.nodes[node].reader = Some(self.start_reader(node)?);
         Ok(())
     }
@@ -227,7 +227,7 @@ impl Stage {
             let settled = topology.new_owners.is_none() && owners.iter().all(captures);
             Ok((settled && found.iter().eq(owners)).then_some(()))
         })
-        .with_context(|| self.said())
+        .with_context(|| self.output())
     }
 
     /// The numbers of the packets in each node's file. Waits until the files no longer grow.
@@ -282,7 +282,7 @@ impl Stage {
     }
 
     /// The output of all programs, for an error's message.
-    fn said(&self) -> String {
+    fn output(&self) -> String {
         let nodes = (0..self.nodes.len()).map(agent_name);
         let coordinators = (0..self.coordinators.len()).map(|it| format!("coordinator{it}"));
         let said = nodes.chain(coordinators).map(|name| {
@@ -309,7 +309,7 @@ impl Stage {
             let mut command = self.program("detach", "node")?;
             command.args(["-i", MONITOR, "--detach"]);
             let status = self.mirror.on_node(node, || Ok(command.status()?))?;
-            ensure!(status.success(), "node {}: {}", id(node), self.said());
+            ensure!(status.success(), "node {}: {}", id(node), self.output());
         }
         self.nodes.clear();
         Ok(())

@@ -151,20 +151,20 @@ impl CoordinatorEnd {
     }
 
     /// The state to store now, for the time after a restart; `None`: nothing new. Then call
-    /// [`Self::stored`] or [`Self::not_stored`].
+    /// [`Self::note_stored`] or [`Self::note_store_failure`].
     pub fn to_store(&self) -> Option<State> {
         (!self.knowledge.is_stored()).then(|| self.current_state())
     }
 
     /// Notes that this state is stored.
-    pub fn stored(&mut self, state: &State) {
-        self.knowledge.stored(state);
+    pub fn note_stored(&mut self, state: &State) {
+        self.knowledge.note_stored(state);
     }
 
     /// Notes that the state could not be stored. Drops the datagrams that wait to be sent: the
     /// protocol repeats the important ones. This coordinator's view does not lead until the state
     /// is stored.
-    pub fn not_stored(&mut self) {
+    pub fn note_store_failure(&mut self) {
         self.outbox = Outbox::default();
     }
 
@@ -292,7 +292,7 @@ impl CoordinatorEnd {
     fn say_again(&mut self, now: Duration, from: SocketAddr, peer: Peer) {
         match peer.role {
             Role::Coordinator => {
-                let body = self.said();
+                let body = self.message();
                 self.peers.insert(from, peer);
                 if let Some(body) = body {
                     self.say((from, peer), &body, 0);

@@ -23,7 +23,7 @@ pub struct LedgerSettings {
     /// When the ledger begins, in nanoseconds since 1970: what was counted before does not belong
     /// to it.
     pub begin: u64,
-    /// Whether an analyzer counts the doubles ([`Ledger::doubles`]). If not, the doubles are a
+    /// Whether an analyzer counts the doubles ([`Ledger::set_doubles`]). If not, the doubles are a
     /// span.
     pub analyzed: bool,
 }
@@ -194,13 +194,13 @@ impl Ledger {
 
     /// Sets the number of a bucket's packets that an analyzer found to be doubles, since the ledger
     /// began.
-    pub fn doubles(&mut self, bucket: usize, doubles: u64) {
+    pub fn set_doubles(&mut self, bucket: usize, doubles: u64) {
         self.doubles[bucket] = doubles;
     }
 
     /// Sets the number of a bucket's captured packets that an analyzer refused, since the ledger
     /// began: another node had the bucket, or the cluster never had the topology.
-    pub fn refused(&mut self, bucket: usize, refused: u64) {
+    pub fn set_refused(&mut self, bucket: usize, refused: u64) {
         self.refused[bucket] = refused;
     }
 

@@ -41,7 +41,7 @@ fn a_node_loads_acknowledges_and_refuses_what_is_older() {
     // The engine may send it twice.
     assert_eq!(offer(&mut node, 5, alone(1, 7)), []);
     let acknowledged = [Command::Acknowledge(Revision(5))];
-    assert_eq!(node.loaded(Revision(5)), acknowledged);
+    assert_eq!(node.note_loaded(Revision(5)), acknowledged);
     assert_eq!(offer(&mut node, 5, alone(1, 7)), acknowledged);
     let older = NodeNotice::Older {
         offered: Revision(4),
@@ -60,17 +60,17 @@ fn what_comes_during_a_load_is_loaded_next() {
     assert_eq!(load(&offer(&mut node, 5, alone(1, 7))), (5, BUCKETS));
     assert_eq!(offer(&mut node, 6, alone(2, 7)), []);
     assert_eq!(offer(&mut node, 8, alone(3, 7)), []);
-    let commands = node.loaded(Revision(5));
+    let commands = node.note_loaded(Revision(5));
     assert_eq!(commands[0], Command::Acknowledge(Revision(5)));
     assert_eq!(load(&commands[1..]), (8, BUCKETS));
-    assert_eq!(node.loaded(Revision(8)).len(), 1);
+    assert_eq!(node.note_loaded(Revision(8)).len(), 1);
 }
 
 #[test]
 fn a_node_that_is_cut_off_refused_or_misled_goes_on() {
     let mut node = Node::new(NodeId(7), None);
     offer(&mut node, 5, alone(1, 7));
-    node.loaded(Revision(5));
+    node.note_loaded(Revision(5));
     let mut bad = alone(2, 7);
     bad.owners[77] = None;
     let refused = NodeNotice::Bad(Revision(6), TopologyError::Owners);
@@ -93,7 +93,7 @@ fn a_node_that_is_cut_off_refused_or_misled_goes_on() {
 fn a_newer_topology_without_the_node_takes_all_from_it() {
     let mut node = Node::new(NodeId(7), None);
     offer(&mut node, 5, alone(1, 7));
-    node.loaded(Revision(5));
+    node.note_loaded(Revision(5));
     let commands = offer(&mut node, 6, alone(2, 8));
     assert_eq!(commands[0], Command::Say(NodeNotice::Unseated(Revision(6))));
     assert_eq!(load(&commands[1..]), (6, 0));
@@ -111,7 +111,7 @@ fn a_restarted_agent_loads_the_same_topology_again_and_none_that_is_older() {
         ]
     ));
     assert_eq!(load(&offer(&mut node, 5, alone(2, 7))), (5, BUCKETS));
-    node.loaded(Revision(5));
+    node.note_loaded(Revision(5));
     assert_eq!(offer(&mut node, 5, alone(2, 7)).len(), 1);
 }
 
@@ -120,7 +120,7 @@ fn a_load_that_failed_is_tried_again() {
     let mut node = Node::new(NodeId(7), None);
     offer(&mut node, 5, alone(1, 7));
     let now = Duration::from_secs(60);
-    let said = node.not_loaded(Revision(5), now);
+    let said = node.note_load_failure(Revision(5), now);
     assert_eq!(said, [Command::Say(NodeNotice::NotLoaded(Revision(5)))]);
     assert_eq!(node.tick(now), []);
     assert_eq!(load(&node.tick(now + RETRY)), (5, BUCKETS));

@@ -309,11 +309,11 @@ impl StoreSimulation {
         let revision = assignment.revision;
         let commands = if is_good {
             machine.table = Some(assignment);
-            let commands = agent.loaded(revision);
+            let commands = agent.note_loaded(revision);
             machine.note(now);
             commands
         } else {
-            agent.not_loaded(revision, Duration::from_micros(now))
+            agent.note_load_failure(revision, Duration::from_micros(now))
         };
         self.say(|| format!("node {} loads {revision}: {is_good}", node + 1));
         self.obey(node, commands);

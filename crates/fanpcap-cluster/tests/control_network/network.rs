@@ -260,9 +260,9 @@ impl Network {
             };
             end.tick(self.now);
             if let (Some(_), true) = (end.to_store(), one.fails) {
-                end.not_stored();
+                end.note_store_failure();
             } else if let Some(state) = end.to_store() {
-                end.stored(&state);
+                end.note_stored(&state);
                 one.stored = Some(state);
             }
             let out: Vec<_> = std::iter::from_fn(|| end.outgoing()).collect();

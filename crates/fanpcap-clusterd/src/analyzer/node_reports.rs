@@ -191,8 +191,8 @@ impl NodeReports {
         self.expect(now);
         let (doubles, refused) = (analyzer.doubles(), analyzer.refused());
         for bucket in self.part.buckets() {
-            self.ledger.doubles(bucket, doubles[bucket]);
-            self.ledger.refused(bucket, refused[bucket]);
+            self.ledger.set_doubles(bucket, doubles[bucket]);
+            self.ledger.set_refused(bucket, refused[bucket]);
         }
         self.ledger.settle();
     }

@@ -17,7 +17,7 @@ impl Conf {
         let Some(filter) = &self.filter else {
             return Ok(None);
         };
-        let compiled = self.compiled(&filter.value);
+        let compiled = self.compile(&filter.value);
         let bad = |why| {
             let message = format!("filter {}: {why}", quote(&filter.value));
             Fault::new("cluster-filter-bad", message).report(filter.place.clone())
@@ -25,7 +25,7 @@ impl Conf {
         compiled.map(Some).map_err(bad)
     }
 
-    fn compiled(&self, text: &str) -> Result<Filter, String> {
+    fn compile(&self, text: &str) -> Result<Filter, String> {
         if text.len() > FILTER_TEXT {
             return Err(format!("it is longer than {FILTER_TEXT} bytes"));
         }

@@ -111,16 +111,16 @@ impl EmbeddedCoordinator {
             return;
         };
         if is_early {
-            self.end.not_stored();
+            self.end.note_store_failure();
             return;
         }
         match self.store.write(&state) {
             Ok(()) => {
-                self.end.stored(&state);
+                self.end.note_stored(&state);
                 self.unstored = None;
             }
             Err(error) => {
-                self.end.not_stored();
+                self.end.note_store_failure();
                 let next = now + RETRY;
                 self.unstored = Some(Unstored { error, next });
             }

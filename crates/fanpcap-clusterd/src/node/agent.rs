@@ -205,7 +205,7 @@ impl Agent {
         match self.stream.tick(&self.kernel, current) {
             None => Ok(()),
             Some(Outcome::Ready(revision)) => {
-                let commands = self.core.loaded(revision);
+                let commands = self.core.note_loaded(revision);
                 self.obey(commands)
             }
             Some(Outcome::Silent(assignment)) => {
@@ -224,7 +224,7 @@ impl Agent {
             Err(error) => {
                 say(&streams::words(&error));
                 self.core
-                    .not_loaded(assignment.revision, self.begun.elapsed())
+                    .note_load_failure(assignment.revision, self.begun.elapsed())
             }
         }
     }
@@ -278,12 +278,12 @@ impl Agent {
                 let buckets = assignment.claims.count();
                 let line = format!("{how} topology {revision} (epoch {epoch}): {buckets} buckets");
                 say(&line);
-                self.core.loaded(revision)
+                self.core.note_loaded(revision)
             }
             Err(error) => {
                 say(&streams::words(&error));
                 self.core
-                    .not_loaded(assignment.revision, self.begun.elapsed())
+                    .note_load_failure(assignment.revision, self.begun.elapsed())
             }
         }
     }

@@ -40,7 +40,7 @@ impl Attachment {
     /// Takes over the objects of an earlier agent on the device.
     pub(super) fn take(device: Device) -> Result<Self> {
         let pins = DevicePins::take(device.ifindex).with_context(|| device.name.clone())?;
-        let left = pins.left()?;
+        let left = pins.earlier_agent()?;
         let state = pins.state()?.unwrap_or_default();
         let own = left
             .as_ref()

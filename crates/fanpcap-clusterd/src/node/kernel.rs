@@ -312,7 +312,7 @@ fn code(program: &Program, devices: usize) -> Result<u64> {
         filter: None,
         ..program.clone()
     };
-    let mut hasher = hashed(&program.object()?);
+    let mut hasher = hash(&program.object()?);
     if devices > 1 {
         hasher.write_usize(devices);
     }
@@ -322,10 +322,10 @@ fn code(program: &Program, devices: usize) -> Result<u64> {
 /// A hash of the filter; 0 without one.
 fn filter(program: &Program) -> u64 {
     let filter = program.filter.as_ref();
-    filter.map_or(0, |it| hashed(&it.code).finish())
+    filter.map_or(0, |it| hash(&it.code).finish())
 }
 
-fn hashed(what: &impl Debug) -> DefaultHasher {
+fn hash(what: &impl Debug) -> DefaultHasher {
     let mut hasher = DefaultHasher::new();
     hasher.write(format!("{what:?}").as_bytes());
     hasher

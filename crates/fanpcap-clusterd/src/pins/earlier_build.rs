@@ -1,7 +1,7 @@
 //! Objects that an agent of an earlier build left in `/run/fanpcap/cluster`, which containers may
 //! share.
 //!
-//! Root of such a container may have made, renamed, linked or removed every name there, and written
+//! Root of such a container may have make, renamed, linked or removed every name there, and written
 //! to every map. So only objects that the kernel confirms are taken over: the link, if it belongs
 //! to this device, and the array of the next BPF program, if the link's BPF program uses it. The
 //! new agent loads a BPF program with new maps, and the link changes from the old program to the
@@ -21,7 +21,7 @@ use fanpcap_linux::file::directory::Directory;
 use fanpcap_xdp::selection::{self, BPF, CLUSTER, LINK, NEXT};
 
 use super::{
-    MOUNT, forget_sets, locked, open, read_state, remove_if_there, state_name, taken,
+    MOUNT, find_locked, forget_sets, open, read_state, remove_if_there, state_name, try_lock,
     unmount_if_empty,
 };
 
@@ -88,7 +88,7 @@ impl EarlierBuild {
     /// about to use it.
     fn unmount(&self) -> Result<()> {
         let mount = root::enter(&self.cluster, MOUNT)?;
-        match locked(&mount, "lock")? {
+        match try_lock(&mount, "lock")? {
             Some(_turn) => unmount_if_empty(&self.cluster),
             None => Ok(()),
         }
@@ -116,5 +116,5 @@ fn next(pins: &Directory, link: &Attached) -> Option<OwnedFd> {
 /// packets.
 pub(super) fn lock_of_agent(netns: &str, ifindex: u32) -> Option<(PathBuf, File)> {
     let (cluster, path) = root::find_earlier_state(CLUSTER).ok()?;
-    Some((path, taken(&cluster, netns, ifindex).ok()??))
+    Some((path, find_locked(&cluster, netns, ifindex).ok()??))
 }

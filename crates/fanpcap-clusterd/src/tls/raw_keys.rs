@@ -37,19 +37,19 @@ pub(super) fn configs(keys: &Keys) -> Result<(ClientConfig, ServerConfig), Error
         .with_protocol_versions(&[&TLS13])?
         .dangerous()
         .with_custom_certificate_verifier(AcceptedKeys::new(keys, ANALYZER, &provider)?);
-    let own = certified(&keys.current, NODE)?;
+    let own = certified_key(&keys.current, NODE)?;
     let client =
         client.with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(own)));
     let server = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_protocol_versions(&[&TLS13])?
         .with_client_cert_verifier(AcceptedKeys::new(keys, NODE, &provider)?);
-    let own = certified(&keys.current, ANALYZER)?;
+    let own = certified_key(&keys.current, ANALYZER)?;
     let server = server.with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(own)));
     Ok((client, server))
 }
 
 /// The key pair that one side has by the cluster's key.
-fn certified(key: &Key, side: &[u8]) -> Result<Arc<CertifiedKey>, Error> {
+fn certified_key(key: &Key, side: &[u8]) -> Result<Arc<CertifiedKey>, Error> {
     let der = [&PKCS8[..], &key.derive(side)].concat();
     let pair = ring::sign::any_eddsa_type(&PrivatePkcs8KeyDer::from(der))?;
     let public = pair
@@ -69,7 +69,7 @@ struct AcceptedKeys {
 impl AcceptedKeys {
     fn new(keys: &Keys, side: &[u8], provider: &Arc<CryptoProvider>) -> Result<Arc<Self>, Error> {
         let all = [Some(&keys.current), keys.other.as_ref()];
-        let public = |key: &Key| Ok(certified(key, side)?.end_entity_cert()?.to_vec());
+        let public = |key: &Key| Ok(certified_key(key, side)?.end_entity_cert()?.to_vec());
         Ok(Arc::new(Self {
             keys: all
                 .into_iter()

@@ -22,7 +22,7 @@ fn agents(count: usize) -> Result<Stage> {
     let mut stage = Stage::bare(count)?;
     for node in 0..count {
         stage.start(node)?;
-        stage.await_said(node, "loaded topology")?;
+        stage.await_output(node, "loaded topology")?;
     }
     Ok(stage)
 }
@@ -155,7 +155,7 @@ fn the_agent_may_be_killed_and_replace_its_program_before_an_engine() {
         stage.kill(1)?;
         stage.send(500..1000)?;
         stage.start(1)?;
-        stage.await_said(1, "an earlier agent has loaded it")?;
+        stage.await_output(1, "an earlier agent has loaded it")?;
         stage.send(1000..1500)?;
         // A second application on the device finds the engine there.
         let second = tcpdump(&stage, 1, Host::All)?;
@@ -172,10 +172,10 @@ fn the_agent_may_be_killed_and_replace_its_program_before_an_engine() {
             "cluster = test\nengine = fixed\nnodes = a1, a2\ninitial = 78\nselect = flow\n",
         )?;
         for node in 0..2 {
-            let before = stage.said(node).len();
+            let before = stage.output(node).len();
             stage.start(node)?;
             await_for("another BPF program", LIMIT, || {
-                let said = stage.said(node);
+                let said = stage.output(node);
                 Ok(said[before..].contains("loaded topology").then_some(()))
             })?;
         }
@@ -201,7 +201,7 @@ fn who_comes_first_is_told_what_to_do() {
         );
         before.stop()?;
         stage.start(0)?;
-        stage.await_said(0, "loaded topology")?;
+        stage.await_output(0, "loaded topology")?;
         let behind = tcpdump(&stage, 0, Host::All)?;
         stage.kill(0)?;
         let done = stage.run(0, &["-i", MONITOR, "--detach"])?;

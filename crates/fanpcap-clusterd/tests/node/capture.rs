@@ -38,7 +38,7 @@ fn each_packets_first_bytes_arrive_once_and_the_counts_agree() {
         };
         for node in 0..3 {
             stage.start(node)?;
-            stage.await_said(node, "loaded topology")?;
+            stage.await_output(node, "loaded topology")?;
         }
         stage.send(0..3000)?;
         // A killed agent takes along what it has read. The ring buffers keep what comes then.
@@ -46,7 +46,7 @@ fn each_packets_first_bytes_arrive_once_and_the_counts_agree() {
         stage.kill(1)?;
         stage.send(3000..4000)?;
         stage.start(1)?;
-        stage.await_said(1, "switched to topology 1")?;
+        stage.await_output(1, "switched to topology 1")?;
         stage.send(4000..5000)?;
         await_got("5000 packets", |got| got.numbers.len() >= 5000)?;
         await_got("all counts", |got| {

@@ -18,7 +18,7 @@ fn a_selection_without_its_agent_and_an_address_are_found_and_mended() {
         ensure!(found(&stage)?.is_empty(), "nothing runs");
         ensure!(asked(&stage)?["node"].is_null(), "no agent runs");
         stage.start(0)?;
-        stage.await_said(0, "loaded topology")?;
+        stage.await_output(0, "loaded topology")?;
         ensure!(found(&stage)?.is_empty(), "the agent runs");
         let node = json!({
             "device": "mon",

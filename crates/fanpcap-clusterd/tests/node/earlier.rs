@@ -144,11 +144,11 @@ fn a_node_of_an_earlier_build_is_taken_over_without_a_loss() {
         let old = Places::of(&stage, EARLIER)?;
         old.plant(&victims)?;
         stage.send(600..1200)?;
-        let said = stage.said(0).len();
+        let said = stage.output(0).len();
         stage.start(0)?;
         stage.send(1200..2400)?;
-        stage.await_said(0, "loaded topology")?;
-        ensure!(stage.said(0).len() > said);
+        stage.await_output(0, "loaded topology")?;
+        ensure!(stage.output(0).len() > said);
         stage.send(2400..3000)?;
         let each = stage.assert_once(0..3000)?;
         ensure!(each.iter().all(|count| *count > 500), "{each:?}");
@@ -201,7 +201,7 @@ fn links_that_a_container_plants_lead_an_agent_nowhere() {
         )?;
         drop(file);
         stage.start(0)?;
-        stage.await_said(0, "loaded topology")?;
+        stage.await_output(0, "loaded topology")?;
         let holder = format!("process {} locks ", stage.pid(0)?);
         refused(&stage, MONITOR, &holder)?;
         stage.kill(0)?;

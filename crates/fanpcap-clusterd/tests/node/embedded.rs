@@ -20,7 +20,7 @@ fn nodes_that_join_get_their_share_without_a_loss() {
             stage.start(node)?;
         }
         for node in 0..2 {
-            stage.await_said(node, ": 2048 buckets")?;
+            stage.await_output(node, ": 2048 buckets")?;
             stage.read(node)?;
         }
         stage.send(0..3000)?;
@@ -29,7 +29,7 @@ fn nodes_that_join_get_their_share_without_a_loss() {
         stage.kill(1)?;
         stage.send(3000..5000)?;
         stage.start(1)?;
-        stage.await_said(1, "goes on: an earlier agent has loaded it")?;
+        stage.await_output(1, "goes on: an earlier agent has loaded it")?;
         stage.send(5000..6000)?;
         stage.assert_once(0..6000)?;
         Ok(())

@@ -60,7 +60,7 @@ fn nodes_change_hands_at_one_packet() {
             ensure!(upto - first < 60_000, "{}", stage.said_by("coordinator"));
         }
         let each = stage.assert_once(0..upto)?;
-        let said = stage.said(2);
+        let said = stage.output(2);
         ensure!(!said.contains("no beacon comes"), "{said}");
         ensure!(each[2] < each[0], "{each:?}");
         Ok(())
@@ -71,7 +71,7 @@ fn nodes_change_hands_at_one_packet() {
 /// How often a change began at a node with the update in the stream.
 fn begun(stage: &Stage, node: usize) -> usize {
     stage
-        .said(node)
+        .output(node)
         .matches("the update in the stream began")
         .count()
 }

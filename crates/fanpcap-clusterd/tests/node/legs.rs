@@ -49,15 +49,15 @@ fn the_legs_of_a_tap_have_one_selection_and_one_account() {
         refused(&stage, "mon,mon", "device 'mon' is named twice")?;
         for node in 0..2 {
             stage.start_with(node, &[])?;
-            stage.await_said(node, "on mon, mon2")?;
-            stage.await_said(node, "loaded topology 1")?;
+            stage.await_output(node, "on mon, mon2")?;
+            stage.await_output(node, "loaded topology 1")?;
         }
         send(0..200)?;
         stage.kill(0)?;
         send(200..400)?;
         stage.start_with(0, &[])?;
-        stage.await_said(0, "topology 1 goes on: an earlier agent has loaded it")?;
-        stage.await_said(0, "switched to topology 1")?;
+        stage.await_output(0, "topology 1 goes on: an earlier agent has loaded it")?;
+        stage.await_output(0, "switched to topology 1")?;
         send(400..600)?;
         let mut captured = 0;
         for node in 0..2 {
@@ -76,17 +76,17 @@ fn the_legs_of_a_tap_have_one_selection_and_one_account() {
 fn one_leg(mut stage: Stage) -> Result<()> {
     let port = port2(0);
     veth::ip(&format!("link set {port} down"))?;
-    stage.await_said(0, "mon2 has no link: this node misses its packets")?;
+    stage.await_output(0, "mon2 has no link: this node misses its packets")?;
     stage.await_metric(0, "silent_devices", 1)?;
     veth::ip(&format!("link set {port} up"))?;
-    stage.await_said(0, "mon2 has its link again")?;
+    stage.await_output(0, "mon2 has its link again")?;
     take_off(&stage, MONITOR2)?;
     stage.await_end(0)?;
-    stage.await_said(0, "the device mon2 is gone, or its selection was taken off")?;
+    stage.await_output(0, "the device mon2 is gone, or its selection was taken off")?;
     // One of two devices is another selection, with counters of its own.
     stage.start_with(0, &["-i", MONITOR])?;
     await_for("the selection of one device", LIMIT, || {
-        let loaded = stage.said(0).matches("loaded topology 1 ").count();
+        let loaded = stage.output(0).matches("loaded topology 1 ").count();
         Ok((loaded == 2).then_some(()))
     })?;
     send(600..800)?;
@@ -115,12 +115,12 @@ fn a_driver_without_xdp_on_one_of_two_devices_is_no_hindrance() {
         stage.settings("device = mon, none\n")?;
         for agents in 1..=2 {
             stage.start_with(0, &[])?;
-            stage.await_said(0, "loaded topology 1 ")?;
+            stage.await_output(0, "loaded topology 1 ")?;
             stage.send(0..200)?;
             stage.await_metric(0, "captured_packets_total", 200 * agents)?;
             stage.kill(0)?;
         }
-        stage.await_said(0, "topology 1 goes on")?;
+        stage.await_output(0, "topology 1 goes on")?;
         let done = stage.run(0, &["--detach"])?;
         ensure!(done.status.success(), "{done:?}");
         Ok(())

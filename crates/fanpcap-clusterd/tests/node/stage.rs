@@ -37,7 +37,7 @@ impl Stage {
     pub(crate) fn begin(&mut self) -> Result<()> {
         for node in 0..self.mirror.count() {
             self.start(node)?;
-            self.await_said(node, "loaded topology")?;
+            self.await_output(node, "loaded topology")?;
         }
         (0..self.mirror.count()).try_for_each(|node| self.read(node))
     }
@@ -158,7 +158,7 @@ impl Stage {
             let count = self.metric(node, name).unwrap_or(0);
             Ok((count >= least).then_some(()))
         });
-        wait.with_context(|| self.said(node))
+        wait.with_context(|| self.output(node))
     }
 
     fn log(&self, node: usize) -> PathBuf {
@@ -166,7 +166,7 @@ impl Stage {
     }
 
     /// What the agents of a node have said.
-    pub(crate) fn said(&self, node: usize) -> String {
+    pub(crate) fn output(&self, node: usize) -> String {
         fs::read_to_string(self.log(node)).unwrap_or_default()
     }
 
@@ -176,11 +176,11 @@ impl Stage {
     }
 
     /// Waits until an agent of the node has said `text`.
-    pub(crate) fn await_said(&self, node: usize, text: &str) -> Result<()> {
+    pub(crate) fn await_output(&self, node: usize, text: &str) -> Result<()> {
         let wait = await_for("the agent's words", LIMIT, || {
-            Ok(self.said(node).contains(text).then_some(()))
+            Ok(self.output(node).contains(text).then_some(()))
         });
-        wait.with_context(|| format!("{text:?} in: {}", self.said(node)))
+        wait.with_context(|| format!("{text:?} in: {}", self.output(node)))
     }
 
     fn file(&self, node: usize) -> PathBuf {

@@ -57,7 +57,7 @@ impl Program {
     }
 
     /// Waits until it has said `text` on standard error.
-    fn await_said(&self, text: &str) -> Result<()> {
+    fn await_output(&self, text: &str) -> Result<()> {
         let said = || fs::read_to_string(&self.log).unwrap_or_default();
         let wait = await_for("its words", LIMIT, || {
             Ok(said().contains(text).then_some(()))
@@ -191,7 +191,7 @@ fn export(stage: &mut Stage, url: &str) -> Result<()> {
     let analyzer = Program::analyzer(stage, &["--export", url])?;
     for node in 0..3 {
         stage.start(node)?;
-        stage.await_said(node, "loaded topology")?;
+        stage.await_output(node, "loaded topology")?;
     }
     stage.send(0..PACKETS)?;
     analyzer.await_delivered(PACKETS)?;
@@ -223,7 +223,7 @@ fn certificates_guard_the_records_and_are_read_anew_after_sighup() {
         certify(&stage, "ca")?;
         let analyzer = Program::analyzer(&stage, &[])?;
         stage.start(0)?;
-        stage.await_said(0, "loaded topology")?;
+        stage.await_output(0, "loaded topology")?;
         stage.send(0..500)?;
         analyzer.await_delivered(500)?;
         // After its restart the node has a stranger's certificate.
@@ -231,13 +231,13 @@ fn certificates_guard_the_records_and_are_read_anew_after_sighup() {
         certify(&stage, "other")?;
         stage.start(0)?;
         stage.send(500..1000)?;
-        stage.await_said(0, "it refuses this side: no authority")?;
-        analyzer.await_said("not signed by an authority in 'records_ca'")?;
+        stage.await_output(0, "it refuses this side: no authority")?;
+        analyzer.await_output("not signed by an authority in 'records_ca'")?;
         // A right one, without a restart.
         certify(&stage, "ca")?;
         analyzer.signal("HUP")?;
         stage.hang_up(0)?;
-        stage.await_said(0, "keys and certificates were read again")?;
+        stage.await_output(0, "keys and certificates were read again")?;
         stage.send(1000..1500)?;
         analyzer.await_delivered(1500)?;
         let (log, out) = analyzer.stop("TERM")?;

@@ -141,7 +141,7 @@ fn distribution(engine: Engine) -> Result<()> {
     let line = stage.await_rest()?;
     let truth = stage.truth(&line)?;
     println!("{moves:?}, {truth:?}, {:.1} kpps", stage.rate());
-    ensure!(truth.missed == 0, "{truth:?}: {line}\n{}", stage.said());
+    ensure!(truth.missed == 0, "{truth:?}: {line}\n{}", stage.output());
     ensure!(truth.doubles > 0, "no packet came while buckets moved");
     assert_shared(&line)?;
     // Each capture of each tcpdump is in the nodes' counts, and no other.
@@ -187,7 +187,7 @@ fn capture(engine: Engine) -> Result<()> {
     ensure!(
         (truth.missed, truth.doubles) == (0, 0),
         "{truth:?}: {line}\n{}",
-        stage.said()
+        stage.output()
     );
     ensure!(line.is("lost", 0), "{line}");
     let [received, removed] = ["received", "removed"].map(|name| line.number(name));

@@ -45,12 +45,12 @@ pub(crate) fn assert_accounted(stage: &Stage) -> Result<(Line, Truth)> {
         truth.doubles <= unchecked,
         "{truth:?}: {line}\n{}{}",
         files::doubles(&stage.records())?,
-        stage.said()
+        stage.output()
     );
     ensure!(
         (least..=most).contains(&missed),
         "{missed} missed, {least}..{most} explained: {truth:?}: {line}\n{}",
-        stage.said()
+        stage.output()
     );
     Ok((line, truth))
 }
@@ -67,7 +67,7 @@ fn a_killed_agents_packets_are_in_its_ring_or_accounted() {
         stage.start(0)?;
         let (line, truth) = assert_accounted(&stage)?;
         let lost = line.of_node(&id(0), "export");
-        ensure!(lost == Some(0), "{truth:?}: {line}\n{}", stage.said());
+        ensure!(lost == Some(0), "{truth:?}: {line}\n{}", stage.output());
         stage.send();
         thread::sleep(BEFORE);
         stage.kill(0)?;
@@ -153,7 +153,7 @@ fn a_killed_analyzer_costs_no_packet_and_its_successor_writes_none_again() {
             let truth = Truth::of(stage.sent, files::numbers(&stage.records())?)?;
             Ok((truth.missed == 0).then_some(truth))
         });
-        let truth = truth.with_context(|| stage.said())?;
+        let truth = truth.with_context(|| stage.output())?;
         println!("{truth:?}, {:.1} kpps", stage.rate());
         ensure!((truth.missed, truth.doubles) == (0, 0), "{truth:?}");
         // What it accounts for began amid packets.
@@ -214,7 +214,7 @@ mod long {
             let line = stage.await_rest()?;
             let truth = stage.truth(&line)?;
             println!("{truth:?}, {:.1} kpps: {line}", stage.rate());
-            ensure!(truth.missed == 0, "{truth:?}: {line}\n{}", stage.said());
+            ensure!(truth.missed == 0, "{truth:?}: {line}\n{}", stage.output());
             let captured = truth.captured + truth.doubles;
             ensure!(line.is("captured", captured), "{captured} captured: {line}");
             line.assert_within("doubles", truth.doubles)

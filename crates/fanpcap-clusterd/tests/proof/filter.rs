@@ -48,14 +48,14 @@ fn replace(stage: &mut Stage) -> Result<()> {
         let topology: Value = serde_json::from_str(&topology).unwrap_or_default();
         Ok((topology["filter"] == SECOND).then_some(()))
     })
-    .with_context(|| stage.said())?;
+    .with_context(|| stage.output())?;
     stage.await_owners(&[0, 1, 2]).map(drop)
 }
 
 /// How often each packet was captured, when all are accounted for: each was captured or filtered.
 fn each(stage: &Stage) -> Result<(Line, Vec<u64>)> {
     let line = stage.await_rest()?;
-    let node_reports = await_for("all packets in tcpdumps and metrics", PATIENCE, || {
+    let accounted = await_for("all packets in tcpdumps and metrics", PATIENCE, || {
         thread::sleep(LOOK);
         let (captured, filtered) = (stage.numbers(), filtered(stage)?);
         let all = captured.len() as u64 + filtered;
@@ -66,7 +66,7 @@ fn each(stage: &Stage) -> Result<(Line, Vec<u64>)> {
         );
         Ok((all >= stage.sent).then_some((captured, all)))
     });
-    let (captured, all) = node_reports.with_context(|| stage.said())?;
+    let (captured, all) = accounted.with_context(|| stage.output())?;
     ensure!(all == stage.sent, "{all} of {}: {line}", stage.sent);
     let mut times = BTreeMap::new();
     for number in captured {

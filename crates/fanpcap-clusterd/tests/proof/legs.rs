@@ -87,7 +87,7 @@ fn both_directions_of_each_connection_are_at_one_node_through_a_drain() {
         let line = stage.await_rest()?;
         let truth = stage.truth(&line)?;
         println!("{rests:?}, {truth:?}, {:.1} kpps", stage.rate());
-        ensure!(truth.missed == 0, "{truth:?}: {line}\n{}", stage.said());
+        ensure!(truth.missed == 0, "{truth:?}: {line}\n{}", stage.output());
         let captured = truth.captured + truth.doubles;
         ensure!(line.is("captured", captured), "{captured} captured: {line}");
         line.assert_within("doubles", truth.doubles)?;
@@ -126,7 +126,7 @@ fn an_analyzers_files_have_each_packet_of_both_legs_once_through_a_drain() {
         let truth = stage.truth(&line)?;
         println!("{truth:?}, {:.1} kpps: {line}", stage.rate());
         let is_each_once = (truth.captured, truth.doubles) == (stage.sent, 0);
-        ensure!(is_each_once, "{truth:?}: {line}\n{}", stage.said());
+        ensure!(is_each_once, "{truth:?}: {line}\n{}", stage.output());
         ensure!(
             line.is("offered", stage.sent) && line.is("lost", 0),
             "{line}"

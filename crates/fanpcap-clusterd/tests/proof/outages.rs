@@ -23,7 +23,7 @@ fn assert_once(stage: &Stage) -> Result<()> {
     ensure!(
         (truth.missed, truth.doubles) == (0, 0) && line.is("lost", 0),
         "{truth:?}: {line}\n{}",
-        stage.said()
+        stage.output()
     );
     Ok(())
 }
@@ -89,9 +89,9 @@ fn hang(stage: &mut Stage, nodes: [usize; 2]) -> Result<()> {
     let line = format!("nodes {one}, {other} are gone at once");
     await_for(&line, PATIENCE, || {
         thread::sleep(LOOK);
-        Ok(stage.said().contains(&line).then_some(()))
+        Ok(stage.output().contains(&line).then_some(()))
     })
-    .with_context(|| stage.said())?;
+    .with_context(|| stage.output())?;
     println!("the coordinator says so after {:?}", begun.elapsed());
     Ok(())
 }
@@ -102,7 +102,7 @@ fn assert_unchanged(stage: &Stage, before: u64) -> Result<()> {
     ensure!(
         before == after,
         "topology {before}, then {after}\n{}",
-        stage.said()
+        stage.output()
     );
     Ok(())
 }

@@ -70,7 +70,7 @@ impl Stage {
             let settled = nodes.iter().all(captures) && wanted(&owners);
             Ok(settled.then_some(owners))
         });
-        settled.with_context(|| self.said())
+        settled.with_context(|| self.output())
     }
 
     /// Waits until a node has no buckets any more, or gives them away. Returns when that was seen.
@@ -86,6 +86,6 @@ impl Stage {
             let has = row.is_some_and(|row| row["buckets"] != 0);
             Ok((!has).then(Instant::now))
         })
-        .with_context(|| self.said())
+        .with_context(|| self.output())
     }
 }

@@ -43,7 +43,7 @@ impl Second {
             thread::sleep(LOOK);
             Ok(Self::line(stage).filter(knows))
         })
-        .with_context(|| stage.said())?;
+        .with_context(|| stage.output())?;
         Ok(second)
     }
 
@@ -87,7 +87,7 @@ fn await_rest(stage: &Stage) -> Result<[Line; 2]> {
         let rested = |(now, since): (&Line, &Line)| now.time() >= since.time() + REST;
         Ok(now.iter().zip(since).all(rested).then_some(now))
     });
-    lines.with_context(|| stage.said())
+    lines.with_context(|| stage.output())
 }
 
 /// Waits until the files of the two have all packets that were sent, and asserts that they have
@@ -101,11 +101,11 @@ fn each_once(stage: &Stage) -> Result<([Line; 2], [Vec<u64>; 2])> {
         let truth = Truth::of(stage.sent, packets.iter().flatten().copied())?;
         Ok((truth.missed == 0).then_some((packets, truth)))
     });
-    let (packets, truth) = written.with_context(|| stage.said())?;
+    let (packets, truth) = written.with_context(|| stage.output())?;
     let lines = await_rest(stage)?;
     println!("{truth:?}, {:.1} kpps", stage.rate());
     lines.iter().for_each(|line| println!("{line}"));
-    ensure!(truth.doubles == 0, "{truth:?}\n{}", stage.said());
+    ensure!(truth.doubles == 0, "{truth:?}\n{}", stage.output());
     Ok((lines, packets))
 }
 

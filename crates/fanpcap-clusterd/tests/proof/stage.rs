@@ -241,7 +241,7 @@ impl Stage {
     pub(crate) fn stop(&mut self, node: usize) -> Result<()> {
         self.signal(node, "TERM")?;
         let mut agent = self.agents[node].take().context("no agent runs")?;
-        ensure!(agent.wait()?.success(), "{}", self.said());
+        ensure!(agent.wait()?.success(), "{}", self.output());
         Ok(())
     }
 
@@ -277,7 +277,7 @@ impl Stage {
     pub(crate) fn cluster(&self, words: &[&str]) -> Result<String> {
         let words = [&["cluster"], words].concat();
         let done = self.program("operator", &words)?.output()?;
-        ensure!(done.status.success(), "{words:?}: {}", self.said());
+        ensure!(done.status.success(), "{words:?}: {}", self.output());
         Ok(String::from_utf8(done.stdout)?)
     }
 
@@ -311,7 +311,7 @@ impl Stage {
             let dropped = self.mirror.dropped();
             format!(
                 "{}\nthe last line: {last:?}; {} sent, the mirror dropped {dropped:?}",
-                self.said(),
+                self.output(),
                 self.sent
             )
         })
@@ -374,7 +374,7 @@ impl Stage {
     }
 
     /// What all programs have said.
-    pub(crate) fn said(&self) -> String {
+    pub(crate) fn output(&self) -> String {
         let agents = (0..self.agents.len()).map(|node| format!("agent{node}"));
         let coordinators = (0..self.coordinators.len()).map(|it| format!("coordinator{it}"));
         let others = ["analyzer", "analyzer1", "operator"].map(str::to_owned);

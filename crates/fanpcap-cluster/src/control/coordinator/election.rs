@@ -97,7 +97,7 @@ impl Election {
 
 impl ElectionRole {
     /// The message that a coordinator in this role sends to the others.
-    pub(super) fn said(&self, number: u32, revision: Option<Revision>) -> Option<Body> {
+    pub(super) fn message(&self, number: u32, revision: Option<Revision>) -> Option<Body> {
         match self {
             Self::Standby { .. } => None,
             Self::Candidate { leader, .. } => {
@@ -115,10 +115,10 @@ impl CoordinatorEnd {
     }
 
     /// The message that this coordinator sends to the others.
-    pub(super) fn said(&self) -> Option<Body> {
+    pub(super) fn message(&self) -> Option<Body> {
         let knowledge = &self.knowledge;
         let role = &self.election.role;
-        role.said(knowledge.state.number, knowledge.revision())
+        role.message(knowledge.state.number, knowledge.revision())
     }
 
     /// Whether the active coordinator was heard a short time ago.
@@ -165,7 +165,7 @@ impl CoordinatorEnd {
 
     /// Tells the other coordinators this one's role.
     fn tell_others(&mut self) {
-        let Some(body) = self.said() else {
+        let Some(body) = self.message() else {
             return;
         };
         self.tell_coordinators(&body);
@@ -194,7 +194,7 @@ impl CoordinatorEnd {
         state.desired.analyzers.clone_from(analyzers);
         let filter = &self.settings.desired.filter;
         state.desired.filter.clone_from(filter);
-        self.knowledge.changed();
+        self.knowledge.count_change();
         self.knowledge.topologys = self.knowledge.transfers;
         self.members = Members::inherited(now, known);
         self.election.role = ElectionRole::Leading {
@@ -367,7 +367,7 @@ impl CoordinatorEnd {
     /// Tells a coordinator that believes it leads, or is a candidate, which coordinator leads.
     fn object(&mut self, to: (SocketAddr, Peer)) {
         let known = self.election.known.map(Body::Announce);
-        if let Some(body) = self.said().or(known) {
+        if let Some(body) = self.message().or(known) {
             self.say(to, &body, 0);
         }
     }

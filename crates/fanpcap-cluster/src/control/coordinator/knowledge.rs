@@ -42,7 +42,7 @@ impl Knowledge {
     }
 
     /// Counts a change of the state for standbys.
-    pub(super) fn changed(&mut self) {
+    pub(super) fn count_change(&mut self) {
         self.state.number = self.state.number.wrapping_add(1);
         self.transfers = self.transfers.wrapping_add(1);
     }
@@ -50,7 +50,7 @@ impl Knowledge {
     /// Makes this the cluster's topology.
     pub(super) fn stand(&mut self, revision: Revision, topology: Box<Topology>) {
         self.state.topology = Some((revision, topology));
-        self.changed();
+        self.count_change();
         self.topologys = self.transfers;
     }
 
@@ -58,7 +58,7 @@ impl Knowledge {
         (self.state.term, self.state.number) == self.stored
     }
 
-    pub(super) fn stored(&mut self, state: &State) {
+    pub(super) fn note_stored(&mut self, state: &State) {
         self.stored = (state.term, state.number);
     }
 }

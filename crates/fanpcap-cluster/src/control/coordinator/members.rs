@@ -238,7 +238,7 @@ impl CoordinatorEnd {
             .members
             .expire(now, self.settings.offline, self.settings.announce)
         {
-            self.knowledge.changed();
+            self.knowledge.count_change();
         }
     }
 
@@ -316,7 +316,7 @@ impl CoordinatorEnd {
             Body::Acknowledge(revision) => self.follows(now, node, Some(Revision(revision))),
             Body::Leave(left) if left == node => {
                 self.members.nodes.remove(&node);
-                self.knowledge.changed();
+                self.knowledge.count_change();
             }
             Body::TopologyUpdate(revision, topology) => {
                 self.take_shown_topology(now, revision, topology)
@@ -352,7 +352,7 @@ impl CoordinatorEnd {
         }
         let (is_new, is_last) = self.members.hear(now, member);
         if is_new {
-            self.knowledge.changed();
+            self.knowledge.count_change();
         }
         self.settle(now, member.follows, is_last);
     }

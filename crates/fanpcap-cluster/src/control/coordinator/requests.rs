@@ -35,7 +35,7 @@ impl CoordinatorEnd {
         let reply = match change.apply(&mut self.knowledge.state.desired) {
             Ok(is_new) => {
                 if is_new {
-                    self.knowledge.changed();
+                    self.knowledge.count_change();
                     self.synchronise_all();
                 }
                 Body::Acknowledge(u64::from(self.knowledge.state.number))

@@ -63,8 +63,8 @@ proptest! {
             let _ = ledger.take(report);
             match what {
                 0 => ledger.end(node, number, None, |bucket| bucket % 2 == 0),
-                1 => ledger.doubles(1, number),
-                2 => ledger.refused(2, number),
+                1 => ledger.set_doubles(1, number),
+                2 => ledger.set_refused(2, number),
                 3 => drop(ledger.account()),
                 _ => ledger.settle(),
             }

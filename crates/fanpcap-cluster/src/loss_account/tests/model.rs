@@ -273,7 +273,8 @@ impl Model {
         self.captures.push((self.now, bucket));
         if *taken > 1 && self.analyzed {
             let doubles = self.doubles_of(bucket);
-            self.ledger.doubles(bucket, u64::try_from(doubles).unwrap());
+            self.ledger
+                .set_doubles(bucket, u64::try_from(doubles).unwrap());
         }
     }
 

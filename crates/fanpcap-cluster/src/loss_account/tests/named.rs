@@ -320,7 +320,7 @@ fn what_an_analyzer_refused_hides_no_loss() {
         }
         ledger.settle();
     }
-    ledger.refused(1, 15);
+    ledger.set_refused(1, 15);
     let row = ledger.account().buckets[1];
     assert_eq!(row.offered.least, 15, "{row:?}");
     assert_eq!((row.refused.least, row.lost.least), (15, 3));

@@ -139,9 +139,9 @@ impl Network {
         let host = &mut self.hosts[at];
         let Some(end) = &mut host.end else { return };
         match end.to_store() {
-            Some(_) if host.full > now => end.not_stored(),
+            Some(_) if host.full > now => end.note_store_failure(),
             Some(state) => {
-                end.stored(&state);
+                end.note_stored(&state);
                 host.file = Some(state);
             }
             None => {}

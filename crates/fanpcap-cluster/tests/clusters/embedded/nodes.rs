@@ -135,11 +135,11 @@ impl Network {
         let revision = assignment.revision;
         let commands = if is_good {
             machine.table = Some(assignment);
-            let commands = agent.loaded(revision);
+            let commands = agent.note_loaded(revision);
             machine.note(now);
             commands
         } else {
-            agent.not_loaded(revision, time)
+            agent.note_load_failure(revision, time)
         };
         self.say(|| format!("node {} loads {revision}: {is_good}", at + 1));
         self.obey(at, commands);
