@@ -1,4 +1,4 @@
-//! DiCAP's datagrams, in the place of batches: a node's sender, an analyzer's receiver.
+//! DiCAP's datagrams, instead of batches: a node's sender, an analyzer's receiver.
 
 mod receiver;
 mod sender;

@@ -30,7 +30,7 @@ impl Keyring {
     }
 }
 
-/// Bytes that nobody can guess.
+/// Unguessable bytes.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Tells systemd how a service is doing (sd_notify(3)): a datagram to the socket that
+//! Reports a service's state to systemd (sd_notify(3)): a datagram to the socket that
 //! `NOTIFY_SOCKET` names. Without the variable nothing is sent.
 
 use std::env;

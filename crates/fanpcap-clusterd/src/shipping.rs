@@ -30,7 +30,7 @@ const RETIRED: usize = 8;
 pub enum RecordTransport {
     /// The connection to the analyzer. Batches that it does not acknowledge are sent again.
     Tcp,
-    /// DiCAP's own datagrams, to this port in the place of the analyzers' own: lost ones are not
+    /// DiCAP's own datagrams, to this port instead of the analyzers' own: lost ones are not
     /// noticed.
     Dicap(Option<u16>),
 }

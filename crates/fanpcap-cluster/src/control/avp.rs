@@ -11,11 +11,11 @@ pub(super) mod code {
     pub(in super::super) const NODE_ID: u8 = 1;
     /// IPv4 address of a coordinator.
     pub(in super::super) const COORDINATOR_IP: u8 = 2;
-    /// UDP port of a coordinator. It stands after the address.
+    /// UDP port of a coordinator, after its address.
     pub(in super::super) const COORDINATOR_PORT: u8 = 3;
     /// IPv4 address of an analyzer.
     pub(in super::super) const ANALYZER_IP: u8 = 4;
-    /// Port of an analyzer. It stands after the address.
+    /// Port of an analyzer, after its address.
     pub(in super::super) const ANALYZER_PORT: u8 = 5;
     /// What packets are selected by: the paper's 0 (round robin) and 1 (hash), and ours from 16. In
     /// a topology it is the cluster's; in a node's message, what the node's settings say.
@@ -47,7 +47,7 @@ pub(super) mod code {
     pub(in super::super) const NODE_IP: u8 = 74;
     /// A node's IPv6 address on the control network.
     pub(in super::super) const NODE_IP6: u8 = 75;
-    /// A node's port. It stands after the address.
+    /// A node's port, after its address.
     pub(in super::super) const NODE_PORT: u8 = 76;
     /// A boot of a node's machine, 64 bits.
     pub(in super::super) const BOOT: u8 = 77;

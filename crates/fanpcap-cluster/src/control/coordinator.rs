@@ -43,13 +43,13 @@ pub struct CoordinatorSettings {
     pub desired: DesiredState,
     /// The time between pulses of the active coordinator.
     pub pulse: Duration,
-    /// A standby that hears no pulse for so long starts an election.
+    /// A standby that hears no pulse for this time starts an election.
     pub silence: Duration,
     /// How long a standby that wants to lead waits for others that object.
     pub ballot: Duration,
     /// The time between multicast announcements, and between a node's heartbeats.
     pub announce: Duration,
-    /// A node that is silent for so long is offline (the paper: 15 s).
+    /// A node that is silent for this time is offline (the paper: 15 s).
     pub offline: Duration,
     /// How long a new leader waits for nodes before its view leads. This must be longer than the
     /// time between a node's attempts to join. If the leader knows nodes, the time begins with the

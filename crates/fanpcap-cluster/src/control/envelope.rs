@@ -88,7 +88,7 @@ impl Key {
         self.id
     }
 
-    /// A secret for another purpose, which nobody can compute who does not have the key.
+    /// A secret for another purpose. Only holders of the key can compute it.
     pub fn derive(&self, purpose: &[u8]) -> [u8; 32] {
         self.mac(purpose).finalize().into_bytes().into()
     }

@@ -1,8 +1,8 @@
 //! Frames in the mirrored stream: when each is due, and the numbers by which nodes recognize them.
 //!
-//! Whoever is on the monitored link can send a frame like the coordinator's. So each has a number
-//! that only holders of the cluster's key can compute beforehand: HMAC-SHA256 of its kind, its
-//! sequence and, of a topology update, the revision, which nodes know from the control channel.
+//! Strangers on the monitored link can send frames like the coordinator's. So each frame has a
+//! number that only holders of the cluster's key can compute beforehand: HMAC-SHA256 of its kind,
+//! its sequence and, of a topology update, the revision, which nodes know from the control channel.
 //! Nodes accept each number once. This needs no messages: nodes recognize beacons also while no
 //! coordinator is in reach.
 
@@ -65,7 +65,7 @@ pub struct DueFrame {
     pub number: u64,
 }
 
-/// How often the turns of [`SelectionKey::RoundRobin`] begin anew without a change, in seconds: a
+/// How often the turns of [`SelectionKey::RoundRobin`] begin again without a change, in seconds: a
 /// node that lost a packet may be out of turn for this time.
 const AGAIN: u64 = 8;
 
@@ -171,7 +171,7 @@ impl HeardBeacon {
     }
 }
 
-/// After so long without a beacon there is no sender, or the node is blind.
+/// After this time without a beacon there is no sender, or the node is blind.
 pub const SILENCE: Duration = Duration::from_secs(3);
 
 /// For this time, a node goes by the last beacon's sequence and not by its own clock.

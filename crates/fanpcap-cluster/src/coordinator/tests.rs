@@ -66,7 +66,7 @@ impl TestCluster {
             .expect("a live node")
     }
 
-    /// All live nodes but these capture by the topology in force.
+    /// All live nodes but these capture by the present topology.
     fn acknowledge_but(&mut self, late: &[u32]) {
         let revision = self.view.topology.as_ref().map(|(revision, _)| *revision);
         for live in &mut self.view.live {
@@ -422,7 +422,7 @@ fn a_topology_that_is_no_good_is_not_written_over() {
     assert_eq!(lab.stages(), []);
 }
 
-/// A node captures by a newer topology than the coordinator's, and nobody can show it.
+/// A node captures by a newer topology than the coordinator's, and no process has that topology.
 #[test]
 fn a_topology_that_nodes_have_left_for_a_lost_one_is_written_again() {
     let mut lab = TestCluster::with(&[1, 2]);

@@ -86,7 +86,7 @@ impl RunParts {
         self.is_partial = true;
     }
 
-    /// The packets that were doubled, and those that were lost, if so many were offered.
+    /// The packets that were doubled, and those that were lost, if `offered` packets were offered.
     ///
     /// A packet can be doubled while a union shares its bucket, by a node that captures by an older
     /// topology, or by a dead node after its last report. If all nodes saw all packets, none is

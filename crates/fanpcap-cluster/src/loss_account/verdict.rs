@@ -10,9 +10,9 @@ pub enum Verdict {
     Sound,
     /// Its port loses packets: this many of a million in the last five minutes.
     Lossy(u32),
-    /// It sees more than the others: its mirror port may give packets twice. It is not believed.
+    /// It sees more than the others: its mirror port may give packets twice. It is no observer.
     Surplus,
-    /// It sees traffic other than the others: its mirror port is the wrong one. It is not believed.
+    /// It sees traffic other than the others: its mirror port is the wrong one. It is no observer.
     Different,
     /// It sees nothing while others do, or no beacon.
     Blind,

@@ -182,7 +182,7 @@ impl Device {
         if let Some(link) = found {
             device.has_address = address::has_address(link.index)?;
             device.leads_out = route::leads_through(link.index)?;
-            // Who may not look at the lock says nothing.
+            // If the lock can't be read, there is no finding.
             device.has_agent = pins::has_agent(link.index).unwrap_or(false);
         }
         Ok(device)
@@ -268,7 +268,7 @@ fn orphans() -> Result<Vec<String>> {
             continue;
         };
         let is_selection = bpf::program_name(xdp.program).is_ok_and(|it| it.starts_with(SELECTION));
-        // Who may not look at the lock says nothing.
+        // If the lock can't be read, there is no finding.
         if is_selection && matches!(pins::has_agent(link.index), Ok(false)) {
             orphans.push(link.name);
         }

@@ -130,7 +130,7 @@ pub(crate) struct Row {
     /// Buckets that it captures while they move.
     moving: usize,
     is_drained: bool,
-    /// The topology in force.
+    /// The cluster's topology.
     revision: Option<Revision>,
 }
 

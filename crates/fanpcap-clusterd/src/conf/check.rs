@@ -227,7 +227,7 @@ impl<'a> FileEntries<'a> {
 
     /// Refuses to send secrets over a network that can be read there, unless a key says so: the
     /// hash's initial value, and a password. Within the machine only the password is refused:
-    /// whoever listens in etcd's place would get it.
+    /// another process that listens instead of etcd would get it.
     fn check_unencrypted(&self, endpoints: &[String], password: bool) -> Result<(), Report> {
         let is_refused = |url: &&String| {
             let host = url.strip_prefix("http://");

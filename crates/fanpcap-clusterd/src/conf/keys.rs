@@ -61,7 +61,7 @@ pub(crate) struct Row {
     pub(crate) takes: Type,
     /// The engine that has the key; `None` for all.
     pub(crate) engine: Option<&'static str>,
-    /// How often the key may stand in a file.
+    /// How often the key may occur in a file.
     pub(crate) times: usize,
 }
 

@@ -60,7 +60,7 @@ pub(crate) fn read(path: &Path, least: usize) -> Result<Secret, String> {
     Ok(Secret(bytes))
 }
 
-/// Checks that nobody but root and the calling user can read the file.
+/// Checks that only root and the calling user can read the file.
 fn check(path: &Path, about: &Metadata) -> Result<(), String> {
     let shown = path.display();
     if !is_roots_or_own(about) {

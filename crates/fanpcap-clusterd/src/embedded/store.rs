@@ -94,7 +94,7 @@ mod tests {
         fs::write(&store.0, "garbage").unwrap();
         let error = open().unwrap_err();
         assert!(format!("{error:#}").contains("remove it"), "{error:#}");
-        // Refuses a pipe that somebody may have created there, for reading and for writing.
+        // Refuses a pipe at the file's path, for reading and for writing.
         let path = store.0.clone();
         fs::remove_file(&path).unwrap();
         let opened = pipe::opened(&path, move |_| {

@@ -48,7 +48,7 @@ const RINGS_LEN: usize = 64 << 20;
 const APART: Duration = Duration::from_millis(2);
 
 impl Kernel {
-    /// Takes over what an earlier agent has left on these devices.
+    /// Takes over the objects of an earlier agent on these devices.
     pub(crate) fn take(devices: Vec<Device>, cluster: u32, action: Action) -> Result<Self> {
         let devices: Result<Vec<Attachment>> = devices.into_iter().map(Attachment::take).collect();
         let mut kernel = Self {
@@ -67,14 +67,14 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Forgets the maps. The devices go on with what they run until that is replaced.
+    /// Forgets the maps. The devices keep running their selections until these are replaced.
     fn forget(&mut self) {
         for device in &mut self.devices {
             device.selector = None;
         }
     }
 
-    /// Whether an earlier agent's BPF program selects, by a table that this one does not know.
+    /// Whether an earlier agent's BPF program selects by a table that this agent does not know.
     pub(crate) fn is_taken_over(&self) -> bool {
         self.selector().is_none() && self.devices.iter().any(|it| it.link.is_some())
     }
@@ -98,7 +98,7 @@ impl Kernel {
         loaded.into_iter().flatten().copied()
     }
 
-    /// The mark of the next table. Takes back what was prepared: else the update in the stream
+    /// The mark of the next table. Cancels a prepared table: otherwise the update in the stream
     /// could begin that table, with the same mark.
     pub(crate) fn next_mark(&mut self) -> u32 {
         if let Some(selector) = self.selector().filter(|_| self.is_prepared) {
@@ -108,7 +108,7 @@ impl Kernel {
         self.mark().wrapping_add(1).max(1)
     }
 
-    /// The mark of the table that counts.
+    /// The mark of the table in use.
     fn mark(&self) -> u32 {
         match self.selector() {
             Some(selector) => selector.control().mark(),
@@ -139,14 +139,14 @@ impl Kernel {
         Ok(None)
     }
 
-    /// The devices that get no packets, and why: in words behind the name.
+    /// The devices that get no packets, and why: in words that follow the name.
     pub(crate) fn silent(&self) -> impl Iterator<Item = (&str, &'static str)> {
         let devices = self.devices.iter().map(|it| &it.device);
         devices.filter_map(|device| Some((device.name.as_str(), device.silence()?)))
     }
 
-    /// Has the kernel select by these orders from now on. Returns whether BPF programs were loaded
-    /// for that.
+    /// Makes the kernel select by this assignment from now on. Returns whether BPF programs were
+    /// loaded for it.
     pub(crate) fn load(&mut self, assignment: &Assignment) -> Result<bool> {
         let programs = self.programs(assignment)?;
         if self.selector().is_none() || !self.has(&programs) {
@@ -160,9 +160,9 @@ impl Kernel {
         Ok(false)
     }
 
-    /// Has the kernel select by the goal of these orders from the next update in the stream on.
-    /// Until then it goes on as it did; where it has no BPF program yet, it captures nothing.
-    /// `None` if it needs another BPF program than it has, which can't wait.
+    /// Makes the kernel select by the target of this assignment from the next update in the stream
+    /// on. Until then it selects as before; without a BPF program, it captures nothing. `None` if
+    /// another BPF program is needed, which must be loaded at once.
     pub(crate) fn prepare(
         &mut self,
         assignment: &Assignment,
@@ -188,7 +188,7 @@ impl Kernel {
         Ok(Some(Prepared { mark, is_new }))
     }
 
-    /// The BPF programs that these orders need, one for each device, each with its hash.
+    /// The BPF programs that this assignment needs, one for each device, each with its hash.
     fn programs(&self, assignment: &Assignment) -> Result<Vec<(Program, u64)>> {
         ensure!(
             self.devices.len() == 1 || assignment.selection.key != Key::RoundRobin,
@@ -221,21 +221,22 @@ impl Kernel {
         both.all(|(it, (_, code))| it.state.set.is_some_and(|set| set.code == *code))
     }
 
-    /// Writes down that a topology is about to count, and waits until it may. Returns its mark.
+    /// Stores that a topology's table is about to be used, and waits until it may be. Returns its
+    /// mark.
     fn begin(&mut self, revision: Revision) -> Result<u32> {
         let (mark, current) = (self.next_mark(), self.mark());
         for device in &mut self.devices {
             device.begin(mark, revision, current)?;
         }
-        // Two switches are to be farther apart than a BPF program runs.
+        // The time between two switches must be longer than a BPF program runs.
         let passed = self.switched.map_or(APART, |switched| switched.elapsed());
         thread::sleep(APART.saturating_sub(passed));
         self.switched = Some(Instant::now());
         Ok(mark)
     }
 
-    /// Has the devices run the same selection with another filter, if it has another one. The maps
-    /// stay, so all counts go on, and no packet is missed.
+    /// If the filter has changed, makes the devices run the same selection with the new filter. The
+    /// maps stay, so all counts go on, and no packet is missed.
     fn refilter(&mut self, programs: &[(Program, u64)]) -> Result<()> {
         for (device, (program, _)) in self.devices.iter_mut().zip(programs) {
             let filter = filter(program);
@@ -257,8 +258,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// Loads BPF programs with their table, and has the devices run them in the place of what is
-    /// there.
+    /// Loads BPF programs with their table, and makes the devices run them instead of the present
+    /// ones.
     fn replace(&mut self, programs: &[(Program, u64)], assignment: &Assignment) -> Result<()> {
         let selectors = self.load_programs(programs)?;
         let mark = self.next_mark();
@@ -305,8 +306,8 @@ impl Kernel {
     }
 }
 
-/// A hash of the BPF program's code but for the filter, and of the number of devices: maps of two
-/// devices are not for one of them, which another agent may have.
+/// A hash of the BPF program's code without the filter, and of the number of devices: maps of two
+/// devices can't be used for one of them, because another agent may have the other device.
 fn code(program: &Program, devices: usize) -> Result<u64> {
     let program = Program {
         filter: None,

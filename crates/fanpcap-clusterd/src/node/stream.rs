@@ -1,4 +1,4 @@
-//! The coordinator's frames in the mirrored stream, as the agent sees them: it tells the kernel
+//! The coordinator's frames in the mirrored stream, as the agent sees them: it gives the kernel
 //! their numbers, and waits for the update with which a change begins.
 
 use std::time::{Duration, Instant};
@@ -94,7 +94,7 @@ impl Stream {
         Ok(Some(prepared))
     }
 
-    /// Tells the kernel the numbers of the frames to come, for a node that captures by the topology
+    /// Gives the kernel the numbers of the next frames, for a node that captures by the topology
     /// `current`. Returns what becomes of a pending assignment.
     pub(super) fn tick(&mut self, kernel: &Kernel, current: Revision) -> Option<Outcome> {
         let pending = self
@@ -116,7 +116,7 @@ impl Stream {
         None
     }
 
-    /// Tells the kernel the numbers of the frames to come, for a topology of this revision.
+    /// Gives the kernel the numbers of the next frames, for a topology of this revision.
     pub(super) fn announce(&mut self, kernel: &Kernel, revision: Revision) {
         let Some(selector) = kernel.selector() else {
             return;

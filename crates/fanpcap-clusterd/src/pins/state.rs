@@ -19,7 +19,7 @@ pub(crate) struct AgentState {
 pub(crate) struct ProgramSet {
     /// The kernel's number of the BPF program.
     pub(crate) program: u32,
-    /// A hash of the BPF program's code but for the filter, to see whether another one is needed.
+    /// A hash of the BPF program's code without the filter, to see whether another one is needed.
     pub(crate) code: u64,
     /// Receive queues that it counts apart.
     pub(crate) lanes: u32,
@@ -40,7 +40,7 @@ impl AgentState {
         found.map(|(_, revision)| *revision)
     }
 
-    /// Notes that the table of a topology is about to have this mark, in the place of `current`.
+    /// Notes that the table of a topology is about to have this mark, instead of `current`.
     pub(crate) fn begin(&mut self, mark: u32, revision: Revision, current: u32) {
         self.loaded.retain(|(known, _)| *known == current);
         self.loaded.push((mark, revision));

@@ -30,7 +30,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Between two attempts to connect.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// After so long without an acknowledgement the connection is given up, and the rest at the end.
+/// After this time without an acknowledgement the connection is given up; at the end, the remaining
+/// batches too.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A batch on its way: its number, its records, its bytes.

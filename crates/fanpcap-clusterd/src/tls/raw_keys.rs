@@ -1,7 +1,7 @@
 //! TLS by the cluster's key alone, with raw public keys (RFC 7250) instead of certificates.
 //!
-//! Whoever has the cluster's key can compute the Ed25519 keys of both sides, and nobody else can.
-//! Nodes and analyzers have different ones, so that a node cannot be taken for an analyzer.
+//! Only holders of the cluster's key can compute the Ed25519 keys of both sides. Nodes and
+//! analyzers have different ones, so that a node cannot be taken for an analyzer.
 
 use std::sync::Arc;
 

@@ -60,7 +60,7 @@ impl CoordinatorEnd {
         }
     }
 
-    /// The nodes that have asked this standby for so long.
+    /// The nodes that have asked this standby for at least `long`.
     fn asking(&self, now: Duration, long: Duration) -> BTreeSet<NodeId> {
         let silence = self.settings.silence;
         let asks = |[first, last]: [Duration; 2]| last >= first + long && now < last + silence;

@@ -255,7 +255,7 @@ fn a_port_that_was_double_is_believed_when_it_is_single_again() {
 
 #[test]
 fn a_blind_port_without_traffic_or_company_is_not_named_for_ever() {
-    // Nobody sends any more; or the others are gone, and the port sees again.
+    // Traffic stops; or the other nodes are gone, and the port sees packets again.
     for is_alone in [false, true] {
         let mut cluster = Cluster::new(3);
         cluster.until((10, 0), |it| it == Verdict::Blind);

@@ -45,7 +45,7 @@ impl Table {
 enum Frame {
     /// Of a bucket, and its number.
     Packet(usize, usize),
-    /// A beacon of this sequence. With every eighth the turns begin anew.
+    /// A beacon of this sequence. With every eighth the turns begin again.
     Beacon(u64),
 }
 

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ModelEvent {
     Join,
-    /// A node's counters begin anew.
+    /// A node's counters begin again at 0.
     Restart(u8),
     /// A node dies; its buckets go to the first node.
     Die(u8),

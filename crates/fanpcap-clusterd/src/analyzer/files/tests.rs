@@ -133,7 +133,7 @@ fn what_a_killed_analyzer_had_written_is_not_written_again() {
         .set_len(length - 700)
         .unwrap();
     drop(killed);
-    // Nobody writes to this pipe: to read it would wait for ever.
+    // No process writes to this pipe: reading it would wait for ever.
     let pipe = directory.join("records-9999999999.000000000.pcapng");
     assert!(
         Command::new("mkfifo")

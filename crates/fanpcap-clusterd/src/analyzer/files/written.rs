@@ -71,7 +71,7 @@ impl WrittenPackets {
         written
     }
 
-    /// Whether a packet that comes at `now`, in nanoseconds since 1970, stands in the files.
+    /// Whether a packet that comes at `now`, in nanoseconds since 1970, is in the files.
     pub(super) fn has(&mut self, packet: &Delivered<'_>, now: u64) -> bool {
         if self.until == 0 {
             self.until = now.saturating_add(LONG);
@@ -145,7 +145,7 @@ fn packets(bytes: &[u8]) -> impl Iterator<Item = Stored<'_>> {
     blocks(whole).filter_map(|(_, block)| stored(block))
 }
 
-/// The blocks that these bytes end with, the last one first, each with what stands before it.
+/// The blocks that these bytes end with, the last one first, each with the bytes before it.
 fn blocks(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     std::iter::successors(last_block(bytes), |(before, _)| last_block(before))
 }

@@ -338,7 +338,7 @@ fn two_analyzers_have_their_own_buckets_and_together_all() {
             (400, 392, 8)
         );
         sums = (sums.0 + 400, sums.1 + 392, sums.2 + lost);
-        // One analyzer more: the accounts begin anew, with the buckets of now.
+        // With another analyzer the account begins again, for the present buckets.
         let more = [addresses[0], addresses[1], stranger];
         let now = BEGIN + 6 * SECOND;
         assert!(both.follow(Part::of(address, &more).unwrap(), now));
