@@ -2,9 +2,11 @@
 
 use crate::pcap_handle::PcapHandle;
 use fanpcap::gone::NotBack;
+use fanpcap_group::waiting::Sign;
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::netlink::monitor::LinkMonitor;
 use fanpcap_linux::packet;
+use fanpcap_linux::process::lock::Lock;
 use fanpcap_linux::process::netns;
 use fanpcap_reader::{LinkState, Port, PortStatistics, ReadError};
 use std::error::Error;
@@ -31,6 +33,8 @@ pub(crate) struct Away {
     /// The device's hardware type, `ARPHRD_*`.
     hardware: u16,
     pub(crate) is_away: AtomicBool,
+    /// Shows other processes which device the handle waits for.
+    sign: Lock<Option<Sign>>,
     /// When the first of the latest failed attempts was made, in nanoseconds of `CLOCK_MONOTONIC`;
     /// 0: the last attempt did not fail.
     failing_ns: AtomicU64,
@@ -55,6 +59,7 @@ impl Away {
             netns: netns::inode()?,
             hardware: packet::hardware_type(socket)?,
             is_away: AtomicBool::new(false),
+            sign: Lock::new(None),
             failing_ns: AtomicU64::new(0),
             origin: origin.into(),
             come_back,
@@ -83,8 +88,16 @@ impl Away {
         packet::hardware_type(socket).is_ok_and(|hardware| hardware == self.hardware)
     }
 
+    /// Shows other processes that the handle, whose socket is `socket`, waits for `device`.
+    pub(crate) fn show(&self, device: &str, socket: BorrowedFd<'_>) {
+        // Best effort: without the sign, the handle waits as well.
+        let sign = packet::inode(socket).and_then(|inode| Sign::of_handle(device, inode));
+        self.sign.with(|shown| *shown = sign.ok());
+    }
+
     /// Notes that the handle captures again.
     pub(crate) fn end(&self) {
+        self.sign.with(Option::take);
         self.is_away.store(false, Ordering::Relaxed);
         self.failing_ns.store(0, Ordering::Relaxed);
     }
@@ -172,6 +185,7 @@ mod tests {
             netns: netns::inode().unwrap(),
             hardware: libc::ARPHRD_LOOPBACK,
             is_away: AtomicBool::new(true),
+            sign: Lock::new(None),
             failing_ns: AtomicU64::new(0),
             origin: "PCAP_GONE=wait".into(),
             come_back: |_| Ok(()),

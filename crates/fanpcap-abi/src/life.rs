@@ -346,6 +346,9 @@ impl Return for PcapHandle {
         // The membership ends after the socket is closed.
         drop(member);
         replaced?;
+        if let Some(request) = self.request() {
+            away.show(request.system_name(), socket);
+        }
         match filter.flatten() {
             Some(filter) => Filter::of_code(filter).attach(socket).map_err(failed),
             None => Ok(()),

@@ -36,17 +36,17 @@ pub(crate) struct Arguments {
 /// Runs `fanpcap config`.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let device = arguments.device.name();
-    let told = Overview::read(device, members_wait, &compile_expression);
+    let told = Overview::read(device, awaited, &compile_expression);
     streams::print_as(arguments.json, &json::object(&told), || {
         text::page(&told, other_library)
     })?;
     Ok(streams::status(told.errors().is_empty()))
 }
 
-/// Whether members wait for a device that is gone.
-fn members_wait() -> bool {
+/// The devices that are gone and for which members wait.
+fn awaited() -> Vec<String> {
     let seen = Source::new(None).and_then(|mut source| source.take());
-    seen.is_ok_and(|it| it.waiting_members() > 0)
+    seen.map_or_else(|_| Vec::new(), |it| it.waiting.into_keys().collect())
 }
 
 /// The sizes in bytes of the ring, or of an engine's rings for received packets, and of an engine's

@@ -5,6 +5,7 @@ pub mod record;
 pub mod page;
 pub mod arrivals;
 pub mod rejecting;
+pub mod waiting;
 pub mod takeover_status;
 pub mod roster;
 pub mod last_counts;

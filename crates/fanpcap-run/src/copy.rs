@@ -1,12 +1,13 @@
 //! One copy of the application, from its first start to its last end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use fanpcap_group::waiting::Sign;
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::process::child;
 use std::os::unix::process::ExitStatusExt;
@@ -76,8 +77,9 @@ pub(crate) struct Copy {
     /// copies with lower numbers.
     due: Option<Instant>,
     short: u32,
-    /// The next start waits until these devices are up.
-    awaited: BTreeSet<String>,
+    /// The next start waits until these devices are up. While one is not, a sign shows to other
+    /// processes that this copy waits for it.
+    awaited: BTreeMap<String, Option<Sign>>,
 }
 
 impl Copy {
@@ -124,6 +126,7 @@ impl Copy {
         self.starts += 1;
         self.started = Some(Instant::now());
         self.due = None;
+        self.awaited.clear();
         self.questioned = false;
         Ok(self.child.insert(child))
     }
@@ -145,9 +148,18 @@ impl Copy {
     }
 
     /// Whether it is time for the next start: the pause is over, and all awaited devices are up.
-    pub(crate) fn is_due(&self) -> bool {
-        let is_over = self.due.is_some_and(|due| due <= Instant::now());
-        is_over && self.awaited.iter().all(|device| link::is_up(device))
+    pub(crate) fn is_due(&mut self) -> bool {
+        let mut is_due = self.due.is_some_and(|due| due <= Instant::now());
+        for (device, sign) in &mut self.awaited {
+            let is_up = link::is_up(device);
+            // Best effort: without the sign, the copy waits as well.
+            let shown = sign
+                .take()
+                .or_else(|| Sign::of_copy(device, self.number).ok());
+            *sign = shown.filter(|_| !is_up);
+            is_due &= is_up;
+        }
+        is_due
     }
 
     /// Whether the next start waits for devices.
@@ -157,7 +169,7 @@ impl Copy {
 
     /// The devices that the next start waits for.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = &str> {
-        self.awaited.iter().map(String::as_str)
+        self.awaited.keys().map(String::as_str)
     }
 
     /// Whether a signal killed the copy after one of its starts. A copy that ends by this command's
@@ -173,6 +185,7 @@ impl Copy {
     /// Prevents further starts.
     pub(crate) fn stay_down(&mut self) {
         self.due = None;
+        self.awaited.clear();
         if let Some(end) = self.ends.last_mut() {
             end.again = false;
         }
@@ -200,7 +213,8 @@ impl Copy {
         self.child = None;
         let told = told(status);
         let may_start = again && !told;
-        self.awaited = if may_start { lost() } else { BTreeSet::new() };
+        let lost = if may_start { lost() } else { BTreeSet::new() };
+        self.awaited = lost.into_iter().map(|device| (device, None)).collect();
         // dumpcap ends with 0 when its device is removed.
         let again = may_start && (!status.success() || !self.awaited.is_empty());
         self.short = match self.awaited.is_empty() {
@@ -236,6 +250,7 @@ fn delay(short: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fanpcap_group::waiting;
 
     fn run(copy: &mut Copy, script: &str) -> End {
         let line = ["sh", "-c", script].map(OsString::from);
@@ -296,6 +311,9 @@ mod tests {
                 }
                 assert!(copy.awaits_devices() && !copy.given_up && !copy.is_done());
                 assert_eq!(copy.is_due(), is_there, "{device}");
+                let waiting = waiting::all().unwrap();
+                let is_shown = waiting.iter().any(|it| it.device == device);
+                assert_eq!(is_shown, !is_there, "{device}");
             }
         }
     }

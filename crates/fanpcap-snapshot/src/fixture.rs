@@ -121,7 +121,6 @@ pub fn device(ifindex: u32, name: &str, counted: [u64; 4]) -> Device {
     Device {
         ifindex,
         name: name.to_owned(),
-        awaited: None,
         counters: Some(Counters {
             rx_packets: packets,
             rx_bytes: bytes,

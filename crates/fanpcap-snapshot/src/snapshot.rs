@@ -34,6 +34,9 @@ pub struct Snapshot {
     pub sockets: Vec<Socket>,
     /// The tables of steered groups, as far as we may read them.
     pub tables: BTreeMap<GroupKey, View>,
+    /// For each device that is gone, or only for the requested one: how many members wait for it
+    /// (`gone = wait`), and copies of `fanpcap run --restart`.
+    pub waiting: BTreeMap<String, usize>,
 }
 
 /// A device.
@@ -43,9 +46,6 @@ pub struct Device {
     pub ifindex: u32,
     /// Name; "any" for all devices, "gone" for a device that no longer exists.
     pub name: String,
-    /// For "gone": the former name of the device for which members wait; `None` if it is not known,
-    /// or if they wait for several devices.
-    pub awaited: Option<String>,
     /// The device's counters; `None` for "any" and "gone".
     pub counters: Option<link::Counters>,
     /// Why the host or a container may need the device's packets, if a member steals them
@@ -109,14 +109,6 @@ impl Socket {
     pub fn captures_sent_by_engine(&self) -> bool {
         let has_more = |bytes: u64| !bytes.is_power_of_two();
         self.is_on_engine() && self.ring_bytes.is_some_and(has_more)
-    }
-}
-
-impl Snapshot {
-    /// How many members wait for a device that is gone (`gone = wait`).
-    pub fn waiting_members(&self) -> usize {
-        let sockets = self.sockets.iter();
-        sockets.filter(|it| it.waits_for_device).count()
     }
 }
 

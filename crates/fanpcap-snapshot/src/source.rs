@@ -4,21 +4,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::linux::fs::MetadataExt;
-use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_config::device::ANY;
 use fanpcap_config::mode::ModeKind;
+use fanpcap_config::report::harmless_text;
 use fanpcap_group::record::{LastLook, Record, Running};
 use fanpcap_group::roster::{self, RosterEntry};
 use fanpcap_group::view::{Place, View};
+use fanpcap_group::waiting;
 use fanpcap_linux::interface;
 use fanpcap_linux::netlink::{diag, link};
 use fanpcap_linux::process::netns;
 use fanpcap_linux::wait::clock;
 
-use crate::gone::{self, Gone, members_wait};
+use crate::gone::{Gone, members_wait};
 use crate::holders::Holders;
 use crate::host_use::HostUse;
 use crate::snapshot::{Counts, Device, Group, Process, Snapshot, Socket};
@@ -27,26 +28,22 @@ use crate::tables::{GroupKey, Tables};
 /// The name under which sockets of a removed device are listed.
 const GONE: &str = "gone";
 
-/// The time between two looks at a socket that is bound to no device. libpcap binds a new socket
-/// within this time.
-const BINDS_WITHIN: Duration = Duration::from_millis(50);
-
 /// Takes snapshots. Keeps the sockets' owners, the groups' tables and the use by the host for the
-/// next snapshot, because they are costly to find; and what shows which devices are gone.
+/// next snapshot, because they are costly to find.
 #[derive(Debug)]
 pub struct Source {
     device: Option<String>,
     holders: Holders,
     tables: Tables,
     host_use: HostUse,
-    gone: Gone,
 }
 
 impl Source {
     /// A source for one device, or for all devices that have packet sockets.
     ///
     /// # Errors
-    /// The device does not exist. The error says how many members wait for a device that is gone.
+    /// The device does not exist. The error says how many members wait for which device that is
+    /// gone.
     pub fn new(device: Option<&str>) -> Result<Self> {
         if let Some(name) = device.filter(|&name| name != ANY) {
             let found = interface::find(name).with_context(|| format!("looking for {name}"))?;
@@ -57,35 +54,27 @@ impl Source {
             holders: Holders::default(),
             tables: Tables::default(),
             host_use: HostUse::default(),
-            gone: Gone::default(),
         })
     }
 
-    /// Takes a snapshot. If a socket may wait for its device, which only a second look shows, the
-    /// result is the second look's.
+    /// Takes a snapshot.
     ///
     /// # Errors
     /// The kernel does not list packet sockets or devices.
     pub fn take(&mut self) -> Result<Snapshot> {
-        let first = self.look()?;
-        match self.gone.may_wait() {
-            true => {
-                thread::sleep(BINDS_WITHIN);
-                self.look()
-            }
-            false => Ok(first),
-        }
-    }
-
-    fn look(&mut self) -> Result<Snapshot> {
         let links = link::links().context("listing devices")?;
         let seen = roster::entries().context(
             "listing packet sockets (this needs packet diag in the kernel: CONFIG_PACKET_DIAG)",
         )?;
-        let seen = self.gone.sort(seen);
+        // Where the kernel's list of Unix sockets is hidden, nobody is seen to wait.
+        let gone = Gone::of(waiting::all().unwrap_or_default(), &seen);
+        let is_meant = |name: &str| self.device.as_deref().is_none_or(|only| only == name);
+        let waiting = gone.counts(is_meant);
+        let mut seen = gone.sort(seen);
+        seen.retain(|it| gone.awaited_by(it.socket.inode).is_none_or(is_meant));
         // Take the time after reading the pages: no counter may be newer than the snapshot.
         let at_ns = clock::monotonic_ns();
-        let mut devices = self.devices(&links, &seen);
+        let mut devices = self.devices(&links, &seen, !waiting.is_empty());
         let shown: BTreeSet<u32> = devices.iter().map(|device| device.ifindex).collect();
         let seen: Vec<RosterEntry> = seen
             .into_iter()
@@ -96,11 +85,9 @@ impl Source {
             device.stolen_from_host = reasons.get(&device.ifindex).copied();
         }
         let tables = self.tables.look(&seen);
-        let sockets = self.sockets(&seen, at_ns, &tables);
-        self.gone.note_devices(&devices, &sockets);
-        let names = links.iter().map(|link| link.name.as_str()).collect();
-        for device in devices.iter_mut().filter(|it| it.ifindex == u32::MAX) {
-            device.awaited = self.gone.awaited(&names, &sockets);
+        let mut sockets = self.sockets(&seen, at_ns, &tables);
+        for socket in &mut sockets {
+            socket.waits_for_device = gone.awaited_by(socket.inode).is_some();
         }
         let netns = netns::inode().context("this process's network namespace")?;
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -113,18 +100,21 @@ impl Source {
             devices,
             sockets,
             tables,
+            waiting,
         })
     }
 
-    fn devices(&self, links: &[link::Link], seen: &[RosterEntry]) -> Vec<Device> {
+    /// The devices to show. `is_awaited`: somebody waits for one of them.
+    fn devices(&self, links: &[link::Link], seen: &[RosterEntry], is_awaited: bool) -> Vec<Device> {
         let of_link = |link: &link::Link| Device {
             ifindex: link.index,
             name: link.name.clone(),
-            awaited: None,
             counters: Some(link.counters),
             stolen_from_host: None,
         };
-        let indices: BTreeSet<u32> = seen.iter().map(|seen| seen.socket.ifindex).collect();
+        let awaited = is_awaited.then_some(u32::MAX);
+        let indices = seen.iter().map(|seen| seen.socket.ifindex);
+        let indices: BTreeSet<u32> = indices.chain(awaited).collect();
         let mut devices: Vec<Device> = links
             .iter()
             .filter(|link| match &self.device {
@@ -139,14 +129,13 @@ impl Source {
             .map(|&ifindex| Device {
                 ifindex,
                 name: unlisted_name(ifindex),
-                awaited: None,
                 counters: None,
                 stolen_from_host: None,
             });
-        // If the requested device is gone, its members may wait for it.
         let is_lost = |name: &str| name != ANY && links.iter().all(|link| link.name != name);
         let is_shown = |device: &Device| match self.device.as_deref() {
-            Some(only) => only == device.name || (device.ifindex == u32::MAX && is_lost(only)),
+            Some(only) if device.ifindex == u32::MAX => is_awaited || is_lost(only),
+            Some(only) => only == device.name,
             None => true,
         };
         devices.extend(unlisted.filter(is_shown));
@@ -197,7 +186,7 @@ impl Source {
                 program_counted_ns: running(seen).map_or(0, |running| running.counted_ns),
                 unread_seconds: unread(seen, at_ns),
                 is_never_read: page_of_member(seen).is_some_and(Record::is_never_read),
-                waits_for_device: seen.socket.ifindex == u32::MAX && gone::is_unbound(&seen.socket),
+                waits_for_device: false,
                 has_page: seen.page.is_some(),
                 is_placeholder: seen.is_placeholder,
                 class: place.map(|place| place.class).or(class(seen)),
@@ -224,10 +213,10 @@ impl Source {
 fn missing(name: &str) -> String {
     let message = interface::missing(name);
     let seen = Source::new(None).and_then(|mut source| source.take());
-    match seen.map_or(0, |snapshot| snapshot.waiting_members()) {
-        0 => message,
-        waiting => format!("{message}; {}", members_wait(waiting, None)),
-    }
+    let waiting = seen.map(|snapshot| snapshot.waiting).unwrap_or_default();
+    let waiting = waiting.iter();
+    let waiting = waiting.map(|(device, &count)| format!("; {}", members_wait(device, count)));
+    harmless_text(&(message + &waiting.collect::<String>()))
 }
 
 /// The devices that members steal from the host, unless the host uses them.

@@ -35,25 +35,24 @@ pub struct Entry {
 
 impl Overview {
     /// Reads the settings as the library does and resolves them for `device`, or for all devices.
-    /// While `members_wait` for a device that is gone, the settings of devices that do not exist
-    /// are not without effect: one of these devices may be the awaited one, and its settings apply
-    /// to the members.
+    /// `awaited` returns the devices that are gone and for which members wait: the settings of
+    /// these devices apply to the members.
     pub fn read(
         device: Option<&str>,
-        members_wait: impl Fn() -> bool,
+        awaited: impl Fn() -> Vec<String>,
         pcap: PcapCompiler<'_>,
     ) -> Self {
         let environment = Environment::whole(process::is_secure());
         let settings = Settings::load(&environment);
         let mut interfaces = interface::names();
         interfaces.sort();
-        let mut ignored = settings.as_ref().map_or_else(
-            |_| Vec::new(),
-            |settings| settings.without_effect(&environment, &interfaces),
-        );
-        let is_absent = |it: &Ignored| it.reason == Reason::NoSuchDevice;
-        if ignored.iter().any(is_absent) && members_wait() {
-            ignored.retain(|it| !is_absent(it));
+        let without_effect = |interfaces: &[String]| match &settings {
+            Ok(settings) => settings.without_effect(&environment, interfaces),
+            Err(_) => Vec::new(),
+        };
+        let mut ignored = without_effect(&interfaces);
+        if ignored.iter().any(|it| it.reason == Reason::NoSuchDevice) {
+            ignored = without_effect(&[interfaces.clone(), awaited()].concat());
         }
         let names = match (device, &settings) {
             (Some(device), _) => vec![device.to_owned()],

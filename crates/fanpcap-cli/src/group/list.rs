@@ -35,10 +35,9 @@ pub(super) fn run(snapshot: &Snapshot, device: Option<&str>, is_json: bool) -> R
         } else {
             streams::print(&text(snapshot, &groups))?;
         }
-        if let Some(waiting) = Waiting::of(snapshot) {
-            let count = waiting.waiting_members_total;
-            let wait = members_wait(count, None);
-            streams::print(&format!("{wait} until a device of its name is up\n"))?;
+        for (device, &count) in &snapshot.waiting {
+            let wait = harmless_text(&members_wait(device, count));
+            streams::print(&format!("{wait} until a device of this name is up\n"))?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -52,7 +51,15 @@ pub(super) fn run(snapshot: &Snapshot, device: Option<&str>, is_json: bool) -> R
             }
         }
     }
-    if let Some(waiting) = Waiting::of(snapshot) {
+    for (device, &count) in &snapshot.waiting {
+        let waiting = Waiting {
+            schema: shown::SCHEMA,
+            time_unix_seconds: snapshot.unix_seconds,
+            network_namespace: snapshot.netns,
+            device: "gone",
+            awaited_device: device,
+            waiting_members_total: count,
+        };
         streams::print_as(true, &waiting, String::new)?;
     }
     Ok(streams::status(are_all_shown))
@@ -60,26 +67,13 @@ pub(super) fn run(snapshot: &Snapshot, device: Option<&str>, is_json: bool) -> R
 
 /// The members that wait for a device that is gone, in the JSON: they are in no group.
 #[derive(Serialize)]
-struct Waiting {
+struct Waiting<'a> {
     schema: u32,
     time_unix_seconds: f64,
     network_namespace: u64,
     device: &'static str,
+    awaited_device: &'a str,
     waiting_members_total: usize,
-}
-
-impl Waiting {
-    /// `None` if no member waits.
-    fn of(snapshot: &Snapshot) -> Option<Self> {
-        let waiting_members_total = snapshot.waiting_members();
-        (waiting_members_total > 0).then_some(Self {
-            schema: shown::SCHEMA,
-            time_unix_seconds: snapshot.unix_seconds,
-            network_namespace: snapshot.netns,
-            device: "gone",
-            waiting_members_total,
-        })
-    }
 }
 
 fn text(snapshot: &Snapshot, groups: &Groups<'_>) -> String {

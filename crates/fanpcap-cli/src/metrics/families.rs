@@ -221,7 +221,8 @@ fn devices(snapshot: &Snapshot) -> [Family; 7] {
         ),
         gauge(
             "fanpcap_device_waiting_members",
-            "Members that wait until a device is back (gone = wait); the label device is gone. No sample if no member waits.",
+            "Members that wait until this device, which is gone, is back (gone = wait, fanpcap run --restart). \
+             No sample if no member waits.",
             waiting(snapshot),
         ),
         gauge(
@@ -233,12 +234,17 @@ fn devices(snapshot: &Snapshot) -> [Family; 7] {
     ]
 }
 
-/// The number of members that wait for a device that is gone, if any wait.
+/// The number of members that wait for each device that is gone. Its index is the one that the
+/// kernel gives to sockets of a removed device.
 fn waiting(snapshot: &Snapshot) -> Vec<Sample> {
-    let gone = snapshot.sockets.iter().find(|it| it.waits_for_device);
-    let labels = gone.map(|it| device_labels(snapshot, it.ifindex));
-    let waiting = Number::Whole(snapshot.waiting_members() as u64);
-    labels.into_iter().map(|it| (it, waiting)).collect()
+    let sample = |(device, &count): (&String, &usize)| {
+        let labels = vec![
+            ("device", device.clone()),
+            ("ifindex", u32::MAX.to_string()),
+        ];
+        (labels, Number::Whole(count as u64))
+    };
+    snapshot.waiting.iter().map(sample).collect()
 }
 
 fn counter(name: &'static str, help: &'static str, samples: Vec<Sample>) -> Family {

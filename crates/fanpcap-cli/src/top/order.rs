@@ -53,8 +53,8 @@ pub(crate) fn filter(mut view: View, text: &str) -> View {
         return view;
     }
     view.devices.retain_mut(|device| {
-        let awaited = device.awaited_device.as_ref();
-        if has(&device.device, &text) || awaited.is_some_and(|name| has(name, &text)) {
+        let mut awaited = device.awaited_devices.iter();
+        if has(&device.device, &text) || awaited.any(|it| has(&it.device, &text)) {
             return true;
         }
         device.groups.retain_mut(|group| {

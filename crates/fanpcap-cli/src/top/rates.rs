@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use fanpcap_linux::netlink::link::Counters;
 use fanpcap_snapshot::{Offered, Snapshot, rounded, seconds};
 
-use super::view::{Device, Group, Member, SCHEMA, View};
+use super::view::{AwaitedDevice, Device, Group, Member, SCHEMA, View};
 use member::{History, Share};
 
 mod member;
@@ -40,6 +40,12 @@ fn view(before: Option<&Snapshot>, after: &Snapshot, history: &mut History) -> V
         let before = earlier.and_then(of_before);
         let passed = passed(before, device.counters, seconds);
         let mut device = with_sockets(figures(device, before, seconds), after, history);
+        if device.ifindex == u32::MAX {
+            device.awaited_devices = awaited_devices(after);
+            if let [only] = &device.awaited_devices[..] {
+                device.awaited_device = Some(only.device.clone());
+            }
+        }
         let groups = device.groups.iter_mut();
         groups.for_each(|group| mark_late(group, passed));
         devices.push(device);
@@ -53,6 +59,14 @@ fn view(before: Option<&Snapshot>, after: &Snapshot, history: &mut History) -> V
         network_namespace_name: after.netns_name.clone(),
         devices,
     }
+}
+
+fn awaited_devices(after: &Snapshot) -> Vec<AwaitedDevice> {
+    let of = |(device, &waiting_members_total): (&String, &usize)| AwaitedDevice {
+        device: device.clone(),
+        waiting_members_total,
+    };
+    after.waiting.iter().map(of).collect()
 }
 
 /// The numbers of a device.
@@ -69,7 +83,8 @@ fn figures(
     Device {
         device: device.name.clone(),
         ifindex: device.ifindex,
-        awaited_device: device.awaited.clone(),
+        awaited_device: None,
+        awaited_devices: Vec::new(),
         received_packets_total: total(|counters| counters.rx_packets),
         received_packets_per_second: per_second(|counters| counters.rx_packets),
         received_bytes_total: total(|counters| counters.rx_bytes),

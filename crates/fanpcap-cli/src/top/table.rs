@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr;
 
 use super::figure::{UNKNOWN, age, bits, bytes, count, short};
 use super::order::{self, NO_GROUP};
-use super::view::{Device, Group, Member, View};
+use super::view::{AwaitedDevice, Device, Group, Member, View};
 
 /// The kind of a row. It decides the style.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,12 +116,14 @@ pub(crate) fn rows(view: &View, width: usize, collapsed: bool) -> Vec<Row> {
         rows.push(Row { kind, text });
     };
     for device in &view.devices {
-        add(
-            &mut rows,
-            or_losing(Kind::Device, device.lost_packets_per_second),
-            &device_name(device),
-            &device_cells(device),
-        );
+        for name in device_names(device) {
+            add(
+                &mut rows,
+                or_losing(Kind::Device, device.lost_packets_per_second),
+                &name,
+                &device_cells(device),
+            );
+        }
         rows.extend(stolen(device, width));
         for group in &device.groups {
             add(
@@ -140,7 +142,7 @@ pub(crate) fn rows(view: &View, width: usize, collapsed: bool) -> Vec<Row> {
                 add(&mut rows, Kind::Dim, &name, &cells);
             }
         }
-        // The device's own row has the number of members that wait for it.
+        // The device's own rows have the numbers of members that wait.
         let sockets = || named(&device.sockets).filter(|(_, socket)| !socket.waits_for_device);
         if let number @ 1.. = sockets().count() {
             let name = format!(" {NO_GROUP} ({number})");
@@ -269,14 +271,14 @@ fn or_losing(kind: Kind, lost_per_second: Option<f64>) -> Kind {
     }
 }
 
-fn device_name(device: &Device) -> String {
+/// The names of the device's rows: one for each device for which members wait.
+fn device_names(device: &Device) -> Vec<String> {
     let rate = device.received_bits_per_second.map(bits);
     let rate = rate.map_or_else(String::new, |rate| format!(" {rate}"));
-    let sockets = device.sockets.iter();
-    let waiting = sockets.filter(|it| it.waits_for_device).count();
-    match waiting {
-        0 => format!("{}{rate}", device.device),
-        _ => members_wait(waiting, device.awaited_device.as_deref()),
+    let wait = |it: &AwaitedDevice| members_wait(&it.device, it.waiting_members_total);
+    match &device.awaited_devices[..] {
+        [] => vec![format!("{}{rate}", device.device)],
+        awaited => awaited.iter().map(wait).collect(),
     }
 }
 

@@ -30,8 +30,10 @@ pub(crate) struct Device {
     pub(crate) device: String,
     /// Interface index.
     pub(crate) ifindex: u32,
-    /// The former name of the device for which sockets wait.
+    /// The only device in `awaited_devices`.
     pub(crate) awaited_device: Option<String>,
+    /// Of the device `gone`: the devices for which members wait, by name.
+    pub(crate) awaited_devices: Vec<AwaitedDevice>,
     /// Packets that arrived.
     pub(crate) received_packets_total: Option<u64>,
     pub(crate) received_packets_per_second: Option<f64>,
@@ -55,6 +57,14 @@ pub(crate) struct Device {
     pub(crate) groups: Vec<Group>,
     /// Packet sockets outside any group.
     pub(crate) sockets: Vec<Member>,
+}
+
+/// A device that is gone, and for which members wait.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct AwaitedDevice {
+    /// Its name.
+    pub(crate) device: String,
+    pub(crate) waiting_members_total: usize,
 }
 
 /// A fanout group. Each sum is over the members for which the number is known.

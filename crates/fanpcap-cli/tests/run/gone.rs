@@ -9,7 +9,7 @@ use fanpcap_testkit::await_for::{LIMIT, await_for, within};
 use fanpcap_testkit::{Capture, Injector, Veth, netns, veth};
 
 use crate::captures::{frames, wait_until_taken};
-use crate::{FAR, GROUP, NEAR, Running};
+use crate::{FAR, GROUP, NEAR, Running, printed};
 
 /// How long the device is away. Longer than the pauses before the first restarts.
 const AWAY: Duration = Duration::from_secs(3);
@@ -39,6 +39,10 @@ fn comes_back(mode: &str, device: &str) -> Result<()> {
     running.wait_until_says("because a device is gone", 2)?;
     let captures = ["0.pcap.1", "1.pcap.1"].map(|name| running.scratch.file(name));
     thread::sleep(AWAY);
+    let waiting = printed(&["metrics"])?;
+    let expected = format!("fanpcap_device_waiting_members{{device=\"{FAR}\",");
+    let count = waiting.lines().find(|it| it.starts_with(&expected));
+    ensure!(count.is_some_and(|it| it.ends_with(" 2")), "{waiting}");
     Veth::new(NEAR, FAR, 1)?;
     let (back, limit) = (Instant::now(), within(BACK_WITHIN));
     let injector = Injector::open(NEAR)?;
@@ -54,6 +58,8 @@ fn comes_back(mode: &str, device: &str) -> Result<()> {
     let took = back.elapsed();
     let before: usize = captures.iter().map(|it| Capture::count_so_far(it)).sum();
     running.wait_until_says("tcpdump: listening", 4)?;
+    let waiting = printed(&["metrics"])?;
+    ensure!(!waiting.contains(&expected), "{waiting}");
     let ended = running.stop()?;
     ensure!(took < limit, "{took:?} of {limit:?}: {}", ended.said());
     ensure!(before == 20, "{before}: {}", ended.said());

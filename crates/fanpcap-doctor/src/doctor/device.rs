@@ -6,7 +6,6 @@ use fanpcap_linux::netlink::link::{Link, xdp_mode};
 use fanpcap_linux::process::cpu;
 use fanpcap_nic::knob::{Knob, Setting};
 use fanpcap_nic::plan::{self, Wishes};
-use fanpcap_snapshot::members_wait;
 
 use super::finding::{Effect, Finding, word};
 use super::nic::Nic;
@@ -235,16 +234,21 @@ impl Device {
     }
 }
 
-/// The finding on members that wait for their device, which is gone.
-pub(super) fn gone(members: usize) -> Option<Finding> {
-    let wait = members_wait(members, None);
-    let (place, what) = wait.split_once(": ").filter(|_| members > 0)?;
+/// The finding on members that wait for this device, which is gone.
+pub(super) fn gone(device: &str, members: usize) -> Finding {
+    let wait = match members {
+        1 => "1 member waits".to_owned(),
+        _ => format!("{members} members wait"),
+    };
     let told = [
-        format!("{what} until a device of its name is up"),
+        format!("{wait} until a device of this name is up"),
         "until then they capture nothing: the device is removed, renamed or down".to_owned(),
-        "ip -brief link    # lists the devices; 'ip link set dev NAME up' sets one up".to_owned(),
+        format!(
+            "ip link set dev {} up    # if it exists: 'ip -brief link' lists the devices",
+            word(device)
+        ),
     ];
-    Some(Finding::new("device-gone", Effect::Loses, place, told))
+    Finding::new("device-gone", Effect::Loses, device, told)
 }
 
 /// The mask of this many CPUs: words of 32 bits, highest first.

@@ -1,6 +1,6 @@
 //! Reads all facts of the machine. The facts that change are read twice, some time apart.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -41,8 +41,8 @@ pub(super) struct Facts {
     pub(super) settings: Settings,
     /// The devices that doctor examines.
     pub(super) devices: Vec<Device>,
-    /// The members that wait for a device that is gone. 0 if the user named a device that exists.
-    pub(super) waiting_members: usize,
+    /// The members that wait for each device that is gone, or only for the named one.
+    pub(super) waiting: BTreeMap<String, usize>,
     /// The groups of the network namespace.
     pub(super) groups: Vec<Group>,
     pub(super) library: Library,
@@ -86,7 +86,7 @@ pub(super) fn read(
     // doctor reports them.
     if let Err(error) = Source::new(asked) {
         let seen = Source::new(None)?.take()?;
-        ensure!(seen.waiting_members() > 0, error);
+        ensure!(!seen.waiting.is_empty(), error);
     }
     let mut source = Source::new(None)?;
     let before = Look::take(&mut source)?;
@@ -97,13 +97,10 @@ pub(super) fn read(
         ANY => Some(0),
         name => (now.links.iter().find(|it| it.name == name)).map(|it| it.index),
     };
-    let is_there = asked.is_none_or(|name| index(name).is_some());
-    let waiting = now.snapshot.waiting_members();
-    let waiting_members = match asked {
-        Some(_) if is_there => 0,
-        _ => waiting,
-    };
-    let settings = Settings::read(asked, waiting > 0, index);
+    let awaited: Vec<String> = now.snapshot.waiting.keys().cloned().collect();
+    let mut waiting = now.snapshot.waiting.clone();
+    waiting.retain(|name, _| asked.is_none_or(|asked| asked == name));
+    let settings = Settings::read(asked, &awaited, index);
     let library = Library::read(program, &now.snapshot, &settings.wanted);
     let mut groups = groups::groups(&before.snapshot, &now.snapshot);
     for group in &mut groups {
@@ -118,7 +115,7 @@ pub(super) fn read(
         privileges: Some(Privileges::read(root)),
         limits: Limits::read(root, kernel),
         devices: devices(asked, &before, &now, &settings, &groups),
-        waiting_members,
+        waiting,
         settings,
         groups,
         library,
@@ -187,7 +184,8 @@ impl Facts {
         let caller = self.of_user.clone();
         let mut all = caller.unwrap_or_else(|| self.findings_of_caller());
         all.extend(self.library.findings_of_others());
-        all.extend(device::gone(self.waiting_members));
+        let waiting = self.waiting.iter();
+        all.extend(waiting.map(|(device, &members)| device::gone(device, members)));
         for device in &self.devices {
             all.extend(device.findings());
             all.extend(self.findings_of_driver(device));

@@ -46,13 +46,13 @@ pub(super) struct GroupSetting {
 
 impl Settings {
     /// The settings as the library reads them, for `device`, or for all devices if it is `None`.
-    /// `members_wait` says whether members wait for a device that is gone.
+    /// Members wait for the devices `awaited`, which are gone.
     pub(super) fn read(
         device: Option<&str>,
-        members_wait: bool,
+        awaited: &[String],
         ifindex: impl Fn(&str) -> Option<u32>,
     ) -> Self {
-        let seen = Overview::read(device, || members_wait, &compile_expression);
+        let seen = Overview::read(device, || awaited.to_vec(), &compile_expression);
         let errors = seen.errors().into_iter().cloned().collect();
         let vain = seen.ignored().into_iter().cloned().collect();
         let (mut wanted, mut on_xdp) = (Vec::new(), Vec::new());

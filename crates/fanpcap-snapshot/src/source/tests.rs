@@ -109,8 +109,11 @@ fn an_unknown_device_is_refused_by_name() {
 #[test]
 fn the_device_that_was_asked_for_is_listed_without_sockets_too() {
     let links = link::links().unwrap();
-    let devices = Source::new(Some("lo")).unwrap().devices(&links, &[]);
+    let devices = Source::new(Some("lo")).unwrap().devices(&links, &[], false);
     assert_eq!(devices.len(), 1);
     assert!(devices[0].name == "lo" && devices[0].counters.is_some());
-    assert!(Source::new(None).unwrap().devices(&links, &[]).is_empty());
+    let all = |is_awaited| Source::new(None).unwrap().devices(&links, &[], is_awaited);
+    assert!(all(false).is_empty());
+    let names: Vec<String> = all(true).into_iter().map(|it| it.name).collect();
+    assert_eq!(names, ["gone"]);
 }

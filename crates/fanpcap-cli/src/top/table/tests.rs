@@ -81,7 +81,12 @@ fn a_long_steering_program_hides_neither_members_nor_engine() {
 fn members_that_wait_for_their_device_are_one_row() {
     let mut view = fixture::view();
     let device = &mut view.devices[0];
-    (device.device, device.awaited_device) = ("gone".to_owned(), Some("eth0".to_owned()));
+    device.device = "gone".to_owned();
+    let awaited = |name: &str, waiting_members_total| AwaitedDevice {
+        device: name.to_owned(),
+        waiting_members_total,
+    };
+    device.awaited_devices = vec![awaited("eth0", 2)];
     (device.received_bits_per_second, device.groups) = (None, Vec::new());
     let mut waiting = device.sockets[0].clone();
     waiting.waits_for_device = true;
@@ -94,11 +99,18 @@ fn members_that_wait_for_their_device_are_one_row() {
     let shown = names(&view);
     assert_eq!(shown[0], "eth0 (gone): 2 members wait");
     view.devices[0].sockets[1].waits_for_device = false;
-    view.devices[0].awaited_device = None;
+    view.devices[0].awaited_devices = vec![awaited("eth0", 1), awaited("eth1", 1)];
     let more = names(&view);
-    assert_eq!(more.len(), shown.len() + 2, "{more:?}");
-    assert!(more[0].starts_with("gone: 1 member waits "), "{more:?}");
-    assert!(more[1].starts_with(" no group (1) "), "{more:?}");
+    assert_eq!(more.len(), shown.len() + 3, "{more:?}");
+    assert!(
+        more[0].starts_with("eth0 (gone): 1 member waits"),
+        "{more:?}"
+    );
+    assert!(
+        more[1].starts_with("eth1 (gone): 1 member waits"),
+        "{more:?}"
+    );
+    assert!(more[2].starts_with(" no group (1) "), "{more:?}");
 }
 
 #[test]

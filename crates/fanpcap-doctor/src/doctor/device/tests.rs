@@ -165,9 +165,12 @@ fn a_peer_is_one_of_this_namespace() {
 
 #[test]
 fn members_that_wait_for_a_device_are_found() {
-    assert_eq!(gone(0), None);
-    let found = gone(2).unwrap();
-    assert_eq!((found.name, found.place.as_str()), ("device-gone", "gone"));
+    let found = gone("eth0", 2);
+    assert_eq!((found.name, found.place.as_str()), ("device-gone", "eth0"));
     assert!(found.what.starts_with("2 members wait until "), "{found:?}");
-    assert!(gone(1).unwrap().what.starts_with("1 member waits until "));
+    assert!(
+        found.fix.starts_with("ip link set dev eth0 up "),
+        "{found:?}"
+    );
+    assert!(gone("eth0", 1).what.starts_with("1 member waits until "));
 }
