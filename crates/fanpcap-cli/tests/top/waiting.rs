@@ -91,6 +91,18 @@ fn say_who_waits() -> Result<()> {
             "{error}"
         );
     }
+    // Nobody waits for this device.
+    let misspelt = Command::new(COMMAND).args(["doctor", "ftop9"]).output()?;
+    let error = String::from_utf8_lossy(&misspelt.stderr).into_owned();
+    ensure!(
+        misspelt.status.code() == Some(1) && misspelt.stdout.is_empty(),
+        "{error}"
+    );
+    ensure!(error.contains("no device 'ftop9' "), "{error}");
+    ensure!(
+        error.ends_with("; ftop1 (gone): 2 members wait\n"),
+        "{error}"
+    );
     for words in [&["doctor", "ftop1", "--json"][..], &["doctor", "--json"]] {
         let [page, error] = said(words)?;
         let told: Value = serde_json::from_str(&page).context(error)?;

@@ -82,14 +82,15 @@ pub(super) fn read(
     between: Duration,
 ) -> Result<Facts> {
     // This source only checks that the device exists. The snapshots need a source for all devices,
-    // because the groups of all devices are examined. If members wait for a device that is gone,
-    // doctor reports them.
-    if let Err(error) = Source::new(asked) {
-        let seen = Source::new(None)?.take()?;
-        ensure!(!seen.waiting.is_empty(), error);
-    }
+    // because the groups of all devices are examined. If members wait for this device, which is
+    // gone, doctor reports them.
+    let exists = Source::new(asked);
     let mut source = Source::new(None)?;
     let before = Look::take(&mut source)?;
+    if let Err(error) = exists {
+        let is_awaited = |name| before.snapshot.waiting.contains_key(name);
+        ensure!(asked.is_some_and(is_awaited), error);
+    }
     stop::wait(between).context("waiting")?;
     let now = Look::take(&mut source)?;
     let root = Path::new("/");
