@@ -351,10 +351,25 @@ fn no_device(entry: &Entry, name: &str, interfaces: &[String]) -> Ignored {
         is_one.then(|| format!("for every device it is {family}"))
     };
     Ignored {
-        hint: is_group.then(for_group).or(hint).or_else(for_all),
+        hint: is_group
+            .then(for_group)
+            .or(hint)
+            .or_else(for_all)
+            .or_else(|| choices(interfaces)),
         ..ignored(entry, Reason::NoSuchDevice, why)
     }
 }
+
+/// The devices that a setting may name; `None` without a device.
+fn choices(interfaces: &[String]) -> Option<String> {
+    match interfaces.len() {
+        0 => None,
+        1..=CHOICES_SHOWN => Some(format!("the devices here are: {}", interfaces.join(", "))),
+        _ => Some("'ip -brief link' lists the devices".to_owned()),
+    }
+}
+
+const CHOICES_SHOWN: usize = 8;
 
 /// A name without its digits.
 fn letters(name: &str) -> impl Iterator<Item = char> {

@@ -24,18 +24,37 @@ pub(super) fn of_vain(ignored: &Ignored) -> String {
             .to_owned();
     }
     let name = ignored.setting.split('=').next().unwrap_or_default().trim();
-    let meant = ignored.hint.as_deref().and_then(proposed);
-    let meant = meant.filter(|_| !name.is_empty());
+    let hint = ignored.hint.as_deref().filter(|_| !name.is_empty());
+    let sure = hint.and_then(proposed);
+    let near = hint.and_then(near);
     let (file, line) = ignored.place.rsplit_once(':').unwrap_or_default();
-    match line.parse::<usize>() {
-        Ok(line) => meant.filter(|meant| !has(file, meant)).map_or_else(
-            || remove(file, line),
-            |meant| substitute(file, line, name, meant),
+    let (corrected, removed) = match line.parse::<usize>() {
+        Ok(line) => (
+            sure.or(near)
+                .filter(|meant| !has(file, meant))
+                .map(|meant| substitute(file, line, name, meant)),
+            remove(file, line),
         ),
-        Err(_) => meant
-            .and_then(|meant| rename(name, meant))
-            .unwrap_or_else(|| format!("unset {}", word(name))),
+        Err(_) => (
+            sure.or(near).and_then(|meant| rename(name, meant)),
+            format!("unset {}", word(name)),
+        ),
+    };
+    match (corrected, near) {
+        (Some(command), Some(near)) => {
+            let removed = removed.split("    #").next().unwrap_or_default();
+            format!("{command}    # if {near} is meant; or without the setting: {removed}")
+        }
+        (corrected, _) => corrected.unwrap_or(removed),
     }
+}
+
+/// The name of the nearest device's setting, which is not certainly the one that was meant.
+fn near(hint: &str) -> Option<&str> {
+    let rest = hint.strip_prefix("did you mean '")?;
+    let (near, rest) = rest.split_once("', ")?;
+    rest.starts_with("or a device with another ")
+        .then_some(near)
 }
 
 /// The command that writes the proposed text in the place of the wrong one; `None` if the error has
@@ -314,6 +333,22 @@ mod tests {
         let twice = format!("{}:2", file.display());
         let fix = of_vain(&ignored("ring@eht0 = 2M", &twice, "ring@eth0"));
         assert_eq!(fix, remove(&file.display().to_string(), 2));
+        let uncertain = Ignored {
+            hint: Some(
+                "did you mean 'ring@eth0', or a device with another similar name?".to_owned(),
+            ),
+            ..ignored("ring@eth7 = 2M", "/etc/pcap.conf:1", "")
+        };
+        let fix = of_vain(&uncertain);
+        let removed = "sed -i '1s/^/# /' /etc/pcap.conf";
+        let told = format!("    # if ring@eth0 is meant; or without the setting: {removed}");
+        assert!(fix.ends_with(&told), "{fix}");
+        assert_eq!(mended("ring@eth7 = 2M\n", &fix), "ring@eth0 = 2M\n");
+        let fix = of_vain(&Ignored {
+            hint: Some("the devices here are: lo".to_owned()),
+            ..uncertain
+        });
+        assert_eq!(fix, remove("/etc/pcap.conf", 1));
         let hidden = of_vain(&ignored("", "/etc/pcap.conf:1", "ring@eth0"));
         assert_eq!(hidden, remove("/etc/pcap.conf", 1));
     }

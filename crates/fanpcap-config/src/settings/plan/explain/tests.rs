@@ -145,6 +145,18 @@ fn what_names_no_device_has_the_nearest() {
 }
 
 #[test]
+fn what_is_near_no_device_has_the_choices() {
+    let told = nobodys(&[], "ring@enp7s0 = 2M");
+    assert_eq!(told[0].2, "the devices here are: ux0, ux1, wan-1");
+    assert_eq!(choices(&[]), None);
+    let many = vec!["ux0".to_owned(); CHOICES_SHOWN + 1];
+    assert_eq!(
+        choices(&many).unwrap(),
+        "'ip -brief link' lists the devices"
+    );
+}
+
+#[test]
 fn a_mode_of_nobodys_group_and_names_that_are_none_are_told() {
     let variables = [
         ("PCAP_CLUSTER", "5"),
