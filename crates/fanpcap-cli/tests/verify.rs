@@ -4,9 +4,12 @@
 #![forbid(unsafe_code)]
 
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_testkit::{Veth, netns};
+use fanpcap_testkit::{Injector, Veth, netns, traffic};
 use serde_json::Value;
 
 #[path = "pages/json.rs"]
@@ -69,6 +72,8 @@ fn modes_that_keep_flows_together_are_verified() -> Result<()> {
             assert_eq!(outcomes(&told), ALL, "{told}");
             assert_eq!(told["mode"], mode);
             assert_eq!(told["flows_total"], 1021);
+            let judged = told["packets_judged_total"].as_u64();
+            ensure!(judged.is_some_and(|it| it > 5000), "{told}");
             let directions = told["checks"][2]["what"].as_str().unwrap_or_default();
             ensure!(!directions.contains("one direction only"), "{directions}");
             let sent = told["generated_packets_total"].as_u64().context("sent")?;
@@ -119,6 +124,38 @@ fn directions_at_different_members_fail() -> Result<()> {
             ["flows ok", "directions fail"],
             "{told}"
         );
+        Ok(())
+    })
+}
+
+#[test]
+#[ignore = "needs root: packets in a namespace"]
+fn of_single_packets_nothing_is_verified() -> Result<()> {
+    within(|| {
+        let flows = traffic::flows(3, 2);
+        let of = |flow| traffic::frames(3, &[flow], 0..1);
+        let frames = flows.into_iter().map(of).collect::<Result<Vec<_>>>()?;
+        let injector = Injector::open("fvr0")?;
+        let is_over = AtomicBool::new(false);
+        let output = thread::scope(|scope| {
+            scope.spawn(|| {
+                for frame in frames.concat().iter().cycle() {
+                    if is_over.load(Ordering::Relaxed) || injector.send(&frame.bytes).is_err() {
+                        return;
+                    }
+                    thread::sleep(Duration::from_millis(250));
+                }
+            });
+            let output = verify(&[]);
+            is_over.store(true, Ordering::Relaxed);
+            output
+        })?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(output.status.code() == Some(1), "{said}");
+        ensure!(said.contains("\nopen  flows "), "{said}");
+        let last = said.lines().last().context("a line")?;
+        ensure!(last.starts_with("NOT verified: "), "{said}");
+        ensure!(last.contains(" are too few; "), "{said}");
         Ok(())
     })
 }

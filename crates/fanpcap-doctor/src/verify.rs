@@ -24,7 +24,7 @@ mod verdict;
 
 use flows::{Flows, Places, Sample};
 use traffic::Traffic;
-use verdict::{Check, Outcome, Seen};
+use verdict::{Check, Outcome, Seen, Verdict};
 
 /// Captures for a while, and checks whether members get whole flows
 ///
@@ -33,7 +33,8 @@ use verdict::{Check, Outcome, Seen};
 /// whether one member got all packets of each flow, in both directions. It also checks whether the
 /// received packets equal the delivered plus the dropped packets, and whether packets were lost. If
 /// there are many flows, only a sample is checked. Fragments and ICMP errors don't show their flow
-/// and are not judged. The exit status is 3 if a check fails, and 1 if nothing could be verified.
+/// and are not judged. The exit status is 3 if a check fails, and 1 if nothing could be verified,
+/// for example because too few packets came.
 #[derive(Args, Debug)]
 #[command(mut_arg("device", |it| it.required(true)))]
 pub struct Arguments {
@@ -83,6 +84,8 @@ struct VerifyPage {
     group: Option<u16>,
     mode: Option<String>,
     seconds: f64,
+    /// The packets of the judged flows.
+    packets_judged_total: u64,
     /// Frames that verify itself sent.
     generated_packets_total: Option<u64>,
     members: Vec<Share>,
@@ -96,6 +99,8 @@ struct VerifyPage {
     packets_outside_total: u64,
     checks: Vec<Check>,
     verified: bool,
+    #[serde(skip)]
+    verdict: Verdict,
 }
 
 /// A member's share of the packets that came after all members had joined.
@@ -125,9 +130,10 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
     let generated = witness.traffic.take().map(Traffic::finish);
     let told = witness.told(&captured?, generated.transpose()?)?;
     streams::print_as(arguments.json, &told, || page(&told))?;
-    Ok(match told.verified {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::from(FAILED),
+    Ok(match told.verdict {
+        Verdict::Verified => ExitCode::SUCCESS,
+        Verdict::TooLittle => ExitCode::FAILURE,
+        Verdict::Failed => ExitCode::from(FAILED),
     })
 }
 
@@ -265,6 +271,7 @@ impl<'a> Witness<'a> {
             one_in: self.sample.one_in(),
         };
         let checks = verdict::checks(&seen);
+        let verdict = Verdict::of(&checks);
         let delivered: u64 = captured.members.iter().map(|it| it.captured).sum();
         Ok(VerifyPage {
             schema: SCHEMA,
@@ -280,7 +287,9 @@ impl<'a> Witness<'a> {
             packets_unread_total: unread,
             unread_percent: percent(unread, all),
             packets_outside_total: delivered.saturating_sub(all),
-            verified: checks.iter().all(|it| it.outcome != Outcome::Fail),
+            packets_judged_total: places.packets,
+            verified: verdict == Verdict::Verified,
+            verdict,
             checks,
         })
     }
@@ -356,12 +365,27 @@ fn page(told: &VerifyPage) -> String {
             page += &format!("{:18}such as {example}\n", "");
         }
     }
-    page += match told.verified {
-        true => "\nverified\n",
-        false => "\nNOT verified\n",
-    };
+    page += &format!("\n{}\n", conclusion(told));
     let lines: Vec<String> = page.lines().map(harmless_text).collect();
     lines.join("\n") + "\n"
+}
+
+/// The last line of the text: the verdict, and how much it is about.
+fn conclusion(told: &VerifyPage) -> String {
+    let judged = format!(
+        "{} flows with {} packets",
+        told.flows_total, told.packets_judged_total
+    );
+    let open = told.checks.iter().filter(|it| it.outcome == Outcome::Open);
+    let open: Vec<&str> = open.map(|it| it.name).collect();
+    match told.verdict {
+        Verdict::Failed => "NOT verified".to_owned(),
+        Verdict::TooLittle => format!(
+            "NOT verified: {judged} are too few; wait for traffic, take longer (--seconds), or let verify send some (--generate)"
+        ),
+        Verdict::Verified if open.is_empty() => format!("verified: {judged}"),
+        Verdict::Verified => format!("verified, except {}: {judged}", open.join(" and ")),
+    }
 }
 
 #[cfg(test)]

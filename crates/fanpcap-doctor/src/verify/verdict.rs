@@ -45,6 +45,13 @@ const EXAMPLES: usize = 3;
 /// With fewer flows for each member, chance alone makes the shares uneven.
 const FLOWS_FOR_SHARES: usize = 64;
 
+/// With fewer packets that could have come to another member than the first one of their flow and
+/// direction, chance alone may keep flows whole. Among two members it does so once in 2^20 times.
+const REPEATS_FOR_FLOWS: u64 = 20;
+
+/// With fewer flows in both directions, chance alone may bring the directions together.
+const FLOWS_FOR_DIRECTIONS: usize = 7;
+
 /// The busiest member may have at most this many times the mean number of packets.
 const UNEVEN: f64 = 2.0;
 
@@ -71,6 +78,34 @@ pub(super) fn checks(seen: &Seen<'_>) -> Vec<Check> {
         loss(seen.captured),
     ]
 }
+
+/// The result of all checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// No check failed.
+    Verified,
+    /// No check failed, but too few packets came to judge flows.
+    TooLittle,
+    /// A check failed.
+    Failed,
+}
+
+impl Verdict {
+    /// The result of `checks`.
+    pub(super) fn of(checks: &[Check]) -> Self {
+        let has = |outcome| move |it: &&Check| it.outcome == outcome;
+        if checks.iter().any(|it| has(Outcome::Fail)(&it)) {
+            return Self::Failed;
+        }
+        let mut open = checks.iter().filter(has(Outcome::Open));
+        match open.any(|it| it.name == FLOWS) {
+            true => Self::TooLittle,
+            false => Self::Verified,
+        }
+    }
+}
+
+const FLOWS: &str = "flows";
 
 fn check(name: &'static str, outcome: Outcome, what: String) -> Check {
     Check {
@@ -125,18 +160,31 @@ fn shares(seen: &Seen<'_>) -> Check {
 }
 
 fn flows(seen: &Seen<'_>) -> Check {
-    let Places { flows, split, .. } = seen.places;
+    let Places {
+        flows,
+        two_way,
+        packets,
+        split,
+        ..
+    } = seen.places;
     if *flows == 0 {
-        return check("flows", Outcome::Open, "no flows were seen".to_owned());
+        return check(FLOWS, Outcome::Open, "no flows were seen".to_owned());
     }
     let of = sampled(*flows, seen.one_in);
+    let repeats = packets.saturating_sub((flows + two_way) as u64);
     let what = match split.len() {
+        0 if repeats < REPEATS_FOR_FLOWS => {
+            let what = format!(
+                "each of {of} was at one member, but only {repeats} packets followed another one of their flow and direction"
+            );
+            return check(FLOWS, Outcome::Open, what);
+        }
         0 => format!("each of {of} was at one member"),
         count => format!("{count} of {of} were at several members"),
     };
     Check {
         examples: split.iter().take(EXAMPLES).map(shown).collect(),
-        ..check("flows", holds(split.is_empty()), what)
+        ..check(FLOWS, holds(split.is_empty()), what)
     }
 }
 
@@ -164,13 +212,17 @@ fn directions(seen: &Seen<'_>) -> Check {
         0 => String::new(),
         count => format!("; {count} had one direction only"),
     };
+    let outcome = match apart.is_empty() {
+        true if *two_way < FLOWS_FOR_DIRECTIONS => Outcome::Open,
+        is_empty => holds(is_empty),
+    };
     let examples: Vec<&FlowKey> = match apart.is_empty() {
         true => one_way.iter().collect(),
         false => apart.iter().take(EXAMPLES).collect(),
     };
     Check {
         examples: examples.into_iter().map(shown).collect(),
-        ..check("directions", holds(apart.is_empty()), what + &others)
+        ..check("directions", outcome, what + &others)
     }
 }
 
@@ -245,7 +297,7 @@ mod tests {
         let places = Places {
             flows: 200,
             two_way: 100,
-            packets: 200,
+            packets: 1000,
             largest: 3,
             ..Places::default()
         };
@@ -278,6 +330,33 @@ mod tests {
         };
         let found = outcomes(&nothing, &[0, 0], &Places::default());
         assert_eq!(found, [Open, Open, Open, Ok, Ok]);
+    }
+
+    #[test]
+    fn of_few_packets_nothing_is_judged() {
+        let (captured, packets, mut places) = healthy();
+        let verdict = |places: &Places| {
+            let seen = Seen {
+                captured: &captured,
+                packets: &packets,
+                places,
+                one_in: 1,
+            };
+            let checks = checks(&seen);
+            let outcomes: Vec<Outcome> = checks.iter().map(|it| it.outcome).collect();
+            (outcomes[1], outcomes[2], Verdict::of(&checks))
+        };
+        assert_eq!(verdict(&places), (Ok, Ok, Verdict::Verified));
+        // Three echo requests and their answers.
+        (places.flows, places.two_way, places.packets) = (1, 1, 6);
+        assert_eq!(verdict(&places), (Open, Open, Verdict::TooLittle));
+        places.apart = vec![key()];
+        assert_eq!(verdict(&places), (Open, Fail, Verdict::Failed));
+        (places.split, places.apart) = (vec![key()], Vec::new());
+        assert_eq!(verdict(&places), (Fail, Open, Verdict::Failed));
+        // Few flows that many packets share.
+        (places.split, places.packets) = (Vec::new(), 22);
+        assert_eq!(verdict(&places), (Ok, Open, Verdict::Verified));
     }
 
     #[test]
