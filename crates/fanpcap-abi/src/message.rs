@@ -55,15 +55,18 @@ pub(crate) fn explain(p: PcapHandle, device: &str, status: c_int) -> String {
     // SAFETY: libpcap's answer is a C string or null.
     let reason = unsafe { errbuf::string(reason) }.unwrap_or_default();
     let error = p.error();
-    match status {
-        // A report on settings begins with the place of the mistake. The device's name does not fit
-        // in front of a long report.
-        ERROR if error.len() + device.len() + 3 > ERRBUF_SIZE => error,
+    let text = match status {
         ERROR => format!("{device}: {error}"),
         NO_SUCH_DEVICE | PERM_DENIED | PROMISC_PERM_DENIED if !error.is_empty() => {
             format!("{device}: {reason} ({error})")
         }
         _ => format!("{device}: {reason}"),
+    };
+    match text.len() < ERRBUF_SIZE || error.is_empty() {
+        true => text,
+        // A long error ends with what to do, and a report on settings begins with the place of the
+        // mistake.
+        false => error,
     }
 }
 

@@ -251,6 +251,23 @@ fn harmless(c: char) -> char {
     }
 }
 
+/// Shortens the longest words of a text of more than `limit` bytes in their middle, until it fits
+/// or no word is long. Such words are paths and the values of variables. The text around them says
+/// what to do.
+pub fn with_short_words(text: &str, limit: usize) -> String {
+    let mut text = text.to_owned();
+    while text.len() > limit {
+        let words = text.split(char::is_whitespace);
+        let longest = words.max_by_key(|word| word.len()).unwrap_or_default();
+        let short = shorten(longest);
+        if short.len() >= longest.len() {
+            break;
+        }
+        text = text.replacen(longest, &short, 1);
+    }
+    text
+}
+
 /// Shortens a long path in the middle.
 pub(crate) fn shorten(source: &str) -> String {
     let count = source.chars().count();
@@ -289,6 +306,21 @@ mod tests {
             .hint("did you mean 'hash'?")
             .shift(offset)
             .at("/etc/pcap.conf", 3, text)
+    }
+
+    #[test]
+    fn long_words_give_way_to_the_advice() {
+        let path = format!("/etc/{}/pcap.conf:3", "directory/".repeat(30));
+        let text = format!("waiting for it ({path}) needs CAP_NET_RAW (tcpdump: -Z root)");
+        let short = with_short_words(&text, 255);
+        let expected = "waiting for it (/etc/dire...ectory//pcap.conf:3) needs CAP_NET_RAW \
+                        (tcpdump: -Z root)";
+        assert_eq!(short, expected);
+        assert_eq!(with_short_words(&text, text.len()), text);
+        let both = with_short_words(&format!("{path} {path}"), 100);
+        assert_eq!(both.matches("...").count(), 2, "{both}");
+        let words = "word ".repeat(60);
+        assert_eq!(with_short_words(&words, 255), words);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! holds the handles on the other devices.
 
 use crate::handle::{Handle, PartState};
+use crate::plan::ERROR_LENGTH;
 use std::ffi::c_int;
 use std::iter;
 
@@ -57,11 +58,16 @@ pub fn each<H: Handle>(p: H, mut apply: impl FnMut(H) -> c_int) -> c_int {
     first
 }
 
-/// Copies the error text of `other` to `p`.
+/// Copies the error text of `other` to `p`, behind the device's name if both fit.
 pub(crate) fn blame<H: Handle>(p: H, other: H) {
     let request = other.request();
     let name = request.as_ref().map_or("", |request| request.system_name());
-    p.fail(&format!("{name}: {}", other.error()));
+    let error = other.error();
+    let named = format!("{name}: {error}");
+    p.fail(match named.len() <= ERROR_LENGTH {
+        true => &named,
+        false => &error,
+    });
 }
 
 /// Installs our reader for the handles on all devices, unless it is installed already.

@@ -256,22 +256,30 @@ fn a_device_of_another_link_type_is_not_read() -> Result<()> {
 #[test]
 #[ignore = "needs root: run by make test"]
 fn an_application_that_has_given_up_its_privileges_can_not_wait() -> Result<()> {
-    for is_in_file in [false, true] {
+    let long = "d".repeat(200);
+    for directory in [None, Some(""), Some(long.as_str())] {
         on_wire(1, |wire| {
             let program = Program::new("tcpdump", "listening on")?
                 .args(["-n", "-Z", "nobody", "-i", DEVICE, "-w"])
                 .arg(wire.scratch.new_file("capture"));
-            let config = wire.scratch.file("gone.conf").display().to_string();
-            let (program, origin) = match is_in_file {
-                false => (
+            let (program, origin) = match directory {
+                None => (
                     program.set("PCAP_GONE", "wait"),
                     "PCAP_GONE=wait".to_owned(),
                 ),
-                true => {
-                    let text = format!("# how\ngone@{DEVICE} = wait\n");
-                    wire.scratch.write("gone.conf", &text)?;
+                Some(name) => {
+                    let directory = wire.scratch.file(name);
+                    fs::create_dir_all(&directory)?;
+                    let config = directory.join("gone.conf");
+                    fs::write(&config, format!("# how\ngone@{DEVICE} = wait\n"))?;
+                    let config = config.display().to_string();
                     (program.set("PCAP_CONFIG", &config), format!("{config}:2"))
                 }
+            };
+            // A long path is shortened, so that the advice is whole.
+            let origin = match origin.len() > 200 {
+                true => format!("{}...{}/gone.conf:2", &origin[..9], "d".repeat(7)),
+                false => origin,
             };
             let member = program.start(&wire.scratch)?;
             veth::ip(&format!("link delete {FAR_DEVICE}"))?;
