@@ -11,7 +11,7 @@ use fanpcap_linux::file::directory::Directory;
 use fanpcap_linux::process::child::{self, SIGKILL};
 use fanpcap_testkit::await_for::LIMIT;
 use fanpcap_testkit::veth::ip;
-use fanpcap_testkit::{Veth, await_for, needs, netns};
+use fanpcap_testkit::{Program, Scratch, Veth, await_for, needs, netns};
 
 const COMMAND: &str = env!("CARGO_BIN_EXE_fanpcap");
 const DEVICE: &str = "ftun1";
@@ -108,6 +108,40 @@ fn it_shows_and_changes_nothing_until_it_is_told_to() -> Result<()> {
             "{restored}"
         );
         assert_eq!(facts()?, before);
+        Ok(())
+    })
+}
+
+/// Packet steering has no effect on members that get their packets from the XDP engine.
+#[test]
+#[ignore = "needs root: a network namespace"]
+fn packets_of_members_on_xdp_are_not_steered() -> Result<()> {
+    within(|| {
+        let steered = |driver: &str| -> Result<(bool, bool)> {
+            let mut command = Command::new(COMMAND);
+            command.args(["tune", DEVICE]);
+            command.envs([("PCAP_CONFIG", "/dev/null"), ("PCAP_DRIVER", driver)]);
+            let shown = said(&command.output()?, true)?;
+            let note = "note: the XDP engine takes the packets before packet steering";
+            Ok((shown.contains("rps.0: none -> "), shown.contains(note)))
+        };
+        assert_eq!(steered("tpacket")?, (true, false));
+        assert_eq!(steered("xdp")?, (false, true));
+        // The members decide, not the settings.
+        let scratch = Scratch::new()?;
+        let start = |driver: &str| {
+            let program = Program::tcpdump(DEVICE, scratch.new_file("pcap"))?;
+            program
+                .group(7, "flow")
+                .set("PCAP_DRIVER", driver)
+                .start(&scratch)
+        };
+        let on_xdp = start("xdp")?;
+        assert_eq!(steered("tpacket")?, (false, true));
+        on_xdp.stop()?;
+        let on_packet_sockets = start("tpacket")?;
+        assert_eq!(steered("xdp")?, (true, false));
+        on_packet_sockets.stop()?;
         Ok(())
     })
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
+use fanpcap::overview::Overview;
 use fanpcap_linux::netlink::link;
 use fanpcap_linux::process::pidfd::Process;
 use fanpcap_linux::wait::stop;
@@ -22,7 +23,8 @@ use fanpcap_nic::facts::Facts;
 use fanpcap_nic::journal::{Hold, Journal, Undone, Wish};
 use fanpcap_nic::plan::{self, Wishes};
 use fanpcap_nic::settings::Settings;
-use fanpcap_snapshot::Source;
+use fanpcap_pcap::compile_expression;
+use fanpcap_snapshot::{Socket, Source};
 use fanpcap_terminal::{DeviceArgument, streams};
 
 use crate::doctor::long_packets;
@@ -131,6 +133,7 @@ pub fn run(arguments: &Arguments) -> Result<ExitCode> {
         queues: arguments.queues,
         threads: arguments.threads,
         monitor: arguments.monitor,
+        on_engine: is_on_engine(&device),
         force: arguments.force || !arguments.apply,
     };
     if !arguments.apply {
@@ -162,6 +165,22 @@ fn show(device: &Device, facts: &Facts, wishes: Wishes) -> Result<ExitCode> {
     }
     say(&page)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether the XDP engine takes the device's packets for all its members. If the device has no
+/// member, whether it would by the settings.
+fn is_on_engine(device: &Device) -> bool {
+    let seen = Source::new(Some(&device.name)).and_then(|mut source| source.take());
+    let sockets = seen.map(|it| it.sockets).unwrap_or_default();
+    let members = sockets.iter();
+    let members = members.filter(|it| it.group.is_some() && !it.is_placeholder);
+    let mut members = members.peekable();
+    if members.peek().is_some() {
+        return members.all(Socket::is_on_engine);
+    }
+    let told = Overview::read(Some(&device.name), Vec::new, &compile_expression);
+    let mut plans = told.devices.iter().flatten().map(|it| &it.explained.plan);
+    plans.any(|plan| plan.as_ref().is_ok_and(|it| it.on_engine.is_some()))
 }
 
 /// A note about a problem that no plan fixes: the XDP engine captures the host's packets before the

@@ -21,6 +21,9 @@ pub struct Wishes {
     pub threads: bool,
     /// Whether the device only captures, even if the host has an address on the device.
     pub monitor: bool,
+    /// Whether an engine takes the device's packets for all its members, before packet steering
+    /// could move them.
+    pub on_engine: bool,
     /// Whether to make a plan even if the device carries the default route.
     pub force: bool,
 }

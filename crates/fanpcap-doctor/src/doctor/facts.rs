@@ -250,7 +250,11 @@ impl Facts {
         if is_used || wanted.any(|it| it.ifindex == device.link.index) {
             return None;
         }
-        let steps = plan::plan(&device.nic.facts, Wishes::default()).ok()?.steps;
+        let wishes = Wishes {
+            on_engine: device.is_on_engine,
+            ..Wishes::default()
+        };
+        let steps = plan::plan(&device.nic.facts, wishes).ok()?.steps;
         let word = device.word();
         let tune = match steps.len() {
             0 => None,

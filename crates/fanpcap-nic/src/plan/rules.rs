@@ -247,6 +247,11 @@ impl Rules<'_> {
         }
         if self.facts.interrupts.is_empty() {
             return match self.facts.is_up || self.facts.driver.is_empty() || self.is_veth() {
+                true if self.wishes.on_engine => self.note(
+                    "the XDP engine takes the packets before packet steering (RPS) could move them: \
+                     --threads moves the queues to their CPUs"
+                        .to_owned(),
+                ),
                 // Receive packet steering (RPS) moves a queue to its CPU.
                 true => self.place_queues(
                     Setting::Rps,

@@ -44,6 +44,7 @@ const FORCED: Wishes = Wishes {
     queues: None,
     threads: false,
     monitor: false,
+    on_engine: false,
     force: true,
 };
 
@@ -254,6 +255,28 @@ fn threads_poll_where_they_are_asked_for() {
         !text.contains("irq of channel") && text.contains("napi.3: ? -> 11"),
         "{text}"
     );
+}
+
+#[test]
+fn packets_that_an_engine_takes_are_not_steered() {
+    let on_engine = Wishes {
+        on_engine: true,
+        ..FORCED
+    };
+    assert!(of("veth", FORCED).text().contains("rps.0: "));
+    let text = of("veth", on_engine).text();
+    assert!(!text.contains("rps.0: "), "{text}");
+    assert!(
+        text.contains("note: the XDP engine takes the packets before "),
+        "{text}"
+    );
+    let threads = Wishes {
+        threads: true,
+        ..on_engine
+    };
+    let text = of("veth", threads).text();
+    assert!(!text.contains("the XDP engine"), "{text}");
+    assert_eq!(of("ixgbe", on_engine), of("ixgbe", FORCED));
 }
 
 #[test]
