@@ -68,8 +68,8 @@ pub struct Place {
     pub class: u8,
     /// When this state began, nanoseconds of `CLOCK_MONOTONIC`.
     pub since_ns: u64,
-    /// The slot of the member that reads this slot's ring after the death of the ring's owner;
-    /// `None` if no member does.
+    /// The slot of the member that reads this slot's ring after the death of the ring's owner, or,
+    /// for a placeholder, of the member that has read it last; `None` if no member does or did.
     pub taker: Option<u8>,
     /// The digest of the member's name; 0: the member has no name.
     pub name: u64,
@@ -255,7 +255,8 @@ fn is_counted(table: Table<'_>) -> bool {
 }
 
 fn taker(rows: &[Row], row: &Row) -> Option<u8> {
-    let is_inherited = row.state == State::TakenOver;
-    let mut rows = (0..=u8::MAX).zip(rows).filter(|_| is_inherited);
+    let is_inherited = matches!(row.state, State::TakenOver | State::Vacant);
+    let has_taker = is_inherited && row.taker != 0 && row.taker != row.cookie;
+    let mut rows = (0..=u8::MAX).zip(rows).filter(|_| has_taker);
     rows.find_map(|(slot, taker)| (taker.cookie == row.taker).then_some(slot))
 }

@@ -272,6 +272,9 @@ pub(super) fn digits(name: u64) -> String {
     format!("{name:016x}")
 }
 
+/// The state of a slot whose ring has been read to the end.
+pub(super) const PLACEHOLDER: &str = "placeholder";
+
 fn state(place: &Place) -> &'static str {
     match place.state {
         State::Live | State::Newcomer if place.weight == 0 => "drained",
@@ -279,7 +282,7 @@ fn state(place: &Place) -> &'static str {
         State::Newcomer => "newcomer",
         State::Dead => "gone",
         State::TakenOver => "inherited",
-        State::Vacant => "placeholder",
+        State::Vacant => PLACEHOLDER,
         State::Awaited => "awaited",
         State::Free => "free",
     }

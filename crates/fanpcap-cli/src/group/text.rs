@@ -4,7 +4,7 @@ use fanpcap_config::report::harmless_text;
 use fanpcap_snapshot::{Offered, STEERED_NOWHERE};
 use fanpcap_terminal::table;
 
-use super::shown::{Big, Rounds, Shown, Slot, Sums};
+use super::shown::{Big, PLACEHOLDER, Rounds, Shown, Slot, Sums};
 use crate::top::figure::{UNKNOWN, age, bytes};
 
 /// The columns' titles.
@@ -119,6 +119,7 @@ fn table(shown: &Shown) -> Vec<String> {
 
 fn cells(slot: &Slot) -> Vec<String> {
     let state = match slot.heir_slot {
+        Some(taker) if slot.state == PLACEHOLDER => format!("{PLACEHOLDER}, read by {taker}"),
         Some(taker) => format!("{} by {taker}", slot.state),
         None if slot.is_stopped => format!("{}, stopped", slot.state),
         None => slot.state.to_owned(),
