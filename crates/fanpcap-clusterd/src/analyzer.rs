@@ -14,6 +14,7 @@ mod clock_offset;
 mod missing_packets;
 mod node_reports;
 mod status;
+mod by_bucket;
 mod metrics;
 mod screen;
 mod topology_follower;
@@ -95,6 +96,9 @@ pub(crate) struct Arguments {
     /// Writes metrics to this file, once a second
     #[arg(long, value_name = "FILE")]
     metrics: Option<PathBuf>,
+    /// Writes the account of each bucket to this file, as CSV, once a second
+    #[arg(long, value_name = "FILE")]
+    buckets: Option<PathBuf>,
     /// Prints its state as a line of JSON, once a second
     #[arg(long)]
     json: bool,
@@ -106,7 +110,8 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let conf = Conf::load(&arguments.config)?;
     conf.check_files(Role::Analyzer)?;
-    textfile::check(arguments.metrics.as_deref())?;
+    textfile::check("--metrics", arguments.metrics.as_deref())?;
+    textfile::check("--buckets", arguments.buckets.as_deref())?;
     let rotation = rotation(arguments)?;
     let listen = arguments.listen.or_else(|| conf.analyzers.first().copied());
     let listen =
@@ -134,7 +139,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if !targets.is_empty() {
         analyzer_loop.export(Exports::start(targets)?);
     }
-    let mut metrics = Metrics::new(arguments.metrics.clone(), &conf.cluster);
+    let files = [arguments.metrics.clone(), arguments.buckets.clone()];
+    let mut metrics = Metrics::new(files, &conf.cluster);
     let cluster = conf.cluster.clone();
     let mut topology_follower = TopologyFollower::start(conf, clock);
     let mut jumps = ClockJumps::new(clock);

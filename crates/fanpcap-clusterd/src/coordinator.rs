@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let conf = Conf::load(&arguments.config)?;
     conf.check_files(Role::Coordinator)?;
-    textfile::check(arguments.metrics.as_deref())?;
+    textfile::check("--metrics", arguments.metrics.as_deref())?;
     stop::on_signals().context("catching signals")?;
     let keyring = credentials::keyring(&conf, Role::Coordinator)?;
     let mut reloader = Reloader::new(&arguments.config, Role::Coordinator, keyring, say)?;

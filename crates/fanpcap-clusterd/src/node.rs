@@ -83,7 +83,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     let names: Vec<&str> = devices.iter().map(|it| it.name.as_str()).collect();
     let names = names.join(", ");
-    textfile::check(arguments.metrics.as_deref())?;
+    textfile::check("--metrics", arguments.metrics.as_deref())?;
     stop::on_signals().context("catching signals")?;
     let keyring = credentials::keyring(&conf, Role::Node)?;
     let reloader = Reloader::new(&arguments.config, Role::Node, Arc::clone(&keyring), say)?;

@@ -7,18 +7,20 @@ use fanpcap_terminal::exposition::{Family, Kind, Label, Number, text};
 use fanpcap_terminal::streams;
 use fanpcap_terminal::textfile;
 
-/// Checks the value of --metrics when a program starts. Later failures do not end the program.
+/// Checks the value of an option such as --metrics when a program starts. Later failures do not end
+/// the program.
 ///
 /// # Errors
 ///
 /// No file can be written there.
-pub(crate) fn check(file: Option<&Path>) -> Result<()> {
+pub(crate) fn check(option: &str, file: Option<&Path>) -> Result<()> {
     let checked = file.map_or(Ok(()), textfile::check);
     let shown = file.unwrap_or(Path::new("")).display();
-    checked.with_context(|| format!("--metrics {shown}"))
+    checked.with_context(|| format!("{option} {shown}"))
 }
 
-/// A file with metrics, which is replaced atomically. A full disk does not end its program.
+/// A file that is replaced atomically, such as one with metrics. A full disk does not end its
+/// program.
 #[derive(Debug)]
 pub(crate) struct Textfile {
     file: PathBuf,
@@ -40,7 +42,12 @@ impl Textfile {
 
     /// Replaces the file. Reports when that begins to fail.
     pub(crate) fn write(&mut self, families: &[Family]) {
-        let written = textfile::write(&self.file, &text(families));
+        self.write_text(&text(families));
+    }
+
+    /// Replaces the file by this text. Reports when that begins to fail.
+    pub(crate) fn write_text(&mut self, text: &str) {
+        let written = textfile::write(&self.file, text);
         let fails = written.is_err();
         if let (Err(error), false) = (written, self.fails) {
             let (verb, file) = (self.verb, self.file.display());

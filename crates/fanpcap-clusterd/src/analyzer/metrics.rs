@@ -1,4 +1,4 @@
-//! An analyzer's metrics, for Prometheus.
+//! An analyzer's metrics, for Prometheus, and its account of each bucket.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,30 +7,37 @@ use fanpcap_cluster::NodeId;
 use fanpcap_cluster::loss_account::{NodeAccount, Verdict};
 use fanpcap_terminal::exposition::{Family, Kind, Label, Number};
 
+use super::by_bucket;
 use super::extra_counter::ExtraCounter;
 use super::status::Status;
 use crate::textfile::{self, Metric, Textfile, family};
 
-/// Writes an analyzer's metrics to a file.
+/// Writes an analyzer's metrics to a file, and its account of each bucket to another.
 pub(super) struct Metrics {
     file: Option<Textfile>,
+    buckets: Option<Textfile>,
     cluster: Vec<Label>,
 }
 
 impl Metrics {
-    /// Metrics of this cluster, if there is to be a file.
-    pub(super) fn new(file: Option<PathBuf>, cluster: &str) -> Self {
+    /// Metrics of this cluster, and its account by bucket, as far as there are to be files.
+    pub(super) fn new(files: [Option<PathBuf>; 2], cluster: &str) -> Self {
+        let [file, buckets] = files.map(|file| Some(Textfile::new(file?, "analyzer")));
         Self {
-            file: file.map(|file| Textfile::new(file, "analyzer")),
+            file,
+            buckets,
             cluster: vec![("cluster", cluster.to_owned())],
         }
     }
 
-    /// Replaces the file.
+    /// Replaces the files.
     pub(super) fn write(&mut self, status: &Status) {
         let families = self.families(status);
         if let Some(file) = &mut self.file {
             file.write(&families);
+        }
+        if let Some(file) = &mut self.buckets {
+            file.write_text(&by_bucket::table(&status.account));
         }
     }
 
@@ -351,7 +358,7 @@ mod tests {
             .to_vec(),
             trouble: None,
         };
-        let metrics = Metrics::new(None, "lab");
+        let metrics = Metrics::new([None, None], "lab");
         let families = metrics.families(&status);
         for family in &families {
             let is_counter = family.kind == Kind::Counter;

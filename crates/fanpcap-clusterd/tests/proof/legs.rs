@@ -36,10 +36,10 @@ pub(crate) fn add_nodes(mirror: &mut Mirror, devices: &[&str]) -> Result<()> {
 }
 
 /// What sends to these devices, with numbers from `first` on.
-pub(crate) fn sender(devices: &[&str], first: u64) -> Sender {
+pub(crate) fn sender(devices: &[&str], first: u64, rate: u64) -> Sender {
     match devices {
-        [_] => Sender::start(WIRE, first),
-        _ => Sender::of_two_legs(first),
+        [_] => Sender::start(WIRE, first, rate),
+        _ => Sender::of_two_legs(first, rate),
     }
 }
 

@@ -15,3 +15,4 @@ mod reports;
 mod ports;
 mod legs;
 mod filter;
+mod combined;

@@ -4,6 +4,9 @@ use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use fanpcap_clusterd::conf::Conf;
+use fanpcap_clusterd::engine;
+use fanpcap_select::Selection;
 use fanpcap_testkit::await_for;
 use serde_json::Value;
 
@@ -13,6 +16,13 @@ use crate::stage::{LOOK, PATIENCE, Stage, id};
 pub(crate) type Owners = Vec<Option<String>>;
 
 impl Stage {
+    /// How the cluster selects, its secret included.
+    pub(crate) fn selection(&self) -> Result<Selection> {
+        let conf = Conf::load(&self.scratch.file("cluster.conf"))?;
+        let topology = engine::operator_side(&conf)?.look()?.view.topology;
+        Ok(topology.context("a topology")?.1.selection)
+    }
+
     /// Which node has each bucket, if nothing moves; and the topology's number.
     pub(crate) fn owners(&self) -> Result<(Option<Owners>, u64)> {
         let Ok(topology) = self.ask(&["topology", "--json"]) else {

@@ -7,8 +7,6 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use fanpcap_clusterd::conf::Conf;
-use fanpcap_clusterd::engine;
 use fanpcap_testkit::mirror::HOST;
 use fanpcap_testkit::{await_for, netns};
 
@@ -111,11 +109,9 @@ fn each_once(stage: &Stage) -> Result<([Line; 2], [Vec<u64>; 2])> {
 
 /// Asserts that an analyzer's files have packets of its own buckets only.
 fn assert_own_buckets(stage: &Stage, packets: &[Vec<u64>; 2]) -> Result<()> {
-    let conf = Conf::load(&stage.scratch.file("cluster.conf"))?;
-    let topology = engine::operator_side(&conf)?.look()?.view.topology;
-    let (_, topology) = topology.context("a topology")?;
+    let selection = stage.selection()?;
     for (place, packets) in packets.iter().enumerate() {
-        let buckets = wire::buckets(topology.selection, packets.iter().copied());
+        let buckets = wire::buckets(selection, packets.iter().copied());
         let strange = buckets.filter(|bucket| bucket % 2 != place).count();
         ensure!(
             strange == 0,

@@ -19,13 +19,16 @@ use crate::account::{Line, Truth};
 use crate::files;
 use crate::legs;
 use crate::readers::Reader;
-use crate::wire::Sender;
+use crate::wire::{RATE, Sender};
 
 /// Enough for whatever the cluster does on a busy machine.
 pub(crate) const PATIENCE: Duration = LIMIT;
 
 /// Between two looks at what the cluster does.
 pub(crate) const LOOK: Duration = Duration::from_millis(50);
+
+/// The file with the analyzer's account of each bucket.
+pub(crate) const BUCKETS: &str = "buckets.csv";
 
 /// For how long nothing changes at rest, in nanoseconds: a node's reports are a second apart.
 pub(crate) const REST: u64 = 2_000_000_000;
@@ -48,12 +51,14 @@ pub(crate) struct Stage {
     pub(crate) mirror: Mirror,
     pub(crate) scratch: Scratch,
     pub(crate) etcd: Option<Etcd>,
-    agents: Vec<Option<Child>>,
+    pub(crate) agents: Vec<Option<Child>>,
     /// Of each device of each node.
     pub(crate) readers: Vec<Reader>,
     coordinators: Vec<Child>,
     analyzer: Option<Child>,
     pub(crate) sender: Option<Sender>,
+    /// Packets a second that are sent, if the machine can.
+    pub(crate) target_rate: u64,
     /// How many packets were sent.
     pub(crate) sent: u64,
     /// For how long packets were sent.
@@ -152,6 +157,7 @@ impl Stage {
             coordinators: Vec::new(),
             analyzer: None,
             sender: None,
+            target_rate: RATE,
             sent: 0,
             lasted: Duration::ZERO,
             ships: more.contains("mode = capture"),
@@ -201,6 +207,7 @@ impl Stage {
         // What an earlier one said is none of this one's.
         let printed = File::create(self.scratch.file("analyzer.json"))?;
         let mut command = self.program("analyzer", &["analyzer", "--json"])?;
+        command.arg("--buckets").arg(self.scratch.file(BUCKETS));
         if self.ships {
             command.arg("--write").arg(self.scratch.file("records"));
         }
@@ -248,7 +255,7 @@ impl Stage {
     /// Packets come from now on, and the machine is this cluster's until they [`Stage::rest`].
     pub(crate) fn send(&mut self) {
         self.alone = Some(MACHINE.write().unwrap_or_else(PoisonError::into_inner));
-        self.sender = Some(legs::sender(self.devices, self.sent));
+        self.sender = Some(legs::sender(self.devices, self.sent, self.target_rate));
     }
 
     /// No packets come any more. Returns how many came in all.

@@ -1,4 +1,4 @@
-//! Packets that carry their number, 40,000 a second, until they are stopped.
+//! Packets that carry their number, at a rate, until they are stopped.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -16,8 +16,8 @@ use fanpcap_testkit::Injector;
 use fanpcap_testkit::mirror::{WIRE, WIRE2};
 use fanpcap_wire::Frame;
 
-/// Packets a second.
-const RATE: u64 = 42_000;
+/// Packets a second, if a test has no rate of its own.
+pub(crate) const RATE: u64 = 42_000;
 
 /// Packets at once: a node's queue holds 256.
 const BURST: u64 = 32;
@@ -36,26 +36,26 @@ const FLOWS: u64 = 512;
 
 impl Sender {
     /// Sends packets with numbers from `first` on, on a device of the calling thread's namespace.
-    pub(crate) fn start(device: &'static str, first: u64) -> Self {
-        Self::of_few(device, first, u64::MAX)
+    pub(crate) fn start(device: &'static str, first: u64, rate: u64) -> Self {
+        Self::on(&[device], first, u64::MAX, rate)
     }
 
     /// Sends packets of connections by two legs: one direction by [`WIRE`], with even numbers, and
     /// the other by [`WIRE2`].
-    pub(crate) fn of_two_legs(first: u64) -> Self {
-        Self::on(&[WIRE, WIRE2], first, u64::MAX)
+    pub(crate) fn of_two_legs(first: u64, rate: u64) -> Self {
+        Self::on(&[WIRE, WIRE2], first, u64::MAX, rate)
     }
 
-    /// The same; there are `few` different packets only, which come again and again.
+    /// Sends `few` different packets only, again and again.
     pub(crate) fn of_few(device: &'static str, first: u64, few: u64) -> Self {
-        Self::on(&[device], first, few)
+        Self::on(&[device], first, few, RATE)
     }
 
-    fn on(devices: &[&'static str], first: u64, few: u64) -> Self {
+    fn on(devices: &[&'static str], first: u64, few: u64, rate: u64) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let next = Arc::new(AtomicU64::new(first));
         let (until, at, devices) = (Arc::clone(&stop), Arc::clone(&next), devices.to_vec());
-        let thread = thread::spawn(move || send(&devices, (&at, few), &until));
+        let thread = thread::spawn(move || send(&devices, (&at, few, rate), &until));
         Self { stop, next, thread }
     }
 
@@ -74,7 +74,7 @@ impl Sender {
 
 fn send(
     devices: &[&str],
-    (at, few): (&AtomicU64, u64),
+    (at, few, rate): (&AtomicU64, u64, u64),
     stop: &AtomicBool,
 ) -> Result<(u64, Duration)> {
     let opened = devices.iter().map(|it| Injector::open(it));
@@ -84,7 +84,7 @@ fn send(
     let first = at.load(Ordering::Relaxed);
     let mut next = first;
     while !stop.load(Ordering::Relaxed) {
-        let due = first + u64::try_from(begun.elapsed().as_micros())? * RATE / 1_000_000;
+        let due = first + u64::try_from(begun.elapsed().as_micros())? * rate / 1_000_000;
         // After a pause no more at once than else: a machine that is too slow sends less.
         if next < due {
             let end = due.min(next + BURST);

@@ -1,0 +1,430 @@
+//! All in one run, in distribution mode: a drain and its end, ten weights, three joins, two deaths,
+//! an agent that hangs, a blind port. At rest the account's spans hold what tcpdump has, bucket by
+//! bucket.
+
+mod course;
+mod figures;
+mod question;
+
+use std::fmt::Debug;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_buckets::layout::BUCKETS as COUNT;
+use fanpcap_select::Selection;
+use fanpcap_testkit::mirror::MONITOR;
+use fanpcap_testkit::{await_for, netns};
+
+use crate::account::Line;
+use crate::owners::Owners;
+use crate::readers::Reader;
+use crate::stage::{BUCKETS, Engine, LOOK, PATIENCE, REST, Stage, id, seconds};
+use crate::wire::{self, Sender};
+use course::{Draw, Event, NODES, course};
+use figures::{Bounds, Counts, DOUBLES, LOST, NAMES, account, sum, truth, width};
+use question::Question;
+
+/// Packets a second: each of six nodes gets all of them.
+const RATE: u64 = 20_000;
+
+/// How many buckets a node's share may differ from its weight's.
+const ROUNDING: usize = 8;
+
+/// Between two events.
+const BETWEEN: Duration = Duration::from_millis(1500);
+
+/// What came so much before an event's begin or after its end is in question too: reports are a
+/// second apart, and the nodes' clocks may differ.
+const AROUND: Duration = Duration::from_secs(2);
+
+/// A node that is silent for so long is dead to the analyzer.
+const SILENT: Duration = Duration::from_secs(15);
+
+/// A running cluster, and what is known of its past.
+struct Run {
+    stage: Stage,
+    draw: Draw,
+    begun: Instant,
+    /// Of each node, its weight; 0 if it is dead, or counts as dead.
+    weights: Vec<u16>,
+    owners: Owners,
+    question: Question,
+    selection: Selection,
+    /// The bucket of each packet that was sent.
+    buckets: Vec<usize>,
+    /// The number of the first packet since the last rest.
+    first: u64,
+}
+
+impl Run {
+    fn new(engine: Engine, seed: u64) -> Result<Self> {
+        let mut stage = Stage::new(engine, "")?;
+        stage.target_rate = RATE;
+        let owners = stage.await_owners(&[0, 1, 2])?;
+        let mut question = Question::default();
+        question.own(&owners, NODES);
+        Ok(Self {
+            selection: stage.selection()?,
+            stage,
+            draw: Draw::new(seed),
+            begun: Instant::now(),
+            weights: vec![1; NODES],
+            owners,
+            question,
+            buckets: Vec::new(),
+            first: 0,
+        })
+    }
+
+    fn say(&self, what: impl Debug) {
+        println!("{:6.1} s: {what:?}", self.begun.elapsed().as_secs_f64());
+    }
+
+    /// The number of the next packet.
+    fn next(&self) -> u64 {
+        self.stage.sender.as_ref().map_or(0, Sender::next)
+    }
+
+    /// The packets that may be in question for what began with packet `from` and is over by now.
+    fn since(&self, from: u64) -> std::ops::Range<u64> {
+        let around = packets(AROUND);
+        from.saturating_sub(around).max(self.first)..self.next() + around
+    }
+
+    /// The nodes that live.
+    fn nodes(&self) -> Vec<usize> {
+        let nodes = self.weights.iter().enumerate();
+        nodes
+            .filter(|(_, weight)| **weight > 0)
+            .map(|(node, _)| node)
+            .collect()
+    }
+
+    /// Waits until each node's share is that of its weight. Returns the owners of before.
+    fn follow(&mut self, from: u64) -> Result<Owners> {
+        let sum: usize = self.weights.iter().map(|it| usize::from(*it)).sum();
+        let wanted = |owners: &Owners| {
+            self.weights.iter().enumerate().all(|(node, weight)| {
+                let name = Some(id(node));
+                let share = owners.iter().filter(|owner| **owner == name).count();
+                let mine = COUNT * usize::from(*weight) / sum;
+                share.abs_diff(mine) <= ROUNDING && (*weight > 0 || share == 0)
+            })
+        };
+        let owners = self.stage.await_topology(wanted)?;
+        let before = std::mem::replace(&mut self.owners, owners);
+        let numbers = self.since(from);
+        self.question.moved(&before, &self.owners, numbers);
+        self.question.own(&self.owners, self.weights.len());
+        Ok(before)
+    }
+
+    fn meet(&mut self, event: Event) -> Result<()> {
+        let begun = Instant::now();
+        let from = self.next();
+        let node = match event {
+            Event::Join => self.weights.len(),
+            _ => {
+                let nodes = self.nodes();
+                self.draw.one_of(&nodes)
+            }
+        };
+        match event {
+            Event::Drain => self.drain(node, from)?,
+            Event::Weight => self.weigh(node, from)?,
+            Event::Join => self.join(from)?,
+            Event::Die => self.die(node, from)?,
+            Event::Hang => self.hang(node, from)?,
+            Event::Blind => self.blind(node, from)?,
+            Event::Rest => return self.rest(),
+        }
+        self.say((event, id(node), begun.elapsed(), &self.weights));
+        thread::sleep(BETWEEN);
+        Ok(())
+    }
+
+    fn drain(&mut self, node: usize, from: u64) -> Result<()> {
+        let weight = std::mem::take(&mut self.weights[node]);
+        self.stage.cluster(&["drain", &id(node)])?;
+        self.follow(from)?;
+        thread::sleep(BETWEEN);
+        let from = self.next();
+        self.weights[node] = weight;
+        self.stage.cluster(&["drain", "--undo", &id(node)])?;
+        self.follow(from).map(drop)
+    }
+
+    fn weigh(&mut self, node: usize, from: u64) -> Result<()> {
+        let others = [1, 2, 3].into_iter().filter(|it| *it != self.weights[node]);
+        let others: Vec<u16> = others.collect();
+        let weight = self.draw.one_of(&others);
+        self.weights[node] = weight;
+        self.stage
+            .cluster(&["weight", &id(node), &weight.to_string()])?;
+        self.follow(from).map(drop)
+    }
+
+    /// Gives a node that neither hangs nor is blind another weight.
+    fn weigh_other(&mut self, than: usize) -> Result<()> {
+        let mut nodes = self.nodes();
+        nodes.retain(|node| *node != than);
+        let node = self.draw.one_of(&nodes);
+        let from = self.next();
+        self.weigh(node, from)?;
+        self.say((Event::Weight, id(node), &self.weights));
+        Ok(())
+    }
+
+    fn join(&mut self, from: u64) -> Result<()> {
+        let node = self.stage.join()?;
+        self.weights.push(1);
+        self.follow(from)?;
+        let numbers = self.since(from);
+        self.question.fault(node, &self.owners, numbers);
+        Ok(())
+    }
+
+    /// A node's machine dies: its port gives nothing any more, and its agent is gone.
+    fn die(&mut self, node: usize, from: u64) -> Result<()> {
+        self.stage.mirror.set_loss(node, 1.0)?;
+        self.stage.kill(node)?;
+        self.weights[node] = 0;
+        let before = self.follow(from)?;
+        // It may have captured its buckets' packets until it is dead to the analyzer.
+        let mut numbers = self.since(from);
+        numbers.end = numbers.end.max(from + packets(SILENT + 2 * AROUND));
+        self.question.fault(node, &before, numbers);
+        self.question.end_node(node);
+        Ok(())
+    }
+
+    /// A node's agent is stopped. Others get its buckets, and its device still selects as before.
+    fn hang(&mut self, node: usize, from: u64) -> Result<()> {
+        let (begun, time) = (Instant::now(), seconds("FANPCAP_HANG", 45));
+        self.stage.signal(node, "STOP")?;
+        let weight = std::mem::take(&mut self.weights[node]);
+        let before = self.follow(from)?;
+        self.say(("heirs", begun.elapsed()));
+        for _ in 0..2 {
+            thread::sleep(BETWEEN);
+            self.weigh_other(node)?;
+        }
+        thread::sleep(time.saturating_sub(begun.elapsed()));
+        let back = self.next();
+        self.stage.signal(node, "CONT")?;
+        self.weights[node] = weight;
+        self.follow(back)?;
+        let numbers = self.since(from);
+        self.question.fault(node, &before, numbers);
+        Ok(())
+    }
+
+    fn blind(&mut self, node: usize, from: u64) -> Result<()> {
+        let (begun, time) = (Instant::now(), seconds("FANPCAP_BLIND", 8));
+        let before = self.owners.clone();
+        self.stage.mirror.set_loss(node, 1.0)?;
+        thread::sleep(BETWEEN);
+        self.weigh_other(node)?;
+        thread::sleep(time.saturating_sub(begun.elapsed()));
+        self.stage.mirror.set_loss(node, 0.0)?;
+        let numbers = self.since(from);
+        for owners in [&before, &self.owners] {
+            self.question.fault(node, owners, numbers.clone());
+        }
+        Ok(())
+    }
+
+    /// No packets come any more, and the account is compared with what tcpdump has.
+    fn rest(&mut self) -> Result<()> {
+        thread::sleep(BETWEEN);
+        let sent = self.stage.rest()?;
+        let dropped = self.stage.mirror.dropped()?;
+        ensure!(
+            dropped.iter().all(|it| *it == 0),
+            "the mirror dropped {dropped:?}: too slow"
+        );
+        let begun = Instant::now();
+        self.question.end_part(&self.owners);
+        let (line, rows) = self.await_rest()?;
+        let rested = begun.elapsed();
+        let captured = self.captured(&line)?;
+        let new = wire::buckets(self.selection, self.first..sent);
+        self.buckets.extend(new);
+        let truth = truth(&self.buckets, &captured)?;
+        let question = self.question.packets(&self.buckets);
+        let wrong = compare(&rows, &truth, &question);
+        self.say(("rest", rested));
+        report(&rows, &truth, &question);
+        ensure!(
+            wrong.is_empty(),
+            "{} figures are wrong: {:#?}\n{line}\n{}",
+            wrong.len(),
+            &wrong[..wrong.len().min(20)],
+            self.stage.said()
+        );
+        self.first = sent;
+        Ok(())
+    }
+
+    /// Waits until nothing changes for a while in the account, and all that was offered is known.
+    /// Returns the analyzer's line and its account of each bucket.
+    fn await_rest(&self) -> Result<(Line, Vec<Bounds>)> {
+        let mut first: Option<Line> = None;
+        let mut rows = None;
+        let line = self.stage.await_line("an account at rest", |line| {
+            let same = first.as_ref().filter(|first| line.is_as(first));
+            let rested = same.map(|first| line.time().saturating_sub(first.time()));
+            if rested.is_none() {
+                first = line.is("offered", self.stage.sent).then(|| line.clone());
+            }
+            // The file may be that of the line before.
+            rows = account(&self.stage.scratch.file(BUCKETS)).ok();
+            let rows = rows.as_ref();
+            rested >= Some(REST) && rows.is_some_and(|rows| is_of(line, &sum(rows)))
+        })?;
+        Ok((line, rows.context("the account of each bucket")?))
+    }
+
+    /// The numbers of the packets that all tcpdumps have, when no more come.
+    fn captured(&self, line: &Line) -> Result<Vec<u64>> {
+        let (least, _) = line.span("captured")?;
+        let least = usize::try_from(least)?;
+        let count = || self.stage.readers.iter().map(Reader::count).sum::<usize>();
+        let (mut last, mut since) = (0, Instant::now());
+        await_for("tcpdump's packets", PATIENCE, || {
+            thread::sleep(LOOK);
+            if std::mem::replace(&mut last, count()) != last {
+                since = Instant::now();
+            }
+            let rests = since.elapsed() > 2 * BETWEEN && last >= least;
+            Ok(rests.then_some(()))
+        })
+        .with_context(|| format!("tcpdump has {} of {least}", count()))?;
+        Ok(self.stage.numbers())
+    }
+}
+
+impl Stage {
+    /// A new node joins while packets come. Its tcpdump starts when the node's device selects, and
+    /// before the node gets buckets: what it had captured earlier is in no count.
+    fn join(&mut self) -> Result<usize> {
+        let node = self.mirror.add()?;
+        self.agents.push(None);
+        self.start(node)?;
+        await_for("the selection", PATIENCE, || {
+            let mut show = Command::new("ip");
+            show.args(["-o", "link", "show", "dev", MONITOR]);
+            let shown = self.mirror.on_node(node, || Ok(show.output()?))?;
+            let shown = String::from_utf8_lossy(&shown.stdout).contains(" xdp");
+            Ok(shown.then_some(()))
+        })
+        .with_context(|| self.said())?;
+        let kept = self.kept(node, MONITOR);
+        let reader = Reader::start(&self.mirror, node, MONITOR, &kept)?;
+        self.readers.push(reader);
+        let topology = self.ask(&["topology", "--json"])?;
+        let nodes = topology["nodes"].as_array().context("nodes")?;
+        let is_there = nodes.iter().any(|it| it["node"] == id(node).as_str());
+        ensure!(
+            !is_there,
+            "{} had buckets before its tcpdump: too slow",
+            id(node)
+        );
+        Ok(node)
+    }
+}
+
+/// How many packets come in this time.
+fn packets(time: Duration) -> u64 {
+    u64::try_from(u128::from(RATE) * time.as_millis() / 1000).unwrap_or(u64::MAX)
+}
+
+/// Whether these are the sums of the analyzer's line.
+fn is_of(line: &Line, sums: &Bounds) -> bool {
+    let mut both = NAMES.iter().zip(sums);
+    both.all(|(name, bounds)| line.span(name).ok() == Some(*bounds))
+}
+
+/// What the account says that is not so, or that is less certain than it can be.
+fn compare(rows: &[Bounds], truth: &[Counts], question: &[i64]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (bucket, ((row, truth), question)) in rows.iter().zip(truth).zip(question).enumerate() {
+        for (at, name) in NAMES.iter().enumerate() {
+            let (bounds, truth) = (row[at], truth[at]);
+            let most = if at == 0 { 0 } else { *question };
+            let holds = (bounds.0..=bounds.1).contains(&truth);
+            if !holds || width(bounds) > most {
+                wrong.push(format!(
+                    "bucket {bucket}, {name}: {bounds:?} for {truth}, {question} in question"
+                ));
+            }
+        }
+    }
+    wrong
+}
+
+/// Prints the sums, and how wide the spans are.
+fn report(rows: &[Bounds], truth: &[Counts], question: &[i64]) {
+    let sums = sum(rows);
+    for (at, name) in NAMES.iter().enumerate() {
+        let truth: i64 = truth.iter().map(|it| it[at]).sum();
+        println!(
+            "          {name} {}..{}, truth {truth}",
+            sums[at].0, sums[at].1
+        );
+    }
+    let exact = |row: &&Bounds| width(row[DOUBLES]) == 0 && width(row[LOST]) == 0;
+    let exact = rows.iter().filter(exact).count();
+    let sure = question.iter().filter(|it| **it == 0).count();
+    let all: i64 = question.iter().sum();
+    let widest = rows.iter().zip(question).map(|(row, question)| {
+        let width = width(row[DOUBLES]).max(width(row[LOST]));
+        width as f64 / (*question).max(1) as f64
+    });
+    let widest = widest.fold(0.0, f64::max);
+    println!(
+        "          {all} packets in question, of {} buckets; {} spans have a width, at most {widest:.2} \
+         of the packets in question",
+        question.len() - sure,
+        rows.len() - exact,
+    );
+}
+
+/// One run. `FANPCAP_SEED` has it again.
+fn run(engine: Engine) -> Result<()> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
+    let set = std::env::var("FANPCAP_SEED")
+        .ok()
+        .and_then(|it| it.parse().ok());
+    let seed = set.unwrap_or(u64::from(now.subsec_nanos()));
+    let mut run = Run::new(engine, seed)?;
+    println!("{engine:?}, FANPCAP_SEED={seed}");
+    let course = course(&mut run.draw);
+    let done = course.into_iter().try_for_each(|event| {
+        if run.stage.sender.is_none() {
+            run.stage.send();
+            thread::sleep(BETWEEN);
+        }
+        run.meet(event).with_context(|| format!("{event:?}"))
+    });
+    done.with_context(|| format!("FANPCAP_SEED={seed}"))
+}
+
+/// Longer than anybody waits for.
+mod long {
+    use super::*;
+
+    #[test]
+    #[ignore = "needs root: namespaces, XDP"]
+    fn all_at_once_is_in_the_account() {
+        netns::within_new(|| run(Engine::Embedded)).unwrap();
+    }
+
+    #[test]
+    #[ignore = "needs root: namespaces, XDP"]
+    fn all_at_once_is_in_the_account_of_etcds_cluster_too() {
+        netns::within_new(|| run(Engine::Etcd(1))).unwrap();
+    }
+}

@@ -1,0 +1,134 @@
+//! Which packets may be uncertain: those of the buckets and seconds in question.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use fanpcap_buckets::layout::BUCKETS;
+
+use crate::owners::Owners;
+use crate::stage::id;
+
+/// One flag for each bucket.
+type Flags = Vec<bool>;
+
+/// The buckets of a change, and the packets that came in its time.
+struct Change {
+    buckets: Flags,
+    numbers: Range<u64>,
+    /// In which part of the run it was.
+    part: usize,
+}
+
+/// All changes so far. A part of the run ends when no packets come: then all is known of it, and
+/// what was certain stays so.
+#[derive(Default)]
+pub(super) struct Question {
+    changes: Vec<Change>,
+    /// Of each node, the buckets that it had in the present part.
+    had: Vec<Flags>,
+    /// Nodes that did not give or get all packets in the present part.
+    faulty: BTreeSet<usize>,
+    /// Buckets that dead nodes had: what these captured last stays unknown.
+    dead: Flags,
+    /// Of each part that has ended, the buckets that a fault concerns.
+    uncertain: Vec<Flags>,
+}
+
+impl Question {
+    /// These are the nodes' buckets now.
+    pub(super) fn own(&mut self, owners: &Owners, nodes: usize) {
+        self.had.resize_with(nodes, || vec![false; BUCKETS]);
+        for (node, had) in self.had.iter_mut().enumerate() {
+            let name = id(node);
+            for (owner, had) in owners.iter().zip(had) {
+                *had |= owner.as_deref() == Some(&name);
+            }
+        }
+    }
+
+    /// Buckets got other owners while these packets came.
+    pub(super) fn moved(&mut self, from: &Owners, to: &Owners, numbers: Range<u64>) {
+        let moved = from.iter().zip(to).map(|(from, to)| from != to);
+        self.note(moved.collect(), numbers);
+    }
+
+    /// A node was dead, hung or blind, or joined, while these packets came. Its buckets of then are
+    /// in question, and what moved of all buckets that it has in this part of the run.
+    pub(super) fn fault(&mut self, node: usize, owners: &Owners, numbers: Range<u64>) {
+        let name = Some(id(node));
+        let own = owners.iter().map(|owner| *owner == name);
+        self.note(own.collect(), numbers);
+        self.faulty.insert(node);
+    }
+
+    fn note(&mut self, buckets: Flags, numbers: Range<u64>) {
+        self.changes.push(Change {
+            buckets,
+            numbers,
+            part: self.uncertain.len(),
+        });
+    }
+
+    /// A node will not come back: its buckets stay uncertain in all later parts.
+    pub(super) fn end_node(&mut self, node: usize) {
+        self.dead.resize(BUCKETS, false);
+        for (dead, had) in self.dead.iter_mut().zip(&self.had[node]) {
+            *dead |= had;
+        }
+    }
+
+    /// The part of the run ends. These are the nodes' buckets from now on.
+    pub(super) fn end_part(&mut self, owners: &Owners) {
+        let mut uncertain = self.dead.clone();
+        uncertain.resize(BUCKETS, false);
+        for node in std::mem::take(&mut self.faulty) {
+            for (uncertain, had) in uncertain.iter_mut().zip(&self.had[node]) {
+                *uncertain |= had;
+            }
+        }
+        self.uncertain.push(uncertain);
+        let nodes = std::mem::take(&mut self.had).len();
+        self.own(owners, nodes);
+    }
+
+    /// How many packets of each bucket are in question, each once, in the parts that have ended.
+    /// `buckets` has the bucket of each packet that was sent.
+    pub(super) fn packets(&self, buckets: &[usize]) -> Vec<i64> {
+        let mut packets = vec![0; BUCKETS];
+        let is_uncertain = |change: &&Change, bucket: usize| {
+            let part = self.uncertain.get(change.part);
+            change.buckets[bucket] && part.is_some_and(|part| part[bucket])
+        };
+        for (number, bucket) in buckets.iter().enumerate() {
+            let number = number as u64;
+            let changes = self.changes.iter();
+            let mut then = changes.filter(|it| it.numbers.contains(&number));
+            packets[*bucket] += i64::from(then.any(|it| is_uncertain(&it, *bucket)));
+        }
+        packets
+    }
+}
+
+#[test]
+fn packets_of_moved_buckets_are_in_question_where_a_node_is_faulty() {
+    let owners = |first: usize, second: usize| {
+        let mut owners: Owners = vec![Some(id(2)); BUCKETS];
+        (owners[0], owners[1]) = (Some(id(first)), Some(id(second)));
+        owners
+    };
+    let buckets: Vec<usize> = (0..20).map(|number| number % 2).collect();
+    let mut question = Question::default();
+    question.own(&owners(0, 1), 3);
+    question.moved(&owners(0, 1), &owners(2, 2), 0..4);
+    question.end_part(&owners(2, 2));
+    assert_eq!(question.packets(&buckets)[..2], [0, 0]);
+    question.moved(&owners(2, 2), &owners(0, 1), 8..12);
+    question.own(&owners(0, 1), 3);
+    question.fault(0, &owners(0, 1), 10..14);
+    question.end_part(&owners(0, 1));
+    assert_eq!(question.packets(&buckets)[..2], [3, 0]);
+    question.moved(&owners(0, 1), &owners(2, 2), 16..20);
+    question.end_node(0);
+    question.end_part(&owners(2, 2));
+    assert_eq!(question.packets(&buckets)[..2], [5, 0]);
+}
