@@ -48,7 +48,7 @@ fuzz_target!(|bytes: &[u8]| {
         let numbers: [u64; 8] = std::array::from_fn(number);
         let _ = ledger.take(report(step[1], step[2], numbers));
         match step[0] % 6 {
-            0 => ledger.end(NodeId(u32::from(step[1] % 4)), numbers[1], None, |_| true),
+            0 => ledger.end(NodeId(u32::from(step[1] % 4)), numbers[1], None),
             1 => ledger.set_doubles(0, numbers[6]),
             2 => ledger.set_refused(0, numbers[7]),
             _ => ledger.settle(),

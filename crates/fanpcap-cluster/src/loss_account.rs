@@ -13,6 +13,7 @@ mod report;
 mod span;
 mod verdict;
 mod port;
+mod ownership;
 mod counter_run;
 mod history;
 mod judge;

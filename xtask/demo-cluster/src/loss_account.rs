@@ -131,7 +131,7 @@ impl LossAccount {
         for number in file {
             captured[self.bucket(*number)] += Span::exactly(1);
         }
-        self.ledger.end(node, at, Some(captured), |_| true);
+        self.ledger.end(node, at, Some(captured));
     }
 
     /// The number of lost packets, according to the nodes' counts. A packet in the files of two

@@ -223,8 +223,12 @@ impl Ledger {
 
     /// What a run has of a bucket's interval.
     pub(super) fn part(&self, share: &RunCounts<'_>, bucket: usize, offered: Span) -> RunPart {
+        let run = share.run;
+        let since = self.intervals[bucket].since;
+        let is_over = run.end.as_ref().is_some_and(|end| end.at <= since);
         RunPart {
-            is_out_of_turn: self.is_out_of_turn(share.run, bucket),
+            had: !is_over && run.may_have_had(bucket),
+            is_out_of_turn: self.is_out_of_turn(run, bucket),
             ..share.part(bucket, offered)
         }
     }
@@ -286,6 +290,7 @@ impl RunCounts<'_> {
             shared: signed(shared),
             stale: signed(run.stale[bucket].saturating_add(newer)),
             is_ended: run.end.is_some(),
+            had: true,
             is_out_of_turn: false,
             saw_all: offered.is_exact() && self.offered(bucket) == Some(offered),
         }

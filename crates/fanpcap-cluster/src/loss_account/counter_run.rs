@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use fanpcap_buckets::layout::BUCKETS;
 
+use super::ownership::Flags;
 use super::port::{Port, RECENT};
 use super::report::{Counts, Report, Summary};
 use super::span::{Span, signed};
@@ -29,7 +30,7 @@ pub(super) struct CounterRunEnd {
     /// What the run captured in all, if that is known.
     pub(super) captured: Option<Box<Spans>>,
     /// The buckets that it may have captured after its last report.
-    pub(super) owned: Box<[bool; BUCKETS]>,
+    pub(super) owned: Box<Flags>,
     /// Whether the reports of all nodes have reached `at`. Then `captured` does not change any
     /// more.
     pub(super) is_reached: bool,
@@ -58,6 +59,10 @@ pub(super) struct CounterRun {
     pub(super) shared_before: Box<Counts>,
     /// What the run captured in each bucket's interval by a topology that may have been replaced.
     pub(super) stale: Box<Counts>,
+    /// The buckets that the node may have had in the bucket's present interval.
+    pub(super) had: Box<Flags>,
+    /// Whether a report of the last seconds names a topology that is not known.
+    pub(super) follows_unknown: bool,
     /// The stamp of the last report of which it is known whether the topology was replaced.
     pub(super) compared: u64,
     /// It is an observer only from this time on.
@@ -106,6 +111,8 @@ impl CounterRun {
             captured_before: zeros(),
             shared_before,
             stale,
+            had: Box::new([true; BUCKETS]),
+            follows_unknown: false,
             compared,
             node: summary.node,
             boot: summary.boot,
@@ -142,6 +149,23 @@ impl CounterRun {
             *stale = stale.saturating_add(alone(from, to, bucket));
         }
         self.compared = to.summary.stamp;
+    }
+
+    /// The node may also have had these buckets; `None`: any.
+    pub(super) fn add_had(&mut self, buckets: Option<Box<Flags>>) {
+        match buckets {
+            None => self.had.fill(true),
+            Some(buckets) => {
+                for (had, has) in self.had.iter_mut().zip(buckets.iter()) {
+                    *had |= has;
+                }
+            }
+        }
+    }
+
+    /// Whether the node may have had a bucket in its interval.
+    pub(super) fn may_have_had(&self, bucket: usize) -> bool {
+        self.follows_unknown || self.had[bucket]
     }
 
     /// The newest report that was compared with the others' topologies.

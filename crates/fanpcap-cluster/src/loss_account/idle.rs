@@ -6,6 +6,7 @@ use super::balance::RunCounts;
 use super::counter_run::{CounterRun, ReportsAround, Spans};
 use super::interval::Interval;
 use super::ledger::Ledger;
+use super::ownership::Flags;
 use super::span::Span;
 
 /// The end of a bucket's interval.
@@ -17,6 +18,8 @@ struct IntervalEnd {
     outcome: (Span, Span),
     /// What each run had captured by then, and what unions had shared of it.
     counts: Vec<(Span, u64)>,
+    /// Whether each life's node may have the bucket from then on.
+    has: Vec<bool>,
 }
 
 impl Ledger {
@@ -66,6 +69,7 @@ impl Ledger {
         // A node that is out of turn is so in all buckets.
         let may_close = !self.in_turn || resting.iter().all(Option::is_some);
         let shares = self.shares();
+        let has: Vec<Option<Box<Flags>>> = shares.iter().map(|share| self.has(share)).collect();
         let (mut closing, mut lacking) = (Vec::new(), Vec::new());
         for (bucket, offered) in resting.iter().enumerate() {
             let Some(offered) = *offered else {
@@ -79,6 +83,10 @@ impl Ledger {
                     offered,
                     outcome: parts.outcome(since),
                     counts: shares.iter().map(|share| share.counts(bucket)).collect(),
+                    has: has
+                        .iter()
+                        .map(|has| has.as_ref().is_none_or(|has| has[bucket]))
+                        .collect(),
                 });
             } else if parts.is_partial() {
                 lacking.push(bucket);
@@ -90,10 +98,19 @@ impl Ledger {
         }
     }
 
+    /// The buckets that a life's node may have at the time of the account, or later; `None`: any.
+    fn has(&self, share: &RunCounts<'_>) -> Option<Box<Flags>> {
+        let report = share.around.before?;
+        self.ownership
+            .since(share.run.node, report.summary.revision)
+    }
+
     /// Adds an interval's outcome to the sums, and begins the next one.
     fn begin_interval(&mut self, end: IntervalEnd) {
         let bucket = end.bucket;
-        for (run, (captured, shared)) in self.runs.iter_mut().zip(end.counts) {
+        let counts = end.counts.into_iter().zip(end.has);
+        for (run, ((captured, shared), has)) in self.runs.iter_mut().zip(counts) {
+            run.had[bucket] = has;
             run.captured_before[bucket] = captured;
             run.shared_before[bucket] = shared;
             run.stale[bucket] = 0;

@@ -45,6 +45,8 @@ pub(super) struct RunPart {
     pub(super) shared: i64,
     /// Packets captured by a topology that may have been replaced by then, at most.
     pub(super) stale: i64,
+    /// Whether the node may have had the bucket.
+    pub(super) had: bool,
     /// Whether the run has ended. Then what is uncertain came after its last report.
     pub(super) is_ended: bool,
     /// Whether the node may have been out of turn. Then its buckets had other packets than the
@@ -69,11 +71,7 @@ impl RunParts {
             let others = self.out_of_turn.unwrap_or(0);
             self.out_of_turn = Some(others.saturating_add(most.max(0)));
         }
-        self.is_partial |= if part.is_ended {
-            most > 0
-        } else {
-            !part.saw_all
-        };
+        self.is_partial |= part.had && (part.is_ended || !part.saw_all);
     }
 
     /// Whether a node that may have had the bucket may not have seen all packets.

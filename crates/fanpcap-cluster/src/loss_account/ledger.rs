@@ -8,11 +8,12 @@ use fanpcap_buckets::layout::BUCKETS;
 use super::counter_run::{CounterRun, CounterRunEnd, RunAge, Spans, zeros};
 use super::history::PortHistory;
 use super::interval::Interval;
+use super::ownership::Ownership;
 use super::report::{Counts, Report, Summary};
 use super::span::Span;
 use super::verdict::Verdict;
-use crate::identity::NodeId;
-use crate::topology::NODES;
+use crate::identity::{NodeId, Revision};
+use crate::topology::{NODES, Topology};
 
 /// A ledger's settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,6 +75,7 @@ pub struct Ledger {
     pub(super) past_ring: u64,
     pub(super) doubles: Box<Counts>,
     pub(super) refused: Box<Counts>,
+    pub(super) ownership: Ownership,
     /// Whether packets are captured in turn.
     pub(super) in_turn: bool,
     /// The present interval of each bucket.
@@ -100,6 +102,7 @@ impl Ledger {
             past_ring: 0,
             doubles: Box::new([0; BUCKETS]),
             refused: Box::new([0; BUCKETS]),
+            ownership: Ownership::default(),
             in_turn: false,
             intervals: Box::new([Interval::default(); BUCKETS]),
             closed: Box::new([(Span::default(), Span::default()); BUCKETS]),
@@ -126,7 +129,7 @@ impl Ledger {
             if summary.stamp <= run.last().summary.stamp {
                 return Err(ReportError::Old);
             }
-            self.end(summary.node, summary.since, None, |_| true);
+            self.end(summary.node, summary.since, None);
             return self.begin_run(report);
         }
         let last = run.last();
@@ -153,6 +156,16 @@ impl Ledger {
         }
     }
 
+    /// The cluster has a new topology. Without all topologies, any node may have had any bucket.
+    pub fn add_topology(&mut self, revision: Revision, topology: Topology) {
+        let Some(before) = self.ownership.follow(revision, topology) else {
+            return;
+        };
+        for run in &mut self.runs {
+            run.add_had(self.ownership.since(run.node, before));
+        }
+    }
+
     fn begin_run(&mut self, report: Report) -> Result<(), ReportError> {
         if self.runs.len() >= 2 * NODES {
             return Err(ReportError::Full);
@@ -167,26 +180,25 @@ impl Ledger {
         } else {
             RunAge::New
         };
-        self.runs.push(CounterRun::new(report, age));
+        let mut run = CounterRun::new(report, age);
+        if let (RunAge::New, Some(had)) = (age, self.ownership.ever(node)) {
+            run.had = had;
+        }
+        self.runs.push(run);
         Ok(())
     }
 
     /// A node is dead since `at`, in nanoseconds since 1970. `captured` is what it captured in all,
-    /// if its packets went to an analyzer. If not, it may have captured all packets of the buckets
-    /// that it `owned` after its last report.
-    pub fn end(
-        &mut self,
-        node: NodeId,
-        at: u64,
-        captured: Option<Box<Spans>>,
-        owned: impl Fn(usize) -> bool,
-    ) {
+    /// if its packets went to an analyzer. If not, it may have captured all packets after its last
+    /// report of the buckets that it had by that report's topology, or by a newer one.
+    pub fn end(&mut self, node: NodeId, at: u64, captured: Option<Box<Spans>>) {
         let of_node = |run: &&mut CounterRun| run.node == node && run.is_live();
         if let Some(run) = self.runs.iter_mut().find(of_node) {
+            let owned = self.ownership.since(node, run.last().summary.revision);
             run.end = Some(CounterRunEnd {
                 at: at.max(run.last().summary.stamp),
                 captured,
-                owned: Box::new(std::array::from_fn(owned)),
+                owned: owned.unwrap_or_else(|| Box::new([true; BUCKETS])),
                 is_reached: false,
             });
         }

@@ -14,6 +14,9 @@ use crate::topology::NODES;
 /// measured to differ by 100 ms.
 const WAIT: u64 = 100_000_000;
 
+/// How long after a report its topology may become known, in nanoseconds.
+const UNKNOWN: u64 = 5_000_000_000;
+
 /// How long a node that counts as dead may come back with the same counters, in nanoseconds.
 const PATIENCE: u64 = 120_000_000_000;
 
@@ -33,6 +36,7 @@ impl Ledger {
         self.settings.skew = skew;
         self.time = self.time.max(time);
         self.judge();
+        self.look_for_unknown();
         self.align();
         self.compare();
         self.reach_ends();
@@ -42,6 +46,20 @@ impl Ledger {
         }
         self.rest();
         self.give_up();
+    }
+
+    /// Looks for reports that name an unknown topology. It may become known a little later.
+    fn look_for_unknown(&mut self) {
+        let old = self.time.saturating_sub(UNKNOWN);
+        for run in &mut self.runs {
+            let summaries = run.reports.iter().map(|report| &report.summary);
+            let unknown = summaries.filter(|summary| !self.ownership.knows(summary.revision));
+            let first = unknown.map(|summary| summary.stamp).min();
+            run.follows_unknown = first.is_some();
+            if first.is_some_and(|first| first < old) {
+                run.add_had(None);
+            }
+        }
     }
 
     /// How far nodes' times may differ: measured by beacons, if all nodes see them.

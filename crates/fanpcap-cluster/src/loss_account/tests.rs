@@ -91,6 +91,16 @@ proptest! {
     }
 }
 
+/// A node that joins while packets come may have lost some of its own buckets only.
+#[test]
+fn what_others_had_is_exact_when_a_node_joins_or_is_blind() {
+    use ModelEvent::{Blind, Join, Move};
+    for (seed, fault) in [(1, Join), (2, Blind(1, 4))] {
+        let events = [(Move(0, 0), false), (fault, false), (Move(1, 0), false)];
+        assert_eq!(hold_the_truth(seed, 3, 0, events.to_vec()), Ok(()));
+    }
+}
+
 /// The buckets of a silent node move twice, just before another node dies.
 #[test]
 fn moves_of_a_silent_node_before_a_death_are_in_question() {

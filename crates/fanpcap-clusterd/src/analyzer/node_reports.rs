@@ -1,6 +1,6 @@
 //! The nodes' reports: feeds them to the ledger, and notices dead nodes.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_cluster::analyzer::Analyzer;
@@ -10,9 +10,6 @@ use fanpcap_select::Key;
 
 use super::clock_offset::{ClockOffset, odd};
 use super::missing_packets::MissingPackets;
-
-/// Topologies that are remembered.
-const REMEMBERED: usize = 16;
 
 /// Nodes whose reports are taken.
 const MOST: usize = 256;
@@ -27,8 +24,7 @@ pub(super) struct NodeReports {
     /// expected.
     reported: BTreeMap<NodeId, u64>,
     part: Part,
-    /// The last topologies, the newest last.
-    topologies: VecDeque<(Revision, Topology)>,
+    newest: Option<(Revision, Topology)>,
     /// Nanoseconds after which a silent node is dead.
     offline: u64,
     /// Captured packets that never came, of counters that have ended.
@@ -47,8 +43,6 @@ struct ReportedNode {
     counters: (u64, u64),
     /// When they were 0 by the analyzer's clock.
     since: u64,
-    /// The topology that it followed by its last report.
-    revision: Revision,
     clock_offset: ClockOffset,
     start: Option<Start>,
     missing_packets: Option<MissingPackets>,
@@ -76,7 +70,7 @@ impl NodeReports {
             nodes: BTreeMap::new(),
             reported: BTreeMap::new(),
             part,
-            topologies: VecDeque::new(),
+            newest: None,
             offline,
             past: 0,
             silent: BTreeMap::new(),
@@ -95,9 +89,9 @@ impl NodeReports {
             ..self.settings
         };
         let refused = self.refused;
-        let topologies = std::mem::take(&mut self.topologies);
+        let newest = self.newest.take();
         *self = Self::new(settings, self.offline, part);
-        for (revision, topology) in topologies {
+        if let Some((revision, topology)) = newest {
             self.add_topology(revision, topology);
         }
         self.refused = refused;
@@ -109,10 +103,8 @@ impl NodeReports {
     pub(super) fn add_topology(&mut self, revision: Revision, topology: Topology) {
         let in_turn = topology.selection.key == Key::RoundRobin;
         self.ledger.set_in_turn(in_turn);
-        if self.topologies.len() == REMEMBERED {
-            self.topologies.pop_front();
-        }
-        self.topologies.push_back((revision, topology));
+        self.newest = Some((revision, topology.clone()));
+        self.ledger.add_topology(revision, topology);
     }
 
     /// Takes a report of a part of the buckets that came at `now`, in nanoseconds since 1970. A
@@ -128,14 +120,13 @@ impl NodeReports {
         }
         let entry = self.nodes.entry(node).or_default();
         let counters = (report.summary.boot, report.summary.since);
-        let (stamp, revision) = (report.summary.stamp, report.summary.revision);
+        let stamp = report.summary.stamp;
         entry.correct(&mut report, now, self.settings.skew);
         let goes_on = entry.counters == counters;
         if entry.is_live && !goes_on {
             let captured = entry.captured(node, analyzer);
             let since = report.summary.since;
-            let owned = owned(&self.topologies, node, entry.revision);
-            self.ledger.end(node, since, captured, owned);
+            self.ledger.end(node, since, captured);
             entry.is_live = false;
         }
         let captured = report.captured.clone();
@@ -164,7 +155,6 @@ impl NodeReports {
             false => entry.start(stamp, captured, received, self.settings.begin),
         }
         entry.is_live = true;
-        entry.revision = revision;
         entry.heard = now;
         self.reported.insert(node, now);
     }
@@ -174,8 +164,7 @@ impl NodeReports {
         for (node, entry) in &mut self.nodes {
             if entry.is_live && entry.heard.saturating_add(self.offline) < now {
                 let captured = entry.captured(*node, analyzer);
-                let owned = owned(&self.topologies, *node, entry.revision);
-                self.ledger.end(*node, now, captured, owned);
+                self.ledger.end(*node, now, captured);
                 entry.is_live = false;
             }
         }
@@ -200,7 +189,7 @@ impl NodeReports {
     /// Expects reports of the newest topology's nodes, and of nodes that have reported and are not
     /// dead.
     fn expect(&mut self, now: u64) {
-        let newest = self.topologies.back();
+        let newest = self.newest.as_ref();
         let entries = newest.map_or(&[][..], |(_, topology)| &topology.nodes);
         let live = self.nodes.iter().filter(|(_, entry)| entry.is_live);
         let live = live.map(|(node, _)| *node);
@@ -252,24 +241,6 @@ impl NodeReports {
         let live = self.nodes.iter().filter(|(_, entry)| entry.is_live);
         let offsets = live.map(|(node, entry)| (Some(*node), entry.clock_offset.ahead()));
         odd(offsets.chain([(None, 0)]), self.settings.skew)
-    }
-}
-
-/// The buckets that a node may have captured by the topology `since` or a newer one. If that
-/// topology is unknown, it may have captured any bucket.
-fn owned(
-    topologies: &VecDeque<(Revision, Topology)>,
-    node: NodeId,
-    since: Revision,
-) -> impl Fn(usize) -> bool {
-    let is_known = topologies.iter().any(|(known, _)| *known == since);
-    move |bucket| {
-        let captures = |(_, topology): &(Revision, Topology)| {
-            let entry = topology.entry(node);
-            entry.is_some_and(|entry| topology.captures(entry.slot, bucket).is_some())
-        };
-        let mut newer = topologies.iter().filter(|(known, _)| *known >= since);
-        !is_known || newer.any(captures)
     }
 }
 

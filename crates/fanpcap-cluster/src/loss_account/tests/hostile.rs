@@ -62,7 +62,7 @@ proptest! {
             let node = report.summary.node;
             let _ = ledger.take(report);
             match what {
-                0 => ledger.end(node, number, None, |bucket| bucket % 2 == 0),
+                0 => ledger.end(node, number, None),
                 1 => ledger.set_doubles(1, number),
                 2 => ledger.set_refused(2, number),
                 3 => drop(ledger.account()),

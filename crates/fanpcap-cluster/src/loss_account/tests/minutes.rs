@@ -81,7 +81,7 @@ impl Cluster {
     fn leave(&mut self, node: u32) {
         self.is_silent[node as usize] = true;
         let at = BEGIN + self.seconds * SECOND;
-        self.ledger.end(NodeId(node), at, None, |_| true);
+        self.ledger.end(NodeId(node), at, None);
     }
 
     fn rest(&mut self, seconds: u64) {
@@ -336,7 +336,7 @@ fn the_history_has_as_many_ports_as_a_cluster_nodes() {
         }
         let named = ledger.verdict(NodeId(node)) != Some(Verdict::Sound);
         assert!(named, "node {node}");
-        ledger.end(NodeId(node), BEGIN + seconds * SECOND, None, |_| false);
+        ledger.end(NodeId(node), BEGIN + seconds * SECOND, None);
         for _ in 0..2 {
             seconds += 1;
             take(&mut ledger, 0, seconds, came);

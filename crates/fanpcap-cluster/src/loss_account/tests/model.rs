@@ -10,12 +10,15 @@ mod truth;
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
+use fanpcap_buckets::Slot;
 use fanpcap_buckets::layout::BUCKETS;
+use fanpcap_select::Selection;
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{RngCore, SeedableRng};
 
 use crate::identity::{NodeId, Revision};
 use crate::loss_account::{Beacon, Counts, Ledger, LedgerSettings, Report, Summary};
+use crate::topology::{NodeEntry, Topology};
 
 pub(super) const SECOND: u64 = 1_000_000_000;
 const STEP: u64 = SECOND / 50;
@@ -77,6 +80,8 @@ struct Node {
     reported: u64,
     heard: u64,
     is_ended: bool,
+    /// Whether it joined, died or hung while packets came, or its port lost a packet.
+    is_faulty: bool,
     next: u64,
 }
 
@@ -90,8 +95,6 @@ pub(super) struct Model {
     analyzed: bool,
     /// The turn of the next packet, if packets are captured in turn.
     turn: Option<usize>,
-    /// Whether no port lost a packet in which anything moved, and nothing died or hung.
-    plain: bool,
     offered: Vec<(u64, usize)>,
     /// The buckets and times in question: their packets may be uncertain.
     doubts: Vec<([bool; USED], RangeInclusive<u64>)>,
@@ -122,7 +125,6 @@ impl Model {
             tables: vec![table],
             analyzed,
             turn: None,
-            plain: true,
             offered: Vec::new(),
             doubts: Vec::new(),
             captures: Vec::new(),
@@ -144,7 +146,7 @@ impl Model {
 
     pub(super) fn lose(&mut self, node: usize, thousandths: u64) {
         self.nodes[node].loss = thousandths;
-        self.plain &= thousandths == 0;
+        self.nodes[node].is_faulty |= thousandths > 0;
     }
 
     fn draw(&mut self, below: u64) -> u64 {
@@ -174,6 +176,7 @@ impl Model {
             reported: self.table.revision,
             heard: self.now,
             is_ended: false,
+            is_faulty: false,
             next: 0,
         });
     }
@@ -190,12 +193,44 @@ impl Model {
             }
             let count = if packets { self.draw(12) } else { 0 };
             (0..count).for_each(|_| self.offer());
+            if self.now % SECOND == 0 {
+                self.look();
+            }
             if self.turn.is_some() && self.now % SECOND == 0 {
                 self.beacon(self.now / SECOND);
             }
             self.count();
             self.report();
         }
+    }
+
+    /// An analyzer looks at the topology now and then, and may miss one.
+    fn look(&mut self) {
+        let entry = |node| NodeEntry {
+            slot: Slot(u8::try_from(node).unwrap()),
+            node: NodeId(u32::try_from(node).unwrap()),
+            weight: 1,
+        };
+        let slot = |node: usize| Some(Slot(u8::try_from(node).unwrap()));
+        let owners = |nodes: [usize; USED]| {
+            let owner = |bucket: usize| nodes.get(bucket).map_or(Some(Slot(0)), |it| slot(*it));
+            Box::new(std::array::from_fn(owner))
+        };
+        let Table {
+            revision,
+            owners: old,
+            new_owners: new,
+        } = self.table;
+        let topology = Topology {
+            epoch: revision,
+            selection: Selection::default(),
+            nodes: (0..self.nodes.len()).map(entry).collect(),
+            owners: owners(old),
+            new_owners: (old != new).then(|| owners(new)),
+            analyzers: Vec::new(),
+            filter: None,
+        };
+        self.ledger.follow(Revision(revision), topology);
     }
 
     fn offer(&mut self) {

@@ -13,8 +13,10 @@ impl Model {
         let at = |which| others(which, self.nodes.len());
         match event {
             ModelEvent::Join => {
-                self.plain = false;
                 self.join();
+                if let Some(node) = self.nodes.last_mut() {
+                    node.is_faulty = true;
+                }
             }
             ModelEvent::Restart(which) => self.restart(at(which)),
             ModelEvent::Die(which) => self.die(at(which)),
@@ -37,7 +39,7 @@ impl Model {
         }
         if let Some(node) = self.nodes.get_mut(at) {
             node.blind = self.now + u64::from(seconds) * SECOND;
-            self.plain = false;
+            node.is_faulty = true;
         }
     }
 
@@ -97,13 +99,9 @@ impl Model {
         let captured = self
             .analyzed
             .then(|| Box::new(self.nodes[at].captured.map(exactly)));
-        self.plain = false;
-        let held = self.held(at);
-        let owned = |bucket: usize| bucket < USED && held[bucket];
         let node = &mut self.nodes[at];
-        self.ledger
-            .end(node.id, self.now + node.ahead, captured, owned);
-        (node.runs, node.is_ended) = (false, true);
+        self.ledger.end(node.id, self.now + node.ahead, captured);
+        (node.runs, node.is_ended, node.is_faulty) = (false, true, true);
     }
 
     /// The buckets that a node may have captured since its last report: by the topology of then, or
@@ -120,7 +118,7 @@ impl Model {
         if self.nodes.get(at).is_none_or(|node| !node.runs) || !self.is_judged(at, false) {
             return;
         }
-        self.plain = false;
+        self.nodes[at].is_faulty = true;
         let (heard, held) = (self.heard(), self.held(at));
         self.nodes[at].runs = false;
         self.run(3 * SECOND, true);
@@ -139,8 +137,7 @@ impl Model {
         let (heard, table) = (self.heard(), self.nodes[at].table);
         let until = self.now + u64::from(seconds) * SECOND;
         let node = &mut self.nodes[at];
-        (node.hung, node.silent) = (until, until);
-        self.plain = false;
+        (node.hung, node.silent, node.is_faulty) = (until, until, true);
         if seconds > 6 {
             self.run(OFFLINE + SECOND, true);
             self.reassign(at, 0);

@@ -1,6 +1,6 @@
 //! Compares the ledger with what became of the model's packets.
 
-use super::{Model, Node, USED};
+use super::{Model, Node, Table, USED};
 use crate::loss_account::{BucketAccount, Span};
 
 /// A span is at most so many times as wide as the packets in question.
@@ -40,10 +40,9 @@ impl Model {
         let account = self.ledger.account();
         let (mut all, mut total) = ((0, 0, 0), BucketAccount::default());
         for (bucket, row) in account.buckets.iter().enumerate().take(USED) {
-            let doubtful = if self.plain {
-                0
-            } else {
-                self.doubtful_of(bucket)
+            let doubtful = match self.is_plain(bucket) {
+                true => 0,
+                false => self.doubtful_of(bucket),
             };
             let truth = (doubtful, self.doubles_of(bucket), self.lost_of(bucket));
             hold(row, truth).map_err(|error| format!("bucket {bucket}: {error}"))?;
@@ -61,7 +60,8 @@ impl Model {
     /// packets for another's, so there is a truth of all buckets only.
     pub(in crate::loss_account::tests) fn check_in_turn(&self) -> Result<(), String> {
         let all = |of: fn(&Self, usize) -> i64| (0..USED).map(|bucket| of(self, bucket)).sum();
-        let doubtful = if self.plain { 0 } else { i64::MAX };
+        let is_faulty = self.nodes.iter().any(|node| node.is_faulty);
+        let doubtful = if is_faulty { i64::MAX } else { 0 };
         let truth = (doubtful, all(Self::doubles_of), all(Self::lost_of));
         hold(&self.ledger.account().total, truth)
     }
@@ -82,6 +82,13 @@ impl Model {
 
     pub(in crate::loss_account::tests) fn lost(&self) -> i64 {
         (0..USED).map(|bucket| self.lost_of(bucket)).sum()
+    }
+
+    /// Whether no faulty node ever had the bucket.
+    fn is_plain(&self, bucket: usize) -> bool {
+        let nodes = |table: &Table| [table.owners[bucket], table.new_owners[bucket]];
+        let mut nodes = self.tables.iter().flat_map(nodes);
+        !nodes.any(|node| self.nodes[node].is_faulty)
     }
 
     /// Packets of the buckets and times in question, each once.

@@ -1,0 +1,175 @@
+//! Which buckets a node may have had, by the topologies that are known.
+
+use std::collections::VecDeque;
+
+use fanpcap_buckets::layout::BUCKETS;
+
+use crate::identity::{NodeId, Revision};
+use crate::topology::{Phase, Topology};
+
+/// Topologies that are remembered.
+const REMEMBERED: usize = 16;
+
+/// A flag for each bucket.
+pub(super) type Flags = [bool; BUCKETS];
+
+#[derive(Debug)]
+struct KnownTopology {
+    revision: Revision,
+    topology: Topology,
+    /// Whether nodes had no other buckets between the topology before and this one than by these
+    /// two.
+    follows: bool,
+}
+
+/// The last topologies.
+#[derive(Debug, Default)]
+pub(super) struct Ownership {
+    /// The newest last.
+    topologies: VecDeque<KnownTopology>,
+}
+
+impl Ownership {
+    /// Takes a topology. Returns the revision of the one before, or `None` if that is not older.
+    pub(super) fn follow(&mut self, revision: Revision, topology: Topology) -> Option<Revision> {
+        let before = self.topologies.back();
+        let newest = before.map_or(Revision(0), |known| known.revision);
+        if newest >= revision {
+            return None;
+        }
+        let follows = before.is_some_and(|before| is_next(&before.topology, &topology));
+        if self.topologies.len() == REMEMBERED {
+            self.topologies.pop_front();
+        }
+        self.topologies.push_back(KnownTopology {
+            revision,
+            topology,
+            follows,
+        });
+        Some(newest)
+    }
+
+    /// The first known topology that says what nodes had that followed `revision`.
+    fn position(&self, revision: Revision) -> Option<usize> {
+        let is_newer = |known: &KnownTopology| known.revision > revision;
+        let newer = self.topologies.iter().position(is_newer);
+        let at = newer.unwrap_or(self.topologies.len()).checked_sub(1)?;
+        let is_same = self.topologies[at].revision == revision;
+        (is_same || newer.is_some_and(|newer| self.topologies[newer].follows)).then_some(at)
+    }
+
+    /// Whether it is known what nodes had that followed `revision`.
+    pub(super) fn knows(&self, revision: Revision) -> bool {
+        self.position(revision).is_some()
+    }
+
+    /// The buckets that a node may have had by the topology `since` and all newer ones; `None`: any.
+    pub(super) fn since(&self, node: NodeId, since: Revision) -> Option<Box<Flags>> {
+        self.from(node, self.position(since)?)
+    }
+
+    /// The buckets that a node may have had by all known topologies; `None`: any.
+    pub(super) fn ever(&self, node: NodeId) -> Option<Box<Flags>> {
+        self.from(node, 0)
+    }
+
+    fn from(&self, node: NodeId, at: usize) -> Option<Box<Flags>> {
+        self.topologies.get(at)?;
+        let mut had = Box::new([false; BUCKETS]);
+        for (number, known) in self.topologies.iter().enumerate().skip(at) {
+            if number > at && !known.follows {
+                return None;
+            }
+            if let Some(entry) = known.topology.entry(node) {
+                for (bucket, had) in had.iter_mut().enumerate() {
+                    *had |= known.topology.captures(entry.slot, bucket).is_some();
+                }
+            }
+        }
+        Some(had)
+    }
+}
+
+/// Whether all that nodes had between two topologies is in one of them. There may be one between
+/// them, unless it gave a bucket to a node that did not keep it.
+fn is_next(before: &Topology, after: &Topology) -> bool {
+    let stages = after.epoch.saturating_sub(before.epoch);
+    stages == 1 || (stages == 2 && after.phase() == Phase::Stable)
+}
+
+#[cfg(test)]
+mod tests {
+    use fanpcap_buckets::Slot;
+    use fanpcap_select::Selection;
+
+    use super::*;
+    use crate::topology::NodeEntry;
+
+    /// A topology of the nodes 0 to 2. The first bucket has this owner, and in a union this new
+    /// owner, all others belong to node 2.
+    fn topology(epoch: u64, owner: u8, new_owner: Option<u8>) -> Topology {
+        let entry = |node: u8| NodeEntry {
+            slot: Slot(node),
+            node: NodeId(node.into()),
+            weight: 1,
+        };
+        let owners = |first: u8| {
+            let mut owners = Box::new([Some(Slot(2)); BUCKETS]);
+            owners[0] = Some(Slot(first));
+            owners
+        };
+        Topology {
+            epoch,
+            selection: Selection::default(),
+            nodes: (0..3).map(entry).collect(),
+            owners: owners(owner),
+            new_owners: new_owner.map(owners),
+            analyzers: Vec::new(),
+            filter: None,
+        }
+    }
+
+    /// Whether each node may have had the first bucket since a revision.
+    fn had(ownership: &Ownership, since: u64) -> [Option<bool>; 3] {
+        [0, 1, 2].map(|node| Some(ownership.since(NodeId(node), Revision(since))?[0]))
+    }
+
+    #[test]
+    fn a_node_had_what_known_topologies_gave_it_since() {
+        let mut ownership = Ownership::default();
+        assert_eq!(had(&ownership, 5), [None; 3]);
+        assert_eq!(
+            ownership.follow(Revision(5), topology(1, 0, None)),
+            Some(Revision(0))
+        );
+        assert_eq!(had(&ownership, 5), [Some(true), Some(false), Some(false)]);
+        // The union between the two was not seen.
+        assert_eq!(
+            ownership.follow(Revision(9), topology(3, 1, None)),
+            Some(Revision(5))
+        );
+        assert_eq!(ownership.follow(Revision(9), topology(3, 2, None)), None);
+        let both = [Some(true), Some(true), Some(false)];
+        assert_eq!([5, 7].map(|since| had(&ownership, since)), [both; 2]);
+        assert_eq!(had(&ownership, 9), [Some(false), Some(true), Some(false)]);
+        assert_eq!(had(&ownership, 10), [None; 3], "it is newer than all");
+        assert_eq!(had(&ownership, 4), [None; 3], "it is older than all");
+        assert!(ownership.knows(Revision(7)) && !ownership.knows(Revision(4)));
+    }
+
+    #[test]
+    fn a_topology_that_was_not_seen_may_have_given_any_bucket_to_any_node() {
+        let mut ownership = Ownership::default();
+        ownership.follow(Revision(1), topology(1, 0, None));
+        // What was between may be a union with another new owner.
+        ownership.follow(Revision(3), topology(3, 0, Some(2)));
+        assert_eq!(had(&ownership, 1), [None; 3]);
+        assert_eq!(had(&ownership, 2), [None; 3]);
+        assert_eq!(had(&ownership, 3), [Some(true), Some(false), Some(true)]);
+        ownership.follow(Revision(5), topology(5, 2, None));
+        ownership.follow(Revision(9), topology(8, 2, None));
+        assert_eq!(had(&ownership, 3), [None; 3]);
+        assert_eq!(had(&ownership, 9), [Some(false), Some(false), Some(true)]);
+        assert!(ownership.ever(NodeId(1)).is_none());
+    }
+}
