@@ -3,18 +3,18 @@
 //! bucket.
 
 mod course;
+mod joining;
 mod figures;
+mod comparison;
 mod question;
 
 use std::fmt::Debug;
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use fanpcap_buckets::layout::BUCKETS as COUNT;
 use fanpcap_select::Selection;
-use fanpcap_testkit::mirror::MONITOR;
 use fanpcap_testkit::{await_for, netns};
 
 use crate::account::Line;
@@ -22,8 +22,9 @@ use crate::owners::Owners;
 use crate::readers::Reader;
 use crate::stage::{BUCKETS, Engine, LOOK, PATIENCE, REST, Stage, id, seconds};
 use crate::wire::{self, Sender};
+use comparison::{compare, is_of, report};
 use course::{Draw, Event, NODES, course};
-use figures::{Bounds, Counts, DOUBLES, LOST, NAMES, account, sum, truth, width};
+use figures::{Bounds, account, sum, truth};
 use question::Question;
 
 /// Packets a second: each of six nodes gets all of them.
@@ -306,90 +307,9 @@ impl Run {
     }
 }
 
-impl Stage {
-    /// A new node joins while packets come. Its tcpdump starts when the node's device selects, and
-    /// before the node gets buckets: what it had captured earlier is in no count.
-    fn join(&mut self) -> Result<usize> {
-        let node = self.mirror.add()?;
-        self.agents.push(None);
-        self.start(node)?;
-        await_for("the selection", PATIENCE, || {
-            let mut show = Command::new("ip");
-            show.args(["-o", "link", "show", "dev", MONITOR]);
-            let shown = self.mirror.on_node(node, || Ok(show.output()?))?;
-            let shown = String::from_utf8_lossy(&shown.stdout).contains(" xdp");
-            Ok(shown.then_some(()))
-        })
-        .with_context(|| self.said())?;
-        let kept = self.kept(node, MONITOR);
-        let reader = Reader::start(&self.mirror, node, MONITOR, &kept)?;
-        self.readers.push(reader);
-        let topology = self.ask(&["topology", "--json"])?;
-        let nodes = topology["nodes"].as_array().context("nodes")?;
-        let is_there = nodes.iter().any(|it| it["node"] == id(node).as_str());
-        ensure!(
-            !is_there,
-            "{} had buckets before its tcpdump: too slow",
-            id(node)
-        );
-        Ok(node)
-    }
-}
-
 /// How many packets come in this time.
 fn packets(time: Duration) -> u64 {
     u64::try_from(u128::from(RATE) * time.as_millis() / 1000).unwrap_or(u64::MAX)
-}
-
-/// Whether these are the sums of the analyzer's line.
-fn is_of(line: &Line, sums: &Bounds) -> bool {
-    let mut both = NAMES.iter().zip(sums);
-    both.all(|(name, bounds)| line.span(name).ok() == Some(*bounds))
-}
-
-/// What the account says that is not so, or that is less certain than it can be.
-fn compare(rows: &[Bounds], truth: &[Counts], question: &[i64]) -> Vec<String> {
-    let mut wrong = Vec::new();
-    for (bucket, ((row, truth), question)) in rows.iter().zip(truth).zip(question).enumerate() {
-        for (at, name) in NAMES.iter().enumerate() {
-            let (bounds, truth) = (row[at], truth[at]);
-            let most = if at == 0 { 0 } else { *question };
-            let holds = (bounds.0..=bounds.1).contains(&truth);
-            if !holds || width(bounds) > most {
-                wrong.push(format!(
-                    "bucket {bucket}, {name}: {bounds:?} for {truth}, {question} in question"
-                ));
-            }
-        }
-    }
-    wrong
-}
-
-/// Prints the sums, and how wide the spans are.
-fn report(rows: &[Bounds], truth: &[Counts], question: &[i64]) {
-    let sums = sum(rows);
-    for (at, name) in NAMES.iter().enumerate() {
-        let truth: i64 = truth.iter().map(|it| it[at]).sum();
-        println!(
-            "          {name} {}..{}, truth {truth}",
-            sums[at].0, sums[at].1
-        );
-    }
-    let exact = |row: &&Bounds| width(row[DOUBLES]) == 0 && width(row[LOST]) == 0;
-    let exact = rows.iter().filter(exact).count();
-    let sure = question.iter().filter(|it| **it == 0).count();
-    let all: i64 = question.iter().sum();
-    let widest = rows.iter().zip(question).map(|(row, question)| {
-        let width = width(row[DOUBLES]).max(width(row[LOST]));
-        width as f64 / (*question).max(1) as f64
-    });
-    let widest = widest.fold(0.0, f64::max);
-    println!(
-        "          {all} packets in question, of {} buckets; {} spans have a width, at most {widest:.2} \
-         of the packets in question",
-        question.len() - sure,
-        rows.len() - exact,
-    );
 }
 
 /// One run. `FANPCAP_SEED` has it again.
