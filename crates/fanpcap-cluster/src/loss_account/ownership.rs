@@ -93,8 +93,17 @@ impl Ownership {
 /// Whether all that nodes had between two topologies is in one of them. There may be one between
 /// them, unless it gave a bucket to a node that did not keep it.
 fn is_next(before: &Topology, after: &Topology) -> bool {
-    let stages = after.epoch.saturating_sub(before.epoch);
-    stages == 1 || (stages == 2 && after.phase() == Phase::Stable)
+    // After a fork the one before may be another.
+    let keeps = |bucket: usize| {
+        let owner = after.owners[bucket];
+        let new_owners = before.new_owners.as_ref();
+        before.owners[bucket] == owner || new_owners.is_some_and(|new| new[bucket] == owner)
+    };
+    match after.epoch.saturating_sub(before.epoch) {
+        1 => (0..BUCKETS).all(keeps),
+        2 => after.phase() == Phase::Stable,
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -171,5 +180,8 @@ mod tests {
         assert_eq!(had(&ownership, 3), [None; 3]);
         assert_eq!(had(&ownership, 9), [Some(false), Some(false), Some(true)]);
         assert!(ownership.ever(NodeId(1)).is_none());
+        // Another coordinator has written an eighth and a ninth.
+        ownership.follow(Revision(12), topology(9, 1, None));
+        assert_eq!(had(&ownership, 9), [None; 3]);
     }
 }
