@@ -18,7 +18,7 @@ struct IntervalEnd {
     outcome: (Span, Span),
     /// What each run had captured by then, and what unions had shared of it.
     counts: Vec<(Span, u64)>,
-    /// Whether each life's node may have the bucket from then on.
+    /// Whether each run's node may have the bucket from then on.
     has: Vec<bool>,
 }
 
@@ -98,7 +98,7 @@ impl Ledger {
         }
     }
 
-    /// The buckets that a life's node may have at the time of the account, or later; `None`: any.
+    /// The buckets that a run's node may have at the account's time or later; `None`: any.
     fn has(&self, share: &RunCounts<'_>) -> Option<Box<Flags>> {
         let report = share.around.before?;
         self.ownership

@@ -79,7 +79,7 @@ impl Run {
         })
     }
 
-    fn say(&self, what: impl Debug) {
+    fn print(&self, what: impl Debug) {
         println!("{:6.1} s: {what:?}", self.begun.elapsed().as_secs_f64());
     }
 
@@ -141,7 +141,7 @@ impl Run {
             Event::Blind => self.blind(node, from)?,
             Event::Rest => return self.rest(),
         }
-        self.say((event, id(node), begun.elapsed(), &self.weights));
+        self.print((event, id(node), begun.elapsed(), &self.weights));
         thread::sleep(BETWEEN);
         Ok(())
     }
@@ -174,7 +174,7 @@ impl Run {
         let node = self.draw.one_of(&nodes);
         let from = self.next();
         self.weigh(node, from)?;
-        self.say((Event::Weight, id(node), &self.weights));
+        self.print((Event::Weight, id(node), &self.weights));
         Ok(())
     }
 
@@ -207,7 +207,7 @@ impl Run {
         self.stage.signal(node, "STOP")?;
         let weight = std::mem::take(&mut self.weights[node]);
         let before = self.follow(from)?;
-        self.say(("heirs", begun.elapsed()));
+        self.print(("new owners", begun.elapsed()));
         for _ in 0..2 {
             thread::sleep(BETWEEN);
             self.weigh_other(node)?;
@@ -256,14 +256,14 @@ impl Run {
         let truth = truth(&self.buckets, &captured)?;
         let question = self.question.packets(&self.buckets);
         let wrong = compare(&rows, &truth, &question);
-        self.say(("rest", rested));
+        self.print(("rest", rested));
         report(&rows, &truth, &question);
         ensure!(
             wrong.is_empty(),
             "{} figures are wrong: {:#?}\n{line}\n{}",
             wrong.len(),
             &wrong[..wrong.len().min(20)],
-            self.stage.said()
+            self.stage.output()
         );
         self.first = sent;
         Ok(())

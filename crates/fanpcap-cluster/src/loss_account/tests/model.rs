@@ -230,7 +230,7 @@ impl Model {
             analyzers: Vec::new(),
             filter: None,
         };
-        self.ledger.follow(Revision(revision), topology);
+        self.ledger.add_topology(Revision(revision), topology);
     }
 
     fn offer(&mut self) {

@@ -23,7 +23,7 @@ impl Stage {
             let shown = String::from_utf8_lossy(&shown.stdout).contains(" xdp");
             Ok(shown.then_some(()))
         })
-        .with_context(|| self.said())?;
+        .with_context(|| self.output())?;
         let kept = self.kept(node, MONITOR);
         let reader = Reader::start(&self.mirror, node, MONITOR, &kept)?;
         self.readers.push(reader);
