@@ -124,7 +124,8 @@ impl Facts {
         facts.devices = devices?;
         let (cluster, by_file) = (conf.cluster.clone(), conf.selection.key);
         let mut selects_by = None;
-        match conf.check_files(Role::Node) {
+        let checked = conf.check_files(Role::Node);
+        match checked.and_then(|()| conf.filter().map(drop)) {
             Ok(()) => match leader(conf) {
                 Ok(topologys) => selects_by = topologys,
                 Err(why) => facts.unled = Some(why),
@@ -243,7 +244,12 @@ fn mistake(report: &Report, file: &str) -> Finding {
         effect: "refuses",
         place: at.unwrap_or_else(|| file.to_owned()),
         what: format!("{}{}", report.message, hint.unwrap_or_default()),
-        why: "node, coordinator and analyzer of the cluster do not start",
+        why: match report.slug {
+            "cluster-filter-bad" => {
+                "the coordinator does not start, nor with 'engine = fixed' a node"
+            }
+            _ => "node, coordinator and analyzer of the cluster do not start",
+        },
         fix: fix.unwrap_or_else(|| format!("fanpcap cluster check --config {file}")),
     }
 }
@@ -413,6 +419,12 @@ mod tests {
         let (name, _, fix) = read(&text);
         assert_eq!(name, "cluster-file");
         assert_eq!(fix, format!("chmod 600 {}", key.display()));
+        let (name, _, fix) = read("cluster = a\nengine = fixed\nnodes = a1\nfilter = prot 80\n");
+        assert_eq!(name, "cluster-conf");
+        assert!(
+            fix.starts_with(&format!("sed -i '4s/^/# /' {shown}")),
+            "{fix}"
+        );
     }
 
     #[test]
