@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Error, Result, bail, ensure};
 use clap::Args;
 use fanpcap_cluster::control::ClusterId;
 use fanpcap_cluster::{Announcement, NodeId, Setup};
@@ -68,13 +68,19 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let named = arguments.device.name().map(crate::conf::devices);
+    let named = named.transpose()?;
+    if arguments.detach {
+        // Devices that are named need no settings.
+        let names = match named {
+            Some(names) => names,
+            None => Conf::load(&arguments.config)?.devices,
+        };
+        return detach_all(&names);
+    }
     let conf = Conf::load(&arguments.config)?;
     conf.check_files(Role::Node)?;
-    let devices = devices(&conf, arguments)?;
-    if arguments.detach {
-        devices.into_iter().try_for_each(detach)?;
-        return Ok(ExitCode::SUCCESS);
-    }
+    let devices = devices(named.as_ref().unwrap_or(&conf.devices))?;
     for device in &devices {
         device.check_ethernet()?;
         if !arguments.force {
@@ -117,14 +123,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The devices that the command line names, or the settings.
-fn devices(conf: &Conf, arguments: &Arguments) -> Result<Vec<Device>> {
-    let named = arguments.device.name().map(crate::conf::devices);
-    let names = named.transpose()?.unwrap_or_else(|| conf.devices.clone());
-    ensure!(
-        !names.is_empty(),
-        "no device: name it, as in 'fanpcap node eth1', or 'device = NAME' in the settings"
-    );
+/// What an operator can do without a device.
+const NO_DEVICE: &str =
+    "no device: name it, as in 'fanpcap node eth1', or 'device = NAME' in the settings";
+
+/// The devices of these names, each once.
+fn devices(names: &[String]) -> Result<Vec<Device>> {
+    ensure!(!names.is_empty(), NO_DEVICE);
     let devices: Result<Vec<Device>> = names.iter().map(|name| Device::find(name)).collect();
     let devices = devices?;
     for (at, device) in devices.iter().enumerate() {
@@ -134,6 +139,16 @@ fn devices(conf: &Conf, arguments: &Arguments) -> Result<Vec<Device>> {
         }
     }
     Ok(devices)
+}
+
+/// Detaches the selection from each of these devices. Fails at the end if one of them failed.
+fn detach_all(names: &[String]) -> Result<ExitCode> {
+    ensure!(!names.is_empty(), NO_DEVICE);
+    let done = names.iter().map(|name| Device::find(name).and_then(detach));
+    let mut errors: Vec<Error> = done.filter_map(Result::err).collect();
+    let last = errors.pop();
+    errors.iter().for_each(|error| say(&streams::words(error)));
+    last.map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
 fn detach(device: Device) -> Result<()> {

@@ -1,5 +1,6 @@
 //! A node with two devices, the legs of a tap: one selection, one account.
 
+use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
@@ -102,6 +103,32 @@ fn one_leg(mut stage: Stage) -> Result<()> {
         ensure!(said.contains("mon has no selection any more"), "{said}");
     }
     Ok(())
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn a_device_that_is_gone_does_not_keep_the_selection_on_the_others() {
+    netns::within_new(|| {
+        let mut stage = Stage::bare(1)?;
+        stage.mirror.add_leg()?;
+        stage.settings("device = mon2, mon\n")?;
+        stage.start_with(0, &[])?;
+        stage.await_output(0, "loaded topology 1")?;
+        stage.kill(0)?;
+        stage.mirror.on_node(0, || veth::ip("link delete mon2"))?;
+        let done = stage.run(0, &["--detach"])?;
+        let said = String::from_utf8_lossy(&done.stderr);
+        ensure!(!done.status.success(), "{said}");
+        for word in ["no device 'mon2'", "mon has no selection any more"] {
+            ensure!(said.contains(word), "{said}");
+        }
+        // Nor do settings that are gone.
+        fs::remove_file(stage.scratch.file("cluster.conf"))?;
+        let done = stage.run(0, &["-i", MONITOR, "--detach"])?;
+        ensure!(done.status.success(), "{done:?}");
+        Ok(())
+    })
+    .unwrap();
 }
 
 #[test]
