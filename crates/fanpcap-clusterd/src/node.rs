@@ -99,6 +99,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let announcement = announcement(&conf, arguments)?;
     warn();
     let kernel = Kernel::take(devices, frames::cluster(&conf), action(&conf))?;
+    kernel.crowded().iter().for_each(|it| say(it));
     let stream = Stream::new(frames::numbers(&conf)?);
     let engine = engine::node_side(&conf, &announcement)?;
     say(&format!(

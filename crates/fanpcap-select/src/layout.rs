@@ -149,17 +149,22 @@ impl Lanes {
 
     /// The lanes for each of several devices with so many receive queues, all in the same maps: a
     /// queue of one device is not a queue of another. With a 0, no queue has a lane of its own.
+    /// Lanes that one device does not need are for the others.
     pub fn of_devices(queues: &[u32]) -> Vec<Self> {
         if queues.contains(&0) {
             return vec![Self::SHARED; queues.len()];
         }
-        let devices = u8::try_from(queues.len()).unwrap_or(u8::MAX);
-        let most = (QUEUES_MAX / devices.max(1)).max(1);
+        let wanted = queues.iter().map(|it| Self::for_queues(*it).queues);
+        let wanted: Vec<u8> = wanted.collect();
+        let is_enough = |most: &u8| {
+            let lanes = wanted.iter().map(|it| usize::from(*it.min(most)));
+            lanes.sum::<usize>() <= usize::from(QUEUES_MAX)
+        };
+        let most = (1..=QUEUES_MAX).rev().find(is_enough).unwrap_or(1);
         let mut all = Vec::new();
         let mut own = 0_u8;
-        for queues in queues {
-            let queues = Self::for_queues(*queues).queues.min(most);
-            let queues = queues.min(QUEUES_MAX - own);
+        for queues in wanted {
+            let queues = queues.min(most).min(QUEUES_MAX - own);
             all.push((own, queues));
             own += queues;
         }
@@ -189,7 +194,7 @@ impl Lanes {
     }
 
     /// The device's queues that have a lane of their own, from queue 0 on.
-    pub(crate) const fn queues(self) -> usize {
+    pub const fn queues(self) -> usize {
         self.queues as usize
     }
 
@@ -249,7 +254,14 @@ mod tests {
         };
         assert_eq!(of(&[7]), [(7, 0, 7)]);
         assert_eq!(of(&[2, 1, 3]), [(6, 0, 2), (6, 2, 1), (6, 3, 3)]);
-        assert_eq!(of(&[100, 4]), [(36, 0, 32), (36, 32, 4)]);
+        assert_eq!(of(&[100, 4]), [(64, 0, 60), (64, 60, 4)]);
+        assert_eq!(of(&[4, 60]), [(64, 0, 4), (64, 4, 60)]);
+        assert_eq!(of(&[63, 63]), [(64, 0, 32), (64, 32, 32)]);
+        assert_eq!(
+            of(&[1, 40, 40]),
+            [(63, 0, 1), (63, 1, 31), (63, 32, 31)],
+            "each of the larger ones has as many"
+        );
         assert_eq!(of(&[4, 0]), [(0, 0, 0); 2]);
     }
 }

@@ -145,6 +145,21 @@ impl Kernel {
         devices.filter_map(|device| Some((device.name.as_str(), device.silence()?)))
     }
 
+    /// What an operator should know of devices with more queues than lanes.
+    pub(crate) fn crowded(&self) -> Vec<String> {
+        let queues = self.queues();
+        let lanes = Lanes::of_devices(&queues);
+        let all = self.devices.iter().zip(queues).zip(lanes);
+        let crowded = |((it, queues), lanes): ((&Attachment, u32), Lanes)| {
+            crowded(&it.device.name, queues, lanes.queues())
+        };
+        all.filter_map(crowded).collect()
+    }
+
+    fn queues(&self) -> Vec<u32> {
+        self.devices.iter().map(Attachment::queues).collect()
+    }
+
     /// Makes the kernel select by this assignment from now on. Returns whether BPF programs were
     /// loaded for it.
     pub(crate) fn load(&mut self, assignment: &Assignment) -> Result<bool> {
@@ -199,7 +214,7 @@ impl Kernel {
             assignment.filter.is_none() || !matches!(self.action, Action::Ship { .. }),
             "the cluster has a filter, which is for mode 'distribution', not 'capture'"
         );
-        let queues: Vec<u32> = self.devices.iter().map(Attachment::queues).collect();
+        let queues = self.queues();
         let program = |lanes| {
             let program = Program {
                 selection: assignment.selection,
@@ -337,6 +352,18 @@ fn bytes(action: Action) -> u16 {
         Action::Pass | Action::PassToNext => 0,
         Action::Ship { bytes } => bytes,
     }
+}
+
+/// Says that a device has more queues than so many lanes. Where no queue has a lane, several CPUs may
+/// serve a queue, and fewer queues change nothing.
+fn crowded(name: &str, queues: u32, lanes: usize) -> Option<String> {
+    let shared = usize::try_from(queues).ok()?.checked_sub(lanes)?;
+    (shared > 0 && lanes > 0).then(|| {
+        format!(
+            "{name} has {queues} receive queues, and {shared} of them share one ring and its \
+             counters: 'ethtool -L {name} combined {lanes}' gives each its own"
+        )
+    })
 }
 
 fn ring_len(lanes: Lanes) -> u32 {

@@ -148,3 +148,14 @@ fn counts_go_on_with_another_filter_and_another_agent() {
     })
     .unwrap();
 }
+
+#[test]
+fn queues_that_share_a_ring_are_told() {
+    let told = crowded("eth1", 63, 32).unwrap();
+    assert!(told.starts_with("eth1 has 63 receive queues, and 31 of them share one ring"));
+    assert!(told.contains("'ethtool -L eth1 combined 32'"), "{told}");
+    assert_eq!(crowded("eth1", 32, 32), None);
+    // A bond, or generic XDP.
+    assert_eq!(crowded("eth1", 0, 0), None);
+    assert_eq!(crowded("eth1", 4, 0), None);
+}
