@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use fanpcap_cluster::Announcement;
+use anyhow::{Context, Error, Result, bail};
 use fanpcap_cluster::node::{Assignment, Command, Node};
+use fanpcap_cluster::{Announcement, Revision};
 use fanpcap_linux::wait::{clock, stop};
 use fanpcap_terminal::streams;
 
@@ -33,6 +33,8 @@ pub(super) struct Agent {
     reloader: Reloader,
     notify: Notify,
     begun: Instant,
+    /// Why the table of a topology could not be loaded, as it was reported last.
+    failure: Option<(Revision, String)>,
     /// The devices that were reported to get no packets, and why.
     silent: Vec<(String, &'static str)>,
 }
@@ -56,6 +58,7 @@ impl Agent {
             reloader,
             notify: Notify::from_environment(),
             begun: Instant::now(),
+            failure: None,
             silent: Vec::new(),
         }
     }
@@ -221,11 +224,7 @@ impl Agent {
         match self.prepare(assignment) {
             Ok(true) => Vec::new(),
             Ok(false) => self.switch(assignment),
-            Err(error) => {
-                say(&streams::words(&error));
-                self.core
-                    .note_load_failure(assignment.revision, self.begun.elapsed())
-            }
+            Err(error) => self.fail(assignment.revision, &error),
         }
     }
 
@@ -280,11 +279,20 @@ impl Agent {
                 say(&line);
                 self.core.note_loaded(revision)
             }
-            Err(error) => {
-                say(&streams::words(&error));
-                self.core
-                    .note_load_failure(assignment.revision, self.begun.elapsed())
-            }
+            Err(error) => self.fail(assignment.revision, &error),
         }
+    }
+
+    /// Has the table of a topology loaded again later. Says why only if that is news: the next tries
+    /// may fail in the same way for days.
+    fn fail(&mut self, revision: Revision, error: &Error) -> Vec<Command> {
+        let notices = self.core.note_load_failure(revision, self.begun.elapsed());
+        let failure = Some((revision, streams::words(error)));
+        if self.failure == failure {
+            return Vec::new();
+        }
+        say(&streams::words(error));
+        self.failure = failure;
+        notices
     }
 }

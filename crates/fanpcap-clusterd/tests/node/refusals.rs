@@ -5,13 +5,15 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use fanpcap_bpf::{Instruction, ProgramKind};
 use fanpcap_linux::bpf::{Hook, LoadedProgram};
 use fanpcap_linux::interface;
 use fanpcap_testkit::mirror::{CONTROL, MONITOR};
-use fanpcap_testkit::{netns, veth};
+use fanpcap_testkit::{Veth, netns, veth};
 
 use crate::stage::Stage;
 
@@ -82,6 +84,35 @@ fn agents_that_come_and_go_at_once_do_not_take_each_others_places() {
                 ensure!(said.contains("mon had no selection"), "{said}");
             }
         }
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn a_selection_that_the_device_refuses_is_told_once_and_tried_again() {
+    netns::within_new(|| {
+        let mut stage = Stage::bare(1)?;
+        // veth refuses XDP on a device with fewer receive queues than its peer has to send.
+        stage.mirror.on_node(0, || {
+            Veth::new("peer", "narrow", 2)?;
+            veth::set_queues("narrow", "rx", 1)
+        })?;
+        stage.start_with(0, &["-i", "narrow"])?;
+        stage.await_output(0, "attaching the selection to narrow")?;
+        stage.await_output(0, "topology 1 is not loaded; trying again")?;
+        // As long as three tries.
+        thread::sleep(Duration::from_millis(3500));
+        let lines = stage.output(0).matches("narrow").count();
+        ensure!(lines == 2, "{}", stage.output(0));
+        stage
+            .mirror
+            .on_node(0, || veth::set_queues("peer", "tx", 1))?;
+        stage.await_output(0, "loaded topology 1 ")?;
+        stage.kill(0)?;
+        let done = stage.run(0, &["-i", "narrow", "--detach"])?;
+        ensure!(done.status.success(), "{done:?}");
         Ok(())
     })
     .unwrap();
