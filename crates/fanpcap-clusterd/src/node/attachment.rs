@@ -106,8 +106,30 @@ impl Attachment {
         self.pins.set_state(&self.state)
     }
 
+    /// Pins this selection, stores what it is, and makes the device run it, instead of the present
+    /// one. `false`: the driver can't run it, and another one must be loaded. Then, and on an error,
+    /// what is pinned and stored is as before.
+    pub(super) fn run(
+        &mut self,
+        selector: &Selector,
+        set: ProgramSet,
+        loaded: Vec<(u32, Revision)>,
+    ) -> Result<bool> {
+        let former = self.state.clone();
+        let done = self
+            .keep(selector, set, loaded)
+            .and_then(|()| self.switch(selector));
+        match done {
+            Ok(true) => Ok(true),
+            done => {
+                let taken_back = self.take_back(former);
+                done.and_then(|is_done| taken_back.map(|()| is_done))
+            }
+        }
+    }
+
     /// Pins a selection that is about to run, and stores what it is.
-    pub(super) fn keep(
+    fn keep(
         &mut self,
         selector: &Selector,
         set: ProgramSet,
@@ -117,29 +139,20 @@ impl Attachment {
         let names: Vec<String> = (0..all.len()).map(|at| at.to_string()).collect();
         let objects: Vec<_> = names.iter().map(String::as_str).zip(all).collect();
         self.pins.keep(set.program, &objects)?;
-        let state = AgentState {
+        self.state = AgentState {
             set: Some(set),
             loaded,
             promiscuous: self.state.promiscuous || self.device.set_promiscuous(true)?,
         };
-        self.pins.set_state(&state)?;
-        self.state = state;
-        Ok(())
+        self.pins.set_state(&self.state)
     }
 
-    /// Makes the device run a pinned selection, instead of the present one. `false`: the driver
-    /// can't run it, and another one must be loaded.
-    pub(super) fn run(&mut self, selector: &Selector) -> Result<bool> {
+    fn switch(&mut self, selector: &Selector) -> Result<bool> {
         let program = selector.program();
         match &self.link {
             Some(link) => link.replace(program).context("replacing the selection")?,
             None => {
-                let attached = self.attach(selector);
-                if !matches!(attached, Ok(Some(_))) {
-                    // No device runs it.
-                    self.pins.forget_all_but(None)?;
-                }
-                let Some(link) = attached? else {
+                let Some(link) = self.attach(selector)? else {
                     return Ok(false);
                 };
                 self.pins.keep_link(link.as_fd())?;
@@ -148,6 +161,21 @@ impl Attachment {
         }
         let id = program.id().context("the BPF program's number")?;
         self.pins.forget_all_but(Some(id)).map(|()| true)
+    }
+
+    /// Stores the former state, and removes the pins of what does not run. Does nothing if the link
+    /// runs the newer selection.
+    fn take_back(&mut self, former: AgentState) -> Result<()> {
+        let runs = self.link.as_ref().map(Attached::program_id).transpose()?;
+        if runs.is_some() && runs == self.state.set.map(|set| set.program) {
+            return Ok(());
+        }
+        self.state = AgentState {
+            promiscuous: self.state.promiscuous,
+            ..former
+        };
+        self.pins.set_state(&self.state)?;
+        self.pins.forget_all_but(runs)
     }
 
     /// Attaches the selection in the driver, or behind it if the driver can't run it. `None`:

@@ -251,8 +251,10 @@ impl Kernel {
     }
 
     /// If the filter has changed, makes the devices run the same selection with the new filter. The
-    /// maps stay, so all counts go on, and no packet is missed.
+    /// maps stay, so all counts go on, and no packet is missed. All BPF programs are loaded before
+    /// the first one runs.
     fn refilter(&mut self, programs: &[(Program, u64)]) -> Result<()> {
+        let mut others = Vec::new();
         for (device, (program, _)) in self.devices.iter_mut().zip(programs) {
             let filter = filter(program);
             let set = device.state.set.filter(|set| set.filter != filter);
@@ -266,8 +268,10 @@ impl Kernel {
                 filter,
                 ..set
             };
-            device.keep(&other, set, device.state.loaded.clone())?;
-            device.run(&other)?;
+            others.push((device, other, set));
+        }
+        for (device, other, set) in others {
+            device.run(&other, set, device.state.loaded.clone())?;
             device.selector = Some(other);
         }
         Ok(())
@@ -282,8 +286,9 @@ impl Kernel {
             first.switch(&assignment.claims, mark);
         }
         let since = realtime_ns();
-        let all = || selectors.iter().zip(programs);
-        for (device, (selector, (program, code))) in self.devices.iter_mut().zip(all()) {
+        self.forget();
+        let all = selectors.iter().zip(programs);
+        for (device, (selector, (program, code))) in self.devices.iter_mut().zip(all) {
             let id = selector.program().id();
             let set = ProgramSet {
                 program: id.context("the BPF program's number")?,
@@ -293,11 +298,7 @@ impl Kernel {
                 since,
                 filter: filter(program),
             };
-            device.keep(selector, set, vec![(mark, assignment.revision)])?;
-        }
-        self.forget();
-        for (device, selector) in self.devices.iter_mut().zip(&selectors) {
-            if !device.run(selector)? {
+            if !device.run(selector, set, vec![(mark, assignment.revision)])? {
                 return self.load(assignment).map(drop);
             }
         }

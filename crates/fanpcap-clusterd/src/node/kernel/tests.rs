@@ -149,6 +149,40 @@ fn counts_go_on_with_another_filter_and_another_agent() {
     .unwrap();
 }
 
+/// The ends of two wires at which a node has its devices.
+fn legs() -> Result<Vec<Device>> {
+    let names = [("near", "far"), ("near2", "far2")];
+    let device = |(near, far)| Device::find(Veth::new(near, far, 1)?.far);
+    names.into_iter().map(device).collect()
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn a_filter_that_one_device_did_not_get_is_tried_again() {
+    netns::within_new(|| {
+        let mut kernel = Kernel::take(legs()?, CLUSTER, Action::PassToNext)?;
+        kernel.load(&assignment(1))?;
+        // Its link can't be updated any more.
+        let link = kernel.devices[1].link.as_ref().context("a link")?;
+        link.detach()?;
+        for _ in 0..2 {
+            kernel.load(&filtered(2, 0)).unwrap_err();
+            assert_eq!(kernel.revision(), Some(Revision(1)));
+            for it in &kernel.devices {
+                let runs = it.link.as_ref().context("a link")?.program_id()?;
+                let set = it.state.set.context("a set")?;
+                assert_eq!(set.program, runs, "{}", it.device.name);
+            }
+        }
+        kernel
+            .devices
+            .into_iter()
+            .try_for_each(|it| it.detach().map(drop))?;
+        Ok(())
+    })
+    .unwrap();
+}
+
 #[test]
 fn queues_that_share_a_ring_are_told() {
     let told = crowded("eth1", 63, 32).unwrap();
