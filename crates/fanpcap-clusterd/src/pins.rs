@@ -200,9 +200,14 @@ impl DevicePins {
         removed.with_context(|| format!("removing the pins {name}"))
     }
 
-    fn remove_pins(&self) -> Result<()> {
+    /// Removes the link's pin, and then all others.
+    pub(crate) fn forget_link(&self) -> Result<()> {
         remove_if_there(&self.pins, LINK)?;
-        self.forget_all_but(None)?;
+        self.forget_all_but(None)
+    }
+
+    fn remove_pins(&self) -> Result<()> {
+        self.forget_link()?;
         remove_if_there(&self.directory, &self.state_name())
     }
 

@@ -25,6 +25,8 @@ pub(super) struct Attachment {
     /// The driver does not run BPF programs, so the kernel does, and several CPUs may serve a
     /// queue.
     is_generic: bool,
+    /// The driver or the kernel has refused the last selection.
+    pub(super) is_refused: bool,
 }
 
 /// What a device had.
@@ -54,6 +56,7 @@ impl Attachment {
             link: None,
             selector: None,
             is_generic: false,
+            is_refused: false,
         };
         match left {
             Some(left) => attachment.adopt(left),
@@ -187,7 +190,9 @@ impl Attachment {
         } else {
             Hook::Driver
         };
-        match selector.attach(self.device.ifindex, hook) {
+        let attached = selector.attach(self.device.ifindex, hook);
+        self.is_refused = attached.is_err();
+        match attached {
             Err(error) if error.raw_os_error() == Some(EOPNOTSUPP) && !self.is_generic => {
                 self.is_generic = true;
                 Ok(None)
@@ -196,6 +201,21 @@ impl Attachment {
                 .map(Some)
                 .with_context(|| format!("attaching the selection to {name}")),
         }
+    }
+
+    /// Detaches a selection that has just begun, because another device of the node refuses it.
+    pub(super) fn withdraw(&mut self) -> Result<()> {
+        let Some(link) = &self.link else {
+            return Ok(());
+        };
+        link.detach().context("detaching the selection")?;
+        self.link = None;
+        self.pins.forget_link()?;
+        self.state = AgentState {
+            promiscuous: self.state.promiscuous,
+            ..AgentState::default()
+        };
+        self.pins.set_state(&self.state)
     }
 
     /// Detaches the selection from the device: packets of other nodes pass again.

@@ -278,8 +278,21 @@ impl Kernel {
     }
 
     /// Loads BPF programs with their table, and makes the devices run them instead of the present
-    /// ones.
+    /// ones. On an error, a device that had no selection has none again: otherwise the node would
+    /// capture its share of one direction, and all packets of the other direction.
     fn replace(&mut self, programs: &[(Program, u64)], assignment: &Assignment) -> Result<()> {
+        let had: Vec<bool> = self.devices.iter().map(|it| it.link.is_some()).collect();
+        let done = self.try_replace(programs, assignment);
+        if done.is_err() {
+            let others = self.devices.iter_mut().zip(had);
+            for (device, _) in others.filter(|(_, had)| !had) {
+                device.withdraw()?;
+            }
+        }
+        done
+    }
+
+    fn try_replace(&mut self, programs: &[(Program, u64)], assignment: &Assignment) -> Result<()> {
         let selectors = self.load_programs(programs)?;
         let mark = self.next_mark();
         if let Some(first) = selectors.first() {
@@ -288,7 +301,11 @@ impl Kernel {
         let since = realtime_ns();
         self.forget();
         let all = selectors.iter().zip(programs);
-        for (device, (selector, (program, code))) in self.devices.iter_mut().zip(all) {
+        let mut all: Vec<_> = self.devices.iter_mut().zip(all).collect();
+        // A device that has refused comes first: otherwise others would be attached and withdrawn
+        // with each try. Links come last, because their former selection does not come back.
+        all.sort_by_key(|(device, _)| (device.link.is_some(), !device.is_refused));
+        for (device, (selector, (program, code))) in all {
             let id = selector.program().id();
             let set = ProgramSet {
                 program: id.context("the BPF program's number")?,

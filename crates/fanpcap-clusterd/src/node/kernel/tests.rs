@@ -1,5 +1,8 @@
 //! Marks, while updates come in the stream.
 
+use fanpcap_bpf::{Instruction, ProgramKind};
+use fanpcap_linux::bpf::{Attached, Hook, LoadedProgram};
+use fanpcap_linux::netlink::link;
 use fanpcap_select::in_line::{InLine, Kind};
 use fanpcap_select::{Claim, Classic, Filter, Selection};
 use fanpcap_testkit::{Veth, netns};
@@ -174,6 +177,77 @@ fn a_filter_that_one_device_did_not_get_is_tried_again() {
                 assert_eq!(set.program, runs, "{}", it.device.name);
             }
         }
+        kernel
+            .devices
+            .into_iter()
+            .try_for_each(|it| it.detach().map(drop))?;
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// An XDP program of somebody else, on this device.
+fn foreign(device: &Device) -> Result<Attached> {
+    let code = [Instruction::set(0, 2), Instruction::exit()];
+    let other = LoadedProgram::load(ProgramKind::Xdp, "other_tool", &code)?;
+    Ok(other.attach(device.ifindex, Hook::Driver)?)
+}
+
+/// The number of the BPF program that a device runs.
+fn runs(device: &Device) -> Result<Option<u32>> {
+    Ok(link::get(device.ifindex)?.xdp.map(|xdp| xdp.program))
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn no_device_has_a_selection_if_another_refuses_it() {
+    netns::within_new(|| {
+        let legs = legs()?;
+        let mut kernel = Kernel::take(legs.clone(), CLUSTER, Action::PassToNext)?;
+        let other = foreign(&legs[1])?;
+        for _ in 0..2 {
+            let error = kernel.load(&assignment(1)).unwrap_err();
+            assert_eq!(error.to_string(), "attaching the selection to far2");
+            assert_eq!(runs(&legs[0])?, None);
+        }
+        drop(other);
+        assert!(kernel.load(&assignment(1))?);
+        for leg in &legs {
+            assert!(runs(leg)?.is_some(), "{}", leg.name);
+        }
+        kernel
+            .devices
+            .into_iter()
+            .try_for_each(|it| it.detach().map(drop))?;
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn a_device_goes_on_if_one_that_is_added_refuses_the_selection() {
+    netns::within_new(|| {
+        let legs = legs()?;
+        let one = || Kernel::take(vec![legs[0].clone()], CLUSTER, Action::PassToNext);
+        let pass = 2;
+        let mut kernel = one()?;
+        kernel.load(&assignment(1))?;
+        assert_eq!(packet(&kernel), (pass, [1, 0]));
+        let before = runs(&legs[0])?;
+        drop(kernel);
+        let mut kernel = Kernel::take(legs.clone(), CLUSTER, Action::PassToNext)?;
+        let other = foreign(&legs[1])?;
+        kernel.load(&assignment(2)).unwrap_err();
+        drop(kernel);
+        assert_eq!(runs(&legs[0])?, before);
+        // As before for the agent of the one device, too.
+        let mut kernel = one()?;
+        assert_eq!(kernel.revision(), Some(Revision(1)));
+        assert_eq!(packet(&kernel), (pass, [2, 0]));
+        drop(other);
+        let other = Kernel::take(vec![legs[1].clone()], CLUSTER, Action::PassToNext)?;
+        kernel.devices.extend(other.devices);
         kernel
             .devices
             .into_iter()
