@@ -1,5 +1,6 @@
 //! The node's selection in the kernel, on all of its devices: taken over, switched, replaced.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::hash::{DefaultHasher, Hasher};
 use std::io;
@@ -24,6 +25,9 @@ use crate::selector::Selector;
 #[derive(Debug)]
 pub(crate) struct Kernel {
     devices: Vec<Attachment>,
+    /// Selections that an earlier agent has left, one for each set of maps, if the devices have
+    /// different ones: what they capture is read until they are replaced.
+    left: Vec<Selector>,
     /// The parameters for loading a BPF program, besides the selection.
     cluster: u32,
     action: Action,
@@ -53,6 +57,7 @@ impl Kernel {
         let devices: Result<Vec<Attachment>> = devices.into_iter().map(Attachment::take).collect();
         let mut kernel = Self {
             devices: devices?,
+            left: Vec::new(),
             cluster,
             action,
             switched: None,
@@ -67,10 +72,13 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Forgets the maps. The devices keep running their selections until these are replaced.
+    /// Forgets the maps but for the ring buffers. The devices keep running their selections until
+    /// these are replaced.
     fn forget(&mut self) {
-        for device in &mut self.devices {
-            device.selector = None;
+        for selector in self.devices.iter_mut().filter_map(|it| it.selector.take()) {
+            if !self.left.iter().any(|it| it.is_beside(&selector)) {
+                self.left.push(selector);
+            }
         }
     }
 
@@ -92,10 +100,10 @@ impl Kernel {
         self.devices.first()?.selector.as_ref()
     }
 
-    /// The topologies of the tables' marks, as far as they are known.
-    pub(crate) fn marks(&self) -> impl Iterator<Item = (u32, Revision)> + '_ {
-        let loaded = self.devices.first().map(|it| it.state.loaded.iter());
-        loaded.into_iter().flatten().copied()
+    /// The topologies of the tables' marks, as far as they are known, by the marks.
+    pub(crate) fn marks(&self) -> impl Iterator<Item = (u32, Revision)> + use<> {
+        let loaded = self.devices.iter().flat_map(|it| it.state.loaded.iter());
+        loaded.copied().collect::<BTreeSet<_>>().into_iter()
     }
 
     /// The mark of the next table. Cancels a prepared table: otherwise the update in the stream
@@ -116,9 +124,11 @@ impl Kernel {
         }
     }
 
-    /// Maps the ring buffers, for one reader; there are none in distribution mode.
+    /// Maps the ring buffers, for one reader; there are none in distribution mode. Before the first
+    /// selection, those that an earlier agent has left.
     pub(crate) fn rings(&self) -> Result<Vec<RingMapping>> {
-        let rings = self.selector().into_iter().flat_map(Selector::rings);
+        let all = self.selector().into_iter().chain(&self.left);
+        let rings = all.flat_map(Selector::rings);
         let mapped: io::Result<Vec<RingMapping>> = rings.map(RingBuffer::map).collect();
         mapped.context("mapping the ring buffers")
     }
@@ -322,6 +332,7 @@ impl Kernel {
         for (device, selector) in self.devices.iter_mut().zip(selectors) {
             device.selector = Some(selector);
         }
+        self.left.clear();
         Ok(())
     }
 

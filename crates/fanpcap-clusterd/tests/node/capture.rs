@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -12,58 +12,39 @@ use anyhow::{Result, ensure};
 use fanpcap_cluster::Revision;
 use fanpcap_cluster::record::{Batch, CountsDecoder, HEAD_BYTES, Head, encode_ack};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
-use fanpcap_testkit::mirror::HOST;
+use fanpcap_testkit::mirror::{HOST, MONITOR, MONITOR2};
 use fanpcap_testkit::{netns, traffic};
 
 use crate::stage::Stage;
+
+const SETTINGS: &str = "mode = capture\nheader = 80\nanalyzers = 192.0.2.254:7710\n";
 
 #[test]
 #[ignore = "needs root: namespaces, XDP"]
 fn each_packets_first_bytes_arrive_once_and_the_counts_agree() {
     netns::within_new(|| {
         let mut stage = Stage::bare(3)?;
-        stage.settings("mode = capture\nheader = 80\nanalyzers = 192.0.2.254:7710\n")?;
-        let analyzer = TcpListener::bind((HOST, 7710))?;
-        analyzer.set_nonblocking(true)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        let got = Arc::new(Mutex::new(Got::default()));
-        let (told, takes) = (Arc::clone(&stop), Arc::clone(&got));
-        let taking = thread::spawn(move || take(&takes, &told, &analyzer));
-        let await_got = |what, is_it: fn(&Got) -> bool| {
-            let is_it = || is_it(&got.lock().unwrap_or_else(PoisonError::into_inner));
-            await_for(what, LIMIT, || {
-                ensure!(!taking.is_finished(), "a message that can't be read");
-                Ok(is_it().then_some(()))
+        stage.settings(SETTINGS)?;
+        let got = beside_analyzer(|await_got| {
+            for node in 0..3 {
+                stage.start(node)?;
+                stage.await_output(node, "loaded topology")?;
+            }
+            stage.send(0..3000)?;
+            // A killed agent takes along what it has read. The ring buffers keep what comes then.
+            await_got("3000 packets", &|got| got.numbers.len() >= 3000)?;
+            stage.kill(1)?;
+            stage.send(3000..4000)?;
+            stage.start(1)?;
+            stage.await_output(1, "switched to topology 1")?;
+            stage.send(4000..5000)?;
+            await_got("5000 packets", &|got| got.numbers.len() >= 5000)?;
+            await_got("all counts", &|got| {
+                let seen = got.reports.values().map(|(seen, _)| seen);
+                seen.sum::<u64>() >= 3 * 5000
             })
-        };
-        for node in 0..3 {
-            stage.start(node)?;
-            stage.await_output(node, "loaded topology")?;
-        }
-        stage.send(0..3000)?;
-        // A killed agent takes along what it has read. The ring buffers keep what comes then.
-        await_got("3000 packets", |got| got.numbers.len() >= 3000)?;
-        stage.kill(1)?;
-        stage.send(3000..4000)?;
-        stage.start(1)?;
-        stage.await_output(1, "switched to topology 1")?;
-        stage.send(4000..5000)?;
-        await_got("5000 packets", |got| got.numbers.len() >= 5000)?;
-        await_got("all counts", |got| {
-            let seen = got.reports.values().map(|(seen, _)| seen);
-            seen.sum::<u64>() >= 3 * 5000
         })?;
-        stop.store(true, Ordering::Relaxed);
-        taking.join().expect("no panic")?;
-        let got = got.lock().unwrap_or_else(PoisonError::into_inner);
-        let missed = (0..5000)
-            .filter(|number| !got.numbers.contains_key(number))
-            .count();
-        let doubled = got.numbers.values().filter(|count| **count > 1).count();
-        ensure!(
-            (missed, doubled) == (0, 0),
-            "{missed} missed, {doubled} doubled"
-        );
+        got.ensure_once(5000)?;
         ensure!(got.reports.len() == 3, "{} reports", got.reports.len());
         let captured: u64 = got.reports.values().map(|(_, captured)| captured).sum();
         ensure!(captured == 5000, "{captured} captured");
@@ -77,6 +58,56 @@ fn each_packets_first_bytes_arrive_once_and_the_counts_agree() {
     .unwrap();
 }
 
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn packets_in_the_rings_arrive_when_a_leg_is_added() {
+    netns::within_new(|| {
+        let mut stage = Stage::bare(1)?;
+        stage.mirror.add_leg()?;
+        stage.settings(SETTINGS)?;
+        let got = beside_analyzer(|await_got| {
+            stage.start(0)?;
+            stage.await_output(0, "loaded topology 1 ")?;
+            stage.send(0..500)?;
+            await_got("500 packets", &|got| got.numbers.len() >= 500)?;
+            stage.kill(0)?;
+            stage.send(500..1000)?;
+            stage.start_with(0, &["-i", &format!("{MONITOR2},{MONITOR}")])?;
+            await_got("1000 packets", &|got| got.numbers.len() >= 1000)
+        })?;
+        got.ensure_once(1000)?;
+        stage.kill(0)?;
+        stage.run(0, &["-i", MONITOR2, "--detach"])?;
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// Waits until an analyzer has got something, which is named.
+type AwaitGot<'a> = &'a dyn Fn(&str, &dyn Fn(&Got) -> bool) -> Result<()>;
+
+/// Runs `work` beside an analyzer. Returns what that got.
+fn beside_analyzer(work: impl FnOnce(AwaitGot<'_>) -> Result<()>) -> Result<Got> {
+    let analyzer = TcpListener::bind((HOST, 7710))?;
+    analyzer.set_nonblocking(true)?;
+    let stop = AtomicBool::new(false);
+    let got = Mutex::new(Got::default());
+    thread::scope(|scope| {
+        let taking = scope.spawn(|| take(&got, &stop, &analyzer));
+        let done = work(&|what, is_it| {
+            let is_it = || is_it(&got.lock().unwrap_or_else(PoisonError::into_inner));
+            await_for(what, LIMIT, || {
+                ensure!(!taking.is_finished(), "a message that can't be read");
+                Ok(is_it().then_some(()))
+            })
+        });
+        stop.store(true, Ordering::Relaxed);
+        taking.join().expect("no panic")?;
+        done
+    })?;
+    Ok(got.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
 /// What arrived at an analyzer.
 #[derive(Default)]
 struct Got {
@@ -84,6 +115,21 @@ struct Got {
     numbers: BTreeMap<u64, usize>,
     /// Sums of what each node has seen and captured, of its last report.
     reports: BTreeMap<u32, (u64, u64)>,
+}
+
+impl Got {
+    /// Asserts that each of the first `count` numbers arrived once.
+    fn ensure_once(&self, count: u64) -> Result<()> {
+        let missed = (0..count)
+            .filter(|number| !self.numbers.contains_key(number))
+            .count();
+        let doubled = self.numbers.values().filter(|count| **count > 1).count();
+        ensure!(
+            (missed, doubled) == (0, 0),
+            "{missed} missed, {doubled} doubled"
+        );
+        Ok(())
+    }
 }
 
 /// Takes connections until told to stop.

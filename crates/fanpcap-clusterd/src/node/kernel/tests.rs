@@ -1,5 +1,7 @@
 //! Marks, while updates come in the stream.
 
+use std::sync::atomic::Ordering;
+
 use fanpcap_bpf::{Instruction, ProgramKind};
 use fanpcap_linux::bpf::{Attached, Hook, LoadedProgram};
 use fanpcap_linux::netlink::link;
@@ -248,6 +250,38 @@ fn a_device_goes_on_if_one_that_is_added_refuses_the_selection() {
         drop(other);
         let other = Kernel::take(vec![legs[1].clone()], CLUSTER, Action::PassToNext)?;
         kernel.devices.extend(other.devices);
+        kernel
+            .devices
+            .into_iter()
+            .try_for_each(|it| it.detach().map(drop))?;
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn what_a_device_captured_is_read_when_another_one_is_added() {
+    netns::within_new(|| {
+        let legs = legs()?;
+        let ship = Action::Ship { bytes: 80 };
+        let mut kernel = Kernel::take(vec![legs[1].clone()], CLUSTER, ship)?;
+        kernel.load(&assignment(7))?;
+        let before = mark(&kernel);
+        packet(&kernel);
+        drop(kernel);
+        // The device that has no maps comes first.
+        let mut kernel = Kernel::take(legs.clone(), CLUSTER, ship)?;
+        assert!(kernel.selector().is_none());
+        assert_eq!(kernel.marks().collect::<Vec<_>>(), [(before, Revision(7))]);
+        let rings = kernel.rings()?;
+        let written = rings.iter().map(|it| it.producer().load(Ordering::Acquire));
+        assert!(written.sum::<u64>() > 0);
+        kernel.load(&assignment(8))?;
+        assert!(mark(&kernel) > before, "a mark of its own");
+        let rings = kernel.rings()?;
+        let written = rings.iter().map(|it| it.producer().load(Ordering::Acquire));
+        assert_eq!(written.sum::<u64>(), 0, "other rings");
         kernel
             .devices
             .into_iter()
