@@ -33,6 +33,7 @@ use fanpcap_engine::root;
 use fanpcap_linux::bpf::{self, Attached, Hook, ObjectArray};
 use fanpcap_linux::file::directory::{Access, Directory};
 use fanpcap_linux::file::{bpf_fs, lock};
+use fanpcap_linux::interface;
 use fanpcap_linux::process::netns;
 use fanpcap_xdp::TURN;
 use fanpcap_xdp::selection::{self, BPF, CLUSTER, LINK, NEXT};
@@ -96,6 +97,8 @@ impl DevicePins {
         let pins = place(&selection::pins(&netns, ifindex)).inspect_err(|_| {
             let _ = directory.remove_file(OsStr::new(&name));
         })?;
+        // These only need memory, until the next boot.
+        let _ = remove_gone(&netns);
         Ok(Self {
             ifindex,
             netns,
@@ -335,6 +338,43 @@ fn turn() -> Result<File> {
     }
     let path = path.display();
     bail!("another agent has held {path}/lock for too long")
+}
+
+/// Removes what agents have left of devices of this network namespace that are gone, such as those
+/// that came back with another index. The caller has the turn.
+fn remove_gone(netns: &str) -> Result<()> {
+    let (mount, (files, _)) = (private(BPF)?.0, private(netns)?);
+    for name in mount.names() {
+        let ifindex = name.to_str().and_then(|it| it.strip_prefix(netns));
+        let ifindex = ifindex.and_then(|it| it.strip_prefix('-')?.parse().ok());
+        if let Some(ifindex) = ifindex {
+            // Best effort for each of them.
+            let _ = remove_if_gone(&mount, &files, &name, ifindex);
+        }
+    }
+    Ok(())
+}
+
+fn remove_if_gone(mount: &Directory, files: &Directory, name: &OsStr, ifindex: u32) -> Result<()> {
+    if interface::find_name(ifindex)?.is_some() {
+        return Ok(());
+    }
+    let lock = selection::lock(ifindex);
+    let Some(_lock) = try_lock(files, &lock)? else {
+        return Ok(());
+    };
+    let pins = mount.enter(name)?;
+    // A device that was moved to another namespace still has its selection.
+    let link = open(&pins, LINK).and_then(|fd| Attached::open(fd, Hook::Driver));
+    if link.is_ok_and(|link| link.ifindex().unwrap_or(ifindex) != 0) {
+        return Ok(());
+    }
+    remove_if_there(&pins, LINK)?;
+    remove_if_there(&pins, NEXT)?;
+    forget_sets(&pins, None)?;
+    mount.remove_directory(name)?;
+    remove_if_there(files, &state_name(ifindex))?;
+    remove_if_there(files, &lock)
 }
 
 /// Makes a device's directory in the BPF file system, and mounts that file system if necessary.

@@ -9,9 +9,9 @@ use fanpcap_linux::bpf::{Attached, Hook, open_pinned};
 use fanpcap_linux::interface;
 use fanpcap_testkit::await_for::{LIMIT, await_for};
 use fanpcap_testkit::mirror::{MONITOR, MONITOR2, WIRE, WIRE2, port2};
-use fanpcap_testkit::{Injector, netns, veth};
+use fanpcap_testkit::{Injector, Veth, netns, veth};
 
-use crate::refusals::{netns_of, refused};
+use crate::refusals::{left_of, netns_of, refused};
 use crate::stage::Stage;
 
 /// Sends the frames of these numbers by both legs in turn.
@@ -125,6 +125,45 @@ fn a_device_that_is_gone_does_not_keep_the_selection_on_the_others() {
         // Nor do settings that are gone.
         fs::remove_file(stage.scratch.file("cluster.conf"))?;
         let done = stage.run(0, &["-i", MONITOR, "--detach"])?;
+        ensure!(done.status.success(), "{done:?}");
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// Makes a device of a node, in the place of one that is gone. Returns its index.
+fn make_leg(stage: &Stage) -> Result<u32> {
+    stage.mirror.on_node(0, || {
+        Veth::new("other", "leg", 1)?;
+        interface::index("leg").context("no such device")
+    })
+}
+
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn nothing_is_left_of_a_leg_that_came_back_with_another_index() {
+    netns::within_new(|| {
+        let mut stage = Stage::bare(1)?;
+        stage.settings("device = mon, leg\n")?;
+        let netns = netns_of(&stage, 0)?;
+        let first = make_leg(&stage)?;
+        stage.start_with(0, &[])?;
+        stage.await_output(0, "loaded topology 1 ")?;
+        stage.kill(0)?;
+        ensure!(!left_of(&format!("{netns}/{first}."))?.is_empty());
+        stage.mirror.on_node(0, || veth::ip("link delete leg"))?;
+        ensure!(make_leg(&stage)? != first, "another index");
+        stage.start_with(0, &[])?;
+        await_for("the second selection", LIMIT, || {
+            let loaded = stage.output(0).matches("loaded topology 1 ").count();
+            Ok((loaded == 2).then_some(()))
+        })?;
+        for parts in [format!("{netns}/{first}."), format!("bpf/{netns}-{first}")] {
+            let left = left_of(&parts)?;
+            ensure!(left.is_empty(), "{left:?}");
+        }
+        stage.kill(0)?;
+        let done = stage.run(0, &["--detach"])?;
         ensure!(done.status.success(), "{done:?}");
         Ok(())
     })

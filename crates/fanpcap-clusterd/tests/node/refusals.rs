@@ -125,7 +125,7 @@ pub(crate) fn netns_of(stage: &Stage, node: usize) -> Result<u64> {
 }
 
 /// What agents have left whose path below their directory begins so.
-fn left_of(begin: &str) -> Result<Vec<PathBuf>> {
+pub(crate) fn left_of(begin: &str) -> Result<Vec<PathBuf>> {
     let mut left = Vec::new();
     for base in ["/run", "/dev/shm"] {
         let path = Path::new(base).join("fanpcap-state/cluster").join(begin);
