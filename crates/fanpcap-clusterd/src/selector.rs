@@ -1,9 +1,11 @@
 //! The selection of a node in the kernel: its BPF program and its maps.
 
+mod reading;
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use anyhow::{Result, anyhow};
 use fanpcap_bpf::{MapKind, Object, ProgramKind};
@@ -16,8 +18,8 @@ use fanpcap_select::in_line::{Kind, place};
 use fanpcap_select::layout::{
     CONTROL_MAP, COUNTS_MAP, Lanes, NEXT_MAP, RINGS_MAP, control, counts,
 };
-use fanpcap_select::native::Causes;
 use fanpcap_select::{Action, Claim, Claims, Control, Program};
+pub use reading::Counts;
 
 /// A node's selection on one of its devices, which all have the same maps. If it is attached, it
 /// keeps running while its link, its program array and its ring buffers are open in some process.
@@ -38,19 +40,6 @@ enum Destination {
     Next(Arc<ObjectArray>),
     /// To ring buffers, one a lane.
     Rings(Arc<(ObjectArray, Vec<RingBuffer>)>),
-}
-
-/// What a node has counted since its selection was loaded.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Counts {
-    /// Packets seen, of each bucket.
-    pub seen: Box<[u64; BUCKETS]>,
-    /// Packets captured, of each bucket: passed on, or written into a ring.
-    pub captured: Box<[u64; BUCKETS]>,
-    /// Packets of each bucket that were selected while another node shared the bucket.
-    pub shared: Box<[u64; BUCKETS]>,
-    /// What became of other packets and frames.
-    pub causes: Causes,
 }
 
 /// The last beacon that came with a number that was announced.
@@ -360,82 +349,6 @@ impl Selector {
         let words = self.control.words(at, 1).unwrap_or_default();
         words.first().map_or(0, |word| word.load(Ordering::SeqCst))
     }
-
-    /// What was counted.
-    pub fn counts(&self) -> Counts {
-        // A lost packet is counted after it was counted as seen, so losses are read first.
-        let lost = self.counters(counts::lost(self.lanes));
-        let tables = [self.counted(0), self.counted(1)];
-        let mut seen = Box::new([0; BUCKETS]);
-        let mut captured = Box::new([0; BUCKETS]);
-        let mut shared = Box::new([0_u64; BUCKETS]);
-        for bucket in 0..BUCKETS {
-            let [first, second] = tables.each_ref().map(|counted| counted[bucket]);
-            seen[bucket] = first.wrapping_add(second);
-            let under = |sums: usize, is_counted: fn(u8) -> bool| {
-                let tables = [(0, first), (BUCKETS, second)].into_iter();
-                let counted = tables.filter(|(table, _)| is_counted(self.claim(table + bucket)));
-                let sum = self.load_word(sums + 8 * bucket);
-                counted.fold(sum, |sum, (_, counted)| sum.wrapping_add(counted))
-            };
-            captured[bucket] = under(control::SUMS, is_own).wrapping_sub(lost[bucket]);
-            shared[bucket] = under(control::SHARED, is_shared);
-        }
-        let all_shared = shared.iter().fold(0_u64, |sum, it| sum.wrapping_add(*it));
-        Counts {
-            seen,
-            captured,
-            shared,
-            causes: Causes {
-                beacons: self.cause(counts::BEACONS),
-                updates: self.cause(counts::UPDATES),
-                forged: self.cause(counts::FORGED),
-                others: self.cause(counts::OTHERS),
-                lost: self.cause(counts::LOST),
-                shared: all_shared,
-                filtered: self.cause(counts::FILTERED),
-            },
-        }
-    }
-
-    /// Packets of each bucket while this table was in use, over all lanes.
-    fn counted(&self, table: usize) -> Box<[u64; BUCKETS]> {
-        let mut sums = Box::new([0_u64; BUCKETS]);
-        for lane in 0..self.lanes.counters() {
-            let long = counts::long(self.lanes) + lane * counts::LANE + table * counts::TABLE;
-            let long = self.counts.words(long, BUCKETS).unwrap_or_default();
-            let short = lane * counts::SHORT_LANE + table * counts::SHORT_TABLE;
-            let short = (lane < self.lanes.own()).then(|| self.counts.view(short, BUCKETS));
-            let short: &[AtomicU16] = short.flatten().unwrap_or_default();
-            for (bucket, (sum, long)) in sums.iter_mut().zip(long).enumerate() {
-                let counted = match short.get(bucket) {
-                    Some(short) => turned(long, short),
-                    None => long.load(Ordering::Acquire),
-                };
-                *sum = sum.wrapping_add(counted);
-            }
-        }
-        sums
-    }
-
-    /// Counters of all buckets.
-    fn counters(&self, at: usize) -> Box<[u64; BUCKETS]> {
-        let mut counters = Box::new([0; BUCKETS]);
-        let words = self.counts.words(at, BUCKETS).unwrap_or_default();
-        for (counter, word) in counters.iter_mut().zip(words) {
-            *counter = word.load(Ordering::Acquire);
-        }
-        counters
-    }
-
-    fn cause(&self, cause: usize) -> u64 {
-        let lanes = 0..self.lanes.counters();
-        let at = lanes.map(|lane| counts::causes(self.lanes) + lane * counts::CAUSES + cause);
-        let words = at.filter_map(|at| self.counts.words(at, 1)?.first());
-        words.fold(0, |sum: u64, word| {
-            sum.wrapping_add(word.load(Ordering::Acquire))
-        })
-    }
 }
 
 /// Whether packets under this claim are this node's.
@@ -446,22 +359,6 @@ fn is_own(claim: u8) -> bool {
 /// Whether packets under this claim are another node's too.
 fn is_shared(claim: u8) -> bool {
     claim == Claim::Shared as u8
-}
-
-/// What a lane's own counter has counted: see [`counts`].
-fn turned(half_turns: &AtomicU64, short: &AtomicU16) -> u64 {
-    let mut before = half_turns.load(Ordering::Acquire);
-    loop {
-        let short = u64::from(short.load(Ordering::Acquire));
-        let after = half_turns.load(Ordering::Acquire);
-        if before == after {
-            // One half turn may not be counted yet.
-            let pending = (before ^ (short >> counts::HALF)) & 1;
-            let low = short & ((1 << counts::HALF) - 1);
-            return (before.wrapping_add(pending) << counts::HALF).wrapping_add(low);
-        }
-        before = after;
-    }
 }
 
 fn compile(program: &Program) -> Result<Object> {

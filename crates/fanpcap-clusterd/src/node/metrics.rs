@@ -101,8 +101,7 @@ fn counters(agent: &AgentCounters) -> [Metric; 9] {
         (
             "fanpcap_node_elsewhere_packets_total",
             "Packets that other nodes have to capture.",
-            sums.seen
-                .saturating_sub(sums.captured + sums.filtered + sums.ring),
+            sums.elsewhere,
         ),
         (
             "fanpcap_node_ring_lost_packets_total",
@@ -161,6 +160,7 @@ mod tests {
         let sums = Sums {
             seen: 100,
             captured: 20,
+            elsewhere: 68,
             filtered: 10,
             ring: 2,
             beacons: 5,

@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use fanpcap_buckets::layout::BUCKETS;
 use fanpcap_cluster::loss_account::{Beacon, Report, Summary};
 use fanpcap_cluster::{Announcement, NodeId, Revision};
 use fanpcap_linux::wait::clock::{self, realtime_ns};
@@ -33,6 +34,7 @@ pub(super) struct Reporter {
     announcement: Announcement,
     to: ReportTransport,
     last: Option<Instant>,
+    floor: Floor,
 }
 
 /// How counts get to the analyzers.
@@ -50,6 +52,7 @@ impl Reporter {
             announcement,
             to,
             last: None,
+            floor: Floor::default(),
         }
     }
 
@@ -85,24 +88,9 @@ impl Reporter {
         }
         self.last = Some(Instant::now());
         let read = || Some(kernel.selector()?.counts());
-        let (counts, stamp) = at_one_time(read, realtime_ns)?;
-        let Causes {
-            beacons,
-            updates,
-            forged,
-            filtered,
-            ..
-        } = counts.causes;
+        let (mut counts, stamp) = at_one_time(read, realtime_ns)?;
+        let sums = self.floor.sums(kernel.since(), &mut counts);
         let report = self.report(kernel, revision, (counts, stamp))?;
-        let sums = Sums {
-            beacons,
-            updates,
-            forged,
-            seen: report.seen.iter().sum(),
-            captured: report.captured.iter().sum::<u64>().saturating_sub(filtered),
-            filtered,
-            ring: report.summary.ring,
-        };
         match &mut self.to {
             ReportTransport::Capture(capture) => capture.report(report),
             ReportTransport::Counts(shipper) => shipper.report(report),
@@ -153,11 +141,65 @@ fn at_one_time<T>(
     })
 }
 
-/// Packets of all buckets, since the counters were 0.
+/// Differences of counters, which are read one after the other. While packets come, each difference
+/// is a lower bound that may be less than the one before; but analyzers and Prometheus take a number
+/// that falls for new counters. So the greatest lower bound counts.
+#[derive(Debug, Default)]
+struct Floor {
+    /// When the counters were 0.
+    since: u64,
+    /// Captured packets of each bucket, filtered ones among them.
+    captured: Vec<u64>,
+    /// Packets of all buckets that were captured and passed the filter.
+    passed: u64,
+}
+
+impl Floor {
+    /// Replaces what is less than before. Returns the sums over all buckets.
+    fn sums(&mut self, since: u64, counts: &mut Counts) -> Sums {
+        if self.since != since || self.captured.is_empty() {
+            *self = Self {
+                since,
+                captured: vec![0; BUCKETS],
+                passed: 0,
+            };
+        }
+        for (count, floor) in counts.captured.iter_mut().zip(&mut self.captured) {
+            *floor = (*floor).max(*count);
+            *count = *floor;
+        }
+        let captured: u64 = self.captured.iter().sum();
+        let Causes {
+            beacons,
+            updates,
+            forged,
+            lost,
+            filtered,
+            ..
+        } = counts.causes;
+        self.passed = self.passed.max(captured.saturating_sub(filtered));
+        let seen = counts.seen.iter().sum();
+        Sums {
+            seen,
+            captured: self.passed,
+            elsewhere: seen.saturating_sub(counts.own),
+            filtered,
+            ring: lost,
+            beacons,
+            updates,
+            forged,
+        }
+    }
+}
+
+/// Packets of all buckets, since the counters were 0. Each number only grows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Sums {
     pub(super) seen: u64,
+    /// Packets that were passed on or written into a ring.
     pub(super) captured: u64,
+    /// Packets that other nodes have to capture.
+    pub(super) elsewhere: u64,
     /// Packets that were the node's, and that the cluster's filter dropped.
     pub(super) filtered: u64,
     pub(super) ring: u64,
