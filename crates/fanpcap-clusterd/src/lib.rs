@@ -21,6 +21,7 @@ pub mod engine;
 mod pcapng;
 mod frames;
 mod pins;
+mod vlan_tags;
 pub mod selector;
 mod node;
 mod cluster;

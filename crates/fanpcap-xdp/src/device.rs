@@ -350,7 +350,7 @@ fn check(ifindex: u32) -> Result<Link, Unavailable> {
 /// Whether the device strips tags from frames, so that an XDP program must ask for the tags. False
 /// for a veth: whether a tag is stored beside its frames depends on the peer's setting, not on its
 /// own.
-fn takes_tags(link: &Link) -> bool {
+pub fn takes_tags(link: &Link) -> bool {
     let takes = ethtool::Device::find(link.index).and_then(|device| device.takes_vlan_tags());
     link.kind != "veth" && takes.unwrap_or(false)
 }

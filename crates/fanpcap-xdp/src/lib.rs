@@ -33,7 +33,7 @@ mod engine;
 
 pub use behind::{Selection, TURN};
 pub use capture::Capture;
-pub use device::{Device, Untaken};
+pub use device::{Device, Untaken, takes_tags};
 pub use engine::Xdp;
 pub use error::XdpError;
 pub use layout::{GROUP_SLOTS, Lanes, SLOTS};

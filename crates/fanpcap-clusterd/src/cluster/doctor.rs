@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::Result;
+use fanpcap_cluster::Topology;
 use fanpcap_config::report::Report;
 use fanpcap_linux::netlink::{address, link, route};
 use fanpcap_linux::{bpf, wait::clock};
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::selected;
 use crate::conf::{Conf, Engine, Role};
-use crate::{engine, pins};
+use crate::{engine, pins, vlan_tags};
 
 /// How long doctor waits for a coordinator's reply.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -38,6 +39,8 @@ struct Facts {
     is_adrift: bool,
     /// Why no coordinator is in reach, if none is.
     unled: Option<String>,
+    /// Whether the topology has a filter; without a topology, the settings.
+    has_filter: bool,
     /// The node that runs here.
     node: Option<Node>,
 }
@@ -58,6 +61,8 @@ struct Device {
     has_address: bool,
     leads_out: bool,
     has_agent: bool,
+    /// The devices that take VLAN tags out of its frames.
+    tag_takers: Vec<String>,
 }
 
 /// A problem.
@@ -123,11 +128,16 @@ impl Facts {
         let devices: Result<Vec<Device>> = conf.devices.iter().map(|it| Device::read(it)).collect();
         facts.devices = devices?;
         let (cluster, by_file) = (conf.cluster.clone(), conf.selection.key);
+        facts.has_filter = conf.filter.is_some();
         let mut selects_by = None;
         let checked = conf.check_files(Role::Node);
         match checked.and_then(|()| conf.filter().map(drop)) {
             Ok(()) => match leader(conf) {
-                Ok(topologys) => selects_by = topologys,
+                Ok(Some(topology)) => {
+                    selects_by = Some(topology.selection.key);
+                    facts.has_filter = topology.filter.is_some();
+                }
+                Ok(None) => {}
                 Err(why) => facts.unled = Some(why),
             },
             Err(mistake) => facts.mistake = Some(mistake),
@@ -146,6 +156,8 @@ impl Facts {
         let mut all = Vec::new();
         all.extend(self.mistake.as_ref().map(|it| mistake(it, &self.file)));
         all.extend(self.devices.iter().filter_map(Device::finding));
+        let takers = self.devices.iter().flat_map(|it| &it.tag_takers);
+        all.extend(takers.filter(|_| self.has_filter).map(|it| tag_taker(it)));
         all.extend(self.orphans.iter().map(|name| orphan(name)));
         all.extend(self.unled.as_ref().map(|why| {
             Finding {
@@ -183,6 +195,7 @@ impl Device {
         if let Some(link) = found {
             device.has_address = address::has_address(link.index)?;
             device.leads_out = route::leads_through(link.index)?;
+            device.tag_takers = vlan_tags::takers(link.index);
             // If the lock can't be read, there is no finding.
             device.has_agent = pins::has_agent(link.index).unwrap_or(false);
         }
@@ -254,6 +267,18 @@ fn mistake(report: &Report, file: &str) -> Finding {
     }
 }
 
+fn tag_taker(device: &str) -> Finding {
+    Finding {
+        name: "filter-misses-tags",
+        effect: "loses",
+        place: device.to_owned(),
+        what: "it takes VLAN tags out of frames, and the cluster has a filter".to_owned(),
+        why: "the filter reads tagged packets as if they had no tag: it drops or passes others than \
+              on nodes that leave the tags in",
+        fix: vlan_tags::command(device),
+    }
+}
+
 fn orphan(device: &str) -> Finding {
     Finding {
         name: "selection-without-agent",
@@ -288,7 +313,7 @@ fn orphans() -> Result<Vec<String>> {
 /// # Errors
 ///
 /// Why no coordinator is in reach.
-fn leader(conf: Conf) -> Result<Option<Key>, String> {
+fn leader(conf: Conf) -> Result<Option<Box<Topology>>, String> {
     if matches!(conf.engine, Engine::Fixed(_)) {
         return Ok(None);
     }
@@ -297,7 +322,7 @@ fn leader(conf: Conf) -> Result<Option<Key>, String> {
         let status = engine::operator_side(&conf).and_then(|mut side| side.look());
         // The caller may not wait any more.
         let _ = to.send(status.map(|it| {
-            let topology = it.view.topology.map(|(_, topology)| topology.selection.key);
+            let topology = it.view.topology.map(|(_, topology)| topology);
             it.leader.map(|_| topology)
         }));
     };
@@ -356,7 +381,7 @@ mod tests {
                 is_there,
                 has_address,
                 leads_out,
-                has_agent: false,
+                ..Device::default()
             };
             Facts {
                 devices: vec![device],
@@ -390,6 +415,27 @@ mod tests {
             ..Facts::default()
         };
         assert_eq!(only(&unled).0, "no-coordinator");
+    }
+
+    #[test]
+    fn a_filter_needs_the_tags_in_the_frames() {
+        let of = |has_filter| {
+            let device = Device {
+                name: "bond0".to_owned(),
+                is_there: true,
+                tag_takers: vec!["eth1".to_owned()],
+                ..Device::default()
+            };
+            Facts {
+                devices: vec![device],
+                has_filter,
+                ..Facts::default()
+            }
+        };
+        let (name, effect, fix) = only(&of(true));
+        assert_eq!((name, effect), ("filter-misses-tags", "loses"));
+        assert_eq!(fix, "ethtool -K eth1 rxvlan off");
+        assert_eq!(found(&of(false)), []);
     }
 
     #[test]

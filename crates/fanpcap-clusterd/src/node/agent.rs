@@ -18,6 +18,7 @@ use crate::coordination::NodeSide;
 use crate::credentials::Reloader;
 use crate::frames;
 use crate::notify::Notify;
+use crate::vlan_tags::TagWarnings;
 
 /// How long the engine may wait for events.
 const WAIT: Duration = Duration::from_millis(200);
@@ -33,6 +34,7 @@ pub(super) struct Agent {
     reloader: Reloader,
     notify: Notify,
     begun: Instant,
+    tags: TagWarnings,
     /// Why the table of a topology could not be loaded, as it was reported last.
     failure: Option<(Revision, String)>,
     /// The devices that were reported to get no packets, and why.
@@ -58,6 +60,7 @@ impl Agent {
             reloader,
             notify: Notify::from_environment(),
             begun: Instant::now(),
+            tags: TagWarnings::default(),
             failure: None,
             silent: Vec::new(),
         }
@@ -221,6 +224,9 @@ impl Agent {
 
     /// Makes the kernel select by this assignment: at the update in the stream, or at once.
     fn load(&mut self, assignment: &Assignment) -> Vec<Command> {
+        let filter = assignment.filter.as_ref();
+        let warnings = self.tags.warnings(filter, || self.kernel.tag_takers());
+        warnings.iter().for_each(|it| say(it));
         match self.prepare(assignment) {
             Ok(true) => Vec::new(),
             Ok(false) => self.switch(assignment),

@@ -19,6 +19,7 @@ use super::attachment::Attachment;
 use super::device::Device;
 use crate::pins::ProgramSet;
 use crate::selector::Selector;
+use crate::vlan_tags;
 
 /// The selection of the node's devices: one table, one set of counters, and a BPF program for each
 /// device.
@@ -153,6 +154,12 @@ impl Kernel {
     pub(crate) fn silent(&self) -> impl Iterator<Item = (&str, &'static str)> {
         let devices = self.devices.iter().map(|it| &it.device);
         devices.filter_map(|device| Some((device.name.as_str(), device.silence()?)))
+    }
+
+    /// The devices that take VLAN tags out of frames.
+    pub(crate) fn tag_takers(&self) -> Vec<String> {
+        let devices = self.devices.iter().map(|it| it.device.ifindex);
+        devices.flat_map(vlan_tags::takers).collect()
     }
 
     /// What an operator should know of devices with more queues than lanes.

@@ -18,10 +18,11 @@ const CONF: &str = "/etc/fanpcap/cluster.conf";
 const SELECTION: &str = "fanpcap_select";
 
 /// The findings that the cluster's program may print.
-pub(super) const NAMES: [&str; 6] = [
+pub(super) const NAMES: [&str; 7] = [
     "cluster-conf",
     "cluster-file",
     "monitored-device",
+    "filter-misses-tags",
     "selection-without-agent",
     "no-coordinator",
     "clock-adrift",
