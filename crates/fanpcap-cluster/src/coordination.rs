@@ -74,8 +74,16 @@ pub enum NodeEvent {
     /// Whether the node reaches the engine. A node that is cut off goes on capturing.
     Reach(bool),
     /// The engine has never answered this node; or it now refuses the node's password, permission
-    /// or certificate. The text is for the operator.
+    /// or certificate; or its topology can't be read. The text is for the operator.
     Denied(String),
+}
+
+/// What an operator is told of a topology that this version can't read.
+pub fn unreadable_topology(revision: Revision) -> String {
+    format!(
+        "topology {revision} can't be read: a later version of fanpcap has written it; update \
+         fanpcap on this machine"
+    )
 }
 
 /// Why a cluster does not take a node.

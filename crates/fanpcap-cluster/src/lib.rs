@@ -20,7 +20,7 @@ pub mod node;
 
 pub use coordination::{
     Announcement, ClusterStatus, DesiredState, LiveNode, NodeEvent, Refusal, Setup, Version, View,
-    WriteError,
+    WriteError, unreadable_topology,
 };
 pub use encoding::MOST_ENCODED;
 pub use identity::{NodeId, Revision};

@@ -135,6 +135,17 @@ impl CoordinatorEnd {
         }
     }
 
+    /// The cluster's topology, if this version can't read it. Such a coordinator plans nothing, and
+    /// stands for election only if no other coordinator has led for a while.
+    pub fn unreadable(&self) -> Option<Revision> {
+        self.knowledge.unreadable()
+    }
+
+    /// Whether this coordinator leads, knows which topology the nodes follow, and can read it.
+    fn plans(&self, now: Duration) -> bool {
+        self.election.is_settled(now) && self.unreadable().is_none()
+    }
+
     /// The active coordinator, as far as this one knows.
     pub fn leader(&self) -> Option<Leader> {
         self.election.known
@@ -172,7 +183,7 @@ impl CoordinatorEnd {
     /// then the view does not lead.
     pub fn view(&mut self, now: Duration) -> &View {
         let state = &self.knowledge.state;
-        self.view.leads = self.election.is_settled(now) && self.knowledge.is_stored();
+        self.view.leads = self.plans(now) && self.knowledge.is_stored();
         self.view.live = self.members.live();
         self.view.desired.clone_from(&state.desired);
         let revision =
@@ -198,6 +209,9 @@ impl CoordinatorEnd {
         let ElectionRole::Leading { leader, .. } = &self.election.role else {
             return Err(WriteError::NotLeading);
         };
+        if self.unreadable().is_some() {
+            return Err(WriteError::NotLeading);
+        }
         if !self.knowledge.is_stored() {
             return Err(WriteError::Unstored);
         }
@@ -270,13 +284,15 @@ impl CoordinatorEnd {
         self.endpoint.check_term(&incoming, self.election.term)?;
         match incoming {
             // Another process has this coordinator's number. It is ignored.
-            Incoming::New(peer, _) | Incoming::Challenged(peer) if peer == self.endpoint.me() => {}
+            Incoming::New(peer, _) | Incoming::Challenged(peer) | Incoming::Unreadable(peer, _)
+                if peer == self.endpoint.me() => {}
             Incoming::New(peer, body) => match peer.role {
                 Role::Node => self.hear_node(now, (from, peer), body),
                 Role::Coordinator => self.hear_coordinator(now, (from, peer), body),
                 Role::Operator => self.hear_operator(now, (from, peer), body),
             },
             Incoming::Challenged(peer) => self.say_again(now, from, peer),
+            Incoming::Unreadable(peer, revision) => self.hear_unreadable(now, peer, revision),
             Incoming::Answer(datagram) => self.outbox.put(from, datagram),
             Incoming::Hint(_) | Incoming::Nothing => {}
         }

@@ -14,10 +14,12 @@ use hmac::Mac;
 
 use super::body::{Body, Leader};
 use super::envelope::{Cause, ClusterId, Envelope, Keys, Peer, Role, VERSION, first_eight, mac};
+use super::fields::BodyError;
 use super::message::{Kind, Message};
 use super::parts::{Assembly, divide};
 use super::term::Term;
 use super::window::Window;
+use crate::identity::Revision;
 
 /// The most peers that an endpoint remembers. One more peer replaces the peer that was silent the
 /// longest, which is challenged when it sends again.
@@ -42,6 +44,9 @@ pub enum Incoming {
     Hint(Leader),
     /// The peer did not accept our last message. It accepts the message if it is sent again now.
     Challenged(Peer),
+    /// This peer has just sent a topology of this revision that this version can't read. It is
+    /// counted as [`Cause::Body`].
+    Unreadable(Peer, Revision),
     /// Nothing to act on. Send this datagram to the sender.
     Answer(Vec<u8>),
 }
@@ -151,6 +156,7 @@ impl Endpoint {
         let term = match incoming {
             Incoming::New(_, body) => body.term(),
             Incoming::Hint(leader) => leader.term,
+            Incoming::Unreadable(_, revision) => Term::of(*revision),
             Incoming::Nothing | Incoming::Challenged(_) | Incoming::Answer(_) => return Ok(()),
         };
         if term > known && !term.is_plausible(known) {
@@ -219,6 +225,7 @@ impl Endpoint {
         match &opened {
             Err(cause) => self.refused[*cause as usize] += 1,
             Ok(Incoming::Answer(_)) => self.refused[Cause::Stale as usize] += 1,
+            Ok(Incoming::Unreadable(..)) => self.refused[Cause::Body as usize] += 1,
             Ok(_) => {}
         }
         opened
@@ -324,6 +331,7 @@ impl Endpoint {
         match Body::read(kind, &list) {
             Ok(Body::Challenge(_)) => Ok(Incoming::Nothing),
             Ok(body) => Ok(Incoming::New(peer, body)),
+            Err(BodyError::Topology(revision)) => Ok(Incoming::Unreadable(peer, revision)),
             Err(_) => Err(Cause::Body),
         }
     }

@@ -4,6 +4,8 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::avp::{AddressCodes, Avp, code, joined};
+use crate::coordination::unreadable_topology;
+use crate::identity::Revision;
 
 /// Why a list of AVPs does not fit its message's type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,6 +16,8 @@ pub enum BodyError {
     Value(u8),
     /// More AVPs have this code than the receiver keeps.
     Count(u8),
+    /// The topology of this revision is not encoded as this version can read it.
+    Topology(Revision),
 }
 
 impl fmt::Display for BodyError {
@@ -22,6 +26,7 @@ impl fmt::Display for BodyError {
             Self::Missing(code) => write!(f, "the message lacks AVP {code}"),
             Self::Value(code) => write!(f, "AVP {code} has a value that it can't have"),
             Self::Count(code) => write!(f, "the message has too many AVPs {code}"),
+            Self::Topology(revision) => f.write_str(&unreadable_topology(*revision)),
         }
     }
 }

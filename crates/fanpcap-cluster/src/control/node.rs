@@ -9,7 +9,7 @@ use super::endpoint::{Endpoint, Incoming};
 use super::envelope::{Cause, Peer, Role};
 use super::outbox::Outbox;
 use super::term::Term;
-use crate::coordination::{Announcement, NodeEvent, Refusal};
+use crate::coordination::{Announcement, NodeEvent, Refusal, unreadable_topology};
 use crate::identity::Revision;
 use crate::topology::Topology;
 
@@ -74,6 +74,8 @@ pub struct NodeEnd {
     newest: Option<(Revision, Box<Topology>)>,
     transfers: u32,
     refusal: Option<Refusal>,
+    /// Whether the operator was told of a topology that can't be read, since one that can.
+    is_behind_told: bool,
     events: VecDeque<NodeEvent>,
     outbox: Outbox,
 }
@@ -97,6 +99,7 @@ impl NodeEnd {
             newest: None,
             transfers: 0,
             refusal: None,
+            is_behind_told: false,
             events: VecDeque::new(),
             outbox: Outbox::default(),
         }
@@ -288,6 +291,13 @@ impl NodeEnd {
                 }
                 _ => self.join(from, Some(peer)),
             },
+            Incoming::Unreadable(peer, revision) => {
+                let is_followed = self.following.is_some_and(|to| to.peer == peer);
+                if is_followed && !std::mem::replace(&mut self.is_behind_told, true) {
+                    let said = unreadable_topology(revision);
+                    self.events.push_back(NodeEvent::Denied(said));
+                }
+            }
             Incoming::Answer(datagram) => self.outbox.put(from, datagram),
             Incoming::New(..) | Incoming::Nothing => {}
         }
@@ -383,6 +393,7 @@ impl NodeEnd {
         let newest = self.newest.as_ref().map(|(revision, _)| *revision);
         if Some(revision) > newest && Some(revision) >= self.member.follows {
             self.newest = Some((revision, topology.clone()));
+            self.is_behind_told = false;
             self.transfers = self.transfers.wrapping_add(1);
             self.events
                 .push_back(NodeEvent::Topology(revision, topology));

@@ -7,6 +7,7 @@ use super::body::{Body, OperatorChange, Status, TooManyChanges};
 use super::endpoint::{Endpoint, Incoming};
 use super::envelope::{Cause, Peer, Role};
 use super::outbox::Outbox;
+use crate::identity::Revision;
 
 /// The time between attempts.
 const RETRY: Duration = Duration::from_millis(500);
@@ -29,6 +30,8 @@ pub enum Reply {
     Granted,
     /// The change is refused.
     Refused(TooManyChanges),
+    /// The status has a topology of this revision that this version can't read.
+    Unreadable(Revision),
 }
 
 /// A command's side of the control protocol.
@@ -119,7 +122,13 @@ impl OperatorEnd {
             },
             Incoming::Challenged(peer) => self.ask((from, Some(peer))),
             Incoming::Answer(datagram) => self.outbox.put(from, datagram),
-            Incoming::New(..) | Incoming::Hint(_) | Incoming::Nothing => {}
+            Incoming::Unreadable(peer, revision) if peer.role == Role::Coordinator => {
+                self.reply = Some(Reply::Unreadable(revision));
+            }
+            Incoming::New(..)
+            | Incoming::Unreadable(..)
+            | Incoming::Hint(_)
+            | Incoming::Nothing => {}
         }
         Ok(())
     }

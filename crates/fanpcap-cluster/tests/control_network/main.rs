@@ -4,6 +4,7 @@ mod network;
 mod desired;
 mod deaf;
 mod troubles;
+mod later;
 
 use std::time::Duration;
 

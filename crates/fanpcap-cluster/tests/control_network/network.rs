@@ -28,6 +28,14 @@ pub(crate) struct Coordinator {
     pub(crate) stopped: Duration,
 }
 
+impl Coordinator {
+    /// Whether it is the active one, whether its view leads or not.
+    pub(crate) fn leads(&self) -> bool {
+        let status = |end: &CoordinatorEnd| end.status(Duration::ZERO).is_some();
+        self.end.as_ref().is_some_and(status)
+    }
+}
+
 /// A node and its events.
 pub(crate) struct Node {
     pub(crate) end: Option<NodeEnd>,

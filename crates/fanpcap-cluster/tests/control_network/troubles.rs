@@ -258,7 +258,7 @@ fn who_is_refused_is_named() {
 }
 
 /// Sends this to an address, sealed with the key, as coordinator 9.
-fn forge(network: &mut Network, to: SocketAddr, body: &Body) {
+pub(super) fn forge(network: &mut Network, to: SocketAddr, body: &Body) {
     let mut forger = network.endpoint(Role::Coordinator, 9);
     let from = coordinator_at(9);
     let mut challenges = Vec::new();

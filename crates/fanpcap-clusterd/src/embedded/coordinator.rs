@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use fanpcap_cluster::control::{
     COORDINATORS, Cause, ClusterId, CoordinatorEnd, CoordinatorSettings, Peer, Role,
 };
-use fanpcap_cluster::{DesiredState, Revision, Topology, View, WriteError};
+use fanpcap_cluster::{DesiredState, Revision, Topology, View, WriteError, unreadable_topology};
 use fanpcap_terminal::server::not_listening;
 
 use super::access;
@@ -196,7 +196,11 @@ impl CoordinatorSide for EmbeddedCoordinator {
         });
         let refused = self.end.refused_machines();
         let refused = refused.iter().map(ToString::to_string);
-        unstored.chain(refused).collect()
+        let unreadable = self.end.unreadable().map(|revision| {
+            let why = unreadable_topology(revision);
+            format!("{why}; until then this coordinator plans nothing")
+        });
+        unstored.chain(unreadable).chain(refused).collect()
     }
 
     fn publish(&mut self, notes: Vec<String>) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use fanpcap_cluster::control::{OperatorChange, OperatorEnd, Peer, Reply, Request, Role, Status};
-use fanpcap_cluster::{ClusterStatus, LiveNode, View};
+use fanpcap_cluster::{ClusterStatus, LiveNode, View, unreadable_topology};
 
 use super::access;
 use super::sockets::ControlSockets;
@@ -39,6 +39,7 @@ impl EmbeddedOperator {
     pub fn status(&self) -> Result<Status> {
         match self.ask(Request::Status)? {
             Reply::Status(status) => Ok(*status),
+            Reply::Unreadable(revision) => bail!(unreadable_topology(revision)),
             Reply::Granted | Reply::Refused(_) => bail!("the coordinator sent no status"),
         }
     }
@@ -104,7 +105,7 @@ impl OperatorSide for EmbeddedOperator {
     fn change(&mut self, change: &OperatorChange) -> Result<()> {
         match self.ask(Request::OperatorChange(*change))? {
             Reply::Refused(error) => Err(error.into()),
-            Reply::Granted | Reply::Status(_) => Ok(()),
+            Reply::Granted | Reply::Status(_) | Reply::Unreadable(_) => Ok(()),
         }
     }
 }

@@ -5,8 +5,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
-use fanpcap_cluster::control::{ClusterId, State};
+use anyhow::{Context, Result, anyhow};
+use fanpcap_cluster::control::{BodyError, ClusterId, State};
 use fanpcap_linux::file::directory::open_regular;
 
 /// Longest file.
@@ -33,8 +33,11 @@ impl Store {
                 let mut bytes = Vec::new();
                 let read = file.take(LONGEST).read_to_end(&mut bytes);
                 read.with_context(|| format!("reading {shown}"))?;
-                let state = State::decode(&bytes);
-                Some(state.with_context(|| format!("{shown} is damaged; remove it"))?)
+                let state = State::decode(&bytes).map_err(|error| match error {
+                    BodyError::Topology(_) => anyhow!("{shown}: {error}"),
+                    _ => anyhow!(error).context(format!("{shown} is damaged; remove it")),
+                });
+                Some(state?)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error).with_context(|| format!("opening {shown}")),
@@ -73,10 +76,26 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
+    use fanpcap_buckets::{Slot, layout::BUCKETS};
     use fanpcap_cluster::control::Term;
+    use fanpcap_cluster::{Revision, Topology};
+    use fanpcap_select::Selection;
     use fanpcap_testkit::{Scratch, pipe};
 
     use super::*;
+
+    /// A topology without nodes, which nobody reads, as those of a later version.
+    fn unreadable() -> Topology {
+        Topology {
+            epoch: 1,
+            selection: Selection::default(),
+            nodes: Vec::new(),
+            owners: Box::new([Some(Slot(0)); BUCKETS]),
+            new_owners: None,
+            analyzers: Vec::new(),
+            filter: None,
+        }
+    }
 
     #[test]
     fn what_is_written_is_there_in_the_next_life() {
@@ -91,6 +110,14 @@ mod tests {
         };
         store.write(&state).unwrap();
         assert_eq!(open().unwrap().1, Some(state.clone()));
+        let later = State {
+            topology: Some((Revision(7), Box::new(unreadable()))),
+            ..state.clone()
+        };
+        store.write(&later).unwrap();
+        let error = format!("{:#}", open().unwrap_err());
+        assert!(error.contains("topology 7 can't be read"), "{error}");
+        assert!(!error.contains("remove"), "{error}");
         fs::write(&store.0, "garbage").unwrap();
         let error = open().unwrap_err();
         assert!(format!("{error:#}").contains("remove it"), "{error:#}");

@@ -49,11 +49,13 @@ pub(super) fn write(to: &mut List, revision: Revision, topology: &Topology) {
 
 pub(super) fn read(from: Fields<'_>) -> Result<(Revision, Topology), BodyError> {
     let revision = joined(from.one(code::TERM)?, from.one(code::VALIDITY_START)?);
-    let bytes = from.bytes(MOST_ENCODED)?;
-    let topology = Topology::decode(&bytes).ok_or(BodyError::Value(code::BYTES))?;
+    let revision = Revision(revision);
+    let bytes = from.bytes(MOST_ENCODED).ok();
+    let topology = bytes.and_then(|bytes| Topology::decode(&bytes));
+    let topology = topology.ok_or(BodyError::Topology(revision))?;
     let nodes = topology.nodes.iter().map(|entry| entry.node.0);
     if !nodes.eq(from.all(code::NODE_ID)) {
         return Err(BodyError::Value(code::NODE_ID));
     }
-    Ok((Revision(revision), topology))
+    Ok((revision, topology))
 }

@@ -15,7 +15,9 @@ use crate::topology::NODES;
 impl CoordinatorEnd {
     /// Notes that a node or a coordinator was heard.
     pub(super) fn note_heard(&mut self, now: Duration, incoming: &Incoming) {
-        if let Incoming::New(peer, _) | Incoming::Challenged(peer) = incoming {
+        if let Incoming::New(peer, _) | Incoming::Challenged(peer) | Incoming::Unreadable(peer, _) =
+            incoming
+        {
             if peer.role != Role::Operator {
                 self.election.touched = now;
             }
@@ -88,7 +90,8 @@ impl CoordinatorEnd {
         };
         let members = self.knowledge.state.members.iter();
         let members = members.map(|member| member.announcement.node);
-        asking.len() > members.filter(|node| !is_heard(node)).count()
+        let unheard = members.filter(|node| !is_heard(node)).count();
+        asking.len() > unheard && self.unreadable().is_none()
     }
 
     /// Whether it is a candidate because nodes ask it, though a leader is heard.

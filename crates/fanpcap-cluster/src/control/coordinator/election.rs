@@ -12,6 +12,8 @@
 //!   coordinators. It may still be able to send, and its pulses would keep the others from leading.
 //!   Standbys answer pulses, and nodes answer announcements and standbys, so that a coordinator
 //!   that can receive soon hears something.
+//! * A coordinator that can't read the cluster's topology waits longer, so that one that can becomes
+//!   a candidate first, and withdraws for all others. If it leads nevertheless, it writes nothing.
 //! * A standby becomes a candidate although it hears a leader, if nodes that do not reach the
 //!   leader have asked it for a while, and it would serve more nodes than the leader does.
 //!
@@ -111,14 +113,22 @@ impl ElectionRole {
 impl CoordinatorEnd {
     /// How long this coordinator waits for a pulse.
     pub(super) fn patience(&self) -> Duration {
-        self.settings.silence + STEP * u32::from(self.settings.number)
+        let longer = self.unreadable().map(|_| self.settings.offline);
+        let step = STEP * u32::from(self.settings.number);
+        self.settings.silence + step + longer.unwrap_or_default()
+    }
+
+    /// The revision by which this coordinator is compared with other candidates.
+    fn standing(&self) -> Option<Revision> {
+        let known = self.knowledge.revision();
+        known.filter(|_| self.unreadable().is_none())
     }
 
     /// The message that this coordinator sends to the others.
     pub(super) fn message(&self) -> Option<Body> {
         let knowledge = &self.knowledge;
         let role = &self.election.role;
-        role.message(knowledge.state.number, knowledge.revision())
+        role.message(knowledge.state.number, self.standing())
     }
 
     /// Whether the active coordinator was heard a short time ago.
@@ -403,7 +413,7 @@ impl CoordinatorEnd {
         other: Leader,
         revision: Revision,
     ) {
-        let own = self.knowledge.revision().unwrap_or_default();
+        let own = self.standing().unwrap_or_default();
         let rank = |leader: Leader, revision: Revision| {
             (revision, leader.term.round(), Reverse(leader.number))
         };

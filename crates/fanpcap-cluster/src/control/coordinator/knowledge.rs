@@ -17,6 +17,8 @@ pub(super) struct Knowledge {
     pub(super) transfers: u32,
     /// The topology's number among these lists.
     pub(super) topologys: u32,
+    /// The newest topology that others have and this version can't read.
+    pub(super) unread: Option<Revision>,
 }
 
 impl Knowledge {
@@ -27,6 +29,7 @@ impl Knowledge {
             state,
             transfers: 0,
             topologys: 0,
+            unread: None,
         }
     }
 
@@ -39,6 +42,12 @@ impl Knowledge {
     /// The revision of the cluster's topology.
     pub(super) fn revision(&self) -> Option<Revision> {
         self.state.topology.as_ref().map(|(revision, _)| *revision)
+    }
+
+    /// The cluster's topology, if this version can't read it: a topology that others have is newer
+    /// than the one that is known here.
+    pub(super) fn unreadable(&self) -> Option<Revision> {
+        self.unread.filter(|unread| Some(*unread) > self.revision())
     }
 
     /// Counts a change of the state for standbys.

@@ -246,7 +246,7 @@ impl CoordinatorEnd {
     /// for that one. A coordinator that does not know the newest topology sends none.
     pub(super) fn deliver(&mut self, now: Duration) {
         let own = self.knowledge.revision();
-        let gives = self.election.is_settled(now) && self.members.newest() <= own;
+        let gives = self.plans(now) && self.members.newest() <= own;
         let mut due = Vec::new();
         for one in self.members.nodes.values_mut() {
             let is_newer = one.member.follows > own;

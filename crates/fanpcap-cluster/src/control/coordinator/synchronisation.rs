@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::super::body::{Body, State};
-use super::super::envelope::Peer;
+use super::super::envelope::{Peer, Role};
 use super::super::term::Term;
 use super::CoordinatorEnd;
 use super::election::ElectionRole;
@@ -71,6 +71,19 @@ impl CoordinatorEnd {
             if is_of_earlier_run {
                 self.resign(now);
             }
+        }
+    }
+
+    /// Notes that a node or a coordinator has a topology that this version can't read. A leader
+    /// resigns when it learns of the topology, because a standby may read it, and whenever another
+    /// coordinator shows it.
+    pub(super) fn hear_unreadable(&mut self, now: Duration, from: Peer, revision: Revision) {
+        let is_new = Some(revision) > self.knowledge.unread;
+        self.knowledge.unread = self.knowledge.unread.max(Some(revision));
+        self.see(now, Term::of(revision));
+        let is_read = is_new || from.role == Role::Coordinator;
+        if self.unreadable().is_some() && is_read && !self.settings.others.is_empty() {
+            self.resign(now);
         }
     }
 
