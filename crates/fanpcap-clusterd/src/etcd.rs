@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow};
 use fanpcap_cluster::control::OperatorChange;
 use fanpcap_cluster::{
     Announcement, ClusterStatus, DesiredState, NodeEvent, Revision, Topology, View, WriteError,
+    unreadable_topology,
 };
 use fanpcap_etcd::coordination::{self, CoordinatorLink, Desired, Names, NodeLink};
 use fanpcap_etcd::{CallError, Client, Credentials, Settings, TlsFiles};
@@ -77,7 +78,12 @@ impl CoordinatorSide for CoordinatorLink {
     }
 
     fn troubles(&self) -> Vec<String> {
-        self.denied().map(str::to_owned).into_iter().collect()
+        let unreadable = self.unreadable().map(|revision| {
+            let why = unreadable_topology(revision);
+            format!("{why}; until then this coordinator does not stand for election")
+        });
+        let denied = self.denied().map(str::to_owned);
+        denied.into_iter().chain(unreadable).collect()
     }
 
     fn resign(&mut self) {

@@ -2,7 +2,7 @@
 
 use fanpcap_cluster::{DesiredState, NODES, NodeId};
 use fanpcap_etcd::KeyValue;
-use fanpcap_etcd::coordination::{CopyOfKeys, Names, view};
+use fanpcap_etcd::coordination::{CopyOfKeys, Names, notes, view};
 use proptest::prelude::*;
 
 /// A value that is nearly one of a cluster's.
@@ -66,4 +66,22 @@ fn an_intruder_with_many_nodes_displaces_nobody() {
     let view = view(&names, &keys, &DesiredState::default());
     assert_eq!(view.live.len(), NODES);
     assert_eq!(view.live[NODES - 1].announcement.node, NodeId(5000));
+}
+
+#[test]
+fn a_topology_of_a_later_version_is_told() {
+    let names = Names::new("lab");
+    let key = names.topology();
+    let kv = KeyValue {
+        key: key.clone(),
+        value: vec![9; 40],
+        mod_revision: 7,
+        ..KeyValue::default()
+    };
+    let keys = CopyOfKeys::from([(key, kv)]);
+    let said = notes(&names, &keys);
+    assert!(
+        matches!(&said[..], [one] if one.starts_with("topology 7 can't be read")),
+        "{said:?}"
+    );
 }

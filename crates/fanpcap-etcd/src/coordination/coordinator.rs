@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use fanpcap_cluster::{ClusterStatus, DesiredState, Revision, Topology, View, WriteError};
 
 use super::names::Names;
-use super::view::{CopyOfKeys, candidates, notes, revision, view};
+use super::view::{CopyOfKeys, candidates, notes, revision, unreadable, view};
 use crate::client::Client;
 use crate::election::{Candidate, leader};
 use crate::error::CallError;
@@ -29,6 +29,14 @@ enum CoordinatorMessage {
     Unreached(CallError),
 }
 
+/// What the thread that stands for election is to do.
+enum Order {
+    /// Stands, or withdraws until it may stand again.
+    Stand(bool),
+    /// Withdraws and ends.
+    End,
+}
+
 /// A candidate, and until when its lease lasts at least.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Term {
@@ -44,11 +52,14 @@ pub struct CoordinatorLink {
     /// The settings' part; the operator's changes are in etcd.
     desired: DesiredState,
     news: Receiver<CoordinatorMessage>,
-    keeper: Option<(Sender<()>, JoinHandle<()>)>,
+    keeper: Option<(Sender<Order>, JoinHandle<()>)>,
     keys: CopyOfKeys,
     term: Option<Term>,
     view: View,
     has_reached: bool,
+    /// The topology, if this version can't read it. This coordinator does not stand then: another
+    /// one may read it.
+    unreadable: Option<Revision>,
     /// What etcd refuses now, if it did not before, or why etcd was never in reach.
     denied: Option<String>,
 }
@@ -93,6 +104,7 @@ impl CoordinatorLink {
             keys: CopyOfKeys::new(),
             term: None,
             has_reached: false,
+            unreadable: None,
             denied: None,
         }
     }
@@ -126,8 +138,26 @@ impl CoordinatorLink {
             }
         }
         self.view = view(&self.names, &self.keys, &self.desired);
-        self.view.leads = self.leads() && self.is_topology_readable();
+        self.mind_unreadable();
+        self.view.leads = self.leads() && self.unreadable.is_none();
         Ok(&self.view)
+    }
+
+    /// Withdraws from the election while the topology can't be read.
+    fn mind_unreadable(&mut self) {
+        let before = self.unreadable;
+        self.unreadable = unreadable(&self.names, &self.keys);
+        let stands = self.unreadable.is_none();
+        if stands != before.is_none() {
+            let keeper = self.keeper.as_ref();
+            // A thread that panicked stands for nothing.
+            keeper.map(|(order, _)| order.send(Order::Stand(stands)));
+        }
+    }
+
+    /// The topology, if this version can't read it.
+    pub fn unreadable(&self) -> Option<Revision> {
+        self.unreadable
     }
 
     /// What etcd refuses now, though it did not before, or why etcd was never in reach; `None` if
@@ -142,11 +172,6 @@ impl CoordinatorLink {
         self.term.as_ref().is_some_and(|term| {
             term.until > Instant::now() && term.candidate.leads(&mut candidates)
         })
-    }
-
-    /// A coordinator of an older version must not replace what it can't read.
-    fn is_topology_readable(&self) -> bool {
-        self.view.topology.is_some() == self.keys.contains_key(&self.names.topology())
     }
 
     /// Writes a topology, if this coordinator leads and the cluster's topology still is the one of
@@ -202,7 +227,7 @@ impl CoordinatorLink {
         self.term = None;
         if let Some((order, keeper)) = self.keeper.take() {
             // The thread waits for this; one that panicked keeps nothing alive.
-            let _ = order.send(());
+            let _ = order.send(Order::End);
             let _ = keeper.join();
         }
     }
@@ -238,21 +263,27 @@ struct Candidacy {
 }
 
 impl Candidacy {
-    fn run(mut self, orders: &Receiver<()>, outbox: &Sender<CoordinatorMessage>) {
+    fn run(mut self, orders: &Receiver<Order>, outbox: &Sender<CoordinatorMessage>) {
         let mut next = Instant::now();
+        let mut stands = true;
         loop {
             match orders.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Err(RecvTimeoutError::Timeout) => {}
-                Ok(()) => {
-                    // Another candidate leads then. The lease ends by itself where etcd is out of
-                    // reach.
-                    let _ = self.lease.id.map(|id| self.lease.client.revoke(id));
-                    return;
+                Ok(Order::Stand(may)) => {
+                    stands = may;
+                    if !stands {
+                        self.withdraw();
+                    }
                 }
+                Ok(Order::End) => return self.withdraw(),
                 // The caller is gone without resigning.
                 Err(RecvTimeoutError::Disconnected) => return,
             }
             let begun = Instant::now();
+            if !stands {
+                next = begun + self.lease.ttl;
+                continue;
+            }
             let (news, pause) = match self.round() {
                 Ok(term) => (CoordinatorMessage::Term(term), self.lease.ttl * 3 / 10),
                 Err(error) if error.is_lasting() => {
@@ -264,6 +295,14 @@ impl Candidacy {
             if outbox.send(news).is_err() {
                 return;
             }
+        }
+    }
+
+    /// Is a candidate no more: another one leads then. The lease ends by itself where etcd is out of
+    /// reach.
+    fn withdraw(&mut self) {
+        if let Some(id) = self.lease.id.take() {
+            let _ = self.lease.client.revoke(id);
         }
     }
 

@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fanpcap_cluster::{Announcement, NodeEvent, Refusal, Revision, Topology};
+use fanpcap_cluster::{Announcement, NodeEvent, Refusal, Revision, Topology, unreadable_topology};
 
 use super::names::Names;
 use super::registration::{Registration, RegistrationState};
@@ -252,9 +252,7 @@ fn topology_event(revision: i64, value: &[u8]) -> Option<NodeEvent> {
     let revision = Revision(u64::try_from(revision).ok()?);
     Some(match Topology::decode(value) {
         Some(topology) => NodeEvent::Topology(revision, Box::new(topology)),
-        None => NodeEvent::Denied(format!(
-            "topology {revision} can't be read: a later version has written it; update this one"
-        )),
+        None => NodeEvent::Denied(unreadable_topology(revision)),
     })
 }
 

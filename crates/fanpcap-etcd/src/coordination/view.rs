@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use fanpcap_cluster::{DesiredState, LiveNode, NODES, Refusal, Revision, Topology, View};
+use fanpcap_cluster::{
+    DesiredState, LiveNode, NODES, Refusal, Revision, Topology, View, unreadable_topology,
+};
 
 use super::names::{Kind, Names};
 use super::record::{self, Desired};
@@ -67,6 +69,13 @@ pub fn view(names: &Names, keys: &CopyOfKeys, desired: &DesiredState) -> View {
     view
 }
 
+/// The topology of a later version, which this one can't read.
+pub(super) fn unreadable(names: &Names, keys: &CopyOfKeys) -> Option<Revision> {
+    let kv = keys.get(&names.topology())?;
+    let is_read = Topology::decode(&kv.value).is_some();
+    (!is_read).then(|| revision(kv.mod_revision))
+}
+
 /// What an operator should know of the keys, a sentence each.
 pub fn notes(names: &Names, keys: &CopyOfKeys) -> Vec<String> {
     let mut notes = Vec::new();
@@ -89,5 +98,6 @@ pub fn notes(names: &Names, keys: &CopyOfKeys) -> Vec<String> {
         let count = nodes - NODES;
         notes.push(format!("{count} nodes have no slot: the cluster is full"));
     }
+    notes.extend(unreadable(names, keys).map(unreadable_topology));
     notes
 }

@@ -216,3 +216,39 @@ fn what_the_operator_wants_is_seen_and_never_lost() -> Result<()> {
         Ok(())
     })
 }
+
+/// It is the oldest candidate, and a candidate of a later version stands behind it.
+#[test]
+#[ignore = "needs root: a network namespace"]
+fn a_candidate_that_cannot_read_the_topology_withdraws_until_it_can() -> Result<()> {
+    netns::within_new(|| {
+        let etcd = Etcd::start(1, &[])?;
+        let client = client(&etcd)?;
+        let mut first = coordinator(&settings(&etcd)?, TTL, "first")?;
+        await_view(&mut first, "the lead", |view| view.leads)?;
+        let lease = client.grant(Duration::from_secs(60))?;
+        client.stand(&names().election(), lease, b"later")?;
+        client.put(&names().topology(), b"of a later version", 0)?;
+        let seen = await_for("another leader", Duration::from_secs(10), || {
+            first.poll(Duration::ZERO)?;
+            let seen = look(&client, &names(), &DesiredState::default())?;
+            Ok((seen.leader.as_deref() == Some("later")).then_some(seen))
+        })?;
+        ensure!(first.unreadable().is_some());
+        let said = &seen.notes;
+        ensure!(
+            matches!(&said[..], [one] if one.contains("can't be read")),
+            "{said:?}"
+        );
+        // It does not stand again by itself.
+        let begun = Instant::now();
+        while begun.elapsed() < TTL * 2 {
+            ensure!(!first.poll(Duration::from_millis(20))?.leads);
+        }
+        client.revoke(lease)?;
+        client.put(&names().topology(), &topology(1).encode(), 0)?;
+        await_view(&mut first, "the lead", |view| view.leads)?;
+        ensure!(first.unreadable().is_none());
+        Ok(())
+    })
+}
