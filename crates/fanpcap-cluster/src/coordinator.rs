@@ -17,6 +17,8 @@
 //!   ends when the others were away for [`Timing::outlast`].
 //! * A new leader ignores absences until it has led for [`Timing::lease`].
 //! * If no live node has a weight, nothing changes.
+//! * While a live node announces capture mode, the topology has no filter: such a node can follow
+//!   no topology with a filter.
 //! * If nodes may follow a newer topology that is lost, the known topology is written again:
 //!   otherwise those nodes would follow the lost one until something else changes.
 
@@ -26,7 +28,7 @@ use std::time::Duration;
 
 use fanpcap_select::{Filter, Key, Selection};
 
-use crate::coordination::{DesiredState, LiveNode, View};
+use crate::coordination::{Announcement, DesiredState, LiveNode, View};
 use crate::identity::{NodeId, Revision};
 use crate::reshape::{self, ChangeTarget, Member};
 use crate::topology::{NodeEntry, Topology};
@@ -175,6 +177,10 @@ impl Coordinator {
         let since = *self.leads.get_or_insert(self.now);
         self.conditions.insert(Condition::Leads);
         self.presences.update(&view.live, self.now, &self.timing);
+        if view.desired.filter.is_some() && filter(view).is_none() {
+            let nodes = capturing(view).collect();
+            self.conditions.insert(Condition::Unfiltered(nodes));
+        }
         let Some((revision, topology)) = &view.topology else {
             return self.begin_cluster(view);
         };
@@ -212,7 +218,7 @@ impl Coordinator {
             members,
             selection: view.desired.selection,
             analyzers: view.desired.analyzers.clone(),
-            filter: view.desired.filter.clone(),
+            filter: filter(view).cloned(),
         };
         let members = &served.members;
         if self.served.as_ref() == Some(&served) {
@@ -246,7 +252,7 @@ impl Coordinator {
         if target.is_none() {
             self.conditions.insert(Condition::Nobody);
         }
-        target.map(|target| target.filtered(desired.filter.as_ref()))
+        target.map(|target| target.filtered(filter(view)))
     }
 
     /// The first topology, for the nodes whose hold-down is over.
@@ -372,6 +378,19 @@ struct TargetInputs {
     selection: Selection,
     analyzers: Vec<SocketAddr>,
     filter: Option<Filter>,
+}
+
+/// The live nodes that announce capture mode.
+fn capturing(view: &View) -> impl Iterator<Item = NodeId> {
+    let announcements = view.live.iter().map(|live| live.announcement);
+    let captures = |it: &Announcement| it.setup.is_some_and(|setup| setup.header.is_some());
+    announcements.filter(captures).map(|it| it.node)
+}
+
+/// The filter of the next topology. A node in capture mode would follow no topology with one.
+fn filter(view: &View) -> Option<&Filter> {
+    let is_wanted = |_: &&Filter| capturing(view).next().is_none();
+    view.desired.filter.as_ref().filter(is_wanted)
 }
 
 /// A live node with its weight: the operator's, or else the node's own.

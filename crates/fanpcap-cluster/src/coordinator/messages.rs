@@ -32,6 +32,8 @@ pub enum Condition {
     Nobody,
     /// This many nodes have no slot.
     Full(usize),
+    /// The settings' filter is not in the topology, because these nodes are in capture mode.
+    Unfiltered(Vec<NodeId>),
     /// The stored topology is not valid. The coordinator does not replace it.
     BadTopology(TopologyError),
 }
@@ -61,6 +63,12 @@ impl fmt::Display for Condition {
             Self::HeldDown(node) => write!(f, "node {node} waits for its hold-down"),
             Self::Nobody => write!(f, "no node is alive that has a weight: nothing changes"),
             Self::Full(count) => write!(f, "{count} nodes have no slot: the cluster is full"),
+            Self::Unfiltered(nodes) => write!(
+                f,
+                "the filter is not in force: nodes {} are in mode capture, which has none; write \
+                 the same 'mode' into all files, or take 'filter' out of the coordinators'",
+                list(nodes)
+            ),
             Self::BadTopology(error) => {
                 write!(
                     f,

@@ -5,6 +5,8 @@ use crate::coordination::Announcement;
 use crate::topology::Phase;
 use std::net::{Ipv4Addr, SocketAddr};
 
+mod filter;
+
 /// An engine in memory with a coordinator, and a simulated clock.
 struct TestCluster {
     view: View,
