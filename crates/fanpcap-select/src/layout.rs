@@ -29,6 +29,9 @@ pub mod control {
     /// 64 bits each: of the last beacon its sequence, its time in nanoseconds of TAI, and when it
     /// came, in nanoseconds of `CLOCK_MONOTONIC`. The sequence is written last.
     pub const LAST: usize = 256;
+    /// 64 bits: the number of the last beacon, on a node with several devices. The others of its
+    /// devices may bring copies of the beacon.
+    pub const LAST_NUMBER: usize = LAST + 24;
     /// 64 bits each, used only by processes, about a change of a claim that may be unfinished: 1 if
     /// there is such a change, the place in the tables, the new claim, and the bucket's values in
     /// [`SUMS`] and [`SHARED`] after the change.
@@ -122,6 +125,7 @@ pub struct Lanes {
     own: u8,
     first: u8,
     queues: u8,
+    devices: u8,
 }
 
 /// Most lanes with a queue of their own.
@@ -134,6 +138,7 @@ impl Lanes {
         own: 0,
         first: 0,
         queues: 0,
+        devices: 1,
     };
 
     /// The lanes of a device with so many receive queues.
@@ -144,6 +149,7 @@ impl Lanes {
             own: queues,
             first: 0,
             queues,
+            devices: 1,
         }
     }
 
@@ -151,8 +157,13 @@ impl Lanes {
     /// queue of one device is not a queue of another. With a 0, no queue has a lane of its own.
     /// Lanes that one device does not need are for the others.
     pub fn of_devices(queues: &[u32]) -> Vec<Self> {
+        let devices = u8::try_from(queues.len()).unwrap_or(u8::MAX);
         if queues.contains(&0) {
-            return vec![Self::SHARED; queues.len()];
+            let shared = Self {
+                devices,
+                ..Self::SHARED
+            };
+            return vec![shared; queues.len()];
         }
         let wanted = queues.iter().map(|it| Self::for_queues(*it).queues);
         let wanted: Vec<u8> = wanted.collect();
@@ -168,9 +179,12 @@ impl Lanes {
             all.push((own, queues));
             own += queues;
         }
-        let lanes = all
-            .into_iter()
-            .map(|(first, queues)| Self { own, first, queues });
+        let lanes = all.into_iter().map(|(first, queues)| Self {
+            own,
+            first,
+            queues,
+            devices,
+        });
         lanes.collect()
     }
 
@@ -196,6 +210,11 @@ impl Lanes {
     /// The device's queues that have a lane of their own, from queue 0 on.
     pub const fn queues(self) -> usize {
         self.queues as usize
+    }
+
+    /// Whether the node has other devices with the same maps.
+    pub(crate) const fn is_one_of_several(self) -> bool {
+        self.devices > 1
     }
 
     /// Lanes of counters.
@@ -263,5 +282,10 @@ mod tests {
             "each of the larger ones has as many"
         );
         assert_eq!(of(&[4, 0]), [(0, 0, 0); 2]);
+        for several in [&[2, 2][..], &[4, 0]] {
+            let mut lanes = Lanes::of_devices(several).into_iter();
+            assert!(lanes.all(Lanes::is_one_of_several));
+        }
+        assert!(!Lanes::of_devices(&[0])[0].is_one_of_several());
     }
 }

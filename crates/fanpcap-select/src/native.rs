@@ -59,6 +59,8 @@ pub struct Node {
     next: Option<Control>,
     announced: Announced,
     last_beacon: Option<InLine>,
+    /// Whether other devices may bring copies of beacons.
+    is_several: bool,
     causes: Causes,
 }
 
@@ -74,6 +76,7 @@ impl Node {
             next: None,
             announced: Announced::default(),
             last_beacon: None,
+            is_several: false,
             causes: Causes::default(),
         }
     }
@@ -81,6 +84,11 @@ impl Node {
     /// Drops what does not pass this filter from now on.
     pub fn filter(&mut self, filter: Option<Filter>) {
         self.filter = filter;
+    }
+
+    /// Has several devices from now on: the last beacon may come again, and is not forged then.
+    pub fn several_devices(&mut self) {
+        self.is_several = true;
     }
 
     /// Puts these claims in force, and withdraws a prepared table.
@@ -112,6 +120,9 @@ impl Node {
             if self.announced.take(kind, &content) {
                 return self.in_line(content);
             }
+            if self.is_copy(kind, &content) {
+                return Verdict::InLine(Kind::Beacon);
+            }
             self.causes.forged += 1;
         }
         let Some(generation) = self.control.generation() else {
@@ -130,6 +141,11 @@ impl Node {
             return Verdict::Filtered { bucket };
         }
         Verdict::Packet { bucket, claim }
+    }
+
+    fn is_copy(&self, kind: Option<Kind>, content: &InLine) -> bool {
+        let last = self.last_beacon.as_ref().filter(|_| self.is_several);
+        kind == Some(Kind::Beacon) && last.is_some_and(|last| last.number == content.number)
     }
 
     fn in_line(&mut self, content: InLine) -> Verdict {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use fanpcap_select::in_line::{InLine, Kind};
 use fanpcap_testkit::await_for::{LIMIT, await_for};
-use fanpcap_testkit::mirror::{HOST, WIRE};
+use fanpcap_testkit::mirror::{HOST, MONITOR, MONITOR2, WIRE, WIRE2};
 use fanpcap_testkit::{Injector, capture, netns};
 
 use crate::embedded::{coordinator, settings};
@@ -68,6 +68,39 @@ fn a_port_without_beacons_is_named_while_there_is_no_traffic() {
             "; history of node 000000a3: blind",
             "; node 000000a3: blind",
         )?;
+        Ok(())
+    })
+    .unwrap();
+}
+
+/// The legs of two taps of one network.
+#[test]
+#[ignore = "needs root: namespaces, XDP"]
+fn a_beacon_that_comes_by_two_devices_is_taken_once_and_not_forged() {
+    netns::within_new(|| {
+        let mut stage = Stage::bare(1)?;
+        stage.mirror.add_leg()?;
+        let devices = format!("beacon = {WIRE}\ndevice = {MONITOR}, {MONITOR2}\n");
+        settings(&mut stage, &devices)?;
+        let _wire = Process(Wire::read(&stage)?);
+        let _coordinator = coordinator(&stage)?;
+        stage.start_with(0, &[])?;
+        await_more(&stage, 0, "beacons_total", 2)?;
+        let before = stage.metric(0, "forged_frames_total")?;
+        let leg = Injector::open(WIRE2)?;
+        for _ in 0..3 {
+            let count = Wire::frames(&stage)?.len();
+            let next = await_for("a beacon", LIMIT, || {
+                Ok(Wire::frames(&stage)?.get(count).cloned())
+            })?;
+            leg.send_all(&[next])?;
+        }
+        // An older one is a replay.
+        leg.send_all(&Wire::frames(&stage)?[..1])?;
+        await_more(&stage, 0, "forged_frames_total", before + 1)?;
+        await_more(&stage, 0, "beacons_total", 5)?;
+        let after = stage.metric(0, "forged_frames_total")?;
+        ensure!(after == before + 1, "{before} forged, then {after}");
         Ok(())
     })
     .unwrap();

@@ -88,13 +88,18 @@ fn kernel_and_user_space_select_the_same() {
         let mut verdicts = [0; 5];
         for seed in 0..u32::try_from(packets.div_ceil(PACKETS)).unwrap() {
             let mut program = program(key, 0x1234_5678_u32.wrapping_mul(seed + 1));
-            program.lanes = match seed % 3 {
+            let is_several = seed / 2 % 4 == 3;
+            program.lanes = match seed / 2 % 4 {
                 0 => Lanes::for_queues(1),
                 1 => Lanes::for_queues(4),
-                _ => Lanes::SHARED,
+                2 => Lanes::SHARED,
+                _ => Lanes::of_devices(&[2, 2])[1],
             };
             program.filter = (seed % 2 == 1).then(filter);
             let mut both = Both::new(Selector::load(&program, 0).unwrap(), &program);
+            if is_several {
+                both.native.several_devices();
+            }
             for event in events(seed.into(), PACKETS) {
                 if let Err(difference) = both.happens(&event) {
                     panic!("{key:?}, seed {seed}: {event:02x?}: {difference}");

@@ -18,7 +18,7 @@ const XDP_PASS: u32 = 2;
 
 pub(crate) struct Both {
     pub(crate) kernel: Selector,
-    native: Node,
+    pub(crate) native: Node,
     seen: Box<[u64; BUCKETS]>,
     captured: Box<[u64; BUCKETS]>,
     begin: Instant,

@@ -52,10 +52,22 @@ impl Program {
         asm.jump32_if(R3.is_not(self.cluster.to_be() as i32), packet);
     }
 
-    /// Takes a beacon with the number in r5 and the sequence in r7.
+    /// Takes a beacon with the number in r5 and the sequence in r7. Ends with copies of the last
+    /// beacon that other devices of the node bring.
     fn beacon(&self, asm: &mut Assembler, forged: Label) {
+        let is_one_of_several = self.lanes.is_one_of_several();
+        let copy = match is_one_of_several {
+            true => asm.label(),
+            false => forged,
+        };
         asm.load_big_endian(Width::Double, R8, R1, 30);
-        take(asm, control::BEACONS, forged);
+        expect(asm, control::BEACONS, copy);
+        if is_one_of_several {
+            // Before the number is forgotten: a copy may come at once.
+            asm.value(R4, MAP_CONTROL, offset(control::LAST_NUMBER));
+            asm.store(Width::Double, R4, 0, R5);
+        }
+        asm.store(Width::Double, R3, 0, 0);
         asm.call(KTIME_GET_NS, ());
         asm.value(R9, MAP_CONTROL, offset(control::LAST));
         asm.store(Width::Double, R9, 16, R0);
@@ -63,11 +75,19 @@ impl Program {
         asm.store(Width::Double, R9, 0, R7);
         self.count(asm, counts::BEACONS);
         end(asm, XDP_DROP);
+        if is_one_of_several {
+            asm.bind(copy);
+            asm.value(R3, MAP_CONTROL, offset(control::LAST_NUMBER));
+            asm.load(Width::Double, R4, R3, 0);
+            asm.jump_if(R4.is_not(R5), forged);
+            end(asm, XDP_DROP);
+        }
     }
 
     /// Takes a topology update with the number in r5 and the sequence in r7.
     fn update(&self, asm: &mut Assembler, forged: Label) {
-        take(asm, control::UPDATES, forged);
+        expect(asm, control::UPDATES, forged);
+        asm.store(Width::Double, R3, 0, 0);
         asm.value(R3, MAP_CONTROL, offset(control::TURNS));
         asm.store(Width::Double, R3, 0, 0);
         asm.value(R3, MAP_CONTROL, offset(control::NEXT));
@@ -82,15 +102,14 @@ impl Program {
     }
 }
 
-/// Jumps unless the number in r5 is the one that was announced for the sequence in r7, which is
-/// then forgotten. Clobbers r0, r3 and r4.
-fn take(asm: &mut Assembler, numbers: usize, forged: Label) {
+/// Jumps unless the number in r5 is the one that was announced for the sequence in r7. Puts where
+/// that number is, to be forgotten, into r3. Clobbers r0 and r4.
+fn expect(asm: &mut Assembler, numbers: usize, forged: Label) {
     asm.set(R4, (R7 & offset(NUMBERS - 1)) << 3);
     asm.value(R3, MAP_CONTROL, offset(numbers));
     asm.alu(Op::Add, R3, R4);
     asm.load(Width::Double, R0, R3, 0);
     asm.jump_if(R0.is_not(R5), forged);
-    asm.store(Width::Double, R3, 0, 0);
 }
 
 const _: () = assert!(NUMBERS.is_power_of_two());
