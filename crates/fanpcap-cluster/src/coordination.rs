@@ -36,6 +36,8 @@ pub struct Setup {
     pub header: Option<u16>,
     /// The selection key in its settings, for operators: the node uses the topology's key.
     pub key: Key,
+    /// The number of devices that it monitors; `None`: an earlier version does not say.
+    pub devices: Option<u8>,
 }
 
 /// A version of fanpcap: major, minor and patch.

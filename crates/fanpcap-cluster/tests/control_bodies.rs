@@ -31,8 +31,9 @@ prop_compose! {
         version in any::<[u8; 3]>(),
         header in proptest::option::of(1..=u16::MAX),
         key in select(&Key::NAMES[..]),
+        devices in any::<Option<u8>>(),
     ) -> Setup {
-        Setup { version: Version(version), header, key: key.0 }
+        Setup { version: Version(version), header, key: key.0, devices }
     }
 }
 

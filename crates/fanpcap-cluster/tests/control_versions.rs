@@ -24,6 +24,7 @@ fn setup() -> Option<Setup> {
         version: Version([1, 2, 3]),
         header: Some(52),
         key: Key::Flow,
+        devices: Some(2),
     })
 }
 
@@ -127,4 +128,23 @@ fn a_node_that_says_too_little_or_too_much_of_its_settings_is_taken_in_without_t
     let selection = list.iter_mut().find(|avp| avp.code == selection_type);
     selection.expect("a selection").value = 99;
     assert_eq!(Body::read(whole.kind(), &list), Ok(without));
+}
+
+#[test]
+fn a_node_of_the_version_before_does_not_say_its_number_of_devices() {
+    let whole = Body::Join(member(None));
+    let mut before = member(None);
+    let setup = before.announcement.setup.as_mut().expect("a setup");
+    setup.devices = None;
+    let before = Body::Join(before);
+    let mut list = whole.list();
+    list.retain(|avp| avp.code != 98);
+    assert_eq!(list, before.list());
+    assert_eq!(Body::read(whole.kind(), &list), Ok(before.clone()));
+    // As a later version may say it.
+    list.push(Avp {
+        code: 98,
+        value: 256,
+    });
+    assert_eq!(Body::read(whole.kind(), &list), Ok(before));
 }

@@ -96,7 +96,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if keyring.tls().is_none() && !conf.analyzers.is_empty() {
         say(credentials::OPEN);
     }
-    let announcement = announcement(&conf, arguments)?;
+    let announcement = announcement(&conf, arguments, devices.len())?;
     warn();
     let kernel = Kernel::take(devices, frames::cluster(&conf), action(&conf))?;
     kernel.crowded().iter().for_each(|it| say(it));
@@ -189,7 +189,7 @@ fn shipper(
 }
 
 /// This node's announcement.
-fn announcement(conf: &Conf, arguments: &Arguments) -> Result<Announcement> {
+fn announcement(conf: &Conf, arguments: &Arguments, devices: usize) -> Result<Announcement> {
     let node: NodeId = match (&arguments.node, conf.node) {
         (Some(text), _) => crate::conf::node(text)?,
         (None, Some(node)) => node,
@@ -201,16 +201,17 @@ fn announcement(conf: &Conf, arguments: &Arguments) -> Result<Announcement> {
         boot: identity::boot()?,
         weight: conf.weight,
         address: SocketAddr::new(address, 0),
-        setup: setup(conf),
+        setup: setup(conf, devices),
     })
 }
 
 /// This node's version and settings. `None`: the version has greater numbers than are sent.
-fn setup(conf: &Conf) -> Option<Setup> {
+fn setup(conf: &Conf, devices: usize) -> Option<Setup> {
     Some(Setup {
         version: env!("CARGO_PKG_VERSION").parse().ok()?,
         header: (conf.mode == Mode::Capture).then_some(conf.header),
         key: conf.selection.key,
+        devices: u8::try_from(devices).ok(),
     })
 }
 
@@ -273,9 +274,10 @@ mod tests {
     fn a_node_says_its_version_and_settings() {
         let conf = "cluster = a\nengine = fixed\nnodes = a1\n";
         let capture = format!("{conf}mode = capture\nheader = 64\nanalyzers = 10.0.0.9:1");
-        let of = |text: &str| setup(&Conf::parse(text, "c").unwrap()).unwrap();
+        let of = |text: &str| setup(&Conf::parse(text, "c").unwrap(), 2).unwrap();
         assert_eq!(of(conf).version.to_string(), env!("CARGO_PKG_VERSION"));
         assert_eq!((of(conf).header, of(conf).key.name()), (None, "flow"));
+        assert_eq!(of(conf).devices, Some(2));
         let capture = of(&capture);
         assert_eq!((capture.header, capture.key.name()), (Some(64), "packet"));
     }

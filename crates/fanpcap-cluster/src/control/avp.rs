@@ -83,6 +83,8 @@ pub(super) mod code {
     pub(in super::super) const VERSION: u8 = 96;
     /// A node's mode: 0 distribution, else the bytes of each packet that capture mode sends.
     pub(in super::super) const HEADER: u8 = 97;
+    /// The number of devices that a node monitors.
+    pub(in super::super) const DEVICES: u8 = 98;
 }
 
 /// An attribute-value pair.

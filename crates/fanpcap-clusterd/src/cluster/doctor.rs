@@ -63,6 +63,8 @@ struct Device {
     has_agent: bool,
     /// The devices that take VLAN tags out of its frames.
     tag_takers: Vec<String>,
+    /// Why it gets no packets, if it gets none.
+    silence: Option<&'static str>,
 }
 
 /// A problem.
@@ -196,6 +198,7 @@ impl Device {
             device.has_address = address::has_address(link.index)?;
             device.leads_out = route::leads_through(link.index)?;
             device.tag_takers = vlan_tags::takers(link.index);
+            device.silence = link.silence();
             // If the lock can't be read, there is no finding.
             device.has_agent = pins::has_agent(link.index).unwrap_or(false);
         }
@@ -225,7 +228,7 @@ impl Device {
                 format!("ip address flush dev {name}"),
             )
         } else {
-            return None;
+            return self.silence.map(|why| silent(name, why));
         };
         Some(Finding {
             name: "monitored-device",
@@ -276,6 +279,24 @@ fn tag_taker(device: &str) -> Finding {
         why: "the filter reads tagged packets as if they had no tag: it drops or passes others than \
               on nodes that leave the tags in",
         fix: vlan_tags::command(device),
+    }
+}
+
+/// The finding of a monitored device that is down or has no link.
+fn silent(device: &str, silence: &str) -> Finding {
+    let fix = match silence {
+        "is down" => format!("ip link set {device} up"),
+        _ => format!(
+            "ethtool {device}    # shows the link; see to its other end: tap, switch, cable"
+        ),
+    };
+    Finding {
+        name: "silent-device",
+        effect: "loses",
+        place: device.to_owned(),
+        what: format!("the monitored device {silence}"),
+        why: "this node misses the device's packets, and no other node captures its share of them",
+        fix,
     }
 }
 
@@ -381,6 +402,7 @@ mod tests {
                 is_there,
                 has_address,
                 leads_out,
+                silence: Some("has no link"),
                 ..Device::default()
             };
             Facts {
@@ -393,7 +415,15 @@ mod tests {
         assert_eq!(fix, "ip address flush dev eth1");
         assert!(only(&of(true, true, true)).2.starts_with("ip link"));
         assert!(only(&of(false, false, false)).2.starts_with("ip link"));
-        assert_eq!(found(&of(true, false, false)), []);
+        // What else is wrong keeps the node from it.
+        let (name, effect, fix) = only(&of(true, false, false));
+        assert_eq!((name, effect), ("silent-device", "loses"));
+        assert!(fix.starts_with("ethtool eth1"), "{fix}");
+        let mut down = of(true, false, false);
+        down.devices[0].silence = Some("is down");
+        assert_eq!(only(&down).2, "ip link set eth1 up");
+        down.devices[0].silence = None;
+        assert_eq!(found(&down), []);
     }
 
     #[test]

@@ -284,6 +284,7 @@ fn object(cluster: &str, status: &ClusterStatus) -> Value {
             "mode": setup.map(|it| if it.header.is_some() { "capture" } else { "distribution" }),
             "header": setup.and_then(|it| it.header),
             "select": setup.map(|it| it.key.name()),
+            "devices": setup.and_then(|it| it.devices),
         })
     });
     json!({

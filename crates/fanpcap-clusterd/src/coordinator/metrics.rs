@@ -169,6 +169,7 @@ mod tests {
                     version: Version([0, 1, 2]),
                     header: Some(52),
                     key: Key::Flow,
+                    devices: Some(1),
                 }),
             },
             acknowledged: None,

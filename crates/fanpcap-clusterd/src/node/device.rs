@@ -92,12 +92,7 @@ impl Device {
 
     /// Why no packet can come, if none can: in words that follow the device's name.
     pub(crate) fn silence(&self) -> Option<&'static str> {
-        let flags = link::get(self.ifindex).map_or(0, |found| found.flags);
-        match (flags & IFF_UP, flags & IFF_RUNNING) {
-            (0, _) => Some("is down"),
-            (_, 0) => Some("has no link"),
-            _ => None,
-        }
+        link::get(self.ifindex).map_or(Some("is down"), |found| found.silence())
     }
 }
 
@@ -118,10 +113,6 @@ fn is_engine(name: &str) -> bool {
 
 /// linux/if_arp.h.
 const ARPHRD_ETHER: u16 = 1;
-
-/// linux/if.h.
-const IFF_UP: u32 = 1;
-const IFF_RUNNING: u32 = 1 << 6;
 
 #[cfg(test)]
 mod tests {

@@ -18,11 +18,12 @@ const CONF: &str = "/etc/fanpcap/cluster.conf";
 const SELECTION: &str = "fanpcap_select";
 
 /// The findings that the cluster's program may print.
-pub(super) const NAMES: [&str; 7] = [
+pub(super) const NAMES: [&str; 8] = [
     "cluster-conf",
     "cluster-file",
     "monitored-device",
     "filter-misses-tags",
+    "silent-device",
     "selection-without-agent",
     "no-coordinator",
     "clock-adrift",

@@ -41,6 +41,8 @@ struct NodeRecord {
     header: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     select: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    devices: Option<u8>,
 }
 
 impl NodeRecord {
@@ -49,6 +51,7 @@ impl NodeRecord {
             version: self.version.as_ref()?.parse().ok()?,
             header: self.header,
             key: Key::named(self.select.as_ref()?)?,
+            devices: self.devices,
         })
     }
 }
@@ -63,6 +66,7 @@ pub(super) fn node(announcement: &Announcement) -> Vec<u8> {
         version: setup.map(|it| it.version.to_string()),
         header: setup.and_then(|it| it.header),
         select: setup.map(|it| it.key.name().to_owned()),
+        devices: setup.and_then(|it| it.devices),
     };
     serde_json::to_vec(&record).unwrap_or_default()
 }
@@ -210,13 +214,14 @@ mod tests {
             boot: u64,
             weight: u16,
             at: ([u8; 4], u16),
-            setup: Option<([u8; 3], Option<u16>)>,
+            setup: Option<([u8; 3], Option<u16>, Option<u8>)>,
             key in prop::sample::select(&Key::NAMES[..]),
         ) {
-            let setup = setup.map(|(version, header)| Setup {
+            let setup = setup.map(|(version, header, devices)| Setup {
                 version: Version(version),
                 header,
                 key: key.0,
+                devices,
             });
             let said = Announcement {
                 node: NodeId(id),

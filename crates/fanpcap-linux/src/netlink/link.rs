@@ -46,6 +46,17 @@ pub struct Link {
     pub counters: Counters,
 }
 
+impl Link {
+    /// Why the device gets no packets, in words behind its name; `None` if it may get some.
+    pub fn silence(&self) -> Option<&'static str> {
+        match (self.flags & IFF_UP, self.flags & IFF_RUNNING) {
+            (0, _) => Some("is down"),
+            (_, 0) => Some("has no link"),
+            _ => None,
+        }
+    }
+}
+
 /// A device's XDP program (`IFLA_XDP`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpProgram {
@@ -121,7 +132,9 @@ pub fn find_up(name: &str) -> Option<Link> {
     link.filter(|link| link.flags & IFF_UP != 0)
 }
 
+/// linux/if.h.
 const IFF_UP: u32 = 1;
+const IFF_RUNNING: u32 = 1 << 6;
 
 /// Returns every device of the calling thread's network namespace.
 ///

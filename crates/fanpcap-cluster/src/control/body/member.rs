@@ -23,12 +23,16 @@ impl Member {
             version: Version([major, minor, patch]),
             header,
             key,
+            devices,
         }) = setup
         {
             let version = u32::from_be_bytes([0, major, minor, patch]);
             to.put(code::VERSION, version)
                 .put(code::HEADER, header.map_or(0, u32::from))
                 .put(code::SELECTION_TYPE, topology::key_number(key));
+            if let Some(devices) = devices {
+                to.put(code::DEVICES, u32::from(devices));
+            }
         }
         if let Some(revision) = self.follows {
             to.put_wide(code::FOLLOWS, revision.0);
@@ -57,9 +61,11 @@ impl Member {
 fn setup(from: Fields<'_>) -> Option<Setup> {
     let [_, major, minor, patch] = from.one(code::VERSION).ok()?.to_be_bytes();
     let header = from.short(code::HEADER).ok()?;
+    let devices = from.one(code::DEVICES).ok();
     Some(Setup {
         version: Version([major, minor, patch]),
         header: Some(header).filter(|header| *header > 0),
         key: topology::key(from.one(code::SELECTION_TYPE).ok()?).ok()?,
+        devices: devices.and_then(|devices| u8::try_from(devices).ok()),
     })
 }

@@ -13,6 +13,7 @@ fn a_filter_waits_for_the_end_of_capture_mode() {
         version: Version([0, 1, 0]),
         header,
         key: Key::Flow,
+        devices: None,
     };
     // Node 3 is of a version that does not say its mode.
     let mut lab = TestCluster::with(&[1, 2, 3]);

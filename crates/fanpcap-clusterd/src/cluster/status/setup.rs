@@ -18,12 +18,19 @@ pub(crate) fn mode(setup: &Setup) -> String {
 /// What an operator should know of the nodes' versions and settings, a sentence each. `by` is what
 /// the cluster selects by.
 pub(super) fn notes(rows: &[Row], by: Option<Key>) -> Vec<String> {
-    let modes = differing(rows, mode).map(|they| {
+    let modes = differing(rows, |setup| Some(mode(setup))).map(|they| {
         format!("nodes differ in mode: {they}: write the same 'mode' and 'header' into all files")
     });
-    let versions = differing(rows, |setup| setup.version.to_string());
+    let versions = differing(rows, |setup| Some(setup.version.to_string()));
     let versions =
         versions.map(|they| format!("nodes differ in version: {they}: end the upgrade of all"));
+    let devices = differing(rows, |setup| Some(setup.devices?.to_string()));
+    let devices = devices.map(|they| {
+        format!(
+            "nodes differ in their number of devices: {they}: a node misses the packets of a port that \
+             its 'device' does not name"
+        )
+    });
     let others = rows.iter().filter_map(|row| {
         let (own, by) = (row.setup()?.key, by?);
         (own != by).then(|| {
@@ -36,15 +43,19 @@ pub(super) fn notes(rows: &[Row], by: Option<Key>) -> Vec<String> {
             )
         })
     });
-    modes.into_iter().chain(versions).chain(others).collect()
+    let notes = modes.into_iter().chain(versions).chain(devices);
+    notes.chain(others).collect()
 }
 
 /// The values that live nodes have, the one that most have first, and the nodes of all others.
-/// `None`: they have one.
-fn differing(rows: &[Row], value: impl Fn(&Setup) -> String) -> Option<String> {
+/// `None`: they have one. Nodes that do not say their value are left out.
+fn differing(rows: &[Row], value: impl Fn(&Setup) -> Option<String>) -> Option<String> {
     let mut groups: BTreeMap<String, Vec<NodeId>> = BTreeMap::new();
-    for (setup, row) in rows.iter().filter_map(|row| Some((row.setup()?, row))) {
-        groups.entry(value(&setup)).or_default().push(row.node);
+    for (value, row) in rows
+        .iter()
+        .filter_map(|row| Some((value(&row.setup()?)?, row)))
+    {
+        groups.entry(value).or_default().push(row.node);
     }
     let mut groups: Vec<_> = groups.into_iter().collect();
     groups.sort_by_key(|(_, nodes)| std::cmp::Reverse(nodes.len()));

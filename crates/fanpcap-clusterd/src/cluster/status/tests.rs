@@ -25,6 +25,7 @@ const SETUP: Setup = Setup {
     version: Version([0, 1, 0]),
     header: None,
     key: Key::Packet,
+    devices: Some(2),
 };
 
 /// Node 1 follows, 2 is silent, 3 gets its first buckets, 4 is held down, and is of an earlier
@@ -123,6 +124,7 @@ fn nodes_that_differ_in_version_or_settings_are_named() {
         version: Version([0, 2, 0]),
         header: Some(52),
         key: Key::Flow,
+        devices: Some(1),
     };
     status.view.live[2].announcement.setup = Some(SETUP);
     status.view.live[1].announcement.setup = Some(third);
@@ -131,6 +133,7 @@ fn nodes_that_differ_in_version_or_settings_are_named() {
         "00000003  behind        1        0    1365  capture 52    0.2.0    10.0.0.1:7001",
         "nodes differ in mode: distribution, but capture 52 of 00000003: write the same",
         "nodes differ in version: 0.1.0, but 0.2.0 of 00000003: end",
+        "nodes differ in their number of devices: 2, but 1 of 00000003: a node misses",
         "the settings of node 00000003 say 'select = flow', and the cluster selects by 'packet'",
     ] {
         assert!(table.contains(&format!("\n{line}")), "{line} in {table}");
@@ -142,6 +145,12 @@ fn nodes_that_differ_in_version_or_settings_are_named() {
         (&third["mode"], &third["header"]),
         (&json!("capture"), &json!(52))
     );
+    // An earlier version does not say its number of devices.
+    status.view.live[1].announcement.setup = Some(Setup {
+        devices: None,
+        ..SETUP
+    });
+    assert!(!super::table("lab", &status).contains("number of devices"));
 }
 
 #[test]
@@ -150,7 +159,7 @@ fn the_object_has_the_same() {
     let one = json!({
         "node": "00000001", "state": "current", "weight": 1, "buckets": 1366, "moving": 682,
         "drained": false, "acknowledged": 9, "address": "10.0.0.1:7001", "version": "0.1.0",
-        "mode": "distribution", "header": null, "select": "packet",
+        "mode": "distribution", "header": null, "select": "packet", "devices": 2,
     });
     assert_eq!(object["nodes"][0], one);
     let topology = json!({
