@@ -96,7 +96,9 @@ impl AgentState {
                     state.loaded.push((mark.parse().ok()?, revision));
                 }
                 ["promiscuous"] => state.promiscuous = true,
-                _ => return None,
+                ["set" | "filter" | "loaded" | "promiscuous", ..] => return None,
+                // Of a later build, which changes the first line if no build may skip the line.
+                _ => {}
             }
         }
         Some(state)
@@ -130,7 +132,7 @@ mod tests {
                 assert_eq!(AgentState::parse(&state.text()), Some(state));
             }
         }
-        for line in ["loaded x 1", "x", "set 1 2 3", "loaded 1"] {
+        for line in ["loaded x 1", "filter 1", "set 1 2 3", "loaded 1"] {
             assert_eq!(
                 AgentState::parse(&format!("{HEAD}\n{line}")),
                 None,
@@ -139,6 +141,17 @@ mod tests {
         }
         assert_eq!(AgentState::parse(""), None);
         assert_eq!(AgentState::parse("fanpcap node 2\n"), None);
+    }
+
+    #[test]
+    fn lines_of_a_later_build_are_skipped() {
+        let state = AgentState {
+            loaded: vec![(4, Revision(5))],
+            promiscuous: true,
+            ..AgentState::default()
+        };
+        let text = state.text().replacen("loaded", "color blue\n\nloaded", 1);
+        assert_eq!(AgentState::parse(&text), Some(state));
     }
 
     #[test]
