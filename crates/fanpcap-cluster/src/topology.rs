@@ -72,7 +72,8 @@ pub enum TopologyError {
     Owners,
     /// It has more than [`ANALYZERS`] analyzers.
     Analyzers,
-    /// Its filter is longer than [`FILTER_TEXT`] bytes or [`FILTER_CODE`] instructions.
+    /// Its filter is longer than [`FILTER_TEXT`] bytes or [`FILTER_CODE`] instructions, or its text
+    /// has control characters, which could pass for lines of a command's output.
     Filter,
 }
 
@@ -85,7 +86,8 @@ impl fmt::Display for TopologyError {
             Self::Analyzers => write!(f, "a topology has at most {ANALYZERS} analyzers"),
             Self::Filter => write!(
                 f,
-                "a filter has at most {FILTER_TEXT} bytes, and {FILTER_CODE} instructions"
+                "a filter has at most {FILTER_TEXT} bytes, no line ends or other control characters, \
+                 and at most {FILTER_CODE} instructions"
             ),
         }
     }
@@ -166,8 +168,11 @@ impl Topology {
         if self.analyzers.len() > ANALYZERS {
             return Err(TopologyError::Analyzers);
         }
-        let is_short = |it: &Filter| it.text.len() <= FILTER_TEXT && it.code.len() <= FILTER_CODE;
-        if !self.filter.as_ref().is_none_or(is_short) {
+        let is_valid = |it: &Filter| {
+            let is_text = it.text.len() <= FILTER_TEXT && !it.text.contains(acts);
+            is_text && it.code.len() <= FILTER_CODE
+        };
+        if !self.filter.as_ref().is_none_or(is_valid) {
             return Err(TopologyError::Filter);
         }
         Ok(())
@@ -184,6 +189,11 @@ impl Topology {
         }
         Ok(())
     }
+}
+
+/// Whether a character in a filter's text is a control character; the tabulator is none.
+fn acts(letter: char) -> bool {
+    letter.is_control() && letter != '\t'
 }
 
 #[cfg(test)]

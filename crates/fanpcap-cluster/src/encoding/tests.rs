@@ -49,7 +49,8 @@ fn topologies() -> impl Strategy<Value = Topology> {
 fn filters() -> impl Strategy<Value = Filter> {
     let one = any::<(u16, u8, u8, u32)>().prop_map(|(code, jt, jf, k)| Classic { code, jt, jf, k });
     let code = proptest::collection::vec(one, 0..=FILTER_CODE);
-    (".{0,99}", code).prop_map(|(text, code)| Filter { text, code })
+    // `\PC`: no control characters.
+    ("\\PC{0,99}", code).prop_map(|(text, code)| Filter { text, code })
 }
 
 proptest! {
@@ -122,6 +123,27 @@ fn only_a_filter_needs_the_newer_version() {
     let filter = topology.filter.as_mut().expect("a filter");
     filter.code.push(Classic::keep(1));
     assert_eq!(Topology::decode(&topology.encode()), None);
+}
+
+#[test]
+fn a_filter_whose_text_has_lines_of_its_own_is_refused() {
+    for (text, is_read) in [
+        ("ip\tor ip6", true),
+        ("ip\n0000002a  current", false),
+        ("ip\r", false),
+        ("\u{1b}[2J", false),
+    ] {
+        let filter = Filter {
+            text: text.to_owned(),
+            code: vec![Classic::keep(1)],
+        };
+        let topology = Topology {
+            filter: Some(filter),
+            ..pair()
+        };
+        let read = Topology::decode(&topology.encode());
+        assert_eq!(read.is_some(), is_read, "{text:?}");
+    }
 }
 
 #[test]

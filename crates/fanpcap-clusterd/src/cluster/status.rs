@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Args;
 use fanpcap_cluster::{ClusterStatus, LiveNode, NodeId, Phase, Revision, Setup, Topology, View};
+use fanpcap_config::report::harmless_text;
 use fanpcap_terminal::streams;
 use serde_json::{Value, json};
 
@@ -213,7 +214,7 @@ fn phase(topology: &Topology) -> &'static str {
 }
 
 fn table(cluster: &str, status: &ClusterStatus) -> String {
-    let leader = status.leader.as_deref().unwrap_or("none");
+    let leader = harmless_text(status.leader.as_deref().unwrap_or("none"));
     let mut text = format!("cluster {cluster}, coordinator {leader}\n");
     let topology = status.view.topology.as_ref();
     text += &topology.map_or("no topology yet\n".to_owned(), |(revision, topology)| {
@@ -223,7 +224,10 @@ fn table(cluster: &str, status: &ClusterStatus) -> String {
             topology.epoch,
             phase(topology),
             topology.selection.key.name(),
-            filter.map_or_else(String::new, |it| format!("filter = {}\n", it.text))
+            filter.map_or_else(String::new, |it| format!(
+                "filter = {}\n",
+                harmless_text(&it.text)
+            ))
         )
     });
     let _ = writeln!(
@@ -254,7 +258,7 @@ fn table(cluster: &str, status: &ClusterStatus) -> String {
         );
     }
     for note in notes(status) {
-        let _ = writeln!(text, "\n{note}");
+        let _ = writeln!(text, "\n{}", harmless_text(&note));
     }
     text
 }

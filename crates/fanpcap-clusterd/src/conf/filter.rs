@@ -29,6 +29,9 @@ impl Conf {
         if text.len() > FILTER_TEXT {
             return Err(format!("it is longer than {FILTER_TEXT} bytes"));
         }
+        if text.contains(|letter: char| letter.is_control() && letter != '\t') {
+            return Err("it has a control character".to_owned());
+        }
         let code = fanpcap_pcap::compile_expression(text)?;
         if code.len() > FILTER_CODE {
             return Err(format!(
@@ -72,6 +75,8 @@ mod tests {
             said.starts_with(start) && said.contains("syntax error"),
             "{said}"
         );
+        let said = filter("ip \u{b} or arp").unwrap_err();
+        assert!(said.contains("it has a control character"), "{said}");
         let long = vec!["port 1"; 400].join(" or ");
         assert!(
             filter(&long)

@@ -176,6 +176,18 @@ fn the_object_has_the_same() {
     assert!(table("lab", &empty).contains("no topology yet"));
 }
 
+/// A coordinator's name in etcd and its notes are whatever their writers wrote.
+#[test]
+fn names_and_notes_have_no_lines_of_their_own() {
+    let row = "\n00000009  current       1     4096";
+    let status = ClusterStatus {
+        leader: Some(format!("host/7{row}")),
+        notes: vec![format!("a note{row}")],
+        ..status()
+    };
+    assert!(!table("lab", &status).contains(row));
+}
+
 #[test]
 fn several_clusters_are_summed_over() {
     let leaderless = ClusterStatus {
