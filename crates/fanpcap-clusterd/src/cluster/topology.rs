@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use fanpcap_buckets::Owners;
 use fanpcap_cluster::{Revision, Topology};
+use fanpcap_config::report::harmless_text;
 use fanpcap_terminal::streams;
 use serde_json::{Value, json};
 
@@ -75,6 +76,9 @@ fn object(revision: Revision, topology: &Topology) -> Value {
 fn text(revision: Revision, topology: &Topology) -> String {
     let key = topology.selection.key.name();
     let mut text = format!("topology {revision}, epoch {}, key {key}\n", topology.epoch);
+    if let Some(filter) = &topology.filter {
+        text += &format!("filter = {}\n", harmless_text(&filter.text));
+    }
     for entry in &topology.nodes {
         text += &format!(
             "slot {:3}: node {}, weight {}\n",
@@ -106,7 +110,7 @@ mod tests {
     use fanpcap_buckets::Slot;
     use fanpcap_cluster::NodeId;
     use fanpcap_cluster::reshape::{self, ChangeTarget, Member};
-    use fanpcap_select::Selection;
+    use fanpcap_select::{Filter, Selection};
 
     use super::*;
 
@@ -135,5 +139,14 @@ mod tests {
         for shown in [shown.to_string(), text] {
             assert!(!shown.contains("987654321"));
         }
+        topology.filter = Some(Filter {
+            text: "not port 9100".to_owned(),
+            code: Vec::new(),
+        });
+        let filtered = super::text(Revision(7), &topology);
+        assert!(
+            filtered.contains("\nfilter = not port 9100\n"),
+            "{filtered}"
+        );
     }
 }
