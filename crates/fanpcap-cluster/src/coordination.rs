@@ -158,6 +158,8 @@ pub struct View {
 pub struct ClusterStatus {
     /// What the coordinator sees.
     pub view: View,
+    /// The topology in force, if this version can't read it. Then the view has none.
+    pub unreadable: Option<Revision>,
     /// Which coordinator leads, as it calls itself; `None` if none does.
     pub leader: Option<String>,
     /// Sentences on what the operator should know or do.

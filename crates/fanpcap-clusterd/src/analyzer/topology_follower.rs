@@ -4,7 +4,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use fanpcap_cluster::{Revision, Topology};
+use anyhow::bail;
+use fanpcap_cluster::{Revision, Topology, unreadable_topology};
 use fanpcap_terminal::streams;
 
 use super::clock::Clock;
@@ -126,6 +127,9 @@ fn look(
         Some(side) => side.look()?,
         None => side.insert(engine::operator_side(conf)?).look()?,
     };
+    if let Some(revision) = status.unreadable {
+        bail!(unreadable_topology(revision));
+    }
     let topology = status.view.topology;
     let newer = topology.filter(|(revision, _)| newest.is_none_or(|newest| *revision > newest));
     Ok(newer.map(|(revision, topology)| {
@@ -136,7 +140,7 @@ fn look(
 
 #[cfg(test)]
 mod tests {
-    use anyhow::{Result, bail};
+    use anyhow::Result;
     use fanpcap_cluster::control::OperatorChange;
     use fanpcap_cluster::{NodeId, View};
 
@@ -147,6 +151,7 @@ mod tests {
     struct Fake {
         revision: u64,
         reach: bool,
+        is_later: bool,
     }
 
     impl OperatorSide for Fake {
@@ -164,6 +169,7 @@ mod tests {
                 topology: Some((Revision(self.revision / 2), topology)),
                 ..View::default()
             };
+            status.unreadable = self.is_later.then_some(Revision(9));
             Ok(status)
         }
 
@@ -178,6 +184,7 @@ mod tests {
         let fake = Fake {
             revision: 3,
             reach: false,
+            is_later: false,
         };
         let mut side: Option<Box<dyn OperatorSide>> = Some(Box::new(fake));
         let mut newest = None;
@@ -190,5 +197,18 @@ mod tests {
             });
         }
         assert_eq!(looks, [2, 99, 0, 99, 3, 99, 0, 99]);
+    }
+
+    #[test]
+    fn a_topology_that_cannot_be_read_is_not_taken_for_none() {
+        let conf = Conf::parse("cluster = a\nengine = fixed\nnodes = a1\n", "c").unwrap();
+        let fake = Fake {
+            revision: 3,
+            reach: false,
+            is_later: true,
+        };
+        let mut side: Option<Box<dyn OperatorSide>> = Some(Box::new(fake));
+        let error = look(&conf, &mut side, &mut None).unwrap_err().to_string();
+        assert!(error.starts_with("topology 9 can't be read"), "{error}");
     }
 }

@@ -103,6 +103,7 @@ mod tests {
         fn look(&mut self) -> Result<ClusterStatus> {
             let view = self.0.clone();
             Ok(ClusterStatus {
+                unreadable: None,
                 view,
                 leader: None,
                 notes: Vec::new(),

@@ -217,7 +217,11 @@ fn table(cluster: &str, status: &ClusterStatus) -> String {
     let leader = harmless_text(status.leader.as_deref().unwrap_or("none"));
     let mut text = format!("cluster {cluster}, coordinator {leader}\n");
     let topology = status.view.topology.as_ref();
-    text += &topology.map_or("no topology yet\n".to_owned(), |(revision, topology)| {
+    let none = match status.unreadable {
+        Some(revision) => format!("topology {revision} of a later version\n"),
+        None => "no topology yet\n".to_owned(),
+    };
+    text += &topology.map_or(none, |(revision, topology)| {
         let filter = topology.filter.as_ref();
         format!(
             "topology {revision}, epoch {}, {}, select = {}\n{}",

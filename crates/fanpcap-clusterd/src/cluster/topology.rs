@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use fanpcap_buckets::Owners;
-use fanpcap_cluster::{Revision, Topology};
+use fanpcap_cluster::{Revision, Topology, unreadable_topology};
 use fanpcap_config::report::harmless_text;
 use fanpcap_terminal::streams;
 use serde_json::{Value, json};
@@ -31,6 +31,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let notice = WaitingNotice::of(&conf);
     let status = engine::operator_side(&conf)?.look()?;
     drop(notice);
+    if let Some(revision) = status.unreadable {
+        bail!(unreadable_topology(revision));
+    }
     let topology = status.view.topology;
     let (revision, topology) = topology.context("the cluster has no topology yet")?;
     let text = match arguments.json {

@@ -198,7 +198,7 @@ impl CoordinatorSide for EmbeddedCoordinator {
         let refused = refused.iter().map(ToString::to_string);
         let unreadable = self.end.unreadable().map(|revision| {
             let why = unreadable_topology(revision);
-            format!("{why}; until then this coordinator plans nothing")
+            format!("{why}; until then this coordinator writes no topology")
         });
         unstored.chain(unreadable).chain(refused).collect()
     }

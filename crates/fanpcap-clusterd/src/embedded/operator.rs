@@ -89,6 +89,7 @@ impl OperatorSide for EmbeddedOperator {
             acknowledged: member.follows,
         });
         Ok(ClusterStatus {
+            unreadable: None,
             leader: Some(status.leader.address.to_string()),
             notes: status.notes,
             view: View {

@@ -34,7 +34,9 @@ impl Store {
                 let read = file.take(LONGEST).read_to_end(&mut bytes);
                 read.with_context(|| format!("reading {shown}"))?;
                 let state = State::decode(&bytes).map_err(|error| match error {
-                    BodyError::Topology(_) => anyhow!("{shown}: {error}"),
+                    BodyError::Topology(_) => anyhow!(
+                        "{shown}: {error}. If none has run here, the file is damaged: remove it"
+                    ),
                     _ => anyhow!(error).context(format!("{shown} is damaged; remove it")),
                 });
                 Some(state?)
@@ -117,7 +119,7 @@ mod tests {
         store.write(&later).unwrap();
         let error = format!("{:#}", open().unwrap_err());
         assert!(error.contains("topology 7 can't be read"), "{error}");
-        assert!(!error.contains("remove"), "{error}");
+        assert!(error.contains("If none has run here"), "{error}");
         fs::write(&store.0, "garbage").unwrap();
         let error = open().unwrap_err();
         assert!(format!("{error:#}").contains("remove it"), "{error:#}");

@@ -249,6 +249,7 @@ pub fn look(
     let leading = leading.map(|kv| String::from_utf8_lossy(&kv.value).into_owned());
     Ok(ClusterStatus {
         view: view(names, &keys, desired),
+        unreadable: unreadable(names, &keys),
         leader: leading,
         notes: notes(names, &keys),
     })

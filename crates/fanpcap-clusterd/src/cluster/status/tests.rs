@@ -49,6 +49,7 @@ fn status() -> ClusterStatus {
         acknowledged: revision.map(Revision),
     };
     ClusterStatus {
+        unreadable: None,
         view: View {
             leads: false,
             live: vec![live(1, Some(9)), live(3, None), live(4, None)],
@@ -169,11 +170,17 @@ fn the_object_has_the_same() {
     assert_eq!(object["nodes"][3]["state"], "waiting");
     assert_eq!(object["notes"][0], "something is wrong");
     let empty = ClusterStatus {
+        unreadable: None,
         view: View::default(),
         leader: None,
         notes: Vec::new(),
     };
     assert!(table("lab", &empty).contains("no topology yet"));
+    let later = ClusterStatus {
+        unreadable: Some(Revision(7)),
+        ..empty
+    };
+    assert!(!table("lab", &later).contains("no topology yet"));
 }
 
 /// A coordinator's name in etcd and its notes are whatever their writers wrote.
