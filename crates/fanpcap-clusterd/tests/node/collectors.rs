@@ -1,0 +1,278 @@
+//! Four collectors of others take an analyzer's exports at once: what they write is what was sent
+//! and what the analyzer has, also after they were restarted.
+
+mod sent;
+mod kinds;
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use fanpcap_testkit::await_for::{LIMIT, await_for};
+use fanpcap_testkit::mirror::HOST;
+use fanpcap_testkit::{netns, traffic};
+use pcap_file::pcapng::{Block, PcapNgReader};
+use serde_json::Value;
+
+use crate::program::Program;
+use crate::stage::Stage;
+use kinds::{Collector, Kind};
+use sent::{Sent, Sums};
+
+const NODES: usize = 3;
+const BUCKETS: u64 = 4096;
+
+#[test]
+#[ignore = "needs root: namespaces, XDP; and the network, for a Go module and a Python package"]
+fn collectors_of_others_count_what_was_sent_before_and_after_their_restart() {
+    let kinds = installed();
+    netns::within_new(|| {
+        let mut cluster = Cluster::start(&kinds)?;
+        let collectors = cluster.start_collectors("first")?;
+        cluster.start_nodes()?;
+        let first = cluster.send(&sent::mixed(0..4000)?)?;
+        cluster.await_options(&collectors)?;
+        cluster.compare(collectors, &first)?;
+        // Nobody listens: what is sent now is lost, and counted.
+        ensure!(cluster.lost()? == 0, "messages were lost");
+        cluster.send(&sent::plain(4000..4500)?)?;
+        let lost = cluster.await_lost()?;
+        let collectors = cluster.start_collectors("second")?;
+        cluster.await_options(&collectors)?;
+        let mut second = cluster.send(&sent::mixed(5000..9000)?)?;
+        ensure!(cluster.lost()? == lost, "messages were lost");
+        // A third of these is lost before the nodes.
+        second += cluster.send_blind(sent::plain(9000..10_000)?)?;
+        cluster.end(collectors, &second)
+    })
+    .unwrap();
+}
+
+/// The collectors that are here. The others are skipped, with the reason.
+#[allow(clippy::print_stdout, reason = "the tiers read it in a test's output")]
+fn installed() -> Vec<Kind> {
+    let mut kinds = Kind::ALL.to_vec();
+    kinds.retain(|kind| {
+        let installed = kind.install();
+        if let Err(error) = &installed {
+            println!("SKIP: no {kind:?} here: {error:#}");
+        }
+        installed.is_ok()
+    });
+    kinds
+}
+
+/// Three nodes, and an analyzer that exports.
+struct Cluster {
+    stage: Stage,
+    kinds: Vec<Kind>,
+    analyzer: Option<Program>,
+    /// What was sent and what the analyzer has.
+    sums: Sums,
+}
+
+impl Cluster {
+    /// Nothing runs yet.
+    fn start(kinds: &[Kind]) -> Result<Self> {
+        let mut stage = Stage::bare(NODES)?;
+        let key = stage.scratch.write("key", &"k".repeat(32))?;
+        fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+        stage.settings(&format!(
+            "mode = capture\nheader = 100\nanalyzers = {HOST}:7710\ntransport = tcp\n\
+             key_file = {}\n",
+            key.display()
+        ))?;
+        Ok(Self {
+            stage,
+            kinds: kinds.to_vec(),
+            analyzer: None,
+            sums: Sums::default(),
+        })
+    }
+
+    fn start_collectors(&self, name: &str) -> Result<Vec<Collector>> {
+        let start = |kind: &Kind| {
+            let dir = self.stage.scratch.file(&format!("{name}-{kind:?}"));
+            Collector::start(*kind, dir)
+        };
+        self.kinds.iter().map(start).collect()
+    }
+
+    fn start_nodes(&mut self) -> Result<()> {
+        let records = self.stage.scratch.file("records");
+        fs::create_dir(&records)?;
+        let mut options = vec!["--write".to_owned(), records.display().to_string()];
+        for kind in &self.kinds {
+            options.extend(["--export".to_owned(), kind.url()]);
+        }
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        self.analyzer = Some(Program::analyzer(&self.stage, &options)?);
+        for node in 0..NODES {
+            self.stage.start(node)?;
+            self.stage.await_said(node, "loaded topology")?;
+        }
+        Ok(())
+    }
+
+    fn analyzer(&self) -> Result<&Program> {
+        self.analyzer.as_ref().context("the analyzer runs")
+    }
+
+    /// Sends frames, and waits until the analyzer has delivered and exported each.
+    fn send(&mut self, frames: &[Sent]) -> Result<Sums> {
+        let sums = sent::send(frames)?;
+        self.sums += sums;
+        self.await_exported()?;
+        Ok(sums)
+    }
+
+    fn await_exported(&self) -> Result<()> {
+        let exported = self.kinds.iter().map(|kind| kind.exported(&self.sums));
+        let exported: u64 = exported.sum();
+        let frames = self.sums.frames;
+        let wait = self.analyzer()?.await_state("the exports", |state| {
+            state["delivered"] == frames && state["figures"]["exported_packets"] == exported
+        });
+        let state = wait.with_context(|| format!("{frames} delivered, {exported} exported"))?;
+        ensure!(state["figures"]["export_skipped_packets"] == 0, "{state}");
+        Ok(())
+    }
+
+    /// Messages that collectors did not get.
+    fn lost(&self) -> Result<u64> {
+        let state = self.analyzer()?.await_state("a state", Value::is_object)?;
+        lost(&state).context("a count")
+    }
+
+    /// Waits until nothing more is lost: messages that are not full go within half a second, and
+    /// the state is of each second.
+    fn await_lost(&self) -> Result<u64> {
+        let mut last = 0;
+        await_for("lost messages", LIMIT, || {
+            thread::sleep(Duration::from_millis(2500));
+            let now = self.lost()?;
+            Ok((std::mem::replace(&mut last, now) == now && now > 0).then_some(now))
+        })
+    }
+
+    /// Waits until the collectors that count records of options have those of each bucket of each
+    /// node. They have the templates then.
+    fn await_options(&self, collectors: &[Collector]) -> Result<()> {
+        for collector in collectors {
+            let wait = await_for("records of options", LIMIT, || {
+                let is_known = |count| count == NODES as u64 * BUCKETS;
+                Ok(collector.options()?.is_none_or(is_known).then_some(()))
+            });
+            wait.with_context(|| format!("{:?}: {:?}", collector.kind, collector.options()))?;
+        }
+        Ok(())
+    }
+
+    /// Ends collectors, each of which must have written these frames.
+    fn compare(&self, collectors: Vec<Collector>, sums: &Sums) -> Result<()> {
+        collectors.iter().try_for_each(|it| it.await_read(sums))?;
+        // What they have read may still be on the way between their own processes.
+        thread::sleep(Duration::from_millis(500));
+        for collector in collectors {
+            let kind = collector.kind;
+            let (written, expected) = (collector.stop()?, kind.expected(sums));
+            ensure!(written == expected, "{kind:?}: {written:?}, not {expected:?}");
+        }
+        Ok(())
+    }
+
+    /// Sends frames while a node is blind. Returns the sums of those that the analyzer has.
+    fn send_blind(&mut self, frames: Vec<Sent>) -> Result<Sums> {
+        self.stage.mirror.set_loss(NODES - 1, 1.0)?;
+        let before = self.sums.frames;
+        let sent = before + sent::send(&frames)?.frames;
+        let state = self.analyzer()?.await_state("the account of the loss", |state| {
+            let loss = &state["lost"];
+            let of = |value: &Value| value.as_u64().unwrap_or(0);
+            loss["least"] == loss["most"]
+                && of(&loss["least"]) > 0
+                && of(&state["delivered"]) + of(&loss["least"]) == sent
+        })?;
+        let found = self.files()?.numbers;
+        let is_found = |frame: &&Sent| {
+            traffic::sequence_of(frame.as_ref()).is_some_and(|number| found.contains(&number))
+        };
+        let sums = Sums::of(frames.iter().filter(is_found));
+        ensure!(state["delivered"] == before + sums.frames, "{sums:?}: {state}");
+        self.sums += sums;
+        self.await_exported()?;
+        Ok(sums)
+    }
+
+    /// Ends the analyzer, and the collectors, each of which must have written these frames. What
+    /// the analyzer has is the same.
+    fn end(mut self, collectors: Vec<Collector>, sums: &Sums) -> Result<()> {
+        let (log, out) = self.analyzer.take().context("the analyzer")?.stop("TERM")?;
+        let last: Value = serde_json::from_str(out.lines().last().context("a state")?)?;
+        let files = self.files()?;
+        let has = (files.packets, files.octets);
+        ensure!(has == (self.sums.frames, self.sums.octets), "{has:?}, not {:?}", self.sums);
+        ensure!(last["written"] == self.sums.frames, "{last}; {log}");
+        for collector in &collectors {
+            if collector.kind == Kind::Ipfix {
+                await_statistics(collector, &last)?;
+            }
+        }
+        self.compare(collectors, sums)
+    }
+
+    /// What the analyzer's files have.
+    fn files(&self) -> Result<Files> {
+        let mut files = Files::default();
+        for entry in fs::read_dir(self.stage.scratch.file("records"))? {
+            files.read(File::open(entry?.path())?)?;
+        }
+        Ok(files)
+    }
+}
+
+fn lost(state: &Value) -> Option<u64> {
+    state["figures"]["export_lost_messages"].as_u64()
+}
+
+/// Waits until the nodes' statistics, which go with the analyzer's end, show the same packets and
+/// losses as the analyzer's last state.
+fn await_statistics(collector: &Collector, state: &Value) -> Result<()> {
+    let mut last = Value::Null;
+    let wait = await_for("statistics", LIMIT, || {
+        last = kinds::read_json(&collector.counts_file())?;
+        let number = |name: &str| last[name].as_u64().unwrap_or(0);
+        let (observed, selected) = (number("observed"), number("selected"));
+        let lost = observed.checked_sub(selected);
+        let is_same = state["delivered"] == selected && lost.is_some_and(|it| state["lost"]["least"] == it);
+        Ok(is_same.then_some(()))
+    });
+    wait.with_context(|| format!("{last}; {state}"))?;
+    ensure!(last["unknown"] == 0 && last["gaps"] == 0, "{last}");
+    Ok(())
+}
+
+/// What pcapng files have.
+#[derive(Debug, Default)]
+struct Files {
+    packets: u64,
+    octets: u64,
+    numbers: BTreeSet<u64>,
+}
+
+impl Files {
+    /// Adds the whole blocks of a file.
+    fn read(&mut self, file: File) -> Result<()> {
+        let mut reader = PcapNgReader::new(file)?;
+        while let Some(Ok(block)) = reader.next_block() {
+            if let Block::EnhancedPacket(packet) = block {
+                self.packets += 1;
+                self.octets += u64::from(packet.original_len);
+                self.numbers.extend(traffic::sequence_of(&packet.data));
+            }
+        }
+        Ok(())
+    }
+}

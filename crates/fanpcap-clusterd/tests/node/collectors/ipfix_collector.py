@@ -1,0 +1,97 @@
+"""Collects IPFIX over TCP with the package ipfix, and writes what came as JSON.
+
+Usage: ipfix_collector.py PORT FILE
+"""
+
+import json
+import os
+import signal
+import socketserver
+import sys
+import threading
+
+import ipfix
+
+LOCK = threading.Lock()
+COUNTS = {"connections": 0, "packets": 0, "octets": 0, "selectors": 0, "unknown": 0, "gaps": 0}
+# By domain, revision and bucket: what was observed and selected.
+STATISTICS = {}
+
+
+def take(domain, record):
+    """Counts a record."""
+    if "dataLinkFrameSection" in record:
+        COUNTS["packets"] += 1
+        COUNTS["octets"] += record["dataLinkFrameSize"]
+    elif "selectorAlgorithm" in record:
+        COUNTS["selectors"] += 1
+    elif "selectorIdTotalPktsObserved" in record:
+        key = domain, record["selectionSequenceId"], record["selectorId"]
+        STATISTICS[key] = (
+            record["selectorIdTotalPktsObserved"],
+            record["selectorIdTotalPktsSelected"],
+        )
+    else:
+        COUNTS["unknown"] += 1
+
+
+def unknown(_message, _set):
+    """Counts a set without a template."""
+    COUNTS["unknown"] += 1
+
+
+class Connection(socketserver.StreamRequestHandler):
+    """An exporter's connection."""
+
+    def handle(self):
+        message = ipfix.message.MessageBuffer()
+        message.unknown_data_set_hook = unknown
+        with LOCK:
+            COUNTS["connections"] += 1
+        while True:
+            try:
+                message.read_message(self.rfile)
+            except EOFError:
+                return
+            with LOCK:
+                counted = message.sequences.get((message.odid, message.streamid), 0)
+                COUNTS["gaps"] += counted != message.sequence
+                for record in message.namedict_iterator():
+                    take(message.odid, record)
+
+
+class Server(socketserver.ThreadingTCPServer):
+    """Accepts exporters."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+
+
+def write(path):
+    """Replaces the file."""
+    with LOCK:
+        observed, selected = {}, 0
+        for (_domain, revision, bucket), (saw, took) in STATISTICS.items():
+            key = revision, bucket
+            observed[key] = max(saw, observed.get(key, 0))
+            selected += took
+        counts = dict(COUNTS, observed=sum(observed.values()), selected=selected)
+    with open(path + ".new", "w", encoding="ascii") as file:
+        json.dump(counts, file)
+    os.rename(path + ".new", path)
+
+
+def main():
+    """Collects until SIGTERM."""
+    port, path = int(sys.argv[1]), sys.argv[2]
+    ipfix.ie.use_iana_default()
+    ended = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ended.set())
+    with Server(("127.0.0.1", port), Connection) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        while not ended.wait(0.2):
+            write(path)
+        write(path)
+
+
+main()
