@@ -144,14 +144,19 @@ impl Exporter {
         self.described = Some((now, 0));
     }
 
+    /// Hands out the templates again if it is time to, though no record may wait.
+    pub fn describe_again(&mut self, now: Duration, send: &mut impl FnMut(&[u8])) {
+        if self.is_due(now) {
+            self.describe(now, send);
+        }
+    }
+
     /// Hands out what waits for a message to be full. The caller does so at least once a second.
     pub fn flush(&mut self, now: Duration, send: &mut impl FnMut(&[u8])) {
         if self.message.is_empty() {
             return;
         }
-        if self.is_due(now) {
-            self.describe(now, send);
-        }
+        self.describe_again(now, send);
         let header = self.header(now);
         self.message.finish(header, send);
         self.sequence = self.sequence.wrapping_add(self.pending);

@@ -4,6 +4,7 @@
 //! not read, or a thread that can't keep up, loses packets here and never holds the analyzer up.
 
 mod target;
+mod connection;
 mod collector;
 
 use std::collections::BTreeMap;
@@ -200,8 +201,6 @@ struct Worker {
 struct Domain {
     collectors: Vec<Collector>,
     report: Option<Report>,
-    /// The topology whose selectors were exported.
-    described: Option<Revision>,
     /// The packets and lost messages that are in the totals already.
     in_totals: (u64, u64),
 }
@@ -310,23 +309,25 @@ impl Worker {
 }
 
 impl Domain {
-    /// Exports how each bucket is selected, once for each topology.
+    /// Exports how each bucket is selected, to the collectors that do not know it yet.
     fn describe(&mut self, revision: Revision, selection: Selection) {
-        if self.described == Some(revision) {
-            return;
-        }
-        self.described = Some(revision);
         let Some(algorithm) = algorithm(selection) else {
             return;
         };
+        let collectors = self.collectors.iter_mut();
+        let mut new: Vec<&mut Collector> = collectors
+            .filter_map(|it| it.describe(time(), revision).then_some(it))
+            .collect();
+        if new.is_empty() {
+            return;
+        }
         for bucket in 0..BUCKETS {
             let selector = Selector {
                 revision: revision.0,
                 bucket: u16::try_from(bucket).unwrap_or(u16::MAX),
                 algorithm,
             };
-            let collectors = self.collectors.iter_mut();
-            collectors.for_each(|it| it.selector(time(), &selector));
+            new.iter_mut().for_each(|it| it.selector(time(), &selector));
             rest(bucket);
         }
     }

@@ -178,7 +178,10 @@ impl Cluster {
         for collector in collectors {
             let kind = collector.kind;
             let (written, expected) = (collector.stop()?, kind.expected(sums));
-            ensure!(written == expected, "{kind:?}: {written:?}, not {expected:?}");
+            ensure!(
+                written == expected,
+                "{kind:?}: {written:?}, not {expected:?}"
+            );
         }
         Ok(())
     }
@@ -188,19 +191,24 @@ impl Cluster {
         self.stage.mirror.set_loss(NODES - 1, 1.0)?;
         let before = self.sums.frames;
         let sent = before + sent::send(&frames)?.frames;
-        let state = self.analyzer()?.await_state("the account of the loss", |state| {
-            let loss = &state["lost"];
-            let of = |value: &Value| value.as_u64().unwrap_or(0);
-            loss["least"] == loss["most"]
-                && of(&loss["least"]) > 0
-                && of(&state["delivered"]) + of(&loss["least"]) == sent
-        })?;
+        let state = self
+            .analyzer()?
+            .await_state("the account of the loss", |state| {
+                let loss = &state["lost"];
+                let of = |value: &Value| value.as_u64().unwrap_or(0);
+                loss["least"] == loss["most"]
+                    && of(&loss["least"]) > 0
+                    && of(&state["delivered"]) + of(&loss["least"]) == sent
+            })?;
         let found = self.files()?.numbers;
         let is_found = |frame: &&Sent| {
             traffic::sequence_of(frame.as_ref()).is_some_and(|number| found.contains(&number))
         };
         let sums = Sums::of(frames.iter().filter(is_found));
-        ensure!(state["delivered"] == before + sums.frames, "{sums:?}: {state}");
+        ensure!(
+            state["delivered"] == before + sums.frames,
+            "{sums:?}: {state}"
+        );
         self.sums += sums;
         self.await_exported()?;
         Ok(sums)
@@ -213,7 +221,11 @@ impl Cluster {
         let last: Value = serde_json::from_str(out.lines().last().context("a state")?)?;
         let files = self.files()?;
         let has = (files.packets, files.octets);
-        ensure!(has == (self.sums.frames, self.sums.octets), "{has:?}, not {:?}", self.sums);
+        ensure!(
+            has == (self.sums.frames, self.sums.octets),
+            "{has:?}, not {:?}",
+            self.sums
+        );
         ensure!(last["written"] == self.sums.frames, "{last}; {log}");
         for collector in &collectors {
             if collector.kind == Kind::Ipfix {
@@ -246,7 +258,8 @@ fn await_statistics(collector: &Collector, state: &Value) -> Result<()> {
         let number = |name: &str| last[name].as_u64().unwrap_or(0);
         let (observed, selected) = (number("observed"), number("selected"));
         let lost = observed.checked_sub(selected);
-        let is_same = state["delivered"] == selected && lost.is_some_and(|it| state["lost"]["least"] == it);
+        let is_same =
+            state["delivered"] == selected && lost.is_some_and(|it| state["lost"]["least"] == it);
         Ok(is_same.then_some(()))
     });
     wait.with_context(|| format!("{last}; {state}"))?;

@@ -76,11 +76,7 @@ impl Program {
     }
 
     /// Waits until an analyzer's state is as asked for. Returns this state.
-    pub(crate) fn await_state(
-        &self,
-        what: &str,
-        is_so: impl Fn(&Value) -> bool,
-    ) -> Result<Value> {
+    pub(crate) fn await_state(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Result<Value> {
         let mut last = Value::Null;
         let wait = await_for(what, LIMIT, || {
             let text = fs::read_to_string(&self.out)?;

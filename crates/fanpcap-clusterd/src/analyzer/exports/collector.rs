@@ -1,31 +1,32 @@
 //! Exports packets to a collector, as IPFIX over UDP or TCP.
 
-use std::io::{self, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::io;
 use std::thread;
 use std::time::Duration;
 
+use fanpcap_cluster::Revision;
 use fanpcap_ipfix::{Exporter, Packet, Selector, Statistics, Transport};
 
 use super::Target;
+use super::connection::{CollectorConnection, HEAD_START, Outcome};
 
 /// A collector, and the exporter that sends to it.
 #[derive(Debug)]
 pub(super) struct Collector {
     exporter: Exporter,
-    line: CollectorConnection,
+    connection: CollectorConnection,
+    transport: Transport,
     /// When a message that was not full was last sent.
     flushed: Duration,
+    /// The topology whose selectors were exported, and when. A collector that was restarted does
+    /// not have them.
+    described: Option<(Revision, Duration)>,
 }
 
 /// How long records wait at most for a message to be full.
 const FLUSH: Duration = Duration::from_millis(500);
-/// The time between two attempts to connect.
-const RETRY: Duration = Duration::from_secs(1);
-/// How long a collector may take to accept a connection, or to read.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// The time between the templates and the first records over UDP: see [`Exporter::describe`].
-const HEAD_START: Duration = Duration::from_millis(100);
+/// After this time selectors are exported again over UDP, which may lose them.
+const REPEAT: Duration = Duration::from_secs(600);
 
 impl Collector {
     /// Opens the connection to a collector, for an observation domain. Over UDP that takes 100 ms.
@@ -34,26 +35,19 @@ impl Collector {
     ///
     /// A socket can't be opened. A collector that is not there yet is no error.
     pub(super) fn open(target: &Target, domain: u32, now: Duration) -> io::Result<Self> {
-        let link = match target.transport {
-            Transport::Tcp => CollectorSocket::Tcp(None),
-            Transport::Udp => CollectorSocket::Udp(udp(target.address)?),
-        };
         let mut collector = Self {
             exporter: Exporter::new(domain, target.form, target.transport),
-            line: CollectorConnection {
-                address: target.address,
-                link,
-                next_try: Duration::ZERO,
-                lost: 0,
-            },
+            connection: CollectorConnection::open(target)?,
+            transport: target.transport,
             flushed: now,
+            described: None,
         };
         collector.connect(now);
         if target.transport == Transport::Udp {
-            let line = &mut collector.line;
+            let connection = &mut collector.connection;
             collector
                 .exporter
-                .describe(now, &mut |message| line.send(message));
+                .describe(now, &mut |message| connection.send(message));
             thread::sleep(HEAD_START);
         }
         Ok(collector)
@@ -61,24 +55,38 @@ impl Collector {
 
     /// Exports a packet.
     pub(super) fn packet(&mut self, now: Duration, packet: &Packet<'_>) {
-        let line = &mut self.line;
+        let connection = &mut self.connection;
         self.exporter
-            .packet(now, packet, &mut |message| line.send(message));
+            .packet(now, packet, &mut |message| connection.send(message));
         self.tend(now);
     }
 
     /// Exports how a bucket is selected.
     pub(super) fn selector(&mut self, now: Duration, selector: &Selector) {
-        let line = &mut self.line;
+        let connection = &mut self.connection;
         self.exporter
-            .selector(now, selector, &mut |message| line.send(message));
+            .selector(now, selector, &mut |message| connection.send(message));
     }
 
     /// Exports what was counted for a bucket.
     pub(super) fn statistics(&mut self, now: Duration, statistics: &Statistics) {
-        let line = &mut self.line;
+        let connection = &mut self.connection;
         self.exporter
-            .statistics(now, statistics, &mut |message| line.send(message));
+            .statistics(now, statistics, &mut |message| connection.send(message));
+    }
+
+    /// Whether the collector lacks the selectors of this topology. It then has them after the
+    /// caller's calls of [`Collector::selector`].
+    pub(super) fn describe(&mut self, now: Duration, revision: Revision) -> bool {
+        let is_described = self.described.is_some_and(|(last, at)| {
+            let is_old = now < at || now - at >= REPEAT;
+            last == revision && !(is_old && self.transport == Transport::Udp)
+        });
+        if is_described || !self.connection.is_open() {
+            return false;
+        }
+        self.described = Some((revision, now));
+        true
     }
 
     /// Sends what has waited long enough, and connects again if there is no connection. The caller
@@ -91,99 +99,50 @@ impl Collector {
         }
     }
 
-    /// Sends what waits for a message to be full.
+    /// Sends what waits for a message to be full, and templates when it is time to: a collector
+    /// that is restarted while no packets come needs them before the first.
     pub(super) fn flush(&mut self, now: Duration) {
-        let line = &mut self.line;
-        self.exporter.flush(now, &mut |message| line.send(message));
+        let connection = &mut self.connection;
+        connection.check();
+        if connection.is_open() {
+            self.exporter
+                .describe_again(now, &mut |message| connection.send(message));
+        }
+        self.exporter
+            .flush(now, &mut |message| connection.send(message));
         self.flushed = now;
     }
 
     /// Packets in messages, and messages that were lost: the collector refused or did not read, or
     /// there was no connection.
     pub(super) fn counts(&self) -> (u64, u64) {
-        (self.exporter.totals().packets, self.line.lost)
+        (self.exporter.totals().packets, self.connection.lost)
     }
 
     fn connect(&mut self, now: Duration) {
-        if self.line.connect(now) {
-            self.exporter.restart();
-        }
-    }
-}
-
-/// The connection to a collector.
-#[derive(Debug)]
-struct CollectorConnection {
-    address: SocketAddr,
-    link: CollectorSocket,
-    next_try: Duration,
-    lost: u64,
-}
-
-#[derive(Debug)]
-enum CollectorSocket {
-    Udp(UdpSocket),
-    Tcp(Option<TcpStream>),
-}
-
-impl CollectorConnection {
-    fn send(&mut self, message: &[u8]) {
-        let sent = match &mut self.link {
-            CollectorSocket::Udp(socket) => socket.send(message).is_ok(),
-            CollectorSocket::Tcp(stream) => {
-                let sent = stream
-                    .as_mut()
-                    .is_some_and(|it| it.write_all(message).is_ok());
-                // Part of a message may be on the way: the next one can't follow it.
-                if !sent {
-                    *stream = None;
-                }
-                sent
+        match self.connection.connect(now) {
+            Outcome::Unchanged => return,
+            Outcome::Connected => self.exporter.restart(),
+            Outcome::ProbeDue => {
+                let connection = &mut self.connection;
+                self.exporter
+                    .describe(now, &mut |message| connection.probe(message, now));
+                return;
             }
-        };
-        self.lost += u64::from(!sent);
-    }
-
-    /// Connects if it is time to. Says whether there is a new connection.
-    fn connect(&mut self, now: Duration) -> bool {
-        let CollectorSocket::Tcp(stream @ None) = &mut self.link else {
-            return false;
-        };
-        // A clock that was set back does not keep it waiting for long.
-        if now < self.next_try && self.next_try - now <= RETRY {
-            return false;
+            Outcome::Reachable => {}
         }
-        self.next_try = now + RETRY;
-        *stream = tcp(self.address).ok();
-        stream.is_some()
+        self.described = None;
     }
-}
-
-/// A socket with the local address that the route to the collector has.
-fn udp(collector: SocketAddr) -> io::Result<UdpSocket> {
-    let any = match collector {
-        SocketAddr::V4(_) => "0.0.0.0:0",
-        SocketAddr::V6(_) => "[::]:0",
-    };
-    let socket = UdpSocket::bind(any)?;
-    socket.connect(collector)?;
-    // A collector that does not read must not stop the capture.
-    socket.set_nonblocking(true)?;
-    Ok(socket)
-}
-
-fn tcp(collector: SocketAddr) -> io::Result<TcpStream> {
-    let stream = TcpStream::connect_timeout(&collector, PATIENCE)?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    Ok(stream)
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::Read;
-    use std::net::TcpListener;
+    use std::net::{SocketAddr, TcpListener, UdpSocket};
 
     use fanpcap_ipfix::Form;
+    use fanpcap_testkit::await_for::LIMIT;
+    use fanpcap_testkit::loopback::free_address;
 
     use super::*;
 
@@ -260,19 +219,62 @@ mod tests {
         collector.packet(at(0), &packet(&[1]));
         collector.flush(at(1));
         assert_eq!(first(), ((10, 0), vec![0, 2]));
-        // The collector is gone: the kernel says so with the second message at the latest.
-        let mut time = 1;
-        while collector.counts().1 == 0 {
-            time += 10;
-            assert!(time < 500, "no message was refused");
-            thread::sleep(Duration::from_millis(10));
-            collector.packet(at(time), &packet(&[1]));
-            collector.flush(at(time));
-        }
-        collector.tend(at(time + 1));
-        collector.packet(at(time + 1100), &packet(&[1]));
-        collector.flush(at(time + 1101));
+        // The collector has closed the connection, which is seen before a message is lost.
+        collector.tend(at(1001));
+        collector.tend(at(1002));
+        collector.packet(at(1003), &packet(&[1]));
+        collector.flush(at(1004));
         assert_eq!(first(), ((10, 0), vec![0, 2]));
+        assert_eq!(collector.counts(), (2, 0));
+    }
+
+    #[test]
+    fn a_listener_that_comes_back_gets_the_templates_before_packets() {
+        let address = free_address();
+        let listener = UdpSocket::bind(address).unwrap();
+        let mut collector = open(Transport::Udp, address);
+        assert!(collector.describe(at(0), Revision(1)));
+        assert!(!collector.describe(at(0), Revision(1)));
+        drop(listener);
+        for number in 1..=3 {
+            collector.packet(at(10 * number), &packet(&[1]));
+            collector.flush(at(10 * number));
+        }
+        // Its machine has refused the first, so the others were not sent.
+        assert_eq!(collector.counts(), (3, 3));
+        assert!(!collector.describe(at(40), Revision(1)));
+        let listener = UdpSocket::bind(address).unwrap();
+        listener.set_read_timeout(Some(LIMIT)).unwrap();
+        collector.tend(at(200));
+        collector.tend(at(1100));
+        let mut message = [0; 1500];
+        listener.recv(&mut message).unwrap();
+        assert_eq!(message[16..18], [0, 2]);
+        collector.tend(at(1200));
+        assert!(collector.describe(at(1200), Revision(1)));
+        collector.packet(at(1201), &packet(&[1]));
+        collector.flush(at(1201));
+        listener.recv(&mut message).unwrap();
+        assert_eq!((header(&message), message[16]), ((10, 3), 1));
+        assert_eq!(collector.counts(), (4, 3));
+    }
+
+    #[test]
+    fn templates_and_selectors_are_repeated_over_udp_without_packets() {
+        let listener = UdpSocket::bind("127.0.0.1:0").unwrap();
+        listener.set_read_timeout(Some(LIMIT)).unwrap();
+        let mut collector = open(Transport::Udp, listener.local_addr().unwrap());
+        assert!(collector.describe(at(0), Revision(1)));
+        let mut message = [0; 1500];
+        listener.recv(&mut message).unwrap();
+        collector.tend(at(19_999));
+        collector.tend(at(20_500));
+        listener.recv(&mut message).unwrap();
+        assert_eq!(message[16..18], [0, 2]);
+        listener.set_nonblocking(true).unwrap();
+        assert!(listener.recv(&mut message).is_err());
+        assert!(!collector.describe(at(599_999), Revision(1)));
+        assert!(collector.describe(at(600_000), Revision(1)));
     }
 
     #[test]

@@ -118,7 +118,9 @@ impl Kind {
             }
             Self::Nfcapd => {
                 let mut command = Command::new("nfcapd");
-                command.args(["-b", "127.0.0.1", "-p", &port, "-l"]).arg(dir);
+                command
+                    .args(["-b", "127.0.0.1", "-p", &port, "-l"])
+                    .arg(dir);
                 command
             }
             Self::Goflow2 => {
@@ -250,7 +252,8 @@ impl Collector {
             let is_whole = |line: &str| line.ends_with("Sequence Errors: 0, Bad Packets: 0");
             ensure!(lines().count() > 0 && lines().all(is_whole), "{said}");
         }
-        kind.written(&self.dir).with_context(|| format!("{kind:?}: {said}"))
+        kind.written(&self.dir)
+            .with_context(|| format!("{kind:?}: {said}"))
     }
 
     /// Records of options that it has read, if it counts them.
@@ -292,7 +295,10 @@ fn rows(file: &Path) -> Result<Written> {
 /// The sums of the flows that nfdump finds in nfcapd's files.
 fn flows(dir: &Path) -> Result<Written> {
     let mut nfdump = Command::new("nfdump");
-    nfdump.arg("-R").arg(dir).args(["-q", "-N", "-o", "fmt:%pkt %byt"]);
+    nfdump
+        .arg("-R")
+        .arg(dir)
+        .args(["-q", "-N", "-o", "fmt:%pkt %byt"]);
     let done = nfdump.output()?;
     let text = String::from_utf8(done.stdout)?;
     ensure!(done.status.success(), "{nfdump:?}: {text}");
