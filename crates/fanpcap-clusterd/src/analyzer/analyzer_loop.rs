@@ -269,6 +269,8 @@ impl AnalyzerLoop {
             let exported = exports.exported();
             extra_counters.extend([
                 (extra_counter::EXPORTED, read(&exported.packets)),
+                (extra_counter::EXPORT_LEFT_OUT, read(&exported.left_out)),
+                (extra_counter::EXPORT_CUT, read(&exported.cut)),
                 (extra_counter::EXPORT_LOST, read(&exported.lost)),
                 (extra_counter::EXPORT_SKIPPED, read(&exported.skipped)),
             ]);

@@ -71,7 +71,11 @@ struct OwnedPacket {
 pub(super) struct Exported {
     /// Handed to collectors, once for each of them.
     pub(super) packets: AtomicU64,
-    /// Messages that no collector got.
+    /// Packets that a flow can't describe.
+    pub(super) left_out: AtomicU64,
+    /// Packets of which less than was captured was handed on.
+    pub(super) cut: AtomicU64,
+    /// Messages that a collector did not get.
     pub(super) lost: AtomicU64,
     /// Packets that the thread was too slow for, or that lack a collector.
     pub(super) skipped: AtomicU64,
@@ -201,8 +205,8 @@ struct Worker {
 struct Domain {
     collectors: Vec<Collector>,
     report: Option<Report>,
-    /// The packets and lost messages that are in the totals already.
-    in_totals: (u64, u64),
+    /// What was added to the totals so far, in the order of [`Collector::counts`].
+    added: [u64; 4],
 }
 
 impl Worker {
@@ -293,17 +297,23 @@ impl Worker {
         for domain in self.nodes.values_mut() {
             let collectors = domain.collectors.iter_mut();
             collectors.for_each(|it| it.tend(time()));
-            let collectors = domain.collectors.iter();
-            let now = collectors.fold((0, 0), |(packets, lost), it| {
-                let (more, further) = it.counts();
-                (packets + more, lost + further)
-            });
-            let (packets, lost) = std::mem::replace(&mut domain.in_totals, now);
-            let exported = &self.exported;
-            exported
-                .packets
-                .fetch_add(now.0 - packets, Ordering::Relaxed);
-            exported.lost.fetch_add(now.1 - lost, Ordering::Relaxed);
+            let mut counts = [0; 4];
+            for collector in &domain.collectors {
+                let more = collector.counts();
+                counts = std::array::from_fn(|it| counts[it] + more[it]);
+            }
+            let added = std::mem::replace(&mut domain.added, counts);
+            let Exported {
+                packets,
+                left_out,
+                cut,
+                lost,
+                ..
+            } = &*self.exported;
+            let totals = [packets, left_out, cut, lost].into_iter();
+            for (total, (count, added)) in totals.zip(counts.into_iter().zip(added)) {
+                total.fetch_add(count - added, Ordering::Relaxed);
+            }
         }
     }
 }

@@ -48,6 +48,16 @@ pub(super) const EXPORTED: ExtraCounter = counter(
     "fanpcap_analyzer_exported_packets_total",
     "Packets that were handed to collectors, once for each of them.",
 );
+pub(super) const EXPORT_LEFT_OUT: ExtraCounter = counter(
+    "export_left_out_packets",
+    "fanpcap_analyzer_export_left_out_packets_total",
+    "Packets that are not IP, of which no flow can be exported.",
+);
+pub(super) const EXPORT_CUT: ExtraCounter = counter(
+    "export_cut_packets",
+    "fanpcap_analyzer_export_cut_packets_total",
+    "Packets of which less than was captured fits into a message.",
+);
 pub(super) const EXPORT_LOST: ExtraCounter = counter(
     "export_lost_messages",
     "fanpcap_analyzer_unexported_messages_total",

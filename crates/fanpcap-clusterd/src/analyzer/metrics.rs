@@ -347,6 +347,8 @@ mod tests {
                 extra_counter::COMPRESSED_FILES,
                 extra_counter::COMPRESSED_SAVED,
                 extra_counter::EXPORTED,
+                extra_counter::EXPORT_LEFT_OUT,
+                extra_counter::EXPORT_CUT,
                 extra_counter::EXPORT_LOST,
                 extra_counter::EXPORT_SKIPPED,
                 extra_counter::DICAP_HEADERS,

@@ -67,7 +67,7 @@ impl Program {
     }
 
     /// Waits until it has printed `text` on standard error.
-    pub(crate) fn await_said(&self, text: &str) -> Result<()> {
+    pub(crate) fn await_output(&self, text: &str) -> Result<()> {
         let said = || fs::read_to_string(&self.log).unwrap_or_default();
         let wait = await_for("its words", LIMIT, || {
             Ok(said().contains(text).then_some(()))

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use fanpcap_cluster::Revision;
-use fanpcap_ipfix::{Exporter, Packet, Selector, Statistics, Transport};
+use fanpcap_ipfix::{Exporter, Packet, Selector, Statistics, Totals, Transport};
 
 use super::Target;
 use super::connection::{CollectorConnection, HEAD_START, Outcome};
@@ -113,10 +113,15 @@ impl Collector {
         self.flushed = now;
     }
 
-    /// Packets in messages, and messages that were lost: the collector refused or did not read, or
-    /// there was no connection.
-    pub(super) fn counts(&self) -> (u64, u64) {
-        (self.exporter.totals().packets, self.connection.lost)
+    /// Packets in messages, packets that were left out, packets that were cut, and messages that
+    /// the collector did not get.
+    pub(super) fn counts(&self) -> [u64; 4] {
+        let Totals {
+            packets,
+            left_out,
+            cut,
+        } = self.exporter.totals();
+        [packets, left_out, cut, self.connection.lost]
     }
 
     fn connect(&mut self, now: Duration) {
@@ -194,7 +199,7 @@ mod tests {
         let mut message = [0; 1500];
         let templates = socket.recv(&mut message).unwrap();
         assert_eq!(message[16..18], [0, 2], "{templates} bytes");
-        assert_eq!(collector.counts(), (3, 0));
+        assert_eq!(collector.counts(), [3, 0, 0, 0]);
         collector.tend(at(501));
         socket.recv(&mut message).unwrap();
         assert_eq!(header(&message), (10, 0));
@@ -202,7 +207,7 @@ mod tests {
         collector.flush(at(503));
         socket.recv(&mut message).unwrap();
         assert_eq!(header(&message), (10, 3));
-        assert_eq!(collector.counts(), (4, 0));
+        assert_eq!(collector.counts(), [4, 0, 0, 0]);
     }
 
     #[test]
@@ -225,7 +230,7 @@ mod tests {
         collector.packet(at(1003), &packet(&[1]));
         collector.flush(at(1004));
         assert_eq!(first(), ((10, 0), vec![0, 2]));
-        assert_eq!(collector.counts(), (2, 0));
+        assert_eq!(collector.counts(), [2, 0, 0, 0]);
     }
 
     #[test]
@@ -241,7 +246,7 @@ mod tests {
             collector.flush(at(10 * number));
         }
         // Its machine has refused the first, so the others were not sent.
-        assert_eq!(collector.counts(), (3, 3));
+        assert_eq!(collector.counts(), [3, 0, 0, 3]);
         assert!(!collector.describe(at(40), Revision(1)));
         let listener = UdpSocket::bind(address).unwrap();
         listener.set_read_timeout(Some(LIMIT)).unwrap();
@@ -256,7 +261,7 @@ mod tests {
         collector.flush(at(1201));
         listener.recv(&mut message).unwrap();
         assert_eq!((header(&message), message[16]), ((10, 3), 1));
-        assert_eq!(collector.counts(), (4, 3));
+        assert_eq!(collector.counts(), [4, 0, 0, 3]);
     }
 
     #[test]
@@ -286,6 +291,6 @@ mod tests {
         let mut collector = open(Transport::Tcp, gone);
         collector.packet(at(0), &packet(&[1]));
         collector.flush(at(1));
-        assert!(collector.counts().1 > 0);
+        assert!(collector.counts()[3] > 0);
     }
 }
