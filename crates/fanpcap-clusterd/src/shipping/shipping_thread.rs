@@ -27,7 +27,11 @@ const BURST: usize = 64;
 /// How long the thread waits for a batch before it checks for acknowledgements.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Between two attempts to connect.
+/// Between the first two attempts to connect. The time doubles with each further one: strangers
+/// may take an analyzer's places for moments.
+const FIRST_RETRY: Duration = Duration::from_millis(50);
+
+/// The longest time between two attempts.
 const RETRY: Duration = Duration::from_millis(500);
 
 /// After this time without an acknowledgement the connection is given up; at the end, the remaining
@@ -72,6 +76,8 @@ pub(super) struct ShippingThread {
     connection: Option<Connection>,
     /// The time of the next attempt to connect.
     next_try: Instant,
+    /// How long the next failure defers an attempt.
+    pause: Duration,
     /// When the connection was made.
     connected: Instant,
     /// What the analyzer lacked, and when that changed last.
@@ -94,6 +100,7 @@ impl ShippingThread {
             sent: 0,
             connection: None,
             next_try: Instant::now(),
+            pause: FIRST_RETRY,
             connected: Instant::now(),
             heard: (0, Instant::now()),
         }
@@ -181,6 +188,7 @@ impl ShippingThread {
             // A connection without batches is refused at once, or not at all.
             if lacks > 0 || self.connected.elapsed() > PATIENCE {
                 self.trouble().clear();
+                self.pause = FIRST_RETRY;
             }
         } else if self.heard.1.elapsed() > PATIENCE {
             self.hang_up(ConnectionError(SILENT.to_owned()));
@@ -206,7 +214,13 @@ impl ShippingThread {
             self.say(error.unwrap_or(otherwise));
             self.shared.broken.fetch_add(1, Ordering::Relaxed);
         }
-        self.next_try = Instant::now() + RETRY;
+        self.wait();
+    }
+
+    /// Defers the next attempt.
+    fn wait(&mut self) {
+        self.next_try = Instant::now() + self.pause;
+        self.pause = RETRY.min(2 * self.pause);
     }
 
     /// Connects. All that is not acknowledged is sent again.
@@ -221,7 +235,7 @@ impl ShippingThread {
             }
             Err(error) => {
                 self.say(error);
-                self.next_try = Instant::now() + RETRY;
+                self.wait();
             }
         }
     }
