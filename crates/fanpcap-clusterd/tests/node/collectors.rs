@@ -111,7 +111,7 @@ impl Cluster {
         self.analyzer = Some(Program::analyzer(&self.stage, &options)?);
         for node in 0..NODES {
             self.stage.start(node)?;
-            self.stage.await_said(node, "loaded topology")?;
+            self.stage.await_output(node, "loaded topology")?;
         }
         Ok(())
     }
