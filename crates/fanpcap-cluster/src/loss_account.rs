@@ -2,9 +2,9 @@
 //!
 //! All nodes see the whole mirrored link, so each node is an observer: its counters say what there
 //! was to capture. A **run** is the time from when a node's counters were 0 until they are reset or
-//! lost. The loss of a bucket is the largest number of packets that a node saw in it, less what its
-//! owners captured, plus what two of them captured. A packet that reached no node's port is in no
-//! count.
+//! lost. The loss of a bucket is the highest number of packets that a node saw in it, minus the
+//! packets that nodes captured, plus the packets that a second node captured. A packet that reached
+//! no node's port is in no count.
 //!
 //! Nodes read their counters at different times, so a number is a [`Span`] while packets come. The
 //! span is as wide as the number of packets between two reports. Without traffic it is exact.

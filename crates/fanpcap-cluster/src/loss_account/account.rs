@@ -14,8 +14,7 @@ pub struct BucketAccount {
     pub captured: Span,
     /// Packets that a second node captured.
     pub doubles: Span,
-    /// Of these, the packets that the analyzer did not remove although nodes send it their packets:
-    /// it delivered them twice.
+    /// Doubles that the analyzer delivered twice, because it did not remove them.
     pub kept: Span,
     /// Captured packets that an analyzer refused: another node had the bucket.
     pub refused: Span,
@@ -28,11 +27,11 @@ pub struct BucketAccount {
 pub struct NodeAccount {
     /// Which node.
     pub node: NodeId,
-    /// The verdict on its port, by the others' counts of the last five minutes.
+    /// The verdict on its port, by the other nodes' counts of the last five minutes.
     pub verdict: Verdict,
     /// Packets that did not reach its port, until traffic last stopped in all buckets.
     pub mirror: i64,
-    /// Its own packets that found its ring full.
+    /// The node's own packets that found its ring full.
     pub ring: u64,
     /// Packets that reached its port.
     pub seen: u64,
@@ -49,16 +48,18 @@ pub struct Account {
     pub buckets: Vec<BucketAccount>,
     /// The live nodes.
     pub nodes: Vec<NodeAccount>,
-    /// The history of each port that was ever named, also of dead nodes; the newest last.
+    /// The history of each port that ever had a verdict other than sound, also of dead nodes; the
+    /// newest last.
     pub history: Vec<PortHistory>,
-    /// Packets that found a node's ring full, also of dead nodes as far as they reported them.
+    /// Packets that found a node's ring full. For a dead node, the number is the one that it last
+    /// reported.
     pub ring: u64,
-    /// Since when packets are accounted for, in nanoseconds since 1970.
+    /// When the account begins, in nanoseconds since 1970.
     pub since: u64,
     /// The time of the account, in nanoseconds since 1970.
     pub time: u64,
-    /// The largest time between two nodes' sightings of the same beacon, of the last 20 or so, in
-    /// nanoseconds. It includes the difference of their clocks. `None` without beacons that two
-    /// have seen.
+    /// The longest time between two nodes' sightings of the same beacon, for the last 20 beacons or
+    /// so, in nanoseconds. It includes the difference of the two clocks. `None` if no beacon was
+    /// seen by two nodes.
     pub apart: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Computes what was offered, captured, doubled and lost.
+//! Computes which packets were offered, captured, doubled and lost.
 
 use std::collections::BTreeMap;
 
@@ -22,8 +22,8 @@ impl Ledger {
         self.runs.iter().filter(observer).map(around).collect()
     }
 
-    /// The packets offered of a bucket, according to these observers; without any, according to
-    /// ended ones.
+    /// The packets of a bucket that were offered, according to `observers`. Without
+    /// observers, according to ended runs.
     pub(super) fn offered(
         &self,
         observers: &[(&CounterRun, ReportsAround<'_>)],
@@ -42,8 +42,8 @@ impl Ledger {
             .filter(|(exact, _)| *exact)
             .map(|(_, span)| span.most)
             .max();
-        // An observer that began while packets came counts only where it shows more than the
-        // others.
+        // An observer that began while packets came raises the result only if it certainly shows
+        // more than the other observers.
         let shows_more = |(run, around): &(&CounterRun, ReportsAround<'_>)| {
             let before = run
                 .before
@@ -64,7 +64,7 @@ impl Ledger {
         }
     }
 
-    /// The packets offered of a bucket until now, according to live and ended observers.
+    /// The packets of a bucket that were offered until now, according to live and ended observers.
     pub(super) fn offered_now(
         &self,
         observers: &[(&CounterRun, ReportsAround<'_>)],
@@ -78,7 +78,7 @@ impl Ledger {
         }
     }
 
-    /// What a run captured of each bucket.
+    /// How many packets of each bucket a run captured.
     pub(super) fn captured(&self, run: &CounterRun) -> Box<Spans> {
         let around = run.around(self.time, self.settings.skew);
         let Some(end) = &run.end else {
@@ -96,7 +96,7 @@ impl Ledger {
         Box::new(std::array::from_fn(captured))
     }
 
-    /// What an ended run captured of each bucket in all.
+    /// How many packets of each bucket an ended run captured in all.
     pub(super) fn captured_until_end(&self, run: &CounterRun, end: &CounterRunEnd) -> Box<Spans> {
         if let Some(captured) = &end.captured {
             return captured.clone();
@@ -118,8 +118,8 @@ impl Ledger {
         Box::new(std::array::from_fn(captured))
     }
 
-    /// The most packets of a bucket that came after the last report of an ended run, according to
-    /// the observers at that report and at the end.
+    /// Upper limit of the packets of a bucket that came after the last report of an ended run.
+    /// Observers say what had come by that report (`then`), and by the end (`end`).
     fn unseen(
         &self,
         run: &CounterRun,
@@ -128,7 +128,7 @@ impl Ledger {
     ) -> i64 {
         let before = run.before.as_ref().map_or(0, |before| before[bucket].least);
         let known = before.saturating_add(signed(run.last().seen[bucket]));
-        // Its port may have lost packets before.
+        // The run's port may have lost packets before its last report.
         let offered = |(run, around): &ObserverReports<'_>| run.offered(around, bucket);
         let then = then.iter().filter_map(offered).map(|span| span.least).min();
         let known = known.max(then.unwrap_or(i64::MIN));
@@ -136,7 +136,7 @@ impl Ledger {
         offered.saturating_sub(known).max(0)
     }
 
-    /// What became of all packets until the time of the reports that all live nodes have sent.
+    /// What became of all packets until the time that the reports of all live nodes have reached.
     pub fn account(&self) -> Account {
         let observers = self.observers(self.time);
         let shares = self.shares();
@@ -163,7 +163,7 @@ impl Ledger {
         account
     }
 
-    /// The sum over the last reports of all runs, and over `past` runs.
+    /// The sum over the last reports of all runs, plus `past` for the runs that were given up.
     fn sum(&self, past: u64, count: impl Fn(&Summary) -> u64) -> u64 {
         let runs = self.runs.iter().map(|run| count(&run.last().summary));
         runs.fold(past, u64::saturating_add)
@@ -212,7 +212,7 @@ impl Ledger {
         row
     }
 
-    /// What all runs have of a bucket's interval.
+    /// The packets of all runs in a bucket's interval.
     pub(super) fn parts(&self, bucket: usize, offered: Span, shares: &[RunCounts<'_>]) -> RunParts {
         let mut parts = self.intervals[bucket].gone;
         for share in shares {
@@ -221,7 +221,7 @@ impl Ledger {
         parts
     }
 
-    /// What a run has of a bucket's interval.
+    /// The packets of a run in a bucket's interval.
     pub(super) fn part(&self, share: &RunCounts<'_>, bucket: usize, offered: Span) -> RunPart {
         let run = share.run;
         let since = self.intervals[bucket].since;
@@ -246,7 +246,7 @@ impl Ledger {
         .collect()
     }
 
-    /// The largest time between two nodes' sightings of one of the last beacons.
+    /// The longest time between two nodes' sightings of the same beacon.
     pub(super) fn apart(&self) -> Option<u64> {
         let live = self.runs.iter().filter(|run| run.is_live());
         let mut spans = BTreeMap::new();
@@ -269,7 +269,7 @@ impl Ledger {
 #[derive(Debug)]
 pub(super) struct RunCounts<'a> {
     pub(super) run: &'a CounterRun,
-    /// What it captured of each bucket.
+    /// How many packets of each bucket the run captured.
     pub(super) captured: Box<Spans>,
     pub(super) around: ReportsAround<'a>,
     /// The first report after the time of the account, or the last one.
@@ -279,7 +279,7 @@ pub(super) struct RunCounts<'a> {
 }
 
 impl RunCounts<'_> {
-    /// What the run has of a bucket's interval.
+    /// The packets of the run in a bucket's interval.
     pub(super) fn part(&self, bucket: usize, offered: Span) -> RunPart {
         let run = self.run;
         let compared = self.compared.map_or(0, |report| report.alone(bucket));
@@ -296,7 +296,7 @@ impl RunCounts<'_> {
         }
     }
 
-    /// What the cluster was offered of a bucket, according to this run.
+    /// How many packets of a bucket the cluster was offered, according to this run.
     pub(super) fn offered(&self, bucket: usize) -> Option<Span> {
         self.run.offered(&self.around, bucket)
     }

@@ -11,7 +11,7 @@ use super::span::{Span, signed};
 use super::verdict::Verdict;
 use crate::identity::NodeId;
 
-/// Reports that are kept of a run: as many as may come until a node counts as dead.
+/// How many reports of a run are kept: as many as may come until a node counts as dead.
 const KEPT: usize = 20;
 
 /// One span for each bucket.
@@ -27,7 +27,7 @@ pub(super) fn zeros() -> Box<Spans> {
 pub(super) struct CounterRunEnd {
     /// When, in nanoseconds since 1970.
     pub(super) at: u64,
-    /// What the run captured in all, if that is known.
+    /// How many packets the run captured in all, if that is known.
     pub(super) captured: Option<Box<Spans>>,
     /// The buckets that it may have captured after its last report.
     pub(super) owned: Box<Flags>,
@@ -43,18 +43,19 @@ pub(super) struct CounterRun {
     pub(super) boot: u64,
     /// When the counters were 0.
     pub(super) since: u64,
-    /// The newest last; never empty.
+    /// The reports, the newest last; never empty.
     pub(super) reports: VecDeque<Report>,
-    /// What the cluster was offered before the run's counts; `None`: the node is not an observer
-    /// (yet).
+    /// The packets that the cluster was offered before the run's counts. `None` if the node is not
+    /// an observer, or not yet.
     pub(super) before: Option<Box<Spans>>,
-    /// What the run captured before the ledger began.
+    /// The negated number of packets that the run captured before the ledger began.
     pub(super) unbooked: Box<Spans>,
     /// Whether `unbooked` is known.
     pub(super) booked: bool,
     /// Whether the counters are older than the ledger, or continue a run that was given up.
     pub(super) age: RunAge,
-    /// What the run had captured, and what unions had shared, when each bucket's interval began.
+    /// The packets that the run had captured, and that unions had shared, when each bucket's
+    /// interval began.
     pub(super) captured_before: Box<Spans>,
     pub(super) shared_before: Box<Counts>,
     /// What the run captured in each bucket's interval by a topology that may have been replaced.
@@ -65,16 +66,17 @@ pub(super) struct CounterRun {
     pub(super) follows_unknown: bool,
     /// The stamp of the last report of which it is known whether the topology was replaced.
     pub(super) compared: u64,
-    /// It is an observer only from this time on.
+    /// The run counts as an observer only from this time on.
     pub(super) from: u64,
-    /// By the others' newest counts; never `Lossy`, because `port` judges that.
+    /// The verdict by the other nodes' newest counts. It is never `Lossy`, because `port` finds
+    /// lossy ports.
     pub(super) verdict: Verdict,
-    /// When there was enough traffic for the verdict last.
+    /// When there was last enough traffic for a verdict.
     pub(super) judged: u64,
     pub(super) port: Port,
-    /// Packets that did not reach its port, until traffic last stopped in its buckets.
+    /// Packets that did not reach the node's port, until traffic last stopped in its buckets.
     pub(super) mirror: i64,
-    /// When it may last have lacked a packet, if packets are captured in turn.
+    /// When the node may last have lacked a packet, if packets are captured in turn.
     pub(super) lacked: Option<u64>,
     pub(super) end: Option<CounterRunEnd>,
 }
@@ -91,7 +93,7 @@ pub(super) enum RunAge {
 }
 
 impl CounterRun {
-    /// Whether these are the same counters, and the report is a newer one.
+    /// Whether `summary` is of the same counters, and newer than the last report.
     pub(super) fn goes_on_with(&self, summary: &Summary) -> bool {
         let counters = (self.node, self.boot, self.since);
         counters == (summary.node, summary.boot, summary.since)
@@ -102,7 +104,7 @@ impl CounterRun {
         let summary = report.summary;
         let zeros_of = || Box::new([0; BUCKETS]);
         let (shared_before, stale, compared) = match age {
-            // What the run captured before its first report may be by any topology.
+            // The run may have captured by any topology before its first report.
             RunAge::New => (zeros_of(), report.captured.clone(), summary.stamp),
             RunAge::Older | RunAge::Resumed => (report.shared.clone(), zeros_of(), summary.stamp),
         };
@@ -182,8 +184,8 @@ impl CounterRun {
         self.end.is_none()
     }
 
-    /// The verdict of the last minutes. If there was too little traffic in them, the node is sound,
-    /// though `verdict` stays.
+    /// The verdict of the last minutes. It is `Sound` if there was too little traffic in these
+    /// minutes, but `verdict` stays as it was.
     pub(super) fn named(&self, time: u64) -> Verdict {
         let is_recent = self.judged.saturating_add(RECENT) >= time;
         if is_recent && self.verdict != Verdict::Sound {
@@ -200,9 +202,9 @@ impl CounterRun {
         self.verdict != Verdict::Sound && self.judged == time
     }
 
-    /// The newest report whose packets were all offered by `time`, and the oldest one that has all
-    /// packets offered by then. The delay until a packet is counted, and the difference of clocks,
-    /// are at most `skew` together.
+    /// Two reports: all packets of the first were offered by `time`, and the second has all packets
+    /// that were offered by `time`. The delay until a packet is counted, and the difference of
+    /// clocks, are at most `skew` together.
     pub(super) fn around(&self, time: u64, skew: u64) -> ReportsAround<'_> {
         let mut reports = self.reports.iter();
         let until = time.saturating_sub(skew);
@@ -230,12 +232,12 @@ pub(super) struct ReportsAround<'a> {
 }
 
 impl ReportsAround<'_> {
-    /// What the node had seen of a bucket.
+    /// How many packets of a bucket the node had seen.
     pub(super) fn seen(&self, bucket: usize) -> Span {
         self.span(|report| report.seen[bucket])
     }
 
-    /// What the node had captured of a bucket.
+    /// How many packets of a bucket the node had captured.
     pub(super) fn captured(&self, bucket: usize) -> Span {
         self.span(|report| report.captured[bucket])
     }

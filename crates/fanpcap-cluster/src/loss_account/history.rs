@@ -1,4 +1,4 @@
-//! The history of the nodes' ports: a line for each port that was ever named.
+//! The history of the nodes' ports: a line for each port that ever had a verdict other than sound.
 
 use super::counter_run::CounterRun;
 use super::verdict::Verdict;
@@ -12,11 +12,12 @@ pub struct PortHistory {
     pub node: NodeId,
     /// The worst verdict.
     pub worst: Verdict,
-    /// When the port was named first, in nanoseconds since 1970.
+    /// When the port's verdict was first other than sound, in nanoseconds since 1970.
     pub since: u64,
-    /// When it last lacked a packet, or was blind, wrong or double, in nanoseconds since 1970.
+    /// When the port last lacked a packet, or was blind, wrong or double, in nanoseconds since
+    /// 1970.
     pub last: u64,
-    /// Packets that it certainly did not deliver.
+    /// Packets that the port certainly did not deliver.
     pub packets: i64,
 }
 

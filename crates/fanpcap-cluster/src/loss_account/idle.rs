@@ -1,4 +1,4 @@
-//! Buckets without traffic: there, all counts are certain.
+//! Buckets whose traffic has stopped: their counts are certain.
 
 use fanpcap_buckets::layout::BUCKETS;
 
@@ -12,11 +12,12 @@ use super::span::Span;
 /// The end of a bucket's interval.
 struct IntervalEnd {
     bucket: usize,
-    /// The packets offered until then.
+    /// The packets offered until the end.
     offered: Span,
     /// The interval's packets that were doubled, and those that were lost.
     outcome: (Span, Span),
-    /// What each run had captured by then, and what unions had shared of it.
+    /// For each run, the packets that it had captured by the end, and those of them that unions had
+    /// shared.
     counts: Vec<(Span, u64)>,
     /// Whether each run's node may have the bucket from then on.
     has: Vec<bool>,
@@ -60,13 +61,13 @@ impl Ledger {
         }
     }
 
-    /// Ends the intervals of resting buckets whose counts are all known. If a silent node goes on
-    /// later, what it captured becomes known.
+    /// Ends the intervals of the buckets without traffic whose counts are all known. While a
+    /// node is silent its counts are unknown, because they may come later.
     fn close(&mut self, resting: &[Option<Span>]) {
         if self.settings.analyzed {
             return;
         }
-        // A node that is out of turn is so in all buckets.
+        // A node that is out of turn assigns packets of all buckets wrongly.
         let may_close = !self.in_turn || resting.iter().all(Option::is_some);
         let shares = self.shares();
         let has: Vec<Option<Box<Flags>>> = shares.iter().map(|share| self.has(share)).collect();
@@ -126,7 +127,7 @@ impl Ledger {
 }
 
 impl RunCounts<'_> {
-    /// Whether what the run captured of a bucket is known exactly.
+    /// Whether the number of packets that the run captured of a bucket is known exactly.
     fn is_known(&self, bucket: usize) -> bool {
         let run = self.run;
         let is_there = !run.is_live() || self.around.after.is_some();
@@ -134,7 +135,7 @@ impl RunCounts<'_> {
         is_there && run.booked && captured.is_exact()
     }
 
-    /// What the run captured of a bucket, and what unions shared of it.
+    /// The packets of a bucket that the run captured, and those of them that unions shared.
     fn counts(&self, bucket: usize) -> (Span, u64) {
         (self.captured[bucket], self.newest.shared[bucket])
     }

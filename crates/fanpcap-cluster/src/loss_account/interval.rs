@@ -1,63 +1,62 @@
-//! The packets of a bucket since all of its counts were last known exactly: how many were lost and
-//! doubled.
+//! The interval of a bucket: the time since all counts of the bucket were last known exactly.
 //!
-//! Lost and doubled packets of different times must not cancel each other: each interval has its
-//! own numbers, and the ledger adds them up.
+//! Lost packets of one time must not cancel doubled packets of another time. So each interval has
+//! its own numbers, and the ledger adds these numbers up.
 
 use super::span::Span;
 
-/// A bucket's interval, without what is in the runs' own counts.
+/// A bucket's interval, without the parts that are in the runs' own counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Interval {
-    /// When it began, in nanoseconds since 1970.
+    /// When the interval began, in nanoseconds since 1970.
     pub(super) since: u64,
-    /// The packets offered before it.
+    /// The packets offered before the interval.
     pub(super) offered: Span,
-    /// What ended runs captured in it.
+    /// The packets that ended runs captured in the interval.
     pub(super) gone: RunParts,
 }
 
-/// What one or several runs have of an interval.
+/// The packets of one or several runs in an interval.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RunParts {
     /// Packets captured.
     captured: Span,
-    /// The most that one of them captured.
+    /// The highest number of packets that one of the runs captured.
     greatest: i64,
-    /// Packets that unions shared, at most.
+    /// Upper limit of the packets that unions shared.
     shared: i64,
-    /// Packets captured by a topology that may have been replaced by then, at most.
+    /// Upper limit of the packets captured by a topology that may have been replaced by then.
     stale: i64,
-    /// Packets that a dead node captured after its last report, at most.
+    /// Upper limit of the packets that dead nodes captured after their last reports.
     unreported: i64,
-    /// Packets captured by nodes that were out of turn, at most; `None` if none was.
+    /// Upper limit of the packets captured by nodes that were out of turn; `None` if no node was.
     out_of_turn: Option<i64>,
-    /// Whether a node that may have had the bucket may not have seen all packets.
+    /// Whether some node may have had the bucket and may not have seen all packets.
     is_partial: bool,
 }
 
-/// What a run has of an interval.
+/// The packets of one run in an interval.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunPart {
     /// Packets captured.
     pub(super) captured: Span,
-    /// Packets that unions shared, at most.
+    /// Upper limit of the packets that unions shared.
     pub(super) shared: i64,
-    /// Packets captured by a topology that may have been replaced by then, at most.
+    /// Upper limit of the packets captured by a topology that may have been replaced by then.
     pub(super) stale: i64,
     /// Whether the node may have had the bucket.
     pub(super) had: bool,
     /// Whether the run has ended. Then what is uncertain came after its last report.
     pub(super) is_ended: bool,
-    /// Whether the node may have been out of turn. Then its buckets had other packets than the
-    /// other nodes' buckets.
+    /// Whether the node may have been out of turn. Then its buckets had other packets than the same
+    /// buckets of the other nodes.
     pub(super) is_out_of_turn: bool,
     /// Whether the node certainly saw all packets that the cluster was offered.
     pub(super) saw_all: bool,
 }
 
 impl RunParts {
-    /// Adds what a run has.
+    /// Adds the packets of a run.
     pub(super) fn add(&mut self, part: &RunPart) {
         let Span { least, most } = part.captured;
         self.captured += part.captured;
@@ -74,12 +73,12 @@ impl RunParts {
         self.is_partial |= part.had && (part.is_ended || !part.saw_all);
     }
 
-    /// Whether a node that may have had the bucket may not have seen all packets.
+    /// Whether some node may have had the bucket and may not have seen all packets.
     pub(super) fn is_partial(&self) -> bool {
         self.is_partial
     }
 
-    /// Notes that a node did not see all packets, though its counts do not show this any more.
+    /// Notes that a node did not see all packets, because its counts will not show this later.
     pub(super) fn lack(&mut self) {
         self.is_partial = true;
     }
@@ -87,8 +86,8 @@ impl RunParts {
     /// The packets that were doubled, and those that were lost, if `offered` packets were offered.
     ///
     /// A packet can be doubled while a union shares its bucket, by a node that captures by an older
-    /// topology, or by a dead node after its last report. If all nodes saw all packets, none is
-    /// lost, because a bucket's owner stays until its new owner captures.
+    /// topology, or by a dead node after its last report. If all nodes saw all packets, no packet
+    /// is lost, because the owner of a bucket captures until the new owner captures too.
     pub(super) fn outcome(&self, offered: Span) -> (Span, Span) {
         let captured = self.captured;
         let is_known = captured.is_exact() && offered.is_exact() && !self.is_partial;
@@ -99,8 +98,8 @@ impl RunParts {
                 self.bounds(offered)
             };
         };
-        // A node that is out of turn assigns packets to wrong buckets: it may even see more packets
-        // of a bucket than there were.
+        // A node that is out of turn assigns packets to wrong buckets. It may even see more packets
+        // of a bucket than were offered.
         let (doubles, lost) = self.bounds(offered);
         let until = |span: Span| Span {
             least: 0,

@@ -1,4 +1,4 @@
-//! Which observers are believed: nodes on one mirrored link see the same packets.
+//! Finds which nodes are valid observers: nodes on one mirrored link see the same packets.
 
 use fanpcap_buckets::layout::BUCKETS;
 
@@ -6,18 +6,20 @@ use super::counter_run::{CounterRun, ReportsAround};
 use super::span::Span;
 use super::verdict::Verdict;
 
-/// Parts of a million of the median: a node may both lack this much and see this much more.
+/// Parts of a million of the median. A port is different if its node sees both more and fewer
+/// packets than the median, by at least this much.
 const DIFFERENT: i64 = 2_000;
 
-/// Parts of a million: a node may see this much more than the median. The median itself may lack
-/// something, because two ports of three may lose packets.
+/// Parts of a million of the median. A port is surplus if its node sees at least this much more
+/// than the median. The median itself may lack packets, because two ports of three may lose
+/// packets.
 const SURPLUS: i64 = 10_000;
 
-/// Packets below which nodes are not compared.
+/// Nodes are not compared if they saw fewer packets in all.
 const FEW: i64 = 200;
 
-/// The verdicts by what each run saw between two times; `None` if that was too little. `from` is
-/// the earlier time, `until` the later one.
+/// The verdicts by the packets that each run saw between two times: `from`, and the later time
+/// `until`. `None` if there were too few packets.
 pub(super) fn judge(
     runs: &[&CounterRun],
     from: &[ReportsAround<'_>],
@@ -43,11 +45,11 @@ pub(super) fn judge(
             sum.lacks += (median.least - seen.most).max(0);
         }
     }
-    // If no two nodes see the same, it is unknown which of them sees too much.
+    // If no two nodes see the same packets, it is unknown which of them sees too many.
     let is_like = |run: &&usize| sums[**run].is_like_median(total);
     let agree = seeing.iter().filter(is_like).count();
     let verdict = |(run, sum): (&&CounterRun, &Sums)| {
-        // A port that was blind is not blind any more when beacons come.
+        // A blind port whose node sees beacons again is not blind.
         let gives_beacons = run.last().summary.beacon.sequence > 0;
         if lacks_beacons(run, runs) {
             Some(Verdict::Blind)
@@ -60,9 +62,9 @@ pub(super) fn judge(
     runs.iter().zip(&sums).map(verdict).collect()
 }
 
-/// Whether a node has reported for longer than three beacons take, and still lacks three beacons
-/// that another node had that long ago. Fewer may be lost, or on their way. Nodes report at
-/// different times, and the first beacon after a pause has a much greater number.
+/// Whether a node lacks three beacons that another node had at least [`BEACONS`] ago. The node must
+/// also have reported for that long. Fewer than three beacons may be lost, or on their way. Nodes
+/// report at different times, and the first beacon after a pause has a much greater number.
 fn lacks_beacons(run: &CounterRun, runs: &[&CounterRun]) -> bool {
     let last = &run.last().summary;
     let before = last.stamp.saturating_sub(BEACONS);
@@ -74,7 +76,7 @@ fn lacks_beacons(run: &CounterRun, runs: &[&CounterRun]) -> bool {
     run.reports[0].summary.stamp <= before && runs.iter().any(is_heard)
 }
 
-/// The time of three beacons, in nanoseconds.
+/// The time in which three beacons are sent, in nanoseconds.
 const BEACONS: u64 = 3_000_000_000;
 
 /// How a run's counts differ from the median's.
@@ -90,7 +92,7 @@ impl Sums {
         parts(self.beyond.saturating_add(self.lacks), total) < SURPLUS
     }
 
-    /// The verdict, if this many nodes see traffic, and this many see the same.
+    /// The verdict, if `seeing` nodes see traffic, and `agree` nodes see the same.
     fn verdict(self, total: i64, [seeing, agree]: [usize; 2]) -> Verdict {
         let (beyond, lacks) = (parts(self.beyond, total), parts(self.lacks, total));
         if self.most == 0 {
@@ -110,7 +112,8 @@ fn parts(count: i64, total: i64) -> i64 {
     count.saturating_mul(1_000_000) / total.max(1)
 }
 
-/// The median; of two middle ones the greater, because half of the ports may lose packets.
+/// The median. Of two middle numbers it takes the greater one, because half of the ports may lose
+/// packets.
 fn median(seen: &[Span]) -> Option<Span> {
     if seen.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! The ledger of all nodes' counts: takes their reports and their deaths.
+//! The ledger of all nodes' counts. It is given the nodes' reports and deaths.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -18,11 +18,11 @@ use crate::topology::{NODES, Topology};
 /// A ledger's settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LedgerSettings {
-    /// The most that nodes' clocks differ, with the delay until a packet is counted, in
-    /// nanoseconds. If all nodes see beacons, the ledger measures it instead.
+    /// The upper limit of the difference of nodes' clocks plus the delay until a packet is counted,
+    /// in nanoseconds. If all nodes see beacons, the ledger measures this time instead.
     pub skew: u64,
-    /// When the ledger begins, in nanoseconds since 1970: what was counted before does not belong
-    /// to it.
+    /// When the ledger begins, in nanoseconds since 1970. The ledger leaves out packets that were
+    /// counted earlier.
     pub begin: u64,
     /// Whether an analyzer counts the doubles ([`Ledger::set_doubles`]). If not, the doubles are a
     /// span.
@@ -32,9 +32,9 @@ pub struct LedgerSettings {
 /// Why a report is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReportError {
-    /// It is older than a report that the ledger has, or a repeat.
+    /// The report is a repeat, or older than a report that the ledger has.
     Old,
-    /// A count is less than before, greater than possible, or more was captured than seen.
+    /// A count fell, a count is greater than possible, or more packets were captured than seen.
     Counts,
     /// The cluster has as many nodes as it can have.
     Full,
@@ -52,26 +52,27 @@ impl fmt::Display for ReportError {
 
 impl std::error::Error for ReportError {}
 
-/// The nodes' counts, and the account of all packets by them.
+/// The counts of all nodes. The account of all packets is computed from them.
 #[derive(Debug)]
 pub struct Ledger {
     pub(super) settings: LedgerSettings,
-    /// The settings' `skew`.
+    /// The `skew` of the settings, which applies when not all nodes see beacons.
     pub(super) without_beacons: u64,
     pub(super) runs: Vec<CounterRun>,
-    /// The node, boot and begin of the runs that were given up last.
+    /// The node, boot and begin of each of the runs that were given up last.
     pub(super) given_up: VecDeque<(NodeId, u64, u64)>,
     /// The latest end of a run that was given up.
     pub(super) over: u64,
     /// The time that the reports of all live nodes have reached.
     pub(super) time: u64,
-    /// Whether there has been an observer.
+    /// Whether there has ever been an observer.
     pub(super) begun: bool,
-    /// The least that was offered when a bucket's traffic last stopped, or an observer ended.
+    /// The lower limit of the offered packets when a bucket's traffic last stopped, or when an
+    /// observer ended.
     pub(super) floor: Box<Spans>,
-    /// What ended runs captured.
+    /// How many packets ended runs captured.
     pub(super) past: Box<Spans>,
-    /// What ended runs lost in their rings.
+    /// How many packets ended runs lost in their rings.
     pub(super) past_ring: u64,
     pub(super) doubles: Box<Counts>,
     pub(super) refused: Box<Counts>,
@@ -110,11 +111,11 @@ impl Ledger {
         }
     }
 
-    /// Takes a node's report. If its counters have begun again, the node's earlier run ends.
+    /// Takes a node's report. If the node's counters were reset, the node's earlier run ends.
     ///
     /// # Errors
     ///
-    /// The report is dropped.
+    /// If the report is refused, the ledger stays as it was.
     pub fn take(&mut self, report: Report) -> Result<(), ReportError> {
         let summary = report.summary;
         if !report.is_possible() {
@@ -143,7 +144,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A node that counted as dead continues with the same counters, so its run has not ended.
+    /// Continues the run of a node that counted as dead and reports with the same counters.
     fn go_on(&mut self, summary: &Summary) {
         let of_node = |run: &CounterRun| run.node == summary.node;
         let mut runs = self.runs.iter();
@@ -204,19 +205,18 @@ impl Ledger {
         }
     }
 
-    /// Sets the number of a bucket's packets that an analyzer found to be doubles, since the ledger
-    /// began.
+    /// Sets how many packets of a bucket the analyzer found to be doubles since the ledger began.
     pub fn set_doubles(&mut self, bucket: usize, doubles: u64) {
         self.doubles[bucket] = doubles;
     }
 
-    /// Sets the number of a bucket's captured packets that an analyzer refused, since the ledger
-    /// began: another node had the bucket, or the cluster never had the topology.
+    /// Sets how many captured packets of a bucket the analyzer refused since the ledger began:
+    /// another node had the bucket, or the cluster never had the topology.
     pub fn set_refused(&mut self, bucket: usize, refused: u64) {
         self.refused[bucket] = refused;
     }
 
-    /// The verdict on a node's port, by the others' counts of the last five minutes.
+    /// The verdict on a node's port, by the other nodes' counts of the last five minutes.
     pub fn verdict(&self, node: NodeId) -> Option<Verdict> {
         let live = |run: &&CounterRun| run.node == node && run.is_live();
         self.runs.iter().find(live).map(|run| run.named(self.time))

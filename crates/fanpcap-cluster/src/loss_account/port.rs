@@ -6,41 +6,43 @@ use fanpcap_buckets::layout::BUCKETS;
 
 use super::span::{Span, sum};
 
-/// Verdicts are of the last five minutes, in nanoseconds.
+/// The time before now that a verdict is about, in nanoseconds: five minutes.
 pub(super) const RECENT: u64 = 300_000_000_000;
 
 /// The time between two samples, in nanoseconds.
 const STEP: u64 = RECENT / 30;
 
-/// Parts of a million: a port that lacks fewer packets is not named.
+/// Parts of a million. A port that lacks fewer packets is not lossy.
 const LOSSY: i64 = 20;
 
-/// Packets: a port that lacks fewer is not named.
+/// Packets. A port that lacks fewer packets is not lossy.
 const FEW: i64 = 3;
 
 /// The packets that a run's port did not deliver.
 ///
-/// While packets come, up to two seconds of a bucket's packets may be missing without proof. An old
+/// While packets come, up to two seconds of a bucket's packets may be missing without proof. The
 /// loss becomes certain only when there is less traffic, perhaps hours later. So when a port is
-/// named, the packets that it may have lacked by then are noted as old.
+/// found lossy, the packets that it may have lacked by then are noted as old.
 #[derive(Clone, Debug)]
 pub(super) struct Port {
-    /// The most packets of each bucket that it may have lacked at the time `noted`.
+    /// For each bucket, the upper limit of the packets that the port may have lacked at the time
+    /// `noted`.
     old: Box<[i64; BUCKETS]>,
-    /// When it was last not named, or when `old` was noted.
+    /// When the port was last not lossy, or when `old` was noted.
     noted: u64,
-    /// Lacking packets beyond `old`, of buckets whose traffic stopped since `old` was noted, or
-    /// before.
+    /// Lacking packets without the old ones, counted when their bucket's traffic stopped, or when
+    /// `old` was noted.
     rested: i64,
-    /// The least number of lacking packets, without old ones. It never falls.
+    /// The lower limit of the lacking packets, without the packets of `old`. It never falls.
     lacking: i64,
     /// Earlier values of `lacking`, the newest last.
     samples: VecDeque<Sample>,
-    /// How many of a million packets were lacking in the last minutes; 0: the port is not named.
+    /// How many of a million packets were lacking in the last minutes; 0 if the port is not lossy.
     pub(super) parts: u32,
-    /// The least number of packets lacking since the run began, with old ones. It never falls.
+    /// The lower limit of the packets that were lacking since the run began, with the packets of
+    /// `old`. It never falls.
     in_all: i64,
-    /// The packets of `in_all` that are in the history.
+    /// The packets of `in_all` that the history has.
     in_history: i64,
 }
 
@@ -67,7 +69,8 @@ impl Port {
         }
     }
 
-    /// The node is not an observer any more. What it lacks is unknown until it is one again.
+    /// Begins again, because the node is not an observer now. It is unknown how many packets it
+    /// lacks until it becomes an observer again.
     pub(super) fn begin_anew(&mut self) {
         self.old.fill(0);
         self.rested = self.lacking;
@@ -75,17 +78,17 @@ impl Port {
         self.parts = 0;
     }
 
-    /// The traffic of a bucket has stopped, and `lacks` of its packets were lacking since it last
-    /// did.
+    /// Notes that the traffic of a bucket has stopped. `lacks` of its packets were lacking since
+    /// its traffic last stopped.
     pub(super) fn rest(&mut self, bucket: usize, lacks: i64) {
         let old = std::mem::take(&mut self.old[bucket]);
         let new = lacks.saturating_sub(old).max(0);
         self.rested = self.rested.saturating_add(new);
     }
 
-    /// Judges the port at `time`. `lacks` has the packets of each bucket that are lacking since its
-    /// traffic last stopped; before, `mirror` packets of all buckets were lacking. The cluster was
-    /// offered `offered` packets in all.
+    /// Judges the port at `time`. `lacks` has the lacking packets of each bucket since its traffic
+    /// last stopped. `mirror` is the number of packets of all buckets that were lacking before. The
+    /// cluster was offered `offered` packets in all.
     pub(super) fn judge(&mut self, time: u64, lacks: &[Span], mirror: i64, offered: i64) {
         let certain = sum(lacks.iter().map(|lacks| lacks.least.max(0)));
         self.in_all = self.in_all.max(mirror.saturating_add(certain));
@@ -132,7 +135,8 @@ impl Port {
         }
     }
 
-    /// Returns the lacking packets that are not in the history yet, and counts them as in it.
+    /// Returns how many lacking packets the history does not have yet, and counts them as in the
+    /// history.
     pub(super) fn take_new(&mut self) -> i64 {
         let in_history = std::mem::replace(&mut self.in_history, self.in_all);
         self.in_all.saturating_sub(in_history)

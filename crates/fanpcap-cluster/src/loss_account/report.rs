@@ -16,12 +16,13 @@ pub struct Beacon {
     pub seen: u64,
 }
 
-/// The fields of a report besides the counts by bucket. All counts grow from 0 since `since`.
+/// The fields of a report besides the counts by bucket. All counts begin with 0 at the time
+/// `since`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Summary {
     /// Which node.
     pub node: NodeId,
-    /// Drawn when the node's machine booted.
+    /// A random number, made when the node's machine booted.
     pub boot: u64,
     /// When the counters were 0, in nanoseconds since 1970. Counters in the kernel keep this time
     /// when the agent is restarted.
@@ -55,7 +56,7 @@ pub struct Report {
 pub(super) const MOST: u64 = 1 << 50;
 
 impl Report {
-    /// Whether the counts are consistent: anybody may have sent the report.
+    /// Whether the counts are consistent. Any process may have sent the report.
     pub(super) fn is_possible(&self) -> bool {
         let Summary { since, stamp, .. } = self.summary;
         let parts = self.captured.iter().zip(self.shared.iter());
@@ -67,7 +68,7 @@ impl Report {
                 .all(|(seen, (captured, shared))| captured.max(shared) <= seen && *seen <= MOST)
     }
 
-    /// Whether a count is less than in the report before.
+    /// Whether a count is less than in the report `before`.
     pub(super) fn goes_back(&self, before: &Self) -> bool {
         let fell = |new: &Counts, old: &Counts| new.iter().zip(old).any(|(new, old)| new < old);
         fell(&self.seen, &before.seen)

@@ -1,4 +1,4 @@
-//! Evaluates the reports: which observers are believed, and which numbers are certain by now.
+//! Evaluates the reports: which nodes are valid observers, and which numbers are certain by now.
 
 use fanpcap_buckets::layout::BUCKETS;
 
@@ -21,7 +21,7 @@ const UNKNOWN: u64 = 5_000_000_000;
 const PATIENCE: u64 = 120_000_000_000;
 
 impl Ledger {
-    /// Evaluates the reports so far. Call it about once a second.
+    /// Evaluates the reports that have come. Call it about once a second.
     pub fn settle(&mut self) {
         let skew = self.skew();
         let newest = |run: &CounterRun| run.last().summary.stamp.saturating_sub(skew);
@@ -74,8 +74,8 @@ impl Ledger {
         }
     }
 
-    /// Gives each live node its verdict, by the packets since the oldest reports that are kept of
-    /// all nodes.
+    /// Gives each live node its verdict. The verdict is by the packets since the oldest reports
+    /// that are kept for all nodes.
     fn judge(&mut self) {
         let skew = self.settings.skew;
         let live: Vec<&CounterRun> = self.runs.iter().filter(|run| run.is_live()).collect();
@@ -105,7 +105,7 @@ impl Ledger {
         }
     }
 
-    /// Makes observers of the runs that are none yet.
+    /// Makes observers of the runs that are not observers yet.
     fn align(&mut self) {
         let mut order: Vec<usize> = (0..self.runs.len()).collect();
         order.sort_by_key(|&at| self.runs[at].since);
@@ -119,7 +119,8 @@ impl Ledger {
             } else if let Some((before, unbooked)) = self.before(run) {
                 let run = &mut self.runs[at];
                 run.before = Some(before);
-                // A node that was no observer for a while continues with what it had captured.
+                // This run was not an observer for a while, and continues with its captured
+                // packets.
                 if !run.booked && run.age != RunAge::New {
                     run.unbooked = unbooked;
                 }
@@ -128,7 +129,7 @@ impl Ledger {
         }
     }
 
-    /// The first observer: the ledger begins with the packets that it has not counted yet.
+    /// Begins with the first observer: packets that it has already counted are not in the ledger.
     fn begin_with(&mut self, at: usize) {
         let run = &mut self.runs[at];
         if run.age == RunAge::New {
@@ -144,8 +145,8 @@ impl Ledger {
         self.begun = true;
     }
 
-    /// The packets that the cluster was offered before `run`'s counts, and those that the run
-    /// captured before the ledger began. `None` until all reports reach far enough.
+    /// The packets that the cluster was offered before `run`'s counts, and the negated number of
+    /// packets that the run captured before the ledger began. `None` until all reports reach far enough.
     fn before(&self, run: &CounterRun) -> Option<(Box<Spans>, Box<Spans>)> {
         let (skew, begin) = (self.settings.skew, self.settings.begin);
         let fresh = run.from == run.since && run.age == RunAge::New;
@@ -172,8 +173,8 @@ impl Ledger {
             };
             self.offered(&others, bucket) - seen
         };
-        // What it had captured by its first report, minus what can have come since the ledger
-        // began.
+        // The packets that the run captured by its first report, minus the packets that can have
+        // come since the ledger began.
         let first = &run.reports[0];
         let unbooked = |bucket: usize| {
             if run.age == RunAge::Resumed {
@@ -215,8 +216,8 @@ impl Ledger {
         }
     }
 
-    /// For runs whose end the reports of all nodes have reached: notes what they captured in all,
-    /// and raises the floor to what they saw.
+    /// Handles runs whose end the reports of all nodes have reached. Notes how many packets such a
+    /// run captured in all, and raises the floor to the packets that it saw.
     fn reach_ends(&mut self) {
         for at in 0..self.runs.len() {
             let run = &self.runs[at];
@@ -243,7 +244,7 @@ impl Ledger {
         }
     }
 
-    /// Adds the counts of ended runs that can't continue any more to the sums.
+    /// Adds the counts of ended runs that can't continue to the sums.
     fn give_up(&mut self) {
         let is_over = |run: &CounterRun| {
             let end = run.end.as_ref().filter(|end| end.is_reached);

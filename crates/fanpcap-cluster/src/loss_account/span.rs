@@ -26,12 +26,13 @@ impl Span {
         self.least == self.most
     }
 
-    /// Whether the number may be this one.
+    /// Whether the number may be `number`.
     pub fn has(self, number: i64) -> bool {
         self.least <= number && number <= self.most
     }
 
-    /// How much the number has grown since it was `before`. Both have the same uncertain part.
+    /// How much the number has grown since it was `before`. Both spans have the same uncertain
+    /// part.
     pub(super) fn since(self, before: Self) -> Self {
         let least = self.least.saturating_sub(before.least);
         let most = self.most.saturating_sub(before.most);
@@ -41,7 +42,7 @@ impl Span {
         }
     }
 
-    /// The same number, if it is also known not to be negative.
+    /// The same span, for a number that is not negative.
     pub fn not_negative(self) -> Self {
         Self {
             least: self.least.max(0),

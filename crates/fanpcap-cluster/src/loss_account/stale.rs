@@ -12,7 +12,7 @@ impl Ledger {
     /// that any node had by then. What was captured between two such reports may be captured twice.
     pub(super) fn compare(&mut self) {
         let skew = self.settings.skew;
-        // Up to this time, all reports of the other nodes have come.
+        // All reports of the other nodes until this time have come.
         let until = self.time.saturating_sub(skew);
         let follows = |run: &CounterRun| -> Vec<(u64, Revision)> {
             let reports = run.reports.iter().map(|report| report.summary);
@@ -53,7 +53,7 @@ impl Ledger {
         let others: Vec<(&CounterRun, ReportsAround<'_>)> = others
             .map(|other| (other, self.around_both(other, times)))
             .collect();
-        // Of runs that were given up, only the sum of what they captured is known.
+        // If a run was given up, only the sum of its captured packets is known.
         let is_known = self.over.saturating_add(skew.saturating_mul(2)) <= times[0];
         let captured = |bucket: usize| {
             if !is_known {
@@ -73,7 +73,8 @@ impl Ledger {
         }
     }
 
-    /// The reports of another run around all packets that a run counted between two stamps.
+    /// The last report of another run before, and the first one after, all packets that a run
+    /// counted between two stamps.
     fn around_both<'a>(&self, other: &'a CounterRun, [from, to]: [u64; 2]) -> ReportsAround<'a> {
         let skew = self.settings.skew;
         ReportsAround {
@@ -82,7 +83,7 @@ impl Ledger {
         }
     }
 
-    /// Whether no pair of an ended run's reports is still to be compared.
+    /// Whether all pairs of an ended run's reports have been compared.
     pub(super) fn is_compared(&self, end: &CounterRunEnd) -> bool {
         let until = end.at.saturating_add(self.settings.skew.saturating_mul(2));
         let mut live = self.runs.iter().filter(|run| run.is_live());
@@ -90,8 +91,9 @@ impl Ledger {
     }
 }
 
-/// The most that a run captured of a bucket between two of its reports. Without the later report,
-/// it may have captured all packets that came; an ended run, if it owned the bucket.
+/// Upper limit of the packets of a bucket that a run captured between two of its reports. If the
+/// later report has not come, the run may have captured any number of packets. An ended run
+/// captured none after its last report, unless it owned the bucket.
 fn captured(run: &CounterRun, around: &ReportsAround<'_>, bucket: usize) -> u64 {
     let is_open = run.end.as_ref().is_none_or(|end| end.owned[bucket]);
     if around.after.is_none() && is_open {

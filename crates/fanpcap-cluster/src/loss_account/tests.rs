@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use model::{Model, SECOND};
 use model_event::ModelEvent;
 
-/// A property's runs, if `FANPCAP_RUNS` does not say how many.
+/// How many cases of a property run; `default` if `FANPCAP_RUNS` does not say it.
 fn runs(default: u32) -> ProptestConfig {
     let set = std::env::var("FANPCAP_RUNS").ok();
     let cases = set.map_or(default, |runs| runs.parse().expect("a number of runs"));
@@ -115,7 +115,7 @@ fn moves_of_a_silent_node_before_a_death_are_in_question() {
     assert_eq!(result, Ok(()));
 }
 
-/// A node counts as dead by its silence, when its buckets have moved.
+/// The buckets of a silent node move. Then the node counts as dead, because it stayed silent.
 #[test]
 fn what_a_silent_node_had_until_a_move_is_a_span() {
     let events = [
@@ -130,8 +130,8 @@ fn what_a_silent_node_had_until_a_move_is_a_span() {
     );
 }
 
-/// Runs a cluster in distribution mode. Returns what is wrong in the account, or less certain than
-/// it can be.
+/// Runs a cluster in distribution mode. Returns what is wrong in the account, or which span is
+/// wider than necessary.
 fn hold_the_truth(
     seed: u64,
     nodes: usize,

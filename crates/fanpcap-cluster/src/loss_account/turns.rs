@@ -9,11 +9,12 @@ use super::report::Summary;
 use super::span::Span;
 use super::verdict::Verdict;
 
-/// The longest time for which a node that lacked a packet counts turns wrongly, in nanoseconds:
-/// updates in the stream come every 8 s, a port may lose one of them, and none comes in a union.
+/// The longest time for which a node that lacked a packet counts turns wrongly, in nanoseconds.
+/// Updates come in the stream every 8 s, a port may lose one of them, and no update comes in a
+/// union.
 const TURN: u64 = 20_000_000_000;
 
-/// In nanoseconds: a node whose newest beacon is older lacks a beacon, and perhaps an update.
+/// In nanoseconds. A node whose newest beacon is older lacks a beacon, and perhaps an update.
 const BEACONS: u64 = 2_000_000_000;
 
 impl Ledger {
@@ -30,8 +31,8 @@ impl Ledger {
         self.in_turn && lacked.is_some()
     }
 
-    /// Notes the runs whose nodes may have lacked a packet or an update. While packets come, a few
-    /// lacking ones do not show; without traffic, all do.
+    /// Notes the runs whose nodes may have lacked a packet or an update. While packets come, the
+    /// counts do not show that a few packets are lacking. Without traffic they do.
     pub(super) fn note_turns(&mut self, resting: &[Option<Span>]) {
         if !self.in_turn {
             return;
@@ -45,7 +46,7 @@ impl Ledger {
             let has_all = |bucket: usize| match (run.offered(&around, bucket), resting[bucket]) {
                 (Some(seen), Some(offered)) => seen == offered,
                 (Some(seen), None) => seen.most >= offered[bucket].least,
-                // What a new run lacks shows when its node is an observer.
+                // The packets that a new run lacks show when its node becomes an observer.
                 (None, _) => !run.booked,
             };
             let Summary { stamp, beacon, .. } = run.last().summary;

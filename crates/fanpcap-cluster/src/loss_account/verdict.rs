@@ -2,19 +2,21 @@
 
 use std::fmt;
 
-/// The verdict on a node's port, by the other nodes' counts of the last five minutes; from the best
-/// to the worst.
+/// The verdict on a node's port, by the other nodes' counts of the last five minutes. The values go
+/// from the best to the worst.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
-    /// It sees the same traffic as the others.
+    /// The port sees the same traffic as the other ports.
     Sound,
-    /// Its port loses packets: this many of a million in the last five minutes.
+    /// The port lost this many of a million packets in the last five minutes.
     Lossy(u32),
-    /// It sees more than the others: its mirror port may give packets twice. It is no observer.
+    /// The port sees more packets than the others: its mirror may deliver packets twice. Its node
+    /// is not an observer.
     Surplus,
-    /// It sees traffic other than the others: its mirror port is the wrong one. It is no observer.
+    /// The port sees other traffic than the others: it may be the wrong port. Its node is not an
+    /// observer.
     Different,
-    /// It sees nothing while others do, or no beacon.
+    /// The port sees no packets while the others do, or it sees no beacon.
     Blind,
 }
 

@@ -1,4 +1,4 @@
-//! Reports that anybody may have sent.
+//! Reports with any numbers, as any process may send them.
 
 use fanpcap_buckets::layout::BUCKETS;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use crate::identity::{NodeId, Revision};
 use crate::loss_account::{Beacon, Ledger, LedgerSettings, Report, ReportError, Summary};
 
-/// A number near the bounds, or an ordinary one.
+/// A number near a limit, or any number.
 fn number() -> impl Strategy<Value = u64> {
     let known = prop::sample::select(vec![
         0,
@@ -74,7 +74,7 @@ proptest! {
     }
 }
 
-/// Reports with the greatest possible counts, run after run, overflow no sum.
+/// Reports with the highest possible counts do not overflow the sums, though many runs are added.
 #[test]
 fn runs_of_the_greatest_counts_are_added_up() {
     let mut ledger = Ledger::new(LedgerSettings {

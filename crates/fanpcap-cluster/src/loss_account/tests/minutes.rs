@@ -1,4 +1,4 @@
-//! Verdicts are of the last minutes; what was before is history.
+//! Verdicts are about the last minutes. Earlier losses are in the history.
 
 use fanpcap_buckets::layout::BUCKETS;
 
@@ -9,7 +9,7 @@ use crate::loss_account::port::RECENT;
 use crate::loss_account::{Ledger, LedgerSettings, PortHistory, Report, Verdict};
 use crate::topology::NODES;
 
-/// Seconds.
+/// The time that verdicts are about, in seconds.
 const MINUTES: u64 = RECENT / SECOND;
 
 /// A cluster of nodes with ports, simulated second by second.
@@ -18,10 +18,10 @@ struct Cluster {
     seconds: u64,
     /// Seconds between two reports of a node.
     pause: u64,
-    /// What came to each port, of each bucket.
+    /// How many packets of each bucket came to each port.
     came: Vec<u64>,
     is_silent: Vec<bool>,
-    /// The port of node 1 gives no beacon.
+    /// Whether the port of node 1 delivers no beacons.
     is_dark: bool,
     beacon: u64,
     offered: u64,
@@ -48,7 +48,8 @@ impl Cluster {
         cluster
     }
 
-    /// A second in which so many packets of each bucket come, and so many to the port of node 1.
+    /// Runs one second. `packets` packets of each bucket come, and `port` of them to the port of
+    /// node 1.
     fn second(&mut self, packets: u64, port: u64) {
         self.seconds += 1;
         self.offered += packets;
@@ -77,7 +78,7 @@ impl Cluster {
         self.ledger.settle();
     }
 
-    /// A node dies.
+    /// Kills a node.
     fn leave(&mut self, node: u32) {
         self.is_silent[node as usize] = true;
         let at = BEGIN + self.seconds * SECOND;
@@ -88,7 +89,7 @@ impl Cluster {
         (0..seconds).for_each(|_| self.second(0, 0));
     }
 
-    /// Seconds of such traffic until the verdict on node 1 is another one.
+    /// Runs seconds with this traffic until the verdict on node 1 is as wanted; returns how many.
     fn until(&mut self, (packets, port): (u64, u64), wanted: fn(Verdict) -> bool) -> u64 {
         let begin = self.seconds;
         while !wanted(self.verdict()) {
@@ -118,7 +119,7 @@ fn is_sound(verdict: Verdict) -> bool {
 #[test]
 fn a_port_that_lost_for_eight_seconds_is_named_for_five_minutes_and_again() {
     let mut cluster = Cluster::new(3);
-    // Nothing is lost but by node 1, which has a third of the buckets.
+    // Only node 1 loses packets. It has a third of the buckets.
     let own = (0..BUCKETS).filter(|bucket| bucket % 3 == 1).count();
     let own = u64::try_from(own).unwrap();
     let all = u64::try_from(BUCKETS).unwrap();
@@ -133,7 +134,8 @@ fn a_port_that_lost_for_eight_seconds_is_named_for_five_minutes_and_again() {
         lost += 8 * 5;
         let end = cluster.seconds;
         (0..4).for_each(|_| cluster.second(10, 10));
-        // Of the packets of five minutes, as far as it is certain while packets come.
+        // The share of the last five minutes' packets. While packets come, a part of the loss is
+        // uncertain.
         let Verdict::Lossy(parts) = cluster.verdict() else {
             panic!("{:?}", cluster.verdict())
         };
@@ -144,7 +146,7 @@ fn a_port_that_lost_for_eight_seconds_is_named_for_five_minutes_and_again() {
         assert_eq!(u64::try_from(total.least).unwrap(), lost * own);
         let ended = cluster.until((10, 10), is_sound);
         let since = 4 + 3 + ended;
-        // The last loss was certain when the traffic rested: within three reports.
+        // The last loss became certain when the traffic stopped, within three reports.
         assert!((MINUTES - 15..=MINUTES + 7).contains(&since), "{since} s");
         let [port] = cluster.history()[..] else {
             panic!("{:?}", cluster.history())
@@ -183,7 +185,7 @@ fn faster_traffic_takes_no_proof_back() {
     });
 }
 
-/// An old loss that becomes certain later, when there is less traffic, is no verdict.
+/// An old loss that becomes certain later, when there is less traffic, does not change the verdict.
 #[test]
 fn old_losses_that_slower_traffic_proves_are_no_verdict() {
     let mut cluster = Cluster::new(2);
@@ -199,7 +201,7 @@ fn old_losses_that_slower_traffic_proves_are_no_verdict() {
             assert_eq!(cluster.verdict(), Verdict::Sound, "{packets} a second");
         }
     }
-    // They are in the history.
+    // The lost packets are in the history.
     let [port] = cluster.history()[..] else {
         panic!("{:?}", cluster.history())
     };
@@ -210,7 +212,7 @@ fn old_losses_that_slower_traffic_proves_are_no_verdict() {
     assert_eq!(cluster.verdict(), Verdict::Sound);
 }
 
-/// A port that goes on losing stays named, and its rate is right.
+/// A port that continues to lose packets stays lossy, and its rate is right.
 #[test]
 fn a_port_that_goes_on_losing_stays_named() {
     let mut cluster = Cluster::new(2);
@@ -247,7 +249,7 @@ fn a_port_that_was_double_is_believed_when_it_is_single_again() {
     let mut cluster = Cluster::new(3);
     let named = cluster.until((10, 20), |it| it == Verdict::Surplus);
     assert!(named <= 3, "{named} s");
-    // As long as its reports are kept.
+    // The verdict lasts as long as the reports with doubled packets are kept.
     let ended = cluster.until((10, 10), is_sound);
     assert!(ended <= 25, "{ended} s");
     assert_eq!(cluster.history()[0].worst, Verdict::Surplus);
@@ -255,14 +257,14 @@ fn a_port_that_was_double_is_believed_when_it_is_single_again() {
 
 #[test]
 fn a_blind_port_without_traffic_or_company_is_not_named_for_ever() {
-    // Traffic stops; or the other nodes are gone, and the port sees packets again.
+    // Either traffic stops, or the other nodes are gone and the port sees packets again.
     for is_alone in [false, true] {
         let mut cluster = Cluster::new(3);
         cluster.until((10, 0), |it| it == Verdict::Blind);
         let ended = if is_alone {
             cluster.leave(0);
             cluster.leave(2);
-            // It is lossy, as it was blind.
+            // The port is lossy, because it was blind.
             cluster.until((10, 10), |it| it != Verdict::Blind)
         } else {
             cluster.beacon = 0;
@@ -291,7 +293,7 @@ fn a_port_that_was_double_is_believed_when_nobody_else_sees() {
 
 #[test]
 fn an_analyzer_that_begins_names_nobody_for_what_was() {
-    // The counters are older than the ledger: node 1 has lacked a tenth.
+    // The counters are older than the ledger: before, node 1 lacked a tenth of the packets.
     let settings = LedgerSettings {
         skew: SECOND / 5,
         begin: BEGIN + 50 * SECOND,
@@ -318,7 +320,7 @@ fn an_analyzer_that_begins_names_nobody_for_what_was() {
 fn the_history_has_as_many_ports_as_a_cluster_nodes() {
     let mut ledger = ledger();
     let many = u32::try_from(NODES).unwrap() + 10;
-    // Nodes come one by one, with ports that lose half, and die.
+    // Nodes come and die one after the other. Their ports lose half of the packets.
     let take = |ledger: &mut Ledger, node: u32, seconds: u64, packets: u64| {
         let mut report: Report = report(node, seconds, |_| packets);
         report.summary.since = BEGIN;

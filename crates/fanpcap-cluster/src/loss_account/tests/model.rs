@@ -1,8 +1,8 @@
 //! A cluster whose packets are known one by one.
 //!
-//! Each node switches to a topology at a time of its own, and a hung one goes on capturing by the
-//! table that it has. The coordinator keeps the rules of decision 30: a union ends when the nodes
-//! that gain buckets capture, and some time has passed.
+//! Each node switches to a topology at a time of its own. A hung node continues to capture by its
+//! old table. The coordinator keeps the rules of decision 30: a union ends when the nodes that gain
+//! buckets capture, and some time has passed.
 
 mod events;
 mod truth;
@@ -26,7 +26,7 @@ const SKEW: u64 = SECOND / 5;
 const START: u64 = 1_000 * SECOND;
 /// Buckets that have packets.
 const USED: usize = 5;
-/// A silent node is dead after this.
+/// After this time without reports a node counts as dead.
 const OFFLINE: u64 = 5 * SECOND;
 
 /// Owners of each used bucket, and in a union the new owners.
@@ -46,9 +46,9 @@ impl Table {
 
 #[derive(Clone, Copy)]
 enum Frame {
-    /// Of a bucket, and its number.
+    /// A packet's bucket, and the packet's number.
     Packet(usize, usize),
-    /// A beacon of this sequence. With every eighth the turns begin again.
+    /// The sequence of a beacon. After every eighth beacon, nodes count turns from the beginning.
     Beacon(u64),
 }
 
@@ -60,23 +60,23 @@ struct Node {
     captured: Box<Counts>,
     shared: Box<Counts>,
     ring: u64,
-    /// The node's clock is ahead by so much.
+    /// How much the node's clock is ahead.
     ahead: u64,
     loss: u64,
     blind: u64,
-    /// Frames on their way to its counters: when they arrive, and which.
+    /// Frames on their way to the node's counters: when they arrive, and the frame.
     in_flight: VecDeque<(u64, Frame)>,
     beacon: Beacon,
     /// The turn of the next packet.
     turn: usize,
-    /// It sends no reports until then.
+    /// The node sends no reports until this time.
     silent: u64,
-    /// It gets no topologies until then.
+    /// The node gets no topologies until this time.
     hung: u64,
-    /// The table that it captures by, and when it loads others.
+    /// The table that the node captures by. `news` says when it loads later ones.
     table: Option<Table>,
     news: VecDeque<(u64, Table)>,
-    /// The topology of its last report.
+    /// The revision in the node's last report.
     reported: u64,
     heard: u64,
     is_ended: bool,
@@ -96,7 +96,7 @@ pub(super) struct Model {
     /// The turn of the next packet, if packets are captured in turn.
     turn: Option<usize>,
     offered: Vec<(u64, usize)>,
-    /// The buckets and times in question: their packets may be uncertain.
+    /// The buckets and times whose packets may be uncertain.
     doubts: Vec<([bool; USED], RangeInclusive<u64>)>,
     /// When each copy was captured, and in which bucket.
     captures: Vec<(u64, usize)>,
@@ -140,7 +140,7 @@ impl Model {
     pub(super) fn take_turns(&mut self) {
         self.turn = Some(0);
         self.ledger.set_in_turn(true);
-        // Until it is certain that no node is out of turn.
+        // Waits until it is certain that no node is out of turn.
         self.run(25 * SECOND, false);
     }
 
@@ -254,7 +254,8 @@ impl Model {
         self.send(Frame::Beacon(sequence));
     }
 
-    /// Mirrors a frame to all ports. Where packets are captured in turn, all have them in order.
+    /// Mirrors a frame to all ports. Where packets are captured in turn, all ports have the frames
+    /// in one order.
     fn send(&mut self, frame: Frame) {
         for at in 0..self.nodes.len() {
             let (lost, delay) = (self.draw(1000), self.draw(SKEW / 2));
@@ -268,7 +269,7 @@ impl Model {
         }
     }
 
-    /// Frames reach the nodes' counters.
+    /// Adds the frames that have arrived to the nodes' counters.
     fn count(&mut self) {
         for at in 0..self.nodes.len() {
             let in_flight = std::mem::take(&mut self.nodes[at].in_flight);
@@ -290,7 +291,7 @@ impl Model {
             None => bucket,
             Some(_) => self.nodes[at].take_turn(),
         };
-        // Where packets pass to the host, there is no ring.
+        // In distribution mode there is no ring, because packets pass to the host.
         let full = self.analyzed && self.draw(40) == 0;
         let node = &mut self.nodes[at];
         node.seen[bucket] += 1;

@@ -10,19 +10,19 @@ pub(super) enum ModelEvent {
     Restart(u8),
     /// A node dies; its buckets go to the first node.
     Die(u8),
-    /// All buckets of a node go to another, through a union.
+    /// All buckets of a node go to another node, through a union.
     Move(u8, u8),
     Rest,
-    /// A node's reports pause; it goes on.
+    /// A node sends no reports for a while, and continues to capture.
     Pause(u8),
-    /// A node's agent hangs for so many seconds: it neither reports nor follows topologies.
+    /// A node's agent hangs for this many seconds: it neither reports nor follows topologies.
     Hang(u8, u8),
-    /// A node's port gives it nothing for so many seconds.
+    /// A node's port delivers nothing for this many seconds.
     Blind(u8, u8),
 }
 
 impl ModelEvent {
-    /// Events of nodes' ports and reports only.
+    /// Only events of nodes' ports and reports.
     pub(super) fn of_ports() -> impl Strategy<Value = Self> {
         prop_oneof![
             Just(Self::Rest),

@@ -1,4 +1,4 @@
-//! Ports that are wrong, blind or lossy are named.
+//! Verdicts on ports that are wrong, blind or lossy.
 
 use fanpcap_buckets::layout::BUCKETS;
 
@@ -17,7 +17,7 @@ pub(super) fn ledger() -> Ledger {
     })
 }
 
-/// A report of node `node` after `seconds`, that saw so many packets of each bucket.
+/// A report of node `node` after `seconds`. The node saw `seen` packets of each bucket.
 pub(super) fn report(node: u32, seconds: u64, seen: impl Fn(usize) -> u64) -> Report {
     let summary = Summary {
         node: NodeId(node),
@@ -46,8 +46,8 @@ pub(super) fn report(node: u32, seconds: u64, seen: impl Fn(usize) -> u64) -> Re
     }
 }
 
-/// The ledger after eight seconds in which three nodes saw so many packets of a bucket in a second,
-/// between seconds of rest.
+/// The ledger after eight seconds with traffic, and seconds without traffic between them. In each
+/// second with traffic, three nodes saw `seen` packets of each bucket.
 fn after(seen: impl Fn(u32, usize) -> u64) -> Ledger {
     let mut ledger = ledger();
     for seconds in 0..11u64 {
@@ -118,7 +118,7 @@ fn a_blind_port_is_named() {
 
 #[test]
 fn a_sound_port_beside_two_that_lose_is_believed() {
-    // One is lossy, and the other gives nothing, or something.
+    // Port 1 is lossy. Port 2 delivers nothing, or less than port 1.
     for least in [0, 40] {
         let ledger = after(|node, _| [100, 75, least][node as usize]);
         assert_eq!(ledger.verdict(NodeId(0)), Some(Verdict::Sound), "{least}");
@@ -194,7 +194,8 @@ fn the_first_beacons_and_those_after_a_pause_make_nobody_blind() {
     for seconds in 0..40 {
         for node in 0..3 {
             let mut report = report(node, seconds, |_| 0);
-            // Node 0 reports right behind each beacon, node 2 before it; one is lost there.
+            // Node 0 reports right after each beacon, node 2 right before it. Node 2 loses
+            // beacon 1014.
             let late = u64::from(node == 2);
             let beacon = match seconds - late.min(seconds) {
                 0..5 => 0,
@@ -273,8 +274,8 @@ fn reports_that_can_not_be_are_refused() {
     assert_eq!(ledger.take(fewer), Err(ReportError::Counts));
 }
 
-/// Three nodes see 9 packets a second in each bucket. The last one is silent for `silence` seconds,
-/// and counts as dead at the end of them. Then its counters go on.
+/// Three nodes see 9 packets a second in each bucket. The last node is silent for `silence`
+/// seconds, and counts as dead at the end of this time. Then its counters continue.
 fn after_a_silence(silence: u64) -> (i64, i64, i64) {
     let mut ledger = ledger();
     let seen = |seconds: u64| move |_| 9 * seconds.min(60);
@@ -308,7 +309,7 @@ fn a_node_that_was_silent_and_goes_on_is_counted_once() {
 
 #[test]
 fn what_an_analyzer_refused_hides_no_loss() {
-    // Node 0, cut off, captures all of bucket 1 beside its owner, which loses one of five.
+    // Node 0 is cut off, and captures bucket 1 too. The owner of bucket 1 loses one packet of five.
     let mut ledger = ledger();
     for seconds in 0..7u64 {
         for node in 0..2 {

@@ -1,4 +1,4 @@
-//! Packets that are captured in turn, by a node that may be out of turn.
+//! Packets that are captured in turn, with a node that may be out of turn.
 
 use super::model::SECOND;
 use super::named::{BEGIN, report};
@@ -15,8 +15,8 @@ fn ledger() -> Ledger {
     ledger
 }
 
-/// Takes the reports after `seconds`: what each node saw of buckets 0 and 1, and captured of the
-/// bucket of its number; the last number is when its last beacon came.
+/// Takes the reports after `seconds`. For each node: the packets of bucket 0 and of bucket 1 that
+/// it saw, the packets that it captured of its own bucket, and when its last beacon came.
 fn take<const NODES: usize>(ledger: &mut Ledger, seconds: u64, nodes: [[u64; 4]; NODES]) {
     for (node, [first, second, captured, beacon]) in nodes.into_iter().enumerate() {
         let seen = |bucket| match bucket {
@@ -43,8 +43,9 @@ fn hold(total: &BucketAccount, misses: i64) {
 
 #[test]
 fn a_node_that_lacked_a_packet_is_uncertain() {
-    // Each of two nodes has the packets of one bucket. Node 1 misses a packet of bucket 0, and
-    // takes the others' packets from then on: 3 packets are lost, and 3 captured twice.
+    // Each of two nodes has the packets of one bucket. Node 1 misses a packet of bucket 0, and from
+    // then on captures packets of node 0 instead of its own. So 3 packets are lost, and 3 are
+    // captured twice.
     for misses in [0, 1] {
         let mut ledger = ledger();
         for seconds in 0..12u64 {
@@ -63,9 +64,9 @@ fn a_node_that_lacked_a_packet_is_uncertain() {
 
 #[test]
 fn a_node_whose_port_was_blind_at_rest_is_uncertain_when_it_sees_again() {
-    // The port of node 1 is blind from second 4 on. Traffic rests from 6 to 40, the port gives
-    // beacons again at 38, and the next update comes at 46: from 40 to 44 node 1 takes packets of
-    // node 0 for its own, and sees as many as there are.
+    // The port of node 1 is blind from second 4 on. There is no traffic from 6 to 40, the port
+    // delivers beacons again from 38 on, and the next update comes at 46. From 40 to 44 node 1
+    // captures packets of node 0 instead of its own, and sees as many packets as were sent.
     for is_blind in [false, true] {
         let mut ledger = ledger();
         for seconds in 0..60u64 {
@@ -95,8 +96,10 @@ fn a_node_whose_port_was_blind_at_rest_is_uncertain_when_it_sees_again() {
 
 #[test]
 fn a_loss_below_one_that_was_forgotten_is_uncertain() {
-    // Node 1 loses half of bucket 0, and then gets it three times: its counts are not used any
-    // more. After a rest it is sound, loses one packet, and takes three of node 0 for its own.
+    // The port of node 1 loses half of the packets of bucket 0. Then the port delivers each packet
+    // three times, so the ledger does not use the node's counts. After a pause the verdict is sound
+    // again. Then the port loses one packet, and node 1 captures three packets that belong to node
+    // 0.
     let mut ledger = ledger();
     let (mut seen, mut other, mut doubles) = (0, 0, 0);
     for seconds in 0..140u64 {

@@ -8,7 +8,8 @@ use crate::loss_account::tests::model_event::ModelEvent;
 
 impl Model {
     pub(in crate::loss_account::tests) fn apply(&mut self, event: ModelEvent) {
-        // The first node stays and loses nothing: a packet that no port gave is in no count.
+        // Only the other nodes have events, so the first node's port loses no packet. A packet that
+        // no port delivers would be in no count.
         let others = |which: u8, nodes: usize| 1 + usize::from(which) % (nodes - 1).max(1);
         let at = |which| others(which, self.nodes.len());
         match event {
@@ -43,8 +44,8 @@ impl Model {
         }
     }
 
-    /// Whether as many ports are good as bad when this one is bad too, or gone. Two of three that
-    /// lose alike are believed.
+    /// Whether no more ports are bad than good if this port is bad too (`is_bad`), or gone. If two
+    /// of three ports lose the same packets, the ledger uses the counts of these two.
     fn is_judged(&self, at: usize, is_bad: bool) -> bool {
         let is_lossy = |node: &Node| node.loss > 0 || node.blind + 20 * SECOND > self.now;
         let others = self.nodes.iter().enumerate();
@@ -54,14 +55,14 @@ impl Model {
         bad < 2 || bad <= good.len()
     }
 
-    /// Until when all nodes have reported.
+    /// The time until which all nodes have reported.
     fn heard(&self) -> u64 {
         let runs = self.nodes.iter().filter(|node| node.runs);
         runs.map(|node| node.heard).min().unwrap_or(self.now)
     }
 
-    /// Packets of these buckets are uncertain, from the reports until `heard` to those of now and
-    /// of nodes that are silent.
+    /// Notes that packets of these buckets are uncertain. The time of these packets begins with the
+    /// reports at `heard`. It ends with the present reports, and those of silent nodes.
     fn doubt(&mut self, is_doubtful: impl Fn(usize) -> bool, heard: u64) {
         let runs = self.nodes.iter().filter(|node| node.runs);
         let silent = runs.map(|node| node.silent + SECOND).max();
@@ -70,7 +71,8 @@ impl Model {
         self.doubts.push((buckets, heard - SECOND..=until));
     }
 
-    /// As after a reboot. What the node captured after its last report is known, as in `die`.
+    /// Restarts a node, as a reboot does. What the node captured after its last report is known, as
+    /// in `die`.
     fn restart(&mut self, at: usize) {
         if self.nodes.get(at).is_none_or(|node| !node.runs) || !self.is_judged(at, false) {
             return;
@@ -89,7 +91,7 @@ impl Model {
         (node.table, node.hung, node.silent) = (Some(table), 0, 0);
         node.reported = table.revision;
         (node.runs, node.is_ended, node.heard) = (true, false, now);
-        // Until its first reports it is not known by which topology it captures.
+        // It is unknown by which topology the node captures, until its first reports come.
         self.run(2 * SECOND, true);
         self.doubt(|bucket| held[bucket], heard);
     }
@@ -104,8 +106,8 @@ impl Model {
         (node.runs, node.is_ended, node.is_faulty) = (false, true, true);
     }
 
-    /// The buckets that a node may have captured since its last report: by the topology of then, or
-    /// by a newer one.
+    /// The buckets that a node may have captured since its last report: by the topology of that
+    /// report, or by a newer one.
     fn held(&self, at: usize) -> [bool; USED] {
         let reported = self.nodes[at].reported;
         let tables = self.tables.iter();
@@ -159,8 +161,8 @@ impl Model {
         }
     }
 
-    /// Gives all buckets of a node to another: by a union, and a stable topology when the new owner
-    /// has captured for a while.
+    /// Gives all buckets of a node to another node. First by a union, then by a stable topology,
+    /// when the new owner has captured for a while.
     fn reassign(&mut self, from: usize, to: usize) {
         let (heard, owners) = (self.heard(), self.table.owners);
         let new_owners = owners.map(|owner| if owner == from { to } else { owner });

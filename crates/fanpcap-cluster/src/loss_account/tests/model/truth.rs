@@ -3,7 +3,7 @@
 use super::{Model, Node, Table, USED};
 use crate::loss_account::{BucketAccount, Span};
 
-/// A span is at most so many times as wide as the packets in question.
+/// A span may be this many times as wide as the number of uncertain packets.
 const FACTOR: i64 = 2;
 
 impl Model {
@@ -34,8 +34,9 @@ impl Model {
         }
     }
 
-    /// Checks that without traffic the ledger's spans contain the truth, bucket by bucket and in
-    /// all, and are no wider than the packets in question.
+    /// Checks that without traffic the ledger's spans contain the truth, for each bucket and for
+    /// all together. Also checks that the spans are not too wide for the number of uncertain
+    /// packets.
     pub(in crate::loss_account::tests) fn check_at_rest(&self) -> Result<(), String> {
         let account = self.ledger.account();
         let (mut all, mut total) = ((0, 0, 0), BucketAccount::default());
@@ -56,8 +57,8 @@ impl Model {
         hold(&account.total, all)
     }
 
-    /// The same where packets are captured in turn: a node that is out of turn takes one bucket's
-    /// packets for another's, so there is a truth of all buckets only.
+    /// Does the same where packets are captured in turn. A node that is out of turn assigns packets
+    /// to wrong buckets, so only the sums of all buckets are compared.
     pub(in crate::loss_account::tests) fn check_in_turn(&self) -> Result<(), String> {
         let all = |of: fn(&Self, usize) -> i64| (0..USED).map(|bucket| of(self, bucket)).sum();
         let is_faulty = self.nodes.iter().any(|node| node.is_faulty);
@@ -103,7 +104,8 @@ impl Model {
     }
 }
 
-/// Whether spans have the doubles and the lost ones, and are no wider than what is doubtful.
+/// Checks that the spans contain the doubled and the lost packets, and are not too wide for the
+/// number of uncertain packets.
 fn hold(row: &BucketAccount, truth: (i64, i64, i64)) -> Result<(), String> {
     let (doubtful, doubles, lost) = truth;
     let is_wide = |span: Span| span.most - span.least > doubtful.saturating_mul(FACTOR);
